@@ -6,14 +6,17 @@ import re
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from libcloud.compute.base import NodeDriver
 from libcloud.compute.drivers.gce import GCENodeDriver
 
 from nodemanager.cloud.api import CreateOrder
+from nodemanager.cloud.checks import Check, Wanted
 from nodemanager.cloud.cloud_config import CloudConfig
-from nodemanager.cloud.gce import options
+from nodemanager.cloud.endpoint import Endpoint
+from nodemanager.cloud.gce import checks, options
 from nodemanager.cloud.gce.errors import EXISTS, Refusal, typed
 from nodemanager.cloud.gce.images import find_image
 from nodemanager.cloud.gce.instance import READER, Instance
@@ -21,6 +24,7 @@ from nodemanager.cloud.gce.labels import label_value, labels_for, tags_in
 from nodemanager.cloud.gce.leftovers import GceLeftovers
 from nodemanager.cloud.gce.options import Access, Listing, Template
 from nodemanager.cloud.gce.order import insert_body, request_id
+from nodemanager.cloud.gce.rights import Rights
 from nodemanager.cloud.gce.sizes import machine_types
 from nodemanager.cloud.gce.token import InstanceRole, ServiceAccount, TokenSource
 from nodemanager.cloud.gce.wire import PAGE_SIZE, GceAnswers, Wire
@@ -204,6 +208,22 @@ class Gce(Provider):
                 return Outcome.UNKNOWN
             raise
         return Outcome.ACCEPTED
+
+    def preflight(self, driver: NodeDriver, wanted: Wanted) -> Sequence[Check]:
+        def connect(endpoint: Endpoint, tokens: TokenSource) -> Any:
+            own = self.driver_type.connectionCls
+            other = type(own.__name__, (own,), {"endpoint": endpoint, "tokens": tokens})
+            connection = other(timeout=self.access.timeout)
+            connection.driver = driver
+            return connection
+
+        return checks.checks(
+            partial(self.wire, driver),
+            partial(self.find_node, driver),
+            Rights(self.access, connect),
+            self.template,
+            wanted,
+        )
 
     def understand(self, error: Exception, doing: str) -> CloudError | None:
         if not isinstance(error, Refusal):

@@ -7,6 +7,7 @@ for when it is needed, and is kept in memory alone.
 
 from __future__ import annotations
 
+import json
 import os
 import threading
 import time
@@ -79,13 +80,14 @@ class ServiceAccount:
     key: str = field(repr=False)
     endpoint: Endpoint
     timeout: float
+    scope: str = SCOPE
 
     def __call__(self) -> Mapping[str, Any]:
         try:
             connection = GoogleServiceAcctAuthConnection(
                 self.email,
                 {"private_key": self.key},
-                [SCOPE],
+                [self.scope],
                 secure=self.endpoint.secure,
                 host=self.endpoint.host,
                 port=self.endpoint.port,
@@ -115,9 +117,17 @@ class InstanceRole:
     timeout: float
 
     def __call__(self) -> Mapping[str, Any]:
+        try:
+            told: Mapping[str, Any] = json.loads(self.told("token"))
+        except ValueError as error:
+            raise Unauthorized("the metadata server's answer is no JSON") from error
+        return told
+
+    def told(self, what: str) -> str:
+        """What the metadata server says of the account: `token`, `email` or `scopes`."""
         # Google's own libraries take this variable, too.
         host = os.environ.get("GCE_METADATA_HOST") or "metadata.google.internal"
-        path = "computeMetadata/v1/instance/service-accounts/default/token"
+        path = f"computeMetadata/v1/instance/service-accounts/default/{what}"
         with requests.Session() as session:
             # Neither a proxy nor ~/.netrc is for this server.
             session.trust_env = False
@@ -130,16 +140,12 @@ class InstanceRole:
                 )
             except requests.RequestException as error:
                 raise Unauthorized(
-                    "no key in [Cloud Credentials], and no metadata server that gives a token: "
+                    f"no key in [Cloud Credentials], and no metadata server that tells its {what}: "
                     f"{type(error).__name__}"
                 ) from error
         if answer.status_code != 200:
             raise Unauthorized(
-                f"this instance's metadata server gives no token: HTTP {answer.status_code}; "
+                f"this instance's metadata server tells no {what}: HTTP {answer.status_code}; "
                 "has the instance a service account?"
             )
-        try:
-            told: Mapping[str, Any] = answer.json()
-        except ValueError as error:
-            raise Unauthorized("the metadata server's answer is no JSON") from error
-        return told
+        return answer.text

@@ -8,7 +8,7 @@ connection (TLS, proxies, time-outs) and check the answers here.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from libcloud.common.base import Connection
@@ -76,6 +76,11 @@ class Wire:
             target, method=method, params=dict(params or {}), data=body or ""
         )
         return judged(answer, f"{method} {path or 'project'}", f"compute#{kind}")
+
+    def granted(self, path: str, asked: Sequence[str], project: str | None = None) -> set[str]:
+        """Which of the `asked` permissions we have on the thing at that path."""
+        target = f"/compute/v1/projects/{project or self.project}/{path}/testIamPermissions"
+        return granted(self._connection, target, asked)
 
     def instances(self, wanted: str | None = None) -> list[Instance]:
         """Every instance of the project that matches the filter `wanted`, of all zones."""
@@ -168,6 +173,14 @@ class Wire:
             params["pageToken"] = str(token)
 
 
+def granted(connection: Any, target: str, asked: Sequence[str]) -> set[str]:
+    """Which of the `asked` permissions Google says that we have; asking changes nothing."""
+    body = {"permissions": list(asked)}
+    told = judged(connection.request(target, method="POST", data=body), f"POST {target}", None)
+    found = told.get("permissions", [])
+    return set(map(str, _items(found, target)))
+
+
 def _complete(part: Mapping[str, Any], where: str) -> None:
     if "warning" not in part:
         return
@@ -183,8 +196,11 @@ def _items(found: object, where: str) -> list[Any]:
     return found
 
 
-def judged(answer: Answer, doing: str, kind: str) -> dict[str, Any]:
-    """The answer's JSON; raises the matching error for anything but one of that `kind`."""
+def judged(answer: Answer, doing: str, kind: str | None) -> dict[str, Any]:
+    """The answer's JSON; raises the matching error for anything but one of that `kind`.
+
+    Answers about permissions have none.
+    """
     wait = wait_asked_for(answer.headers.get("retry-after"))
     try:
         told = json.loads(answer.content)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -13,9 +14,10 @@ from libcloud.compute.drivers.libvirt_driver import LibvirtNodeDriver
 
 from nodemanager.clock import Clock
 from nodemanager.cloud.api import CreateOrder
+from nodemanager.cloud.checks import Check, Wanted
 from nodemanager.cloud.cloud_config import CloudConfig
 from nodemanager.cloud.libcloud_base import TIMEOUT, LibcloudCloud, load_driver_class
-from nodemanager.cloud.libvirt import options
+from nodemanager.cloud.libvirt import checks, options
 from nodemanager.cloud.libvirt.domain import PREFIX, READER, URI, metadata
 from nodemanager.cloud.libvirt.driver import Hypervisor, TimeLimit
 from nodemanager.cloud.libvirt.errors import is_lost, typed
@@ -47,6 +49,7 @@ class Libvirt(Provider):
     ids_unique = True
     takes_client_tokens = True
     may_authorise = True
+    makes_any_size = True
 
     pool: str
     access: Access
@@ -180,6 +183,9 @@ class Libvirt(Provider):
     def _undefine(self, domain: Any) -> None:
         nvram = "<nvram" in self.within(domain.XMLDesc)
         self.within(domain.undefineFlags, WITH_SAVED_STATE | (WITH_NVRAM if nvram else 0))
+
+    def preflight(self, driver: Hypervisor, wanted: Wanted) -> Sequence[Check]:
+        return checks.checks(driver, self.template, wanted)
 
     def understand(self, error: Exception, doing: str) -> CloudError | None:
         return typed(error, doing)

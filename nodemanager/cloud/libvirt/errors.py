@@ -12,6 +12,8 @@ import re
 from nodemanager.errors import BadRequest, CapacityUnavailable, CloudError, Unauthorized
 
 INVALID_ARG = 8
+XML_ERROR = 27
+OPERATION_DENIED = 29
 SYSTEM_ERROR = 38
 NO_DOMAIN = 42
 NO_STORAGE_POOL = 49
@@ -19,7 +21,7 @@ NO_STORAGE_VOL = 50
 
 UNAUTHORIZED = frozenset(
     {
-        29,  # OPERATION_DENIED: a read-only connection
+        OPERATION_DENIED,  # a read-only connection
         45,  # AUTH_FAILED
         79,  # AUTH_CANCELLED
         88,  # ACCESS_DENIED
@@ -32,7 +34,7 @@ REFUSED = frozenset(
         3,  # NO_SUPPORT: this hypervisor can't do it
         INVALID_ARG,
         16,  # OS_TYPE
-        27,  # XML_ERROR
+        XML_ERROR,
         28,  # DOM_EXIST
         35,  # XML_DETAIL
         NO_DOMAIN,

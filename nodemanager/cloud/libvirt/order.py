@@ -12,6 +12,7 @@ from nodemanager.cloud.api import CreateOrder
 from nodemanager.cloud.libvirt.domain import metadata
 from nodemanager.cloud.libvirt.options import Template
 from nodemanager.cloud.tags import tags_for
+from nodemanager.core.model.world import Size
 from nodemanager.errors import BadRequest
 
 PLAIN = """<domain>
@@ -65,6 +66,11 @@ def best_guest(capabilities: str) -> Guest:
     raise BadRequest("this hypervisor runs no full virtualisation (hvm)")
 
 
+def memory_of(size: Size, template: Template) -> int:
+    """The memory of a node, in MB."""
+    return size.ram_mb + (template.os_memory if size.ram_is_given else 0)
+
+
 def domain_xml(
     order: CreateOrder,
     template: Template,
@@ -85,8 +91,7 @@ def domain_xml(
     # domain's name may be there only once.
     _text(root, "name", f"{order.name}-{node_id[:8]}")
     _text(root, "uuid", node_id)
-    memory = order.size.ram_mb + (template.os_memory if order.size.ram_is_given else 0)
-    _text(root, "memory", str(memory)).set("unit", "MiB")
+    _text(root, "memory", str(memory_of(order.size, template))).set("unit", "MiB")
     _text(root, "vcpu", str(order.size.cores))
     about = {"name": order.name, "size": order.size.instance_type, "created": f"{created_at:.3f}"}
     _child(root, "metadata").append(metadata(tags_for(order.tags), about))

@@ -92,6 +92,11 @@ class Image:
         return cls(handle, driver.within(handle.path), format, int(driver.within(handle.info)[1]))
 
 
+def root_size(image: Image, template: Template) -> int:
+    """Bytes of a node's boot volume."""
+    return max(image.capacity, (template.disk or 0) * MIB)
+
+
 @dataclass(frozen=True, slots=True)
 class Plan:
     """The volumes of one order, by name, in the order of the domain's disks."""
@@ -137,7 +142,7 @@ class Plan:
         """Create the volumes. What an earlier attempt left may be half done: it goes first."""
         for name in self.names:
             self.pool.delete(driver, name)
-        size = max(self.image.capacity, (template.disk or 0) * MIB)
+        size = root_size(self.image, template)
         if self.pool.block:
             xml = _volume(self.root, size, "raw", sparse=False)
             driver.within(self.pool.handle.createXMLFrom, xml, self.image.handle)

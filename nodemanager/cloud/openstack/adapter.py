@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from operator import attrgetter
 from typing import Any
 
@@ -11,9 +12,10 @@ from libcloud.compute.base import NodeDriver
 from libcloud.compute.drivers.openstack import OpenStack_2_NodeDriver
 
 from nodemanager.cloud.api import CreateOrder
+from nodemanager.cloud.checks import Check, Wanted
 from nodemanager.cloud.cloud_config import CloudConfig
 from nodemanager.cloud.libcloud_base import TIMEOUT, LibcloudCloud, load_driver_class
-from nodemanager.cloud.openstack import options
+from nodemanager.cloud.openstack import checks, options, rights
 from nodemanager.cloud.openstack.errors import Refusal, typed
 from nodemanager.cloud.openstack.leftovers import OpenStackLeftovers
 from nodemanager.cloud.openstack.node import STATES, Server
@@ -196,6 +198,13 @@ class OpenStack(Provider):
                 return Outcome.UNKNOWN
             raise
         return Outcome.ACCEPTED
+
+    def preflight(self, driver: NodeDriver, wanted: Wanted) -> Sequence[Check]:
+        wire, token = partial(self.wire, driver), self.keystone.token
+        return (
+            *rights.checks(wire, token, self.template),
+            *checks.checks(wire, token, self.template, wanted),
+        )
 
     def understand(self, error: Exception, doing: str) -> CloudError | None:
         if not isinstance(error, Refusal):

@@ -36,6 +36,7 @@ TYPES: Mapping[str, tuple[str, ...]] = {
     "volume": ("volumev3", "block-storage", "block-store", "volume"),
 }
 """The names that catalogs have for a service."""
+ABOUT = ("user", "project", "roles", "application_credential")
 VERSIONS = {"network": "/v2.0", "image": "/v2"}
 """The version of the API, for a catalog whose endpoint names none."""
 
@@ -48,6 +49,9 @@ class Token:
     project: str
     until: float
     endpoints: Mapping[str, str]
+    about: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    """What keystone says of its owner, for people: `user`, `project`, `roles` and, of an
+    application credential, `application_credential`."""
 
     def endpoint(self, service: str) -> str:
         """Raises BadRequest where the catalog has no such service in our region."""
@@ -137,6 +141,7 @@ class Keystone:
                 project=str(told["project"]["id"]),
                 until=asked_at + life - RENEW_S,
                 endpoints=self._endpoints(told["catalog"]),
+                about={key: told[key] for key in ABOUT if key in told},
             )
         except (KeyError, TypeError, ValueError) as error:
             # The text of a KeyError names the key alone, so no part of the answer is told.

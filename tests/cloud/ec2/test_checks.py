@@ -10,7 +10,7 @@ import pytest
 from nodemanager.cloud.api import CloudDriver
 from nodemanager.cloud.checks import Found, Mark, Wanted
 from nodemanager.core.model.world import Tags
-from nodemanager.errors import CloudError
+from tests.cloud import asking
 from tests.cloud.ec2.helpers import POOL, SMALL, by_hand, cloud, order
 from tests.cloud.ec2.moto_server import MotoServer, refusal
 
@@ -25,14 +25,7 @@ REFUSED = (
 
 
 def asked(ec2: CloudDriver) -> dict[str, Found]:
-    """Every answer by its check's name; an error is a failure."""
-    answers = {}
-    for check in ec2.preflight(WANTED):
-        try:
-            answers[check.name] = check.ask()
-        except CloudError as error:
-            answers[check.name] = Found(str(error), Mark.FAILED, check.to_do)
-    return answers
+    return asking.asked(ec2, WANTED)
 
 
 def as_at_amazon(ec2: Any) -> CloudDriver:

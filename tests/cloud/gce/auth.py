@@ -12,7 +12,7 @@ import functools
 import json
 import secrets
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 from urllib.parse import parse_qs
 
@@ -23,6 +23,7 @@ from cryptography.hazmat.primitives.asymmetric import padding, rsa
 ACCOUNT = "someone@example.iam.gserviceaccount.com"
 TOKEN_PATHS = ("/o/oauth2/token", "/token")
 METADATA = "/computeMetadata/v1/"
+COMPUTE = "https://www.googleapis.com/auth/compute"
 AUDIENCES = ("https://accounts.google.com/o/oauth2/token", "https://oauth2.googleapis.com/token")
 GRANT = "urn:ietf:params:oauth:grant-type:jwt-bearer"
 
@@ -70,14 +71,20 @@ class Tokens:
         self.reset()
 
     def reset(self) -> None:
-        self.valid: set[str] = set()
+        self.valid: dict[str, frozenset[str]] = {}
+        """The scopes of each token."""
         self.given = 0
         self.life_s = 3600
         self.role = True
         """Whether the instance that asks has a service account."""
+        self.scopes: tuple[str, ...] = (COMPUTE,)
+        """What its tokens are good for."""
 
     def knows(self, authorization: str) -> bool:
         return authorization.removeprefix("Bearer ") in self.valid
+
+    def scopes_of(self, authorization: str) -> frozenset[str]:
+        return self.valid[authorization.removeprefix("Bearer ")]
 
     def revoke(self) -> None:
         """Every token so far is refused from now on."""
@@ -94,8 +101,12 @@ class Tokens:
     def _metadata(self, path: str, headers: Mapping[str, str]) -> Told:
         if headers.get("metadata-flavor") != "Google":
             return 403, {"error": "Missing Metadata-Flavor:Google header."}
-        if path == "instance/service-accounts/default/token" and self.role:
-            return 200, self._new()
+        what = path.removeprefix("instance/service-accounts/default/")
+        if what == "token" and self.role:
+            return 200, self._new(self.scopes)
+        if what in ("email", "scopes") and self.role:
+            # It answers with plain text, which the server sends as it is.
+            return 200, ACCOUNT if what == "email" else "".join(f"{one}\n" for one in self.scopes)
         return 404, {"error": "not found"}
 
     def _granted(self, form: Mapping[str, list[str]]) -> Told:
@@ -121,11 +132,13 @@ class Tokens:
             and "auth/c" in claims.get("scope", "")
             and claims["iat"] - 60 <= now <= claims["exp"] <= claims["iat"] + 3600
         )
-        return (200, self._new()) if fine else (400, _no("invalid_grant", "Invalid JWT: claims"))
+        if not fine:
+            return 400, _no("invalid_grant", "Invalid JWT: claims")
+        return 200, self._new(claims["scope"].split())
 
-    def _new(self) -> dict[str, Any]:
+    def _new(self, scopes: Iterable[str] = (COMPUTE,)) -> dict[str, Any]:
         token = f"ya29.{secrets.token_hex(16)}"
-        self.valid.add(token)
+        self.valid[token] = frozenset(scopes)
         self.given += 1
         return {"access_token": token, "expires_in": self.life_s, "token_type": "Bearer"}
 

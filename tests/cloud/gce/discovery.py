@@ -1,6 +1,7 @@
-"""Google's own description of compute v1, and what in a request or an answer contradicts it.
+"""Google's own description of its APIs, and what in a request or an answer contradicts it.
 
-The description is the discovery document that google-api-python-client ships.
+The descriptions are the discovery documents that google-api-python-client ships: of compute v1, and
+of the two APIs that tell which permissions one has.
 """
 
 from __future__ import annotations
@@ -10,35 +11,40 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import googleapiclient
 
-BASE = "/compute/v1/"
-_PLACE = re.compile(r"\{\+?(\w+)\}")
+BASES = {"compute": "/compute/v1/", "cloudresourcemanager": "/", "iam": "/"}
+"""Where each API begins; all of them are v1."""
+_PLACE = re.compile(r"\{(\+?)(\w+)\}")
 _WHOLE = re.compile(r"-?\d+")
 SYSTEM_PARAMETERS = frozenset({"$alt"})
 """Query parameters of every Google API that the document does not list."""
 
 
 @functools.cache
-def document() -> dict[str, Any]:
+def document(api: str = "compute") -> dict[str, Any]:
     folder = Path(googleapiclient.__file__).parent / "discovery_cache/documents"
-    found: dict[str, Any] = json.loads((folder / "compute.v1.json").read_text(encoding="utf-8"))
+    found: dict[str, Any] = json.loads((folder / f"{api}.v1.json").read_text(encoding="utf-8"))
     return found
 
 
 @dataclass(frozen=True)
 class Method:
-    """One method of the API; `id` is as in `compute.instances.insert`."""
+    """One method of an API; `id` is as in `compute.instances.insert`."""
 
+    api: str
     id: str
     verb: str
     path: re.Pattern[str]
     parameters: Mapping[str, Any]
     body: Mapping[str, Any] | None
     answer: Mapping[str, Any] | None
+    scopes: frozenset[str]
+    """A token with any of them may call it."""
 
     @property
     def name(self) -> str:
@@ -47,38 +53,38 @@ class Method:
 
 @functools.cache
 def _methods() -> dict[tuple[str, int], list[Method]]:
-    """By verb and number of path segments."""
+    """By verb and number of slashes in the path."""
     found: dict[tuple[str, int], list[Method]] = {}
 
-    def walk(resources: Mapping[str, Any]) -> None:
+    def walk(api: str, resources: Mapping[str, Any]) -> None:
         for resource in resources.values():
             for spec in resource.get("methods", {}).values():
-                pattern = _PLACE.sub(r"(?P<\1>[^/]+)", spec["path"])
+                pattern = BASES[api] + _PLACE.sub(partial(_place, spec), spec["path"])
                 method = Method(
+                    api,
                     spec["id"],
                     spec["httpMethod"],
                     re.compile(pattern),
                     spec.get("parameters", {}),
                     spec.get("request"),
                     spec.get("response"),
+                    frozenset(spec.get("scopes", ())),
                 )
-                key = (method.verb, spec["path"].count("/"))
+                key = (method.verb, (BASES[api] + spec["flatPath"]).count("/"))
                 found.setdefault(key, []).append(method)
-            walk(resource.get("resources", {}))
+            walk(api, resource.get("resources", {}))
 
-    walk(document()["resources"])
+    for api in BASES:
+        walk(api, document(api)["resources"])
     return found
 
 
 def find(verb: str, path: str) -> tuple[Method, dict[str, str]] | None:
     """The method that a request calls, and the parameters in its path; None for no such method."""
-    if not path.startswith(BASE):
-        return None
-    rest = path.removeprefix(BASE)
-    candidates = _methods().get((verb, rest.count("/")), [])
+    candidates = _methods().get((verb, path.count("/")), [])
     # A literal segment goes before a parameter: `images/family/x` is not an image.
     for method in sorted(candidates, key=lambda one: one.path.pattern.count("(?P<")):
-        if match := method.path.fullmatch(rest):
+        if match := method.path.fullmatch(path):
             return method, match.groupdict()
     return None
 
@@ -97,12 +103,12 @@ def wrong_in_request(
                 wrong.append(f"{name} is missing")
             continue
         wrong += _wrong_parameter(spec, value, name)
-    known = {*declared, *document()["parameters"], *SYSTEM_PARAMETERS}
+    known = {*declared, *document(method.api)["parameters"], *SYSTEM_PARAMETERS}
     wrong += [f"unknown parameter {name}" for name in query if name not in known]
     if method.body is None:
         wrong += [] if body is None else ["a body where none is taken"]
     elif body is not None:
-        wrong += _wrong(method.body, body, "body", method.id)
+        wrong += _wrong(_placed(method.body, method.api), body, "body", method.id)
     return [f"{method.id}: {line}" for line in wrong]
 
 
@@ -110,7 +116,8 @@ def wrong_in_answer(method: Method, answer: object) -> list[str]:
     """What contradicts the document in an answer that is no error."""
     if method.answer is None:
         return []
-    return [f"{method.id}: {line}" for line in _wrong(method.answer, answer, "answer", None)]
+    found = _wrong(_placed(method.answer, method.api), answer, "answer", None)
+    return [f"{method.id}: {line}" for line in found]
 
 
 def has_field(schema: str, dotted: str) -> bool:
@@ -129,10 +136,22 @@ def has_field(schema: str, dotted: str) -> bool:
     return True
 
 
+def _place(spec: Mapping[str, Any], match: re.Match[str]) -> str:
+    """A parameter in a path; one with a plus has several segments, by its own pattern."""
+    inside = spec["parameters"][match[2]]["pattern"].strip("^$") if match[1] else "[^/]+"
+    return f"(?P<{match[2]}>{inside})"
+
+
 def _resolved(spec: Mapping[str, Any]) -> Mapping[str, Any]:
     while "$ref" in spec:
         spec = document()["schemas"][spec["$ref"]]
     return spec
+
+
+def _placed(spec: Mapping[str, Any], api: str) -> Mapping[str, Any]:
+    """The body's or answer's own schema, from its own document."""
+    found: Mapping[str, Any] = document(api)["schemas"][spec["$ref"]]
+    return found
 
 
 def _wrong_parameter(spec: Mapping[str, Any], text: str, name: str) -> Iterator[str]:

@@ -1,7 +1,8 @@
 """A stateful server of compute v1 over HTTP for tests, with faults on order.
 
-Every request and every answer is checked against Google's own discovery document; what contradicts
-it is in `wrong`, and refused. `python -m tests.cloud.gce.server PORT` serves one in the foreground.
+It also tells which permissions one has, as Google's Resource Manager and IAM APIs do. Every request
+and every answer is checked against Google's own discovery documents; what contradicts them is in
+`wrong`, and refused. `python -m tests.cloud.gce.server PORT` serves one in the foreground.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 from tests.cloud.faults import Fault, Reply
 from tests.cloud.gce import discovery as gce_discovery
+from tests.cloud.gce.account import Account
 from tests.cloud.gce.auth import Tokens
 from tests.cloud.gce.filter import NoFilter, compiled
 from tests.cloud.gce.project import (
@@ -38,6 +40,7 @@ from tests.cloud.gce.project import (
 )
 
 LONGEST_WAIT_S = 120.0
+NARROW = "Request had insufficient authentication scopes."
 
 
 @dataclass(frozen=True)
@@ -106,6 +109,7 @@ class GceServer:
         """An empty project, no faults, nothing recorded."""
         with self._lock:
             self.project = Project(self.url)
+            self.account = Account(self.project.link)
             self.calls: list[Call] = []
             self.faults: list[Fault] = []
             self.wrong: list[str] = []
@@ -141,7 +145,8 @@ class GceServer:
         url = urlsplit(target)
         path, query = unquote(url.path), dict(parse_qsl(url.query, keep_blank_values=True))
         if (told := self.tokens.answer(verb, path, headers, sent)) is not None:
-            return self._faulty("token", lambda: Reply(told[0], json.dumps(told[1]).encode()))
+            said = told[1] if isinstance(told[1], str) else json.dumps(told[1])
+            return self._faulty("token", lambda: Reply(told[0], said.encode()))
         found = gce_discovery.find(verb, path)
         if found is None:
             return self._mistake(f"{verb} {path}: no such method")
@@ -151,6 +156,8 @@ class GceServer:
             self.calls.append(Call(method.name, places, query, body, headers))
         if not self.tokens.knows(headers.get("authorization", "")):
             return refusal("authError", 401, "Invalid Credentials")()
+        if not method.scopes & self.tokens.scopes_of(headers["authorization"]):
+            return refusal("insufficientPermissions", 403, NARROW)()
         if wrong := gce_discovery.wrong_in_request(method, places, query, body):
             return self._mistake(*wrong)
         return self._faulty(method.name, lambda: self._checked(method, places, query, body))
@@ -185,7 +192,7 @@ class GceServer:
         body: Any,
     ) -> Reply:
         try:
-            if places.get("project") not in IMAGES:
+            if places.get("project", NAME) not in IMAGES:
                 raise not_found(f"projects/{places.get('project')}")
             if method.name == "zoneOperations.wait":
                 self._wait(places["zone"], places["operation"])
@@ -220,7 +227,12 @@ class GceServer:
         project, zone = self.project, places.get("zone", "")
         match method:
             case "projects.get":
-                return {"kind": "compute#project", "name": NAME, "id": NUMBER}
+                quotas = self.account.of_project()
+                return {"kind": "compute#project", "name": NAME, "id": NUMBER, "quotas": quotas}
+            case _ if method.endswith("testIamPermissions"):
+                return self.account.granted(body["permissions"])
+            case "regions.get" | "networks.get" | "subnetworks.get" | "diskTypes.get":
+                return self.account.told(method, places)
             case "zones.list":
                 zones = [{"kind": "compute#zone", "name": one, "status": "UP"} for one in ZONES]
                 return self._list(zones, query, "Zone", "ZoneList")
@@ -230,6 +242,11 @@ class GceServer:
                 return {"kind": "compute#zone", "name": zone, "status": "UP"}
             case "images.get" | "images.getFromFamily":
                 return self._image(places)
+            case "machineTypes.get":
+                found = [one for one in self._machines(zone) if one["name"] in places.values()]
+                if not found:
+                    raise not_found(f"zones/{zone}/machineTypes/{places['machineType']}")
+                return found[0]
             case "machineTypes.list":
                 return self._list(self._machines(zone), query, "MachineType", "MachineTypeList")
             case "instances.list":
@@ -271,6 +288,9 @@ class GceServer:
             if places.get("image") == name or places.get("family") == family:
                 return {
                     "kind": "compute#image",
+                    "id": str(7_000 + sorted(known).index(name)),
+                    "diskSizeGb": "10",
+                    "architecture": "X86_64",
                     "name": name,
                     "family": family,
                     "status": "READY",
@@ -286,6 +306,7 @@ class GceServer:
                 "name": name,
                 "guestCpus": cores,
                 "memoryMb": ram,
+                "architecture": "X86_64",
                 "isSharedCpu": name.endswith("micro"),
                 "zone": zone,
                 "selfLink": self.project.link(f"zones/{zone}/machineTypes/{name}"),

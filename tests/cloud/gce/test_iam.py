@@ -1,4 +1,4 @@
-"""etc/iam/gce.yaml allows what the adapter calls, and nothing more."""
+"""etc/iam allows what the adapter calls, and nothing more; what only the checks read is apart."""
 
 from __future__ import annotations
 
@@ -7,13 +7,15 @@ from pathlib import Path
 
 import pytest
 
+from nodemanager.cloud.checks import Wanted
 from nodemanager.core.model.world import Tags
-from tests.cloud.gce.helpers import add_disk, by_hand, cloud, order
+from tests.cloud.asking import asked
+from tests.cloud.gce.helpers import SMALL, add_disk, by_hand, cloud, order
 from tests.cloud.gce.server import GceServer
 
 pytestmark = pytest.mark.socket
 
-ROLE = Path(__file__).parents[3] / "etc/iam/gce.yaml"
+IAM = Path(__file__).parents[3] / "etc/iam"
 
 NEEDS: dict[str, set[str]] = {
     "disks.aggregatedList": {"disks.list"},
@@ -56,9 +58,34 @@ def called_by_everything(gce: GceServer) -> set[str]:
     return {call.method for call in gce.calls}
 
 
+def allowed_by(name: str) -> set[str]:
+    allowed = re.findall(r"^- compute\.(\S+)$", (IAM / name).read_text("utf-8"), re.MULTILINE)
+    assert len(allowed) == len(set(allowed))
+    return set(allowed)
+
+
 def test_the_role_allows_every_call_and_nothing_more(gce: GceServer) -> None:
     called = called_by_everything(gce)
     assert called == set(NEEDS)
-    allowed = re.findall(r"^- compute\.(\S+)$", ROLE.read_text(encoding="utf-8"), re.MULTILINE)
-    assert len(allowed) == len(set(allowed))
-    assert set(allowed) == {one for method in called for one in NEEDS[method]}
+    assert allowed_by("gce.yaml") == {one for method in called for one in NEEDS[method]}
+
+
+def test_the_checks_ask_for_every_permission_of_the_role_by_name(gce: GceServer) -> None:
+    asked(cloud(gce, create={"service_account_name": "a@b"}), Wanted("blue", (SMALL,)))
+    asked_for = {
+        name
+        for call in gce.calls
+        if call.method.endswith("testIamPermissions")
+        for name in call.body["permissions"]
+    }
+    # The image is looked for by those two themselves.
+    looked = {f"compute.{name}" for name in ("images.get", "images.getFromFamily")}
+    role = {f"compute.{name}" for name in allowed_by("gce.yaml")}
+    assert asked_for == role - looked | {"iam.serviceAccounts.actAs"}
+
+
+def test_what_only_the_checks_read_is_in_a_role_of_its_own(gce: GceServer) -> None:
+    asked(cloud(gce, create={"boot_disk_type": "pd-ssd"}), Wanted("blue", (SMALL,)))
+    # Google wants no permission for a question about permissions.
+    called = {call.method for call in gce.calls if not call.method.endswith("testIamPermissions")}
+    assert allowed_by("gce-check.yaml") == called - NEEDS.keys()

@@ -15,7 +15,7 @@ from nodemanager.cloud.libvirt.driver import Hypervisor
 from tests.cloud.cloud_config import cloud_config
 
 URI = "test:///default"
-POOL = "default-pool"
+POOL, NETWORK = "default-pool", "default"
 IMAGE = "image.qcow2"
 SEEDS = "LIBVIRT_SEEDS"
 """The environment variable with the directory that uploads go to."""
@@ -57,6 +57,8 @@ def hypervisor(uri: str = URI) -> Iterator[Any]:
     connection = libvirt.open(uri)
     pool = connection.storagePoolLookupByName(POOL)
     pool.createXML(IMAGE_XML)
+    for one in (pool, connection.networkLookupByName(NETWORK)):
+        one.setAutostart(1)
     try:
         yield connection
     finally:

@@ -24,6 +24,7 @@ from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from tests.cloud.faults import Fault, Reply
+from tests.cloud.openstack.account import Account
 from tests.cloud.openstack.nova import MINIMUM, Nova, Refused, refused
 from tests.cloud.openstack.things import ADDRESS, PORT, VOLUME, Things
 
@@ -77,6 +78,8 @@ def _reply(status: int, body: Any, headers: Mapping[str, str] | None = None) -> 
 class Token:
     project: str
     expires: float
+    limited: bool
+    """By the access rules of the application credential, where that has any."""
 
 
 class OpenStackServer:
@@ -88,6 +91,7 @@ class OpenStackServer:
 
     def __init__(self, port: int = 0, tls: tuple[str, str] | None = None) -> None:
         self.things = Things()
+        self.account = Account()
         self.nova = Nova(self.things.ended)
         self._lock = threading.Lock()
         self._tokens: dict[str, Token] = {}
@@ -116,6 +120,7 @@ class OpenStackServer:
         """A project without servers, no faults, nothing recorded. Tokens stay valid."""
         self.nova.reset()
         self.things.reset()
+        self.account.reset()
         with self._lock:
             self.calls: list[Call] = []
             self.faults: list[Fault] = []
@@ -172,14 +177,16 @@ class OpenStackServer:
             if route is None:
                 raise refused(404, f"The resource could not be found: {method} {url.path}")
             self.nova.settle()
-            asked = Asked(self, query, body, headers, found, self._project(route, headers))
+            asked = Asked(
+                self, query, body, headers, found, self._project(route, url.path, headers)
+            )
             status, answer, more = _result(route.work(asked))
             reply = _reply(status, answer, more)
         except Refused as error:
             reply = _reply(error.status, error.body, error.headers)
         return fault.after(reply) if fault is not None and fault.after is not None else reply
 
-    def _project(self, route: Route, headers: Mapping[str, str]) -> str:
+    def _project(self, route: Route, path: str, headers: Mapping[str, str]) -> str:
         if route.open:
             return ""
         with self._lock:
@@ -187,6 +194,9 @@ class OpenStackServer:
         if token is None or token.expires <= time.monotonic():
             body = {"error": {"code": 401, "message": DENIED, "title": "Unauthorized"}}
             raise Refused(401, body, {"WWW-Authenticate": f"Keystone uri='{self.url}'"})
+        service, method, _ = route.action.split(" ", 2)
+        if token.limited:
+            self.account.allow({"volume": "block-storage"}.get(service, service), method, path)
         return token.project
 
     def issue(self, asked: Asked) -> Any:
@@ -214,7 +224,9 @@ class OpenStackServer:
         token_id = secrets.token_urlsafe(40)
         now = datetime.now(UTC)
         with self._lock:
-            self._tokens[token_id] = Token(self.project_id, time.monotonic() + self.token_s)
+            ends_at = time.monotonic() + self.token_s
+            limited = how == "application_credential"
+            self._tokens[token_id] = Token(self.project_id, ends_at, limited)
         endpoints = [
             {
                 "type": kind,
@@ -245,9 +257,11 @@ class OpenStackServer:
                 "name": PROJECT,
                 "domain": {"id": "default", "name": DOMAIN},
             },
-            "roles": [{"id": "member", "name": "member"}],
+            "roles": [{"id": name, "name": name} for name in self.account.roles],
             "catalog": endpoints,
         }
+        if how == "application_credential":
+            token[how] = self.account.credential(CREDENTIAL)
         return 201, {"token": token}, {"X-Subject-Token": token_id}
 
     def _denied(self) -> Refused:
@@ -399,6 +413,20 @@ ROUTES = [
     _route("compute", "GET", "/flavors/detail", lambda a: a.cloud.nova.list_flavors(a.query)),
     _route("image", "GET", "/images", lambda a: a.cloud.things.list_images(a.query)),
     _route("image", "GET", "/images/{id}", lambda a: a.cloud.things.image(a.parts[0])),
+    _route("compute", "GET", "/limits", lambda a: a.cloud.account.compute_limits(a.cloud.nova)),
+    _route("compute", "GET", "/os-keypairs/{name}", lambda a: a.cloud.account.key(a.parts[0])),
+    _route("compute", "GET", "/os-availability-zone", lambda a: a.cloud.account.list_zones()),
+    _route("network", "GET", "/networks", lambda a: a.cloud.account.list_networks(a.query)),
+    _route("network", "GET", "/networks/{id}", lambda a: a.cloud.account.network(a.parts[0])),
+    _route("network", "GET", "/security-groups", lambda a: a.cloud.account.list_groups(a.query)),
+    _route(
+        "network",
+        "GET",
+        "/quotas/{id}/details",
+        lambda a: a.cloud.account.quota_details(a.cloud.things),
+    ),
+    _route("volume", "GET", "/limits", lambda a: a.cloud.account.volume_limits(a.cloud.things)),
+    _route("volume", "GET", "/types", lambda a: a.cloud.account.list_types(a.query)),
     *_thing_routes("network", PORT, "/ports"),
     *_thing_routes("network", ADDRESS, "/floatingips"),
     *_thing_routes("volume", VOLUME, "/volumes"),
