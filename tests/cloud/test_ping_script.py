@@ -10,22 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cloud.pings import PingServer
+from tests.cloud.pings import SCRIPT, PingServer, ping
 from tests.waiting import until
-
-SCRIPT = Path(__file__).parents[2] / "etc/node/nodemanager-ping"
-
-
-def ping(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    """Run the script with the shell that `sh` is on a node."""
-    return subprocess.run(
-        ["/bin/sh", SCRIPT, *arguments],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        env={"PATH": os.environ["PATH"]},
-        check=False,
-    )
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from xml.etree.ElementTree import Element
 
 from libcloud.compute.base import NodeDriver
@@ -20,10 +21,19 @@ from nodemanager.cloud.ec2.errors import Refusal
 from nodemanager.cloud.ec2.instance import Instance, tags_in
 from nodemanager.cloud.ec2.order import filter_params, literal
 from nodemanager.cloud.ec2.wire import Wire
-from nodemanager.cloud.tags import INCARNATION_TAG, POOL_TAG, on_hold
+from nodemanager.cloud.leftovers import (
+    Calls,
+    Thing,
+    incarnation_of,
+    orphans,
+    owners,
+    release,
+    state_of,
+)
+from nodemanager.cloud.tags import INCARNATION_TAG, POOL_TAG
 from nodemanager.cloud.words import words
 from nodemanager.core.model.world import Leftover, LeftoverKind, Outcome
-from nodemanager.errors import ForeignAnswer, IncompleteListing, LeftAlone
+from nodemanager.errors import ForeignAnswer, IncompleteListing
 
 IN_USE = words(
     """
@@ -90,64 +100,6 @@ BY_KIND = {sort.kind: sort for sort in SORTS}
 
 
 @dataclass(frozen=True, slots=True)
-class Thing:
-    """A volume, interface or address from an EC2 answer.
-
-    `holders` are the instances that use it; `used` is True when anything uses it. `stays` is
-    False only where EC2 says that it is deleted with the instance.
-    """
-
-    sort: Sort
-    id: str
-    status: str
-    tags: Mapping[str, str]
-    holders: frozenset[str]
-    used: bool
-    stays: bool
-
-    @classmethod
-    def of(cls, sort: Sort, item: Element, namespace: str) -> Thing:
-        def texts(*path: str) -> list[str]:
-            found = item.iterfind("/".join(f"{{{namespace}}}{step}" for step in path))
-            return [text for element in found if (text := (element.text or "").strip())]
-
-        id_field = sort.id_name[0].lower() + sort.id_name[1:]
-        found = texts(id_field)
-        if len(found) != 1:
-            raise IncompleteListing(f"{sort.describe}: an item without a {id_field}")
-        try:
-            tags = tags_in(item, namespace)
-        except ValueError:
-            # Without readable tags nothing shows that it is ours.
-            tags = {}
-        status = "".join(texts("status"))
-        if sort.kind is LeftoverKind.ADDRESS:
-            holders = texts("instanceId")
-            uses = holders + texts("networkInterfaceId") + texts("associationId")
-            flags: list[str] = []
-        else:
-            place = (
-                ("attachmentSet", "item") if sort.kind is LeftoverKind.VOLUME else ("attachment",)
-            )
-            holders = texts(*place, "instanceId")
-            uses = [state for state in texts(*place, "status") if state != "detached"]
-            uses += [] if status in UNUSED else [status]
-            flags = texts(*place, "deleteOnTermination")
-        return cls(
-            sort=sort,
-            id=found[0],
-            status=status,
-            tags=tags,
-            holders=frozenset(holders),
-            used=bool(uses),
-            stays=not flags or any(flag != "true" for flag in flags),
-        )
-
-    def is_ours(self, pool: str) -> bool:
-        return self.tags.get(POOL_TAG) == pool and bool(self.tags.get(INCARNATION_TAG))
-
-
-@dataclass(frozen=True, slots=True)
 class Ec2Leftovers:
     """See nodemanager.cloud.provider.Leftovers; `wire` gives EC2's API on a driver's connection."""
 
@@ -164,7 +116,7 @@ class Ec2Leftovers:
         for sort in SORTS:
             wanted = {sort.of_node: node_id, f"tag:{POOL_TAG}": literal(self.pool)}
             for thing in _things(wire, sort, filter_params(wanted)):
-                pinned = node_id in thing.holders and thing.stays and not on_hold(thing.tags)
+                pinned = node_id in thing.holders and thing.stays and not thing.held
                 if pinned and thing.is_ours(self.pool):
                     found.append(Leftover(sort.kind, thing.id, node_id))
         return tuple(found)
@@ -180,69 +132,104 @@ class Ec2Leftovers:
             thing
             for sort in SORTS
             for thing in _things(wire, sort, ours)
-            if thing.is_ours(self.pool)
-            and not thing.used
-            and thing.status not in ENDING
-            and not on_hold(thing.tags)
+            if thing.is_free(self.pool)
         ]
         if not free:
             return ()
         live: set[str] = set()
         ended: dict[str, str] = {}
         for instance in wire.instances(ours):
-            incarnation = _incarnation_of(instance)
-            if _state_of(instance) == "terminated":
+            incarnation = incarnation_of(instance, _incarnation)
+            if state_of(instance) == "terminated":
                 ended[incarnation] = instance.id
             else:
                 live.add(incarnation)
-        return tuple(
-            Leftover(thing.sort.kind, thing.id, ended.get(thing.tags[INCARNATION_TAG], ""))
-            for thing in free
-            if thing.tags[INCARNATION_TAG] not in live
-        )
+        return orphans(free, live, ended)
 
     def release(self, driver: NodeDriver, leftover: Leftover) -> Outcome:
         """Checks the resource and its node before it sends the delete."""
         wire, sort = self.wire(driver), BY_KIND[leftover.kind]
         thing = _asked(wire, sort, leftover.id)
-        if thing is None or thing.status == "deleted":
+        if thing is None:
             return Outcome.GONE
-        what = f"{leftover.kind} {leftover.id}"
-        if on_hold(thing.tags):
-            raise LeftAlone(f"{what} is held by an operator")
-        if leftover.tagged and not thing.is_ours(self.pool):
-            raise LeftAlone(f"{what} does not bear the tags of pool {self.pool} any more")
-        if others := thing.holders - {leftover.node_id}:
-            raise LeftAlone(f"{what} is used by {', '.join(sorted(others))}")
-        if thing.status in ENDING:
-            return Outcome.ACCEPTED
-        states = {_state_of(node) for node in _nodes(wire, leftover.node_id, thing)}
-        states -= {"terminated"}
-        if states == {"shutting-down"}:
-            return Outcome.ACCEPTED
-        if states:
-            raise LeftAlone(f"{what} belongs to a node that is {', '.join(sorted(states))}")
-        if thing.used:
-            return Outcome.ACCEPTED
-        try:
+
+        def states() -> set[str]:
+            nodes = owners(leftover, thing, wire.instance, partial(_of_incarnation, wire))
+            return {state_of(node) for node in nodes} - {"terminated"}
+
+        def delete() -> Outcome:
             wire.call(sort.release, {sort.id_name: leftover.id})
-        except Refusal as refusal:
-            if refusal.code == sort.missing:
-                return Outcome.GONE
-            if refusal.code in IN_USE:
-                return Outcome.ACCEPTED
-            raise
-        # EC2 has accepted the delete; the next query tells whether it is gone.
-        return Outcome.ACCEPTED
+            # EC2 has accepted the delete; the next query tells whether it is gone.
+            return Outcome.ACCEPTED
+
+        calls = Calls(
+            others=lambda: thing.holders - {leftover.node_id},
+            states=states,
+            stopping="shutting-down",
+            delete=delete,
+            refused=partial(_refused, sort),
+        )
+        return release(leftover, thing, self.pool, calls)
+
+
+def _refused(sort: Sort, error: Exception) -> Outcome | None:
+    if not isinstance(error, Refusal):
+        return None
+    if error.code == sort.missing:
+        return Outcome.GONE
+    return Outcome.ACCEPTED if error.code in IN_USE else None
+
+
+def _thing(sort: Sort, item: Element, namespace: str) -> Thing:
+    """The resource of an item; raises IncompleteListing for one without an id."""
+    id_field = sort.id_name[0].lower() + sort.id_name[1:]
+    found = _texts(item, namespace, id_field)
+    if len(found) != 1:
+        raise IncompleteListing(f"{sort.describe}: an item without a {id_field}")
+    try:
+        tags = tags_in(item, namespace)
+    except ValueError:
+        tags = {}
+    status = "".join(_texts(item, namespace, "status"))
+    if sort.kind is LeftoverKind.ADDRESS:
+        holders = _texts(item, namespace, "instanceId")
+        uses = [
+            *holders,
+            *_texts(item, namespace, "networkInterfaceId"),
+            *_texts(item, namespace, "associationId"),
+        ]
+        flags: list[str] = []
+    else:
+        place = ("attachmentSet", "item") if sort.kind is LeftoverKind.VOLUME else ("attachment",)
+        texts = partial(_texts, item, namespace, *place)
+        holders = texts("instanceId")
+        uses = [state for state in texts("status") if state != "detached"]
+        uses += [] if status in UNUSED else [status]
+        flags = texts("deleteOnTermination")
+    return Thing(
+        sort.kind,
+        found[0],
+        tags,
+        frozenset(holders),
+        used=bool(uses),
+        ending=status in ENDING,
+        stays=not flags or any(flag != "true" for flag in flags),
+    )
+
+
+def _texts(item: Element, namespace: str, *path: str) -> list[str]:
+    """The texts under that path, without the empty ones."""
+    found = item.iterfind("/".join(f"{{{namespace}}}{step}" for step in path))
+    return [text for element in found if (text := (element.text or "").strip())]
 
 
 def _things(wire: Wire, sort: Sort, params: Mapping[str, str]) -> Iterable[Thing]:
     for item in wire.listing(sort.describe, sort.items, params, paged=sort.paged):
-        yield Thing.of(sort, item, wire.namespace)
+        yield _thing(sort, item, wire.namespace)
 
 
 def _asked(wire: Wire, sort: Sort, thing_id: str) -> Thing | None:
-    """The resource of that id; None only for EC2's own "not found"."""
+    """The resource of that id; None only for EC2's own "not found" or "deleted"."""
     asked = {f"{sort.id_name}.1": thing_id}
     try:
         items = list(wire.listing(sort.describe, sort.items, asked, paged=False))
@@ -250,38 +237,15 @@ def _asked(wire: Wire, sort: Sort, thing_id: str) -> Thing | None:
         if refusal.code == sort.missing:
             return None
         raise
-    found = [Thing.of(sort, item, wire.namespace) for item in items]
+    found = [_thing(sort, item, wire.namespace) for item in items]
     if [thing.id for thing in found] != [thing_id]:
         raise ForeignAnswer(f"asked for {thing_id}, answered with {len(found)} other things")
-    return found[0]
+    return None if _texts(items[0], wire.namespace, "status") == ["deleted"] else found[0]
 
 
-def _nodes(wire: Wire, node_id: str, thing: Thing) -> list[Instance]:
-    """The instances that owned the resource, by id where it is known, else by incarnation.
-
-    Neither query filters by pool or state. Raises LeftAlone where both are unknown.
-    """
-    if node_id:
-        found = wire.instance(node_id)
-        return [] if found is None else [found]
-    incarnation = thing.tags.get(INCARNATION_TAG)
-    if not incarnation:
-        raise LeftAlone(f"the node of {thing.sort.kind} {thing.id} is unknown")
+def _of_incarnation(wire: Wire, incarnation: str) -> list[Instance]:
     return wire.instances(filter_params({f"tag:{INCARNATION_TAG}": literal(incarnation)}))
 
 
-def _state_of(instance: Instance) -> str:
-    """Its raw state; an unreadable one does not count as terminated (P3)."""
-    try:
-        return instance.state
-    except ValueError:
-        return "unreadable"
-
-
-def _incarnation_of(instance: Instance) -> str:
-    """Its incarnation tag. Raises IncompleteListing where that can't be read: any resource
-    might then belong to this instance."""
-    try:
-        return instance.tags.get(INCARNATION_TAG, "")
-    except ValueError as error:
-        raise IncompleteListing(f"find leftovers: node {instance.id or '?'}: {error}") from error
+def _incarnation(instance: Instance) -> str | None:
+    return instance.tags.get(INCARNATION_TAG)

@@ -11,15 +11,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from nodemanager.cloud.cloud_config import CloudConfig
 from nodemanager.cloud.endpoint import Endpoint
-from nodemanager.cloud.section_reader import SectionReader
+from nodemanager.cloud.section_reader import CREATE, CREDENTIALS, LIST, SectionReader, Sections
 from nodemanager.cloud.tags import OUR_TAGS
 from nodemanager.cloud.words import words
-from nodemanager.errors import ConfigError
-
-CREDENTIALS = "Cloud Credentials"
-LIST = "Cloud List"
-CREATE = "Cloud Create"
 
 STATE_FILTERS = words(
     """
@@ -123,23 +119,17 @@ def tag_name(key: str) -> str | None:
     return None
 
 
-def read(
-    credentials: Mapping[str, str],
-    listing: Mapping[str, str],
-    create: Mapping[str, str],
-    timeout: float,
-) -> tuple[Access, dict[str, str], Template]:
+def read(config: CloudConfig, timeout: float) -> tuple[Access, dict[str, str], Template]:
     """The settings of the three sections; the dict holds the filters of `[Cloud List]`.
 
     The filters have EC2's own names and none of STATE_FILTERS. Raises ConfigError with every
     problem of the three sections.
     """
-    problems: list[str] = []
-    access = _access(SectionReader(CREDENTIALS, credentials, problems), timeout)
-    filters = _filters(SectionReader(LIST, listing, problems))
-    template = _template(SectionReader(CREATE, create, problems), filters)
-    if problems:
-        raise ConfigError(problems)
+    given = Sections.of(config)
+    access = _access(given.credentials, timeout)
+    filters = _filters(given.listing)
+    template = _template(given.create, filters)
+    given.check()
     return access, filters, template
 
 

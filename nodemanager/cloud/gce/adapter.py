@@ -41,7 +41,6 @@ WAIT_S = 15.0
 that takes longer goes on; the listings show what came of it."""
 MOST_ZONES_KNOWN = 100_000
 
-_LONGEST = 400
 _ID = re.compile(r"[1-9][0-9]{0,19}")
 
 
@@ -230,7 +229,7 @@ class Gce(Provider):
             return None
         if error.status == 401:
             self.tokens.refused()
-        return typed(error, f"{doing}: {without_secrets(str(error))[:_LONGEST]}")
+        return typed(error, error.while_doing(doing))
 
     @property
     def _ours(self) -> str:
@@ -272,9 +271,7 @@ def build_cloud(
     hundred instances. Raises ConfigError with every problem of the three sections.
     """
     driver_type = load_driver_class(config.driver_class, GCENodeDriver)
-    access, listed, template = options.read(
-        config.credentials, config.listing, config.create, timeout
-    )
+    access, listed, template = options.read(config, timeout)
     try:
         label_value(config.pool)
     except ValueError as error:

@@ -9,8 +9,9 @@ Its id here is its path in the project: `zones/ZONE/disks/NAME`.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cache, partial
 from typing import Any
 
 from libcloud.compute.base import NodeDriver
@@ -19,45 +20,23 @@ from nodemanager.cloud.gce.errors import IN_USE, Refusal
 from nodemanager.cloud.gce.instance import Instance
 from nodemanager.cloud.gce.labels import label_value, tags_in
 from nodemanager.cloud.gce.wire import Wire
-from nodemanager.cloud.tags import INCARNATION_TAG, POOL_TAG, on_hold
-from nodemanager.core.model.world import Leftover, LeftoverKind, Outcome, Tags
+from nodemanager.cloud.leftovers import (
+    Calls,
+    Thing,
+    incarnation_of,
+    orphans,
+    owners,
+    release,
+    state_of,
+)
+from nodemanager.cloud.tags import INCARNATION_TAG, POOL_TAG, tags_for
+from nodemanager.core.model.world import Leftover, LeftoverKind, Outcome
 from nodemanager.errors import IncompleteListing, LeftAlone
 
 UNUSED = frozenset({"READY", "FAILED"})
+"""The states of a disk in which nothing uses it, and Google neither makes nor deletes it."""
 _DISK = re.compile(r"(?:.*/)?((?:zones|regions)/[a-z0-9-]+/disks/[a-z0-9-]+)")
 _INSTANCE = re.compile(r"(?:.*/)?(zones/[a-z0-9-]+/instances/[a-z0-9-]+)")
-
-
-@dataclass(frozen=True, slots=True)
-class Disk:
-    """A disk of an answer. `users` are the paths of the instances that it is attached to."""
-
-    id: str
-    status: str
-    labels: Mapping[str, str]
-    users: tuple[str, ...]
-
-    @classmethod
-    def of(cls, item: object) -> Disk:
-        found: Mapping[str, Any] = item if isinstance(item, Mapping) else {}
-        path = _DISK.fullmatch(str(found.get("selfLink")))
-        if path is None:
-            raise IncompleteListing("disks: an item without a selfLink")
-        labels = found.get("labels", {})
-        return cls(
-            path[1],
-            str(found.get("status")),
-            # Without readable labels nothing shows that it is ours.
-            labels if isinstance(labels, Mapping) else {},
-            tuple(str(user) for user in found.get("users", [])),
-        )
-
-    @property
-    def tags(self) -> Tags:
-        return tags_in(self.labels)
-
-    def is_ours(self, pool: str) -> bool:
-        return self.tags.pool == pool and bool(self.tags.incarnation)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +59,8 @@ class GceLeftovers:
             if path is None or attached.get("autoDelete") is True:
                 continue
             disk = _asked(wire, path[1])
-            if disk is not None and disk.is_ours(self.pool) and not on_hold(disk.labels):
-                found.append(Leftover(LeftoverKind.VOLUME, disk.id, node_id))
+            if disk is not None and disk.is_ours(self.pool) and not disk.held:
+                found.append(Leftover(disk.kind, disk.id, node_id))
         return tuple(found)
 
     def find(self, driver: NodeDriver) -> tuple[Leftover, ...]:
@@ -91,23 +70,12 @@ class GceLeftovers:
         exception is a very new instance (A1), which the caller must allow for.
         """
         wire = self.wire(driver)
-        disks = [Disk.of(item) for item in wire.aggregated("disk", "disks", self._ours)]
-        free = [
-            disk
-            for disk in disks
-            if disk.is_ours(self.pool)
-            and not disk.users
-            and disk.status in UNUSED
-            and not on_hold(disk.labels)
-        ]
+        disks = [_disk(item) for item in wire.aggregated("disk", "disks", self._ours)]
+        free = [disk for disk in disks if disk.is_free(self.pool)]
         if not free:
             return ()
-        live = {_incarnation_of(node) for node in wire.instances(self._ours)}
-        return tuple(
-            Leftover(LeftoverKind.VOLUME, disk.id, "")
-            for disk in free
-            if disk.tags.incarnation not in live
-        )
+        live = {incarnation_of(node, _incarnation) for node in wire.instances(self._ours)}
+        return orphans(free, live)
 
     def release(self, driver: NodeDriver, leftover: Leftover) -> Outcome:
         """Checks the disk and its node before it sends the delete."""
@@ -118,58 +86,79 @@ class GceLeftovers:
         disk = _asked(wire, leftover.id)
         if disk is None:
             return Outcome.GONE
-        what = f"disk {leftover.id}"
-        if on_hold(disk.labels):
-            raise LeftAlone(f"{what} is held by an operator")
-        if leftover.tagged and not disk.is_ours(self.pool):
-            raise LeftAlone(f"{what} does not bear the labels of pool {self.pool} any more")
-        if disk.status == "DELETING":
-            return Outcome.ACCEPTED
-        nodes = self._nodes(driver, leftover, disk)
-        for user in disk.users:
-            if (other := _user(wire, user)) is not None and other.id not in {n.id for n in nodes}:
-                raise LeftAlone(f"{what} is used by {other.own_name} ({other.id})")
-        states = {_state_of(node) for node in nodes}
-        if states == {"STOPPING"}:
-            return Outcome.ACCEPTED
-        if states:
-            raise LeftAlone(f"{what} belongs to a node that is {', '.join(sorted(states))}")
-        if disk.users:
-            return Outcome.ACCEPTED
-        try:
+        of_incarnation = partial(_of_incarnation, wire)
+        find_node = partial(self.find_node, driver)
+        nodes = cache(partial(owners, leftover, disk, find_node, of_incarnation))
+
+        def others() -> Iterator[str]:
+            for user in disk.holders:
+                other = _user(wire, user)
+                if other is not None and other.id not in {node.id for node in nodes()}:
+                    yield f"{other.own_name} ({other.id})"
+
+        def delete() -> Outcome:
             wire.call("operation", leftover.id, method="DELETE")
-        except Refusal as refusal:
-            if refusal.is_not_found:
-                return Outcome.GONE
-            if refusal.code in IN_USE:
-                return Outcome.ACCEPTED
-            raise
-        # Google has begun to delete it; the next question tells whether it is gone.
-        return Outcome.ACCEPTED
+            # Google has begun to delete it; the next question tells whether it is gone.
+            return Outcome.ACCEPTED
+
+        calls = Calls(
+            others=others,
+            states=lambda: {state_of(node) for node in nodes()},
+            stopping="STOPPING",
+            delete=delete,
+            refused=_refused,
+            marks="labels",
+        )
+        # Google itself refuses to delete one that it still makes.
+        return release(leftover, replace(disk, used=bool(disk.holders)), self.pool, calls)
 
     @property
     def _ours(self) -> str:
         return f'labels.{POOL_TAG}="{label_value(self.pool)}"'
 
-    def _nodes(self, driver: NodeDriver, leftover: Leftover, disk: Disk) -> list[Instance]:
-        """The instances that owned the disk, by id where it is known, else by incarnation.
 
-        Raises LeftAlone where both are unknown.
-        """
-        if leftover.node_id:
-            found = self.find_node(driver, leftover.node_id)
-            return [] if found is None else [found]
-        incarnation = disk.tags.incarnation
-        if not incarnation:
-            raise LeftAlone(f"the node of disk {disk.id} is unknown")
-        wanted = f'labels.{INCARNATION_TAG}="{label_value(incarnation)}"'
-        return self.wire(driver).instances(wanted)
+def _disk(item: object) -> Thing:
+    """The disk of an item. Its holders are the paths of the instances that it is attached to.
+
+    Raises IncompleteListing for an item without a path.
+    """
+    found: Mapping[str, Any] = item if isinstance(item, Mapping) else {}
+    path = _DISK.fullmatch(str(found.get("selfLink")))
+    if path is None:
+        raise IncompleteListing("disks: an item without a selfLink")
+    labels, status = found.get("labels", {}), str(found.get("status"))
+    labels = labels if isinstance(labels, Mapping) else {}
+    users = frozenset(str(user) for user in found.get("users", []))
+    return Thing(
+        LeftoverKind.VOLUME,
+        path[1],
+        {**labels, **tags_for(tags_in(labels))},
+        users,
+        used=bool(users) or status not in UNUSED,
+        ending=status == "DELETING",
+    )
 
 
-def _asked(wire: Wire, path: str) -> Disk | None:
+def _of_incarnation(wire: Wire, incarnation: str) -> list[Instance]:
+    return wire.instances(f'labels.{INCARNATION_TAG}="{label_value(incarnation)}"')
+
+
+def _incarnation(node: Instance) -> str | None:
+    return tags_in(node.labels).incarnation
+
+
+def _refused(error: Exception) -> Outcome | None:
+    if not isinstance(error, Refusal):
+        return None
+    if error.is_not_found:
+        return Outcome.GONE
+    return Outcome.ACCEPTED if error.code in IN_USE else None
+
+
+def _asked(wire: Wire, path: str) -> Thing | None:
     """The disk at that path; None only for Google's own "not found"."""
     try:
-        return Disk.of(wire.call("disk", path))
+        return _disk(wire.call("disk", path))
     except Refusal as refusal:
         if refusal.is_not_found:
             return None
@@ -186,20 +175,3 @@ def _user(wire: Wire, link: str) -> Instance | None:
         if refusal.is_not_found:
             return None
         raise
-
-
-def _state_of(node: Instance) -> str:
-    """Its raw state; an unreadable one is not that of a node that ends (P3)."""
-    try:
-        return node.state
-    except ValueError:
-        return "unreadable"
-
-
-def _incarnation_of(node: Instance) -> str:
-    """Its incarnation. Raises IncompleteListing where that can't be read: any disk might then
-    belong to this instance."""
-    try:
-        return tags_in(node.labels).incarnation or ""
-    except ValueError as error:
-        raise IncompleteListing(f"find leftovers: node {node.id or '?'}: {error}") from error

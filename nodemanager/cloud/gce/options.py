@@ -13,13 +13,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from nodemanager.cloud.cloud_config import CloudConfig
 from nodemanager.cloud.endpoint import Endpoint
-from nodemanager.cloud.section_reader import SectionReader
-from nodemanager.errors import ConfigError
-
-CREDENTIALS = "Cloud Credentials"
-LIST = "Cloud List"
-CREATE = "Cloud Create"
+from nodemanager.cloud.section_reader import CREATE, CREDENTIALS, LIST, SectionReader, Sections
 
 ACCEPTED: Mapping[str, frozenset[str]] = {
     CREDENTIALS: frozenset(
@@ -122,20 +118,13 @@ class Template:
     scratch_disk_type: str = "local-ssd"
 
 
-def read(
-    credentials: Mapping[str, str],
-    listing: Mapping[str, str],
-    create: Mapping[str, str],
-    timeout: float,
-) -> tuple[Access, Listing, Template]:
+def read(config: CloudConfig, timeout: float) -> tuple[Access, Listing, Template]:
     """The settings of the three sections. Raises ConfigError with every problem in them."""
-    problems: list[str] = []
-    wanted = SectionReader(CREATE, create, problems)
-    access = _access(SectionReader(CREDENTIALS, credentials, problems), wanted, timeout)
-    listed = _listing(SectionReader(LIST, listing, problems))
-    template = _template(wanted, listed)
-    if problems:
-        raise ConfigError(problems)
+    given = Sections.of(config)
+    access = _access(given.credentials, given.create, timeout)
+    listed = _listing(given.listing)
+    template = _template(given.create, listed)
+    given.check()
     return access, listed, template
 
 

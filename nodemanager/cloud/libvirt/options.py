@@ -10,14 +10,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from xml.etree import ElementTree
 
+from nodemanager.cloud.section_reader import CREATE, CREDENTIALS, LIST
 from nodemanager.errors import ConfigError
-
-CREDENTIALS = "Cloud Credentials"
-CREATE = "Cloud Create"
 
 ACCEPTED: Mapping[str, frozenset[str]] = {
     CREDENTIALS: frozenset({"key", "secret", "timeout", "uri"}),
-    "Cloud List": frozenset(),
+    LIST: frozenset(),
     CREATE: frozenset(
         {
             "bridge",

@@ -13,6 +13,7 @@ from xml.etree import ElementTree
 from xml.etree.ElementTree import Element, SubElement
 
 from nodemanager.cloud.api import CreateOrder
+from nodemanager.cloud.leftovers import Calls, Thing, release
 from nodemanager.cloud.libvirt.domain import Domain
 from nodemanager.cloud.libvirt.driver import Hypervisor
 from nodemanager.cloud.libvirt.errors import NO_STORAGE_VOL, code_of
@@ -208,16 +209,26 @@ class LibvirtLeftovers:
         match = _OURS.fullmatch(name)
         if match is None or match["pool"] != self.pool:
             raise LeftAlone(f"volume {leftover.id} does not have a name of pool {self.pool}")
-        marks = {leftover.node_id, match["incarnation"], name, f"{storage.path}/{name}"}
+        incarnation = match["incarnation"]
+        marks = {leftover.node_id, incarnation, name, f"{storage.path}/{name}"}
         nodes = driver.list_nodes()
         users = [node for node in nodes if marks & {node.id, *_holdings(node)}]
-        if users and all(node.state == "shutdown" for node in users):
-            return Outcome.ACCEPTED
-        if users:
-            told = ", ".join(f"{node.name} ({node.state})" for node in users)
-            raise LeftAlone(f"volume {leftover.id} is used by {told}")
-        driver.within(volume.delete)
-        return Outcome.GONE if storage.volume(driver, name) is None else Outcome.ACCEPTED
+        states = {node.state for node in users}
+        living = users if states - {"shutdown"} else []
+
+        def delete() -> Outcome:
+            driver.within(volume.delete)
+            return Outcome.GONE if storage.volume(driver, name) is None else Outcome.ACCEPTED
+
+        calls = Calls(
+            others=lambda: [f"{node.name} ({node.state})" for node in living],
+            states=lambda: states,
+            stopping="shutdown",
+            delete=delete,
+        )
+        # Its name stands for the tags that no volume has.
+        tags = {POOL_TAG: self.pool, INCARNATION_TAG: incarnation}
+        return release(leftover, Thing(leftover.kind, leftover.id, tags), self.pool, calls)
 
     def _volumes(self, driver: Hypervisor, storage: StoragePool) -> dict[str, str]:
         """The incarnation of each volume of our pool's nodes, by the volume's name."""

@@ -207,9 +207,9 @@ class OpenStack(Provider):
         )
 
     def understand(self, error: Exception, doing: str) -> CloudError | None:
-        if not isinstance(error, Refusal):
-            return None
-        return typed(error, f"{doing}: {without_secrets(str(error))[:_LONGEST]}")
+        if isinstance(error, Refusal):
+            return typed(error, f"{doing}: {without_secrets(str(error))[:_LONGEST]}")
+        return None
 
 
 def build_cloud(config: CloudConfig, *, timeout: float = TIMEOUT) -> LibcloudCloud:
@@ -219,9 +219,7 @@ def build_cloud(config: CloudConfig, *, timeout: float = TIMEOUT) -> LibcloudClo
     of the three sections.
     """
     driver_type = load_driver_class(config.driver_class, OpenStack_2_NodeDriver)
-    access, wanted, template = options.read(
-        config.credentials, config.listing, config.create, timeout
-    )
+    access, wanted, template = options.read(config, timeout)
     keystone = Keystone(access)
     provider = OpenStack(
         access, keystone, wanted, template, _connected(driver_type, access, keystone)

@@ -12,16 +12,18 @@ those that it did not make.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 from urllib.parse import quote
 
 from libcloud.compute.base import NodeDriver
 
+from nodemanager.cloud.leftovers import Calls, Thing, orphans, owners, release
 from nodemanager.cloud.openstack.errors import Refusal
 from nodemanager.cloud.openstack.node import STATES, Server
 from nodemanager.cloud.openstack.wire import Wire
-from nodemanager.cloud.tags import INCARNATION_TAG, POOL_TAG, on_hold
+from nodemanager.cloud.tags import INCARNATION_TAG, POOL_TAG
 from nodemanager.core.model.world import CloudState, Leftover, LeftoverKind, Outcome
 from nodemanager.errors import ForeignAnswer, IncompleteListing, LeftAlone, MalformedId
 
@@ -46,47 +48,6 @@ SORTS = (
     Sort(LeftoverKind.ADDRESS, "network", "/floatingips", "floatingip", "/floatingips"),
 )
 BY_KIND = {sort.kind: sort for sort in SORTS}
-
-
-@dataclass(frozen=True, slots=True)
-class Thing:
-    """A port, volume or address from an answer.
-
-    `holders` are the ids of what uses it: servers, for an address a port. `made_by_nova`: a port
-    of a server that bears no name or tag, as nova makes them.
-    """
-
-    sort: Sort
-    id: str
-    tags: Mapping[str, str]
-    holders: frozenset[str]
-    used: bool
-    ending: bool
-    made_by_nova: bool
-
-    @classmethod
-    def of(cls, sort: Sort, raw: Any) -> Thing:
-        if not isinstance(raw, dict) or not isinstance(raw.get("id"), str):
-            raise IncompleteListing(f"GET {sort.listing}: an item without an id")
-        tags, status = _tags(raw), str(raw.get("status", ""))
-        made_by_nova = False
-        if sort.kind is LeftoverKind.VOLUME:
-            found = raw.get("attachments")
-            holders = [str(one.get("server_id")) for one in found] if found else []
-            used = bool(holders) or status not in UNUSED
-        else:
-            holder = raw.get("device_id" if sort.kind is LeftoverKind.INTERFACE else "port_id")
-            holders = [str(holder)] if holder else []
-            used = bool(holders)
-            owner = str(raw.get("device_owner") or "")
-            bare = not raw.get("name") and not raw.get("tags") and not raw.get("description")
-            made_by_nova = bare and owner.startswith("compute:")
-        return cls(
-            sort, raw["id"], tags, frozenset(holders), used, status == "deleting", made_by_nova
-        )
-
-    def is_ours(self, pool: str) -> bool:
-        return self.tags.get(POOL_TAG) == pool and bool(self.tags.get(INCARNATION_TAG))
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,9 +80,9 @@ class OpenStackLeftovers:
             addresses = _things(wire, BY_KIND[LeftoverKind.ADDRESS], port_id=port.id)
             found += [address for address in addresses if port.id in address.holders]
         return tuple(
-            Leftover(thing.sort.kind, thing.id, node_id, tagged=thing.is_ours(self.pool))
+            Leftover(thing.kind, thing.id, node_id, tagged=thing.is_ours(self.pool))
             for thing in found
-            if (thing.is_ours(self.pool) or thing.made_by_nova) and not on_hold(thing.tags)
+            if (thing.is_ours(self.pool) or thing.made_with_node) and not thing.held
         )
 
     def find(self, driver: NodeDriver) -> tuple[Leftover, ...]:
@@ -132,20 +93,9 @@ class OpenStackLeftovers:
         """
         wire = self.wire(driver)
         free = [
-            thing
-            for sort in SORTS
-            for thing in _things(wire, sort)
-            if thing.is_ours(self.pool)
-            and not thing.used
-            and not thing.ending
-            and not on_hold(thing.tags)
+            thing for sort in SORTS for thing in _things(wire, sort) if thing.is_free(self.pool)
         ]
-        live = _incarnations(wire.servers()) if free else set()
-        return tuple(
-            Leftover(thing.sort.kind, thing.id, "")
-            for thing in free
-            if thing.tags[INCARNATION_TAG] not in live
-        )
+        return orphans(free, _incarnations(wire.servers()) if free else ())
 
     def release(self, driver: NodeDriver, leftover: Leftover) -> Outcome:
         """Checks the thing and its server before it sends the delete."""
@@ -153,34 +103,55 @@ class OpenStackLeftovers:
         thing = _asked(wire, sort, leftover.id)
         if thing is None:
             return Outcome.GONE
-        what = f"{leftover.kind} {leftover.id}"
-        if on_hold(thing.tags):
-            raise LeftAlone(f"{what} is held by an operator")
-        if leftover.tagged and not thing.is_ours(self.pool):
-            raise LeftAlone(f"{what} does not bear the tags of pool {self.pool} any more")
-        if not leftover.tagged and thing.holders != {leftover.node_id}:
-            raise LeftAlone(f"{what} is not bound to its server any more: nova did not make it")
-        if sort.kind is not LeftoverKind.ADDRESS and (others := thing.holders - {leftover.node_id}):
-            raise LeftAlone(f"{what} is used by {', '.join(sorted(others))}")
-        if thing.ending:
-            return Outcome.ACCEPTED
-        if (state := _node_state(wire, leftover.node_id, thing)) is CloudState.STOPPING:
-            return Outcome.ACCEPTED
-        if state is not None:
-            raise LeftAlone(f"{what} belongs to a node that is {state}")
-        if thing.used and leftover.tagged:
-            return Outcome.ACCEPTED
-        try:
+
+        def delete() -> Outcome:
             wire.delete(sort.service, f"{sort.root}/{quote(leftover.id, safe='')}")
-        except Refusal as refusal:
-            if refusal.status == 404:
-                return Outcome.GONE
-            if refusal.status in (400, 409):
-                # It came into use after we checked it; the next attempt sees by whom.
-                return Outcome.ACCEPTED
-            raise
-        # The next question tells whether it is gone.
-        return Outcome.ACCEPTED
+            # The next question tells whether it is gone.
+            return Outcome.ACCEPTED
+
+        calls = Calls(
+            others=partial(_others, leftover, thing),
+            states=partial(_node_states, wire, leftover, thing),
+            stopping=CloudState.STOPPING,
+            delete=delete,
+            refused=_refused,
+        )
+        # What nova made is deleted while it is bound to its server: afterwards nothing shows that
+        # it is ours.
+        return release(
+            leftover, replace(thing, used=thing.used and leftover.tagged), self.pool, calls
+        )
+
+
+def _thing(sort: Sort, raw: Any) -> Thing:
+    """The thing of an item. Its holders are the ids of servers, for an address that of a port.
+
+    Raises IncompleteListing for an item without an id.
+    """
+    if not isinstance(raw, dict) or not isinstance(raw.get("id"), str):
+        raise IncompleteListing(f"GET {sort.listing}: an item without an id")
+    status = str(raw.get("status", ""))
+    made_by_nova = False
+    if sort.kind is LeftoverKind.VOLUME:
+        found = raw.get("attachments")
+        holders = [str(one.get("server_id")) for one in found] if found else []
+        used = bool(holders) or status not in UNUSED
+    else:
+        holder = raw.get("device_id" if sort.kind is LeftoverKind.INTERFACE else "port_id")
+        holders = [str(holder)] if holder else []
+        used = bool(holders)
+        owner = str(raw.get("device_owner") or "")
+        bare = not raw.get("name") and not raw.get("tags") and not raw.get("description")
+        made_by_nova = bare and owner.startswith("compute:")
+    return Thing(
+        sort.kind,
+        raw["id"],
+        _tags(raw),
+        frozenset(holders),
+        used=used,
+        ending=status == "deleting",
+        made_with_node=made_by_nova,
+    )
 
 
 def _tags(raw: Mapping[str, Any]) -> dict[str, str]:
@@ -195,7 +166,7 @@ def _things(wire: Wire, sort: Sort, **params: str) -> Iterator[Thing]:
     if not wire.has(sort.service):
         return
     for raw in wire.listing(sort.service, sort.listing, f"{sort.one}s", **params):
-        yield Thing.of(sort, raw)
+        yield _thing(sort, raw)
 
 
 def _asked(wire: Wire, sort: Sort, thing_id: str) -> Thing | None:
@@ -208,33 +179,41 @@ def _asked(wire: Wire, sort: Sort, thing_id: str) -> Thing | None:
         if refusal.status == 404:
             return None
         raise
-    thing = Thing.of(sort, found)
+    thing = _thing(sort, found)
     if thing.id != thing_id:
         raise ForeignAnswer(f"asked for {thing_id}, answered with {thing.id}")
     return thing
 
 
-def _node_state(wire: Wire, node_id: str, thing: Thing) -> CloudState | None:
-    """The state of the server that owned the thing; None where there is none any more.
+def _others(leftover: Leftover, thing: Thing) -> frozenset[str]:
+    """The other servers that use it. Raises LeftAlone for a port that nova did not make."""
+    if not leftover.tagged and thing.holders != {leftover.node_id}:
+        raise LeftAlone(f"{thing.what} is not bound to its server any more: nova did not make it")
+    # The holder of an address is a port, which goes before it.
+    is_address = thing.kind is LeftoverKind.ADDRESS
+    return frozenset() if is_address else thing.holders - {leftover.node_id}
 
-    Asked by id where that is known, else by incarnation, in every pool and state. Raises LeftAlone
-    where both are unknown.
-    """
-    incarnation = thing.tags.get(INCARNATION_TAG)
-    if node_id:
-        try:
-            server = wire.server(node_id)
-        except MalformedId as error:
-            raise LeftAlone(f"{thing.sort.kind} {thing.id}: {error}") from error
-        found = [] if server is None else [server]
-    elif incarnation:
+
+def _node_states(wire: Wire, leftover: Leftover, thing: Thing) -> set[CloudState]:
+    """The states of the servers that owned the thing; empty where there is none any more."""
+
+    def of_incarnation(incarnation: str) -> list[Server]:
         listed = _readable(wire.servers())
-        found = [one for one in listed if one.metadata.get(INCARNATION_TAG) == incarnation]
-    else:
-        raise LeftAlone(f"the node of {thing.sort.kind} {thing.id} is unknown")
-    states = {STATES.get(one.state, CloudState.UNKNOWN) for one in found}
-    states -= {CloudState.TERMINATED}
-    return min(states, key=lambda state: state is CloudState.STOPPING) if states else None
+        return [one for one in listed if one.metadata.get(INCARNATION_TAG) == incarnation]
+
+    try:
+        found = owners(leftover, thing, wire.server, of_incarnation)
+    except MalformedId as error:
+        raise LeftAlone(f"{thing.what}: {error}") from error
+    return {STATES.get(one.state, CloudState.UNKNOWN) for one in found} - {CloudState.TERMINATED}
+
+
+def _refused(error: Exception) -> Outcome | None:
+    if not isinstance(error, Refusal):
+        return None
+    if error.status == 404:
+        return Outcome.GONE
+    return Outcome.ACCEPTED if error.status in (400, 409) else None
 
 
 def _incarnations(servers: list[Any]) -> set[str]:

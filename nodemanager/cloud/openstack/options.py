@@ -10,15 +10,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from nodemanager.cloud.cloud_config import CloudConfig
 from nodemanager.cloud.endpoint import Endpoint
 from nodemanager.cloud.openstack.clouds import with_cloud
-from nodemanager.cloud.section_reader import SectionReader
+from nodemanager.cloud.section_reader import CREATE, CREDENTIALS, LIST, SectionReader, Sections
 from nodemanager.cloud.tags import OUR_TAGS
-from nodemanager.errors import ConfigError
 
-CREDENTIALS = "Cloud Credentials"
-LIST = "Cloud List"
-CREATE = "Cloud Create"
 METADATA = "metadata:"
 METADATA_KEYS = frozenset({f"{METADATA}?*"})
 LONGEST_METADATA = 255
@@ -98,22 +95,16 @@ class Template:
     metadata: Mapping[str, str] = field(default_factory=dict)
 
 
-def read(
-    credentials: Mapping[str, str],
-    listing: Mapping[str, str],
-    create: Mapping[str, str],
-    timeout: float,
-) -> tuple[Access, dict[str, str], Template]:
+def read(config: CloudConfig, timeout: float) -> tuple[Access, dict[str, str], Template]:
     """The settings of the three sections; the dict is the metadata that `[Cloud List]` asks for.
 
     Raises ConfigError with every problem of the three sections.
     """
-    problems: list[str] = []
-    access = _access(SectionReader(CREDENTIALS, credentials, problems), timeout)
-    wanted = _metadata(SectionReader(LIST, listing, problems))
-    template = _template(SectionReader(CREATE, create, problems), wanted)
-    if problems:
-        raise ConfigError(problems)
+    given = Sections.of(config)
+    access = _access(given.credentials, timeout)
+    wanted = _metadata(given.listing)
+    template = _template(given.create, wanted)
+    given.check()
     return access, wanted, template
 
 

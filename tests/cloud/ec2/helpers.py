@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Mapping
 from typing import Any
 from xml.etree import ElementTree
@@ -13,11 +12,11 @@ from nodemanager.cloud.api import CloudDriver, CreateOrder
 from nodemanager.cloud.ec2.adapter import build_cloud
 from nodemanager.cloud.ec2.wire import PAGE_SIZE
 from nodemanager.cloud.tags import INCARNATION_TAG, POOL_TAG, RECORD_TAG
-from nodemanager.core.model.world import CloudNode, Size, Tags
+from nodemanager.core.model.world import CloudNode, Size
 from tests.cloud.cloud_config import cloud_config
 from tests.cloud.ec2.moto_server import MotoServer
+from tests.cloud.orders import POOL, order_for
 
-POOL = "blue"
 PUBLIC_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIB3G5lb1l5yk2z8P2a1KrjI1m0fO4wqBSO2bcwS0b0v1 me\n"
 SMALL = Size("m5.large", "m5.large", 2, 8192)
 
@@ -37,19 +36,9 @@ def cloud(
     return build_cloud(cloud_config(**given), timeout=timeout, page_size=page_size)
 
 
-def order(
-    name: str = "compute-1", *, pool: str = POOL, size: Size = SMALL, **rest: Any
-) -> CreateOrder:
+def order(name: str = "compute-1", *, size: Size = SMALL, **rest: Any) -> CreateOrder:
     """An order for a node with a record and an incarnation of its own."""
-    incarnation = rest.pop("incarnation", None) or secrets.token_hex(16)
-    record = rest.pop("record", None) or f"zzzzz-7ekkf-{secrets.token_hex(7)}x"
-    return CreateOrder(
-        name=name,
-        size=size,
-        tags=Tags(pool, record, incarnation),
-        client_token=rest.pop("client_token", incarnation),
-        user_data=rest.pop("user_data", "https://example.org/ping?ping_secret=hush"),
-    )
+    return order_for(name, size, **rest)
 
 
 def by_hand(server: MotoServer, action: str, **params: str) -> dict[str, str]:

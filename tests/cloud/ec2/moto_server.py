@@ -28,6 +28,7 @@ from moto.moto_server.werkzeug_app import (
 from werkzeug.serving import make_server
 
 from tests.cloud.ec2 import moto_things
+from tests.cloud.faults import FaultsOnOrder
 
 ACCOUNT = "123456789012"
 _SLASHLESS = re.compile(rb'xmlns="(http://ec2\.amazonaws\.com/doc/[0-9-]+)"')
@@ -60,20 +61,6 @@ class Reply:
     status: str
     headers: list[tuple[str, str]]
     body: bytes
-
-
-@dataclass
-class Fault:
-    """What goes wrong with the next `times` calls of `action`.
-
-    `before` gives an answer instead of doing the work; `after` spoils the answer to work that
-    was done. Either gives None to cut the connection without an answer.
-    """
-
-    action: str
-    times: int = 1
-    before: Callable[[], Reply | None] | None = None
-    after: Callable[[Reply], Reply | None] | None = None
 
 
 def refusal(
@@ -115,7 +102,7 @@ def replaced(old: str, new: str) -> Callable[[Reply], Reply]:
     return replace
 
 
-class MotoServer:
+class MotoServer(FaultsOnOrder):
     """moto's EC2 and STS on a port of loopback, in a thread of this process.
 
     `calls` is every request so far. `page_limit` is the most reservations on one page,
@@ -123,12 +110,10 @@ class MotoServer:
     """
 
     def __init__(self, port: int = 0, tls: tuple[str, str] | None = None) -> None:
-        self.calls: list[Call] = []
-        self.faults: list[Fault] = []
+        super().__init__()
         self.page_limit: int | None = None
         self._tokens: dict[str | None, tuple[dict[str, str], Reply]] = {}
         self._runs = threading.Lock()
-        self._lock = threading.Lock()
         self._moto = DomainDispatcherApplication(create_backend_app)
         self._server = make_server(
             "127.0.0.1",
@@ -165,10 +150,8 @@ class MotoServer:
             ):
                 made.clear()
         self.page_limit = None
-        with self._lock:
-            self.calls.clear()
-            self.faults.clear()
-            self._tokens.clear()
+        self.start_afresh()
+        self._tokens.clear()
 
     def put(self, node_id: str, state: str) -> None:
         """Bring an instance into that raw state, as EC2 or another hand would."""
@@ -189,24 +172,9 @@ class MotoServer:
                         return
         raise KeyError(node_id)
 
-    def fault(self, action: str, **how: Any) -> None:
-        """The next calls of `action` go wrong: see Fault."""
-        with self._lock:
-            self.faults.append(Fault(action, **how))
-
-    def heal(self, action: str) -> None:
-        """Nothing goes wrong with it any more."""
-        with self._lock:
-            self.faults = [fault for fault in self.faults if fault.action != action]
-
-    def called(self, action: str) -> list[Call]:
-        """The requests for `action` so far."""
-        with self._lock:
-            return [call for call in self.calls if call.action == action]
-
     def _app(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
         call = self._received(environ)
-        fault = self._fault_for(call.action)
+        fault = self.fault_for(call.action)
         if fault is not None and fault.before is not None:
             reply = fault.before()
         else:
@@ -240,14 +208,6 @@ class MotoServer:
         with self._lock:
             self.calls.append(call)
         return call
-
-    def _fault_for(self, action: str) -> Fault | None:
-        with self._lock:
-            for fault in self.faults:
-                if fault.action == action and fault.times > 0:
-                    fault.times -= 1
-                    return fault
-        return None
 
     def _work(self, environ: dict[str, Any], call: Call) -> Reply:
         params = dict(call.params)

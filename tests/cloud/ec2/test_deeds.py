@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from nodemanager.cloud.api import CloudDriver
-from nodemanager.cloud.tags import INCARNATION_TAG, POOL_TAG, RECORD_TAG
+from nodemanager.cloud.tags import INCARNATION_TAG, POOL_TAG, RECORD_TAG, SIZE_TAG
 from nodemanager.core.model.world import Outcome, Size
 from nodemanager.errors import (
     BadRequest,
@@ -57,6 +57,7 @@ def test_the_tags_are_in_the_create_call_itself(server: MotoServer) -> None:
         POOL_TAG: POOL,
         RECORD_TAG: wanted.tags.record,
         INCARNATION_TAG: wanted.tags.incarnation,
+        SIZE_TAG: wanted.size.name,
         "cluster": "zyxwv",
         "team": "physics",
     }

@@ -10,13 +10,13 @@ from nodemanager.cloud.api import CloudDriver, CreateOrder
 from nodemanager.cloud.gce.adapter import build_cloud
 from nodemanager.cloud.gce.labels import labels_for
 from nodemanager.cloud.gce.wire import PAGE_SIZE
-from nodemanager.core.model.world import CloudNode, Size, Tags
+from nodemanager.core.model.world import CloudNode, Size
 from tests.cloud.cloud_config import cloud_config
 from tests.cloud.gce import auth as gce_auth
 from tests.cloud.gce.project import NAME
 from tests.cloud.gce.server import GceServer
+from tests.cloud.orders import POOL, order_for
 
-POOL = "blue"
 ZONE = "us-central1-a"
 IMAGE = "debian-12"
 SMALL = Size("n1-standard-1", "n1-standard-1", 1, 3840)
@@ -38,19 +38,9 @@ def cloud(
     return build_cloud(cloud_config(**given), timeout=timeout, page_size=page_size)
 
 
-def order(
-    name: str = "compute1", *, pool: str = POOL, size: Size = SMALL, **rest: Any
-) -> CreateOrder:
+def order(name: str = "compute1", *, size: Size = SMALL, **rest: Any) -> CreateOrder:
     """An order for a node with a record and an incarnation of its own."""
-    incarnation = rest.pop("incarnation", None) or secrets.token_hex(16)
-    record = rest.pop("record", None) or f"zzzzz-7ekkf-{secrets.token_hex(7)}x"
-    return CreateOrder(
-        name=name,
-        size=size,
-        tags=Tags(pool, record, incarnation, size.name),
-        client_token=rest.pop("client_token", incarnation),
-        user_data=rest.pop("user_data", "https://example.org/ping?ping_secret=hush"),
-    )
+    return order_for(name, size, **rest)
 
 
 def by_hand(server: GceServer, zone: str = ZONE, name: str = "", **fields: Any) -> str:

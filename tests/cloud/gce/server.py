@@ -21,7 +21,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from tests.cloud.faults import Fault, Reply
+from tests.cloud.faults import FaultsOnOrder, Reply
 from tests.cloud.gce import discovery as gce_discovery
 from tests.cloud.gce.account import Account
 from tests.cloud.gce.auth import Tokens
@@ -53,6 +53,11 @@ class Call:
     body: Any
     headers: Mapping[str, str] = field(repr=False)
 
+    @property
+    def action(self) -> str:
+        """What a fault goes by: the method, such as instances.insert."""
+        return self.method
+
 
 def refusal(
     reason: str, status: int, message: str = "scripted", retry_after: str | None = None
@@ -80,7 +85,7 @@ def changed(change: Callable[[Any], object]) -> Callable[[Reply], Reply]:
     return spoil
 
 
-class GceServer:
+class GceServer(FaultsOnOrder):
     """A project on a port of loopback, in threads of this process.
 
     `calls` is every request so far. `page_limit` is the most items on one page, whatever
@@ -88,11 +93,11 @@ class GceServer:
     """
 
     def __init__(self, port: int = 0) -> None:
+        super().__init__()
         self._server = _Http(("127.0.0.1", port), _handler(self))
         self.port: int = self._server.server_address[1]
         self.url = f"http://127.0.0.1:{self.port}"
         self.tokens = Tokens()
-        self._lock = threading.RLock()
         self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
         self.reset()
 
@@ -110,8 +115,7 @@ class GceServer:
         with self._lock:
             self.project = Project(self.url)
             self.account = Account(self.project.link)
-            self.calls: list[Call] = []
-            self.faults: list[Fault] = []
+            self.start_afresh()
             self.wrong: list[str] = []
             self.page_limit: int | None = None
             self.tokens.reset()
@@ -122,21 +126,6 @@ class GceServer:
         with self._lock:
             self.project.settle()
             yield
-
-    def fault(self, method: str, **how: Any) -> None:
-        """The next calls of `method` go wrong: see Fault."""
-        with self._lock:
-            self.faults.append(Fault(method, **how))
-
-    def heal(self, method: str) -> None:
-        """Nothing goes wrong with it any more."""
-        with self._lock:
-            self.faults = [fault for fault in self.faults if fault.action != method]
-
-    def called(self, method: str) -> list[Call]:
-        """The requests for `method`, such as instances.insert, so far."""
-        with self._lock:
-            return [call for call in self.calls if call.method == method]
 
     def answer(
         self, verb: str, target: str, headers: Mapping[str, str], sent: bytes
@@ -163,21 +152,13 @@ class GceServer:
         return self._faulty(method.name, lambda: self._checked(method, places, query, body))
 
     def _faulty(self, name: str, work: Callable[[], Reply]) -> Reply | None:
-        fault = self._fault_for(name)
+        fault = self.fault_for(name)
         if fault is not None and fault.before is not None:
             return fault.before()
         reply = work()
         if fault is not None and fault.after is not None:
             return fault.after(reply)
         return reply
-
-    def _fault_for(self, name: str) -> Fault | None:
-        with self._lock:
-            for fault in self.faults:
-                if fault.action == name and fault.times > 0:
-                    fault.times -= 1
-                    return fault
-        return None
 
     def _mistake(self, *wrong: str) -> Reply:
         with self._lock:

@@ -109,8 +109,10 @@ def test_every_problem_is_found_at_once() -> None:
 def test_the_zone_may_be_named_as_libcloud_does(
     credentials: dict[str, str], create: dict[str, str], zone: str
 ) -> None:
-    sections = {"project": "some-project", **credentials}, {}, {"image": "x", **create}
-    access, _, _ = gce_options.read(*sections, timeout=60.0)
+    config = cloud_config(
+        credentials={"project": "some-project", **credentials}, create={"image": "x", **create}
+    )
+    access, _, _ = gce_options.read(config, timeout=60.0)
     assert access.zone == zone
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 from typing import Any
 
 import requests
@@ -10,7 +9,7 @@ import requests
 from nodemanager.cloud.api import CloudDriver, CreateOrder
 from nodemanager.cloud.openstack.adapter import build_cloud
 from nodemanager.cloud.tags import INCARNATION_TAG, POOL_TAG
-from nodemanager.core.model.world import CloudNode, LeftoverKind, Size, Tags
+from nodemanager.core.model.world import CloudNode, LeftoverKind, Size
 from tests.cloud.cloud_config import cloud_config
 from tests.cloud.openstack.server import (
     CREDENTIAL,
@@ -21,8 +20,8 @@ from tests.cloud.openstack.server import (
     OpenStackServer,
 )
 from tests.cloud.openstack.things import ADDRESS, IMAGE, PORT, VOLUME
+from tests.cloud.orders import POOL, order_for
 
-POOL = "blue"
 SMALL = Size("m1.small", "m1.small", 1, 2048)
 BY_CREDENTIAL = {
     "application_credential_id": CREDENTIAL,
@@ -44,19 +43,9 @@ def cloud(server: OpenStackServer | str, *, timeout: float = 30.0, **settings: A
     return build_cloud(cloud_config(**given), timeout=timeout)
 
 
-def order(
-    name: str = "compute-1", *, pool: str = POOL, size: Size = SMALL, **rest: Any
-) -> CreateOrder:
+def order(name: str = "compute-1", *, size: Size = SMALL, **rest: Any) -> CreateOrder:
     """An order for a node with a record and an incarnation of its own."""
-    incarnation = rest.pop("incarnation", None) or secrets.token_hex(16)
-    record = rest.pop("record", None) or f"zzzzz-7ekkf-{secrets.token_hex(7)}x"
-    return CreateOrder(
-        name=name,
-        size=size,
-        tags=Tags(pool, record, incarnation, size.name),
-        client_token=incarnation,
-        user_data=rest.pop("user_data", "https://example.org/ping?ping_secret=hush"),
-    )
+    return order_for(name, size, **rest)
 
 
 def token_of(server: OpenStackServer) -> str:

@@ -23,7 +23,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from tests.cloud.faults import Fault, Reply
+from tests.cloud.faults import FaultsOnOrder, Reply
 from tests.cloud.openstack.account import Account
 from tests.cloud.openstack.nova import MINIMUM, Nova, Refused, refused
 from tests.cloud.openstack.things import ADDRESS, PORT, VOLUME, Things
@@ -82,7 +82,7 @@ class Token:
     """By the access rules of the application credential, where that has any."""
 
 
-class OpenStackServer:
+class OpenStackServer(FaultsOnOrder):
     """One cloud on a port of loopback, in threads of this process.
 
     `calls` is every request so far. `token_s` is how long a token is said to live and lives;
@@ -90,10 +90,10 @@ class OpenStackServer:
     """
 
     def __init__(self, port: int = 0, tls: tuple[str, str] | None = None) -> None:
+        super().__init__()
         self.things = Things()
         self.account = Account()
         self.nova = Nova(self.things.ended)
-        self._lock = threading.Lock()
         self._tokens: dict[str, Token] = {}
         server = type("_Server", (ThreadingHTTPServer,), {"daemon_threads": True})
         self._http = server(("127.0.0.1", port), type("_Bound", (_Handler,), {"cloud": self}))
@@ -121,9 +121,7 @@ class OpenStackServer:
         self.nova.reset()
         self.things.reset()
         self.account.reset()
-        with self._lock:
-            self.calls: list[Call] = []
-            self.faults: list[Fault] = []
+        self.start_afresh()
         self.token_s, self.lies_s = 3600.0, 0.0
         self.project_id = PROJECT_ID
         self.catalog: dict[str, str] = {
@@ -134,20 +132,6 @@ class OpenStackServer:
             "identity": f"{self.url}/identity",
         }
         self.regions = [REGION]
-
-    def fault(self, action: str, **how: Any) -> None:
-        """The next calls of `action` go wrong: see Fault."""
-        with self._lock:
-            self.faults.append(Fault(action, **how))
-
-    def heal(self, action: str) -> None:
-        """Nothing goes wrong with it any more."""
-        with self._lock:
-            self.faults = [fault for fault in self.faults if fault.action != action]
-
-    def called(self, action: str) -> list[Call]:
-        with self._lock:
-            return [call for call in self.calls if call.action == action]
 
     def revoke_tokens(self) -> None:
         """Every token is refused from now on, as after a change of the password."""
@@ -165,12 +149,7 @@ class OpenStackServer:
         body = json.loads(content) if content else None
         with self._lock:
             self.calls.append(Call(route.action if route else "", url.path, query, body, headers))
-            fault = next(
-                (f for f in self.faults if route and f.action == route.action and f.times > 0),
-                None,
-            )
-            if fault is not None:
-                fault.times -= 1
+        fault = self.fault_for(route.action) if route else None
         if fault is not None and fault.before is not None:
             return fault.before()
         try:

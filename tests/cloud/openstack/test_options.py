@@ -16,6 +16,7 @@ from nodemanager.config import load
 from nodemanager.core.model.world import Size
 from nodemanager.errors import ConfigError
 from nodemanager.from_config import sizes_of
+from tests.cloud.cloud_config import cloud_config
 from tests.fakes.clock import ManualClock
 
 ETC = Path(__file__).parents[3] / "etc"
@@ -39,7 +40,8 @@ def read(
     listing: dict[str, str] | None = None,
     create: dict[str, str] = IMAGE,
 ) -> Any:
-    return openstack_options.read(credentials, listing or {}, create, 60.0)
+    config = cloud_config(credentials=credentials, listing=listing or {}, create=create)
+    return openstack_options.read(config, 60.0)
 
 
 def problems(**sections: Any) -> list[str]:
@@ -204,7 +206,7 @@ def test_every_key_that_is_read_is_accepted_and_the_other_way_round() -> None:
             return super().get(key, default)
 
     for credentials in (CREDENTIAL, PASSWORD):
-        openstack_options.read(Noted(credentials), {}, Noted(IMAGE), 60.0)
+        read(Noted(credentials), {}, Noted(IMAGE))
     taken = openstack_options.ACCEPTED
     keys = taken["Cloud Credentials"] | taken["Cloud Create"]
     elsewhere = {"ping_host", "user_data", "metadata:?*"}
