@@ -189,6 +189,13 @@ class MotoServer:
                         return
         raise KeyError(node_id)
 
+    def forget(self, node_id: str) -> None:
+        """Let EC2 know nothing of the instance any more, as an hour after its end."""
+        for region in self._regions():
+            for reservation in list(region.reservations.values()):
+                if any(instance.id == node_id for instance in reservation.instances):
+                    del region.reservations[reservation.id]
+
     def fault(self, action: str, **how: Any) -> None:
         """The next calls of `action` go wrong: see Fault."""
         with self._lock:
