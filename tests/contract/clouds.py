@@ -52,6 +52,8 @@ class CloudFixture:
     """Gives the node what outlives it, as our create would; {} where nothing can."""
     by_hand: Callable[[], str] = lambda: ""
     """Starts a node beside us, without a tag of ours; its id."""
+    without_image: Callable[[], CloudDriver] | None = None
+    """An adapter whose image is not there."""
     unknown_id: str = "no-such-node"
 
 
@@ -69,6 +71,7 @@ def method_through(cls: type, name: str, change: Callable[[Any], Any]) -> Iterat
 
 @contextmanager
 def local_cloud(tmp_path: Path) -> Iterator[CloudFixture]:
+    """Real processes of this machine, which boot for ever."""
     directory = tmp_path / "local"
     clock = ManualClock()
     # The nodes boot for ever: this suite is about the cloud, not about pings.
@@ -123,6 +126,7 @@ def local_cloud(tmp_path: Path) -> Iterator[CloudFixture]:
 
 @contextmanager
 def dummy_cloud(tmp_path: Path) -> Iterator[CloudFixture]:
+    """libcloud's own cloud in memory."""
     clock = ManualClock()
     book = dummy.open_book("dummycreds", clock, None)
 
@@ -155,6 +159,7 @@ def dummy_cloud(tmp_path: Path) -> Iterator[CloudFixture]:
 
 @contextmanager
 def ec2_cloud(_tmp_path: Path) -> Iterator[CloudFixture]:
+    """moto's EC2 server over HTTP, its known faults mended."""
     server = moto_server.shared()
     server.reset()
     opened: list[CloudDriver] = []
@@ -162,11 +167,6 @@ def ec2_cloud(_tmp_path: Path) -> Iterator[CloudFixture]:
     def open_cloud(pool: str) -> CloudDriver:
         opened.append(ec2_helpers.cloud(server, pool=pool, page_size=2))
         return opened[-1]
-
-    def by_hand() -> str:
-        node = {"ImageId": "ami-1", "MinCount": "1", "MaxCount": "1", "InstanceType": "t2.micro"}
-        owner = ec2_helpers.tagged("instance", {"owner": "alice"})
-        return ec2_helpers.by_hand(server, "RunInstances", **node, **owner)["instanceId"]
 
     def put(state: str) -> Callable[[str], None]:
         return lambda node_id: server.put(node_id, state)
@@ -193,7 +193,7 @@ def ec2_cloud(_tmp_path: Path) -> Iterator[CloudFixture]:
                 CloudState.TERMINATED: put("terminated"),
             },
             pin=pin,
-            by_hand=by_hand,
+            by_hand=lambda: ec2_helpers.node_by_hand(server),
             unknown_id="i-0123456789abcdef0",
         )
     finally:
@@ -204,6 +204,9 @@ def ec2_cloud(_tmp_path: Path) -> Iterator[CloudFixture]:
 
 @contextmanager
 def gce_cloud(_tmp_path: Path) -> Iterator[CloudFixture]:
+    """A server of Google's compute API over HTTP; each request and answer is checked against
+    Google's own description of it, and Google's own SDK works with it.
+    """
     server = gce_server.shared()
     server.reset()
     opened: list[CloudDriver] = []
@@ -229,6 +232,7 @@ def gce_cloud(_tmp_path: Path) -> Iterator[CloudFixture]:
             },
             pin=lambda node: {(LeftoverKind.VOLUME, gce_helpers.add_disk(server, node))},
             by_hand=lambda: gce_helpers.by_hand(server),
+            without_image=lambda: gce_helpers.cloud(server, create={"image": "no-such-image"}),
             unknown_id="1234567890123456789",
         )
         assert server.wrong == []
@@ -240,6 +244,9 @@ def gce_cloud(_tmp_path: Path) -> Iterator[CloudFixture]:
 
 @contextmanager
 def openstack_cloud(_tmp_path: Path) -> Iterator[CloudFixture]:
+    """A server of keystone, nova, neutron, cinder and glance over HTTP; OpenStack's own SDK works
+    with it.
+    """
     server = openstack_server.shared()
     server.reset()
     server.nova.max_limit = server.things.max_limit = 2
@@ -266,6 +273,7 @@ def openstack_cloud(_tmp_path: Path) -> Iterator[CloudFixture]:
             },
             pin=lambda node: openstack_helpers.pin(server, node),
             by_hand=lambda: openstack_helpers.by_hand(server),
+            without_image=lambda: openstack_helpers.cloud(server, create={"image": "no-such"}),
             unknown_id="6695eb01-0000-4000-8000-97f2502e193f",
         )
     finally:
@@ -276,6 +284,7 @@ def openstack_cloud(_tmp_path: Path) -> Iterator[CloudFixture]:
 
 @contextmanager
 def libvirt_cloud(_tmp_path: Path) -> Iterator[CloudFixture]:
+    """libvirt's test driver: libvirt's own code, with domains that run nothing."""
     clock = ManualClock()
     opened: list[CloudDriver] = []
 
@@ -307,6 +316,7 @@ def libvirt_cloud(_tmp_path: Path) -> Iterator[CloudFixture]:
                 },
                 pin=pin,
                 by_hand=lambda: libvirt_driver.by_hand(other_hand),
+                without_image=lambda: libvirt_driver.cloud(clock, image="no-such.qcow2"),
                 unknown_id="6695eb01-0000-4000-8000-97f2502e193f",
             )
         finally:

@@ -80,6 +80,7 @@ class Ec2(Provider):
     _imported_key: str | None = field(default=None, init=False)
     _image_seen: bool = field(default=False, init=False)
     _told_for: Keys | None = field(default=None, init=False)
+    _has_sts: bool = field(default=False, init=False)
 
     def new_driver(self) -> NodeDriver:
         access = self.access
@@ -114,7 +115,7 @@ class Ec2(Provider):
         """The account number from STS, the region and the endpoint.
 
         STS tells the account without any permission. An EC2-like API without STS is identified
-        by region and endpoint alone.
+        by region and endpoint alone; one whose STS has answered before is not without it.
         """
         access = self.access
         connection = self.driver_type.connectionCls(
@@ -138,9 +139,11 @@ class Ec2(Provider):
                 raise ForeignAnswer("GetCallerIdentity: the answer names no account")
         except (Refusal, ForeignAnswer) as error:
             no_sts = isinstance(error, ForeignAnswer) or error.code in NO_SUCH_ACTION
-            if access.amazon or not no_sts:
+            if access.amazon or self._has_sts or not no_sts:
                 raise
             account = "unknown"
+        else:
+            self._has_sts = True
         finally:
             if connection.connection is not None:
                 connection.connection.session.close()

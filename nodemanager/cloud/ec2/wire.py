@@ -17,8 +17,8 @@ from xml.etree.ElementTree import Element
 from nodemanager.cloud.ec2.credentials import Keys
 from nodemanager.cloud.ec2.errors import NO_SUCH_INSTANCE, Refusal
 from nodemanager.cloud.ec2.instance import Instance
-from nodemanager.cloud.transport import Answer, wait_asked_for
-from nodemanager.errors import CloudError, ForeignAnswer, IncompleteListing, Throttled
+from nodemanager.cloud.transport import Answer
+from nodemanager.errors import CloudError, ForeignAnswer, IncompleteListing
 
 PAGE_SIZE = 1000
 """The most that DescribeInstances takes as MaxResults."""
@@ -117,33 +117,28 @@ class Wire:
 
 def judged(answer: Answer, action: str, namespace: str) -> Element:
     """The root of the answer to `action`; raises the matching error for any other answer."""
-    wait = wait_asked_for(answer.headers.get("retry-after"))
     try:
         # Parsed from bytes: where the header names no charset, requests would take UTF-8 for
         # Latin-1. The standard parser fetches nothing, and expat limits entity expansion.
         root: Element = ElementTree.fromstring(answer.content)  # noqa: S314
     except ElementTree.ParseError as error:
-        raise _without_code(answer, action, wait, f"no whole XML ({error})") from error
+        raise _without_code(answer, action, f"no whole XML ({error})") from error
     code, message = _refusal(root)
     if code:
-        raise Refusal(code, message, answer.status, wait)
+        raise Refusal(code, message, answer.status, answer.wait_asked_for)
     if answer.status != 200:
-        raise _without_code(answer, action, wait, f"a {_local(root)} without an error code")
+        raise _without_code(answer, action, f"a {_local(root)} without an error code")
     if root.tag != f"{{{namespace}}}{action}Response":
         raise ForeignAnswer(f"{action}: answered by {root.tag[:120]}, not {namespace}")
     return root
 
 
-def _without_code(answer: Answer, action: str, wait: float | None, found: str) -> CloudError:
+def _without_code(answer: Answer, action: str, found: str) -> CloudError:
     """The error for an answer without an EC2 code: a proxy's answer or a broken one."""
     text = f"{action}: HTTP {answer.status}, {found}"
-    if answer.status == 429:
-        return Throttled(text, retry_after=wait)
-    if answer.status >= 500:
-        return CloudError(text, retry_after=wait)
     if answer.status == 200 and action.startswith("Describe"):
         return IncompleteListing(text)
-    return ForeignAnswer(text)
+    return answer.of_a_proxy(text)
 
 
 def _refusal(root: Element) -> tuple[str, str]:

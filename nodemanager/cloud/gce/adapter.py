@@ -153,7 +153,7 @@ class Gce(Provider):
                 # The name has the incarnation in it: an earlier try of this order made it.
                 return self._made_before(wire, f"{path}/{body['name']}", order.tags, refusal)
             raise
-        node_id = str(begun.get("targetId") or "")
+        node_id = str(begun.get("targetId") or done.get("targetId") or "")
         self._zones[node_id] = zone
         if done.get("status") == "DONE":
             # Once the operation has begun, no error may say that nothing was made.

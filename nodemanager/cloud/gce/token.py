@@ -20,6 +20,7 @@ from libcloud.common.google import GoogleAuthError, GoogleBaseError, GoogleServi
 
 from nodemanager.cloud.endpoint import Endpoint
 from nodemanager.cloud.libcloud_base import OneTry
+from nodemanager.cloud.transport import Answer, within_its_time
 from nodemanager.errors import CloudError, Unauthorized
 
 SCOPE = "https://www.googleapis.com/auth/compute"
@@ -94,8 +95,14 @@ class ServiceAccount:
                 timeout=self.timeout,
             )
             connection.retryCls = OneTry
+            connection.connect()
+            within_its_time(connection.connection.session)
             try:
                 told: Mapping[str, Any] = connection.get_new_token()
+                answer = Answer(connection.connection.response)
+                if answer.status >= 300:
+                    # libcloud takes an error without a body for a token.
+                    raise answer.of_a_proxy(f"no access token: HTTP {answer.status}")
                 return told
             finally:
                 connection.connection.session.close()
@@ -103,11 +110,13 @@ class ServiceAccount:
             # Its text may have the key in it.
             raise Unauthorized("[Cloud Credentials] key: it can't sign") from error
         except GoogleBaseError as error:
-            status = error.http_code
-            text = f"access for {self.email} is refused: HTTP {status}, {error.value}"
-            if isinstance(status, int) and 400 <= status < 500 and status not in (408, 429):
+            answer = Answer(connection.connection.response)
+            text = f"access for {self.email} is refused: HTTP {answer.status}, {error.value}"
+            # Google's own refusal is JSON; a proxy's page is nobody's word on the key.
+            is_json = "json" in answer.headers.get("content-type", "")
+            if is_json and 400 <= answer.status < 500 and answer.status not in (408, 429):
                 raise Unauthorized(text) from error
-            raise CloudError(text) from error
+            raise answer.of_a_proxy(text) from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +140,7 @@ class InstanceRole:
         with requests.Session() as session:
             # Neither a proxy nor ~/.netrc is for this server.
             session.trust_env = False
+            within_its_time(session)
             try:
                 answer = session.get(
                     f"http://{host}/{path}",

@@ -17,8 +17,8 @@ from nodemanager.cloud.endpoint import Endpoint
 from nodemanager.cloud.gce.errors import Refusal
 from nodemanager.cloud.gce.instance import Instance
 from nodemanager.cloud.gce.token import TokenSource
-from nodemanager.cloud.transport import Answer, WholeAnswers, wait_asked_for
-from nodemanager.errors import CloudError, ForeignAnswer, IncompleteListing, Throttled
+from nodemanager.cloud.transport import Answer, WholeAnswers
+from nodemanager.errors import CloudError, ForeignAnswer, IncompleteListing
 
 PAGE_SIZE = 500
 """The most that a list call takes as maxResults."""
@@ -201,34 +201,29 @@ def judged(answer: Answer, doing: str, kind: str | None) -> dict[str, Any]:
 
     Answers about permissions have none.
     """
-    wait = wait_asked_for(answer.headers.get("retry-after"))
     try:
         told = json.loads(answer.content)
     except ValueError as error:
-        raise _without_code(answer, doing, wait, "no whole JSON") from error
+        raise _without_code(answer, doing, "no whole JSON") from error
     fine = 200 <= answer.status < 300
     if isinstance(told, dict) and not fine:
         code, message = _refusal(told)
         if code:
-            raise Refusal(code, message, answer.status, wait)
+            raise Refusal(code, message, answer.status, answer.wait_asked_for)
     if not fine:
-        raise _without_code(answer, doing, wait, "an error without a code")
+        raise _without_code(answer, doing, "an error without a code")
     if not isinstance(told, dict) or told.get("kind") != kind:
         found = told.get("kind") if isinstance(told, dict) else type(told).__name__
         raise ForeignAnswer(f"{doing}: answered by {str(found)[:120]}, not {kind}")
     return told
 
 
-def _without_code(answer: Answer, doing: str, wait: float | None, found: str) -> CloudError:
+def _without_code(answer: Answer, doing: str, found: str) -> CloudError:
     """The error for an answer without Google's code: a proxy's answer or a broken one."""
     text = f"{doing}: HTTP {answer.status}, {found}"
-    if answer.status == 429:
-        return Throttled(text, retry_after=wait)
-    if answer.status >= 500:
-        return CloudError(text, retry_after=wait)
     if answer.status == 200 and doing.startswith("GET"):
         return IncompleteListing(text)
-    return ForeignAnswer(text)
+    return answer.of_a_proxy(text)
 
 
 def _refusal(told: Mapping[str, Any]) -> tuple[str, str]:

@@ -73,14 +73,7 @@ class Libvirt(Provider):
         driver.ex_close()
 
     def account(self, driver: Hypervisor) -> str:
-        """The hypervisor's kind and path, its host's name, and its host's UUID where it tells."""
-        connection = driver.ex_live()
-        uri, host = self.within(connection.getURI), self.within(connection.getHostname)
-        kind = self.within(connection.getType).lower()
-        # libvirt's own XML.
-        root = ElementTree.fromstring(self.within(connection.getCapabilities))  # noqa: S314
-        path = uri.partition("://")[2].partition("?")[0].partition("/")[2]
-        return " ".join(filter(None, (f"{kind}://{host}/{path}", root.findtext("host/uuid"))))
+        return driver.ex_account()
 
     def by_record(self, driver: Hypervisor, record_uuid: str) -> object:
         """libvirt can't search. A domain whose XML does not have the uuid can't bear it as a tag,

@@ -7,14 +7,16 @@ domain terminated, and runs `arp` for each domain.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
+from xml.etree import ElementTree
 
 from libcloud.compute.drivers.libvirt_driver import LibvirtNodeDriver
 
 from nodemanager.cloud.libvirt.domain import URI, Domain, state_name
 from nodemanager.cloud.libvirt.errors import NO_DOMAIN, code_of
+from nodemanager.errors import Unauthorized
 from nodemanager.workers import Workers
 
 T = TypeVar("T")
@@ -64,18 +66,56 @@ class Hypervisor(LibvirtNodeDriver):  # type: ignore[misc]
         self._given = (uri, key, secret)
         self.within = within
         self.connection: Any = None
+        self._told: str | None = None
+        self._leads_to: str | None = None
         self._opening = threading.Lock()
 
     def ex_live(self) -> Any:
-        """The connection, opened anew if the old one was lost."""
+        """The connection, opened anew if the old one was lost.
+
+        Raises Unauthorized where it leads to another hypervisor than `ex_account` told last (L5).
+        """
+        with self._alone():
+            self._open()
+            if self._told not in (None, self._leads_to):
+                raise Unauthorized(
+                    f"the connection leads to {self._leads_to}, not to {self._told}, which the "
+                    "account was told for (L5); with the next poll it is asked for again"
+                )
+            return self.connection
+
+    def ex_account(self) -> str:
+        """The hypervisor's kind and path, its host's name, and its host's UUID where it tells."""
+        with self._alone():
+            self._open()
+            # The host may have got another name meanwhile.
+            self._told = self._leads_to = self._account()
+            return self._told
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
         if not self._opening.acquire(timeout=self.within.seconds):
             raise TimeoutError("the connection is still being opened")
         try:
-            if self.connection is None or not self.connection.isAlive():
-                self.within(super().__init__, *self._given)
-            return self.connection
+            yield
         finally:
             self._opening.release()
+
+    def _open(self) -> None:
+        if self.connection is None or not self.connection.isAlive():
+            self._leads_to = None
+            self.within(super().__init__, *self._given)
+        if self._leads_to is None:
+            self._leads_to = self._account()
+
+    def _account(self) -> str:
+        connection = self.connection
+        uri, host = self.within(connection.getURI), self.within(connection.getHostname)
+        kind = self.within(connection.getType).lower()
+        # libvirt's own XML.
+        root = ElementTree.fromstring(self.within(connection.getCapabilities))  # noqa: S314
+        path = uri.partition("://")[2].partition("?")[0].partition("/")[2]
+        return " ".join(filter(None, (f"{kind}://{host}/{path}", root.findtext("host/uuid"))))
 
     def ex_close(self) -> None:
         connection, self.connection = self.connection, None

@@ -11,6 +11,7 @@ import json
 import re
 from typing import Any
 
+from nodemanager.cloud.transport import Answer
 from nodemanager.errors import (
     BadRequest,
     CapacityUnavailable,
@@ -72,6 +73,18 @@ def _kind(refusal: Refusal) -> type[CloudError]:
     if status >= 500 or status in (300, 408):
         return CloudError
     return BadRequest
+
+
+def error_of(answer: Answer, doing: str, *, of_a_service: bool = False) -> Refusal | CloudError:
+    """The error for an answer that is none of success: a service's own, or that of a proxy or a web
+    server before it, which says nothing of OpenStack. `of_a_service`: no other one answers there.
+    """
+    is_json = "json" in answer.headers.get("content-type", "")
+    # Some services answer 401 with plain text.
+    if is_json or answer.status == 401 or of_a_service:
+        return refusal_of(answer.status, answer.content, answer.wait_asked_for)
+    said = text_of(answer.content)
+    return answer.of_a_proxy(f"{doing}: HTTP {answer.status}, not from OpenStack: {said}")
 
 
 def refusal_of(status: int, content: bytes, retry_after: float | None) -> Refusal:

@@ -20,9 +20,9 @@ from libcloud.common.openstack_identity import OpenStackIdentity_3_0_Connection
 
 from nodemanager.cloud.endpoint import Endpoint
 from nodemanager.cloud.libcloud_base import OneTry
-from nodemanager.cloud.openstack.errors import refusal_of
+from nodemanager.cloud.openstack.errors import error_of
 from nodemanager.cloud.openstack.options import Access
-from nodemanager.cloud.transport import WholeAnswers, wait_asked_for
+from nodemanager.cloud.transport import WholeAnswers
 from nodemanager.errors import BadRequest, CloudError, ForeignAnswer, Unauthorized
 
 RENEW_S = 60.0
@@ -130,9 +130,8 @@ class Keystone:
         finally:
             if connection.connection is not None:
                 connection.connection.session.close()
-        if answer.status != 201:
-            wait = wait_asked_for(answer.headers.get("retry-after"))
-            raise refusal_of(answer.status, answer.content, wait)
+        if answer.status >= 300:
+            raise error_of(answer, "ask keystone for a token")
         try:
             told = json.loads(answer.content)["token"]
             life = _moment(told["expires_at"]) - _moment(told["issued_at"])

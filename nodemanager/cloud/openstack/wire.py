@@ -14,17 +14,15 @@ from typing import Any
 from urllib.parse import quote
 
 from nodemanager.cloud.libcloud_base import OneTry
-from nodemanager.cloud.openstack.errors import Refusal, refusal_of, text_of
+from nodemanager.cloud.openstack.errors import Refusal, error_of
 from nodemanager.cloud.openstack.node import Server
 from nodemanager.cloud.openstack.options import UUID
 from nodemanager.cloud.openstack.token import Keystone
-from nodemanager.cloud.transport import Answer, WholeAnswers, wait_asked_for
+from nodemanager.cloud.transport import Answer, WholeAnswers
 from nodemanager.errors import (
-    CloudError,
     ForeignAnswer,
     IncompleteListing,
     MalformedId,
-    Throttled,
 )
 
 MICROVERSION = "2.69"
@@ -195,12 +193,9 @@ def server_path(node_id: str) -> str:
 
 def judged(answer: Answer, doing: str) -> Mapping[str, Any]:
     """The JSON object of an answer, {} for one without a body; raises for any other."""
-    wait = wait_asked_for(answer.headers.get("retry-after"))
     if answer.status not in _DONE:
-        # Glance answers 404 with a page of HTML, and some services 401.
-        if _is_json(answer) or answer.status == 401 or doing.startswith("GET /images"):
-            raise refusal_of(answer.status, answer.content, wait)
-        raise _from_a_proxy(answer, doing, wait)
+        # Glance answers 404 with a page of HTML.
+        raise error_of(answer, doing, of_a_service=doing.startswith("GET /images"))
     if not answer.content and not doing.startswith("GET"):
         return {}
     try:
@@ -210,17 +205,3 @@ def judged(answer: Answer, doing: str) -> Mapping[str, Any]:
     if not isinstance(body, dict):
         raise ForeignAnswer(f"{doing}: the answer is a {type(body).__name__}")
     return body
-
-
-def _is_json(answer: Answer) -> bool:
-    """Whether one of OpenStack's services answered, and not a proxy or a web server before it."""
-    return "json" in answer.headers.get("content-type", "")
-
-
-def _from_a_proxy(answer: Answer, doing: str, wait: float | None) -> CloudError:
-    text = f"{doing}: HTTP {answer.status}, not from OpenStack: {text_of(answer.content)}"
-    if answer.status == 429:
-        return Throttled(text, retry_after=wait)
-    if answer.status >= 500:
-        return CloudError(text, retry_after=wait)
-    return ForeignAnswer(text)

@@ -55,6 +55,13 @@ def by_hand(server: MotoServer, action: str, **params: str) -> dict[str, str]:
     return {item.tag.rpartition("}")[2]: item.text or "" for item in root.iter()}
 
 
+def node_by_hand(server: MotoServer) -> str:
+    """An instance that somebody else started; its id."""
+    node = {"ImageId": "ami-1", "MinCount": "1", "MaxCount": "1", "InstanceType": "t2.micro"}
+    owner = tagged("instance", {"owner": "alice"})
+    return by_hand(server, "RunInstances", **node, **owner)["instanceId"]
+
+
 def tags_of(node: CloudNode) -> dict[str, str]:
     """Our three tags, as a node's own things bear them."""
     tags = node.tags

@@ -172,6 +172,13 @@ class MotoServer(FaultsOnOrder):
                         return
         raise KeyError(node_id)
 
+    def forget(self, node_id: str) -> None:
+        """Let EC2 know nothing of the instance any more, as an hour after its end."""
+        for region in self._regions():
+            for reservation in list(region.reservations.values()):
+                if any(instance.id == node_id for instance in reservation.instances):
+                    del region.reservations[reservation.id]
+
     def _app(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
         call = self._received(environ)
         fault = self.fault_for(call.action)

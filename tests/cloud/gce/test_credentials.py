@@ -5,18 +5,21 @@ from __future__ import annotations
 import json
 import logging
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 from typing import NoReturn
 
 import pytest
 
 from nodemanager.cloud.gce.token import InstanceRole, TokenSource
-from nodemanager.errors import CloudError, ConfigError, Unauthorized
+from nodemanager.errors import CloudError, ConfigError, ForeignAnswer, Throttled, Unauthorized
 from tests.cloud.faults import lost
 from tests.cloud.gce import auth as gce_auth
 from tests.cloud.gce.helpers import cloud, order
 from tests.cloud.gce.server import GceServer, plain
+from tests.live.proxy import LONGEST_DRIP_S, Fate, Proxy
 from tests.waiting import until
 
 pytestmark = pytest.mark.socket
@@ -179,15 +182,39 @@ def test_a_key_that_google_does_not_know_is_refused(gce: GceServer) -> None:
 
 
 @pytest.mark.parametrize(
-    "reply", [plain(503, "<html>"), plain(429, "{}"), plain(200, "<html>"), plain(500, "")]
+    ("reply", "expected"),
+    [
+        pytest.param(plain(503, "<html>", "7"), CloudError, id="503"),
+        pytest.param(plain(500, "", "7"), CloudError, id="500"),
+        pytest.param(plain(429, "{}", "7"), Throttled, id="429"),
+        pytest.param(plain(200, "<html>"), ForeignAnswer, id="no-json"),
+    ],
 )
-def test_a_token_endpoint_that_fails_is_no_refusal_of_ours(gce: GceServer, reply: object) -> None:
+def test_a_token_endpoint_that_fails_is_no_refusal_of_ours(
+    gce: GceServer, reply: object, expected: type[CloudError]
+) -> None:
     gce.fault("token", before=reply)
     ours = cloud(gce)
     with pytest.raises(CloudError) as caught:
         ours.list_nodes()
-    assert type(caught.value) is CloudError
+    assert type(caught.value) is expected
+    assert caught.value.retry_after == (None if expected is ForeignAnswer else 7.0)
     assert ours.list_nodes().items == ()
+
+
+@pytest.mark.parametrize("by", ["role", "service-account"])
+def test_a_token_that_comes_a_byte_now_and_then_is_not_waited_for(
+    gce: GceServer, monkeypatch: pytest.MonkeyPatch, by: str
+) -> None:
+    key = {"key": gce_auth.key_file()} if by == "service-account" else {}
+    credentials = {"project": "some-project", **key}
+    with closing(Proxy(gce.url, str)) as way:
+        monkeypatch.setenv("GCE_METADATA_HOST", way.url.removeprefix("http://"))
+        ours = cloud(gce, timeout=0.5, credentials={"token_endpoint": way.url, **credentials})
+        began = time.monotonic()
+        with way.meeting(lambda _: Fate.DRIPPED), pytest.raises(CloudError):
+            ours.account()
+        assert time.monotonic() - began < LONGEST_DRIP_S / 2
 
 
 def test_no_key_is_in_a_message_a_repr_or_the_log(

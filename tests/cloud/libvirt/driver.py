@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,8 +24,9 @@ DRIVER = f"{__name__}.Uploading"
 
 IMAGE_XML = f"""<volume><name>{IMAGE}</name><capacity unit='MiB'>100</capacity>
     <allocation>0</allocation><target><format type='qcow2'/></target></volume>"""
-BY_HAND = """<domain type='test'><name>by-hand</name><memory unit='MiB'>64</memory><vcpu>1</vcpu>
-    <metadata>{metadata}</metadata><os><type>hvm</type></os></domain>"""
+BY_HAND = """<domain type='test'><name>by-hand-{name}</name>
+    <memory unit='MiB'>64</memory><vcpu>1</vcpu><metadata>{metadata}</metadata>
+    <os><type>hvm</type></os></domain>"""
 
 
 class Uploading(Hypervisor):
@@ -36,7 +38,9 @@ class Uploading(Hypervisor):
             (Path(os.environ[SEEDS]) / str(volume.name())).write_bytes(content)
 
 
-def cloud(clock: Clock, *, pool: str = "mine", uri: str = URI, **create: str) -> LibcloudCloud:
+def cloud(
+    clock: Clock, *, pool: str = "mine", uri: str = URI, timeout: float = 60.0, **create: str
+) -> LibcloudCloud:
     return build_cloud(
         cloud_config(
             pool=pool,
@@ -44,7 +48,8 @@ def cloud(clock: Clock, *, pool: str = "mine", uri: str = URI, **create: str) ->
             create={"storage_pool": POOL, "image": IMAGE, **create},
             clock=clock,
             driver_class=DRIVER,
-        )
+        ),
+        timeout=timeout,
     )
 
 
@@ -76,6 +81,13 @@ def hypervisor(uri: str = URI) -> Iterator[Any]:
             volume.delete()
 
 
+def vanish(connection: Any, node_id: str) -> None:
+    """End a domain and leave no trace of it but its volumes."""
+    domain = connection.lookupByUUIDString(node_id)
+    domain.destroy()
+    domain.undefine()
+
+
 def volumes(connection: Any) -> list[str]:
     """The volumes beside the image."""
     found = connection.storagePoolLookupByName(POOL).listAllVolumes()
@@ -84,4 +96,8 @@ def volumes(connection: Any) -> list[str]:
 
 def by_hand(connection: Any, metadata: str = "") -> str:
     """A domain that somebody else made, running; its id."""
-    return str(connection.createXML(BY_HAND.format(metadata=metadata)).UUIDString())
+    return str(
+        connection.createXML(
+            BY_HAND.format(name=secrets.token_hex(4), metadata=metadata)
+        ).UUIDString()
+    )

@@ -113,7 +113,8 @@ def test_a_token_for_another_project_is_not_used_until_the_account_is_told_l5(
 @pytest.mark.parametrize(
     ("fault", "expected"),
     [
-        pytest.param({"before": plain(200, "<h1>Welcome</h1>")}, BadRequest, id="a-web-page"),
+        pytest.param({"before": plain(200, "<h1>Welcome</h1>")}, ForeignAnswer, id="a-web-page"),
+        pytest.param({"before": plain(404, "<h1>nginx</h1>")}, ForeignAnswer, id="a-proxy-s-404"),
         pytest.param({"before": plain(201, "<h1>Welcome</h1>")}, ForeignAnswer, id="no-json"),
         pytest.param({"after": truncated}, ForeignAnswer, id="half"),
         pytest.param({"after": changed(lambda body: {"token": {}})}, ForeignAnswer, id="empty"),
