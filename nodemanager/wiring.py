@@ -57,6 +57,8 @@ def accepted_keys(provider: str) -> Mapping[str, frozenset[str]] | None:
         from nodemanager.cloud.ec2_options import ACCEPTED as keys
     elif provider == "gce":
         from nodemanager.cloud.gce_options import ACCEPTED as keys
+    elif provider == "azure":
+        from nodemanager.cloud.azure.options import ACCEPTED as keys
     elif provider == "openstack":
         from nodemanager.cloud.openstack_options import ACCEPTED as keys
     elif provider == "libvirt":
@@ -110,6 +112,16 @@ def build_cloud(config: Config, clock: Clock) -> CloudDriver:
             from nodemanager.cloud.gce import GceCloud
 
             return GceCloud(
+                pool=pool,
+                credentials=config.cloud_credentials,
+                listing=config.cloud_list,
+                create=create,
+                driver_class=driver_class,
+            )
+        if provider == "azure":
+            from nodemanager.cloud.azure.adapter import AzureCloud
+
+            return AzureCloud(
                 pool=pool,
                 credentials=config.cloud_credentials,
                 listing=config.cloud_list,

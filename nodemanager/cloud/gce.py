@@ -21,12 +21,13 @@ from nodemanager.cloud.gce_leftovers import GceLeftovers
 from nodemanager.cloud.gce_options import Access, Listing, Template
 from nodemanager.cloud.gce_order import insert_body, request_id
 from nodemanager.cloud.gce_sizes import machine_types
-from nodemanager.cloud.gce_token import InstanceRole, ServiceAccount, TokenSource
+from nodemanager.cloud.gce_token import InstanceRole, ServiceAccount
 from nodemanager.cloud.gce_wire import PAGE_SIZE, GceAnswers, Wire
 from nodemanager.cloud.libcloud_base import TIMEOUT, LibcloudCloud, load_driver_class
 from nodemanager.cloud.provider import Provider
 from nodemanager.cloud.reading import checked_list
 from nodemanager.cloud.tags import POOL_TAG, RECORD_TAG
+from nodemanager.cloud.token import TokenSource
 from nodemanager.cloud.translate import without_secrets
 from nodemanager.core.model.world import Outcome, Size, Tags
 from nodemanager.errors import BadRequest, CloudError, ConfigError, ForeignAnswer, MalformedId

@@ -16,7 +16,7 @@ from libcloud.common.base import Connection
 from nodemanager.cloud.endpoint import Endpoint
 from nodemanager.cloud.gce_errors import Refusal
 from nodemanager.cloud.gce_instance import Instance
-from nodemanager.cloud.gce_token import TokenSource
+from nodemanager.cloud.token import TokenSource
 from nodemanager.cloud.transport import Answer, WholeAnswers, wait_asked_for
 from nodemanager.errors import CloudError, ForeignAnswer, IncompleteListing, Throttled
 

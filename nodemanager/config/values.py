@@ -80,7 +80,7 @@ class Endpoint:
         return self.url
 
 
-PROVIDERS = ("local", "dummy", "ec2", "gce", "openstack", "libvirt")
+PROVIDERS = ("local", "dummy", "ec2", "gce", "azure", "openstack", "libvirt")
 """The clouds for which we have an adapter."""
 
 
