@@ -57,7 +57,11 @@ def _mistyped(hint: Any, value: object, where: str, sent: bool) -> Iterator[str]
     origin, parts = typing.get_origin(hint), typing.get_args(hint)
     if origin in (typing.Union, types.UnionType):
         enums = [one for one in parts if isinstance(one, type) and issubclass(one, enum.Enum)]
-        if enums and enums[0].__name__ not in OPEN and value not in [str(one.value) for one in enums[0]]:
+        if (
+            enums
+            and enums[0].__name__ not in OPEN
+            and value not in [str(one.value) for one in enums[0]]
+        ):
             yield f"{where}: {value!r} is none of {enums[0].__name__}"
         rest = [one for one in parts if one is not type(None) and one is not str]
         if not enums and len(rest) == 1:
