@@ -380,7 +380,7 @@ class AzureServer:
                 return self._told(None, kind, 202, world.delete_machine(path))
             return self._told(None, kind, 202, world.delete_thing(kind, path))
         during, after = POWER[name.lower()]
-        return self._told(None, kind, 202, world.power(path, during, after))
+        return self._told(None, kind, 202, world.power(path.rpartition("/")[0], during, after))
 
     def _told(
         self,
