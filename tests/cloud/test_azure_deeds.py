@@ -314,6 +314,26 @@ def test_a_create_that_azure_refuses_once_it_has_begun_leaves_nothing(
     assert azure.world.things == {}
 
 
+def test_what_is_taken_back_is_waited_for_since_its_record_stays_claimed_meanwhile(
+    azure: AzureServer,
+) -> None:
+    azure.world.takes = 0.3
+    azure.world.create_fails = [NO_ROOM]
+    asked, ours = order(), cloud(azure)
+    with pytest.raises(CapacityUnavailable):
+        ours.create(asked)
+    assert asked.tags.record is not None
+    assert ours.find_by_record(asked.tags.record) == ()
+
+
+def test_a_machine_whose_taking_back_fails_is_told_as_made(azure: AzureServer) -> None:
+    azure.world.create_fails = [NO_ROOM]
+    azure.world.delete_fails = [("InternalExecutionError", "x")]
+    ours = cloud(azure)
+    made = ours.create(order())
+    assert ours.ask(made.id) is not None
+
+
 def test_a_create_that_failed_for_another_reason_is_a_node_that_is_ended(
     azure: AzureServer,
 ) -> None:

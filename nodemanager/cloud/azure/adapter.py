@@ -170,7 +170,9 @@ class Azure(Provider):
                 raise failure
             if kind_of(failure) is CloudError or found.state != FAILED:
                 return found
-            wire.call("DELETE", wire.machine_path(name), COMPUTE)
+            ended = wire.call("DELETE", wire.machine_path(name), COMPUTE)
+            # While it is there its record stays claimed (C4), so its end is worth some seconds.
+            wire.waited(ended, min(WAIT_S, self.access.timeout))
         except Refusal as refusal:
             if refusal is failure:
                 raise
