@@ -106,6 +106,7 @@ def test_no_seed_breaks_a_rule(share: int) -> None:
         pytest.param(410002071, "U3", id="a-claim-without-the-lease-overtakes-another"),
         pytest.param(410002460, "C11", id="a-first-ping-that-the-server-writes-anew"),
         pytest.param(420001013, "PROGRESS", id="an-account-told-with-a-listing-that-fails"),
+        pytest.param(431000649, "U6", id="a-listing-that-reached-the-daemon-after-its-order"),
     ],
 )
 def test_what_once_broke_a_rule_does_not_any_more(seed: int, rule: str) -> None:

@@ -12,9 +12,13 @@ from nodemanager import wiring
 from nodemanager.cloud.checks import Mark
 from nodemanager.config import load
 from nodemanager.preflight.checks import Asked, ask_all
-from tests.cloud import gce_auth, gce_helpers, libvirt_driver, openstack_helpers, openstack_things
-from tests.cloud.gce_server import GceServer
-from tests.cloud.openstack_server import OpenStackServer
+from tests.cloud.gce import auth as gce_auth
+from tests.cloud.gce import helpers as gce_helpers
+from tests.cloud.gce.server import GceServer
+from tests.cloud.libvirt import driver as libvirt_driver
+from tests.cloud.openstack import helpers as openstack_helpers
+from tests.cloud.openstack import things as openstack_things
+from tests.cloud.openstack.server import OpenStackServer
 from tests.fakes.clock import ManualClock
 
 pytestmark = pytest.mark.socket

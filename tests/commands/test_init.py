@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 from nodemanager import cli
 from nodemanager.commands import init
 from nodemanager.config import load
-from nodemanager.config.values import PROVIDERS
+from nodemanager.config.providers import PROVIDERS
 from nodemanager.wiring import accepted_keys
 
 READY = ("--provider", "ec2", "--yes", "--no-check")

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from nodemanager.config import diff, located, reloaded, show
+from nodemanager.config.providers import PROVIDERS
 from nodemanager.config.sections import SECTIONS
-from nodemanager.config.values import PROVIDERS
 from nodemanager.config.views import Change, Row
 from tests.config.conftest import Read, Refused
 

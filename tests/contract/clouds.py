@@ -15,25 +15,26 @@ from libcloud.compute.types import NodeState
 
 from nodemanager.cloud.api import CloudDriver
 from nodemanager.cloud.azure.wire import Wire as AzureWire
-from nodemanager.cloud.dummy import DummyCloud, open_book
-from nodemanager.cloud.ec2_wire import Wire
-from nodemanager.cloud.gce_wire import Wire as GceWire
-from nodemanager.cloud.local import LocalCloud, node_settings, sweep
-from nodemanager.cloud.local_driver import LocalNodeDriver
-from nodemanager.cloud.local_state import ProcessIdentity, StateDir
-from nodemanager.cloud.openstack_wire import Wire as OpenStackWire
+from nodemanager.cloud.dummy import adapter as dummy
+from nodemanager.cloud.ec2.wire import Wire
+from nodemanager.cloud.gce.wire import Wire as GceWire
+from nodemanager.cloud.local import adapter as local
+from nodemanager.cloud.local.driver import LocalNodeDriver
+from nodemanager.cloud.local.options import node_settings
+from nodemanager.cloud.local.state import ProcessIdentity, StateDir
+from nodemanager.cloud.local.sweep import sweep
+from nodemanager.cloud.openstack.wire import Wire as OpenStackWire
 from nodemanager.core.model.world import CloudNode, CloudState, LeftoverKind
-from tests.cloud import (
-    azure_helpers,
-    azure_server,
-    ec2_helpers,
-    gce_helpers,
-    gce_server,
-    libvirt_driver,
-    moto_server,
-    openstack_helpers,
-    openstack_server,
-)
+from tests.cloud.azure import helpers as azure_helpers
+from tests.cloud.azure import server as azure_server
+from tests.cloud.cloud_config import cloud_config
+from tests.cloud.ec2 import helpers as ec2_helpers
+from tests.cloud.ec2 import moto_server
+from tests.cloud.gce import helpers as gce_helpers
+from tests.cloud.gce import server as gce_server
+from tests.cloud.libvirt import driver as libvirt_driver
+from tests.cloud.openstack import helpers as openstack_helpers
+from tests.cloud.openstack import server as openstack_server
 from tests.fakes.clock import ManualClock
 
 
@@ -78,7 +79,8 @@ def local_cloud(tmp_path: Path) -> Iterator[CloudFixture]:
     opened: list[CloudDriver] = []
 
     def open_cloud(pool: str) -> CloudDriver:
-        opened.append(LocalCloud(pool=pool, directory=directory, create=create, clock=clock))
+        config = cloud_config(pool=pool, directory=directory, create=create, clock=clock)
+        opened.append(local.build_cloud(config))
         return opened[-1]
 
     def by_hand() -> str:
@@ -125,11 +127,11 @@ def local_cloud(tmp_path: Path) -> Iterator[CloudFixture]:
 @contextmanager
 def dummy_cloud(tmp_path: Path) -> Iterator[CloudFixture]:
     clock = ManualClock()
-    book = open_book("dummycreds", clock, None)
+    book = dummy.open_book("dummycreds", clock, None)
 
     def opened(pool: str) -> CloudDriver:
         """The same cloud as another pool's manager sees it."""
-        return DummyCloud(pool=pool, credentials={}, clock=clock, book=book)
+        return dummy.build_cloud(cloud_config(pool=pool, clock=clock), book=book)
 
     def put(state: NodeState) -> Callable[[str], None]:
         def change(node_id: str) -> None:

@@ -74,8 +74,8 @@ class Subscription(ServerProcess):
 
 
 def main(orders: TextIO, answers: TextIO) -> None:
-    from tests.cloud.azure_server import AzureServer
-    from tests.cloud.azure_world import VMS
+    from tests.cloud.azure.server import AzureServer
+    from tests.cloud.azure.world import VMS
 
     server = AzureServer().start()
     world = server.world

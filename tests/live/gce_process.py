@@ -69,8 +69,8 @@ def metadata_of(instance: dict[str, Any]) -> dict[str, str]:
 
 
 def main(orders: TextIO, answers: TextIO) -> None:
-    from tests.cloud import gce_auth
-    from tests.cloud.gce_server import GceServer
+    from tests.cloud.gce import auth as gce_auth
+    from tests.cloud.gce.server import GceServer
 
     server = GceServer().start()
     project = server.project

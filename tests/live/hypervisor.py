@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
-from nodemanager.cloud.libvirt_domain import URI
-from tests.cloud import libvirt_driver
+from nodemanager.cloud.libvirt.domain import URI
 from tests.cloud.iso import files_of
+from tests.cloud.libvirt import driver as libvirt_driver
 from tests.live.cluster import Cluster, Sections
 from tests.live.farm import NodeFarm, NotServed
 from tests.live.harness import Daemon, environment

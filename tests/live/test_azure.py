@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cloud.azure_auth import CLIENT, SECRET, SUBSCRIPTION, TENANT
-from tests.cloud.azure_world import GROUP
+from tests.cloud.azure.auth import CLIENT, SECRET, SUBSCRIPTION, TENANT
+from tests.cloud.azure.world import GROUP
 from tests.live.azure_process import Subscription
 from tests.live.cluster import SHORT, TOKEN, Cluster, Sections
 from tests.live.farm import NodeFarm

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tests.cloud.moto_server import MotoServer, refusal, shared
+from tests.cloud.ec2.moto_server import MotoServer, refusal, shared
 from tests.live.cluster import TOKEN, LocalCluster
 from tests.live.ec2 import Ec2Cluster, on_ec2
 from tests.live.harness import Daemon, Registry, environment, free_port, write_config

@@ -11,7 +11,7 @@ from contextlib import closing
 import pytest
 
 from nodemanager.errors import CloudError
-from tests.cloud import libvirt_driver
+from tests.cloud.libvirt import driver as libvirt_driver
 from tests.fakes.clock import ManualClock
 from tests.live.cluster import TOKEN, Sections
 from tests.live.harness import Daemon, Line, Registry, claim_of

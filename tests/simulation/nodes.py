@@ -578,7 +578,7 @@ class NodeRules:
         whole = [
             one
             for one in self.told.ears[by].records
-            if one.complete and one.items and one.ended <= ordered_at
+            if one.complete and one.items and one.given_at <= ordered_at
         ]
         listed = whole[-1].items if whole else {}
         waiting = [

@@ -22,6 +22,7 @@ from nodemanager.cloud.azure.sign_in import ManagedIdentity, ServicePrincipal
 from nodemanager.cloud.azure.sizes import sizes
 from nodemanager.cloud.azure.wire import COMPUTE, RESOURCES, AzureAnswers, Wire
 from nodemanager.cloud.checks import Check, Wanted
+from nodemanager.cloud.cloud_config import CloudConfig
 from nodemanager.cloud.libcloud_base import TIMEOUT, LibcloudCloud, load_driver_class
 from nodemanager.cloud.provider import Provider
 from nodemanager.cloud.reading import checked_list
@@ -247,22 +248,17 @@ class Azure(Provider):
             return False
 
 
-def AzureCloud(
-    *,
-    pool: str,
-    credentials: Mapping[str, str],
-    listing: Mapping[str, str],
-    create: Mapping[str, str],
-    timeout: float = TIMEOUT,
-    driver_class: str | None = None,
-) -> LibcloudCloud:
+def build_cloud(config: CloudConfig, *, timeout: float = TIMEOUT) -> LibcloudCloud:
     """A CloudDriver for Microsoft Azure.
 
     `timeout` is in seconds and applies to each HTTP request. Raises ConfigError with every problem
     of the three sections.
     """
-    driver_type = load_driver_class(driver_class, AzureNodeDriver)
-    access, listed, template = options.read(credentials, listing, create, timeout)
+    driver_type = load_driver_class(config.driver_class, AzureNodeDriver)
+    access, listed, template = options.read(
+        config.credentials, config.listing, config.create, timeout
+    )
+    pool = config.pool
     if len(pool) > LONGEST_TAG:
         raise ConfigError([f"[Daemon] pool = {pool}: a tag has at most {LONGEST_TAG} characters"])
     tokens = TokenSource(_signing_in(access))
