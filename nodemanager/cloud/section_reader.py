@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from nodemanager.cloud.endpoint import Endpoint
+
 _YES = {"1": True, "yes": True, "true": True, "on": True}
 _NO = {"0": False, "no": False, "false": False, "off": False}
 
@@ -35,6 +37,15 @@ class SectionReader:
             self.wrong(key, "not a number above zero", text)
             return None
         return number
+
+    def endpoint(self, key: str, default: str) -> Endpoint:
+        """The address of an API; plain http is for loopback."""
+        text = self.text(key) or default
+        try:
+            return Endpoint.parse(text, insecure=False)
+        except ValueError as error:
+            self.wrong(key, str(error).partition(", unless")[0], text)
+            return Endpoint("", 443)
 
     def flag(self, key: str, default: bool = False) -> bool:
         text = self.text(key)

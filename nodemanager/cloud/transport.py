@@ -7,6 +7,12 @@ from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
 from typing import Any
 
+from libcloud.common.base import Connection
+
+from nodemanager.cloud.endpoint import Endpoint
+from nodemanager.cloud.token import TokenSource
+from nodemanager.errors import CloudError, ForeignAnswer, IncompleteListing, Throttled
+
 
 class Answer:
     """The server's raw answer; libcloud's own response classes would raise by HTTP status."""
@@ -39,8 +45,44 @@ class WholeAnswers:
             transport.ca_cert = self.trust
 
 
+class TokenAnswers(WholeAnswers):
+    """The same for a cloud whose requests carry a token that all threads share; a subclass sets the
+    two attributes. It replaces libcloud's own sign-in, and libcloud's retries."""
+
+    endpoint: Endpoint
+    tokens: TokenSource
+
+    def __init__(self, *_args: Any, timeout: float | None = None, **_settings: Any) -> None:
+        here: Any = self
+        where = self.endpoint
+        Connection.__init__(
+            here, secure=where.secure, host=where.host, port=where.port, timeout=timeout
+        )
+        here.user_id = here.key = None
+        here.request_path = where.path
+
+    def request(self, *args: Any, **kwargs: Any) -> Any:
+        return Connection.request(self, *args, retry_failed=False, **kwargs)
+
+
 def _keep_signature(request: Any) -> Any:
     return request
+
+
+def without_code(answer: Answer, doing: str, found: str) -> CloudError:
+    """The error for an answer without any of the cloud's codes: a proxy's, or a broken one.
+
+    `doing` begins with the request's method.
+    """
+    text = f"{doing}: HTTP {answer.status}, {found}"
+    wait = wait_asked_for(answer.headers.get("retry-after"))
+    if answer.status == 429:
+        return Throttled(text, retry_after=wait)
+    if answer.status >= 500:
+        return CloudError(text, retry_after=wait)
+    if answer.status == 200 and doing.startswith("GET"):
+        return IncompleteListing(text)
+    return ForeignAnswer(text)
 
 
 def wait_asked_for(header: str | None) -> float | None:

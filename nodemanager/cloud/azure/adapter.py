@@ -16,7 +16,7 @@ from nodemanager.cloud.azure import checks, images, options
 from nodemanager.cloud.azure.errors import EXISTS, Refusal, kind_of, typed
 from nodemanager.cloud.azure.leftovers import AzureLeftovers
 from nodemanager.cloud.azure.node import FAILED, READER, VirtualMachine, azure_tags, tags_in
-from nodemanager.cloud.azure.options import LONGEST_TAG, Access, Template
+from nodemanager.cloud.azure.options import Access, Template
 from nodemanager.cloud.azure.order import machine_body, machine_name
 from nodemanager.cloud.azure.sign_in import ManagedIdentity, ServicePrincipal
 from nodemanager.cloud.azure.sizes import sizes
@@ -29,7 +29,7 @@ from nodemanager.cloud.reading import checked_list
 from nodemanager.cloud.token import TokenSource
 from nodemanager.cloud.translate import without_secrets
 from nodemanager.core.model.world import Outcome, Size, Tags
-from nodemanager.errors import BadRequest, CloudError, ConfigError, ForeignAnswer, MalformedId
+from nodemanager.errors import BadRequest, CloudError, ForeignAnswer, MalformedId
 
 WAIT_S = 15.0
 """How long a create waits for Azure's word whether the region has room. An operation that takes
@@ -37,7 +37,6 @@ longer goes on; the listings show what came of it."""
 TAGS = "2021-04-01"
 MOST_NAMES_KNOWN = 100_000
 
-_LONGEST = 400
 _ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
@@ -50,8 +49,8 @@ class Azure(Provider):
     takes_client_tokens = True
     may_authorise = True
 
-    pool: str
     access: Access
+    pool: str
     tokens: TokenSource
     listed: Mapping[str, str]
     template: Template
@@ -212,11 +211,11 @@ class Azure(Provider):
         return checks.checks(lambda: self.wire(driver), self.access, self.template, wanted)
 
     def understand(self, error: Exception, doing: str) -> CloudError | None:
-        if not isinstance(error, Refusal):
-            return None
-        if error.status == 401:
-            self.tokens.refused()
-        return typed(error, f"{doing}: {without_secrets(str(error))[:_LONGEST]}")
+        if isinstance(error, Refusal):
+            if error.status == 401:
+                self.tokens.refused()
+            return typed(error, error.while_doing(doing))
+        return None
 
     def _seen(self, found: list[VirtualMachine]) -> list[VirtualMachine]:
         """The same machines, whose names are known from now on."""
@@ -255,17 +254,13 @@ def build_cloud(config: CloudConfig, *, timeout: float = TIMEOUT) -> LibcloudClo
     of the three sections.
     """
     driver_type = load_driver_class(config.driver_class, AzureNodeDriver)
-    access, listed, template = options.read(
-        config.credentials, config.listing, config.create, timeout
-    )
+    access, listed, template = options.read(config, timeout)
     pool = config.pool
-    if len(pool) > LONGEST_TAG:
-        raise ConfigError([f"[Daemon] pool = {pool}: a tag has at most {LONGEST_TAG} characters"])
     tokens = TokenSource(_signing_in(access))
     settings: dict[str, Any] = {"endpoint": access.endpoint, "tokens": tokens}
     connection = type("AzureConnection", (AzureAnswers, driver_type.connectionCls), settings)
     driver_type = type(driver_type.__name__, (driver_type,), {"connectionCls": connection})
-    azure = Azure(pool, access, tokens, listed, template, driver_type)
+    azure = Azure(access, pool, tokens, listed, template, driver_type)
     return LibcloudCloud(
         pool=pool,
         provider=azure,

@@ -7,6 +7,7 @@ anything. What is only asked here, or only on the subscription, is in etc/iam/az
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cached_property, partial
 from typing import Any
@@ -48,17 +49,16 @@ def checks(
     wire: Callable[[], Wire], access: Access, template: Template, wanted: Wanted
 ) -> Sequence[Check]:
     """Azure's own checks, in order. `wire` gives a connection; nothing is sent before a check."""
-    return _Asker(wire, access, template, wanted).checks()
+    asker = _Asker(wire, access, template, wanted)
+    return asker.checks()
 
 
+@dataclass
 class _Asker:
-    def __init__(
-        self, wire: Callable[[], Wire], access: Access, template: Template, wanted: Wanted
-    ) -> None:
-        self._wire = wire
-        self._access = access
-        self._template = template
-        self._wanted = wanted
+    _wire: Callable[[], Wire]
+    _access: Access
+    _template: Template
+    _wanted: Wanted
 
     def checks(self) -> list[Check]:
         found = [

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 
+from nodemanager.cloud.refusal import CodedRefusal
 from nodemanager.cloud.words import words
 from nodemanager.errors import (
     BadRequest,
@@ -69,20 +70,8 @@ create failed for three minutes."""
 _QUOTA_IN_TEXT = re.compile(r"\bquota\b", re.IGNORECASE)
 
 
-class Refusal(Exception):
+class Refusal(CodedRefusal):
     """An error answer, or an operation's error, with one of Azure's own codes."""
-
-    def __init__(
-        self, code: str, message: str, status: int, retry_after: float | None = None
-    ) -> None:
-        super().__init__()
-        self.code = code
-        self.message = " ".join(message.split())
-        self.status = status
-        self.retry_after = retry_after
-
-    def __str__(self) -> str:
-        return f"{self.code}: {self.message}"
 
     @property
     def is_not_found(self) -> bool:

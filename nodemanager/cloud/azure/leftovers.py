@@ -183,22 +183,9 @@ class AzureLeftovers:
         if holder and holder not in {node.path for node in nodes} and _lives(wire, holder):
             raise LeftAlone(f"{what} is used by {holder}")
         states = {_state_of(node) for node in nodes}
-        if states == {DELETING}:
-            return Outcome.ACCEPTED
-        if states:
-            raise LeftAlone(f"{what} belongs to a node that is {', '.join(sorted(states))}")
-        if thing.used:
-            return Outcome.ACCEPTED
-        try:
-            wire.call("DELETE", leftover.id, sort.version)
-        except Refusal as refusal:
-            if refusal.is_not_found:
-                return Outcome.GONE
-            if refusal.code in IN_USE:
-                return Outcome.ACCEPTED
-            raise
-        # Azure has begun to delete it; the next question tells whether it is gone.
-        return Outcome.ACCEPTED
+        if living := sorted(states - {DELETING}):
+            raise LeftAlone(f"{what} belongs to a node that is {', '.join(living)}")
+        return Outcome.ACCEPTED if states or thing.used else _deleted(wire, thing)
 
     def _nodes(self, driver: NodeDriver, leftover: Leftover, thing: Thing) -> list[VirtualMachine]:
         """The machines that owned the thing, by id where it is known, else by incarnation.
@@ -223,6 +210,18 @@ def _asked(wire: Wire, sort: Sort, path: str) -> Thing | None:
         if refusal.is_not_found:
             return None
         raise
+
+
+def _deleted(wire: Wire, thing: Thing) -> Outcome:
+    """What became of the request to delete a thing; the next question tells whether it is gone."""
+    try:
+        wire.call("DELETE", thing.id, thing.sort.version)
+    except Refusal as refusal:
+        if refusal.is_not_found:
+            return Outcome.GONE
+        if refusal.code not in IN_USE:
+            raise
+    return Outcome.ACCEPTED
 
 
 def _addresses(interface: Thing) -> Iterator[tuple[str, bool]]:

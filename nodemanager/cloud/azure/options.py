@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 from libcloud.common.azure_arm import publicEnvironments
 
 from nodemanager.cloud.azure.sign_in import Certificate, Federated, Proof, Secret
+from nodemanager.cloud.cloud_config import CloudConfig
 from nodemanager.cloud.endpoint import Endpoint
 from nodemanager.cloud.section_reader import SectionReader
 from nodemanager.cloud.tags import OUR_TAGS
@@ -123,24 +124,21 @@ class Template:
     tags: Mapping[str, str] = field(default_factory=dict)
 
 
-def read(
-    credentials: Mapping[str, str],
-    listing: Mapping[str, str],
-    create: Mapping[str, str],
-    timeout: float,
-) -> tuple[Access, dict[str, str], Template]:
+def read(config: CloudConfig, timeout: float) -> tuple[Access, dict[str, str], Template]:
     """The settings of the three sections; the dict has the tags that `[Cloud List]` chooses by.
 
     Raises ConfigError with every problem in them.
     """
     problems: list[str] = []
-    listed = SectionReader(LIST, _renamed(LIST, listing, problems), problems)
-    wanted = SectionReader(CREATE, _renamed(CREATE, create, problems), problems)
-    access = _access(SectionReader(CREDENTIALS, credentials, problems), listed, timeout)
+    listed = SectionReader(LIST, _renamed(LIST, config.listing, problems), problems)
+    wanted = SectionReader(CREATE, _renamed(CREATE, config.create, problems), problems)
+    access = _access(SectionReader(CREDENTIALS, config.credentials, problems), listed, timeout)
     tags = _tags(listed)
     template = _template(wanted, access, tags)
     if not tags and wanted.text(CLASS_TAG):
         tags = {CLASS_TAG.removeprefix("tag_"): str(wanted.text(CLASS_TAG))}
+    if len(config.pool) > LONGEST_TAG:
+        problems.append(f"[Daemon] pool: a tag has at most {LONGEST_TAG} characters")
     if problems:
         raise ConfigError(problems)
     return access, tags, template
@@ -170,8 +168,8 @@ def _access(given: SectionReader, listed: SectionReader, timeout: float) -> Acce
         tenant=tenant,
         group=_group(listed),
         region=_region(given),
-        endpoint=_endpoint(given, "endpoint", resources),
-        login=_endpoint(given, "login_endpoint", directory),
+        endpoint=given.endpoint("endpoint", resources),
+        login=given.endpoint("login_endpoint", directory),
         scope=f"{resources}/.default",
         timeout=given.number("timeout") or timeout,
         client_id=client_id,
@@ -251,15 +249,6 @@ def _group(given: SectionReader) -> str:
     if not _GROUP.fullmatch(text):
         given.wrong("resource_group", "is no name of a resource group", text)
     return text
-
-
-def _endpoint(given: SectionReader, key: str, default: str) -> Endpoint:
-    text = given.text(key) or default
-    try:
-        return Endpoint.parse(text, insecure=False)
-    except ValueError as error:
-        given.wrong(key, str(error).partition(", unless")[0], text)
-        return Endpoint("", 443)
 
 
 def _tags(given: SectionReader) -> dict[str, str]:

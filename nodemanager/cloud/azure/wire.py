@@ -14,15 +14,11 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
-from libcloud.common.base import Connection
-
 from nodemanager.cloud.azure.errors import Refusal
 from nodemanager.cloud.azure.node import VirtualMachine, power_in
 from nodemanager.cloud.azure.options import Access
-from nodemanager.cloud.endpoint import Endpoint
-from nodemanager.cloud.token import TokenSource
-from nodemanager.cloud.transport import Answer, WholeAnswers, wait_asked_for
-from nodemanager.errors import CloudError, ForeignAnswer, IncompleteListing, Throttled
+from nodemanager.cloud.transport import Answer, TokenAnswers, wait_asked_for, without_code
+from nodemanager.errors import CloudError, ForeignAnswer, IncompleteListing
 
 COMPUTE = "2024-11-01"
 """The first version of virtualMachines that tags the interfaces and addresses that it makes."""
@@ -34,23 +30,8 @@ MOST_PAGES = 10_000
 LONGEST_PAUSE_S = 3.0
 
 
-class AzureAnswers(WholeAnswers):
-    """Mix-in for libcloud's Azure connection class; a subclass sets the two attributes.
-
-    It replaces libcloud's sign-in, which each connection would do for itself, and its retries.
-    """
-
-    endpoint: Endpoint
-    tokens: TokenSource
-
-    def __init__(self, *_args: Any, timeout: float | None = None, **_settings: Any) -> None:
-        here: Any = self
-        where = self.endpoint
-        Connection.__init__(
-            here, secure=where.secure, host=where.host, port=where.port, timeout=timeout
-        )
-        here.user_id = here.key = None
-        here.request_path = where.path
+class AzureAnswers(TokenAnswers):
+    """Mix-in for libcloud's Azure connection class, which would sign in for each connection."""
 
     @property
     def access_token(self) -> str:
@@ -59,9 +40,6 @@ class AzureAnswers(WholeAnswers):
 
     def get_token_from_credentials(self) -> None:
         """Nothing: the token is asked for with the first request."""
-
-    def request(self, *args: Any, **kwargs: Any) -> Any:
-        return Connection.request(self, *args, retry_failed=False, **kwargs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,7 +220,7 @@ def judged(answer: Answer, doing: str, *, bare_list: bool = False) -> Told:
     try:
         told = json.loads(answer.content)
     except ValueError as error:
-        raise _without_code(answer, doing, wait, "no whole JSON") from error
+        raise without_code(answer, doing, "no whole JSON") from error
     if fine:
         if bare_list and isinstance(told, list):
             told = {"value": told}
@@ -252,19 +230,7 @@ def judged(answer: Answer, doing: str, *, bare_list: bool = False) -> Told:
     said = told.get("error") if isinstance(told, dict) else None
     if isinstance(said, dict) and said.get("code"):
         raise Refusal(str(said["code"]), str(said.get("message", "")), answer.status, wait)
-    raise _without_code(answer, doing, wait, "an error without a code")
-
-
-def _without_code(answer: Answer, doing: str, wait: float | None, found: str) -> CloudError:
-    """The error for an answer without Azure's code: a proxy's answer or a broken one."""
-    text = f"{doing}: HTTP {answer.status}, {found}"
-    if answer.status == 429:
-        return Throttled(text, retry_after=wait)
-    if answer.status >= 500:
-        return CloudError(text, retry_after=wait)
-    if answer.status == 200 and doing.startswith("GET"):
-        return IncompleteListing(text)
-    return ForeignAnswer(text)
+    raise without_code(answer, doing, "an error without a code")
 
 
 def _failure(operation: Mapping[str, Any]) -> Refusal:

@@ -41,7 +41,6 @@ from nodemanager.errors import BadRequest, CloudError, ForeignAnswer, Unauthoriz
 STS_NAMESPACE = "https://sts.amazonaws.com/doc/2011-06-15/"
 FALLBACK_REGION = "us-east-1"
 
-_LONGEST = 400
 
 READER = NodeReader(
     {
@@ -272,7 +271,7 @@ class Ec2(Provider):
             return None
         if error.code in UNAUTHORIZED:
             self.keys.refused()
-        return typed(error, f"{doing}: {without_secrets(str(error))[:_LONGEST]}")
+        return typed(error, error.while_doing(doing))
 
 
 def build_cloud(

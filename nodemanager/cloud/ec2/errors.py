@@ -7,6 +7,7 @@ Amazon's "Error codes for the Amazon EC2 API" and, where shared, from its "Commo
 
 from __future__ import annotations
 
+from nodemanager.cloud.refusal import CodedRefusal
 from nodemanager.cloud.words import words
 from nodemanager.errors import (
     BadRequest,
@@ -76,19 +77,12 @@ NO_INSTANCE_ID = "InvalidInstanceID.Malformed"
 NO_SUCH_ACTION = frozenset({"InvalidAction", "UnknownOperationException", "UnsupportedOperation"})
 
 
-class Refusal(Exception):
+class Refusal(CodedRefusal):
     """An error answer with one of EC2's own codes."""
 
     def __init__(self, code: str, message: str, status: int, retry_after: float | None) -> None:
-        code = code.removeprefix("Client.").removeprefix("Server.")
-        super().__init__()
-        self.code = code
-        self.message = " ".join(message.split())
-        self.status = status
-        self.retry_after = retry_after
-
-    def __str__(self) -> str:
-        return f"{self.code}: {self.message}"
+        own = code.removeprefix("Client.").removeprefix("Server.")
+        super().__init__(own, message, status, retry_after)
 
 
 def typed(refusal: Refusal, text: str) -> CloudError:

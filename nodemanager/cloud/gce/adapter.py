@@ -38,7 +38,6 @@ WAIT_S = 15.0
 that takes longer goes on; the listings show what came of it."""
 MOST_ZONES_KNOWN = 100_000
 
-_LONGEST = 400
 _ID = re.compile(r"[1-9][0-9]{0,19}")
 
 
@@ -211,7 +210,7 @@ class Gce(Provider):
             return None
         if error.status == 401:
             self.tokens.refused()
-        return typed(error, f"{doing}: {without_secrets(str(error))[:_LONGEST]}")
+        return typed(error, error.while_doing(doing))
 
     @property
     def _ours(self) -> str:

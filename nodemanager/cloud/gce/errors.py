@@ -8,6 +8,7 @@ VM creation", "Resource availability errors" and "Handle API errors".
 
 from __future__ import annotations
 
+from nodemanager.cloud.refusal import CodedRefusal
 from nodemanager.errors import (
     BadRequest,
     CapacityUnavailable,
@@ -88,20 +89,8 @@ EXISTS = frozenset({"alreadyExists", "RESOURCE_ALREADY_EXISTS"})
 IN_USE = frozenset({"resourceInUseByAnotherResource", "RESOURCE_IN_USE_BY_ANOTHER_RESOURCE"})
 
 
-class Refusal(Exception):
+class Refusal(CodedRefusal):
     """An error answer, or an operation's error, with one of Google's own codes."""
-
-    def __init__(
-        self, code: str, message: str, status: int, retry_after: float | None = None
-    ) -> None:
-        super().__init__()
-        self.code = code
-        self.message = " ".join(message.split())
-        self.status = status
-        self.retry_after = retry_after
-
-    def __str__(self) -> str:
-        return f"{self.code}: {self.message}"
 
     @property
     def is_not_found(self) -> bool:
