@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import logging
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -73,6 +74,7 @@ def test_a_bare_ping_url_is_put_where_ping_scripts_look_for_it(azure: AzureServe
     assert script.startswith("#!/bin/sh\n")
     assert "/var/tmp/arv-node-data/arv-ping-url" in script
     assert "/etc/nodemanager/ping-url" in script
+    assert subprocess.run(["sh", "-n"], input=script, text=True, check=False).returncode == 0
     assert """'https://example.org/ping?ping_secret=it'"'"'s'""" in script
 
 
