@@ -13,7 +13,7 @@ from libcloud.compute.drivers.azure_arm import AzureNodeDriver
 
 from nodemanager.cloud.api import CreateOrder
 from nodemanager.cloud.azure import checks, images, options
-from nodemanager.cloud.azure.errors import EXISTS, Refusal, kind_of, typed
+from nodemanager.cloud.azure.errors import Refusal, kind_of, typed
 from nodemanager.cloud.azure.leftovers import AzureLeftovers
 from nodemanager.cloud.azure.node import FAILED, READER, VirtualMachine, azure_tags, tags_in
 from nodemanager.cloud.azure.options import Access, Template
@@ -136,7 +136,7 @@ class Azure(Provider):
             )
         except Refusal as refusal:
             refusal.message = without_secrets(refusal.message, secrets)
-            if refusal.code == EXISTS:
+            if refusal.is_taken:
                 return self._made_before(wire, name, order.tags, refusal)
             raise
         made = VirtualMachine.of(begun.content)

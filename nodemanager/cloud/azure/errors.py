@@ -56,8 +56,6 @@ REFUSED = words(
 NOT_FOUND = "ResourceNotFound"
 """The thing itself does not exist, in a resource group that does: a group that does not exist is
 `ResourceGroupNotFound`, and no evidence about a node."""
-EXISTS = "PreconditionFailed"
-"""Azure's answer to `If-None-Match: *` for a name that is in use."""
 IN_USE = words(
     """
     AnotherOperationInProgress InUsePublicIpAddressCannotBeDeleted NicInUse NicReservedForAnotherVm
@@ -77,6 +75,11 @@ class Refusal(CodedRefusal):
     def is_not_found(self) -> bool:
         """Azure's own "no such resource", not a proxy's 404 nor a resource group's."""
         return self.code == NOT_FOUND
+
+    @property
+    def is_taken(self) -> bool:
+        """Azure's answer to `If-None-Match: *` for a name that is in use, whatever its code."""
+        return self.status == 412
 
 
 def typed(refusal: Refusal, text: str) -> CloudError:

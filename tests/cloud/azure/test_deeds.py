@@ -440,6 +440,13 @@ def test_a_name_that_is_taken_by_another_order_is_a_refusal(azure: AzureServer) 
         cloud(azure).create(asked)
 
 
+def test_whatever_its_code_a_failed_precondition_is_a_name_in_use(azure: AzureServer) -> None:
+    ours, asked = cloud(azure), order()
+    made = ours.create(asked)
+    azure.fault(PUT, before=refusal("ConditionNotMet", 412))
+    assert ours.create(asked).id == made.id
+
+
 def test_no_secret_is_in_an_error_that_repeats_what_was_sent(
     azure: AzureServer, caplog: pytest.LogCaptureFixture
 ) -> None:
