@@ -107,6 +107,8 @@ def test_no_seed_breaks_a_rule(share: int) -> None:
         pytest.param(410002460, "C11", id="a-first-ping-that-the-server-writes-anew"),
         pytest.param(420001013, "PROGRESS", id="an-account-told-with-a-listing-that-fails"),
         pytest.param(431000649, "U6", id="a-listing-that-reached-the-daemon-after-its-order"),
+        pytest.param(432001295, "PROOF", id="a-first-ping-that-a-set-back-clock-caught-up-with"),
+        pytest.param(432002587, "U3", id="a-hung-ping-between-the-read-and-the-claim"),
     ],
 )
 def test_what_once_broke_a_rule_does_not_any_more(seed: int, rule: str) -> None:

@@ -559,7 +559,7 @@ class NodeRules:
             # Renewed, or its node's id written in: no more of them wait for that.
             return
         if before is not None:
-            overtaken = self._was_overtaken(before, lately)
+            overtaken = self._was_overtaken(manager, before, lately)
             if before.holds_anything and not overtaken:
                 self._wrong("U3", manager, f"claims {before.uuid}, which holds something")
             judged = self.memory[by].boots.get(before.uuid)
@@ -592,20 +592,34 @@ class NodeRules:
         if len(waiting) > settings.max_nodes:
             self._wrong("U6", manager, f"{len(waiting)} claims wait, {settings.max_nodes} may")
 
-    def _was_overtaken(self, before: Record, lately: tuple[str, str] | None) -> bool:
+    def _was_overtaken(
+        self, manager: Manager, before: Record, lately: tuple[str, str] | None
+    ) -> bool:
         """Whether a free record was written to while the claim was on its way, by a ping that hung
         in the server (A4) or by a manager without the lease (A5).
 
-        The claim was sent before that, and where the store can't compare nothing calls it back.
+        The claim was sent before that, or its manager was answered then what the record was, and
+        where the store can't compare nothing calls it back.
         """
-        version = (before.uuid, before.version, before.last_ping_at)
-        if not self.cleans.signs.get(version, 0.0) > self.world.weather.sent_at:
+        if not self._came_late(manager, before):
             return False
         if self.world.shape.fenced and self.world.is_excused(before.uuid, which="A5"):
             return True
         if lately is None or lately[1] != "ping" or before.claim is not None or before.holds_slot:
             return False
         return self.world.is_excused(before.uuid, which="A4")
+
+    def _came_late(self, manager: Manager, before: Record) -> bool:
+        """Whether the claim could not know of the newest write to its record."""
+        sent_at = self.world.weather.sent_at
+        version = (before.uuid, before.version, before.last_ping_at)
+        if self.cleans.signs.get(version, 0.0) > sent_at:
+            return True
+        ordered_at = self.cleans.truth.set_up_at(manager.name, before.uuid, sent_at)
+        read, _, _ = self.told.ears[manager.name].last_look(before.uuid, None, sent_at)
+        if read is None or read.record is None or read.at < ordered_at:
+            return False
+        return read.record.version != before.version
 
     def _locked(self, manager: Manager, before: Record, lately: tuple[str, str] | None) -> None:
         """Without compare-and-set only what we freed, or what nobody wrote to for long (U2)."""
