@@ -24,11 +24,11 @@ def test_every_provider_says_which_keys_it_takes(provider: str) -> None:
 
 
 def test_a_provider_without_an_adapter_is_named_with_its_line(configured: Configured) -> None:
-    config = configured(provider="azure")
+    config = configured(provider="nimbus")
     with pytest.raises(ConfigError) as caught:
         wiring.build_cloud(config, ManualClock())
     [problem] = caught.value.problems
-    assert problem.startswith(f"{config.path}:5: [Cloud] provider = azure: ")
+    assert problem.startswith(f"{config.path}:5: [Cloud] provider = nimbus: ")
     assert "there are local, dummy, ec2" in problem
 
 
@@ -38,6 +38,9 @@ LEAST: dict[str, str] = {
     "ec2": "[Cloud Create]\nimage_id = ami-1\n",
     "gce": "[Cloud Credentials]\nproject = some-project\n"
     "[Cloud Create]\nzone = us-central1-a\nimage = debian-12\n",
+    "azure": "[Cloud Credentials]\nsubscription_id = 11111111-2222-4333-8444-555555555555\n"
+    "region = eastus\n[Cloud List]\nresource_group = nodes\n"
+    f"[Cloud Create]\nimage = A:b:c:latest\nnetwork = nodes\nssh_key = {__file__}\n",
     "openstack": "[Cloud Credentials]\nauth_url = http://127.0.0.1:9/v3\n"
     "application_credential_id = a\napplication_credential_secret = b\n"
     "[Cloud Create]\nimage = debian-12\n",

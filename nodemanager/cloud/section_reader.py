@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from nodemanager.cloud.cloud_config import CloudConfig
+from nodemanager.cloud.endpoint import Endpoint
 from nodemanager.errors import ConfigError
 
 CREDENTIALS = "Cloud Credentials"
@@ -43,6 +44,15 @@ class SectionReader:
             self.wrong(key, "not a number above zero", text)
             return None
         return number
+
+    def endpoint(self, key: str, default: str) -> Endpoint:
+        """The address of an API; plain http is for loopback."""
+        text = self.text(key) or default
+        try:
+            return Endpoint.parse(text, insecure=False)
+        except ValueError as error:
+            self.wrong(key, str(error).partition(", unless")[0], text)
+            return Endpoint("", 443)
 
     def flag(self, key: str, default: bool = False) -> bool:
         text = self.text(key)

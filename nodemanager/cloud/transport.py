@@ -8,13 +8,12 @@ from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
 from typing import Any
 
-from requests import Session
-from requests.adapters import HTTPAdapter
-from urllib3 import HTTPConnectionPool, HTTPSConnectionPool, ProxyManager
-from urllib3.connection import HTTPConnection, HTTPSConnection
+from libcloud.common.base import Connection
 
-from nodemanager.deadline import Bounded
-from nodemanager.errors import CloudError, ForeignAnswer, Throttled
+from nodemanager.cloud.endpoint import Endpoint
+from nodemanager.cloud.token import TokenSource
+from nodemanager.deadline import within_its_time
+from nodemanager.errors import CloudError, ForeignAnswer, IncompleteListing, Throttled
 
 
 class Answer:
@@ -62,48 +61,39 @@ class WholeAnswers:
             transport.ca_cert = self.trust
 
 
-def within_its_time(session: Session) -> None:
-    """Let the time-out of a request in that session end the whole answer, and not each read."""
-    for scheme in ("http://", "https://"):
-        session.mount(scheme, _WithinTime())
+class TokenAnswers(WholeAnswers):
+    """The same for a cloud whose requests carry a token that all threads share; a subclass sets the
+    two attributes. It replaces libcloud's own sign-in, and libcloud's retries."""
 
+    endpoint: Endpoint
+    tokens: TokenSource
 
-class _Connection(Bounded, HTTPConnection):  # type: ignore[misc]  # `timeout` is a property here
-    pass
+    def __init__(self, *_args: Any, timeout: float | None = None, **_settings: Any) -> None:
+        here: Any = self
+        where = self.endpoint
+        Connection.__init__(
+            here, secure=where.secure, host=where.host, port=where.port, timeout=timeout
+        )
+        here.user_id = here.key = None
+        here.request_path = where.path
 
-
-class _TlsConnection(Bounded, HTTPSConnection):  # type: ignore[misc]  # as above
-    pass
-
-
-class _Pool(HTTPConnectionPool):
-    ConnectionCls = _Connection
-
-
-class _TlsPool(HTTPSConnectionPool):
-    ConnectionCls = _TlsConnection
-
-
-class _WithinTime(HTTPAdapter):
-    """Connections with a time limit for a whole answer, straight and through a proxy."""
-
-    def init_poolmanager(self, *args: Any, **kwargs: Any) -> None:
-        super().init_poolmanager(*args, **kwargs)
-        self.poolmanager.pool_classes_by_scheme = _POOLS
-
-    def proxy_manager_for(self, *args: Any, **kwargs: Any) -> Any:
-        manager = super().proxy_manager_for(*args, **kwargs)
-        # One for SOCKS has pools of its own.
-        if isinstance(manager, ProxyManager):
-            manager.pool_classes_by_scheme = _POOLS
-        return manager
-
-
-_POOLS = {"http": _Pool, "https": _TlsPool}
+    def request(self, *args: Any, **kwargs: Any) -> Any:
+        return Connection.request(self, *args, retry_failed=False, **kwargs)
 
 
 def _keep_signature(request: Any) -> Any:
     return request
+
+
+def without_code(answer: Answer, doing: str, found: str) -> CloudError:
+    """The error for an answer without any of the cloud's codes: a proxy's, or a broken one.
+
+    `doing` begins with the request's method.
+    """
+    text = f"{doing}: HTTP {answer.status}, {found}"
+    if answer.status == 200 and doing.startswith("GET"):
+        return IncompleteListing(text)
+    return answer.of_a_proxy(text)
 
 
 def wait_asked_for(header: str | None) -> float | None:

@@ -74,6 +74,24 @@ QUESTIONS: Mapping[str, tuple[Ask, ...]] = {
         PING_HOST,
         Ask(SIZES, "Machine types to boot, by commas", "e2-standard-2", required=True),
     ),
+    "azure": (
+        Ask("Cloud Credentials.subscription_id", "Subscription to run nodes in", required=True),
+        Ask("Cloud Credentials.tenant_id", "Its directory (tenant)", required=True),
+        Ask("Cloud Credentials.region", "Region to run nodes in", "eastus", required=True),
+        Ask("Cloud Credentials.key", "Client id of a service principal (blank: own identity)"),
+        Ask("Cloud Credentials.secret", "Its secret (blank: none)"),
+        Ask("Cloud List.resource_group", "Resource group of the nodes", "nodes", required=True),
+        Ask(
+            "Cloud Create.image",
+            "Image that nodes boot from: Publisher:Offer:SKU:Version, or resource id",
+            "Canonical:ubuntu-24_04-lts:server:latest",
+            required=True,
+        ),
+        Ask("Cloud Create.network", "Virtual network of the nodes", "nodes", required=True),
+        Ask("Cloud Create.ssh_key", "File of a public key for the nodes", required=True),
+        PING_HOST,
+        Ask(SIZES, "Sizes to boot, by commas", "Standard_D2s_v4", required=True),
+    ),
     "openstack": (
         Ask(
             "Cloud Credentials.auth_url",

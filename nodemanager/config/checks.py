@@ -25,6 +25,9 @@ SERVICE_LOGS = Path("/var/log/nodemanager")
 STATE_FILTERS = frozenset({"instance-state-code", "instance-state-name"})
 """EC2's filters by state, which its adapter drops from [Cloud List] (T5)."""
 
+WITHOUT_EFFECT = frozenset({"ex_blob_container", "ex_os_disk_delete", "ex_storage_account"})
+"""Options of Azure's former, unmanaged disks, which its adapter drops from [Cloud Create]."""
+
 
 def check_all(draft: Draft) -> None:
     """Report every contradiction, and replace adjusted values in the draft."""
@@ -42,6 +45,7 @@ def check_all(draft: Draft) -> None:
     _demand(draft)
     _log_file(draft)
     _state_filters(draft)
+    _without_effect(draft)
 
 
 def _pool(draft: Draft) -> None:
@@ -304,6 +308,15 @@ def _state_filters(draft: Draft) -> None:
             draft.report.warn(
                 draft.places["Cloud List", key],
                 "ignored: nodes are listed in every state, since a stopped one would seem gone",
+            )
+
+
+def _without_effect(draft: Draft) -> None:
+    for key in draft.keys.get("Cloud Create", {}):
+        if key in WITHOUT_EFFECT:
+            draft.report.warn(
+                draft.places["Cloud Create", key],
+                "ignored: the nodes' disks are managed, and Azure deletes them with their node",
             )
 
 

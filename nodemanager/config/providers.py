@@ -37,6 +37,7 @@ PROVIDERS: Mapping[str, Traits] = {
     # The adapter orders one GiB for each thousand MB of scratch.
     "ec2": Traits(largest_volume=LargestVolume(16_384_000, "EC2's largest volume")),
     "gce": Traits(),
+    "azure": Traits(),
     "openstack": Traits(),
     "libvirt": Traits(),
 }

@@ -10,6 +10,7 @@ import pytest
 from tests.cloud.pings import PingServer, ping_server
 
 if TYPE_CHECKING:
+    from tests.cloud.azure.server import AzureServer
     from tests.cloud.ec2.moto_server import MotoServer
     from tests.cloud.gce.server import GceServer
     from tests.cloud.openstack.server import OpenStackServer
@@ -42,6 +43,18 @@ def gce() -> Iterator[GceServer]:
     google.reset()
     yield google
     google.reset()
+
+
+@pytest.fixture
+def azure() -> Iterator[AzureServer]:
+    """Azure Resource Manager, a subscription as new. No request and no answer contradicts Azure's
+    own description, unless the test looks at that itself."""
+    from tests.cloud.azure.server import shared
+
+    server = shared()
+    server.reset()
+    yield server
+    server.reset()
 
 
 @pytest.fixture

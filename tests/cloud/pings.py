@@ -72,6 +72,9 @@ class PingServer:
                 if self.path.startswith("/computeMetadata/"):
                     knows = self.headers.get("Metadata-Flavor") == "Google" and page is not None
                     self.answer(200 if knows else 404, page or "")
+                elif self.path.startswith("/metadata/instance/"):
+                    knows = self.headers.get("Metadata") == "true" and page is not None
+                    self.answer(200 if knows else 404, page or "")
                 elif self.headers.get("X-aws-ec2-metadata-token") != "a-token==":
                     self.answer(401, "")
                 elif page is None:

@@ -117,6 +117,14 @@ def test_what_is_wrong_with_the_words_is_told_and_nothing_is_written(
     assert os.listdir(".") == []
 
 
+VALID = {
+    "Cloud Credentials.subscription_id": "11111111-2222-4333-8444-555555555555",
+    "Cloud Credentials.tenant_id": "example.org",
+    "Cloud Create.ssh_key": __file__,
+}
+"""Answers to what is required and checked before the cloud is asked."""
+
+
 @pytest.mark.parametrize(
     ("provider", "login"),
     [
@@ -134,7 +142,7 @@ def test_each_sample_makes_a_file_with_nothing_but_what_is_required(
         word
         for ask in init.QUESTIONS.get(provider, ())
         if ask.required and not ask.default and (login in ask.logins or not ask.logins)
-        for word in ("--set", f"{ask.option}=x-1")
+        for word in ("--set", f"{ask.option}={VALID.get(ask.option, 'x-1')}")
     ]
     if login == init.CLOUD:
         Path("clouds.yaml").write_text(CLOUDS.replace("mine", "x-1"), encoding="utf-8")
@@ -166,6 +174,22 @@ def test_each_cloud_with_an_adapter_is_asked_about() -> None:
                 "sizes": {"e2-standard-2": (2, None, 0.067)},
             },
             id="gce",
+        ),
+        pytest.param(
+            "azure",
+            (
+                *("11111111-2222-4333-8444-555555555555", "example.org", "West Europe", "me"),
+                *("hush-hush", "pool", "", "inner", __file__, "ping.example.org", "", *[""] * 3),
+            ),
+            {
+                "region": "West Europe",
+                "secret": "hush-hush",
+                "image": "Canonical:ubuntu-24_04-lts:server:latest",
+                "network": "inner",
+                "ssh_key": __file__,
+                "sizes": {"Standard_D2s_v4": (2, None, 0.096)},
+            },
+            id="azure",
         ),
         pytest.param(
             "openstack",

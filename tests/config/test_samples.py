@@ -97,6 +97,7 @@ def test_every_option_says_what_it_is_for(option: Option) -> None:
     [
         ("nodemanager.cloud.ec2.options", "ec2"),
         ("nodemanager.cloud.gce.options", "gce"),
+        ("nodemanager.cloud.azure.options", "azure"),
         ("nodemanager.cloud.openstack.options", "openstack"),
         ("nodemanager.cloud.libvirt.options", "libvirt"),
         ("nodemanager.cloud.local.options", "local"),

@@ -14,6 +14,7 @@ from unittest import mock
 from libcloud.compute.types import NodeState
 
 from nodemanager.cloud.api import CloudDriver
+from nodemanager.cloud.azure.wire import Wire as AzureWire
 from nodemanager.cloud.dummy import adapter as dummy
 from nodemanager.cloud.ec2.wire import Wire
 from nodemanager.cloud.gce.wire import Wire as GceWire
@@ -24,6 +25,8 @@ from nodemanager.cloud.local.state import ProcessIdentity, StateDir
 from nodemanager.cloud.local.sweep import sweep
 from nodemanager.cloud.openstack.wire import Wire as OpenStackWire
 from nodemanager.core.model.world import CloudNode, CloudState, LeftoverKind
+from tests.cloud.azure import helpers as azure_helpers
+from tests.cloud.azure import server as azure_server
 from tests.cloud.cloud_config import cloud_config
 from tests.cloud.ec2 import helpers as ec2_helpers
 from tests.cloud.ec2 import moto_server
@@ -243,6 +246,43 @@ def gce_cloud(_tmp_path: Path) -> Iterator[CloudFixture]:
 
 
 @contextmanager
+def azure_cloud(_tmp_path: Path) -> Iterator[CloudFixture]:
+    server = azure_server.shared()
+    server.reset()
+    server.page_limit = 2
+    opened: list[CloudDriver] = []
+
+    def open_cloud(pool: str) -> CloudDriver:
+        opened.append(azure_helpers.cloud(server, pool=pool))
+        return opened[-1]
+
+    def put(provisioning: str, power: str | None) -> Callable[[str], None]:
+        return lambda node_id: server.world.put(node_id, provisioning, power)
+
+    try:
+        yield CloudFixture(
+            open=open_cloud,
+            listing_through=lambda change: method_through(AzureWire, "machines", change),
+            # A machine that was deleted is not known any more, so none is terminated.
+            states={
+                CloudState.PENDING: put("Creating", None),
+                CloudState.RUNNING: put("Succeeded", "PowerState/running"),
+                CloudState.STOPPING: put("Deleting", "PowerState/running"),
+                CloudState.STOPPED: put("Succeeded", "PowerState/deallocated"),
+                CloudState.UNKNOWN: put("Succeeded", "PowerState/unknown"),
+            },
+            pin=lambda node: azure_helpers.attach(server, node),
+            by_hand=lambda: azure_helpers.by_hand(server),
+            unknown_id="6695eb01-0000-4000-8000-97f2502e193f",
+        )
+        assert server.wrong == []
+    finally:
+        for cloud in opened:
+            cloud.close()
+        server.reset()
+
+
+@contextmanager
 def openstack_cloud(_tmp_path: Path) -> Iterator[CloudFixture]:
     """A server of keystone, nova, neutron, cinder and glance over HTTP; OpenStack's own SDK works
     with it.
@@ -329,6 +369,7 @@ CLOUDS: dict[str, Callable[[Path], AbstractContextManager[CloudFixture]]] = {
     "dummy": dummy_cloud,
     "ec2": ec2_cloud,
     "gce": gce_cloud,
+    "azure": azure_cloud,
     "openstack": openstack_cloud,
     "libvirt": libvirt_cloud,
 }

@@ -26,12 +26,13 @@ from nodemanager.cloud.gce.options import Access, Listing, Template
 from nodemanager.cloud.gce.order import insert_body, request_id
 from nodemanager.cloud.gce.rights import Rights
 from nodemanager.cloud.gce.sizes import machine_types
-from nodemanager.cloud.gce.token import InstanceRole, ServiceAccount, TokenSource
+from nodemanager.cloud.gce.token import InstanceRole, ServiceAccount
 from nodemanager.cloud.gce.wire import PAGE_SIZE, GceAnswers, Wire
 from nodemanager.cloud.libcloud_base import TIMEOUT, LibcloudCloud, load_driver_class
 from nodemanager.cloud.provider import Provider
 from nodemanager.cloud.reading import checked_list
 from nodemanager.cloud.tags import POOL_TAG, RECORD_TAG
+from nodemanager.cloud.token import TokenSource
 from nodemanager.cloud.translate import without_secrets
 from nodemanager.core.model.world import Outcome, Size, Tags
 from nodemanager.errors import BadRequest, CloudError, ConfigError, ForeignAnswer, MalformedId

@@ -148,8 +148,8 @@ def _access(given: SectionReader, create: SectionReader, timeout: float) -> Acce
     return Access(
         project=project,
         zone=_zone(given, create),
-        endpoint=_endpoint(given, "endpoint", GOOGLE),
-        tokens=_endpoint(given, "token_endpoint", GOOGLE_TOKENS),
+        endpoint=given.endpoint("endpoint", GOOGLE),
+        tokens=given.endpoint("token_endpoint", GOOGLE_TOKENS),
         timeout=given.number("timeout") or timeout,
         email=email,
         key=key,
@@ -210,15 +210,6 @@ def _zone(given: SectionReader, create: SectionReader) -> str:
         where, key = (create, named[0]) if named else (given, "datacenter")
         where.wrong(key, "is no zone's name (they look like us-central1-a)", zone)
     return zone
-
-
-def _endpoint(given: SectionReader, key: str, default: str) -> Endpoint:
-    text = given.text(key) or default
-    try:
-        return Endpoint.parse(text, insecure=False)
-    except ValueError as error:
-        given.wrong(key, str(error).partition(", unless")[0], text)
-        return Endpoint("", 443)
 
 
 def _tags(given: SectionReader) -> tuple[str, ...]:

@@ -13,8 +13,9 @@ from typing import Any
 
 from nodemanager.cloud.endpoint import Endpoint
 from nodemanager.cloud.gce.options import Access
-from nodemanager.cloud.gce.token import InstanceRole, ServiceAccount, TokenSource
+from nodemanager.cloud.gce.token import InstanceRole, ServiceAccount
 from nodemanager.cloud.gce.wire import granted
+from nodemanager.cloud.token import TokenSource
 
 READ_ALL = "https://www.googleapis.com/auth/cloud-platform.read-only"
 ALL = "https://www.googleapis.com/auth/cloud-platform"

@@ -11,13 +11,9 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from libcloud.common.base import Connection
-
-from nodemanager.cloud.endpoint import Endpoint
 from nodemanager.cloud.gce.errors import Refusal
 from nodemanager.cloud.gce.instance import Instance
-from nodemanager.cloud.gce.token import TokenSource
-from nodemanager.cloud.transport import Answer, WholeAnswers
+from nodemanager.cloud.transport import Answer, TokenAnswers, without_code
 from nodemanager.errors import CloudError, ForeignAnswer, IncompleteListing
 
 PAGE_SIZE = 500
@@ -27,28 +23,14 @@ NOTHING_HERE = "NO_RESULTS_ON_PAGE"
 """The one warning of a listing that hides nothing."""
 
 
-class GceAnswers(WholeAnswers):
-    """Mix-in for libcloud's GCE connection class; a subclass sets the two attributes.
+class GceAnswers(TokenAnswers):
+    """Mix-in for libcloud's GCE connection class; replaces the credential that it would make."""
 
-    It replaces the credential that libcloud would make, and libcloud's retries.
-    """
-
-    endpoint: Endpoint
-    tokens: TokenSource
-
-    def __init__(self, *_args: Any, timeout: float | None = None, **_settings: Any) -> None:
+    def __init__(self, *args: Any, **settings: Any) -> None:
+        super().__init__(*args, **settings)
         here: Any = self
-        where = self.endpoint
-        Connection.__init__(
-            here, secure=where.secure, host=where.host, port=where.port, timeout=timeout
-        )
-        here.user_id = here.key = None
-        here.request_path = where.path
         here.gce_params = None
         here.oauth2_credential = self.tokens
-
-    def request(self, *args: Any, **kwargs: Any) -> Any:
-        return Connection.request(self, *args, retry_failed=False, **kwargs)
 
 
 class Wire:
@@ -204,26 +186,18 @@ def judged(answer: Answer, doing: str, kind: str | None) -> dict[str, Any]:
     try:
         told = json.loads(answer.content)
     except ValueError as error:
-        raise _without_code(answer, doing, "no whole JSON") from error
+        raise without_code(answer, doing, "no whole JSON") from error
     fine = 200 <= answer.status < 300
     if isinstance(told, dict) and not fine:
         code, message = _refusal(told)
         if code:
             raise Refusal(code, message, answer.status, answer.wait_asked_for)
     if not fine:
-        raise _without_code(answer, doing, "an error without a code")
+        raise without_code(answer, doing, "an error without a code")
     if not isinstance(told, dict) or told.get("kind") != kind:
         found = told.get("kind") if isinstance(told, dict) else type(told).__name__
         raise ForeignAnswer(f"{doing}: answered by {str(found)[:120]}, not {kind}")
     return told
-
-
-def _without_code(answer: Answer, doing: str, found: str) -> CloudError:
-    """The error for an answer without Google's code: a proxy's answer or a broken one."""
-    text = f"{doing}: HTTP {answer.status}, {found}"
-    if answer.status == 200 and doing.startswith("GET"):
-        return IncompleteListing(text)
-    return answer.of_a_proxy(text)
 
 
 def _refusal(told: Mapping[str, Any]) -> tuple[str, str]:

@@ -10,14 +10,12 @@ from __future__ import annotations
 import base64
 import functools
 import json
-import socket
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
@@ -38,6 +36,7 @@ from tests.cloud.gce.project import (
     Resource,
     not_found,
 )
+from tests.cloud.json_http import JsonHttp
 
 LONGEST_WAIT_S = 120.0
 NARROW = "Request had insufficient authentication scopes."
@@ -94,21 +93,17 @@ class GceServer(FaultsOnOrder):
 
     def __init__(self, port: int = 0) -> None:
         super().__init__()
-        self._server = _Http(("127.0.0.1", port), _handler(self))
-        self.port: int = self._server.server_address[1]
-        self.url = f"http://127.0.0.1:{self.port}"
+        self._http = JsonHttp(self.answer, port)
+        self.port, self.url = self._http.port, self._http.url
         self.tokens = Tokens()
-        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
         self.reset()
 
     def start(self) -> GceServer:
-        self._thread.start()
+        self._http.start()
         return self
 
     def stop(self) -> None:
-        self._server.shutdown()
-        self._thread.join(timeout=10)
-        self._server.server_close()
+        self._http.stop()
 
     def reset(self) -> None:
         """An empty project, no faults, nothing recorded."""
@@ -338,46 +333,6 @@ class GceServer(FaultsOnOrder):
         end = begin + limit
         token = base64.b64encode(b"%d" % end).decode() if end < len(items) else None
         return items[begin:end], token
-
-
-class _Http(ThreadingHTTPServer):
-    daemon_threads = True
-    request_queue_size = 64
-
-
-def _handler(server: GceServer) -> type[BaseHTTPRequestHandler]:
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-        # Small writes would wait for each other's acknowledgement.
-        disable_nagle_algorithm = True
-        wbufsize = -1
-
-        def do(self) -> None:
-            size = int(self.headers.get("Content-Length") or 0)
-            sent = self.rfile.read(size)
-            if len(sent) < size:
-                self.close_connection = True
-                return
-            headers = {name.lower(): value for name, value in self.headers.items()}
-            reply = server.answer(self.command, self.path, headers, sent)
-            if reply is None:
-                self.close_connection = True
-                self.connection.shutdown(socket.SHUT_RDWR)
-                return
-            self.send_response(reply.status)
-            self.send_header("Content-Type", "application/json; charset=UTF-8")
-            self.send_header("Content-Length", str(len(reply.body)))
-            for name, value in reply.headers.items():
-                self.send_header(name, value)
-            self.end_headers()
-            self.wfile.write(reply.body)
-
-        do_GET = do_POST = do_DELETE = do_PATCH = do_PUT = do
-
-        def log_message(self, format: str, *args: object) -> None:
-            pass
-
-    return Handler
 
 
 @functools.cache

@@ -13,7 +13,8 @@ from typing import NoReturn
 
 import pytest
 
-from nodemanager.cloud.gce.token import InstanceRole, TokenSource
+from nodemanager.cloud.gce.token import InstanceRole
+from nodemanager.cloud.token import TokenSource
 from nodemanager.errors import CloudError, ConfigError, ForeignAnswer, Throttled, Unauthorized
 from tests.cloud.faults import lost
 from tests.cloud.gce import auth as gce_auth
@@ -62,7 +63,7 @@ def test_one_token_serves_all_calls_and_threads_and_is_kept_in_no_file(
 
 def test_a_token_is_renewed_before_it_ends(gce: GceServer, monkeypatch: pytest.MonkeyPatch) -> None:
     now = [1000.0]
-    monkeypatch.setattr("nodemanager.cloud.gce.token.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("nodemanager.cloud.token.time.monotonic", lambda: now[0])
     source = TokenSource(lambda: gce.tokens._new())
     first = source.access_token
     now[0] += 3299
