@@ -577,9 +577,7 @@ class NodeRules:
         settings = self.cleans.truth.bound_by(by, ordered_at)
         ears = self.told.ears[by]
         whole = [
-            one
-            for one in ears.records
-            if one.complete and one.items and one.given_at <= ordered_at
+            one for one in ears.records if one.complete and one.items and one.given_at <= ordered_at
         ]
         # But an operator who closed the breaker on that has called them gone.
         listed = whole[-1].items if whole and ears.knew_records(ordered_at) else {}
