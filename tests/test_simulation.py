@@ -108,6 +108,7 @@ def test_no_seed_breaks_a_rule(share: int) -> None:
         pytest.param(420001013, "PROGRESS", id="an-account-told-with-a-listing-that-fails"),
         pytest.param(431000649, "U6", id="a-listing-that-reached-the-daemon-after-its-order"),
         pytest.param(432001295, "PROOF", id="a-first-ping-that-a-set-back-clock-caught-up-with"),
+        pytest.param(433007037, "WORK", id="a-twin-whose-tags-an-operator-took"),
         pytest.param(432004539, "U6", id="claims-called-gone-with-the-breaker"),
         pytest.param(432002587, "U3", id="a-hung-ping-between-the-read-and-the-claim"),
     ],

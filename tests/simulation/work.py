@@ -132,9 +132,17 @@ class Work:
         return machine.habits.ping_every * JITTER + max(rounds) + CARRIED_OUT_S
 
     def _has_twin(self, one: Instance) -> bool:
-        """Two that were made by one order share a record, and a word."""
+        """Two that were made by one order share a record, and a word; also without their tags."""
         bearers = self.world.cloud.by_record.get(one.tags.record or "", [])
-        return len([other for other in bearers if other.tags == one.tags]) > 1
+        if len([other for other in bearers if other.tags == one.tags]) > 1:
+            return True
+        mine = one.machine
+        return mine is not None and any(
+            other is not one
+            and other.machine is not None
+            and (other.machine.uuid, other.machine.secret) == (mine.uuid, mine.secret)
+            for other in self.world.cloud.instances.values()
+        )
 
     def _hit(self, one: Instance, by: str, why: Any) -> None:
         assert one.machine is not None
