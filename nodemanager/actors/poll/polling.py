@@ -37,6 +37,7 @@ from nodemanager.errors import (
     NodeManagerError,
     RemoteError,
     Throttled,
+    Unauthorized,
 )
 
 T = TypeVar("T")
@@ -144,20 +145,24 @@ class CloudNodeListActor(PollingActor):
         super().__init__(context, every)
         self._account_at: float | None = None
         self._verified = False
+        self._untold: str | None = None
+        """The account of the credentials, as long as no listing has told the daemon of it."""
 
     def poll(self) -> None:
         account, unverified = self._look_at_account()
+        self._untold = account or self._untold
         self._context.report(CloudPollStarted())
         started_at = self._context.clock.boottime()
         try:
             listed = _readable(self._context.cloud.list_nodes(), CloudNode)
-        except BaseException:
-            # The daemon hears of the account with the listing; and the next keys may be another's.
-            self._account_at = None
+        except Unauthorized:
+            # The next keys may be another account's.
+            self._account_at = self._untold = None
             raise
         ended_at = self._context.clock.boottime()
         listing = Listing(listed.items, started_at, ended_at, listed.complete, listed.problems)
-        self._context.report(CloudListed(listing, account, unverified))
+        self._context.report(CloudListed(listing, self._untold, unverified))
+        self._untold = None
 
     def _look_at_account(self) -> tuple[str | None, CloudError | None]:
         """The account if a check is due, and the error if the check failed (L5).
