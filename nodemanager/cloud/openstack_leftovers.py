@@ -29,6 +29,10 @@ UNUSED = frozenset({"available", "error", "error_deleting", "deleting"})
 """The states of a volume in which nothing uses it."""
 
 
+BY_POLICY = "disallowed by policy"
+"""Neutron's word for a right that a role lacks."""
+
+
 @dataclass(frozen=True, slots=True)
 class Sort:
     """Where one kind of thing is in OpenStack's APIs; `one` is its name in answers."""
@@ -178,6 +182,9 @@ class OpenStackLeftovers:
             if refusal.status in (400, 409):
                 # It came into use after we checked it; the next attempt sees by whom.
                 return Outcome.ACCEPTED
+            if thing.made_by_nova and BY_POLICY in refusal.message:
+                why = "neutron lets only administrators delete a port that nova made"
+                raise LeftAlone(f"{what}: {why}: {refusal}") from refusal
             raise
         # The next question tells whether it is gone.
         return Outcome.ACCEPTED
@@ -192,10 +199,15 @@ def _tags(raw: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _things(wire: Wire, sort: Sort, **params: str) -> Iterator[Thing]:
+    """Each once: neutron begins its list of addresses anew when the marker is gone meanwhile."""
     if not wire.has(sort.service):
         return
+    seen = set[str]()
     for raw in wire.listing(sort.service, sort.listing, f"{sort.one}s", **params):
-        yield Thing.of(sort, raw)
+        thing = Thing.of(sort, raw)
+        if thing.id not in seen:
+            seen.add(thing.id)
+            yield thing
 
 
 def _asked(wire: Wire, sort: Sort, thing_id: str) -> Thing | None:

@@ -36,6 +36,8 @@ TYPES: Mapping[str, tuple[str, ...]] = {
     "volume": ("volumev3", "block-storage", "block-store", "volume"),
 }
 """The names that catalogs have for a service."""
+_NO_CREDENTIAL = "Could not find Application Credential"
+"""Keystone's 404 for one that was withdrawn or whose user is gone."""
 VERSIONS = {"network": "/v2.0", "image": "/v2"}
 """The version of the API, for a catalog whose endpoint names none."""
 
@@ -128,7 +130,10 @@ class Keystone:
                 connection.connection.session.close()
         if answer.status != 201:
             wait = wait_asked_for(answer.headers.get("retry-after"))
-            raise refusal_of(answer.status, answer.content, wait)
+            refusal = refusal_of(answer.status, answer.content, wait)
+            if _NO_CREDENTIAL in refusal.message:
+                raise Unauthorized(f"keystone: {refusal}")
+            raise refusal
         try:
             told = json.loads(answer.content)["token"]
             life = _moment(told["expires_at"]) - _moment(told["issued_at"])
