@@ -32,6 +32,7 @@ from tests.cloud import (
     openstack_server,
 )
 from tests.fakes.clock import ManualClock
+from tests.openstack import CLOUD_FILE
 
 
 @dataclass(frozen=True)
@@ -320,6 +321,14 @@ CLOUDS: dict[str, Callable[[Path], AbstractContextManager[CloudFixture]]] = {
     "openstack": openstack_cloud,
     "libvirt": libvirt_cloud,
 }
+
+REAL = "real-openstack"
+"""There while `make openstack` runs its tests."""
+if CLOUD_FILE in os.environ:
+    # It needs CloudFixture.
+    from tests.openstack.contract import real_openstack
+
+    CLOUDS[REAL] = real_openstack
 
 NEED = frozenset({"libvirt"})
 """The clouds that need the server of their name (tests/conftest.py)."""
