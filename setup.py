@@ -66,6 +66,8 @@ setup(
     ],
     extras_require={
         "test": [
+            "azure-mgmt-compute>=38,<40",
+            "azure-mgmt-network>=33,<34",
             "google-cloud-compute>=1.20,<2",
             "greenlet>=3.1,<4",
             "grimp>=3,<4",

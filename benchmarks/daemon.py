@@ -55,7 +55,8 @@ price = 0.1
 class Footprint:
     """What the daemon took over some polls, once the first plan was made and logged.
 
-    `cpu_s` is of one poll of everything: listings, folds, plan. The peak is since the start.
+    `cpu_s` is of one poll of everything (listings, folds, plans), each record pinged since the one
+    before by another process. The peak is since the start.
     """
 
     threads: int
@@ -101,7 +102,9 @@ def footprint(count: int) -> Footprint:
             log, database = Path(home, "log"), f"sqlite:///{home}/registry.db"
             _wait_for(process, lambda: log.exists() and "event=cycle.done" in log.read_text())
             first, began_s = _polls(database), _cpu_s(process)
-            _wait_for(process, lambda: _polls(database) >= first + POLLS)
+            for number in range(POLLS):
+                _ping_all(database)
+                _wait_for(process, lambda at=first + number: _polls(database) > at)
             polls, spent_s = _polls(database) - first, _cpu_s(process) - began_s
             status = Path(f"/proc/{process.pid}/status").read_text()
             return Footprint(
@@ -151,6 +154,16 @@ def _polls(url: str) -> int:
         beats = connection.scalar(sa.select(store.c.heartbeats))
     engine.dispose()
     return int(beats or 0)
+
+
+def _ping_all(url: str) -> None:
+    """Change all records as pings do that only say that their nodes live."""
+    at = round(time.time() * 1e9) - 100_000 * nodes.c.slot_number
+    pinged = sa.update(nodes).values(last_ping_at=at, modified_at=at, version=nodes.c.version + 1)
+    engine = sa.create_engine(url)
+    with engine.begin() as connection:
+        connection.execute(pinged)
+    engine.dispose()
 
 
 def _cpu_s(process: subprocess.Popen[bytes]) -> float:

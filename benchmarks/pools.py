@@ -62,6 +62,7 @@ def record_row(number: int, *, ping: int, pinged_at: float, stale: bool) -> dict
                 "at": claimed_at,
                 "node_name": f"compute-{number:012x}-{POOL}",
                 "incarnation": incarnation_of(number),
+                "node_id": instance_of(number),
             },
             "total_cpu_cores": 2,
             "total_ram_mb": 8000,

@@ -16,7 +16,7 @@ from libcloud.compute.types import NodeState
 from benchmarks import pools
 from nodemanager import cli
 from nodemanager.clock import Clock
-from nodemanager.cloud import dummy
+from nodemanager.cloud.dummy import adapter as dummy
 from nodemanager.core.model.world import Tags
 
 

@@ -10,9 +10,9 @@ from urllib.parse import unquote, urlsplit
 
 from nodemanager.cloud.api import CloudDriver
 from nodemanager.config import Config, StoreProvider, located
-from nodemanager.config.checks import NEAR_PROVIDERS
 from nodemanager.config.deciding import fields_of
 from nodemanager.config.kinds import did_you_mean
+from nodemanager.config.providers import traits_of
 from nodemanager.config.sections import Size as SizeSection
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.world import Record, Size
@@ -125,7 +125,7 @@ install the hook."""
 def advice_on_draining(config: Config) -> list[str]:
     """Warnings for a configuration whose idle nodes can't be drained (SAFETY.md D12)."""
     hit = "a job that begins between a node's last ping and its destroy may be hit"
-    if config.cloud.provider in NEAR_PROVIDERS:
+    if traits_of(config.cloud.provider).near:
         return []
     if config.records.provider is StoreProvider.ARVADOS:
         place = "[Records] provider = arvados"

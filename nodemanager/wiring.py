@@ -9,7 +9,9 @@ import os
 import socket
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 from typing import Any, cast
 
 import pykka
@@ -26,7 +28,9 @@ from nodemanager.actors.workers.node_shutdown import NodeShutdownActor
 from nodemanager.actors.workers.record_cleaner import RecordCleanerActor
 from nodemanager.clock import Clock
 from nodemanager.cloud.api import CloudDriver
+from nodemanager.cloud.cloud_config import CloudConfig
 from nodemanager.config import Config, StoreProvider, located
+from nodemanager.config.providers import PROVIDERS
 from nodemanager.config.settings import no_adapter
 from nodemanager.core.explain.picture import Picture
 from nodemanager.core.model.settings import Settings
@@ -49,97 +53,42 @@ Wishlist = Callable[[], tuple[Job, ...]]
 def accepted_keys(provider: str) -> Mapping[str, frozenset[str]] | None:
     """The keys that a provider's adapter takes in each pass-through section; None for an unknown
     provider."""
-    if provider == "local":
-        from nodemanager.cloud.local import ACCEPTED as keys
-    elif provider == "dummy":
-        from nodemanager.cloud.dummy import ACCEPTED as keys
-    elif provider == "ec2":
-        from nodemanager.cloud.ec2_options import ACCEPTED as keys
-    elif provider == "gce":
-        from nodemanager.cloud.gce_options import ACCEPTED as keys
-    elif provider == "openstack":
-        from nodemanager.cloud.openstack_options import ACCEPTED as keys
-    elif provider == "libvirt":
-        from nodemanager.cloud.libvirt_options import ACCEPTED as keys
-    else:
+    if provider not in PROVIDERS:
         return None
+    keys: Mapping[str, frozenset[str]] = _part(provider, "options").ACCEPTED
     return {**keys, "Cloud Create": keys["Cloud Create"] | {"user_data"}}
 
 
 def build_cloud(config: Config, clock: Clock) -> CloudDriver:
     """The adapter that `[Cloud] provider` names. Raises ConfigError for unusable options."""
-    provider, pool = config.cloud.provider, config.daemon.pool
+    provider = config.cloud.provider
+    if provider not in PROVIDERS:
+        problem = f"[Cloud] provider = {provider}: {no_adapter(provider)}"
+        raise ConfigError(located(config, [problem]))
     if config.daemon.certs_file is not None:
         import libcloud.security
 
         libcloud.security.CA_CERTS_PATH = str(config.daemon.certs_file)
-    create = {key: value for key, value in config.cloud_create.items() if key != "user_data"}
-    driver_class = config.cloud.driver_class
+    build: Callable[[CloudConfig], CloudDriver] = _part(provider, "adapter").build_cloud
     try:
-        if provider == "local":
-            from nodemanager.cloud.local import LocalCloud
-
-            directory = config.daemon.state_dir / "local-cloud"
-            return LocalCloud(
-                pool=pool,
-                directory=directory,
-                create=create,
-                clock=clock,
-                driver_class=driver_class,
-            )
-        if provider == "dummy":
-            from nodemanager.cloud.dummy import DummyCloud
-
-            return DummyCloud(
-                pool=pool,
-                credentials=config.cloud_credentials,
-                clock=clock,
-                driver_class=driver_class,
-            )
-        if provider == "ec2":
-            from nodemanager.cloud.ec2 import Ec2Cloud
-
-            return Ec2Cloud(
-                pool=pool,
+        return build(
+            CloudConfig(
+                pool=config.daemon.pool,
                 credentials=config.cloud_credentials,
                 listing=config.cloud_list,
-                create=create,
-                driver_class=driver_class,
-            )
-        if provider == "gce":
-            from nodemanager.cloud.gce import GceCloud
-
-            return GceCloud(
-                pool=pool,
-                credentials=config.cloud_credentials,
-                listing=config.cloud_list,
-                create=create,
-                driver_class=driver_class,
-            )
-        if provider == "openstack":
-            from nodemanager.cloud.openstack import OpenStackCloud
-
-            return OpenStackCloud(
-                pool=pool,
-                credentials=config.cloud_credentials,
-                listing=config.cloud_list,
-                create=create,
-                driver_class=driver_class,
-            )
-        if provider == "libvirt":
-            from nodemanager.cloud.libvirt import LibvirtCloud
-
-            return LibvirtCloud(
-                pool=pool,
-                credentials=config.cloud_credentials,
-                create=create,
+                create={k: v for k, v in config.cloud_create.items() if k != "user_data"},
+                driver_class=config.cloud.driver_class,
+                directory=config.daemon.state_dir / f"{provider}-cloud",
                 clock=clock,
-                driver_class=driver_class,
             )
+        )
     except ConfigError as error:
         raise ConfigError(located(config, error.problems)) from error
-    problem = f"[Cloud] provider = {provider}: {no_adapter(provider)}"
-    raise ConfigError(located(config, [problem]))
+
+
+def _part(provider: str, name: str) -> ModuleType:
+    """A module of the package of that cloud, one of PROVIDERS."""
+    return import_module(f"nodemanager.cloud.{provider}.{name}")
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 from nodemanager import __version__, cli, service, wiring
 from nodemanager.commands import common
 from nodemanager.config import Config
-from nodemanager.config.values import PROVIDERS
+from nodemanager.config.providers import PROVIDERS
 from nodemanager.errors import StartError
 
 SAMPLE_USER_DATA = (Path(__file__).parents[1] / "etc/node/user-data.yaml").read_text("utf-8")

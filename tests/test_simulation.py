@@ -103,6 +103,13 @@ def test_no_seed_breaks_a_rule(share: int) -> None:
         pytest.param(360004329, "PROOF", id="a-clean-of-a-manager-whose-lease-was-taken"),
         pytest.param(360006399, "LIVENESS", id="a-pause-at-a-call-of-the-storms-last-moment"),
         pytest.param(376000362, "B3", id="two-of-five-destroyed-and-off-the-list-at-once"),
+        pytest.param(410002071, "U3", id="a-claim-without-the-lease-overtakes-another"),
+        pytest.param(410002460, "C11", id="a-first-ping-that-the-server-writes-anew"),
+        pytest.param(420001013, "PROGRESS", id="an-account-told-with-a-listing-that-fails"),
+        pytest.param(431000649, "U6", id="a-listing-that-reached-the-daemon-after-its-order"),
+        pytest.param(432001295, "PROOF", id="a-first-ping-that-a-set-back-clock-caught-up-with"),
+        pytest.param(432004539, "U6", id="claims-called-gone-with-the-breaker"),
+        pytest.param(432002587, "U3", id="a-hung-ping-between-the-read-and-the-claim"),
     ],
 )
 def test_what_once_broke_a_rule_does_not_any_more(seed: int, rule: str) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from nodemanager import wiring
-from nodemanager.config.values import PROVIDERS
+from nodemanager import cloud, wiring
+from nodemanager.config.providers import PROVIDERS
 from nodemanager.core.model.world import Claim
 from nodemanager.errors import ConfigError
 from nodemanager.state import StateDirectory
@@ -22,21 +24,50 @@ def test_every_provider_says_which_keys_it_takes(provider: str) -> None:
 
 
 def test_a_provider_without_an_adapter_is_named_with_its_line(configured: Configured) -> None:
-    config = configured(provider="azure")
+    config = configured(provider="nimbus")
     with pytest.raises(ConfigError) as caught:
         wiring.build_cloud(config, ManualClock())
     [problem] = caught.value.problems
-    assert problem.startswith(f"{config.path}:5: [Cloud] provider = azure: ")
+    assert problem.startswith(f"{config.path}:5: [Cloud] provider = nimbus: ")
     assert "there are local, dummy, ec2" in problem
 
 
-@pytest.mark.parametrize("provider", ["dummy", "local"])
+LEAST: dict[str, str] = {
+    "local": "",
+    "dummy": "",
+    "ec2": "[Cloud Create]\nimage_id = ami-1\n",
+    "gce": "[Cloud Credentials]\nproject = some-project\n"
+    "[Cloud Create]\nzone = us-central1-a\nimage = debian-12\n",
+    "azure": "[Cloud Credentials]\nsubscription_id = 11111111-2222-4333-8444-555555555555\n"
+    "region = eastus\n[Cloud List]\nresource_group = nodes\n"
+    f"[Cloud Create]\nimage = A:b:c:latest\nnetwork = nodes\nssh_key = {__file__}\n",
+    "openstack": "[Cloud Credentials]\nauth_url = http://127.0.0.1:9/v3\n"
+    "application_credential_id = a\napplication_credential_secret = b\n"
+    "[Cloud Create]\nimage = debian-12\n",
+    "libvirt": "[Cloud Credentials]\nuri = test:///default\n[Cloud Create]\nimage = debian-12\n",
+}
+"""The sections without which a provider's adapter is not built."""
+
+
+@pytest.mark.parametrize(
+    "provider",
+    [
+        pytest.param(one, marks=pytest.mark.server(one) if one == "libvirt" else ())
+        for one in PROVIDERS
+    ],
+)
 def test_the_provider_builds_its_adapter(configured: Configured, provider: str) -> None:
-    built = wiring.build_cloud(configured(provider=provider), ManualClock())
+    built = wiring.build_cloud(configured(LEAST[provider], provider=provider), ManualClock())
     try:
         assert built.provider == provider
     finally:
         built.close()
+
+
+def test_every_package_of_a_cloud_has_its_row() -> None:
+    """An adapter that no row names can't be chosen."""
+    packages = Path(cloud.__file__).parent.glob("*/adapter.py")
+    assert {adapter.parent.name for adapter in packages} == set(PROVIDERS)
 
 
 @pytest.mark.socket

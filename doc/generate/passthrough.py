@@ -55,6 +55,53 @@ GCE_CREATE: dict[str, str] = {
         Without it they get the bare ping URL as metadata arv-ping-url.""",
 }
 
+AZURE_CREDENTIALS: dict[str, str] = {
+    "subscription_id": "The subscription to run nodes in (az account show --query id).",
+    "tenant_id": "Its directory (az account show --query tenantId).",
+    "region": "The region to run nodes in.",
+    "key": """The client id of a service principal. Without secret, certificate and
+        federated_token_path, the identity of the machine that this runs on is used; this then
+        chooses one of several.""",
+    "secret": "The service principal's secret; secret_file = PATH reads it from a file.",
+    "certificate": "The file of its certificate and private key, in PEM, instead of a secret.",
+    "federated_token_path": "The file of a federated token, such as Kubernetes's, instead of both.",
+    "cloud_environment": "AzureChinaCloud or AzureUSGovernment, where it is not the public cloud.",
+    "timeout": "How many seconds to wait for one answer.",
+    "endpoint": "Another address of Azure Resource Manager, as host[:port] or a URL.",
+    "login_endpoint": "Where access tokens are asked for, with a service principal.",
+}
+
+AZURE_LIST: dict[str, str] = {
+    "resource_group": "The resource group that the nodes are in. Must be given.",
+    "tag_cluster": """A tag that our nodes have beside this manager's own; every new node gets
+        it.""",
+}
+
+AZURE_CREATE: dict[str, str] = {
+    "ping_host": PING_HOST,
+    "image": """The image that nodes boot from: Publisher:Offer:SKU:Version, or an image's resource
+        id. Must be given. This one has cloud-init.""",
+    "network": "The nodes' virtual network, by its name or resource id. Must be given.",
+    "subnet": "The nodes' subnet in that network.",
+    "ssh_key": """The file of a public key to install for user_name. Must be given: Azure makes no
+        node without.""",
+    "user_name": "The nodes' administrator.",
+    "network_security_group": "The security group of the nodes' interfaces.",
+    "assign_public_ip": "Whether nodes get a public address.",
+    "accelerated_networking": "Whether nodes get accelerated networking; some sizes can't.",
+    "zone": "The availability zone to boot nodes in: 1, 2 or 3. By default Azure chooses.",
+    "preemptible": "Whether all nodes are Spot machines; [Size NAME] preemptible is for one size.",
+    "spot_max_price": "The most that a Spot machine may cost an hour; by default the usual price.",
+    "boot_disk_type": "The type of the boot disk.",
+    "boot_disk_gb": "The size of the boot disk; by default the image's.",
+    "scratch_disk_type": """The type of a disk for [Size NAME] scratch. By default there is none:
+        many sizes have a temporary disk.""",
+    "user_data": """A template for what nodes do at boot, with {ping_url}, {record}, {hostname} and
+        {incarnation}, for cloud-init. Without it they get a script that stores the bare ping
+        URL.""",
+    "tag_owner": "A tag of your own for all that a node is made of.",
+}
+
 EC2_CREDENTIALS: dict[str, str] = {
     "region": "The region to run nodes in.",
     "key": """The access key. Without key and secret, the standard AWS chain is used: environment,

@@ -8,6 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from doc.generate.passthrough import (
+    AZURE_CREATE,
+    AZURE_CREDENTIALS,
+    AZURE_LIST,
     EC2_CREATE,
     EC2_CREDENTIALS,
     EC2_LIST,
@@ -283,6 +286,81 @@ GCE = Sample(
     ),
 )
 
+AZURE = Sample(
+    "azure",
+    """Nodes on Microsoft Azure, with their records in the registry of this program. Before the
+    first boot, set [Cloud Credentials], [Cloud List] resource_group, [Cloud Create] network,
+    ssh_key and ping_host, and the sizes to choose from.""",
+    (
+        Part(
+            "Daemon",
+            {
+                "min_nodes": "0",
+                "max_nodes": "2",
+                "max_total_price": "1.00",
+                "wishlist_command": Hint("/usr/local/bin/wishlist"),
+            },
+        ),
+        Part("Manage", {"port": "8999"}),
+        Part("Cloud", {"provider": "azure", "shutdown_windows": "20, 999999"}),
+        Part(
+            "Cloud Credentials",
+            {
+                "subscription_id": "00000000-0000-0000-0000-000000000000",
+                "tenant_id": "00000000-0000-0000-0000-000000000000",
+                "region": "eastus",
+                "key": Hint("00000000-0000-0000-0000-000000000000"),
+                "secret": Hint("SECRET"),
+                "certificate": Hint("/etc/nodemanager/azure-client.pem"),
+                "federated_token_path": Hint("/var/run/secrets/azure/tokens/azure-identity-token"),
+                "cloud_environment": Hint("AzureUSGovernment"),
+                "timeout": Hint("60"),
+                "endpoint": Hint("https://management.azure.com"),
+                "login_endpoint": Hint("https://login.microsoftonline.com"),
+            },
+            AZURE_CREDENTIALS,
+        ),
+        Part(
+            "Cloud List",
+            {"resource_group": "nodes", "tag_cluster": Hint("example")},
+            AZURE_LIST,
+        ),
+        Part(
+            "Cloud Create",
+            {
+                "image": "Canonical:ubuntu-24_04-lts:server:latest",
+                "network": "nodes",
+                "subnet": Hint("default"),
+                "ssh_key": "/etc/nodemanager/id_ed25519.pub",
+                "user_name": Hint("nodemanager"),
+                "ping_host": Hint("registry.example.org"),
+                "user_data": Hint("/etc/nodemanager/user-data.yaml"),
+                "network_security_group": Hint("nodes"),
+                "assign_public_ip": Hint("no"),
+                "accelerated_networking": Hint("no"),
+                "zone": Hint("1"),
+                "preemptible": Hint("no"),
+                "spot_max_price": Hint("0.05"),
+                "boot_disk_type": Hint("StandardSSD_LRS"),
+                "boot_disk_gb": Hint("30"),
+                "scratch_disk_type": Hint("StandardSSD_LRS"),
+                "tag_owner": Hint("example"),
+            },
+            AZURE_CREATE,
+        ),
+        Part("Size Standard_D2s_v4", {"cores": "2", "price": "0.096"}),
+        Part(
+            "Size Standard_D4s_v4",
+            {"cores": "4", "price": "0.192", "preemptible": Hint("no")},
+        ),
+        Part("Records", {"provider": "registry"}),
+        Part(
+            "Registry",
+            {"slots": "64", "domain": Hint("example.org"), "listen": Hint("0.0.0.0:8990")},
+        ),
+    ),
+)
+
 OPENSTACK = Sample(
     "openstack",
     """Nodes on an OpenStack cloud, with their records in the registry of this program. Before the
@@ -316,6 +394,10 @@ OPENSTACK = Sample(
                 "region": Hint("RegionOne"),
                 "application_credential_id": "0123456789abcdef0123456789abcdef",
                 "application_credential_secret": "SECRET",
+                "username": Hint("nodemanager"),
+                "password": Hint("..."),
+                "project": Hint("cluster"),
+                "domain": Hint("Default"),
                 "interface": Hint("public"),
                 "timeout": Hint("60"),
                 "ca_bundle": Hint("/etc/ssl/certs/example.pem"),
@@ -472,4 +554,4 @@ REGISTRY = Sample(
     ),
 )
 
-SAMPLES = (LOCAL, EC2, GCE, OPENSTACK, LIBVIRT, DUMMY, ARVADOS, REGISTRY)
+SAMPLES = (LOCAL, EC2, GCE, AZURE, OPENSTACK, LIBVIRT, DUMMY, ARVADOS, REGISTRY)

@@ -14,6 +14,7 @@ BY_HAND = {
     "ec2": "aws ec2 describe-instances --filters Name=tag:nodemanager-pool,Values={pool} "
     "Name=instance-state-name,Values=pending,running,stopping,stopped",
     "gce": "gcloud compute instances list --filter=labels.nodemanager-pool={pool}",
+    "azure": 'az vm list --query "[?tags.\\"nodemanager-pool\\"==\'{pool}\'].name"',
 }
 
 

@@ -49,6 +49,9 @@ class CloudDriver(Protocol):
     sizes_from_file: bool
     """`list_sizes` sends a request. A manager starts without its cloud, so the configuration must
     describe every size."""
+    makes_any_size: bool
+    """The cloud boots nodes of whatever cores and memory it is told, and has no sizes of its own
+    that a `[Size]` could be compared with."""
 
     def account(self) -> str:
         """The account, region and API that the credentials lead to, as one stable line (L5).

@@ -140,6 +140,7 @@ class LibcloudCloud:
         self.takes_client_tokens = provider.takes_client_tokens
         self.may_authorise = provider.may_authorise
         self.sizes_from_file = provider.sizes_from_file
+        self.makes_any_size = provider.makes_any_size
         self._provider = provider
         self._reader = reader
         self._leftovers = leftovers

@@ -31,6 +31,7 @@ class Provider(ABC):
     takes_client_tokens: ClassVar[bool] = False
     may_authorise: ClassVar[bool] = False
     sizes_from_file: ClassVar[bool] = False
+    makes_any_size: ClassVar[bool] = False
 
     @abstractmethod
     def new_driver(self) -> NodeDriver:

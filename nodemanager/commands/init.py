@@ -6,7 +6,7 @@ import os
 import re
 import sys
 import sysconfig
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,12 +28,20 @@ FILE = "_file"
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """One question. `option` is `Section.option`, or SIZES; a blank answer leaves it out."""
+    """One question. `option` is `Section.option`, or SIZES; a blank answer leaves it out.
+
+    `logins` are the ways to log in that need it, where a cloud has several; all where it is empty.
+    """
 
     option: str
     text: str
     default: str = ""
     required: bool = False
+    logins: tuple[str, ...] = ()
+
+
+CREDENTIAL, PASSWORD, CLOUD = "credential", "password", "clouds.yaml"
+"""The ways to log in to OpenStack; the first is the default."""
 
 
 PING_HOST = Ask(
@@ -66,15 +74,72 @@ QUESTIONS: Mapping[str, tuple[Ask, ...]] = {
         PING_HOST,
         Ask(SIZES, "Machine types to boot, by commas", "e2-standard-2", required=True),
     ),
+    "azure": (
+        Ask("Cloud Credentials.subscription_id", "Subscription to run nodes in", required=True),
+        Ask("Cloud Credentials.tenant_id", "Its directory (tenant)", required=True),
+        Ask("Cloud Credentials.region", "Region to run nodes in", "eastus", required=True),
+        Ask("Cloud Credentials.key", "Client id of a service principal (blank: own identity)"),
+        Ask("Cloud Credentials.secret", "Its secret (blank: none)"),
+        Ask("Cloud List.resource_group", "Resource group of the nodes", "nodes", required=True),
+        Ask(
+            "Cloud Create.image",
+            "Image that nodes boot from: Publisher:Offer:SKU:Version, or resource id",
+            "Canonical:ubuntu-24_04-lts:server:latest",
+            required=True,
+        ),
+        Ask("Cloud Create.network", "Virtual network of the nodes", "nodes", required=True),
+        Ask("Cloud Create.ssh_key", "File of a public key for the nodes", required=True),
+        PING_HOST,
+        Ask(SIZES, "Sizes to boot, by commas", "Standard_D2s_v4", required=True),
+    ),
     "openstack": (
-        Ask("Cloud Credentials.auth_url", "URL of keystone", required=True),
-        Ask("Cloud Credentials.region", "Region to run nodes in (blank: the only one)"),
+        Ask(
+            "Cloud Credentials.auth_url",
+            "URL of keystone",
+            required=True,
+            logins=(CREDENTIAL, PASSWORD),
+        ),
         Ask(
             "Cloud Credentials.application_credential_id",
             "Application credential, by its id",
             required=True,
+            logins=(CREDENTIAL,),
         ),
-        Ask("Cloud Credentials.application_credential_secret", "Its secret", required=True),
+        Ask(
+            "Cloud Credentials.application_credential_secret",
+            "Its secret",
+            required=True,
+            logins=(CREDENTIAL,),
+        ),
+        Ask("Cloud Credentials.username", "User", required=True, logins=(PASSWORD,)),
+        Ask("Cloud Credentials.password", "The user's password", required=True, logins=(PASSWORD,)),
+        Ask(
+            "Cloud Credentials.project",
+            "Project to run nodes in, by its name",
+            required=True,
+            logins=(PASSWORD,),
+        ),
+        Ask(
+            "Cloud Credentials.domain",
+            "Domain of user and project",
+            "Default",
+            logins=(PASSWORD,),
+        ),
+        Ask(
+            "Cloud Credentials.cloud",
+            "Name of the cloud in clouds.yaml",
+            required=True,
+            logins=(CLOUD,),
+        ),
+        Ask(
+            "Cloud Credentials.clouds_yaml",
+            "Path of that file (blank: OpenStack's own places)",
+            logins=(CLOUD,),
+        ),
+        Ask(
+            "Cloud Credentials.region",
+            "Region to run nodes in (blank: the only one, or clouds.yaml's)",
+        ),
         Ask("Cloud Create.image", "Image that nodes boot from: name or id", required=True),
         Ask("Cloud Create.networks", "Networks of the nodes, ids by commas (blank: the only one)"),
         PING_HOST,
@@ -156,8 +221,11 @@ def init(
         raise click.UsageError(f"{path} exists; --force overwrites it")
     sample = samples[provider].read_text(encoding="utf-8")
     questions = (*QUESTIONS.get(provider, ()), *COMMON)
-    answers = {**SAFE, **answered(questions, parsed(given, sample, questions), yes)}
-    write(path, filled(sample, answers), force=force)
+    told = parsed(given, sample, questions)
+    needed = of_login(questions, told, yes)
+    answers = {**SAFE, **answered(needed, told, yes)}
+    others = {one.option for one in questions if one not in needed} - answers.keys()
+    write(path, filled(sample, answers, others), force=force)
     click.echo(f"{path}: written, from {samples[provider]}")
     sys.exit(0 if checked(path, no_check) else 1)
 
@@ -230,6 +298,25 @@ def options_of(sample: str) -> list[str]:
     return found
 
 
+def of_login(questions: Sequence[Ask], given: Mapping[str, str], yes: bool) -> list[Ask]:
+    """The questions of one way to log in: that of the `--set` options, else the one chosen."""
+    logins = list(dict.fromkeys(login for one in questions for login in one.logins))
+    if not logins:
+        return list(questions)
+    told = {
+        one.logins[0]
+        for one in questions
+        if len(one.logins) == 1 and {one.option, f"{one.option}{FILE}"} & given.keys()
+    }
+    if len(told) > 1:
+        raise click.UsageError(f"--set: log in by one of {', '.join(sorted(told))}, not by both")
+    if told or yes:
+        login = told.pop() if told else logins[0]
+    else:
+        login = click.prompt("Log in by", type=click.Choice(logins), default=logins[0], err=True)
+    return [one for one in questions if login in one.logins or not one.logins]
+
+
 def answered(questions: Iterable[Ask], given: Mapping[str, str], yes: bool) -> dict[str, str]:
     """The answers by option, those of `--set` first. Raises click.UsageError for a missing one."""
     answers = dict(given)
@@ -254,11 +341,18 @@ def answered(questions: Iterable[Ask], given: Mapping[str, str], yes: bool) -> d
     return {option: value for option, value in answers.items() if value}
 
 
-def filled(sample: str, answers: Mapping[str, str]) -> str:
-    """The sample with the answers in place of its own values or of its commented ones."""
+def filled(sample: str, answers: Mapping[str, str], others: Iterable[str] = ()) -> str:
+    """The sample with the answers in place of its own values or of its commented ones.
+
+    Its own values of the `others` are commented, and those that an answer reads from a file.
+    """
     sizes = dict(map(_size, filter(str.strip, answers.get(SIZES, "").split(","))))
     head, *sections = re.split(r"(?m)^(?=\[)", sample)
     named = {text[1 : text.index("]")]: text for text in sections}
+    for option in (*others, *(one.removesuffix(FILE) for one in answers if one.endswith(FILE))):
+        section, _, name = option.rpartition(".")
+        if section in named:
+            named[section] = re.sub(rf"(?m)^(?={re.escape(name)}\s*=)", "#", named[section])
     for option, value in answers.items():
         section, _, name = option.rpartition(".")
         if section:

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from nodemanager.config import kinds
+from nodemanager.config.providers import traits_of
 from nodemanager.config.reader import Draft
 from nodemanager.config.report import Place
 from nodemanager.config.values import (
@@ -18,16 +19,14 @@ from nodemanager.hosts import is_loopback, is_wildcard
 
 POLLS = ("cloudlist_poll_time", "nodelist_poll_time", "wishlist_poll_time")
 FRESH_POLLS = 2
-NEAR_PROVIDERS = frozenset({"", "local", "dummy"})
-"""Clouds whose nodes run on this machine, if they have any."""
 PING_HOST = ("Cloud Create", "ping_host")
 SERVICE_LOGS = Path("/var/log/nodemanager")
 """The units' LogsDirectory; apart from it they can only write to the state directory."""
 STATE_FILTERS = frozenset({"instance-state-code", "instance-state-name"})
 """EC2's filters by state, which its adapter drops from [Cloud List] (T5)."""
 
-LARGEST_VOLUME_MB = 16_384_000
-"""The largest EC2 volume; the EC2 adapter orders one GiB for each thousand MB of scratch."""
+WITHOUT_EFFECT = frozenset({"ex_blob_container", "ex_os_disk_delete", "ex_storage_account"})
+"""Options of Azure's former, unmanaged disks, which its adapter drops from [Cloud Create]."""
 
 
 def check_all(draft: Draft) -> None:
@@ -46,6 +45,7 @@ def check_all(draft: Draft) -> None:
     _demand(draft)
     _log_file(draft)
     _state_filters(draft)
+    _without_effect(draft)
 
 
 def _pool(draft: Draft) -> None:
@@ -200,7 +200,7 @@ def _ping_is_answered(draft: Draft, ping: Endpoint | None) -> None:
 def _ping_reaches_us(draft: Draft, ping: Endpoint | None) -> None:
     """Warn when a remote cloud's nodes would ping a loopback address or use plain http."""
     provider = draft.value("Cloud", "provider")
-    if provider is None or provider in NEAR_PROVIDERS or _is_wrong(draft, *PING_HOST):
+    if provider is None or traits_of(provider).near or _is_wrong(draft, *PING_HOST):
         return
     place, loopback, plain = _ping_target(draft, ping)
     if place is None:
@@ -265,6 +265,7 @@ def _prices(draft: Draft) -> None:
 
 
 def _scratch(draft: Draft) -> None:
+    largest = traits_of(draft.value("Cloud", "provider")).largest_volume
     for size in draft.sizes:
         if not size.scratch_mb:
             continue
@@ -272,14 +273,14 @@ def _scratch(draft: Draft) -> None:
         if size.scratch_mb < 1000:
             meant = size.scratch_mb * 1000
             draft.report.warn(place, f"is in MB, so this is almost nothing; for GB write {meant}")
-        elif draft.value("Cloud", "provider") == "ec2" and size.scratch_mb > LARGEST_VOLUME_MB:
-            draft.report.warn(place, "exceeds EC2's largest volume, which is ordered instead")
+        elif largest is not None and size.scratch_mb > largest.scratch_mb:
+            draft.report.warn(place, f"exceeds {largest.name}, which is ordered instead")
 
 
 def _demand(draft: Draft) -> None:
     """Warn when nothing asks for nodes: Arvados Node Manager's files relied on queues that we
     don't ask."""
-    if draft.value("Cloud", "provider") in ("", "dummy"):
+    if traits_of(draft.value("Cloud", "provider")).needs_no_demand:
         return
     least, most = draft.value("Daemon", "min_nodes"), draft.value("Daemon", "max_nodes")
     if least == 0 and most and draft.value("Daemon", "wishlist_command") is None:
@@ -307,6 +308,15 @@ def _state_filters(draft: Draft) -> None:
             draft.report.warn(
                 draft.places["Cloud List", key],
                 "ignored: nodes are listed in every state, since a stopped one would seem gone",
+            )
+
+
+def _without_effect(draft: Draft) -> None:
+    for key in draft.keys.get("Cloud Create", {}):
+        if key in WITHOUT_EFFECT:
+            draft.report.warn(
+                draft.places["Cloud Create", key],
+                "ignored: the nodes' disks are managed, and Azure deletes them with their node",
             )
 
 

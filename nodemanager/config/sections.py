@@ -8,7 +8,7 @@ import math
 from dataclasses import dataclass
 from pathlib import Path
 
-from nodemanager.config import kinds
+from nodemanager.config import kinds, providers
 from nodemanager.config.daemon import Daemon, Logging, Manage
 from nodemanager.config.options import (
     AS_POLLED,
@@ -21,7 +21,6 @@ from nodemanager.config.options import (
     section,
 )
 from nodemanager.config.values import (
-    PROVIDERS,
     AdoptUnclaimed,
     Backlog,
     Endpoint,
@@ -88,9 +87,7 @@ class Arvados:
 class Cloud:
     """The cloud, and when its nodes may be shut down."""
 
-    provider: str = option(
-        kinds.text(), None, f"The adapter to use: {', '.join(PROVIDERS[:-1])} or {PROVIDERS[-1]}."
-    )
+    provider: str = option(kinds.text(), None, f"The adapter to use: {providers.listed('or')}.")
     driver_class: str | None = option(
         kinds.optional(kinds.dotted_name()),
         "",

@@ -14,6 +14,7 @@ from nodemanager.config import ini
 from nodemanager.config.checks import PING_HOST, check_all
 from nodemanager.config.daemon import Daemon, Logging, Manage
 from nodemanager.config.kinds import did_you_mean
+from nodemanager.config.providers import PROVIDERS, listed
 from nodemanager.config.reader import Draft, read_all
 from nodemanager.config.report import Place, Places, Report
 from nodemanager.config.sections import (
@@ -27,7 +28,6 @@ from nodemanager.config.sections import (
     Size,
 )
 from nodemanager.config.values import (
-    PROVIDERS,
     Credentials,
     Endpoint,
     StoreProvider,
@@ -123,9 +123,8 @@ def load(
 
 def no_adapter(provider: str) -> str:
     """What is wrong with that `[Cloud] provider`."""
-    *others, last = PROVIDERS
-    there_are = f"there are {', '.join(others)} and {last}"
-    return f"there is no adapter for this cloud; {there_are}{did_you_mean(provider, [*PROVIDERS])}"
+    hint = did_you_mean(provider, [*PROVIDERS])
+    return f"there is no adapter for this cloud; there are {listed('and')}{hint}"
 
 
 def located(config: Config, problems: Iterable[str]) -> list[str]:

@@ -80,10 +80,6 @@ class Endpoint:
         return self.url
 
 
-PROVIDERS = ("local", "dummy", "ec2", "gce", "openstack", "libvirt")
-"""The clouds for which we have an adapter."""
-
-
 @dataclass(frozen=True, slots=True)
 class Listen:
     """An address to listen on; port 0 takes any free one."""

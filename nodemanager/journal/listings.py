@@ -113,12 +113,15 @@ class ListingCodec(Generic[T]):
         """By field: [gaps between the indexes of the pairs that differ, their new values]."""
         if not pairs:
             return {}
-        values = self._values
-        old = zip(*[values(one) for one, _ in pairs], strict=True)
-        new = zip(*[values(other) for _, other in pairs], strict=True)
+        old = [self._values(one) for one, _ in pairs]
+        new = [self._values(other) for _, other in pairs]
+        # Quick tests first: mostly no node changed, and of the records' columns only a few.
+        if old == new:
+            return {}
         changed: Data = {}
-        for name, was, now in zip(self._names, old, new, strict=True):
-            # A quick test first: most columns did not change at all.
+        for name, was, now in zip(
+            self._names, zip(*old, strict=True), zip(*new, strict=True), strict=True
+        ):
             if was == now:
                 continue
             numbers = [

@@ -12,7 +12,7 @@ import os
 import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor, wait
+from concurrent.futures import FIRST_EXCEPTION, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from multiprocessing.sharedctypes import Synchronized
@@ -197,23 +197,22 @@ def _work_together(tasks: list[_Task], tick: Tick) -> list[_Done]:
         futures: list[Future[_Done]] = [pool.submit(_work_apart, task) for task in tasks]
         try:
             while True:
-                waited = wait(futures, timeout=LOOK_EVERY_S)
+                waited = wait(futures, timeout=LOOK_EVERY_S, return_when=FIRST_EXCEPTION)
                 now = counter.value
                 tick(now - told)
                 told = now
-                if not waited.not_done or any(one.exception() for one in waited.done):
-                    break
-        except BaseException:
-            _end(pool)
-            raise
-        if any(one.done() and one.exception() for one in futures):
-            _end(pool)
-        try:
-            return [future.result() for future in futures]
+                # Its own error, before our end of the others makes theirs.
+                for one in waited.done:
+                    one.result()
+                if not waited.not_done:
+                    return [future.result() for future in futures]
         except BrokenProcessPool as error:
             raise JournalError(
                 "a process of the replay was killed from outside; --jobs 1 needs less memory"
             ) from error
+        except BaseException:
+            _end(pool)
+            raise
 
 
 def _end(pool: ProcessPoolExecutor) -> None:

@@ -89,16 +89,25 @@ def _of_cloud(config: Config, cloud: CloudDriver, clock: Clock) -> Iterator[Chec
     yield Check("image", lambda: _image(config, cloud), "correct the image in [Cloud Create]")
     try:
         sizes = cloud.list_sizes()
-        known = known_sizes(config, cloud)
-        # Without [Size] sections any may be booted; asking for the cheapest is enough.
-        wanted = known if config.sizes else tuple(sorted(known, key=cheapness)[:1])
-        own = cloud.preflight(Wanted(config.daemon.pool, wanted))
     except CloudError as error:
         yield Check("sizes", _raises(error))
-        return
-    yield from _sizes(config, cloud, sizes)
-    yield from own
+    else:
+        yield from _sizes(config, cloud, sizes)
+    daemon = config.daemon
+    ours = tuple(one.id for one in _alive(listed, daemon.pool))
+    sizes = _wanted_sizes(config, cloud)
+    yield from cloud.preflight(Wanted(daemon.pool, sizes, daemon.max_nodes, ours))
     yield Check("earlier pre-flight", partial(_left, config, clock))
+
+
+def _wanted_sizes(config: Config, cloud: CloudDriver) -> tuple[Size, ...]:
+    """The sizes to ask the cloud about; none where it can't list what the file leaves open."""
+    try:
+        known = known_sizes(config, cloud)
+    except CloudError:
+        return ()
+    # Without [Size] sections any may be booted; asking for the cheapest is enough.
+    return known if config.sizes else tuple(sorted(known, key=cheapness)[:1])
 
 
 def _raises(error: NodeManagerError) -> Callable[[], Found]:
@@ -114,8 +123,12 @@ def _listing(config: Config, cloud: CloudDriver, listed: list[CloudNode]) -> Fou
         return Found(f"incomplete: {'; '.join(answer.problems)}", Mark.FAILED)
     listed += answer.items
     pool = config.daemon.pool
-    ours = [one for one in answer.items if one.tags.pool == pool and not one.is_absent]
-    return Found(f"complete; pool {pool} has {len(ours)} nodes")
+    return Found(f"complete; pool {pool} has {len(_alive(answer.items, pool))} nodes")
+
+
+def _alive(nodes: Sequence[CloudNode], pool: str) -> list[CloudNode]:
+    """Those of the pool that are not gone."""
+    return [one for one in nodes if one.tags.pool == pool and not one.is_absent]
 
 
 def _tag_filter(config: Config, listed: Sequence[CloudNode]) -> Found:
@@ -149,11 +162,15 @@ def _sizes(config: Config, cloud: CloudDriver, sizes: Sequence[Size]) -> Iterato
         advice = "name those that you want to pay for, one [Size NAME] each"
         yield Check("sizes", lambda: Found(text, Mark.WARNING, advice))
     for one in config.sizes:
-        yield Check(f"size {one.name}", partial(_size, config, one, sizes))
+        any_size = cloud.makes_any_size and one.stands_alone
+        yield Check(f"size {one.name}", partial(_size, config, one, sizes, any_size))
 
 
-def _size(config: Config, wanted: SizeSection, sizes: Sequence[Size]) -> Found:
+def _size(config: Config, wanted: SizeSection, sizes: Sequence[Size], any_size: bool) -> Found:
+    """Whether the cloud has the size; `any_size` says that it boots what the file describes."""
     found = next((one for one in sizes if one.instance_type == wanted.cloud_id), None)
+    if found is None and any_size:
+        found = Size(wanted.name, wanted.cloud_id, wanted.cores or 1, wanted.ram_mb or 0)
     if found is None:
         hint = did_you_mean(wanted.cloud_id, [one.instance_type for one in sizes])
         text = f"the cloud lists no {wanted.cloud_id}{hint}"
@@ -181,7 +198,7 @@ def _left(config: Config, clock: Clock) -> Found:
         nodes = cloud.list_nodes().items
     finally:
         cloud.close()
-    left = [one.id for one in nodes if one.tags.pool == pool and not one.is_absent]
+    left = [one.id for one in _alive(nodes, pool)]
     if not left:
         return Found("nothing is left of one")
     return Found(

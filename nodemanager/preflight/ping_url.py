@@ -11,7 +11,7 @@ import requests
 
 from nodemanager.cloud.checks import Check, Found, Mark
 from nodemanager.config import Config, StoreProvider
-from nodemanager.config.checks import NEAR_PROVIDERS
+from nodemanager.config.providers import traits_of
 from nodemanager.hosts import is_loopback, is_wildcard
 from nodemanager.records import wire
 
@@ -33,7 +33,7 @@ def checks(config: Config) -> list[Check]:
     if target is None:
         why = "a running daemon takes a free port ([Registry] listen, port 0)"
         return [Check("ping URL", lambda: Found(why, Mark.NOT_ASKED))]
-    near = config.cloud.provider in NEAR_PROVIDERS
+    near = traits_of(config.cloud.provider).near
     trust = str(config.daemon.certs_file) if config.daemon.certs_file else True
     return [
         Check("ping address", lambda: _address(target, near, config.cloud.provider)),

@@ -8,22 +8,19 @@ after a kill -9 the next run finds what is left and ends it.
 
 from __future__ import annotations
 
-import hashlib
 import queue
 import signal
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
-from nodemanager import log, service, wiring
+from nodemanager import service, wiring
 from nodemanager.actors.base import tell
 from nodemanager.actors.messages import ApplySettings
-from nodemanager.actors.timer import ThreadTimer
 from nodemanager.clock import Clock, SystemClock
 from nodemanager.cloud.checks import Found, Mark
 from nodemanager.config import Config
-from nodemanager.config.values import AdoptUnclaimed
 from nodemanager.core.execute.leftovers import LedgerState
 from nodemanager.core.explain.inventory import NodeRow, take
 from nodemanager.core.explain.picture import Picture
@@ -32,16 +29,13 @@ from nodemanager.core.model.reasons import Event, Reason
 from nodemanager.core.model.world import CloudNode, CloudState, Job, Record, Size
 from nodemanager.core.observe.pools import preflight_of
 from nodemanager.core.operate.commands import Command, Verb
-from nodemanager.errors import NodeManagerError, StartError
-from nodemanager.from_config import secrets_of, settings_of
 from nodemanager.logline import logfmt
 from nodemanager.operators import OperatorCommands
 from nodemanager.preflight import ping_url
-from nodemanager.state import RememberedBacklog, RememberedIdentity, StateDirectory
+from nodemanager.preflight.own_pool import Failed, OwnPool
 
 T = TypeVar("T")
 
-POLL_S = 5.0
 LOOK_S = 120.0
 """Seconds that the first listings of cloud and records may take."""
 END_S = 900.0
@@ -89,34 +83,6 @@ class Interrupted(Exception):
     """A signal asked for the end; a second one gives up."""
 
 
-class Failed(NodeManagerError):
-    """A step did not come to its end."""
-
-    def __init__(self, text: str, to_do: str = "") -> None:
-        super().__init__(text)
-        self.to_do = to_do
-
-
-def pool_config(config: Config) -> Config:
-    """The configuration of the pre-flight's own pool: short polls, no cap, no demand command."""
-    timing = config.daemon
-    poll_s = min(POLL_S, timing.poll_time)
-    daemon = replace(
-        timing,
-        pool=preflight_of(timing.pool),
-        min_nodes=0,
-        max_nodes=1,
-        max_total_price=0.0,
-        poll_time=poll_s,
-        cloudlist_poll_time=poll_s,
-        nodelist_poll_time=poll_s,
-        wishlist_poll_time=min(1.0, poll_s),
-        wishlist_command=None,
-    )
-    cleaning = replace(config.cleaning, adopt_unclaimed=AdoptUnclaimed.NO, prune_after=None)
-    return replace(config, daemon=daemon, cleaning=cleaning)
-
-
 @dataclass
 class Trial:
     """One run of `check-cloud --boot`. `wait_s` is how long the node may take to ping."""
@@ -128,8 +94,8 @@ class Trial:
     clock: Clock = field(default_factory=SystemClock)
 
     def __post_init__(self) -> None:
-        self._own = pool_config(self.config)
-        self._pool = self._own.daemon.pool
+        self._own = OwnPool(self.config, self.size, self.wait_s, self.clock)
+        self._pool = preflight_of(self.config.daemon.pool)
         self._inbox: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._picture: Picture | None = None
         self._told: dict[Event, Mapping[str, Any]] = {}
@@ -177,75 +143,13 @@ class Trial:
             stack.callback(signal.signal, number, before)
 
     def _start(self, stack: ExitStack) -> wiring.System:
-        own, clock = self._own, self.clock
         self.screen.doing("starting")
-        of_pool = StateDirectory(self.config.daemon.state_dir, clock=clock)
-        cloud = wiring.build_cloud(own, clock)
-        stack.callback(cloud.close)
-        records = wiring.build_records(self.config, of_pool, clock)
-        stack.callback(records.store.close)
-        self._fence_s = records.store.settle_wait
-        self._serve(records, stack)
-        state = StateDirectory(
-            of_pool.path / self._directory(cloud.account(), records.store.store_id()), clock=clock
+        started = self._own.start(
+            self._inbox, lambda: self._demand, lambda text: self._ended("registry", text), stack
         )
-        log.setup(str(state.path / "log"), "INFO")
-        log.hide(*secrets_of(self.config))
-        lease = state.lock()
-        stack.callback(lease.release)
-        own = replace(own, journal=replace(own.journal, path=state.path / "journal.db"))
-        settings = settings_of(own, cloud, records.store, (self.size,))
-        # The pre-flight itself ends a node that does not ping in time.
-        patience = max(settings.boot_fail_after, self.wait_s + 60.0)
-        self._settings = changed(settings, demand_polled=True, boot_fail_after=patience)
-        journal = wiring.build_journal(own, clock)
-        stack.callback(journal.close)
-        told = log.get("nodemanager.preflight")
-        told.listeners.append(lambda event, level, fields: self._inbox.put((event, fields)))
-        timer = ThreadTimer(clock)
-        timer.start()
-        stack.callback(timer.stop)
-        system = wiring.start_actors(
-            own,
-            cloud,
-            records,
-            self._settings,
-            timer=timer,
-            clock=clock,
-            log=told,
-            identity=RememberedIdentity(state, writes=True),
-            backlog=RememberedBacklog(state),
-            holds_lease=lambda: lease.held,
-            on_death=lambda actor, error: self._inbox.put(Failed(f"{actor} died: {error}")),
-            show=self._inbox.put,
-            journal=journal,
-            wishlist=lambda: self._demand,
-        )
-        self._commands.daemon = system.daemon
-        return system
-
-    @staticmethod
-    def _directory(account: str, store: str) -> str:
-        """A directory for each account and store: to try another is no change of identity (L5)."""
-        return f"preflight-{hashlib.sha256(f'{account} {store}'.encode()).hexdigest()[:12]}"
-
-    def _serve(self, records: wiring.Records, stack: ExitStack) -> None:
-        """Serve the registry as the daemon would, unless one already serves there."""
-        if records.face is None:
-            return
-        try:
-            records.face.start()
-        except StartError as error:
-            records.served()
-            if not records.store.probe():
-                raise StartError(
-                    f"{error}; what listens there does not answer as this registry would"
-                ) from error
-            self._ended("registry", f"a running daemon serves {records.face.url}")
-            return
-        stack.callback(records.face.stop)
-        records.served()
-        self._ended("registry", f"served by this pre-flight itself on {records.face.url}")
+        self._settings, self._fence_s = started.settings, started.fence_s
+        self._commands.daemon = started.system.daemon
+        return started.system
 
     # The steps.
 

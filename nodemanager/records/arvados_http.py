@@ -8,14 +8,12 @@ each read of the socket but not the whole answer.
 from __future__ import annotations
 
 import http.client
-import io
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import httplib2
 
-_LEAST_S = 0.001
+from nodemanager.deadline import Bounded
 
 
 class OneShotHttp(httplib2.Http):  # type: ignore[misc]  # httplib2 has no types
@@ -54,25 +52,8 @@ class OneShotHttp(httplib2.Http):  # type: ignore[misc]  # httplib2 has no types
             self.close()
 
 
-class _Once:
+class _Once(Bounded):
     """Mix-in for our two connection classes; a connection lives for one request."""
-
-    _ends_at = 0.0
-    sock: Any
-
-    @property
-    def timeout(self) -> float:
-        """The seconds that are left for the request."""
-        return max(_LEAST_S, self._ends_at - time.monotonic())
-
-    @timeout.setter
-    def timeout(self, seconds: float) -> None:
-        self._ends_at = time.monotonic() + seconds
-
-    def send(self, data: Any) -> None:
-        if self.sock is not None:
-            self.sock.settimeout(self.timeout)
-        super().send(data)  # type: ignore[misc]  # of http.client's connection, beside this class
 
     def getresponse(self) -> http.client.HTTPResponse:
         try:
@@ -82,17 +63,6 @@ class _Once:
             raise ConnectionResetError("the connection ended without an answer") from error
         return answer
 
-    def response_class(self, sock: Any, **more: Any) -> http.client.HTTPResponse:
-        answer = http.client.HTTPResponse(sock, **more)
-        raw = answer.fp.detach()
-        answer.fp = io.BufferedReader(_Until(raw, lambda: self._bound(sock)))
-        return answer
-
-    def _bound(self, sock: Any) -> None:
-        if time.monotonic() >= self._ends_at:
-            raise TimeoutError("no whole answer in time")
-        sock.settimeout(self.timeout)
-
 
 class _Http(_Once, httplib2.HTTPConnectionWithTimeout):  # type: ignore[misc]  # no types
     pass
@@ -100,25 +70,3 @@ class _Http(_Once, httplib2.HTTPConnectionWithTimeout):  # type: ignore[misc]  #
 
 class _Https(_Once, httplib2.HTTPSConnectionWithTimeout):  # type: ignore[misc]  # no types
     pass
-
-
-class _Until(io.RawIOBase):
-    """A socket's bytes; calls `bound` before each read, to set its time limit."""
-
-    def __init__(self, raw: Any, bound: Callable[[], None]) -> None:
-        super().__init__()
-        self._raw = raw
-        self._bound = bound
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int | None:
-        self._bound()
-        count: int | None = self._raw.readinto(buffer)
-        return count
-
-    def close(self) -> None:
-        if not self.closed:
-            self._raw.close()
-        super().close()

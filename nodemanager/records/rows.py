@@ -31,7 +31,7 @@ _SIGN = (
     " WHERE uuid = %s AND version = %s"
 )
 _BASE36 = string.digits + string.ascii_lowercase
-_JSON = ("properties", "info")
+JSON = ("properties", "info")
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,7 @@ def find_unlocked(connection: sa.Connection, uuids: Sequence[str]) -> dict[str, 
 
 def _row(found: Sequence[Any]) -> dict[str, Any]:
     row = dict(zip(_COLUMNS, found, strict=True))
-    for name in _JSON:
+    for name in JSON:
         row[name] = decoded(row[name])
     return row
 
@@ -337,7 +337,7 @@ def with_secret(info: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _same(name: str, row: Row, value: Any) -> bool:
-    if name in _JSON and isinstance(row[name], dict):
+    if name in JSON and isinstance(row[name], dict):
         return _same_json(row[name], value)
     return bool(row[name] == value)
 

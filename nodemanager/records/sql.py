@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator
 
 import requests
 import sqlalchemy as sa
@@ -13,10 +12,10 @@ from nodemanager.core.model.world import Claim, Guarantee, LatePing, Listed, Rec
 from nodemanager.errors import Conflict, StartError, StoreError, StoreRefused
 from nodemanager.records import freed, rows, wire
 from nodemanager.records.database import Database
+from nodemanager.records.rereading import Rereader
 from nodemanager.records.resource import NodesResource
-from nodemanager.records.schema import nodes, store
+from nodemanager.records.schema import store
 
-_PAGE = 2000
 _PROBE_TIMEOUT = 5.0
 
 
@@ -55,6 +54,7 @@ class SqlRecordStore:
         self._ca_file = ca_file
         self._naming = _naming(slots, hostname, domain, uuid_prefix)
         self._db = Database(database_url, clock, timeout=timeout)
+        self._rereader = Rereader()
         try:
             self._introduce()
         except StoreError as error:
@@ -101,16 +101,7 @@ class SqlRecordStore:
     def list_records(self) -> Listed[Record]:
         """Every row, ordered by uuid, from one state of the database (L2)."""
         with self._db.reading() as connection:
-            return wire.collect(rows.record_of, self._all_rows(connection))
-
-    @staticmethod
-    def _all_rows(connection: sa.Connection) -> Iterator[rows.Row]:
-        query = sa.select(nodes).order_by(nodes.c.uuid).execution_options(yield_per=_PAGE)
-        found = connection.execute(query)
-        names = tuple(found.keys())
-        for row in found:
-            # In a fraction of the time that the row's own _asdict takes.
-            yield dict(zip(names, row, strict=True))
+            return self._rereader.listed(connection)
 
     def read(self, uuid: str) -> Record | None:
         with self._db.reading() as connection:

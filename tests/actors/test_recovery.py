@@ -218,6 +218,9 @@ def test_killed_in_a_clean_that_took_effect_it_is_done_and_not_done_again(idle: 
     rig.turn(120)
     assert rig.store.calls["clean"] == 0
     assert rig.lines("intent.ended", action="clean", outcome="cleaned")
+    (told,) = rig.lines("record.cleaned", record=uuid, reason="after_shutdown")
+    assert "took effect" in told["detail"]
+    assert rig.lines("record.clean_skipped") == []
     (image,) = rig.journal.pre_images(record=uuid)
     assert image.outcome == "cleaned"
     assert rig.journal.open_intents() == ()

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from nodemanager.actors.poll.polling import ACCOUNT_EVERY_S
 from nodemanager.errors import CloudError, ForeignAnswer, Unauthorized
 from nodemanager.state import StateDirectory
 from tests.actors.conftest import Leaking, MakeRig
@@ -148,6 +149,23 @@ def test_another_account_makes_read_only_however_the_next_question_ends(
     rig.apply(replace(rig.system.settings, min_nodes=2))
     rig.turn(2 * HOUR)
     assert rig.nodes == []
+
+
+def test_another_account_is_noticed_though_the_listing_behind_the_question_fails(
+    make_rig: MakeRig,
+) -> None:
+    """L5: the daemon hears of the account with the listing, and the next one is believed."""
+    rig = make_rig(min_nodes=0)
+    rig.start()
+    rig.turn(60)
+    known, rig.cloud.account_name = rig.cloud.account_name, "fake:account-2"
+    fails = first(lambda: rig.cloud.on("list_nodes", fail(CloudError("500"))))
+    rig.cloud.on("account", fails)
+    rig.turn_until("identity.changed", within=ACCOUNT_EVERY_S + 120)
+    rig.cloud.account_name = known
+    rig.cloud.on("account", fails)
+    rig.forget_lines()
+    assert rig.turn_until("identity.seen", within=150)["account"] == known
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,10 @@ import pytest
 from tests.cloud.pings import PingServer, ping_server
 
 if TYPE_CHECKING:
-    from tests.cloud.gce_server import GceServer
-    from tests.cloud.moto_server import MotoServer
-    from tests.cloud.openstack_server import OpenStackServer
+    from tests.cloud.azure.server import AzureServer
+    from tests.cloud.ec2.moto_server import MotoServer
+    from tests.cloud.gce.server import GceServer
+    from tests.cloud.openstack.server import OpenStackServer
 
 
 @pytest.fixture
@@ -25,7 +26,7 @@ def pings() -> Iterator[PingServer]:
 def server() -> MotoServer:
     """EC2's API, an account as new."""
     # Moto takes seconds to import, and most files here do without.
-    from tests.cloud.moto_server import shared
+    from tests.cloud.ec2.moto_server import shared
 
     moto = shared()
     moto.reset()
@@ -36,7 +37,7 @@ def server() -> MotoServer:
 def gce() -> Iterator[GceServer]:
     """Google's compute API, a project as new. No request and no answer contradicts Google's own
     description, unless the test looks at that itself."""
-    from tests.cloud.gce_server import shared
+    from tests.cloud.gce.server import shared
 
     google = shared()
     google.reset()
@@ -45,9 +46,21 @@ def gce() -> Iterator[GceServer]:
 
 
 @pytest.fixture
+def azure() -> Iterator[AzureServer]:
+    """Azure Resource Manager, a subscription as new. No request and no answer contradicts Azure's
+    own description, unless the test looks at that itself."""
+    from tests.cloud.azure.server import shared
+
+    server = shared()
+    server.reset()
+    yield server
+    server.reset()
+
+
+@pytest.fixture
 def openstack() -> Iterator[OpenStackServer]:
     """An OpenStack cloud, a project as new."""
-    from tests.cloud.openstack_server import shared
+    from tests.cloud.openstack.server import shared
 
     server = shared()
     server.reset()

@@ -1,15 +1,18 @@
-"""What goes wrong between a cloud's server and its adapter, for the servers that answer in JSON."""
+"""What goes wrong between a cloud's server and its adapter, on order."""
 
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 
 @dataclass
 class Reply:
+    """An answer of the servers that answer in JSON."""
+
     status: int
     body: bytes
     headers: dict[str, str] = field(default_factory=dict)
@@ -19,8 +22,11 @@ class Reply:
         return json.loads(self.body)
 
 
+R = TypeVar("R")
+
+
 @dataclass
-class Fault:
+class Fault(Generic[R]):
     """What goes wrong with the next `times` calls of `action`.
 
     `before` gives an answer instead of doing the work; `after` spoils the answer to work that was
@@ -29,8 +35,46 @@ class Fault:
 
     action: str
     times: int = 1
-    before: Callable[[], Reply | None] | None = None
-    after: Callable[[Reply], Reply | None] | None = None
+    before: Callable[[], R | None] | None = None
+    after: Callable[[R], R | None] | None = None
+
+
+class FaultsOnOrder:
+    """Of a cloud's server: `calls` is every request so far, each with its `action`."""
+
+    def __init__(self) -> None:
+        self.calls: list[Any] = []
+        self.faults: list[Fault[Any]] = []
+        self._lock = threading.RLock()
+
+    def fault(self, action: str, **how: Any) -> None:
+        """The next calls of `action` go wrong: see Fault."""
+        with self._lock:
+            self.faults.append(Fault(action, **how))
+
+    def heal(self, action: str) -> None:
+        """Nothing goes wrong with it any more."""
+        with self._lock:
+            self.faults = [fault for fault in self.faults if fault.action != action]
+
+    def called(self, action: str) -> list[Any]:
+        """The requests for `action` so far."""
+        with self._lock:
+            return [call for call in self.calls if call.action == action]
+
+    def start_afresh(self) -> None:
+        """No faults, nothing recorded."""
+        with self._lock:
+            self.calls, self.faults = [], []
+
+    def fault_for(self, action: str) -> Fault[Any] | None:
+        """What goes wrong with this call of `action`, which counts."""
+        with self._lock:
+            for fault in self.faults:
+                if fault.action == action and fault.times > 0:
+                    fault.times -= 1
+                    return fault
+        return None
 
 
 def lost(_reply: Reply) -> None:

@@ -2,15 +2,31 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 DEADLINE = 20.0
+SCRIPT = Path(__file__).parents[2] / "etc/node/nodemanager-ping"
+
+
+def ping(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    """Run the shipped script with the shell that `sh` is on a node."""
+    return subprocess.run(
+        ["/bin/sh", SCRIPT, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env={"PATH": os.environ["PATH"]},
+        check=False,
+    )
 
 
 @dataclass(frozen=True)
@@ -55,6 +71,9 @@ class PingServer:
                 page = seen.pages.get(self.path)
                 if self.path.startswith("/computeMetadata/"):
                     knows = self.headers.get("Metadata-Flavor") == "Google" and page is not None
+                    self.answer(200 if knows else 404, page or "")
+                elif self.path.startswith("/metadata/instance/"):
+                    knows = self.headers.get("Metadata") == "true" and page is not None
                     self.answer(200 if knows else 404, page or "")
                 elif self.headers.get("X-aws-ec2-metadata-token") != "a-token==":
                     self.answer(401, "")

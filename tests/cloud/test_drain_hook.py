@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cloud.pings import PingServer
+from tests.cloud.pings import PingServer, ping
 
 NODE = Path(__file__).parents[2] / "etc/node"
 ORDER, OTHER = "00c0ffee00c0ffee", "feedfacefeedface"
@@ -36,17 +36,9 @@ class Node:
 
     def ping(self, worker: str = "idle") -> subprocess.CompletedProcess[str]:
         self.pings.pings.clear()
-        return subprocess.run(
-            [
-                *("/bin/sh", NODE / "nodemanager-ping", "--no-metadata"),
-                *("--url-file", self.home / "ping-url", "--worker-state", worker),
-                *("--drain-hook", self.hook, "--state-directory", self.state),
-            ],
-            capture_output=True,
-            text=True,
-            timeout=60,
-            env={"PATH": os.environ["PATH"]},
-            check=False,
+        return ping(
+            *("--no-metadata", "--url-file", self.home / "ping-url", "--worker-state", worker),
+            *("--drain-hook", self.hook, "--state-directory", self.state),
         )
 
     @property

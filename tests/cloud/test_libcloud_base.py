@@ -17,12 +17,13 @@ from libcloud.compute.base import Node, NodeDriver, NodeSize
 from libcloud.compute.drivers.dummy import DummyNodeDriver
 
 from nodemanager.cloud.api import CreateOrder
-from nodemanager.cloud.dummy import Dummy, DummyCloud, open_book
+from nodemanager.cloud.dummy.adapter import Dummy, build_cloud, open_book
 from nodemanager.cloud.libcloud_base import LibcloudCloud, load_driver_class
 from nodemanager.cloud.provider import NoLeftovers, Provider
 from nodemanager.cloud.reading import NodeReader, epoch
 from nodemanager.core.model.world import CloudState, Outcome, Size, Tags
 from nodemanager.errors import CloudError, ConfigError, IncompleteListing, Throttled
+from tests.cloud.cloud_config import cloud_config
 from tests.cloud.pings import PingServer
 from tests.fakes.clock import ManualClock
 
@@ -260,11 +261,13 @@ def test_a_wrong_driver_class_is_told_by_name(dotted: str, why: str) -> None:
 
 
 def test_a_driver_class_takes_the_place_of_the_providers_own() -> None:
-    cloud = DummyCloud(
-        pool="mine",
-        credentials={"creds": "3"},
-        clock=ManualClock(),
-        driver_class=f"{__name__}.HoledDriver",
+    cloud = build_cloud(
+        cloud_config(
+            pool="mine",
+            credentials={"creds": "3"},
+            clock=ManualClock(),
+            driver_class=f"{__name__}.HoledDriver",
+        )
     )
     assert not cloud.list_nodes().complete
 

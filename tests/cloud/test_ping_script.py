@@ -10,22 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cloud.pings import PingServer
+from tests.cloud.pings import SCRIPT, PingServer, ping
 from tests.waiting import until
-
-SCRIPT = Path(__file__).parents[2] / "etc/node/nodemanager-ping"
-
-
-def ping(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    """Run the script with the shell that `sh` is on a node."""
-    return subprocess.run(
-        ["/bin/sh", SCRIPT, *arguments],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        env={"PATH": os.environ["PATH"]},
-        check=False,
-    )
 
 
 @pytest.fixture
@@ -128,6 +114,23 @@ def test_on_google_they_come_from_its_metadata_server(pings: PingServer, key: st
     assert seen.query == {"ping_secret": "s3cr3t-001"}
     assert seen.form["instance_id"] == "4000000000000000001"
     assert seen.form["local_ipv4"] == "10.128.0.2"
+
+
+def test_on_azure_the_nodes_facts_come_from_its_metadata_service(
+    url_file: Path, pings: PingServer
+) -> None:
+    """Azure shows custom data to cloud-init alone, so the URL is in a file."""
+    asked = "api-version=2021-02-01&format=text"
+    interface = "network/interface/0/ipv4/ipAddress/0/privateIpAddress"
+    pings.pages = {
+        f"/metadata/instance/compute/vmId?{asked}": "02AAB8A4-74EF-476E-8182-F6D2BA4166A6",
+        f"/metadata/instance/{interface}?{asked}": "10.0.0.4",
+    }
+    done = ping("--metadata", pings.base, "--url-file", url_file)
+    assert (done.returncode, done.stderr) == (0, "")
+    (seen,) = pings.pings
+    assert seen.form["instance_id"] == "02aab8a4-74ef-476e-8182-f6d2ba4166a6"
+    assert seen.form["local_ipv4"] == "10.0.0.4"
 
 
 def test_the_url_is_found_in_user_data_of_any_form(tmp_path: Path, pings: PingServer) -> None:

@@ -12,9 +12,13 @@ from nodemanager import wiring
 from nodemanager.cloud.checks import Mark
 from nodemanager.config import load
 from nodemanager.preflight.checks import Asked, ask_all
-from tests.cloud import gce_auth, gce_helpers, libvirt_driver, openstack_helpers, openstack_things
-from tests.cloud.gce_server import GceServer
-from tests.cloud.openstack_server import OpenStackServer
+from tests.cloud.gce import auth as gce_auth
+from tests.cloud.gce import helpers as gce_helpers
+from tests.cloud.gce.server import GceServer
+from tests.cloud.libvirt import driver as libvirt_driver
+from tests.cloud.openstack import helpers as openstack_helpers
+from tests.cloud.openstack import things as openstack_things
+from tests.cloud.openstack.server import OpenStackServer, plain
 from tests.fakes.clock import ManualClock
 
 pytestmark = pytest.mark.socket
@@ -27,6 +31,8 @@ provider = registry
 provider = {provider}
 """
 DESCRIBED = "cores = 1\nram = 2048\nprice = 0.02\n"
+FITS = "cores = 1\nram = 512\nprice = 0.02\n"
+"""What libvirt's test host has memory for, once."""
 NAMES = {"credentials", "listing", "tag filter", "image", "earlier pre-flight"}
 
 
@@ -90,7 +96,8 @@ def test_an_openstack_project_is_asked(openstack: OpenStackServer, tmp_path: Pat
     answers = asked(
         tmp_path, "openstack", of_openstack(openstack) + f"[Size m1.small]\n{DESCRIBED}"
     )
-    fine(answers)
+    # There is no harmless question about deleting.
+    fine(answers, frozenset({"permissions to end nodes"}))
     assert answers["sizes"].found.text == "the file describes 1"
 
 
@@ -110,12 +117,34 @@ def test_a_size_that_only_openstack_describes_fails(
     assert said in found.text
 
 
+def test_sizes_that_can_t_be_listed_stop_no_other_check(
+    openstack: OpenStackServer, tmp_path: Path
+) -> None:
+    openstack.fault("compute GET /flavors/detail", before=plain(503, "no"), times=99)
+    text = of_openstack(openstack) + f"[Size m1.small]\n{DESCRIBED}"
+    answers = asked(tmp_path, "openstack", text)
+    failed = {name for name, one in answers.items() if one.found.mark is Mark.FAILED}
+    assert failed - {"ping address"} == {
+        "sizes",
+        "permission GET /flavors/detail",
+        "flavor m1.small",
+    }
+    assert answers["quota cores"].found.mark is Mark.FINE
+    assert "earlier pre-flight" in answers
+
+
+def test_the_pool_s_nodes_count_for_max_nodes(openstack: OpenStackServer, tmp_path: Path) -> None:
+    openstack_helpers.cloud(openstack, pool="mine").create(openstack_helpers.order(pool="mine"))
+    text = of_openstack(openstack) + f"[Size m1.small]\n{DESCRIBED}"
+    found = asked(tmp_path, "openstack", text)["quota cores"].found
+    assert found.text.endswith("the pool has 1 of max_nodes = 1")
+
+
 @pytest.mark.server("libvirt")
 def test_a_hypervisor_is_asked(libvirt: str, tmp_path: Path) -> None:
-    answers = asked(tmp_path, "libvirt", f"{libvirt}[Size small]\n{DESCRIBED}")
-    # libvirt has no sizes of its own.
-    fine(answers, frozenset({"size small"}))
-    assert "as the file describes it" in answers["size small"].found.text
+    answers = asked(tmp_path, "libvirt", f"{libvirt}[Size small]\n{FITS}")
+    fine(answers)
+    assert answers["size small"].found.text == "1 cores, 512 MB, 0.02 an hour"
 
 
 @pytest.mark.parametrize("provider", ["gce", "openstack"])

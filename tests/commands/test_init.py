@@ -11,10 +11,14 @@ from click.testing import CliRunner, Result
 from nodemanager import cli
 from nodemanager.commands import init
 from nodemanager.config import load
-from nodemanager.config.values import PROVIDERS
+from nodemanager.config.providers import PROVIDERS
 from nodemanager.wiring import accepted_keys
 
 READY = ("--provider", "ec2", "--yes", "--no-check")
+CLOUDS = """clouds:
+  mine:
+    auth: {auth_url: 'https://keystone', username: a, password: hush-hush, project_name: lab}
+"""
 IMAGE = ("--set", "image_id=ami-0123456789abcdef0")
 
 
@@ -113,20 +117,36 @@ def test_what_is_wrong_with_the_words_is_told_and_nothing_is_written(
     assert os.listdir(".") == []
 
 
+VALID = {
+    "Cloud Credentials.subscription_id": "11111111-2222-4333-8444-555555555555",
+    "Cloud Credentials.tenant_id": "example.org",
+    "Cloud Create.ssh_key": __file__,
+}
+"""Answers to what is required and checked before the cloud is asked."""
+
+
 @pytest.mark.parametrize(
-    "provider",
+    ("provider", "login"),
     [
-        pytest.param(one, marks=pytest.mark.server(one) if one == "libvirt" else ())
-        for one in sorted(init.samples_found())
+        *(
+            pytest.param(one, "", marks=pytest.mark.server(one) if one == "libvirt" else ())
+            for one in sorted({*init.samples_found()} - {"openstack"})
+        ),
+        *(("openstack", login) for login in (init.CREDENTIAL, init.PASSWORD, init.CLOUD)),
     ],
 )
-def test_each_sample_makes_a_file_with_nothing_but_what_is_required(provider: str) -> None:
+def test_each_sample_makes_a_file_with_nothing_but_what_is_required(
+    provider: str, login: str
+) -> None:
     required = [
         word
         for ask in init.QUESTIONS.get(provider, ())
-        if ask.required and not ask.default
-        for word in ("--set", f"{ask.option}=x-1")
+        if ask.required and not ask.default and (login in ask.logins or not ask.logins)
+        for word in ("--set", f"{ask.option}={VALID.get(ask.option, 'x-1')}")
     ]
+    if login == init.CLOUD:
+        Path("clouds.yaml").write_text(CLOUDS.replace("mine", "x-1"), encoding="utf-8")
+        required += ["--set", "clouds_yaml=clouds.yaml"]
     done = invoke("--provider", provider, "--yes", "--no-check", *required)
     assert done.exit_code == 0, done.output
     assert load(f"{provider}.cfg").daemon.max_nodes == 2
@@ -156,10 +176,26 @@ def test_each_cloud_with_an_adapter_is_asked_about() -> None:
             id="gce",
         ),
         pytest.param(
+            "azure",
+            (
+                *("11111111-2222-4333-8444-555555555555", "example.org", "West Europe", "me"),
+                *("hush-hush", "pool", "", "inner", __file__, "ping.example.org", "", *[""] * 3),
+            ),
+            {
+                "region": "West Europe",
+                "secret": "hush-hush",
+                "image": "Canonical:ubuntu-24_04-lts:server:latest",
+                "network": "inner",
+                "ssh_key": __file__,
+                "sizes": {"Standard_D2s_v4": (2, None, 0.096)},
+            },
+            id="azure",
+        ),
+        pytest.param(
             "openstack",
             (
-                *("https://keystone.example.org:5000", "", "an-id", "hush-hush", "node-1", "", ""),
-                *("m1.small, c2.big cores=8 ram=16000 price=0.2", *[""] * 3),
+                *("", "https://keystone.example.org:5000", "an-id", "hush-hush", "", "node-1", ""),
+                *("", "m1.small, c2.big cores=8 ram=16000 price=0.2", *[""] * 3),
             ),
             {
                 "auth_url": "https://keystone.example.org:5000",
@@ -169,6 +205,35 @@ def test_each_cloud_with_an_adapter_is_asked_about() -> None:
                 "sizes": {"m1.small": (1, 2048, 0.02), "c2.big": (8, 16000, 0.2)},
             },
             id="openstack",
+        ),
+        pytest.param(
+            "openstack",
+            (
+                *("password", "https://keystone.example.org:5000", "alice", "hush-hush", "lab", ""),
+                *("RegionOne", "node-1", "", "", "", *[""] * 3),
+            ),
+            {
+                "auth_url": "https://keystone.example.org:5000",
+                "username": "alice",
+                "password": "hush-hush",
+                "project": "lab",
+                "domain": "Default",
+                "region": "RegionOne",
+                "image": "node-1",
+                "sizes": {"m1.small": (1, 2048, 0.02)},
+            },
+            id="openstack-by-password",
+        ),
+        pytest.param(
+            "openstack",
+            ("clouds.yaml", "mine", "clouds.yaml", "", "node-1", *[""] * 6),
+            {
+                "cloud": "mine",
+                "clouds_yaml": "clouds.yaml",
+                "image": "node-1",
+                "sizes": {"m1.small": (1, 2048, 0.02)},
+            },
+            id="openstack-by-clouds-yaml",
         ),
         pytest.param(
             "libvirt",
@@ -188,6 +253,7 @@ def test_each_cloud_with_an_adapter_is_asked_about() -> None:
 def test_each_cloud_s_questions_make_a_file_that_its_adapter_takes(
     provider: str, answers: tuple[str, ...], expected: dict[str, object]
 ) -> None:
+    Path("clouds.yaml").write_text(CLOUDS, encoding="utf-8")
     done = invoke("--no-check", "mine.cfg", said="\n".join((provider, *answers)) + "\n")
     assert done.exit_code == 0, done.output
     assert "hush-hush" not in done.output
@@ -195,3 +261,28 @@ def test_each_cloud_s_questions_make_a_file_that_its_adapter_takes(
     given = {**config.cloud_credentials, **config.cloud_create}
     sizes = {one.name: (one.cores, one.ram_mb, one.price) for one in config.sizes}
     assert {**given, "sizes": sizes}.items() >= expected.items()
+
+
+def test_two_ways_to_log_in_at_once_are_refused() -> None:
+    given = {"application_credential_id": "x", "username": "alice", "image": "node-1"}
+    words = [word for name, value in given.items() for word in ("--set", f"{name}={value}")]
+    done = invoke("--provider", "openstack", "--yes", "--no-check", *words)
+    assert done.exit_code == 2
+    assert "log in by one of credential, password" in done.output
+    assert os.listdir(".") == []
+
+
+def test_a_secret_s_file_takes_the_place_of_the_sample_s_secret() -> None:
+    Path("secret").write_text("hush-hush\n")
+    given = {
+        "auth_url": "https://keystone.example.org",
+        "application_credential_id": "x",
+        "application_credential_secret_file": str(Path("secret").resolve()),
+        "image": "node-1",
+    }
+    words = [word for name, value in given.items() for word in ("--set", f"{name}={value}")]
+    done = invoke("--provider", "openstack", "--yes", "--no-check", *words, "mine.cfg")
+    assert done.exit_code == 0, done.output
+    told = load("mine.cfg", accepts=accepted_keys).cloud_credentials
+    assert told["application_credential_secret"] == "hush-hush"
+    assert "hush-hush" not in Path("mine.cfg").read_text()

@@ -38,10 +38,14 @@ def test_the_gce_example_loads_and_every_key_is_one_that_its_adapter_takes() -> 
     assert config.cloud_credentials["credential_file"] == "/etc/nodes/credential"
 
 
-def test_the_azure_example_loads_and_says_what_its_dispatcher_does_not_do() -> None:
-    config = load(FILES / "azure.cfg", environ={})
+def test_the_azure_example_loads_and_says_what_has_no_effect() -> None:
+    config = load(FILES / "azure.cfg", environ={}, accepts=accepted_keys)
     assert config.cloud_create["image"].count(":") == 3
     assert [warning for warning in config.warnings if "dispatcher = slurm" in warning]
+    (about_disks,) = [
+        one for one in config.warnings if "ex_storage_account = store: ignored" in one
+    ]
+    assert about_disks.startswith(f"{FILES / 'azure.cfg'}:")
 
 
 def test_the_development_example_loads_with_its_stray_time_out() -> None:

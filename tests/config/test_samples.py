@@ -95,11 +95,12 @@ def test_every_option_says_what_it_is_for(option: Option) -> None:
 @pytest.mark.parametrize(
     ("module", "sample"),
     [
-        ("nodemanager.cloud.ec2_options", "ec2"),
-        ("nodemanager.cloud.gce_options", "gce"),
-        ("nodemanager.cloud.openstack_options", "openstack"),
-        ("nodemanager.cloud.libvirt_options", "libvirt"),
-        ("nodemanager.cloud.local", "local"),
+        ("nodemanager.cloud.ec2.options", "ec2"),
+        ("nodemanager.cloud.gce.options", "gce"),
+        ("nodemanager.cloud.azure.options", "azure"),
+        ("nodemanager.cloud.openstack.options", "openstack"),
+        ("nodemanager.cloud.libvirt.options", "libvirt"),
+        ("nodemanager.cloud.local.options", "local"),
     ],
 )
 def test_the_adapter_takes_every_key_that_its_sample_shows(module: str, sample: str) -> None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from nodemanager.config import diff, located, reloaded, show
+from nodemanager.config.providers import PROVIDERS
 from nodemanager.config.sections import SECTIONS
-from nodemanager.config.values import PROVIDERS
 from nodemanager.config.views import Change, Row
 from tests.config.conftest import Read, Refused
 
@@ -118,13 +118,13 @@ def test_keys_are_checked_in_one_go_with_everything_else(refused: Refused, read:
 
 def test_a_cloud_without_an_adapter_is_a_problem_like_any_other(refused: Refused) -> None:
     problems = refused(
-        "[Cloud]\nprovider = azure\n[Daemon]\nwatchdog = 0\n",
+        "[Cloud]\nprovider = nimbus\n[Daemon]\nwatchdog = 0\n",
         cloud=False,
         accepts=lambda provider: None,
     )
     *others, last = PROVIDERS
     assert problems == [
-        "2: [Cloud] provider = azure: there is no adapter for this cloud; there are "
+        "2: [Cloud] provider = nimbus: there is no adapter for this cloud; there are "
         f"{', '.join(others)} and {last}",
         "4: [Daemon] watchdog = 0: a duration must be above zero",
     ]

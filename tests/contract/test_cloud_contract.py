@@ -1,10 +1,14 @@
-"""What every cloud adapter promises (nodemanager/cloud/api.py), on each of them."""
+"""What every cloud adapter promises (nodemanager/cloud/api.py), on each of them.
+
+The first paragraph of a test's docstring is its row in doc/contract.rst: the operations, a colon,
+and what they must do (tests/contract/table.py).
+"""
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
@@ -27,7 +31,8 @@ from nodemanager.core.model.world import (
     Tags,
 )
 from nodemanager.errors import BadRequest, CloudError, IncompleteListing, Throttled, Unauthorized
-from tests.contract.clouds import CLOUDS, NEED, REAL, CloudFixture
+from tests.contract.clouds import ADAPTERS, NEED, REAL, CloudFixture
+from tests.contract.lacks import Ability, Chooser
 from tests.contract.models import CLOUD_MODELS
 from tests.waiting import until
 
@@ -36,19 +41,23 @@ SECRET_URL = "http://127.0.0.1:9/arvados/v1/nodes/u/ping?ping_secret=verysecret"
 POOL, OTHER_POOL = "mine", "another"
 
 
-EVERY_CLOUD = {**CLOUDS, **CLOUD_MODELS}
+EVERY_CLOUD = {**ADAPTERS, **CLOUD_MODELS}
 
 
-def cases(clouds: Iterable[str]) -> list[Any]:
-    marks = {REAL: pytest.mark.openstack, **{one: pytest.mark.server(one) for one in NEED}}
-    return [pytest.param(one, marks=marks.get(one, ())) for one in clouds]
+def case(cloud: str, *more: Any, id: str | None = None) -> Any:
+    """A test on that cloud."""
+    marks: Any = pytest.mark.server(cloud) if cloud in NEED else ()
+    marks = pytest.mark.openstack if cloud == REAL else marks
+    return pytest.param(cloud, *more, marks=marks, id=id or cloud)
 
 
-adapters = pytest.mark.parametrize("cloud", cases(CLOUDS), indirect=True)
+adapters = pytest.mark.parametrize("cloud", [case(one) for one in ADAPTERS], indirect=True)
 """For what is between the cloud and our code: libcloud's answers and errors, threads, sizes."""
 
+clouds = Chooser(EVERY_CLOUD, case)
 
-@pytest.fixture(params=cases(EVERY_CLOUD))
+
+@pytest.fixture(params=[case(one) for one in EVERY_CLOUD])
 def cloud(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[CloudFixture]:
     with EVERY_CLOUD[request.param](tmp_path) as fixture:
         yield fixture
@@ -92,10 +101,20 @@ def listed(driver: CloudDriver, node_id: str) -> CloudNode | None:
 def test_an_image_that_is_there_or_that_the_cloud_cant_tell_of_stops_no_boot(
     driver: CloudDriver,
 ) -> None:
+    """check_image: An image that is there, or of which the cloud can't tell, stops no boot."""
     driver.check_image()
 
 
+@clouds.needs(Ability.IMAGES)
+def test_an_image_that_is_not_there_stops_the_boot_n32(cloud: CloudFixture) -> None:
+    """check_image: An image that is not there stops the boot, and is named."""
+    assert cloud.without_image is not None
+    with pytest.raises(BadRequest, match="no-such"):
+        cloud.without_image().check_image()
+
+
 def test_a_create_carries_all_tags_name_and_size_u5_u11(driver: CloudDriver) -> None:
+    """create: The name, the size and all tags travel in the create call itself (U5, U11)."""
     asked = order(driver)
     node = driver.create(asked)
     assert (node.name, node.tags, node.size) == (
@@ -110,6 +129,8 @@ def test_a_create_carries_all_tags_name_and_size_u5_u11(driver: CloudDriver) -> 
 def test_a_created_node_is_listed_found_by_its_record_and_asked_for_alike(
     driver: CloudDriver,
 ) -> None:
+    """list_nodes, find_by_record, ask: All three show a new node, with the same tags and name
+    and with its launch time."""
     asked = order(driver)
     made = driver.create(asked)
     record = asked.tags.record
@@ -122,27 +143,32 @@ def test_a_created_node_is_listed_found_by_its_record_and_asked_for_alike(
         assert view.created_at is not None
 
 
-def test_a_node_is_seen_in_every_state(cloud: CloudFixture, driver: CloudDriver) -> None:
-    for state, bring_into in cloud.states.items():
-        asked = order(driver)
-        made = driver.create(asked)
-        bring_into(made.id)
-        record = asked.tags.record
-        assert record is not None
-        views = [listed(driver, made.id), driver.ask(made.id), *driver.find_by_record(record)]
-        assert [view.state for view in views if view] == [state] * 3, state
-        assert all(view.is_absent == (state is CloudState.TERMINATED) for view in views if view)
+@clouds.needs_each(*CloudState)
+def test_a_node_is_seen_in_every_state(
+    cloud: CloudFixture, driver: CloudDriver, need: CloudState
+) -> None:
+    """list_nodes, find_by_record, ask: All three show the state "{need}" (T4)."""
+    asked = order(driver)
+    made = driver.create(asked)
+    cloud.states[need](made.id)
+    record = asked.tags.record
+    assert record is not None
+    views = [listed(driver, made.id), driver.ask(made.id), *driver.find_by_record(record)]
+    assert [view.state for view in views if view] == [need] * 3
+    assert all(view.is_absent == (need is CloudState.TERMINATED) for view in views if view)
 
 
 def test_an_unknown_id_and_an_unknown_record_are_answered_with_nothing(
     cloud: CloudFixture, driver: CloudDriver
 ) -> None:
+    """ask, find_by_record: An unknown id and an unknown record are answered with nothing."""
     assert driver.ask(cloud.unknown_id) is None
     assert driver.find_by_record("zzzzz-7ekkf-nosuchrecord000") == ()
 
 
 @pytest.mark.parametrize("odd", ["../../etc", "", "ä", "a b", "x" * 500])
 def test_an_odd_id_never_finds_a_node(driver: CloudDriver, odd: str) -> None:
+    """ask: An id that no node can have finds none, whatever it contains."""
     driver.create(order(driver))
     found = None
     with suppress(CloudError):
@@ -151,6 +177,7 @@ def test_an_odd_id_never_finds_a_node(driver: CloudDriver, odd: str) -> None:
 
 
 def test_destroy_ends_the_node_says_so_and_may_be_repeated(driver: CloudDriver) -> None:
+    """destroy: It ends the node, says so, and may be repeated."""
     made = driver.create(order(driver))
     first = driver.destroy(made.id)
     assert first in {Outcome.GONE, Outcome.ACCEPTED}
@@ -161,13 +188,31 @@ def test_destroy_ends_the_node_says_so_and_may_be_repeated(driver: CloudDriver) 
             assert view is None or view.is_absent
 
 
+@clouds.needs(Ability.CONFIRMED_ENDS)
+def test_a_destroy_is_confirmed_by_the_cloud_itself_d3(driver: CloudDriver) -> None:
+    """destroy: It says "gone" once the node has ended (D3)."""
+    made = driver.create(order(driver))
+    assert Outcome.GONE in {driver.destroy(made.id), driver.destroy(made.id)}
+
+
+@clouds.lacks(Ability.CONFIRMED_ENDS)
+def test_what_no_cloud_confirms_is_never_called_gone_d3(driver: CloudDriver) -> None:
+    made = driver.create(order(driver))
+    assert driver.destroy(made.id) is Outcome.ACCEPTED
+    assert driver.destroy(made.id) in {Outcome.ACCEPTED, Outcome.UNKNOWN}
+    seen = driver.ask(made.id)
+    assert seen is None or not seen.is_absent
+
+
 def test_destroying_what_is_not_there_is_unknown_not_gone(
     cloud: CloudFixture, driver: CloudDriver
 ) -> None:
+    """destroy: A node that is not there is "unknown", and not "gone" (D3)."""
     assert driver.destroy(cloud.unknown_id) is Outcome.UNKNOWN
 
 
 def test_destroying_one_node_leaves_the_others(driver: CloudDriver) -> None:
+    """destroy: The other nodes stay."""
     doomed, kept = driver.create(order(driver)), driver.create(order(driver))
     driver.destroy(doomed.id)
     survivor = driver.ask(kept.id)
@@ -175,12 +220,16 @@ def test_destroying_one_node_leaves_the_others(driver: CloudDriver) -> None:
     assert not survivor.is_absent
 
 
+@clouds.needs(Ability.LEFTOVERS)
 def test_what_a_node_pins_is_named_in_order_and_goes_after_it_d4(
     cloud: CloudFixture, driver: CloudDriver
 ) -> None:
+    """pins, find_leftovers, release: What outlives a node is named in the order of its release,
+    is found without the node, and goes after it (D4)."""
     made, other = driver.create(order(driver)), driver.create(order(driver))
     wanted = cloud.pin(made)
     theirs = cloud.pin(other)
+    assert wanted
     pinned = driver.pins(made.id)
     assert {leftover.key for leftover in pinned} == wanted
     assert [leftover.order for leftover in pinned] == sorted(one.order for one in pinned)
@@ -196,16 +245,27 @@ def test_what_a_node_pins_is_named_in_order_and_goes_after_it_d4(
     assert {leftover.key for leftover in driver.pins(other.id)} == theirs
 
 
+@clouds.lacks(Ability.LEFTOVERS)
+def test_a_node_that_can_leave_nothing_behind_leaves_nothing(driver: CloudDriver) -> None:
+    made = driver.create(order(driver))
+    assert driver.pins(made.id) == ()
+    driver.destroy(made.id)
+    assert driver.find_leftovers() == ()
+
+
+@clouds.needs(Ability.LEFTOVERS)
 def test_another_pool_s_things_are_not_found(cloud: CloudFixture, driver: CloudDriver) -> None:
+    """pins, find_leftovers: What belongs to another pool's nodes is not named."""
     other = cloud.open(OTHER_POOL)
     theirs = other.create(order(other, pool=OTHER_POOL))
-    cloud.pin(theirs)
+    assert cloud.pin(theirs)
     assert driver.pins(theirs.id) == ()
     other.destroy(theirs.id)
     assert driver.find_leftovers() == ()
 
 
 def test_a_node_that_is_not_there_pins_nothing(cloud: CloudFixture, driver: CloudDriver) -> None:
+    """pins: A node that is not there holds nothing."""
     assert driver.pins(cloud.unknown_id) == ()
 
 
@@ -220,12 +280,14 @@ def test_a_node_that_is_not_there_pins_nothing(cloud: CloudFixture, driver: Clou
 def test_releasing_what_is_not_there_is_gone(
     driver: CloudDriver, kind: LeftoverKind, id: str
 ) -> None:
+    """release: What is not there is "gone"."""
     assert driver.release(Leftover(kind, id, "")) is Outcome.GONE
 
 
 def test_another_pools_node_is_seen_by_record_and_by_id_and_is_not_ours(
     cloud: CloudFixture, driver: CloudDriver
 ) -> None:
+    """ask, find_by_record: Another pool's node is shown, and is not ours (C11)."""
     other = cloud.open(OTHER_POOL)
     asked = order(other, pool=OTHER_POOL)
     theirs = other.create(asked)
@@ -247,6 +309,8 @@ def test_another_pools_node_is_seen_by_record_and_by_id_and_is_not_ours(
 def test_a_node_made_by_hand_is_ours_once_it_is_adopted_d11(
     cloud: CloudFixture, driver: CloudDriver, tags: Tags
 ) -> None:
+    """adopt: A node that somebody made by hand is ours from then on, with the tags that were
+    given (D11)."""
     node_id = cloud.by_hand()
     before = driver.ask(node_id)
     assert before is not None
@@ -265,20 +329,39 @@ def test_a_node_made_by_hand_is_ours_once_it_is_adopted_d11(
 
 
 def test_what_is_not_there_can_not_be_adopted(cloud: CloudFixture, driver: CloudDriver) -> None:
+    """adopt: A node that is not there is refused."""
     with pytest.raises(BadRequest) as caught:
         driver.adopt(cloud.unknown_id, Tags(POOL))
     assert caught.value.definite
 
 
-def test_the_same_client_token_twice_makes_one_node(driver: CloudDriver) -> None:
+@clouds.needs(Ability.CLIENT_TOKENS)
+def test_the_same_client_token_twice_makes_one_node_u9(driver: CloudDriver) -> None:
+    """create, find_by_record: An order that is sent twice makes one node (U9)."""
+    assert driver.takes_client_tokens
+    assert len(sent_twice(driver)) == 1
+
+
+@clouds.lacks(Ability.CLIENT_TOKENS)
+def test_without_client_tokens_an_order_sent_twice_makes_two_nodes_of_its_record(
+    driver: CloudDriver,
+) -> None:
+    assert not driver.takes_client_tokens
+    assert len(sent_twice(driver)) == 2
+
+
+def sent_twice(driver: CloudDriver) -> set[str]:
+    """What one order makes, which is what its record's tag finds."""
     asked = order(driver, token="the-same")
     assert asked.tags.record is not None
     made = {driver.create(asked).id, driver.create(asked).id}
-    assert len(made) == 1 or not driver.takes_client_tokens
     assert {node.id for node in driver.find_by_record(asked.tags.record)} == made
+    return made
 
 
 def test_listing_twice_gives_the_same(driver: CloudDriver) -> None:
+    """list_nodes: It follows every page; two listings of the same nodes are the same, and have
+    no node twice."""
     for _ in range(3):
         driver.create(order(driver))
     first, second = driver.list_nodes(), driver.list_nodes()
@@ -288,6 +371,7 @@ def test_listing_twice_gives_the_same(driver: CloudDriver) -> None:
 
 @adapters
 def test_sizes_are_sane_and_named_by_the_clouds_own_id(driver: CloudDriver) -> None:
+    """list_sizes: Each size has the cloud's own name, once, and numbers that can be."""
     sizes = driver.list_sizes()
     assert sizes
     assert len({size.name for size in sizes}) == len(sizes)
@@ -300,6 +384,7 @@ def test_sizes_are_sane_and_named_by_the_clouds_own_id(driver: CloudDriver) -> N
 
 
 def test_the_account_is_one_stable_line(cloud: CloudFixture, driver: CloudDriver) -> None:
+    """account: It is one line, the same for each connection (L5)."""
     line = driver.account()
     assert line == cloud.open(OTHER_POOL).account()
     assert line
@@ -310,6 +395,7 @@ def test_the_account_is_one_stable_line(cloud: CloudFixture, driver: CloudDriver
 def test_none_in_a_listing_makes_it_incomplete_and_keeps_the_rest(
     cloud: CloudFixture, driver: CloudDriver
 ) -> None:
+    """list_nodes: A listing with an empty item is incomplete; the other nodes stay in it (L1)."""
     made = driver.create(order(driver))
     with cloud.listing_through(lambda nodes: [None, *nodes]):
         listing = driver.list_nodes()
@@ -322,6 +408,7 @@ def test_none_in_a_listing_makes_it_incomplete_and_keeps_the_rest(
 def test_a_node_without_an_id_makes_the_listing_incomplete(
     cloud: CloudFixture, driver: CloudDriver
 ) -> None:
+    """list_nodes: A listing with a node without an id is incomplete (L1)."""
     driver.create(order(driver))
 
     def without_ids(nodes: list[Any]) -> list[Any]:
@@ -345,6 +432,7 @@ def damaged(node: Any, **fields: Any) -> Any:
 def test_an_answer_that_is_no_list_is_no_listing(
     cloud: CloudFixture, driver: CloudDriver, answer: object
 ) -> None:
+    """list_nodes: An answer that is no list is an error, and never an empty listing (L1, L2)."""
     driver.create(order(driver))
     with cloud.listing_through(lambda nodes: answer), pytest.raises(IncompleteListing):
         driver.list_nodes()
@@ -371,6 +459,9 @@ def test_a_failed_listing_raises_an_error_of_ours(
     expected: type[CloudError],
     definite: bool,
 ) -> None:
+    """list_nodes: Each failure is an error of its kind, with the wait that the cloud asks for
+    (D6)."""
+
     def fail(nodes: Any) -> Any:
         raise raised
 
@@ -384,6 +475,7 @@ def test_a_failed_listing_raises_an_error_of_ours(
 
 @adapters
 def test_two_threads_at_once_do_not_disturb_each_other(driver: CloudDriver) -> None:
+    """create, list_nodes, ask: Several threads at once get their own answers."""
     orders = [order(driver) for _ in range(6)]
     with ThreadPoolExecutor(4) as threads:
         made = list(threads.map(driver.create, orders))
@@ -397,6 +489,7 @@ def test_two_threads_at_once_do_not_disturb_each_other(driver: CloudDriver) -> N
 
 
 def test_close_leaves_the_nodes_alive(cloud: CloudFixture) -> None:
+    """close: The nodes live on."""
     first = cloud.open(POOL)
     made = first.create(order(first))
     first.close()
@@ -406,5 +499,6 @@ def test_close_leaves_the_nodes_alive(cloud: CloudFixture) -> None:
 
 
 def test_an_order_does_not_show_its_user_data(driver: CloudDriver) -> None:
+    """create: The ping secret is in no text that the order or the node shows."""
     asked = order(driver)
     assert "verysecret" not in repr(asked) + repr(driver.create(asked))

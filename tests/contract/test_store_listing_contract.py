@@ -74,6 +74,20 @@ def test_a_row_nobody_can_read_is_kept_beside_the_others(backend, column, value)
 
 
 @real_stores
+def test_a_later_listing_shows_what_changed_since(backend):
+    quiet, pings, renamed, gone = (pinged(backend) for _ in range(4))
+    assert len(backend.store.list_records().items) == 4
+    assert backend.ping(pings).status_code == 200
+    backend.write_by_hand("UPDATE nodes SET hostname = 'new' WHERE uuid = :u", u=renamed.uuid)
+    backend.write_by_hand("DELETE FROM nodes WHERE uuid = :u", u=gone.uuid)
+    listed = {item.uuid: item for item in backend.store.list_records().items}
+    assert listed == {one.uuid: read(backend, one) for one in (quiet, pings, renamed)}
+    assert listed[quiet.uuid] == quiet
+    assert listed[pings.uuid].version != pings.version
+    assert listed[renamed.uuid].hostname == "new"
+
+
+@real_stores
 def test_a_row_without_a_readable_uuid_makes_the_listing_incomplete(backend):
     kept = backend.store.create(claim())
     lost = backend.store.create(claim())

@@ -12,8 +12,8 @@ from typing import Any
 from libcloud.common.exceptions import BaseHTTPError
 from libcloud.compute.base import Node
 
-from nodemanager.cloud.local_driver import LocalNodeDriver
-from nodemanager.cloud.local_node import write_atomic
+from nodemanager.cloud.local.driver import LocalNodeDriver
+from nodemanager.cloud.local.node import write_atomic
 
 FAULTS = "faults.json"
 DRIVER = f"{__name__}.FaultyDriver"

@@ -1,47 +1,27 @@
-"""The tests' own GCE server as a process of its own: `python -m tests.live.gce_process`.
-
-It says {"url": ...} once it serves. Each line on its standard input is an order, [NAME, ARGUMENTS
-...], and gets one line of answer. It ends with its input.
-"""
+"""The tests' own GCE server as a process of its own: `python -m tests.live.gce_process`."""
 
 from __future__ import annotations
 
-import json
-import subprocess
 import sys
-import threading
 from pathlib import Path
 from typing import Any, TextIO
 
 from tests.live.farm import NotServed
-from tests.live.harness import environment
-from tests.waiting import DEADLINE_S
+from tests.live.server_process import ServerProcess, serve
 
 TAKES_S = 0.3
 """How long the server's operations are under way."""
 
 
-class Google:
+class Google(ServerProcess):
     """That process, and what only the owner of its world sees and does."""
 
     def __init__(self, home: Path) -> None:
-        home.mkdir(parents=True, exist_ok=True)
-        self._lock = threading.Lock()
-        with open(home / "gce.log", "wb") as log:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "tests.live.gce_process"],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                text=True,
-                env=environment(),
-                start_new_session=True,
-            )
-        self.url = str(self._answer())
+        super().__init__("tests.live.gce_process", home)
 
     def instances(self) -> dict[str, dict[str, Any]]:
         """Every instance, by id, as Google's API has it."""
-        return {one["id"]: one for one in self._ask("instances")}
+        return {one["id"]: one for one in self.ask("instances")}
 
     def running(self) -> list[str]:
         """See farm.Api."""
@@ -57,65 +37,40 @@ class Google:
 
     def key(self) -> str:
         """The private key of its service account."""
-        return str(self._ask("key"))
+        return str(self.ask("key"))
 
     def delete(self, node_id: str) -> None:
         """End an instance behind the manager's back."""
-        self._ask("delete", node_id)
+        self.ask("delete", node_id)
 
     def preempt(self, node_id: str) -> None:
         """Google takes a spot instance away: it stays, as TERMINATED."""
-        self._ask("preempt", node_id)
+        self.ask("preempt", node_id)
 
     def next_insert_fails(self, code: str) -> None:
         """The next insert begins an operation that fails."""
-        self._ask("fails", code)
+        self.ask("fails", code)
 
     def disks(self) -> list[str]:
-        names: list[str] = self._ask("disks")
+        names: list[str] = self.ask("disks")
         return names
 
     def wrong(self) -> list[str]:
         """What contradicted Google's description of its API so far."""
-        found: list[str] = self._ask("wrong")
+        found: list[str] = self.ask("wrong")
         return found
 
     def called(self, method: str) -> int:
-        return int(self._ask("called", method))
-
-    def close(self) -> None:
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.close()
-        try:
-            self._process.wait(DEADLINE_S)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait(DEADLINE_S)
-        self._process.stdout.close()
-
-    def _ask(self, *order: str) -> Any:
-        assert self._process.stdin is not None
-        # The farm asks from a thread of its own.
-        with self._lock:
-            try:
-                print(json.dumps(order), file=self._process.stdin, flush=True)
-                return self._answer()
-            except (OSError, ValueError) as error:
-                raise NotServed from error
-
-    def _answer(self) -> Any:
-        assert self._process.stdout is not None
-        return json.loads(self._process.stdout.readline())
+        return int(self.ask("called", method))
 
 
 def metadata_of(instance: dict[str, Any]) -> dict[str, str]:
     return {item["key"]: item["value"] for item in instance["metadata"]["items"]}
 
 
-def serve(orders: TextIO, answers: TextIO) -> None:
-    from tests.cloud import gce_auth
-    from tests.cloud.gce_server import GceServer
+def main(orders: TextIO, answers: TextIO) -> None:
+    from tests.cloud.gce import auth as gce_auth
+    from tests.cloud.gce.server import GceServer
 
     server = GceServer().start()
     project = server.project
@@ -144,12 +99,8 @@ def serve(orders: TextIO, answers: TextIO) -> None:
                 project.stop(zone_of(*rest), *rest)
         return None
 
-    print(json.dumps(server.url), file=answers, flush=True)
-    for line in orders:
-        with server.held():
-            told = json.dumps(answer(*json.loads(line)))
-        print(told, file=answers, flush=True)
+    serve(server.url, server.held, answer, orders, answers)
 
 
 if __name__ == "__main__":
-    serve(sys.stdin, sys.stdout)
+    main(sys.stdin, sys.stdout)

@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
-from nodemanager.cloud.libvirt_domain import URI
-from tests.cloud import libvirt_driver
+from nodemanager.cloud.libvirt.domain import URI
 from tests.cloud.iso import files_of
+from tests.cloud.libvirt import driver as libvirt_driver
 from tests.live.cluster import Cluster, Sections
 from tests.live.farm import NodeFarm, NotServed
 from tests.live.harness import Daemon, environment
@@ -40,12 +40,12 @@ class Libvirtd:
         self.home = Path(tempfile.mkdtemp(prefix="nm-libvirtd-"))
         (self.home / "drivers").mkdir()
         (self.home / "conf").write_text(CONF.format(home=self.home), encoding="ascii")
-        self._socket = self.home / "libvirt-sock"
-        self.uri = f"test+unix:///default?socket={self._socket}"
+        self.socket = self.home / "libvirt-sock"
+        self.uri = f"test+unix:///default?socket={self.socket}"
         self.start()
 
     def start(self) -> None:
-        self._socket.unlink(missing_ok=True)
+        self.socket.unlink(missing_ok=True)
         with open(self.home / "log", "ab") as log:
             self._process = subprocess.Popen(
                 ["/usr/sbin/libvirtd", "-f", self.home / "conf", "-p", self.home / "pid"],
@@ -60,7 +60,7 @@ class Libvirtd:
 
     def _listens(self) -> bool:
         with socket.socket(socket.AF_UNIX) as probe:
-            return probe.connect_ex(str(self._socket)) == 0
+            return probe.connect_ex(str(self.socket)) == 0
 
     @contextmanager
     def frozen(self) -> Iterator[None]:
@@ -128,10 +128,8 @@ class Domains:
         return [name for name in libvirt_driver.volumes(self.connection) if incarnation in name]
 
     def vanish(self, node_id: str) -> None:
-        """End it behind the manager's back, and leave no trace but its volumes."""
-        domain = self.domain(node_id)
-        domain.destroy()
-        domain.undefine()
+        """End it behind the manager's back."""
+        libvirt_driver.vanish(self.connection, node_id)
 
 
 class HypervisorCluster(Cluster):

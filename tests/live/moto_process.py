@@ -144,7 +144,7 @@ def _served() -> Iterator[None]:
 
 
 def serve(orders: TextIO, answers: TextIO) -> None:
-    from tests.cloud.moto_server import MotoServer, lost, plain
+    from tests.cloud.ec2.moto_server import MotoServer, lost, plain
 
     def answer(**what: object) -> None:
         print(json.dumps(what), file=answers, flush=True)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from tests.cloud.openstack_server import CREDENTIAL, CREDENTIAL_SECRET, OpenStackServer
-from tests.cloud.openstack_things import IMAGE
+from tests.cloud.openstack.server import CREDENTIAL, CREDENTIAL_SECRET, OpenStackServer
+from tests.cloud.openstack.things import IMAGE
 from tests.live.cluster import Cluster, Sections
 from tests.live.farm import Api, NodeFarm, NotServed
 from tests.live.harness import TREE, Daemon

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import socket
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -27,6 +28,46 @@ class Fate(Enum):
     """The API gets the first half of it, and nobody an answer."""
     REPLY_CUT = auto()
     """The API does what was asked, and its client gets the first half of the answer."""
+    REPLY_LOST = auto()
+    """The API does what was asked, and its client gets nothing."""
+    REPLY_SPOILT = auto()
+    """The API does what was asked, and its client is told that the gateway is bad."""
+    DRIPPED = auto()
+    """The API does what was asked, and its client gets a byte of the answer now and then."""
+    FOREIGN = auto()
+    """A web page in place of the answer; the API is not asked."""
+    MISSING = auto()
+    """Another server's "not found"; the API is not asked."""
+    EMPTY = auto()
+    """Success, and nothing in it; the API is not asked."""
+    ANOTHER_API = auto()
+    """A JSON object with nothing in it; the API is not asked."""
+    THROTTLED = auto()
+    """Too many requests: come again in RETRY_S; the API is not asked."""
+
+
+RETRY_S = 7.0
+DRIP_S, LONGEST_DRIP_S = 0.05, 6.0
+"""Between two bytes; after the longest drip comes the rest at once."""
+
+
+def _answer(status: str, body: bytes = b"", kind: str = "text/html", *headers: str) -> bytes:
+    head = [f"HTTP/1.1 {status}", f"Content-Length: {len(body)}", f"Content-Type: {kind}"]
+    return "\r\n".join([*head, *headers, "", ""]).encode() + body
+
+
+PAGE = b"<!doctype html><html><body>Welcome</body></html>"
+INSTEAD = {
+    Fate.FOREIGN: _answer("200 OK", PAGE),
+    Fate.MISSING: _answer("404 Not Found", PAGE),
+    Fate.EMPTY: _answer("200 OK"),
+    Fate.ANOTHER_API: _answer("200 OK", b"{}", "application/json"),
+    Fate.THROTTLED: _answer(
+        "429 Too Many Requests", PAGE, "text/html", f"Retry-After: {RETRY_S:g}"
+    ),
+}
+"""What a client gets in place of the API's answer, which is not asked."""
+BAD_GATEWAY = _answer("502 Bad Gateway", PAGE)
 
 
 @dataclass
@@ -72,9 +113,14 @@ class Proxy:
     @contextmanager
     def hanging(self) -> Iterator[None]:
         """It accepts and reads, and nobody gets an answer; what came meanwhile is never asked."""
+        with self.meeting(lambda _: Fate.HUNG):
+            yield
+
+    @contextmanager
+    def meeting(self, fate: Callable[[str], Fate]) -> Iterator[None]:
+        """Each request meets what `fate` says of its kind; at the end those that hang are ended."""
         over, before = self._over, self._fate
-        self._over = threading.Event()
-        self._fate = lambda _: Fate.HUNG
+        self._over, self._fate = threading.Event(), fate
         try:
             yield
         finally:
@@ -85,7 +131,7 @@ class Proxy:
     @contextmanager
     def cutting(self, share: float, seed: int) -> Iterator[None]:
         """Of each kind the first request loses its reply and the second is cut; then by chance."""
-        own, before = random.Random(seed), self._fate
+        own = random.Random(seed)
 
         def fate(kind: str) -> Fate:
             seen = sum(count for (other, _), count in self.met.items() if other == kind)
@@ -95,11 +141,8 @@ class Proxy:
                 return Fate.CARRIED
             return own.choice((Fate.REPLY_CUT, Fate.REQUEST_CUT))
 
-        self._fate = fate
-        try:
+        with self.meeting(fate):
             yield
-        finally:
-            self._fate = before
 
     def lose_next(self, kind: str) -> None:
         """The next request of that kind does its work, and nobody hears of it."""
@@ -156,6 +199,9 @@ class Proxy:
         if fate is Fate.HUNG:
             over.wait()
             return
+        if fate in INSTEAD:
+            client.sendall(_last(INSTEAD[fate]))
+            return
         if held is not None:
             held.arrived.set()
             held.released.wait()
@@ -167,7 +213,36 @@ class Proxy:
             answer = b""
             while more := server.recv(65536):
                 answer += more
-        client.sendall(answer[: len(answer) // 2] if fate is Fate.REPLY_CUT else answer)
+        _reply(client, _last(answer), fate, over)
+
+
+def _reply(client: socket.socket, answer: bytes, fate: Fate, over: threading.Event) -> None:
+    """What the client gets of the answer to what was done."""
+    match fate:
+        case Fate.REPLY_CUT:
+            client.sendall(answer[: len(answer) // 2])
+        case Fate.REPLY_SPOILT:
+            client.sendall(_last(BAD_GATEWAY))
+        case Fate.DRIPPED:
+            drip(client, answer, over)
+        case Fate.CARRIED:
+            client.sendall(answer)
+
+
+def drip(client: socket.socket, answer: bytes, over: threading.Event) -> None:
+    """A byte now and then, so that no single read takes long."""
+    until = time.monotonic() + LONGEST_DRIP_S
+    sent = 0
+    while sent < len(answer) and time.monotonic() < until and not over.wait(DRIP_S):
+        client.sendall(answer[sent : sent + 1])
+        sent += 1
+    client.sendall(answer[sent:])
+
+
+def _last(answer: bytes) -> bytes:
+    """The answer, which says that it is the last of its connection."""
+    line, _, rest = answer.partition(b"\r\n")
+    return line + b"\r\nConnection: close\r\n" + rest
 
 
 def _request(client: socket.socket) -> bytes:

@@ -14,7 +14,11 @@ from typing import Any
 
 import pytest
 
-from tests.cloud.moto_server import MotoServer, refusal, shared
+from tests.cloud.ec2.moto_server import MotoServer, refusal, shared
+from tests.cloud.gce.server import shared as shared_gce
+from tests.cloud.openstack.server import refusal as openstack_refusal
+from tests.cloud.openstack.server import shared as shared_openstack
+from tests.cloud.test_preflight import COMMON, DESCRIBED, of_gce, of_openstack
 from tests.live.cluster import TOKEN, LocalCluster
 from tests.live.ec2 import Ec2Cluster, on_ec2
 from tests.live.harness import Daemon, Registry, environment, free_port, write_config
@@ -328,3 +332,40 @@ def test_init_writes_a_file_that_both_checks_take(moto: MotoServer, tmp_path: Pa
     assert f"nodemanager check-cloud {path}" in done.stdout
     assert given["secret"] not in done.stdout + done.stderr
     assert os.stat(path).st_mode & 0o777 == 0o600
+
+
+# On Google's cloud and OpenStack.
+
+
+@pytest.fixture(params=["gce", "openstack"])
+def refusing(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Path, str, str]:
+    """A file for a cloud that refuses one right; the check that must say so, and the right."""
+    path = tmp_path / "mine.cfg"
+    if request.param == "gce":
+        gce = shared_gce()
+        gce.reset()
+        gce.account.denied = {"compute.instances.create"}
+        text, size = of_gce(gce), "[Size n1-standard-1]\nprice = 0.05\n"
+        told = "permissions to boot nodes", "compute.instances.create"
+    else:
+        openstack = shared_openstack()
+        openstack.reset()
+        refused = "Policy doesn't allow os_compute_api:servers:create to be performed."
+        openstack.fault("compute POST /servers", before=openstack_refusal(403, refused))
+        text, size = of_openstack(openstack), f"[Size m1.small]\n{DESCRIBED}"
+        told = "permission POST /servers", "os_compute_api:servers:create"
+    path.write_text(COMMON.format(provider=request.param) + text + size, encoding="utf-8")
+    return path, *told
+
+
+def test_a_right_that_is_refused_is_one_failed_line_for_people_and_programs(
+    refusing: tuple[Path, str, str], tmp_path: Path
+) -> None:
+    config, name, right = refusing
+    code, answers = check(config, tmp_path / "state")
+    assert code == 1
+    # Nobody serves the file's own registry, and its address is our loopback.
+    failed = {one for one, row in answers.items() if row["mark"] == "failed"}
+    assert failed - {"ping address"} == {name}
+    assert right in answers[name]["text"]
+    assert answers[name]["to_do"]

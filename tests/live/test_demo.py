@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from nodemanager.cloud.local import sweep
-from nodemanager.cloud.local_state import StateDir
+from nodemanager.cloud.local.state import StateDir
+from nodemanager.cloud.local.sweep import sweep
 from tests.live.cluster import LocalCluster
 from tests.live.harness import TREE, environment, parse_logfmt
 from tests.waiting import DEADLINE_S, until

@@ -10,11 +10,13 @@ import pytest
 
 from nodemanager.clock import SystemClock
 from nodemanager.cloud.api import CloudDriver, CreateOrder
-from nodemanager.cloud.local import LocalCloud, sweep
+from nodemanager.cloud.local.adapter import build_cloud
+from nodemanager.cloud.local.sweep import sweep
 from nodemanager.core.model.world import Record, Tags
 from nodemanager.errors import CloudError
 from nodemanager.journal.api import Intent, IntentKind
 from nodemanager.journal.sqlite import SqliteJournal
+from tests.cloud.cloud_config import cloud_config
 from tests.live.faulty import DRIVER, Faults
 from tests.live.incident import shareable
 
@@ -25,12 +27,14 @@ NOBODY = "http://127.0.0.1:1/ping?ping_secret=none"
 @pytest.fixture
 def cloud(tmp_path: Path) -> Iterator[CloudDriver]:
     """Three nodes, which ping nobody."""
-    made = LocalCloud(
-        pool="faulty",
-        directory=tmp_path / "cloud",
-        create={"boot_delay": "1h"},
-        clock=SystemClock(),
-        driver_class=DRIVER,
+    made = build_cloud(
+        cloud_config(
+            pool="faulty",
+            directory=tmp_path / "cloud",
+            create={"boot_delay": "1h"},
+            clock=SystemClock(),
+            driver_class=DRIVER,
+        )
     )
     size = made.list_sizes()[0]
     try:

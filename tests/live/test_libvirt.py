@@ -10,8 +10,10 @@ from contextlib import closing
 
 import pytest
 
+from nodemanager.cloud.checks import Mark, Wanted
 from nodemanager.errors import CloudError
-from tests.cloud import libvirt_driver
+from tests.cloud.asking import asked
+from tests.cloud.libvirt import driver as libvirt_driver
 from tests.fakes.clock import ManualClock
 from tests.live.cluster import TOKEN, Sections
 from tests.live.harness import Daemon, Line, Registry, claim_of
@@ -192,3 +194,13 @@ def test_a_connection_that_was_lost_is_opened_anew():
             assert not caught.value.definite
         libvirtd.start()
         assert cloud.list_nodes() == before
+
+
+def test_libvirtd_s_socket_for_readers_is_told_from_the_other() -> None:
+    with closing(Libvirtd()) as served:
+        marks = {}
+        for socket in ("libvirt-sock", "libvirt-sock-ro"):
+            uri = served.uri.replace("/libvirt-sock", f"/{socket}")
+            with closing(libvirt_driver.cloud(ManualClock(), uri=uri)) as cloud:
+                marks[socket] = asked(cloud, Wanted("mine", ()))["permission to change"].mark
+    assert marks == {"libvirt-sock": Mark.FINE, "libvirt-sock-ro": Mark.FAILED}

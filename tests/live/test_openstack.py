@@ -11,7 +11,7 @@ from contextlib import closing
 import pytest
 
 from tests.cloud.faults import lost
-from tests.cloud.openstack_server import CREDENTIAL_SECRET, refusal
+from tests.cloud.openstack.server import CREDENTIAL_SECRET, refusal
 from tests.live.cluster import TOKEN, Sections
 from tests.live.harness import Daemon, Line, Registry, claim_of
 from tests.live.openstack import OpenStackCluster

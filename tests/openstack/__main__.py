@@ -24,7 +24,7 @@ from tests.openstack.stack import Stack
 
 SUITES = (
     "tests/contract/test_cloud_contract.py",
-    "tests/cloud/test_openstack_likeness.py",
+    "tests/cloud/openstack/test_likeness.py",
     "tests/openstack",
 )
 PYTEST_S = 60.0

@@ -7,7 +7,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from nodemanager.cloud.api import CloudDriver
-from nodemanager.cloud.openstack_wire import Wire
+from nodemanager.cloud.openstack.wire import Wire
 from nodemanager.core.model.world import CloudState
 from tests.contract.clouds import CloudFixture, method_through
 from tests.openstack.hand import shared
@@ -31,6 +31,11 @@ def real_openstack(_tmp_path: Path) -> Iterator[CloudFixture]:
             freezing.enter_context(hand.compute_frozen())
             hand.member.compute.delete_server(node_id)
 
+        def without_image() -> CloudDriver:
+            cloud = hand.adapter(create={"image": "no-such"})
+            closing.callback(cloud.close)
+            return cloud
+
         yield CloudFixture(
             open=open_cloud,
             listing_through=lambda change: method_through(Wire, "servers", change),
@@ -41,5 +46,6 @@ def real_openstack(_tmp_path: Path) -> Iterator[CloudFixture]:
             },
             pin=hand.pin,
             by_hand=hand.by_hand,
+            without_image=without_image,
             unknown_id="6695eb01-0000-4000-8000-97f2502e193f",
         )

@@ -16,7 +16,7 @@ import sqlalchemy as sa
 
 from nodemanager.cloud.api import CloudDriver
 from nodemanager.core.model.world import CloudNode, LeftoverKind
-from tests.cloud import openstack_helpers
+from tests.cloud.openstack import helpers as openstack_helpers
 from tests.live.farm import NotServed
 from tests.openstack import CLOUD_FILE, people
 from tests.openstack.processes import frozen

@@ -22,7 +22,7 @@ from nodemanager.errors import (
     QuotaExceeded,
     Unauthorized,
 )
-from tests.cloud.openstack_helpers import order
+from tests.cloud.openstack.helpers import order
 from tests.openstack.hand import SLOW_S, Hand
 from tests.openstack.settings import MOST_SERVERS
 from tests.waiting import until

@@ -84,7 +84,7 @@ def tree(tmp_path: Path) -> Path:
     """A tree with the demo's script, a Makefile that calls it, and a daemon of a few lines."""
     files = {
         "nodemanager/__main__.py": DAEMON,
-        "nodemanager/cloud/local.py": LOCAL_CLOUD,
+        "nodemanager/cloud/local/__main__.py": LOCAL_CLOUD,
         "Makefile": f"    run:\n    \t@exec {sys.executable} {TREE}/etc/demo/run.py start\n",
     }
     for name, text in files.items():

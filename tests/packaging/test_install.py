@@ -353,6 +353,22 @@ class TestLaterOn:
         assert "look for nodes by the tag nodemanager-pool" in said
         assert "left alone" not in said
 
+    def test_uninstall_says_what_stays_of_a_cloud_s_own(self, copy_of_installed: Machine):
+        machine = copy_of_installed
+        machine.config.mkdir(parents=True, exist_ok=True)
+        (machine.config / "sample.cfg").write_text("[Cloud]\nprovider = dummy\n")
+        code, said = machine.make("uninstall")
+        assert code == 0, said
+        assert "libvirt" not in said
+        assert "openstack" not in said
+        (machine.config / "one.cfg").write_text("[Cloud]\nprovider = libvirt\n")
+        (machine.config / "two.cfg").write_text("[Cloud]\nprovider: openstack\n")
+        code, said = machine.make("uninstall")
+        assert code == 0, said
+        assert "apt-get remove libvirt-dev" in said
+        assert "gpasswd --delete nodemanager libvirt" in said
+        assert "openstack application credential delete" in said
+
     def test_uninstall_of_nothing_is_no_error(self, copy_of_installed: Machine):
         code, said = copy_of_installed.make("uninstall")
 

@@ -15,7 +15,7 @@ import pytest
 
 from nodemanager import cli
 from nodemanager.commands.replay_result import COLUMNS
-from tests.replay.conftest import Incident
+from tests.replay.conftest import Incident, window
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -228,6 +228,16 @@ def test_damage_found_by_another_process_is_said_too(
     code, _, err = run(copy, "--node-stale-after", "25m", "--jobs", "2")
     assert code == 1
     assert f"the journal {copy} is damaged" in err
+
+
+def test_the_error_of_one_process_is_said_while_another_is_still_at_work(
+    incident: Incident, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The others are ended then, and their end is not what is said."""
+    monkeypatch.setattr("nodemanager.journal.sweep.ALONE", 0)
+    others = [window(60.0 * minutes) for minutes in range(10, 50)]
+    with pytest.raises(TypeError, match="no_such_setting"):
+        incident.under({"no_such_setting": 1.0}, *others, jobs=2)
 
 
 def test_a_newer_programs_journal_is_refused(copy: Path, run: Run) -> None:

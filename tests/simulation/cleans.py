@@ -124,6 +124,9 @@ class CleanRules:
         self.done: dict[str, dict[tuple[str, float], float]] = defaultdict(dict)
         """By manager, and by uuid and when the call was sent: when it began to free (C10)."""
         self.pings: dict[tuple[str, float | None], float] = {}
+        self.first_pings: dict[tuple[str, str], float] = {}
+        """By uuid and incarnation. The server writes `first_ping_at` anew with the first ping after
+        another node took the address; the node is no younger for that."""
         world.plans.append(self.planned)
         world.registry.changed.append(self.changed)
 
@@ -153,20 +156,20 @@ class CleanRules:
         elif after is not None and not after.fenced:
             self.fenced_at.pop(after.uuid, None)
             self.judged.pop(after.uuid, None)
-        # The server takes an address away when another node pings with it: no sign of life.
+        if after is not None and what == "take_address" and after.uuid in self.fenced_at:
+            # The server's own hand, for another node that has the address now: the fence can't
+            # keep it out. It is no sign of life, but counts if it was there to be read.
+            self.taken[after.uuid] = after.version
         if after is not None and what not in ("fence", "unfence", "take_address"):
             now = self.world.engine.now
             self.signs[after.uuid, after.version, after.last_ping_at] = now
-            if what == "take_address" and after.uuid in self.fenced_at:
-                # The server's own hand, for another node that has the address now: the fence
-                # can't keep it out. It is no sign of life, but counts if it was there to be read.
-                self.taken[after.uuid] = after.version
-            else:
-                if what == "hold":
-                    self.sign_before_hold[after.uuid] = self.newest_sign.get(after.uuid, 0.0)
-                self.newest_sign[after.uuid] = now
+            if what == "hold":
+                self.sign_before_hold[after.uuid] = self.newest_sign.get(after.uuid, 0.0)
+            self.newest_sign[after.uuid] = now
             if what == "ping":
                 self.pings[after.uuid, after.last_ping_at] = now
+                if after.incarnation is not None:
+                    self.first_pings.setdefault((after.uuid, after.incarnation), now)
 
     def _counts(self, manager: Manager, uuid: str) -> None:
         """Against the cap of this cycle; a call that arrives a second time is the same clean."""
@@ -512,6 +515,8 @@ class CleanRules:
         first = self.pings.get((before.uuid, before.first_ping_at))
         if first is None:
             return
+        if before.incarnation is not None:
+            first = self.first_pings.get((before.uuid, before.incarnation), first)
         since, limit = tagged.at - first, ordered.settings.visible_after
         if since <= limit - EXACT_S - self._lies(ordered.manager, first):
             wrong("C11", f"denied {since:.0f} s after its first ping, {limit:.0f} s are needed")

@@ -295,6 +295,7 @@ class SimDriver:
         self.visible_after = cloud.traits.visible_after
         self.takes_client_tokens = cloud.traits.client_tokens
         self.sizes_from_file = False
+        self.makes_any_size = False
         self.ids_unique = cloud.traits.ids_unique
 
     def account(self) -> str:

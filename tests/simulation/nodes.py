@@ -559,12 +559,12 @@ class NodeRules:
             # Renewed, or its node's id written in: no more of them wait for that.
             return
         if before is not None:
-            pinged_back = self._was_pinged_back(before, lately)
-            if before.holds_anything and not pinged_back:
+            overtaken = self._was_overtaken(manager, before, lately)
+            if before.holds_anything and not overtaken:
                 self._wrong("U3", manager, f"claims {before.uuid}, which holds something")
             judged = self.memory[by].boots.get(before.uuid)
             if self.world.shape.fenced:
-                if not pinged_back:
+                if not overtaken:
                     self._locked(manager, before, lately)
             elif judged != before.version:
                 self._wrong("U1", manager, f"claims {before.uuid} at another version than judged")
@@ -575,12 +575,12 @@ class NodeRules:
         # What it heard after its order came too late; that all vanished is not to be believed.
         ordered_at = self.cleans.truth.set_up_at(by, after.uuid, self.world.weather.sent_at)
         settings = self.cleans.truth.bound_by(by, ordered_at)
+        ears = self.told.ears[by]
         whole = [
-            one
-            for one in self.told.ears[by].records
-            if one.complete and one.items and one.ended <= ordered_at
+            one for one in ears.records if one.complete and one.items and one.given_at <= ordered_at
         ]
-        listed = whole[-1].items if whole else {}
+        # But an operator who closed the breaker on that has called them gone.
+        listed = whole[-1].items if whole and ears.knew_records(ordered_at) else {}
         waiting = [
             one
             for one in self.world.registry.records()
@@ -592,15 +592,34 @@ class NodeRules:
         if len(waiting) > settings.max_nodes:
             self._wrong("U6", manager, f"{len(waiting)} claims wait, {settings.max_nodes} may")
 
-    def _was_pinged_back(self, before: Record, lately: tuple[str, str] | None) -> bool:
-        """Whether a ping that hung in the server wrote to a free record while the claim was on its
-        way (A4): the claim was sent before, and nothing can call it back."""
+    def _was_overtaken(
+        self, manager: Manager, before: Record, lately: tuple[str, str] | None
+    ) -> bool:
+        """Whether a free record was written to while the claim was on its way, by a ping that hung
+        in the server (A4) or by a manager without the lease (A5).
+
+        The claim was sent before that, or its manager was answered then what the record was, and
+        where the store can't compare nothing calls it back.
+        """
+        if not self._came_late(manager, before):
+            return False
+        if self.world.shape.fenced and self.world.is_excused(before.uuid, which="A5"):
+            return True
         if lately is None or lately[1] != "ping" or before.claim is not None or before.holds_slot:
             return False
+        return self.world.is_excused(before.uuid, which="A4")
+
+    def _came_late(self, manager: Manager, before: Record) -> bool:
+        """Whether the claim could not know of the newest write to its record."""
+        sent_at = self.world.weather.sent_at
         version = (before.uuid, before.version, before.last_ping_at)
-        written_at = self.cleans.signs.get(version, 0.0)
-        is_hung = self.world.is_excused(before.uuid, which="A4")
-        return is_hung and written_at > self.world.weather.sent_at
+        if self.cleans.signs.get(version, 0.0) > sent_at:
+            return True
+        ordered_at = self.cleans.truth.set_up_at(manager.name, before.uuid, sent_at)
+        read, _, _ = self.told.ears[manager.name].last_look(before.uuid, None, sent_at)
+        if read is None or read.record is None or read.at < ordered_at:
+            return False
+        return read.record.version != before.version
 
     def _locked(self, manager: Manager, before: Record, lately: tuple[str, str] | None) -> None:
         """Without compare-and-set only what we freed, or what nobody wrote to for long (U2)."""

@@ -37,7 +37,6 @@ from nodemanager.errors import (
     NodeManagerError,
     RemoteError,
     Throttled,
-    Unauthorized,
 )
 
 T = TypeVar("T")
@@ -152,8 +151,8 @@ class CloudNodeListActor(PollingActor):
         started_at = self._context.clock.boottime()
         try:
             listed = _readable(self._context.cloud.list_nodes(), CloudNode)
-        except Unauthorized:
-            # The next keys may be another account's.
+        except BaseException:
+            # The daemon hears of the account with the listing; and the next keys may be another's.
             self._account_at = None
             raise
         ended_at = self._context.clock.boottime()

@@ -50,6 +50,7 @@ from nodemanager.errors import RemoteError
 FIRST_QUESTION_S = 2.0
 MOST_DOUBLINGS = 16
 """The first wait in seconds, and how often it may double; `max_poll_time` caps it."""
+FOUND_FREED = "a later look showed that the write took effect"
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,10 +290,10 @@ def _looked(state: Fenceless, found: CleanEvidence, seen: Seen) -> Step[State]:
         look = _evidence(order, found, found.record, seen)
         return _confirmed(state, found, found.record, look, seen)
     why = _why_not(verdict)
-    told = _skipped(order, why, found.record)
     if isinstance(state, Checking) and _is_done(order, found):
-        step = _done(order, why, seen, told)
+        step = _done(order, why, seen)
     else:
+        told = _skipped(order, why, found.record)
         step = _kept(state, why, seen, told, may_wait=_passes(order, why, seen))
     return replace(step, facts=(*step.facts, *_answers(order, found, seen)))
 
@@ -320,11 +321,12 @@ def _kept(state: Fenceless, why: Verdict, seen: Seen, told: Told, *, may_wait: b
     return Step(None, tell=(told,), ended=_ended(order, why.reason.value, why))
 
 
-def _done(order: CleanOrder, why: Verdict, seen: Seen, told: Told) -> Step[State]:
-    """The end of a clean whose write took effect, as the look shows."""
+def _done(order: CleanOrder, why: Verdict, seen: Seen) -> Step[State]:
+    """The end of a clean whose write took effect, as the look shows; its record may be in use."""
+    fields = {"reason": order.reason, **_known(order), "detail": FOUND_FREED, "plan": order.plan_id}
     return Step(
         None,
-        tell=(told,),
+        tell=(Told(Name.RECORD_CLEANED, fields),),
         facts=(_life_ended(order, seen),),
         ended=_ended(order, CLEANED, why),
     )
@@ -421,10 +423,10 @@ def _looked_behind(state: Standing, found: CleanEvidence, seen: Seen) -> Step[St
         writing = Writing(order, before, look, tries=state.tries)
         return Step(writing, (_free(order, found.record),), facts=facts)
     why = _why_not(verdict)
-    told = _skipped(order, why, found.record)
     if _is_done(order, found):
-        step = _done(order, why, seen, told)
+        step = _done(order, why, seen)
     else:
+        told = _skipped(order, why, found.record)
         again = _passes(order, why, seen)
         step = _lift(Lifting(order, before, state.fenced, again, why, state.tries), told)
     return replace(step, facts=(*step.facts, *facts))

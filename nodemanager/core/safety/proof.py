@@ -405,8 +405,11 @@ def _denial(
         since_s, limit_s = quiet_s, _claim_window(look.terms, before)
     else:
         since_s = _age(first, denied) if denied.clock is not None else 0.0
+        if first == grounds.signs.first_ping_at:
+            # A clock that was set back makes the first ping young, but the plan saw it.
+            since_s = max(since_s, quiet_s)
         if since_s < 0.0 or first <= (before.last_ping_at or 0.0):
-            # A clock that was set back makes the first ping young, but none is after the last one.
+            # And none is after the last one.
             since_s = max(since_s, quiet_s, _quiet(look.signs, denied) or 0.0)
         if in_vain and before.claim is not None and grounds.absence is not None:
             # All of its claim's nodes were made by the end of the claim's window (A2).

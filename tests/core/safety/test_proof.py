@@ -443,6 +443,16 @@ def test_a_first_ping_ahead_of_the_clock_is_as_old_as_the_silence_at_the_last_lo
     assert evidence.with_terms(visible_after=limit_s).broken() == broken
 
 
+def test_a_first_ping_that_the_clock_caught_up_with_is_as_old_as_the_silence_c11_t1() -> None:
+    """It was ahead when the clock was set back; behind the fence it shows some seconds of age."""
+    behind = fenced()
+    caught_up = EPOCH + behind.look.reading.at - 13.0
+    evidence = behind.with_before(first_ping_at=caught_up).with_clock_set_back()
+    assert evidence.with_signs(first_ping_at=caught_up).broken() == []
+    # One that the plan did not see tells of a ping since.
+    assert "C11" in evidence.broken()
+
+
 @pytest.mark.parametrize(("took_s", "broken"), [(15.0, []), (25.0, ["C11"])])
 @pytest.mark.parametrize("never_pinged", [True, False])
 def test_a_denial_is_as_old_as_its_question_c11(
@@ -457,9 +467,9 @@ def test_a_denial_is_as_old_as_its_question_c11(
         quiet_s = float(one.order.measures["idle_s"])
         one = one.with_terms(boot_fail_after=quiet_s - 20.0 - 120.0 - 300.0)
     else:
-        first = clock.now(at) - 320.0
-        one = one.with_before(first_ping_at=first).with_signs(first_ping_at=first)
-        one = one.with_clock_set_back()
+        first = one.before.first_ping_at
+        assert first is not None
+        one = one.with_terms(visible_after=clock.age(first, at) - 20.0)
     assert one.with_look(asked_at=at - took_s).broken() == broken
 
 

@@ -1,0 +1,283 @@
+"""The adapter for Microsoft Azure, over apache-libcloud's driver."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from libcloud.compute.base import NodeDriver
+from libcloud.compute.drivers.azure_arm import AzureNodeDriver
+
+from nodemanager.cloud.api import CreateOrder
+from nodemanager.cloud.azure import checks, images, options
+from nodemanager.cloud.azure.errors import Refusal, kind_of, typed
+from nodemanager.cloud.azure.leftovers import AzureLeftovers
+from nodemanager.cloud.azure.node import FAILED, READER, VirtualMachine, azure_tags, tags_in
+from nodemanager.cloud.azure.options import Access, Template
+from nodemanager.cloud.azure.order import machine_body, machine_name
+from nodemanager.cloud.azure.sign_in import ManagedIdentity, ServicePrincipal
+from nodemanager.cloud.azure.sizes import sizes
+from nodemanager.cloud.azure.wire import COMPUTE, RESOURCES, AzureAnswers, Wire
+from nodemanager.cloud.checks import Check, Wanted
+from nodemanager.cloud.cloud_config import CloudConfig
+from nodemanager.cloud.libcloud_base import TIMEOUT, LibcloudCloud, load_driver_class
+from nodemanager.cloud.provider import Provider
+from nodemanager.cloud.reading import checked_list
+from nodemanager.cloud.token import TokenSource
+from nodemanager.cloud.translate import without_secrets
+from nodemanager.core.model.world import Outcome, Size, Tags
+from nodemanager.errors import BadRequest, CloudError, ForeignAnswer, MalformedId
+
+WAIT_S = 15.0
+"""How long a create waits for Azure's word whether the region has room. An operation that takes
+longer goes on; the listings show what came of it."""
+TAGS = "2021-04-01"
+MOST_NAMES_KNOWN = 100_000
+
+_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+
+
+@dataclass
+class Azure(Provider):
+    """Azure: libcloud's connection sends the requests, this class checks answers (L2)."""
+
+    name = "azure"
+    ids_unique = True
+    takes_client_tokens = True
+    may_authorise = True
+
+    access: Access
+    pool: str
+    tokens: TokenSource
+    listed: Mapping[str, str]
+    template: Template
+    driver_type: type[AzureNodeDriver]
+    _names: dict[str, str] = field(default_factory=dict, init=False, repr=False)
+    """The name of each machine seen, by id: an id alone leads to no machine."""
+    _image_seen: bool = field(default=False, init=False)
+
+    def new_driver(self) -> NodeDriver:
+        access = self.access
+        return self.driver_type(
+            "unset", access.subscription, "unset", "unset", timeout=access.timeout
+        )
+
+    def wire(self, driver: NodeDriver) -> Wire:
+        return Wire(driver.connection, self.access)
+
+    def account(self, driver: NodeDriver) -> str:
+        """The subscription, its directory, the resource group and the endpoint. Every request names
+        the subscription and the group, so other credentials never lead to others."""
+        access, wire = self.access, self.wire(driver)
+        told = wire.get(wire.subscription, RESOURCES)
+        tenant = told.get("tenantId")
+        if access.tenant and "." not in access.tenant and tenant != access.tenant.lower():
+            raise ForeignAnswer(f"subscription {access.subscription} is of directory {tenant}")
+        return (
+            f"subscription={access.subscription} tenant={tenant} group={access.group.lower()} "
+            f"endpoint={access.endpoint}"
+        )
+
+    def listings(self, driver: NodeDriver) -> Sequence[tuple[object, bool]]:
+        """Azure has no filter by tag, so one list of the group's machines answers both."""
+        found = self._seen(self.wire(driver).machines())
+        answers: list[tuple[object, bool]] = [
+            ([one for one in found if self._may_be_ours(one)], False)
+        ]
+        if self.listed:
+            answers.append(([one for one in found if self._matches(one)], True))
+        return answers
+
+    def by_record(self, driver: NodeDriver, record_uuid: str) -> object:
+        return self._seen(self.wire(driver).machines())
+
+    def by_id(self, driver: NodeDriver, node_id: str) -> object | None:
+        return self.find_node(driver, node_id)
+
+    def find_node(self, driver: NodeDriver, node_id: str) -> VirtualMachine | None:
+        """The machine of that id, in any state: asked for by its name where that is known, else
+        searched for among the group's machines."""
+        if not _ID.fullmatch(node_id):
+            raise MalformedId(f"{node_id[:80]!r} is no machine's vmId, which is a UUID")
+        wire = self.wire(driver)
+        name = self._names.get(node_id)
+        if name is not None:
+            found = wire.machine(name)
+            if found is None or found.id == node_id:
+                return found
+            # Another hand gave the name to a new machine.
+        every = self._seen(wire.machines())
+        return next((one for one in every if one.id == node_id), None)
+
+    def sizes(self, driver: NodeDriver) -> tuple[Size, ...]:
+        return sizes()
+
+    def check_image(self, driver: NodeDriver) -> None:
+        if not self._image_seen:
+            images.check_image(self.wire(driver), self.access, self.template)
+            self._image_seen = True
+
+    def create(self, driver: NodeDriver, order: CreateOrder) -> object:
+        """The machine's name has the incarnation in it: a repeated create makes no second one."""
+        wire = self.wire(driver)
+        name = machine_name(order.name, order.tags.incarnation or order.client_token)
+        body = machine_body(order, self.template, name, self.access.region)
+        secrets = (order.user_data, body["properties"]["osProfile"]["customData"])
+        try:
+            begun = wire.call(
+                "PUT",
+                wire.machine_path(name),
+                COMPUTE,
+                body=body,
+                headers={"If-None-Match": "*"},
+            )
+        except Refusal as refusal:
+            refusal.message = without_secrets(refusal.message, secrets)
+            if refusal.is_taken:
+                return self._made_before(wire, name, order.tags, refusal)
+            raise
+        made = VirtualMachine.of(begun.content)
+        self._note([made])
+        try:
+            wire.waited(begun, min(WAIT_S, self.access.timeout))
+        except Refusal as refusal:
+            refusal.message = without_secrets(refusal.message, secrets)
+            return self._undone(wire, name, made, refusal)
+        # Once the create has begun, no error may say that nothing was made.
+        with suppress(Refusal, CloudError, OSError):
+            return wire.machine(name) or made
+        return made
+
+    def _made_before(self, wire: Wire, name: str, tags: Tags, refusal: Refusal) -> VirtualMachine:
+        made = wire.machine(name)
+        if made is None or tags_in(made.tags) != tags:
+            raise refusal
+        self._note([made])
+        return made
+
+    def _undone(
+        self, wire: Wire, name: str, made: VirtualMachine, failure: Refusal
+    ) -> VirtualMachine:
+        """Azure keeps what is left of a machine whose create failed. Where the failure's code says
+        that it never ran, it is deleted again and the failure raised. Otherwise gives the machine:
+        the listings show what becomes of it."""
+        try:
+            found = wire.machine(name)
+            if found is None:
+                raise failure
+            if kind_of(failure) is CloudError or found.state != FAILED:
+                return found
+            ended = wire.call("DELETE", wire.machine_path(name), COMPUTE)
+            # While it is there its record stays claimed (C4), so its end is worth some seconds.
+            wire.waited(ended, min(WAIT_S, self.access.timeout))
+        except Refusal as refusal:
+            if refusal is failure:
+                raise
+            return made
+        except (ValueError, CloudError, OSError):
+            return made
+        raise failure
+
+    def adopt(self, driver: NodeDriver, node_id: str, tags: Tags) -> None:
+        node = self.find_node(driver, node_id)
+        if node is None:
+            raise BadRequest(f"there is no machine {node_id} in {self.access.group}")
+        given = azure_tags(tags)
+        told = self.wire(driver).call(
+            "PATCH",
+            f"{node.path}/providers/Microsoft.Resources/tags/default",
+            TAGS,
+            body={"operation": "Merge", "properties": {"tags": given}},
+        )
+        if told.status == 202:
+            raise CloudError(f"the tags of {node_id} are not set yet")
+        kept = (told.content.get("properties") or {}).get("tags")
+        if not isinstance(kept, dict) or not given.items() <= kept.items():
+            raise ForeignAnswer(f"the answer to tagging {node_id} does not show our tags")
+
+    def destroy(self, driver: NodeDriver, node_id: str) -> Outcome:
+        """Azure never says that a machine is gone: it does not know it any more (D3)."""
+        node = self.find_node(driver, node_id)
+        if node is None:
+            return Outcome.UNKNOWN
+        told = self.wire(driver).call("DELETE", node.path, COMPUTE)
+        # 204 says that there was no machine.
+        return Outcome.UNKNOWN if told.status == 204 else Outcome.ACCEPTED
+
+    def preflight(self, driver: NodeDriver, wanted: Wanted) -> Sequence[Check]:
+        return checks.checks(lambda: self.wire(driver), self.access, self.template, wanted)
+
+    def understand(self, error: Exception, doing: str) -> CloudError | None:
+        if isinstance(error, Refusal):
+            if error.status == 401:
+                self.tokens.refused()
+            return typed(error, error.while_doing(doing))
+        return None
+
+    def _seen(self, found: list[VirtualMachine]) -> list[VirtualMachine]:
+        """The same machines, whose names are known from now on."""
+        checked_list(found, "list machines")
+        if len(self._names) > MOST_NAMES_KNOWN:
+            self._names.clear()
+        self._note(found)
+        return found
+
+    def _note(self, found: list[VirtualMachine]) -> None:
+        for one in found:
+            # One without a name is searched for among all.
+            with suppress(AttributeError, ValueError):
+                if one.id:
+                    self._names[one.id] = one.own_name
+
+    def _may_be_ours(self, one: VirtualMachine) -> bool:
+        """What can't be read may be ours, and so can what is no machine: the reader tells it."""
+        try:
+            return not one.id or tags_in(one.tags).pool == self.pool
+        except (AttributeError, ValueError):
+            return True
+
+    def _matches(self, one: VirtualMachine) -> bool:
+        """Whether `[Cloud List]` chooses it: it has each of its tags."""
+        try:
+            return self.listed.items() <= one.tags.items()
+        except (AttributeError, ValueError):
+            return False
+
+
+def build_cloud(config: CloudConfig, *, timeout: float = TIMEOUT) -> LibcloudCloud:
+    """A CloudDriver for Microsoft Azure.
+
+    `timeout` is in seconds and applies to each HTTP request. Raises ConfigError with every problem
+    of the three sections.
+    """
+    driver_type = load_driver_class(config.driver_class, AzureNodeDriver)
+    access, listed, template = options.read(config, timeout)
+    pool = config.pool
+    tokens = TokenSource(_signing_in(access))
+    settings: dict[str, Any] = {"endpoint": access.endpoint, "tokens": tokens}
+    connection = type("AzureConnection", (AzureAnswers, driver_type.connectionCls), settings)
+    driver_type = type(driver_type.__name__, (driver_type,), {"connectionCls": connection})
+    azure = Azure(access, pool, tokens, listed, template, driver_type)
+    return LibcloudCloud(
+        pool=pool,
+        provider=azure,
+        reader=READER,
+        leftovers=AzureLeftovers(pool, azure.wire, azure.find_node),
+        timeout=access.timeout,
+    )
+
+
+def _signing_in(access: Access) -> ServicePrincipal | ManagedIdentity:
+    if access.proof is None:
+        return ManagedIdentity(access.client_id, access.scope, access.timeout)
+    return ServicePrincipal(
+        access.tenant,
+        access.client_id,
+        access.proof,
+        access.login,
+        access.scope,
+        access.timeout,
+    )

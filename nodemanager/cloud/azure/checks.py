@@ -1,0 +1,211 @@
+"""What Azure can be asked before the first node boots: permissions by name, subnet, sizes, quota.
+
+Azure tells a caller's permissions on a resource group, so nothing is tried: no check changes
+anything. What is only asked here, or only on the subscription, is in etc/iam/azure-read.json.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from functools import cached_property, partial
+from typing import Any
+
+from nodemanager.cloud.azure.errors import Refusal, kind_of
+from nodemanager.cloud.azure.options import Access, Template
+from nodemanager.cloud.azure.wire import COMPUTE, MACHINES, NETWORK, Wire
+from nodemanager.cloud.checks import Check, Found, Mark, Wanted
+from nodemanager.core.model.world import Size
+from nodemanager.errors import Unauthorized
+
+AUTHORIZATION = "2022-04-01"
+SKUS = "2021-07-01"
+NEEDED = (
+    "Microsoft.Compute/disks/delete",
+    "Microsoft.Compute/disks/read",
+    "Microsoft.Compute/disks/write",
+    "Microsoft.Compute/virtualMachines/delete",
+    "Microsoft.Compute/virtualMachines/read",
+    "Microsoft.Compute/virtualMachines/write",
+    "Microsoft.Network/networkInterfaces/delete",
+    "Microsoft.Network/networkInterfaces/join/action",
+    "Microsoft.Network/networkInterfaces/read",
+    "Microsoft.Network/networkInterfaces/write",
+    "Microsoft.Network/publicIPAddresses/read",
+)
+"""What the manager needs on its resource group, whatever its file says."""
+FOR_ADDRESSES = (
+    "Microsoft.Network/publicIPAddresses/delete",
+    "Microsoft.Network/publicIPAddresses/join/action",
+    "Microsoft.Network/publicIPAddresses/write",
+)
+FOR_ADOPTION = "Microsoft.Resources/tags/write"
+ROLE = "give the manager the role of etc/iam/azure.json on the resource group"
+READS = "to have it asked, give the manager etc/iam/azure-read.json on the subscription"
+
+
+def checks(
+    wire: Callable[[], Wire], access: Access, template: Template, wanted: Wanted
+) -> Sequence[Check]:
+    """Azure's own checks, in order. `wire` gives a connection; nothing is sent before a check."""
+    asker = _Asker(wire, access, template, wanted)
+    return asker.checks()
+
+
+@dataclass
+class _Asker:
+    _wire: Callable[[], Wire]
+    _access: Access
+    _template: Template
+    _wanted: Wanted
+
+    def checks(self) -> list[Check]:
+        found = [
+            Check(f"permissions on {self._access.group}", self._permissions, ROLE),
+            Check("power states", self._states),
+            Check("subnet", self._subnet, "correct [Cloud Create] network and subnet"),
+        ]
+        sizes = {size.instance_type: size for size in self._wanted.sizes}
+        found += [
+            Check(f"offer of {name}", partial(self._offer, size)) for name, size in sizes.items()
+        ]
+        if sizes:
+            found.append(Check("quota", self._quota))
+        return found
+
+    def _permissions(self) -> Found:
+        """By what Azure says of the caller's roles; deny assignments and locks are not in it."""
+        path = f"{self._wire().group}/providers/Microsoft.Authorization/permissions"
+        roles = self._optional(lambda: self._wire().listed(path, AUTHORIZATION))
+        if isinstance(roles, Found):
+            return roles
+        needed = NEEDED + (FOR_ADDRESSES if self._template.assign_public_ip else ())
+        if missing := [one for one in needed if not _allowed(roles, one)]:
+            return Found(f"missing: {', '.join(missing)}", Mark.FAILED, ROLE)
+        if not _allowed(roles, FOR_ADOPTION):
+            text = f"all but {FOR_ADOPTION}: no node can be adopted"
+            return Found(text, Mark.WARNING, ROLE)
+        return Found("all that are needed")
+
+    def _states(self) -> Found:
+        """Whether one request tells the power states of all machines."""
+        wire = self._wire()
+        path = f"{wire.subscription}/providers/{MACHINES}"
+        told = self._optional(
+            lambda: wire.call("GET", path, COMPUTE, params={"statusOnly": "true"})
+        )
+        if isinstance(told, Found):
+            return Found(
+                "asked for one by one, with a request for each machine in each poll",
+                Mark.WARNING,
+                "give the manager etc/iam/azure-read.json on the subscription",
+            )
+        return Found("in one request")
+
+    def _subnet(self) -> Found:
+        subnet = self._template.subnet
+        told = self._optional(lambda: self._wire().get(subnet, NETWORK))
+        if isinstance(told, Found):
+            return told
+        about = told.get("properties")
+        prefix = about.get("addressPrefix") if isinstance(about, dict) else None
+        return Found(f"{subnet.rpartition('/')[2]} ({prefix or 'several ranges'})")
+
+    def _offer(self, size: Size) -> Found:
+        """Whether Azure lets this subscription have the size there, and what it says of it."""
+        offers = self._offers
+        if isinstance(offers, Found):
+            return offers
+        name, region = size.instance_type, self._access.region
+        sku = offers.get(name)
+        if sku is None:
+            return Found(f"{region} has no {name}", Mark.FAILED, "choose another size or region")
+        if why := self._restricted(sku):
+            return Found(
+                f"{name} is restricted for this subscription: {why}",
+                Mark.FAILED,
+                "choose another size, region or zone, or ask Azure's support",
+            )
+        told = _capabilities(sku)
+        if self._is_spot(size) and told.get("LowPriorityCapable") != "True":
+            return Found(f"{name} can't be a Spot machine", Mark.FAILED, "take preemptible out")
+        cores, ram = int(told.get("vCPUs", "0")), int(float(told.get("MemoryGB", "0")) * 1024)
+        text = f"{cores} cores, {ram} MB of memory"
+        if cores < size.cores or ram < size.ram_mb:
+            wrong = f"{text}, but the file says {size.cores} and {size.ram_mb}"
+            return Found(wrong, Mark.WARNING, f"correct [Size {size.name}]")
+        return Found(text)
+
+    @cached_property
+    def _offers(self) -> dict[str, Mapping[str, Any]] | Found:
+        """What Azure says of each size in the region, by its name."""
+        wire = self._wire()
+        where = {"$filter": f"location eq '{self._access.region}'"}
+        path = f"{wire.subscription}/providers/Microsoft.Compute/skus"
+        found = self._optional(lambda: wire.listed(path, SKUS, **where))
+        if isinstance(found, Found):
+            return found
+        return {str(one.get("name")): one for one in found if _is_machine(one)}
+
+    def _restricted(self, sku: Mapping[str, Any]) -> str:
+        """Why the region, or the zone of the file, is closed to the size; empty if it is not."""
+        for one in sku.get("restrictions") or []:
+            zones = (one.get("restrictionInfo") or {}).get("zones") or []
+            if one.get("type") != "Zone" or self._template.zone in zones:
+                return str(one.get("reasonCode") or one.get("type"))
+        return ""
+
+    def _quota(self) -> Found:
+        """Whether the subscription's cores in the region are enough for one node of each size."""
+        wire, region = self._wire(), self._access.region
+        path = f"{wire.subscription}/providers/Microsoft.Compute/locations/{region}/usages"
+        told = self._optional(lambda: wire.listed(path, COMPUTE))
+        if isinstance(told, Found):
+            return told
+        usages = {str((one.get("name") or {}).get("value")): one for one in told}
+        most = max(self._wanted.sizes, key=lambda size: size.cores)
+        kind = "lowPriorityCores" if self._is_spot(most) else "cores"
+        usage = usages.get(kind) or {}
+        used, limit = int(usage.get("currentValue", 0)), int(usage.get("limit", 0))
+        text = f"{used} of {limit} {'Spot ' if kind != 'cores' else ''}cores in use in {region}"
+        if limit - used < most.cores:
+            return Found(f"{text}: no room for {most.name}", Mark.FAILED, "ask Azure for more")
+        return Found(text)
+
+    def _is_spot(self, size: Size) -> bool:
+        return bool(size.preemptible or self._template.preemptible)
+
+    @staticmethod
+    def _optional(ask: Callable[[], Any]) -> Any:
+        """The answer, or what a refusal means for a call that only this pre-flight makes."""
+        try:
+            return ask()
+        except Refusal as refusal:
+            if kind_of(refusal) is Unauthorized:
+                return Found("no right to ask", Mark.NOT_ASKED, READS)
+            if refusal.status == 404:
+                return Found(str(refusal)[:300], Mark.FAILED, "give one that exists")
+            raise
+
+
+def _allowed(roles: list[Any], action: str) -> bool:
+    """Whether one of the caller's roles has the action and does not take it out again."""
+
+    def named(patterns: object) -> bool:
+        given = patterns if isinstance(patterns, list) else []
+        return any(fnmatchcase(action.lower(), str(one).lower()) for one in given)
+
+    return any(named(one.get("actions")) and not named(one.get("notActions")) for one in roles)
+
+
+def _is_machine(sku: object) -> bool:
+    return isinstance(sku, dict) and sku.get("resourceType") == "virtualMachines"
+
+
+def _capabilities(sku: Mapping[str, Any]) -> dict[str, str]:
+    def pairs() -> Iterator[tuple[str, str]]:
+        for one in sku.get("capabilities") or []:
+            yield str(one.get("name")), str(one.get("value"))
+
+    return dict(pairs())

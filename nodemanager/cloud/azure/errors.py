@@ -1,0 +1,110 @@
+"""What Azure's error codes mean to us (SAFETY.md D6, U6).
+
+A request is refused with a code, such as `SkuNotAvailable`; an operation that a request began fails
+with a code, such as `AllocationFailed`. The code decides, but for 429: compute throttles with
+`OperationNotAllowed`, which is also its word for a quota that is used up and for a disk in use.
+The codes come from Microsoft's "Resolve errors for Azure resource deployments", "Troubleshoot
+allocation failures", "Troubleshooting API throttling errors" and "Error codes for Spot VMs".
+"""
+
+from __future__ import annotations
+
+import re
+
+from nodemanager.cloud.refusal import CodedRefusal
+from nodemanager.cloud.words import words
+from nodemanager.errors import (
+    BadRequest,
+    CapacityUnavailable,
+    CloudError,
+    QuotaExceeded,
+    Throttled,
+    Unauthorized,
+)
+
+QUOTA = words("QuotaExceeded ResourceQuotaExceeded SubnetIsFull")
+"""The subscription can have no more nodes of any size. A subnet without free addresses counts as
+such a limit, because the remedy is the same. So does a code that ends in CountLimitReached."""
+
+CAPACITY = words(
+    """
+    AllocationFailed OverconstrainedAllocationRequest OverconstrainedZonalAllocationRequest
+    SkuNotAvailable ZonalAllocationFailed
+    """
+)
+"""The region or zone has no capacity for this size now; it may have some for another size."""
+
+THROTTLED = words("ResourceRequestsThrottled SubscriptionRequestsThrottled TooManyRequests")
+
+UNAUTHORIZED = words(
+    """
+    AuthenticationFailed AuthenticationFailedMissingToken AuthorizationFailed
+    ExpiredAuthenticationToken InvalidAuthenticationToken InvalidAuthenticationTokenTenant
+    InvalidSubscriptionId LinkedAuthorizationFailed ReadOnlyDisabledSubscription
+    SubscriptionNotFound
+    """
+)
+
+REFUSED = words(
+    """
+    MissingSubscriptionRegistration OperationNotAllowed PropertyChangeNotAllowed
+    RequestDisallowedByPolicy ScopeLocked
+    """
+)
+"""Definite, whatever the status: Azure sends them with 403 or 409."""
+
+NOT_FOUND = "ResourceNotFound"
+"""The thing itself does not exist, in a resource group that does: a group that does not exist is
+`ResourceGroupNotFound`, and no evidence about a node."""
+IN_USE = words(
+    """
+    AnotherOperationInProgress InUsePublicIpAddressCannotBeDeleted NicInUse NicReservedForAnotherVm
+    OperationNotAllowed PublicIPAddressCannotBeDeleted
+    """
+)
+"""A thing that came into use after we checked it. Azure keeps an interface for a machine whose
+create failed for three minutes."""
+
+_QUOTA_IN_TEXT = re.compile(r"\bquota\b", re.IGNORECASE)
+
+
+class Refusal(CodedRefusal):
+    """An error answer, or an operation's error, with one of Azure's own codes."""
+
+    @property
+    def is_not_found(self) -> bool:
+        """Azure's own "no such resource", not a proxy's 404 nor a resource group's."""
+        return self.code == NOT_FOUND
+
+    @property
+    def is_taken(self) -> bool:
+        """Azure's answer to `If-None-Match: *` for a name that is in use, whatever its code."""
+        return self.status == 412
+
+
+def typed(refusal: Refusal, text: str) -> CloudError:
+    """The CloudError for the refusal's code, with `text` as its message."""
+    return kind_of(refusal)(text, retry_after=refusal.retry_after)
+
+
+def kind_of(refusal: Refusal) -> type[CloudError]:
+    """The class of error that the refusal is."""
+    code, status = refusal.code, refusal.status
+    if status == 429:
+        return Throttled
+    if code == "OperationNotAllowed" and _QUOTA_IN_TEXT.search(refusal.message):
+        return QuotaExceeded
+    for codes, kind in (
+        (QUOTA, QuotaExceeded),
+        (CAPACITY, CapacityUnavailable),
+        (THROTTLED, Throttled),
+        (UNAUTHORIZED, Unauthorized),
+        (REFUSED, BadRequest),
+    ):
+        if code in codes:
+            return kind
+    if code.endswith("CountLimitReached"):
+        return QuotaExceeded
+    if status in (401, 403):
+        return Unauthorized
+    return CloudError if status >= 500 or status in (408, 409) else BadRequest

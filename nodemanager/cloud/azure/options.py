@@ -1,0 +1,361 @@
+"""The pass-through sections of an Azure file, read into settings.
+
+Takes Arvados Node Manager's option names, so that a file of Arvados Node Manager 2.0.4 loads
+unchanged, and our own; doc/azure.rst has a row for each. Reports every problem at once.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from libcloud.common.azure_arm import publicEnvironments
+
+from nodemanager.cloud.azure.sign_in import Certificate, Federated, Proof, Secret
+from nodemanager.cloud.cloud_config import CloudConfig
+from nodemanager.cloud.endpoint import Endpoint
+from nodemanager.cloud.section_reader import SectionReader
+from nodemanager.cloud.tags import OUR_TAGS
+from nodemanager.cloud.words import words
+from nodemanager.errors import ConfigError
+
+CREDENTIALS = "Cloud Credentials"
+LIST = "Cloud List"
+CREATE = "Cloud Create"
+
+ALIASES = {
+    "ex_disk_size": "boot_disk_gb",
+    "ex_network": "network",
+    "ex_resource_group": "resource_group",
+    "ex_storage_account_type": "boot_disk_type",
+    "ex_subnet": "subnet",
+    "ex_user_name": "user_name",
+}
+"""libcloud's option names, which Arvados Node Manager passed through, and our names for them."""
+
+WITHOUT_EFFECT = words("ex_blob_container ex_os_disk_delete ex_storage_account")
+"""Taken, with a warning (nodemanager.config): a node's disks are managed, and end with it."""
+
+TAG_KEYS = frozenset({"tag_?*"})
+
+ACCEPTED: Mapping[str, frozenset[str]] = {
+    CREDENTIALS: words(
+        """
+        certificate cloud_environment endpoint federated_token_path key login_endpoint region secret
+        subscription_id tenant_id timeout
+        """
+    ),
+    LIST: words("ex_resource_group resource_group") | TAG_KEYS,
+    CREATE: words(
+        """
+        accelerated_networking assign_public_ip boot_disk_gb boot_disk_type ex_disk_size ex_network
+        ex_storage_account_type ex_subnet ex_use_managed_disks ex_user_name image network
+        network_security_group ping_host preemptible scratch_disk_type spot_max_price ssh_key subnet
+        user_name zone
+        """
+    )
+    | WITHOUT_EFFECT
+    | TAG_KEYS,
+}
+"""The keys that each section takes; `*` and `?` in them are wildcards, as in fnmatch."""
+
+CLASS_TAG = "tag_arvados-class"
+"""By this tag Arvados Node Manager chose the machines that were its own."""
+DISK_TYPES = words(
+    "Premium_LRS Premium_ZRS PremiumV2_LRS StandardSSD_LRS StandardSSD_ZRS Standard_LRS"
+)
+MOST_TAGS, LONGEST_TAG_NAME, LONGEST_TAG = 50, 512, 256
+"""Azure's limits for one resource, and in characters."""
+GALLERIES_OF_OTHERS = {
+    "communitygalleries": "communityGalleryImageId",
+    "sharedgalleries": "sharedGalleryImageId",
+}
+"""Azure's field for an image by how its resource id begins; `id` for the operator's own."""
+OURS = 5
+"""How many tags a node has from us: its name, and those of nodemanager.cloud.tags without hold."""
+
+_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
+_GROUP = re.compile(r"[\w().-]{0,89}[\w()-]")
+_URN = re.compile(r"[^:/\s]+:[^:/\s]+:[^:/\s]+:[^:/\s]+")
+_RESOURCE = re.compile(r"/[^/\s]+(/[^/\s]+)+")
+_REGION = re.compile(r"[a-z]+[0-9]{0,2}")
+_USER = re.compile(r"[a-z_][a-z0-9_-]{0,31}")
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """`[Cloud Credentials]`, and the resource group. `proof` is None where the machine's own
+    identity is used. `scope` is what a token is asked for."""
+
+    subscription: str
+    tenant: str
+    group: str
+    region: str
+    endpoint: Endpoint
+    login: Endpoint
+    scope: str
+    timeout: float
+    client_id: str
+    proof: Proof | None = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """`[Cloud Create]`: the settings of every new node. `subnet` and `network_security_group` are
+    resource ids, `image` Azure's image reference. `tags` are set beside our own."""
+
+    image: Mapping[str, str]
+    subnet: str
+    user_name: str
+    ssh_key: str
+    zone: str | None = None
+    network_security_group: str | None = None
+    assign_public_ip: bool = False
+    accelerated_networking: bool = False
+    preemptible: bool = False
+    spot_max_price: float | None = None
+    boot_disk_type: str = "StandardSSD_LRS"
+    boot_disk_gb: int | None = None
+    scratch_disk_type: str | None = None
+    tags: Mapping[str, str] = field(default_factory=dict)
+
+
+def read(config: CloudConfig, timeout: float) -> tuple[Access, dict[str, str], Template]:
+    """The settings of the three sections; the dict has the tags that `[Cloud List]` chooses by.
+
+    Raises ConfigError with every problem in them.
+    """
+    problems: list[str] = []
+    listed = SectionReader(LIST, _renamed(LIST, config.listing, problems), problems)
+    wanted = SectionReader(CREATE, _renamed(CREATE, config.create, problems), problems)
+    access = _access(SectionReader(CREDENTIALS, config.credentials, problems), listed, timeout)
+    tags = _tags(listed)
+    template = _template(wanted, access, tags)
+    if not tags and wanted.text(CLASS_TAG):
+        tags = {CLASS_TAG.removeprefix("tag_"): str(wanted.text(CLASS_TAG))}
+    if len(config.pool) > LONGEST_TAG:
+        problems.append(f"[Daemon] pool: a tag has at most {LONGEST_TAG} characters")
+    if problems:
+        raise ConfigError(problems)
+    return access, tags, template
+
+
+def _renamed(section: str, given: Mapping[str, str], problems: list[str]) -> dict[str, str]:
+    """The section by our own names of its options."""
+    found = dict(given)
+    for old, new in ALIASES.items():
+        if old in found:
+            if new in given:
+                problems.append(f"[{section}] {old}: means the same as {new}, which is given, too")
+            found.setdefault(new, found.pop(old))
+    return found
+
+
+def _access(given: SectionReader, listed: SectionReader, timeout: float) -> Access:
+    resources, directory = _environment(given)
+    proof, client_id, tenant = _proof(given)
+    subscription = _uuid(given, "subscription_id", "az account show --query id")
+    if proof is not None and not tenant:
+        given.wrong("tenant_id", "is missing: the directory (az account show --query tenantId)")
+    if proof is not None and not client_id:
+        given.wrong("key", "is missing: the client id of the service principal")
+    return Access(
+        subscription=subscription,
+        tenant=tenant,
+        group=_group(listed),
+        region=_region(given),
+        endpoint=given.endpoint("endpoint", resources),
+        login=given.endpoint("login_endpoint", directory),
+        scope=f"{resources}/.default",
+        timeout=given.number("timeout") or timeout,
+        client_id=client_id,
+        proof=proof,
+    )
+
+
+def _environment(given: SectionReader) -> tuple[str, str]:
+    """The URLs of the resource manager and of the sign-in, by libcloud's table."""
+    name = given.text("cloud_environment") or "default"
+    known = [one for one in publicEnvironments if one != "AzureGermanCloud"]
+    if name not in known:
+        given.wrong("cloud_environment", f"not one of {', '.join(known)}", name)
+        name = "default"
+    found = publicEnvironments[name]
+    hosts = (found["resourceManagerEndpointUrl"], found["activeDirectoryEndpointUrl"])
+    resources, directory = (urlsplit(one).hostname for one in hosts)
+    return f"https://{resources}", f"https://{directory}"
+
+
+def _proof(given: SectionReader) -> tuple[Proof | None, str, str]:
+    """How the manager shows who it is, its client id and its tenant.
+
+    Without any, a pod's federated token as Azure's webhook gives it, else the machine's identity.
+    """
+    ways = [key for key in ("secret", "certificate", "federated_token_path") if given.text(key)]
+    for more in ways[1:]:
+        given.wrong(more, f"contradicts {ways[0]}: give one of them")
+    client_id, tenant = given.text("key") or "", given.text("tenant_id") or ""
+    if tenant and not _UUID.fullmatch(tenant) and "." not in tenant:
+        given.wrong("tenant_id", "neither a UUID nor a domain")
+    if not ways:
+        token = os.environ.get("AZURE_FEDERATED_TOKEN_FILE")
+        if token is None:
+            return None, client_id, tenant
+        client_id = client_id or os.environ.get("AZURE_CLIENT_ID", "")
+        tenant = tenant or os.environ.get("AZURE_TENANT_ID", "")
+        return Federated(Path(token)), client_id, tenant
+    text = given.text(ways[0]) or ""
+    if ways[0] == "secret":
+        return Secret(text), client_id, tenant
+    if ways[0] == "federated_token_path":
+        return Federated(Path(text).expanduser()), client_id, tenant
+    try:
+        return Certificate.of(text), client_id, tenant
+    except ValueError as error:
+        given.wrong("certificate", str(error))
+        return None, client_id, tenant
+
+
+def _uuid(given: SectionReader, key: str, how: str) -> str:
+    text = given.text(key)
+    if text is None:
+        given.wrong(key, f"is missing ({how})")
+    elif not _UUID.fullmatch(text):
+        given.wrong(key, f"is no UUID ({how})")
+    return (text or "").lower()
+
+
+def _region(given: SectionReader) -> str:
+    """The region's name, such as eastus; Azure's display names, such as East US, are taken, too."""
+    text = given.text("region")
+    if text is None:
+        given.wrong("region", "is missing: where nodes boot, such as eastus")
+        return ""
+    name = text.lower().replace(" ", "")
+    if not _REGION.fullmatch(name):
+        given.wrong("region", "is no region's name (az account list-locations)", text)
+    return name
+
+
+def _group(given: SectionReader) -> str:
+    text = given.text("resource_group")
+    if text is None:
+        given.wrong("resource_group", "is missing: the resource group that the nodes are in")
+        return ""
+    if not _GROUP.fullmatch(text):
+        given.wrong("resource_group", "is no name of a resource group", text)
+    return text
+
+
+def _tags(given: SectionReader) -> dict[str, str]:
+    """The `tag_NAME` options; NAME is the tag's own name."""
+    found = {}
+    for key in given.values:
+        if not key.startswith("tag_") or not (value := given.text(key)):
+            continue
+        name = key.removeprefix("tag_")
+        if name.lower() in OUR_TAGS | {"nodemanager-name"}:
+            given.wrong(key, "this tag is the manager's own")
+        elif len(name) > LONGEST_TAG_NAME or any(sign in name for sign in "<>%&\\?/"):
+            given.wrong(key, "Azure takes no such name: at most 512 characters, none of <>%&\\?/")
+        elif len(value) > LONGEST_TAG:
+            given.wrong(key, f"Azure takes at most {LONGEST_TAG} characters")
+        else:
+            found[name] = value
+    return found
+
+
+def _template(given: SectionReader, access: Access, tags: Mapping[str, str]) -> Template:
+    gigabytes, price = given.number("boot_disk_gb"), given.number("spot_max_price")
+    if not given.flag("ex_use_managed_disks", default=True):
+        given.wrong("ex_use_managed_disks", "Azure has no unmanaged disks any more: leave it out")
+    if price is not None and not given.flag("preemptible"):
+        given.wrong("spot_max_price", "is for Spot machines: preemptible = yes is missing")
+    user = given.text("user_name") or "nodemanager"
+    if not _USER.fullmatch(user):
+        given.wrong("user_name", "is no name of a Linux user", user)
+    zone = given.text("zone")
+    if zone is not None and zone not in ("1", "2", "3"):
+        given.wrong("zone", "is 1, 2 or 3", zone)
+    every = {**tags, **_tags(given)}
+    if len(every) + OURS > MOST_TAGS:
+        given.wrong("tag_", f"Azure takes {MOST_TAGS} tags, of which {OURS} are the manager's")
+    return Template(
+        image=_image(given),
+        subnet=_subnet(given, access),
+        user_name=user,
+        ssh_key=_public_key(given),
+        zone=zone,
+        network_security_group=_resource(
+            given, access, "network_security_group", "networkSecurityGroups"
+        ),
+        assign_public_ip=given.flag("assign_public_ip"),
+        accelerated_networking=given.flag("accelerated_networking"),
+        preemptible=given.flag("preemptible"),
+        spot_max_price=price,
+        boot_disk_type=_disk_type(given, "boot_disk_type") or "StandardSSD_LRS",
+        boot_disk_gb=None if gigabytes is None else int(gigabytes),
+        scratch_disk_type=_disk_type(given, "scratch_disk_type"),
+        tags=every,
+    )
+
+
+def _image(given: SectionReader) -> dict[str, str]:
+    text = given.text("image")
+    if text is None:
+        given.wrong("image", "is missing: Publisher:Offer:SKU:Version, or an image's resource id")
+    elif text.startswith(("http://", "https://")):
+        given.wrong("image", "Azure boots no VHD file any more: make an image of it", text)
+    elif _URN.fullmatch(text):
+        return dict(zip(("publisher", "offer", "sku", "version"), text.split(":"), strict=True))
+    elif _RESOURCE.fullmatch(text):
+        kind = text.lower().split("/")[1]
+        return {GALLERIES_OF_OTHERS.get(kind, "id"): text}
+    else:
+        given.wrong("image", "neither Publisher:Offer:SKU:Version nor a resource id", text)
+    return {}
+
+
+def _resource(given: SectionReader, access: Access, key: str, kind: str) -> str | None:
+    """The resource id of something of Microsoft.Network, given by its name or by its id."""
+    text = given.text(key)
+    if text is None or text.startswith("/subscriptions/"):
+        return text
+    if "/" in text:
+        given.wrong(key, "neither a name nor a resource id (/subscriptions/...)", text)
+    group = f"/subscriptions/{access.subscription}/resourceGroups/{access.group}"
+    return f"{group}/providers/Microsoft.Network/{kind}/{text}"
+
+
+def _subnet(given: SectionReader, access: Access) -> str:
+    subnet = given.text("subnet") or "default"
+    if subnet.startswith("/subscriptions/"):
+        return subnet
+    network = _resource(given, access, "network", "virtualNetworks")
+    if network is None:
+        given.wrong("network", "is missing: the virtual network of the nodes")
+    return f"{network}/subnets/{subnet}"
+
+
+def _disk_type(given: SectionReader, key: str) -> str | None:
+    text = given.text(key)
+    if text is not None and text not in DISK_TYPES:
+        given.wrong(key, f"not one of {', '.join(sorted(DISK_TYPES))}", text)
+    return text
+
+
+def _public_key(given: SectionReader) -> str:
+    path = given.text("ssh_key")
+    if path is None:
+        given.wrong("ssh_key", "is missing: a file with a public key; Azure makes no node without")
+        return ""
+    try:
+        return Path(path).expanduser().read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        why = getattr(error, "strerror", None) or "it is no text"
+        given.wrong("ssh_key", f"can't be read: {why}", path)
+        return ""

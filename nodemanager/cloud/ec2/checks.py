@@ -1,0 +1,263 @@
+"""What EC2 can be asked before the first node boots: each permission by name, network, key, sizes.
+
+A permission is asked for by the call itself with DryRun: EC2 answers `DryRunOperation` where it
+would do the work. An API that ignores DryRun would do the work, so nothing that changes anything is
+sent to an endpoint that did not honour DryRun for a harmless call before, and TerminateInstances to
+none but Amazon's.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from xml.etree.ElementTree import Element
+
+from nodemanager.cloud.api import CreateOrder
+from nodemanager.cloud.checks import Check, Found, Mark, Wanted
+from nodemanager.cloud.ec2.errors import UNAUTHORIZED, Refusal
+from nodemanager.cloud.ec2.options import Access, Template
+from nodemanager.cloud.ec2.order import filter_params, literal, run_params
+from nodemanager.cloud.ec2.wire import Wire
+from nodemanager.cloud.tags import POOL_TAG
+from nodemanager.core.model.world import Tags
+from nodemanager.core.observe.pools import preflight_of
+
+READS = (
+    "DescribeInstances",
+    "DescribeVolumes",
+    "DescribeNetworkInterfaces",
+    "DescribeAddresses",
+    "DescribeImages",
+)
+"""Needed by the daemon itself. What is only asked here is in etc/iam/ec2-check.json."""
+UNASKED = "ec2:DeleteVolume, ec2:DeleteNetworkInterface, ec2:ReleaseAddress"
+DRY_RUN_WORKS = "DryRunOperation"
+POLICY = "allow it in the manager's policy: etc/iam/ec2.json has all that is needed"
+CHECK_POLICY = "to have it asked, allow what etc/iam/ec2-check.json has"
+_PERFORM = re.compile(r"not authorized to perform:? (\w+:\w+)(?: on resource: (\S+))?")
+_KEPT = 300
+
+
+def checks(
+    wire: Callable[[], Wire], access: Access, template: Template, wanted: Wanted
+) -> Sequence[Check]:
+    """EC2's own checks, in order. `wire` gives a connection; nothing is sent before a check."""
+    return _Asker(wire, access, template, wanted).checks()
+
+
+class _Asker:
+    def __init__(
+        self, wire: Callable[[], Wire], access: Access, template: Template, wanted: Wanted
+    ) -> None:
+        self._wire = wire
+        self._access = access
+        self._template = template
+        self._wanted = wanted
+        self._honours_dry_run = False
+
+    def checks(self) -> list[Check]:
+        template = self._template
+        found = [self._permission(action, partial(self._may_read, action)) for action in READS]
+        found.append(self._permission("RunInstances", self._may_run))
+        found.append(self._permission("TerminateInstances", self._may_terminate))
+        if template.ssh_key is not None:
+            found.append(self._permission("ImportKeyPair", self._may_import))
+        found.append(Check("permission to release", self._unasked))
+        if not self._access.amazon:
+            found.append(Check("image listed", self._image))
+        types = sorted({size.instance_type for size in self._wanted.sizes})
+        found += [Check(f"offer of {kind}", partial(self._offer, kind)) for kind in types]
+        if template.subnet_id is not None:
+            found.append(Check("subnet", self._subnet))
+        if template.group_ids:
+            found.append(Check("security groups", self._groups))
+        if template.key_name is not None:
+            found.append(Check("key pair", self._key))
+        return found
+
+    @staticmethod
+    def _permission(action: str, ask: Callable[[], Found]) -> Check:
+        return Check(f"permission ec2:{action}", ask, POLICY)
+
+    # Permissions.
+
+    def _may_read(self, action: str) -> Found:
+        found = self._dry(action, {})
+        if action == "DescribeInstances":
+            self._honours_dry_run = found.text == "allowed"
+        return found
+
+    def _may_run(self) -> Found:
+        if not self._honours_dry_run:
+            return Found(
+                "this API is not known to honour DryRun", Mark.NOT_ASKED, "try it with --boot"
+            )
+        if not self._wanted.sizes:
+            return Found("no size to ask with", Mark.NOT_ASKED)
+        size = min(self._wanted.sizes, key=lambda one: one.price or float("inf"))
+        # Amazon's policies are bound to the pool's tag. Elsewhere a node that an API made in spite
+        # of DryRun must not be the pool's.
+        pool = self._wanted.pool if self._access.amazon else preflight_of(self._wanted.pool)
+        order = CreateOrder(
+            "nodemanager-check-cloud", size, Tags(pool), secrets.token_hex(16), "nothing"
+        )
+        params = run_params(order, self._template, 0)
+        return self._dry("RunInstances", params, f" as {size.name}", made=self._end_made)
+
+    def _end_made(self, root: Element) -> Found:
+        made = self._texts(root, "instanceId")
+        params = {f"InstanceId.{number}": one for number, one in enumerate(made, 1)}
+        self._wire().call("TerminateInstances", params)
+        return Found(
+            f"this API ignored DryRun: it made {', '.join(made)}, which was ended at once",
+            Mark.FAILED,
+            "make sure that it is gone; this API can't be asked for permissions",
+        )
+
+    def _may_terminate(self) -> Found:
+        if not (self._honours_dry_run and self._access.amazon):
+            return Found(
+                "asked of Amazon's own API alone: another might not honour DryRun",
+                Mark.NOT_ASKED,
+                "try it with --boot",
+            )
+        ours = filter_params({f"tag:{POOL_TAG}": literal(self._wanted.pool)})
+        nodes = self._wire().instances(ours)
+        if not nodes:
+            return Found(
+                "the pool has no node to ask about, and the permission is bound to its tag",
+                Mark.NOT_ASKED,
+                "try it with --boot",
+            )
+        return self._dry("TerminateInstances", {"InstanceId.1": nodes[0].id})
+
+    def _may_import(self) -> Found:
+        name = f"nodemanager-check-{secrets.token_hex(8)}"
+        if not self._honours_dry_run:
+            return Found("this API is not known to honour DryRun", Mark.NOT_ASKED)
+        return self._dry("ImportKeyPair", {"KeyName": name, "PublicKeyMaterial": "bm9uZQ=="})
+
+    @staticmethod
+    def _unasked() -> Found:
+        return Found(
+            f"{UNASKED}: there is nothing yet to ask about; without them, "
+            "leftover.release_failed will say so",
+            Mark.NOT_ASKED,
+        )
+
+    def _dry(
+        self,
+        action: str,
+        params: Mapping[str, str],
+        more: str = "",
+        made: Callable[[Element], Found] | None = None,
+    ) -> Found:
+        """Whether the action would be done with these parameters; `made` undoes what was done."""
+        try:
+            root = self._wire().call(action, {**params, "DryRun": "true"})
+        except Refusal as refusal:
+            if refusal.code == DRY_RUN_WORKS:
+                return Found(f"allowed{more}")
+            if refusal.code == "UnauthorizedOperation":
+                return Found(_missing(refusal, action), Mark.FAILED, POLICY)
+            raise
+        return Found(f"allowed{more} (this API ignores DryRun)") if made is None else made(root)
+
+    # What the daemon itself never asks for.
+
+    def _offer(self, kind: str) -> Found:
+        """Whether the region, or the zone of the file, offers an instance type."""
+        zone = self._template.availability_zone
+        filters = {"instance-type": kind, **({"location": zone} if zone else {})}
+        params = {
+            "LocationType": "availability-zone",
+            **filter_params(filters),
+        }
+        root = self._optional("DescribeInstanceTypeOfferings", params)
+        if isinstance(root, Found):
+            return root
+        zones = sorted(self._texts(root, "location"))
+        where = f"zone {zone}" if zone else f"region {self._access.region}"
+        if not zones:
+            return Found(
+                f"{where} does not offer {kind}", Mark.FAILED, "choose another size or zone"
+            )
+        return Found(f"in {', '.join(zones)}")
+
+    def _image(self) -> Found:
+        """Only told: EC2-like clouds boot images that they don't list."""
+        image = self._template.image_id
+        try:
+            root = self._wire().call("DescribeImages", {"ImageId.1": image})
+            state = self._texts(root, "imageState")
+        except Refusal as refusal:
+            return Found(
+                f"{image}: {str(refusal)[:_KEPT]}", Mark.WARNING, "correct [Cloud Create] image_id"
+            )
+        return Found(f"{image}: {state[0] if state else 'not listed'}")
+
+    def _subnet(self) -> Found:
+        subnet = self._template.subnet_id or ""
+        root = self._optional("DescribeSubnets", {"SubnetId.1": subnet})
+        if isinstance(root, Found):
+            return root
+        (free,) = self._texts(root, "availableIpAddressCount") or ["?"]
+        (zone,) = self._texts(root, "availabilityZone") or ["?"]
+        (vpc,) = self._texts(root, "vpcId") or ["?"]
+        wanted = self._template.availability_zone
+        text = f"{subnet} in {zone} of {vpc}, {free} addresses free"
+        if wanted and zone != wanted:
+            return Found(
+                f"{text}, but availability_zone = {wanted}", Mark.FAILED, "leave one of them out"
+            )
+        if free == "0":
+            return Found(text, Mark.FAILED, "no node fits there: use another subnet")
+        return Found(text)
+
+    def _groups(self) -> Found:
+        ids = self._template.group_ids
+        params = {f"GroupId.{number}": one for number, one in enumerate(ids, 1)}
+        root = self._optional("DescribeSecurityGroups", params)
+        if isinstance(root, Found):
+            return root
+        vpcs = sorted(set(self._texts(root, "vpcId")))
+        if len(vpcs) > 1:
+            return Found(
+                f"they are of several networks: {', '.join(vpcs)}",
+                Mark.FAILED,
+                "give groups of the subnet's network",
+            )
+        return Found(f"{', '.join(ids)} of {', '.join(vpcs) or 'no VPC'}")
+
+    def _key(self) -> Found:
+        name = self._template.key_name or ""
+        root = self._optional("DescribeKeyPairs", {"KeyName.1": name})
+        return root if isinstance(root, Found) else Found(name)
+
+    def _optional(self, action: str, params: Mapping[str, str]) -> Element | Found:
+        """The answer, or what a refusal means for a call that only this pre-flight makes."""
+        try:
+            return self._wire().call(action, params)
+        except Refusal as refusal:
+            if refusal.code in UNAUTHORIZED:
+                return Found(f"needs ec2:{action}", Mark.NOT_ASKED, CHECK_POLICY)
+            if ".NotFound" in refusal.code or ".Malformed" in refusal.code:
+                return Found(
+                    str(refusal)[:_KEPT], Mark.FAILED, "give one of this region and account"
+                )
+            raise
+
+    def _texts(self, root: Element, name: str) -> list[str]:
+        found = (element.text for element in root.iter() if element.tag.endswith(f"}}{name}"))
+        return [text for text in found if text]
+
+
+def _missing(refusal: Refusal, action: str) -> str:
+    """The permission that EC2's refusal names, else that of the call."""
+    named = _PERFORM.search(refusal.message)
+    if named is None:
+        return f"ec2:{action} is not allowed: {refusal.message[:_KEPT]}"
+    on = f" on {named[2]}" if named[2] else ""
+    return f"{named[1]} is not allowed{on}"

@@ -1,0 +1,303 @@
+"""The pass-through sections of an EC2 file, read into settings.
+
+Takes Arvados Node Manager's and libcloud's option names, so that a file of Arvados Node Manager
+2.0.4 loads unchanged, and our own; doc/ec2.rst has a row for each. Reports every problem at once.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from nodemanager.cloud.cloud_config import CloudConfig
+from nodemanager.cloud.endpoint import Endpoint
+from nodemanager.cloud.section_reader import CREATE, CREDENTIALS, LIST, SectionReader, Sections
+from nodemanager.cloud.tags import OUR_TAGS
+from nodemanager.cloud.words import words
+
+STATE_FILTERS = words(
+    """
+    instance-state-code instance-state-name reason state-reason-code state-reason-message
+    """
+)
+"""Dropped from `[Cloud List]` (T5): such a filter would hide a node that still exists."""
+
+FILTERS = STATE_FILTERS | words(
+    """
+    architecture availability-zone availability-zone-id client-token dns-name host-id hypervisor
+    iam-instance-profile.arn iam-instance-profile.id image-id instance-id instance-lifecycle
+    instance-type instance.group-id instance.group-name key-name launch-time
+    network-interface.subnet-id network-interface.vpc-id owner-id placement-group-name platform
+    private-dns-name product-code requester-id reservation-id root-device-name root-device-type
+    spot-instance-request-id subnet-id tag-key tenancy virtualization-type vpc-id
+    """
+)
+
+ALIASES = {
+    "ex_assign_public_ip": "assign_public_ip",
+    "ex_ebs_optimized": "ebs_optimized",
+    "ex_iamprofile": "iam_instance_profile",
+    "ex_keyname": "key_name",
+    "ex_placement_group": "placement_group",
+    "ex_spot": "spot",
+    "ex_spot_max_price": "spot_max_price",
+    "ex_terminate_on_shutdown": "terminate_on_shutdown",
+}
+"""libcloud's option names, which Arvados Node Manager passed through, and our names for them."""
+
+TAG_KEYS = frozenset({"tag:?*", "tag_?*"})
+"""Patterns for tag options. In Arvados Node Manager's `tag_` form each underscore stands for a
+colon: `tag_a` is `tag:a`."""
+
+ACCEPTED: Mapping[str, frozenset[str]] = {
+    CREDENTIALS: words(
+        """
+        ca_bundle endpoint host insecure key port profile region secret secure sts_endpoint timeout
+        token
+        """
+    ),
+    LIST: FILTERS | TAG_KEYS,
+    CREATE: words(
+        """
+        availability_zone image_id metadata_tokens ping_host scratch_device scratch_volume_type
+        security_groups ssh_key subnet_id user_data
+        """
+    )
+    | {*ALIASES, *ALIASES.values(), *TAG_KEYS},
+}
+"""The keys that each section takes; `*` and `?` in them are wildcards, as in fnmatch."""
+
+_OURS = OUR_TAGS | {"Name"}
+_REGION = re.compile(r"[a-z]{2,4}(-[a-z]+){1,3}-\d{1,2}")
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """`[Cloud Credentials]`: endpoints, keys and the time-out (seconds)."""
+
+    region: str
+    endpoint: Endpoint
+    sts: Endpoint
+    amazon: bool
+    timeout: float
+    trust: str | bool | None
+    keys: Mapping[str, str] = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """`[Cloud Create]`: the settings of every new node. `tags` are set beside our own."""
+
+    image_id: str
+    subnet_id: str | None = None
+    group_ids: tuple[str, ...] = ()
+    group_names: tuple[str, ...] = ()
+    key_name: str | None = None
+    ssh_key: bytes | None = None
+    iam_instance_profile: str | None = None
+    availability_zone: str | None = None
+    placement_group: str | None = None
+    assign_public_ip: bool = False
+    ebs_optimized: bool = False
+    terminate_on_shutdown: bool = False
+    metadata_tokens: str = "required"
+    spot: bool = False
+    spot_max_price: str | None = None
+    scratch_device: str = "/dev/xvdt"
+    scratch_volume_type: str = "gp3"
+    tags: Mapping[str, str] = field(default_factory=dict)
+
+
+def tag_name(key: str) -> str | None:
+    """The tag that an option key such as `tag:NAME` or `tag_NAME` means; None for other keys."""
+    if key.startswith("tag:"):
+        return key[4:] or None
+    if key.startswith("tag_"):
+        return key[4:].replace("_", ":") or None
+    return None
+
+
+def read(config: CloudConfig, timeout: float) -> tuple[Access, dict[str, str], Template]:
+    """The settings of the three sections; the dict holds the filters of `[Cloud List]`.
+
+    The filters have EC2's own names and none of STATE_FILTERS. Raises ConfigError with every
+    problem of the three sections.
+    """
+    given = Sections.of(config)
+    access = _access(given.credentials, timeout)
+    filters = _filters(given.listing)
+    template = _template(given.create, filters)
+    given.check()
+    return access, filters, template
+
+
+def _access(given: SectionReader, timeout: float) -> Access:
+    region = given.text("region") or "us-east-1"
+    host = _known_host(region)
+    if host is None:
+        host = f"ec2.{region}.{_domain(region.startswith('cn-'))}"
+        if not _REGION.fullmatch(region) and not given.text("endpoint"):
+            given.wrong("region", "not a region's name (they look like us-east-1)", region)
+    keys = _keys(given)
+    insecure = given.flag("insecure")
+    own = given.text("endpoint")
+    endpoint = _endpoint(given, "endpoint", own or _host_and_port(given, host), insecure)
+    amazon = endpoint.host.endswith((".amazonaws.com", ".amazonaws.com.cn"))
+    sts = given.text("sts_endpoint")
+    if sts is not None:
+        sts_endpoint = _endpoint(given, "sts_endpoint", sts, insecure)
+    elif amazon:
+        sts_endpoint = Endpoint(f"sts.{region}.{_domain(endpoint.host.endswith('.cn'))}", 443)
+    else:
+        sts_endpoint = endpoint
+    return Access(
+        region=region,
+        endpoint=endpoint,
+        sts=sts_endpoint,
+        amazon=amazon,
+        timeout=given.number("timeout") or timeout,
+        trust=False if insecure else given.text("ca_bundle"),
+        keys=keys,
+    )
+
+
+def _known_host(region: str) -> str | None:
+    """The region's host from libcloud's table, which does not have every region."""
+    from libcloud.compute.constants.ec2_region_details_partial import REGION_DETAILS
+
+    details = REGION_DETAILS.get(region)
+    return None if details is None else str(details["endpoint"])
+
+
+def _domain(chinese: bool) -> str:
+    return "amazonaws.com.cn" if chinese else "amazonaws.com"
+
+
+def _keys(given: SectionReader) -> dict[str, str]:
+    """The credentials that the file itself gives, by option name."""
+    for one, other in (("key", "secret"), ("secret", "key"), ("token", "key")):
+        if given.text(one) and not given.text(other):
+            given.wrong(one, f"needs {other}, too; without both, Amazon's standard chain is used")
+    if given.text("profile") and given.text("key"):
+        given.wrong("profile", "contradicts key: give one of them")
+    return {
+        key: given.values[key] for key in ("key", "secret", "token", "profile") if given.text(key)
+    }
+
+
+def _host_and_port(given: SectionReader, host: str) -> str:
+    """libcloud's own `host`, `port` and `secure`, as a URL."""
+    scheme = "https" if given.flag("secure", default=True) else "http"
+    port = given.text("port")
+    return f"{scheme}://{given.text('host') or host}" + (f":{port}" if port else "")
+
+
+def _endpoint(given: SectionReader, key: str, text: str, insecure: bool) -> Endpoint:
+    try:
+        return Endpoint.parse(text, insecure)
+    except ValueError as error:
+        given.wrong(key, str(error), text)
+        return Endpoint("", 443)
+
+
+def _filters(given: SectionReader) -> dict[str, str]:
+    filters: dict[str, str] = {}
+    for key, value in given.values.items():
+        tag = tag_name(key)
+        name = key if tag is None else f"tag:{tag}"
+        if name in STATE_FILTERS:
+            continue
+        if name in filters:
+            given.wrong(key, f"{name} is given twice")
+        if not value.strip():
+            given.wrong(key, "an empty filter matches nothing; leave it out")
+        filters[name] = value.strip()
+    return filters
+
+
+def _template(given: SectionReader, filters: Mapping[str, str]) -> Template:
+    values = _without_aliases(given)
+    given = SectionReader(given.section, values, given.problems)
+    image = given.text("image_id")
+    if image is None:
+        given.wrong("image_id", "is missing: the AMI that nodes boot from")
+    groups = [name.strip() for name in (given.text("security_groups") or "").split(",")]
+    group_ids = tuple(name for name in groups if name.startswith("sg-"))
+    group_names = tuple(name for name in groups if name and not name.startswith("sg-"))
+    public = given.flag("assign_public_ip")
+    if group_names and (given.text("subnet_id") or public):
+        given.wrong("security_groups", "beside subnet_id or assign_public_ip, EC2 takes ids (sg-)")
+    price = given.number("spot_max_price")
+    return Template(
+        image_id=image or "",
+        subnet_id=given.text("subnet_id"),
+        group_ids=group_ids,
+        group_names=group_names,
+        key_name=given.text("key_name"),
+        ssh_key=_public_key(given),
+        iam_instance_profile=given.text("iam_instance_profile"),
+        availability_zone=given.text("availability_zone"),
+        placement_group=given.text("placement_group"),
+        assign_public_ip=public,
+        ebs_optimized=given.flag("ebs_optimized"),
+        terminate_on_shutdown=given.flag("terminate_on_shutdown"),
+        metadata_tokens=_metadata_tokens(given),
+        spot=given.flag("spot"),
+        spot_max_price=None if price is None else given.text("spot_max_price"),
+        scratch_device=given.text("scratch_device") or "/dev/xvdt",
+        scratch_volume_type=given.text("scratch_volume_type") or "gp3",
+        tags=_create_tags(given, filters),
+    )
+
+
+def _metadata_tokens(given: SectionReader) -> str:
+    text = given.text("metadata_tokens") or "required"
+    if text not in ("required", "optional"):
+        given.wrong("metadata_tokens", "neither required nor optional", text)
+    return text
+
+
+def _public_key(given: SectionReader) -> bytes | None:
+    path = given.text("ssh_key")
+    if path is None:
+        return None
+    if given.text("key_name"):
+        given.wrong("ssh_key", "contradicts key_name: give one of them")
+        return None
+    try:
+        return Path(path).read_bytes().strip()
+    except OSError as error:
+        given.wrong("ssh_key", f"can't be read: {error.strerror}", path)
+        return None
+
+
+def _without_aliases(given: SectionReader) -> dict[str, str]:
+    values: dict[str, str] = {}
+    for key, value in given.values.items():
+        name = ALIASES.get(key, key)
+        if name in values:
+            given.wrong(key, f"means the same as {name}, which is given, too")
+        values[name] = value
+    return values
+
+
+def _create_tags(given: SectionReader, filters: Mapping[str, str]) -> dict[str, str]:
+    """The tags of this section and those of `[Cloud List]`, so that new nodes match its filters.
+
+    A filter with a wildcard has no single value, so it gives no tag.
+    """
+    tags = {
+        name[4:]: value
+        for name, value in filters.items()
+        if name.startswith("tag:") and not set(value) & {"*", "?"} and name[4:] not in _OURS
+    }
+    for key, value in given.values.items():
+        tag = tag_name(key)
+        if tag is None:
+            continue
+        if tag in _OURS:
+            given.wrong(key, "this tag is set by nodemanager itself")
+        tags[tag] = value.strip()
+    return tags

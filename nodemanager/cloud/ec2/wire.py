@@ -1,0 +1,156 @@
+"""Requests to an EC2-like API through libcloud's signed connection, with checked answers.
+
+libcloud 3.9 itself reads a foreign XML namespace or another service's answer as an empty list.
+It never follows `nextToken`, sends user data (and so the ping secret) in the URL, and decides an
+error by its HTTP status. So we use only its connection (signing, TLS, proxies) and check the
+answers here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+from urllib.parse import urlencode
+from xml.etree import ElementTree
+from xml.etree.ElementTree import Element
+
+from nodemanager.cloud.ec2.credentials import Keys
+from nodemanager.cloud.ec2.errors import NO_SUCH_INSTANCE, Refusal
+from nodemanager.cloud.ec2.instance import Instance
+from nodemanager.cloud.transport import Answer
+from nodemanager.errors import CloudError, ForeignAnswer, IncompleteListing
+
+PAGE_SIZE = 1000
+"""The most that DescribeInstances takes as MaxResults."""
+
+FORM = "application/x-www-form-urlencoded; charset=utf-8"
+MOST_PAGES = 10_000
+
+
+class Wire:
+    """An API on one connection, for one thread.
+
+    `namespace` is the XML namespace of its answers, which ends with the API's version.
+    """
+
+    def __init__(
+        self, connection: Any, keys: Keys, namespace: str, page_size: int = PAGE_SIZE
+    ) -> None:
+        connection.user_id, connection.key, connection.token = keys.key, keys.secret, keys.token
+        connection.signer.access_key = keys.key
+        connection.signer.access_secret = keys.secret
+        self._connection = connection
+        self._version = namespace.split("/")[-2]
+        self._page_size = page_size
+        self.namespace = namespace
+
+    def call(self, action: str, params: Mapping[str, str]) -> Element:
+        """The root of the answer; raises Refusal for EC2's error codes, else CloudError.
+
+        The request is sent once, as a form: user data is too long for a URL and must not appear
+        in proxies' logs.
+        """
+        body = urlencode({"Action": action, "Version": self._version, **params})
+        answer = self._connection.request(
+            "/", method="POST", data=body, headers={"Content-Type": FORM}, retry_failed=False
+        )
+        return judged(answer, action, self.namespace)
+
+    def instances(self, params: Mapping[str, str], *, paged: bool = True) -> list[Instance]:
+        """Every instance that DescribeInstances gives for `params`, over all pages."""
+        return [
+            Instance.of(item, self.namespace)
+            for reservation in self.listing(
+                "DescribeInstances", "reservationSet", params, paged=paged
+            )
+            for item in self._items(reservation, "instancesSet")
+        ]
+
+    def instance(self, node_id: str) -> Instance | None:
+        """The instance of that id in any state; None only for EC2's own "not found"."""
+        try:
+            found = self.instances({"InstanceId.1": node_id}, paged=False)
+        except Refusal as refusal:
+            if refusal.code == NO_SUCH_INSTANCE:
+                return None
+            raise
+        if [instance.id for instance in found] != [node_id]:
+            raise ForeignAnswer(f"asked for {node_id}, answered with {len(found)} other nodes")
+        return found[0]
+
+    def listing(
+        self, action: str, name: str, params: Mapping[str, str], *, paged: bool = True
+    ) -> Iterator[Element]:
+        """The items under `name` in a Describe call's answers, over all pages.
+
+        Without `paged` it leaves MaxResults out, which EC2 refuses beside ids.
+        """
+        asked = dict(params)
+        if paged:
+            asked["MaxResults"] = str(self._page_size)
+        tokens: set[str] = set()
+        while True:
+            root = self.call(action, asked)
+            yield from self._items(root, name)
+            token = root.findtext(f"{{{self.namespace}}}nextToken")
+            if not token:
+                return
+            if token in tokens or len(tokens) >= MOST_PAGES:
+                raise IncompleteListing(f"{action}: the pages repeat endlessly")
+            tokens.add(token)
+            asked["NextToken"] = token
+
+    def items(self, root: Element, name: str) -> list[Instance]:
+        """The instances under `name`; raises ForeignAnswer where the answer has no `name`."""
+        return [Instance.of(item, self.namespace) for item in self._items(root, name)]
+
+    def _items(self, parent: Element, name: str) -> Iterator[Element]:
+        """The items of a set; an empty set is fine, a missing one raises ForeignAnswer."""
+        found = parent.find(f"{{{self.namespace}}}{name}")
+        if found is None:
+            raise ForeignAnswer(f"the answer has no {name}: not an EC2 answer, or not a whole one")
+        for child in found:
+            if child.tag != f"{{{self.namespace}}}item":
+                raise ForeignAnswer(f"the answer's {name} holds {_local(child)}, not items")
+            yield child
+
+
+def judged(answer: Answer, action: str, namespace: str) -> Element:
+    """The root of the answer to `action`; raises the matching error for any other answer."""
+    try:
+        # Parsed from bytes: where the header names no charset, requests would take UTF-8 for
+        # Latin-1. The standard parser fetches nothing, and expat limits entity expansion.
+        root: Element = ElementTree.fromstring(answer.content)  # noqa: S314
+    except ElementTree.ParseError as error:
+        raise _without_code(answer, action, f"no whole XML ({error})") from error
+    code, message = _refusal(root)
+    if code:
+        raise Refusal(code, message, answer.status, answer.wait_asked_for)
+    if answer.status != 200:
+        raise _without_code(answer, action, f"a {_local(root)} without an error code")
+    if root.tag != f"{{{namespace}}}{action}Response":
+        raise ForeignAnswer(f"{action}: answered by {root.tag[:120]}, not {namespace}")
+    return root
+
+
+def _without_code(answer: Answer, action: str, found: str) -> CloudError:
+    """The error for an answer without an EC2 code: a proxy's answer or a broken one."""
+    text = f"{action}: HTTP {answer.status}, {found}"
+    if answer.status == 200 and action.startswith("Describe"):
+        return IncompleteListing(text)
+    return answer.of_a_proxy(text)
+
+
+def _refusal(root: Element) -> tuple[str, str]:
+    """Code and message of an error answer; EC2 and STS wrap it differently."""
+    if _local(root) not in ("Response", "ErrorResponse"):
+        return "", ""
+    for element in root.iter():
+        if _local(element) == "Error":
+            said = {_local(child): (child.text or "").strip() for child in element}
+            return said.get("Code", ""), said.get("Message", "")
+    return "", ""
+
+
+def _local(element: Element) -> str:
+    return str(element.tag).rpartition("}")[2]

@@ -1,0 +1,295 @@
+"""The adapter for Google Compute Engine, over apache-libcloud's driver."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from libcloud.compute.base import NodeDriver
+from libcloud.compute.drivers.gce import GCENodeDriver
+
+from nodemanager.cloud.api import CreateOrder
+from nodemanager.cloud.checks import Check, Wanted
+from nodemanager.cloud.cloud_config import CloudConfig
+from nodemanager.cloud.endpoint import Endpoint
+from nodemanager.cloud.gce import checks, options
+from nodemanager.cloud.gce.errors import EXISTS, Refusal, typed
+from nodemanager.cloud.gce.images import find_image
+from nodemanager.cloud.gce.instance import READER, Instance
+from nodemanager.cloud.gce.labels import label_value, labels_for, tags_in
+from nodemanager.cloud.gce.leftovers import GceLeftovers
+from nodemanager.cloud.gce.options import Access, Listing, Template
+from nodemanager.cloud.gce.order import insert_body, request_id
+from nodemanager.cloud.gce.rights import Rights
+from nodemanager.cloud.gce.sizes import machine_types
+from nodemanager.cloud.gce.token import InstanceRole, ServiceAccount
+from nodemanager.cloud.gce.wire import PAGE_SIZE, GceAnswers, Wire
+from nodemanager.cloud.libcloud_base import TIMEOUT, LibcloudCloud, load_driver_class
+from nodemanager.cloud.provider import Provider
+from nodemanager.cloud.reading import checked_list
+from nodemanager.cloud.tags import POOL_TAG, RECORD_TAG
+from nodemanager.cloud.token import TokenSource
+from nodemanager.cloud.translate import without_secrets
+from nodemanager.core.model.world import Outcome, Size, Tags
+from nodemanager.errors import BadRequest, CloudError, ConfigError, ForeignAnswer, MalformedId
+
+WAIT_S = 15.0
+"""How long a create waits for Google's word whether the zone has room, in one request. An operation
+that takes longer goes on; the listings show what came of it."""
+MOST_ZONES_KNOWN = 100_000
+
+_ID = re.compile(r"[1-9][0-9]{0,19}")
+
+
+@dataclass
+class Gce(Provider):
+    """GCE: libcloud's connection sends the requests, this class checks answers (L2)."""
+
+    name = "gce"
+    ids_unique = True
+    takes_client_tokens = True
+    may_authorise = True
+
+    pool: str
+    access: Access
+    tokens: TokenSource
+    listed: Listing
+    template: Template
+    driver_type: type[GCENodeDriver]
+    page_size: int
+    _zones: dict[str, str] = field(default_factory=dict, init=False, repr=False)
+    """The zone of each instance seen, by id: an id alone leads to no instance."""
+    _image: str | None = field(default=None, init=False)
+
+    def new_driver(self) -> NodeDriver:
+        return self.driver_type(
+            "unset", "unset", project=self.access.project, timeout=self.access.timeout
+        )
+
+    def wire(self, driver: NodeDriver) -> Wire:
+        return Wire(driver.connection, self.access.project, self.page_size)
+
+    def account(self, driver: NodeDriver) -> str:
+        """The project with its number, and the endpoint. Every request names the project, so other
+        credentials never lead to another one."""
+        told = self.wire(driver).call("project", "")
+        number = told.get("id")
+        if self.access.project not in (told.get("name"), number) or not number:
+            raise ForeignAnswer(f"asked for project {self.access.project}, told {told.get('name')}")
+        endpoint = self.access.endpoint
+        return f"project={self.access.project} number={number} endpoint={endpoint}"
+
+    def listings(self, driver: NodeDriver) -> Sequence[tuple[object, bool]]:
+        """By our pool's label; where `[Cloud List]` says more, of all instances, chosen here.
+
+        Google's filters on network tags are not relied on.
+        """
+        everyone = bool(self.listed)
+        found = self._seen(self.wire(driver).instances(None if everyone else self._ours))
+        answers: list[tuple[object, bool]] = [
+            ([one for one in found if self._may_be_ours(one)], False)
+        ]
+        if everyone:
+            answers.append(([one for one in found if self._matches(one)], True))
+        return answers
+
+    def by_record(self, driver: NodeDriver, record_uuid: str) -> object:
+        wanted = f'labels.{RECORD_TAG}="{label_value(record_uuid)}"'
+        return self._seen(self.wire(driver).instances(wanted))
+
+    def by_id(self, driver: NodeDriver, node_id: str) -> object | None:
+        return self.find_node(driver, node_id)
+
+    def find_node(self, driver: NodeDriver, node_id: str) -> Instance | None:
+        """The instance of that id, in any zone and state: asked for in its zone where that is
+        known, else searched for among all instances."""
+        if not _ID.fullmatch(node_id):
+            raise MalformedId(f"{node_id[:80]!r} is no instance's id, which is a number")
+        wire = self.wire(driver)
+        zone = self._zones.get(node_id)
+        if zone is not None:
+            return wire.instance(zone, node_id)
+        found = [one for one in self._seen(wire.instances()) if one.id == node_id]
+        return found[0] if found else None
+
+    def sizes(self, driver: NodeDriver) -> tuple[Size, ...]:
+        return machine_types()
+
+    def check_image(self, driver: NodeDriver) -> None:
+        if self._image is None:
+            self._found_image(self.wire(driver))
+
+    def _found_image(self, wire: Wire) -> str:
+        if self._image is None:
+            image = self.template.image
+            found, refused = find_image(wire, image, self.template.image_project)
+            if found is None and refused is None:
+                raise BadRequest(
+                    f"[Cloud Create] image = {image}: Google knows no image or family of that "
+                    f"name in project {self.template.image_project or self.access.project}"
+                )
+            if found is None:
+                # A role may lack the right to ask and still allow booting from it.
+                return image if "/" in image else f"global/images/{image}"
+            self._image = found
+        return self._image
+
+    def create(self, driver: NodeDriver, order: CreateOrder) -> object:
+        wire, zone = self.wire(driver), self.access.zone
+        body = insert_body(order, self.template, zone, self._found_image(wire), self._scope)
+        path = f"zones/{zone}/instances"
+        params = {"requestId": request_id(order.client_token)}
+        try:
+            begun = wire.call("operation", path, method="POST", params=params, body=body)
+            done = wire.waited(begun, zone, min(WAIT_S, self.access.timeout))
+        except Refusal as refusal:
+            # A refusal's message is one line.
+            line = " ".join(order.user_data.split())
+            refusal.message = without_secrets(refusal.message, (line,))
+            if refusal.code in EXISTS:
+                # The name has the incarnation in it: an earlier try of this order made it.
+                return self._made_before(wire, f"{path}/{body['name']}", order.tags, refusal)
+            raise
+        node_id = str(begun.get("targetId") or done.get("targetId") or "")
+        self._zones[node_id] = zone
+        if done.get("status") == "DONE":
+            # Once the operation has begun, no error may say that nothing was made.
+            with suppress(Refusal, CloudError, OSError):
+                if (made := wire.instance(zone, node_id)) is not None:
+                    return made
+        known = {
+            "id": node_id,
+            "status": "PROVISIONING",
+            "creationTimestamp": begun.get("insertTime"),
+            "zone": zone,
+        }
+        return Instance.of({**body, **known})
+
+    def _made_before(self, wire: Wire, path: str, tags: Tags, refusal: Refusal) -> Instance:
+        made = Instance.of(wire.call("instance", path))
+        if tags_in(made.labels) != tags:
+            raise refusal
+        self._seen([made])
+        return made
+
+    def _scope(self, name: str) -> str:
+        """The URL of a scope, by libcloud's short name for it."""
+        short = self.driver_type.AUTH_URL + self.driver_type.SA_SCOPES_MAP.get(name, name)
+        return name if name.startswith("http") else short
+
+    def adopt(self, driver: NodeDriver, node_id: str, tags: Tags) -> None:
+        """Google replaces all labels at once, so the node's other ones are sent along. It refuses
+        that where they were changed since they were read."""
+        node = self.find_node(driver, node_id)
+        if node is None:
+            raise BadRequest(f"there is no instance {node_id} in project {self.access.project}")
+        wire, labels = self.wire(driver), {**node.labels, **labels_for(tags)}
+        if labels == node.labels:
+            return
+        body = {"labels": labels, "labelFingerprint": node.text("labelFingerprint")}
+        path = f"zones/{node.zone}/instances/{node_id}/setLabels"
+        begun = wire.call("operation", path, method="POST", body=body)
+        if wire.waited(begun, node.zone, self.access.timeout).get("status") != "DONE":
+            raise CloudError(f"the labels of {node_id} are not set yet")
+
+    def destroy(self, driver: NodeDriver, node_id: str) -> Outcome:
+        node = self.find_node(driver, node_id)
+        if node is None:
+            return Outcome.UNKNOWN
+        try:
+            path = f"zones/{node.zone}/instances/{node_id}"
+            self.wire(driver).call("operation", path, method="DELETE")
+        except Refusal as refusal:
+            if refusal.is_not_found:
+                return Outcome.UNKNOWN
+            raise
+        return Outcome.ACCEPTED
+
+    def preflight(self, driver: NodeDriver, wanted: Wanted) -> Sequence[Check]:
+        def connect(endpoint: Endpoint, tokens: TokenSource) -> Any:
+            own = self.driver_type.connectionCls
+            other = type(own.__name__, (own,), {"endpoint": endpoint, "tokens": tokens})
+            connection = other(timeout=self.access.timeout)
+            connection.driver = driver
+            return connection
+
+        return checks.checks(
+            partial(self.wire, driver),
+            partial(self.find_node, driver),
+            Rights(self.access, connect),
+            self.template,
+            wanted,
+        )
+
+    def understand(self, error: Exception, doing: str) -> CloudError | None:
+        if not isinstance(error, Refusal):
+            return None
+        if error.status == 401:
+            self.tokens.refused()
+        return typed(error, error.while_doing(doing))
+
+    @property
+    def _ours(self) -> str:
+        return f'labels.{POOL_TAG}="{label_value(self.pool)}"'
+
+    def _seen(self, found: list[Instance]) -> list[Instance]:
+        """The same instances, whose zones are known from now on."""
+        checked_list(found, "list instances")
+        if len(self._zones) > MOST_ZONES_KNOWN:
+            self._zones.clear()
+        for one in found:
+            # One without a zone is searched for in all of them.
+            with suppress(AttributeError, ValueError):
+                self._zones[one.id] = one.zone
+        return found
+
+    def _may_be_ours(self, one: Instance) -> bool:
+        """What can't be read may be ours, and so can what is no instance: the reader tells it."""
+        try:
+            return not one.id or tags_in(one.labels).pool == self.pool
+        except (AttributeError, ValueError):
+            return True
+
+    def _matches(self, one: Instance) -> bool:
+        """Whether `[Cloud List]` chooses it: its zone, and each of its tags."""
+        try:
+            here = self.listed.zone is None or one.zone == self.listed.zone
+            return here and self.listed.tags <= one.network_tags
+        except (AttributeError, ValueError):
+            return False
+
+
+def build_cloud(
+    config: CloudConfig, *, timeout: float = TIMEOUT, page_size: int = PAGE_SIZE
+) -> LibcloudCloud:
+    """A CloudDriver for Google Compute Engine.
+
+    `timeout` is in seconds and applies to each HTTP request; a listing sends one request for five
+    hundred instances. Raises ConfigError with every problem of the three sections.
+    """
+    driver_type = load_driver_class(config.driver_class, GCENodeDriver)
+    access, listed, template = options.read(config, timeout)
+    try:
+        label_value(config.pool)
+    except ValueError as error:
+        raise ConfigError([f"[Daemon] pool = {config.pool}: {error}"]) from error
+    tokens = TokenSource(
+        InstanceRole(access.timeout)
+        if access.key is None
+        else ServiceAccount(access.email, access.key, access.tokens, access.timeout)
+    )
+    settings: dict[str, Any] = {"endpoint": access.endpoint, "tokens": tokens}
+    connection = type("GceConnection", (GceAnswers, driver_type.connectionCls), settings)
+    driver_type = type(driver_type.__name__, (driver_type,), {"connectionCls": connection})
+    gce = Gce(config.pool, access, tokens, listed, template, driver_type, page_size)
+    return LibcloudCloud(
+        pool=config.pool,
+        provider=gce,
+        reader=READER,
+        leftovers=GceLeftovers(config.pool, gce.wire, gce.find_node),
+        timeout=access.timeout,
+    )

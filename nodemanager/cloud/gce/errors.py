@@ -1,0 +1,121 @@
+"""What Google Compute Engine's error codes mean to us (SAFETY.md D6, U6).
+
+A request is refused with a reason, such as `quotaExceeded`; an operation that a request began fails
+with a code, such as `ZONE_RESOURCE_POOL_EXHAUSTED`. Both decide, not the HTTP status: Google sends
+`rateLimitExceeded` with 403, as it does `forbidden`. The codes come from Google's "Troubleshooting
+VM creation", "Resource availability errors" and "Handle API errors".
+"""
+
+from __future__ import annotations
+
+from nodemanager.cloud.refusal import CodedRefusal
+from nodemanager.errors import (
+    BadRequest,
+    CapacityUnavailable,
+    CloudError,
+    QuotaExceeded,
+    Throttled,
+    Unauthorized,
+)
+
+QUOTA = frozenset(
+    {
+        "IP_SPACE_EXHAUSTED",
+        "IP_SPACE_EXHAUSTED_WITH_DETAILS",
+        "QUOTA_EXCEEDED",
+        "limitExceeded",
+        "quotaExceeded",
+    }
+)
+"""The project can have no more nodes of any size. A subnet without free addresses counts as such a
+limit, because the remedy is the same."""
+
+CAPACITY = frozenset(
+    {
+        "RESOURCE_POOL_EXHAUSTED",
+        "ZONE_RESOURCE_POOL_EXHAUSTED",
+        "ZONE_RESOURCE_POOL_EXHAUSTED_WITH_DETAILS",
+        "resourcePoolExhausted",
+        "stockout",
+        "zoneResourcePoolExhausted",
+    }
+)
+"""The zone has no capacity for this size now; it may have some for another size."""
+
+THROTTLED = frozenset(
+    {
+        "RATE_LIMIT_EXCEEDED",
+        "RESOURCE_OPERATION_RATE_EXCEEDED",
+        "concurrentLimitExceeded",
+        "dailyLimitExceeded",
+        "operationRateExceeded",
+        "rateLimitExceeded",
+        "resourceOperationRateExceeded",
+        "userRateLimitExceeded",
+    }
+)
+
+UNAUTHORIZED = frozenset(
+    {
+        "PERMISSIONS_ERROR",
+        "SERVICE_ACCOUNT_ACCESS_DENIED",
+        "accessNotConfigured",
+        "accountDisabled",
+        "authError",
+        "billingNotEnabled",
+        "expired",
+        "forbidden",
+        "insufficientPermissions",
+        "required",
+    }
+)
+
+UNDECIDED = frozenset(
+    {
+        "INTERNAL_ERROR",
+        "SERVICE_UNAVAILABLE",
+        "TIMEOUT",
+        "backendError",
+        "internalError",
+        "internalServerError",
+        "serviceUnavailable",
+        "timeout",
+    }
+)
+"""The request may have taken effect."""
+
+NOT_FOUND = "notFound"
+EXISTS = frozenset({"alreadyExists", "RESOURCE_ALREADY_EXISTS"})
+IN_USE = frozenset({"resourceInUseByAnotherResource", "RESOURCE_IN_USE_BY_ANOTHER_RESOURCE"})
+
+
+class Refusal(CodedRefusal):
+    """An error answer, or an operation's error, with one of Google's own codes."""
+
+    @property
+    def is_not_found(self) -> bool:
+        """Google's own "no such thing", not a proxy's 404."""
+        return self.code == NOT_FOUND
+
+
+def typed(refusal: Refusal, text: str) -> CloudError:
+    """The CloudError for the refusal's code, with `text` as its message."""
+    return _kind(refusal.code, refusal.status)(text, retry_after=refusal.retry_after)
+
+
+def _kind(code: str, status: int) -> type[CloudError]:
+    for codes, kind in (
+        (QUOTA, QuotaExceeded),
+        (CAPACITY, CapacityUnavailable),
+        (THROTTLED, Throttled),
+        (UNAUTHORIZED, Unauthorized),
+        (UNDECIDED, CloudError),
+        (EXISTS, BadRequest),
+    ):
+        if code in codes:
+            return kind
+    if status == 429:
+        return Throttled
+    if status in (401, 403):
+        return Unauthorized
+    return CloudError if status >= 500 or status in (408, 409) else BadRequest

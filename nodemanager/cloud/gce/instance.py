@@ -1,0 +1,122 @@
+"""One instance of Google Compute Engine, read field by field."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from operator import attrgetter
+from typing import Any
+
+from nodemanager.cloud.gce.labels import NAME_LABEL, read_label, tags_in
+from nodemanager.cloud.reading import NodeReader, epoch
+from nodemanager.cloud.tags import on_hold
+from nodemanager.core.model.world import CloudState
+
+READER = NodeReader(
+    {
+        "PENDING": CloudState.PENDING,
+        "PROVISIONING": CloudState.PENDING,
+        "STAGING": CloudState.PENDING,
+        "RUNNING": CloudState.RUNNING,
+        "PENDING_STOP": CloudState.STOPPING,
+        "STOPPING": CloudState.STOPPING,
+        "SUSPENDING": CloudState.STOPPING,
+        "DEPROVISIONING": CloudState.STOPPING,
+        # An instance that was preempted or stopped is there still, and costs its disks. One that
+        # was deleted is not listed any more.
+        "TERMINATED": CloudState.STOPPED,
+        "STOPPED": CloudState.STOPPED,
+        "SUSPENDED": CloudState.STOPPED,
+        # Google restarts it elsewhere.
+        "REPAIRING": CloudState.UNKNOWN,
+    },
+    state=attrgetter("state"),
+    tags=lambda raw: tags_in(raw.labels),
+    held=lambda raw: on_hold(raw.labels),
+    created_at=lambda raw: epoch(raw.created),
+    size=attrgetter("size"),
+    addresses=lambda raw: tuple(raw.addresses()),
+)
+"""For Instances."""
+
+
+@dataclass(frozen=True)
+class Instance:
+    """One instance of an answer; reading a malformed field raises ValueError (P3).
+
+    `id` is Google's number for it, which is never used again; empty where the answer has none.
+    """
+
+    item: Mapping[str, Any]
+    id: str
+
+    @classmethod
+    def of(cls, item: object) -> Instance:
+        found = item if isinstance(item, Mapping) else {}
+        number = found.get("id")
+        # Google's JSON has 64-bit numbers as text.
+        known = str(number) if isinstance(number, str | int) and str(number).isdigit() else ""
+        return cls(found, known)
+
+    def text(self, name: str) -> str:
+        """A field that must be text; raises ValueError where it is not."""
+        found = self.item.get(name)
+        if not isinstance(found, str) or not found:
+            raise ValueError(f"{name} is {'missing' if found is None else 'no text'}")
+        return found
+
+    @property
+    def labels(self) -> dict[str, str]:
+        found = self.item.get("labels", {})
+        if not isinstance(found, dict) or not all(isinstance(v, str) for v in found.values()):
+            raise ValueError("labels are no texts by key")
+        return found
+
+    @property
+    def own_name(self) -> str:
+        """The instance's name in its zone."""
+        return self.text("name")
+
+    @property
+    def name(self) -> str:
+        """The node's name as we ordered it, else the instance's own."""
+        try:
+            ordered = self.labels.get(NAME_LABEL)
+            return read_label(ordered) if ordered else self.own_name
+        except ValueError:
+            return self.id
+
+    @property
+    def state(self) -> str:
+        return self.text("status")
+
+    @property
+    def zone(self) -> str:
+        return self.text("zone").rpartition("/")[2]
+
+    @property
+    def size(self) -> str | None:
+        return self.text("machineType").rpartition("/")[2]
+
+    @property
+    def created(self) -> datetime | None:
+        stamp = self.item.get("creationTimestamp")
+        return None if stamp is None else datetime.fromisoformat(self.text("creationTimestamp"))
+
+    @property
+    def network_tags(self) -> frozenset[str]:
+        tags = self.item.get("tags", {})
+        items = tags.get("items", []) if isinstance(tags, dict) else None
+        if not isinstance(items, list):
+            raise ValueError("network tags are no list")
+        return frozenset(str(item) for item in items)
+
+    def addresses(self) -> Iterator[str]:
+        """Its addresses, the private ones first."""
+        interfaces = self.item.get("networkInterfaces", [])
+        yield from (str(one["networkIP"]) for one in interfaces if one.get("networkIP"))
+        for one in interfaces:
+            for access in one.get("accessConfigs", []):
+                if access.get("natIP"):
+                    yield str(access["natIP"])

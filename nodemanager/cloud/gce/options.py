@@ -1,0 +1,283 @@
+"""The pass-through sections of a GCE file, read into settings.
+
+Takes Arvados Node Manager's option names, so that a file of Arvados Node Manager 2.0.4 loads
+unchanged, and our own; doc/gce.rst has a row for each. Reports every problem at once.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from nodemanager.cloud.cloud_config import CloudConfig
+from nodemanager.cloud.endpoint import Endpoint
+from nodemanager.cloud.section_reader import CREATE, CREDENTIALS, LIST, SectionReader, Sections
+
+ACCEPTED: Mapping[str, frozenset[str]] = {
+    CREDENTIALS: frozenset(
+        {
+            "auth_type",
+            "credential_file",
+            "datacenter",
+            "endpoint",
+            "key",
+            "project",
+            "scopes",
+            "timeout",
+            "token_endpoint",
+            "user_id",
+        }
+    ),
+    LIST: frozenset({"tags", "zone"}),
+    CREATE: frozenset(
+        {
+            "assign_public_ip",
+            "boot_disk_gb",
+            "boot_disk_type",
+            "image",
+            "image_project",
+            "location",
+            "network",
+            "ping_host",
+            "preemptible",
+            "scratch_disk_type",
+            "service_account_name",
+            "service_accounts",
+            "ssh_key",
+            "subnet",
+            "tags",
+            "zone",
+        }
+    ),
+}
+"""The keys that each section takes."""
+
+GOOGLE = "https://compute.googleapis.com"
+GOOGLE_TOKENS = "https://accounts.google.com"
+FULL_SCOPE = "https://www.googleapis.com/auth/cloud-platform"
+SCRATCH_TYPES = ("local-ssd", "pd-balanced", "pd-ssd", "pd-standard")
+
+IMAGE_PATH = re.compile(r"(?:.*/)?projects/([^/]+)/global/images/((?:family/)?[^/]+)")
+"""An image's path or URL: its project, and its name, or `family/` and its family's."""
+_NAME = re.compile(r"[a-z](?:[-a-z0-9]{0,61}[a-z0-9])?")
+_PROJECT = re.compile(r"(?:[a-z0-9.-]+:)?[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?")
+_ZONE = re.compile(r"[a-z]+-[a-z]+\d+-[a-z][a-z0-9]*")
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """`[Cloud Credentials]`. `key` is None where the instance's own role is used."""
+
+    project: str
+    zone: str
+    endpoint: Endpoint
+    tokens: Endpoint
+    timeout: float
+    email: str
+    key: str | None = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """`[Cloud List]`: what is managed beside the pool's own nodes; nothing where both are empty."""
+
+    zone: str | None = None
+    tags: frozenset[str] = frozenset()
+
+    def __bool__(self) -> bool:
+        return bool(self.zone or self.tags)
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceAccountOfNode:
+    """What a node may do at Google; `scopes` are URLs, or libcloud's short names for them."""
+
+    email: str
+    scopes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """`[Cloud Create]`: the settings of every new node."""
+
+    image: str
+    image_project: str | None = None
+    network: str = "default"
+    subnet: str | None = None
+    tags: tuple[str, ...] = ()
+    ssh_key: str | None = None
+    service_accounts: tuple[ServiceAccountOfNode, ...] = ()
+    preemptible: bool = False
+    assign_public_ip: bool = True
+    boot_disk_type: str | None = None
+    boot_disk_gb: int | None = None
+    scratch_disk_type: str = "local-ssd"
+
+
+def read(config: CloudConfig, timeout: float) -> tuple[Access, Listing, Template]:
+    """The settings of the three sections. Raises ConfigError with every problem in them."""
+    given = Sections.of(config)
+    access = _access(given.credentials, given.create, timeout)
+    listed = _listing(given.listing)
+    template = _template(given.create, listed)
+    given.check()
+    return access, listed, template
+
+
+def _access(given: SectionReader, create: SectionReader, timeout: float) -> Access:
+    auth = given.text("auth_type")
+    key, found = _key(given)
+    if auth not in (None, "SA", "GCE"):
+        given.wrong("auth_type", "SA (a service account's key) or GCE (the instance's role)", auth)
+    if auth == "SA" and not given.text("key"):
+        given.wrong("key", "is missing: the file of the service account's key, for auth_type = SA")
+    email = given.text("user_id") or found.get("client_email", "")
+    if auth == "GCE":
+        key = None
+    elif key is not None and not email:
+        given.wrong("user_id", "is missing: the service account's address, where key is no JSON")
+    project = given.text("project") or found.get("project_id", "")
+    if not project:
+        given.wrong("project", "is missing: the id of the project (gcloud projects list)")
+    elif not _PROJECT.fullmatch(project):
+        given.wrong("project", "is no project's id, which has small letters", project)
+    return Access(
+        project=project,
+        zone=_zone(given, create),
+        endpoint=given.endpoint("endpoint", GOOGLE),
+        tokens=given.endpoint("token_endpoint", GOOGLE_TOKENS),
+        timeout=given.number("timeout") or timeout,
+        email=email,
+        key=key,
+    )
+
+
+def _key(given: SectionReader) -> tuple[str | None, dict[str, str]]:
+    """The private key in PEM, and what else its file says. `key` is a path, PEM or JSON.
+
+    No problem that is told here has any of the key in it.
+    """
+    text = given.text("key")
+    if text is None:
+        return None, {}
+    if "{" not in text and "-----BEGIN" not in text:
+        try:
+            text = Path(text).expanduser().read_text(encoding="utf-8").strip()
+        except (OSError, UnicodeDecodeError) as error:
+            why = getattr(error, "strerror", None) or "it is no text"
+            given.wrong("key", f"the file can't be read: {why}")
+            return None, {}
+    found: dict[str, str] = {}
+    if text.startswith("{"):
+        try:
+            told = json.loads(text)
+            found = {name: str(value) for name, value in told.items()}
+        except ValueError:
+            given.wrong("key", "the file is no whole JSON")
+            return None, {}
+        text = found.pop("private_key", "")
+    if not _signs(text):
+        given.wrong("key", "is no private key: give Google's JSON file, or PEM without a password")
+        return None, found
+    return text, found
+
+
+def _signs(pem: str) -> bool:
+    from cryptography.hazmat.primitives import serialization
+
+    try:
+        serialization.load_pem_private_key(pem.encode(), password=None)
+    except Exception:
+        # The library has many; all mean the same here.
+        return False
+    return True
+
+
+def _zone(given: SectionReader, create: SectionReader) -> str:
+    """The zone to boot in: `zone` or `location`, else libcloud's `datacenter`."""
+    named = [key for key in ("zone", "location") if create.text(key)]
+    if len(named) == 2:
+        create.wrong("location", "means the same as zone, which is given, too")
+    zone = create.text(named[0]) if named else given.text("datacenter")
+    if zone is None:
+        create.wrong("zone", "is missing: the zone to boot nodes in, such as us-central1-a")
+        return ""
+    if not _ZONE.fullmatch(zone):
+        where, key = (create, named[0]) if named else (given, "datacenter")
+        where.wrong(key, "is no zone's name (they look like us-central1-a)", zone)
+    return zone
+
+
+def _tags(given: SectionReader) -> tuple[str, ...]:
+    tags = tuple(tag.strip() for tag in (given.text("tags") or "").split(",") if tag.strip())
+    for tag in tags:
+        if not _NAME.fullmatch(tag):
+            given.wrong("tags", "a network tag has small letters, digits and -", tag)
+    return tags
+
+
+def _listing(given: SectionReader) -> Listing:
+    zone = given.text("zone")
+    if zone is not None and not _ZONE.fullmatch(zone):
+        given.wrong("zone", "is no zone's name (they look like us-central1-a)", zone)
+    return Listing(zone, frozenset(_tags(given)))
+
+
+def _template(given: SectionReader, listed: Listing) -> Template:
+    image = given.text("image")
+    if image is None:
+        given.wrong("image", "is missing: the name, family or path of the image to boot from")
+    elif not _NAME.fullmatch(image) and not IMAGE_PATH.fullmatch(image):
+        given.wrong("image", "neither a name nor projects/PROJECT/global/images/NAME", image)
+    gigabytes = given.number("boot_disk_gb")
+    scratch = given.text("scratch_disk_type") or "local-ssd"
+    if scratch not in SCRATCH_TYPES:
+        given.wrong("scratch_disk_type", f"not one of {', '.join(SCRATCH_TYPES)}", scratch)
+    return Template(
+        image=image or "",
+        image_project=given.text("image_project"),
+        network=given.text("network") or "default",
+        subnet=given.text("subnet"),
+        tags=tuple(dict.fromkeys((*sorted(listed.tags), *_tags(given)))),
+        ssh_key=_public_key(given),
+        service_accounts=_service_accounts(given),
+        preemptible=given.flag("preemptible"),
+        assign_public_ip=given.flag("assign_public_ip", default=True),
+        boot_disk_type=given.text("boot_disk_type"),
+        boot_disk_gb=None if gigabytes is None else int(gigabytes),
+        scratch_disk_type=scratch,
+    )
+
+
+def _public_key(given: SectionReader) -> str | None:
+    path = given.text("ssh_key")
+    if path is None:
+        return None
+    try:
+        return Path(path).expanduser().read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        why = getattr(error, "strerror", None) or "it is no text"
+        given.wrong("ssh_key", f"can't be read: {why}", path)
+        return None
+
+
+def _service_accounts(given: SectionReader) -> tuple[ServiceAccountOfNode, ...]:
+    """Arvados Node Manager's list of `email` and `scopes`, or one account by its address."""
+    name, text = given.text("service_account_name"), given.text("service_accounts")
+    if name is not None and text is not None:
+        given.wrong("service_account_name", "contradicts service_accounts: give one of them")
+    if name is not None:
+        return (ServiceAccountOfNode(name, (FULL_SCOPE,)),)
+    if text is None:
+        return ()
+    try:
+        # Its examples write Python's quotes, which are not JSON's.
+        told = ast.literal_eval(text)
+        return tuple(ServiceAccountOfNode(one["email"], tuple(one["scopes"])) for one in told)
+    except (ValueError, SyntaxError, TypeError, KeyError):
+        given.wrong("service_accounts", "is no list like [{'email': ADDRESS, 'scopes': [...]}]")
+        return ()

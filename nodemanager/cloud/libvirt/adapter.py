@@ -1,0 +1,225 @@
+"""The adapter for libvirt: nodes are domains of one hypervisor, over libcloud's driver."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+from uuid import UUID, uuid5
+from xml.etree import ElementTree
+
+from libcloud.compute.drivers.libvirt_driver import LibvirtNodeDriver
+
+from nodemanager.clock import Clock
+from nodemanager.cloud.api import CreateOrder
+from nodemanager.cloud.checks import Check, Wanted
+from nodemanager.cloud.cloud_config import CloudConfig
+from nodemanager.cloud.libcloud_base import TIMEOUT, LibcloudCloud, load_driver_class
+from nodemanager.cloud.libvirt import checks, options
+from nodemanager.cloud.libvirt.domain import PREFIX, READER, URI, metadata
+from nodemanager.cloud.libvirt.driver import Hypervisor, TimeLimit
+from nodemanager.cloud.libvirt.errors import is_lost, typed
+from nodemanager.cloud.libvirt.options import Access, Template
+from nodemanager.cloud.libvirt.order import Guest, best_guest, domain_xml
+from nodemanager.cloud.libvirt.volumes import Image, LibvirtLeftovers, Plan, StoragePool
+from nodemanager.cloud.provider import Provider
+from nodemanager.cloud.tags import tags_for
+from nodemanager.core.model.world import Outcome, Size, Tags
+from nodemanager.errors import BadRequest, CloudError, ConfigError, MalformedId
+
+OF_A_TOKEN = UUID("8f1d6f0e-6f6c-4b52-9d0c-3c1f2c0a7d55")
+"""The name space of the UUIDs that follow from a client token."""
+
+# libvirt's own numbers.
+METADATA_ELEMENT = 2
+LIVE, CONFIG = 1, 2
+WITH_SAVED_STATE, WITH_NVRAM = 1 | 2, 4
+"""VIR_DOMAIN_UNDEFINE_MANAGED_SAVE and _SNAPSHOTS_METADATA; _NVRAM, which not every hypervisor
+knows. A domain that has such a thing is not undefined without its flag."""
+
+
+@dataclass
+class Libvirt(Provider):
+    """One hypervisor. What it answers is true at once: there is no copy that could be stale."""
+
+    name = "libvirt"
+    visible_after = 0.0
+    ids_unique = True
+    takes_client_tokens = True
+    may_authorise = True
+    makes_any_size = True
+
+    pool: str
+    access: Access
+    template: Template
+    driver_type: type[Hypervisor]
+    clock: Clock
+    within: TimeLimit
+    _guest: Guest | None = field(default=None, init=False)
+    _image_seen: bool = field(default=False, init=False)
+
+    def new_driver(self) -> Hypervisor:
+        """Always the same: libvirt's connections serve several threads at once."""
+        return self._hypervisor
+
+    @cached_property
+    def _hypervisor(self) -> Hypervisor:
+        access = self.access
+        return self.driver_type(access.uri, access.key, access.secret, self.within)
+
+    def close(self, driver: Hypervisor) -> None:
+        driver.ex_close()
+
+    def account(self, driver: Hypervisor) -> str:
+        return driver.ex_account()
+
+    def by_record(self, driver: Hypervisor, record_uuid: str) -> object:
+        """libvirt can't search. A domain whose XML does not have the uuid can't bear it as a tag,
+        so one with damaged metadata stops no question about other records."""
+        answer = driver.list_nodes()
+        return [node for node in answer if record_uuid in node.xml]
+
+    def by_id(self, driver: Hypervisor, node_id: str) -> object | None:
+        return driver.ex_node(_checked(node_id))
+
+    def sizes(self, driver: Hypervisor) -> tuple[Size, ...]:
+        """libvirt has no sizes: only that of the options; the others are `[Size]` sections."""
+        own = self.template
+        return (Size("default", "default", cores=own.vcpus, ram_mb=own.memory),)
+
+    def check_image(self, driver: Hypervisor) -> None:
+        if self._image_seen:
+            return
+        pool = StoragePool.named(driver, self.template.storage_pool)
+        Image.named(driver, pool, self.template.image)
+        self._image_seen = True
+
+    def create(self, driver: Hypervisor, order: CreateOrder) -> object:
+        """Define the domain with its tags, make its volumes, start it.
+
+        The UUID follows from the client token, so that a repeated call goes on with the same
+        domain. When libvirt refuses a step, the ones before it are taken back.
+        """
+        node_id = str(uuid5(OF_A_TOKEN, f"{self.pool}\n{order.client_token}"))
+        domain = driver.ex_domain(node_id)
+        if domain is None or not self.within(domain.isActive):
+            self._start(driver, order, node_id, domain)
+        made = driver.ex_node(node_id)
+        if made is None:
+            raise CloudError(f"create {order.name}: domain {node_id} ended at once")
+        return made
+
+    def _start(
+        self, driver: Hypervisor, order: CreateOrder, node_id: str, domain: Any | None
+    ) -> None:
+        plan = None
+        try:
+            plan = Plan.of(driver, order, self.template)
+            if domain is None:
+                xml = self._xml(driver, order, node_id, plan)
+                domain = self.within(driver.ex_live().defineXML, xml)
+            plan.make(driver, order, self.template, node_id)
+            self.within(domain.create)
+        except Exception as error:
+            if domain is not None:
+                self._undo(driver, domain, plan, error)
+            ours = typed(error, f"create {order.name}", undone=True)
+            if ours is None:
+                raise
+            raise ours from error
+
+    def _undo(self, driver: Hypervisor, domain: Any, plan: Plan | None, error: Exception) -> None:
+        """Take a refused create back; raises where that can't be done, or the call may still act.
+
+        The domain goes last: as long as it is there, its volumes are no leftovers.
+        """
+        if plan is None or is_lost(error):
+            raise CloudError(f"domain {domain.name()} may have been made: {error}") from error
+        try:
+            if self.within(domain.isActive):
+                raise CloudError("it runs: an earlier start, that was given up, took effect")
+            plan.unmake(driver)
+            self._undefine(domain)
+        except Exception as another:
+            raise CloudError(f"{error}; and that could not be taken back: {another}") from error
+
+    def _xml(self, driver: Hypervisor, order: CreateOrder, node_id: str, plan: Plan) -> str:
+        if self._guest is None:
+            self._guest = best_guest(self.within(driver.ex_live().getCapabilities))
+        now = self.clock.wall()
+        return domain_xml(order, self.template, self._guest, node_id, now, plan.disks)
+
+    def adopt(self, driver: Hypervisor, node_id: str, tags: Tags) -> None:
+        domain, node = driver.ex_domain(_checked(node_id)), driver.ex_node(node_id)
+        if domain is None or node is None:
+            raise BadRequest(f"there is no domain {node_id}")
+        about = {} if node.ours is None else node.ours.attrib
+        element = metadata({**node.tags, **tags_for(tags)}, about, bare=True)
+        active, kept = self.within(domain.isActive), self.within(domain.isPersistent)
+        xml = ElementTree.tostring(element, encoding="unicode")
+        where = (LIVE if active else 0) | (CONFIG if kept else 0)
+        self.within(domain.setMetadata, METADATA_ELEMENT, xml, PREFIX, URI, where)
+
+    def destroy(self, driver: Hypervisor, node_id: str) -> Outcome:
+        domain = driver.ex_domain(_checked(node_id))
+        if domain is None:
+            return Outcome.UNKNOWN
+        kept = self.within(domain.isPersistent)
+        if self.within(domain.isActive):
+            self.within(domain.destroy)
+        if kept:
+            self._undefine(domain)
+        return Outcome.GONE if driver.ex_domain(node_id) is None else Outcome.ACCEPTED
+
+    def _undefine(self, domain: Any) -> None:
+        nvram = "<nvram" in self.within(domain.XMLDesc)
+        self.within(domain.undefineFlags, WITH_SAVED_STATE | (WITH_NVRAM if nvram else 0))
+
+    def preflight(self, driver: Hypervisor, wanted: Wanted) -> Sequence[Check]:
+        return checks.checks(driver, self.template, wanted)
+
+    def understand(self, error: Exception, doing: str) -> CloudError | None:
+        return typed(error, doing)
+
+
+def build_cloud(config: CloudConfig, *, timeout: float = TIMEOUT) -> LibcloudCloud:
+    """A CloudDriver for one hypervisor.
+
+    `timeout` is in seconds and applies to each of libvirt's calls; a listing makes one for each
+    domain. Raises ConfigError with every problem of the sections.
+    """
+    access, template = options.read(config.credentials, config.create, timeout)
+    try:
+        libvirt = importlib.import_module("libvirt")
+    except ImportError as error:
+        problem = (
+            "[Cloud] provider = libvirt: libvirt's module for Python is not installed; apt-get "
+            "install libvirt-dev pkg-config gcc python3-dev, then `make install` again (which "
+            "brings it where a file names libvirt), or pip install 'elastic-nodemanager[libvirt]'"
+        )
+        raise ConfigError([problem]) from error
+    # Otherwise libvirt prints each error on stderr, too.
+    libvirt.registerErrorHandler(lambda context, error: None, None)
+    found = load_driver_class(config.driver_class, LibvirtNodeDriver)
+    if not issubclass(found, Hypervisor):
+        found = type(found.__name__, (Hypervisor, found), {})
+    within = TimeLimit(access.timeout)
+    return LibcloudCloud(
+        pool=config.pool,
+        provider=Libvirt(config.pool, access, template, found, config.clock, within),
+        reader=READER,
+        leftovers=LibvirtLeftovers(config.pool, template.storage_pool),
+        timeout=access.timeout,
+    )
+
+
+def _checked(node_id: str) -> str:
+    """The id, if it is a UUID as libvirt writes it. Raises MalformedId for any other text."""
+    try:
+        if str(UUID(node_id)) == node_id:
+            return node_id
+    except ValueError:
+        pass
+    raise MalformedId(f"{node_id!r} is no domain's UUID")

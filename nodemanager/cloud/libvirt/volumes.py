@@ -1,0 +1,277 @@
+"""A node's volumes in a storage pool, from the create to what the node leaves behind (D4).
+
+A volume has no tags. Its name says whose it is: `nodemanager.POOL.INCARNATION.root.qcow2`.
+libvirt never deletes a volume with its domain, so every node leaves its volumes behind.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+from xml.etree import ElementTree
+from xml.etree.ElementTree import Element, SubElement
+
+from nodemanager.cloud.api import CreateOrder
+from nodemanager.cloud.leftovers import Calls, Thing, release
+from nodemanager.cloud.libvirt.domain import Domain
+from nodemanager.cloud.libvirt.driver import Hypervisor
+from nodemanager.cloud.libvirt.errors import NO_STORAGE_VOL, code_of
+from nodemanager.cloud.libvirt.options import Template
+from nodemanager.cloud.libvirt.order import Disk
+from nodemanager.cloud.libvirt.seed import seed_image
+from nodemanager.cloud.tags import INCARNATION_TAG, POOL_TAG
+from nodemanager.core.model.world import Leftover, LeftoverKind, Outcome
+from nodemanager.errors import BadRequest, IncompleteListing, LeftAlone
+
+FILE_POOLS = frozenset({"dir", "fs", "netfs"})
+"""Storage pools of files: there a boot volume holds only its changes to the image."""
+BLOCK_POOLS = frozenset({"logical"})
+MIB = 1024 * 1024
+_OURS = re.compile(
+    r"nodemanager\.(?P<pool>.+)\.(?P<incarnation>[0-9a-f]+)\.(?:root|scratch|seed)\.[a-z0-9]+"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class StoragePool:
+    """An active storage pool; `handle` is libvirt's object."""
+
+    handle: Any
+    name: str
+    path: str
+    block: bool
+
+    @classmethod
+    def named(cls, driver: Hypervisor, name: str) -> StoragePool:
+        """Raises BadRequest for a type of pool that is not supported."""
+        handle = driver.within(driver.ex_live().storagePoolLookupByName, name)
+        root = _parsed(driver.within(handle.XMLDesc))
+        kind, path = str(root.get("type")), root.findtext("target/path")
+        if kind not in FILE_POOLS | BLOCK_POOLS or not path:
+            known = ", ".join(sorted(FILE_POOLS | BLOCK_POOLS))
+            raise BadRequest(f"storage pool {name} is of type {kind}; supported are {known}")
+        return cls(handle, name, path, kind in BLOCK_POOLS)
+
+    def volume(self, driver: Hypervisor, name: str) -> Any | None:
+        """libvirt's object for the volume; None only for libvirt's own "no volume"."""
+        try:
+            return driver.within(self.handle.storageVolLookupByName, name)
+        except Exception as error:
+            if code_of(error) != NO_STORAGE_VOL:
+                raise
+            return None
+
+    def delete(self, driver: Hypervisor, name: str) -> None:
+        """Delete the volume if there is one."""
+        found = self.volume(driver, name)
+        if found is not None:
+            driver.within(found.delete)
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """The volume that nodes boot from."""
+
+    handle: Any
+    path: str
+    format: str
+    capacity: int
+
+    @classmethod
+    def named(cls, driver: Hypervisor, pool: StoragePool, name: str) -> Image:
+        """By its name in the pool, or by its path in any active pool."""
+        lookup = (
+            driver.ex_live().storageVolLookupByPath
+            if "/" in name
+            else pool.handle.storageVolLookupByName
+        )
+        handle = driver.within(lookup, name)
+        root = _parsed(driver.within(handle.XMLDesc))
+        kind = root.find("target/format")
+        format = "raw" if kind is None else kind.get("type", "raw")
+        return cls(handle, driver.within(handle.path), format, int(driver.within(handle.info)[1]))
+
+
+def root_size(image: Image, template: Template) -> int:
+    """Bytes of a node's boot volume."""
+    return max(image.capacity, (template.disk or 0) * MIB)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The volumes of one order, by name, in the order of the domain's disks."""
+
+    pool: StoragePool
+    image: Image
+    root: str
+    scratch: str | None
+    seed: str
+
+    @classmethod
+    def of(cls, driver: Hypervisor, order: CreateOrder, template: Template) -> Plan:
+        pool = StoragePool.named(driver, template.storage_pool)
+        stem = f"nodemanager.{order.tags.pool}.{order.tags.incarnation}"
+        return cls(
+            pool,
+            Image.named(driver, pool, template.image),
+            root=f"{stem}.root.{'raw' if pool.block else 'qcow2'}",
+            scratch=f"{stem}.scratch.raw" if order.size.scratch_mb else None,
+            seed=f"{stem}.seed.iso",
+        )
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(name for name in (self.root, self.scratch, self.seed) if name is not None)
+
+    @property
+    def disks(self) -> list[Disk]:
+        """As the domain uses them; their paths follow from the pool's before they exist."""
+        return [
+            Disk(
+                f"{self.pool.path}/{name}",
+                "qcow2" if name.endswith(".qcow2") else "raw",
+                block=self.pool.block,
+                readonly=name == self.seed,
+            )
+            for name in self.names
+        ]
+
+    def make(
+        self, driver: Hypervisor, order: CreateOrder, template: Template, node_id: str
+    ) -> None:
+        """Create the volumes. What an earlier attempt left may be half done: it goes first."""
+        for name in self.names:
+            self.pool.delete(driver, name)
+        size = root_size(self.image, template)
+        if self.pool.block:
+            xml = _volume(self.root, size, "raw", sparse=False)
+            driver.within(self.pool.handle.createXMLFrom, xml, self.image.handle)
+        else:
+            self._create(driver, _volume(self.root, size, "qcow2", image=self.image))
+        sparse = not self.pool.block
+        if self.scratch is not None:
+            size = order.size.scratch_mb * MIB
+            self._create(driver, _volume(self.scratch, size, "raw", sparse=sparse))
+        content = seed_image(node_id, order.name, order.user_data)
+        seed = self._create(driver, _volume(self.seed, len(content), "raw", sparse=sparse))
+        driver.within(driver.ex_upload, seed, content)
+
+    def unmake(self, driver: Hypervisor) -> None:
+        for name in self.names:
+            self.pool.delete(driver, name)
+
+    def _create(self, driver: Hypervisor, xml: str) -> Any:
+        return driver.within(self.pool.handle.createXML, xml)
+
+
+@dataclass(frozen=True, slots=True)
+class LibvirtLeftovers:
+    """See nodemanager.cloud.provider.Leftovers. An id is `STORAGEPOOL/VOLUME`.
+
+    Each domain is defined before its volumes are made, so a volume without a domain of its
+    incarnation belongs to no create under way.
+    """
+
+    pool: str
+    storage_pool: str
+
+    def pins(self, driver: Hypervisor, node_id: str) -> tuple[Leftover, ...]:
+        node = driver.ex_node(node_id)
+        if node is None or node.tags.get(POOL_TAG) != self.pool:
+            return ()
+        incarnation = node.tags.get(INCARNATION_TAG)
+        names = self._volumes(driver, StoragePool.named(driver, self.storage_pool))
+        return tuple(
+            self._leftover(name, node_id) for name, of in names.items() if of == incarnation
+        )
+
+    def find(self, driver: Hypervisor) -> tuple[Leftover, ...]:
+        """Lists the volumes before the domains, so that every volume's domain is listed, too."""
+        storage = StoragePool.named(driver, self.storage_pool)
+        names = self._volumes(driver, storage)
+        used = [_holdings(node) for node in (driver.list_nodes() if names else [])]
+        held = frozenset[str]().union(*used)
+        return tuple(
+            self._leftover(name, "")
+            for name, incarnation in names.items()
+            if held.isdisjoint((incarnation, name, f"{storage.path}/{name}"))
+        )
+
+    def release(self, driver: Hypervisor, leftover: Leftover) -> Outcome:
+        storage_name, _, name = leftover.id.rpartition("/")
+        if leftover.kind is not LeftoverKind.VOLUME:
+            return Outcome.GONE
+        storage = StoragePool.named(driver, storage_name or self.storage_pool)
+        volume = storage.volume(driver, name)
+        if volume is None:
+            return Outcome.GONE
+        match = _OURS.fullmatch(name)
+        if match is None or match["pool"] != self.pool:
+            raise LeftAlone(f"volume {leftover.id} does not have a name of pool {self.pool}")
+        incarnation = match["incarnation"]
+        marks = {leftover.node_id, incarnation, name, f"{storage.path}/{name}"}
+        nodes = driver.list_nodes()
+        users = [node for node in nodes if marks & {node.id, *_holdings(node)}]
+        states = {node.state for node in users}
+        living = users if states - {"shutdown"} else []
+
+        def delete() -> Outcome:
+            driver.within(volume.delete)
+            return Outcome.GONE if storage.volume(driver, name) is None else Outcome.ACCEPTED
+
+        calls = Calls(
+            others=lambda: [f"{node.name} ({node.state})" for node in living],
+            states=lambda: states,
+            stopping="shutdown",
+            delete=delete,
+        )
+        # Its name stands for the tags that no volume has.
+        tags = {POOL_TAG: self.pool, INCARNATION_TAG: incarnation}
+        return release(leftover, Thing(leftover.kind, leftover.id, tags), self.pool, calls)
+
+    def _volumes(self, driver: Hypervisor, storage: StoragePool) -> dict[str, str]:
+        """The incarnation of each volume of our pool's nodes, by the volume's name."""
+        names = [volume.name() for volume in driver.within(storage.handle.listAllVolumes)]
+        matches = {name: _OURS.fullmatch(name) for name in sorted(names)}
+        return {
+            name: match["incarnation"]
+            for name, match in matches.items()
+            if match is not None and match["pool"] == self.pool
+        }
+
+    def _leftover(self, name: str, node_id: str) -> Leftover:
+        return Leftover(LeftoverKind.VOLUME, f"{self.storage_pool}/{name}", node_id)
+
+
+def _holdings(node: Domain) -> frozenset[str]:
+    """The domain's incarnation, and its disks by path and name.
+
+    Raises IncompleteListing where that can't be read.
+    """
+    try:
+        incarnation, disks = node.tags.get(INCARNATION_TAG), node.disks
+    except ValueError as error:
+        raise IncompleteListing(f"domain {node.own_name}: {error}") from error
+    return disks if incarnation is None else disks | {incarnation}
+
+
+def _volume(
+    name: str, capacity: int, format: str, *, image: Image | None = None, sparse: bool = True
+) -> str:
+    """The XML of a volume; with an image one that holds only its changes to it."""
+    root = Element("volume")
+    SubElement(root, "name").text = name
+    SubElement(root, "capacity", {"unit": "bytes"}).text = str(capacity)
+    if sparse:
+        SubElement(root, "allocation").text = "0"
+    SubElement(SubElement(root, "target"), "format", {"type": format})
+    if image is not None:
+        backing = SubElement(root, "backingStore")
+        SubElement(backing, "path").text = image.path
+        SubElement(backing, "format", {"type": image.format})
+    return ElementTree.tostring(root, encoding="unicode")
+
+
+def _parsed(xml: str) -> Element:
+    return ElementTree.fromstring(xml)  # noqa: S314  # libvirt's own XML

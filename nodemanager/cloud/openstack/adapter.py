@@ -1,0 +1,265 @@
+"""The adapter for OpenStack, over apache-libcloud's connections."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from operator import attrgetter
+from typing import Any
+
+from libcloud.compute.base import NodeDriver
+from libcloud.compute.drivers.openstack import OpenStack_2_NodeDriver
+
+from nodemanager.cloud.api import CreateOrder
+from nodemanager.cloud.checks import Check, Wanted
+from nodemanager.cloud.cloud_config import CloudConfig
+from nodemanager.cloud.libcloud_base import TIMEOUT, LibcloudCloud, load_driver_class
+from nodemanager.cloud.openstack import checks, options, rights
+from nodemanager.cloud.openstack.errors import Refusal, typed
+from nodemanager.cloud.openstack.leftovers import OpenStackLeftovers
+from nodemanager.cloud.openstack.node import STATES, Server
+from nodemanager.cloud.openstack.options import UUID, Access, Template
+from nodemanager.cloud.openstack.order import server_body
+from nodemanager.cloud.openstack.token import Keystone
+from nodemanager.cloud.openstack.wire import (
+    MICROVERSION,
+    NO_SUCH_SERVER,
+    Connected,
+    Wire,
+    server_path,
+)
+from nodemanager.cloud.provider import Provider
+from nodemanager.cloud.reading import NodeReader, epoch
+from nodemanager.cloud.tags import on_hold, tags_for, tags_from
+from nodemanager.cloud.translate import without_secrets
+from nodemanager.core.model.world import Outcome, Size, Tags
+from nodemanager.errors import BadRequest, CloudError, ForeignAnswer
+
+READER = NodeReader(
+    STATES,
+    state=attrgetter("state"),
+    tags=lambda raw: tags_from(raw.metadata),
+    held=lambda raw: on_hold(raw.metadata),
+    created_at=lambda raw: epoch(raw.created),
+    size=attrgetter("size"),
+    addresses=attrgetter("addresses"),
+)
+"""For Servers (nodemanager.cloud.openstack.node)."""
+
+_LONGEST = 400
+
+
+@dataclass
+class OpenStack(Provider):
+    """OpenStack: libcloud sends requests, this class checks answers (L2)."""
+
+    name = "openstack"
+    ids_unique = True
+    may_authorise = True
+    sizes_from_file = True
+
+    access: Access
+    keystone: Keystone
+    wanted: Mapping[str, str]
+    template: Template
+    driver_type: type[OpenStack_2_NodeDriver]
+    _seen: set[str] = field(default_factory=set, init=False)
+    _flavors: Mapping[str, str] = field(default_factory=dict, init=False)
+    _image_seen: bool = field(default=False, init=False)
+
+    def new_driver(self) -> NodeDriver:
+        return self.driver_type(
+            "unset",
+            "unset",
+            ex_force_auth_url=str(self.access.auth_url),
+            ex_force_auth_version="3.x_password",
+            ex_force_microversion=MICROVERSION,
+            ex_tenant_name="unset",
+            timeout=self.access.timeout,
+        )
+
+    def wire(self, driver: NodeDriver) -> Wire:
+        return Wire(driver, self.keystone, self._seen)
+
+    def account(self, driver: NodeDriver) -> str:
+        access = self.access
+        region = access.region or "*"
+        return f"project={self.keystone.account()} region={region} endpoint={access.auth_url}"
+
+    def listings(self, driver: NodeDriver) -> Sequence[tuple[object, bool]]:
+        """Nova has no filter by metadata, so one list of the project's servers answers both."""
+        servers = self.wire(driver).servers()
+        answers: list[tuple[object, bool]] = [(servers, False)]
+        if self.wanted and isinstance(servers, list):
+            answers.append(([one for one in servers if self._matches(one)], True))
+        return answers
+
+    def _matches(self, server: Any) -> bool:
+        try:
+            return server is not None and self.wanted.items() <= server.metadata.items()
+        except (KeyError, TypeError):
+            # The first answer tells that its metadata can't be read.
+            return False
+
+    def by_record(self, driver: NodeDriver, record_uuid: str) -> object:
+        return self.wire(driver).servers()
+
+    def by_id(self, driver: NodeDriver, node_id: str) -> object | None:
+        return self.wire(driver).server(node_id)
+
+    def sizes(self, driver: NodeDriver) -> tuple[Size, ...]:
+        """The flavors by their names, which are unique and which operators know; no prices."""
+        flavors = [*self.wire(driver).listing("compute", "/flavors/detail", "flavors")]
+        try:
+            self._flavors = {str(one["name"]): str(one["id"]) for one in flavors}
+            return tuple(_size(one) for one in flavors)
+        except (KeyError, TypeError, ValueError) as error:
+            raise ForeignAnswer(f"a flavor can't be read ({error!r})") from error
+
+    def _flavor(self, driver: NodeDriver, size: Size) -> str:
+        """The id of the size's flavor, by the flavors as last listed, else as listed now."""
+        if size.instance_type not in self._flavors:
+            self.sizes(driver)
+        found = self._flavors.get(size.instance_type)
+        if found is None:
+            raise BadRequest(
+                f"[Size {size.name}] instance_type = {size.instance_type}: the cloud has no "
+                "flavor of that name; `openstack flavor list` shows them"
+            )
+        return found
+
+    def check_image(self, driver: NodeDriver) -> None:
+        if not self._image_seen:
+            self._image(self.wire(driver))
+            self._image_seen = True
+
+    def _image(self, wire: Wire) -> str:
+        """The id of the image. A name is looked up each time, so that a newer image gets used."""
+        image = self.template.image
+        if UUID.fullmatch(image):
+            if self._image_seen or not wire.has("image"):
+                return image
+            try:
+                found = [wire.get("image", f"/images/{image}")]
+            except Refusal as refusal:
+                if refusal.status == 403:
+                    # A role may lack this right and still allow booting nodes.
+                    return image
+                if refusal.status == 404:
+                    raise BadRequest(self._no_image(str(refusal))) from refusal
+                raise
+        else:
+            found = wire.page("image", "/images", "images", {"name": image})
+        states = [str(one.get("status")) for one in found]
+        if states != ["active"]:
+            shown = f"its state is {states[0]}" if len(states) == 1 else f"{len(states)} have it"
+            raise BadRequest(self._no_image(shown if states else "there is none of that name"))
+        return str(found[0]["id"])
+
+    def _no_image(self, why: str) -> str:
+        return f"[Cloud Create] image = {self.template.image}: no node can boot from it: {why}"
+
+    def create(self, driver: NodeDriver, order: CreateOrder) -> object:
+        wire = self.wire(driver)
+        flavor = self._flavor(driver, order.size)
+        body = server_body(order, self.template, self._image(wire), flavor)
+        try:
+            answer = wire.post("compute", "/servers", body).get("server")
+        except Refusal as refusal:
+            refusal.message = without_secrets(refusal.message, (order.user_data,))
+            raise
+        made = Server.of(answer)
+        if made is None or made.id is None:
+            raise ForeignAnswer("the answer to a create names no server")
+        # The answer has little but the id, and a password. The server itself shows what was made.
+        known = Server(made.id, {"id": made.id, "name": order.name})
+        try:
+            return wire.server(made.id) or known
+        except Exception:
+            # It is made, so a failed question must not make the create look failed. The next
+            # listing shows the rest.
+            return known
+
+    def adopt(self, driver: NodeDriver, node_id: str, tags: Tags) -> None:
+        given = tags_for(tags)
+        path = f"{server_path(node_id)}/metadata"
+        answer = self.wire(driver).post("compute", path, {"metadata": given})
+        kept = answer.get("metadata")
+        if not isinstance(kept, dict) or not given.items() <= kept.items():
+            raise ForeignAnswer(f"the answer to tagging {node_id} does not show our tags")
+
+    def destroy(self, driver: NodeDriver, node_id: str) -> Outcome:
+        """Nova never says that a server is gone: it does not know it any more (D3)."""
+        try:
+            self.wire(driver).delete("compute", server_path(node_id))
+        except Refusal as refusal:
+            if refusal.kind == NO_SUCH_SERVER:
+                return Outcome.UNKNOWN
+            raise
+        return Outcome.ACCEPTED
+
+    def preflight(self, driver: NodeDriver, wanted: Wanted) -> Sequence[Check]:
+        wire, token = partial(self.wire, driver), self.keystone.token
+        return (
+            *rights.checks(wire, token, self.template),
+            *checks.checks(wire, token, self.template, wanted),
+        )
+
+    def understand(self, error: Exception, doing: str) -> CloudError | None:
+        if isinstance(error, Refusal):
+            return typed(error, f"{doing}: {without_secrets(str(error))[:_LONGEST]}")
+        return None
+
+
+def build_cloud(config: CloudConfig, *, timeout: float = TIMEOUT) -> LibcloudCloud:
+    """A CloudDriver for OpenStack.
+
+    `timeout` is in seconds and applies to each HTTP request. Raises ConfigError with every problem
+    of the three sections.
+    """
+    driver_type = load_driver_class(config.driver_class, OpenStack_2_NodeDriver)
+    access, wanted, template = options.read(config, timeout)
+    keystone = Keystone(access)
+    provider = OpenStack(
+        access, keystone, wanted, template, _connected(driver_type, access, keystone)
+    )
+    return LibcloudCloud(
+        pool=config.pool,
+        provider=provider,
+        reader=READER,
+        leftovers=OpenStackLeftovers(config.pool, provider.wire),
+        timeout=access.timeout,
+    )
+
+
+def _connected(
+    driver_type: type[OpenStack_2_NodeDriver], access: Access, keystone: Keystone
+) -> type[OpenStack_2_NodeDriver]:
+    """The driver class with our tokens and raw answers in its connections."""
+
+    def connection(own: type, service: str) -> type:
+        given = {"keystone": keystone, "service": service, "trust": access.trust}
+        return type(own.__name__, (Connected, own), given)
+
+    connections = {
+        "connectionCls": connection(driver_type.connectionCls, "compute"),
+        "image_connectionCls": connection(driver_type.image_connectionCls, "image"),
+        "network_connectionCls": connection(driver_type.network_connectionCls, "network"),
+        "volumev3_connectionCls": connection(driver_type.volumev3_connectionCls, "volume"),
+    }
+    # libcloud has no types: the checker sees only a class of type Any.
+    return type(driver_type.__name__, (driver_type,), connections)
+
+
+def _size(flavor: Mapping[str, Any]) -> Size:
+    name = str(flavor["name"])
+    # A thousand MB per GB never promises more than the disks have.
+    disk_gb = int(flavor.get("disk") or 0) + int(flavor.get("OS-FLV-EXT-DATA:ephemeral") or 0)
+    return Size(
+        name=name,
+        instance_type=name,
+        cores=max(1, int(flavor["vcpus"])),
+        ram_mb=int(flavor["ram"]),
+        scratch_mb=disk_gb * 1000,
+    )

@@ -1,0 +1,202 @@
+"""Tokens from keystone, shared by all threads, and the endpoints that come with them.
+
+libcloud would fetch a token for each thread and service, and would not tell the token's project, by
+which we know the account (L5).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from libcloud.common.openstack_identity import OpenStackIdentity_3_0_Connection
+
+from nodemanager.cloud.endpoint import Endpoint
+from nodemanager.cloud.libcloud_base import OneTry
+from nodemanager.cloud.openstack.errors import Refusal, error_of
+from nodemanager.cloud.openstack.options import Access
+from nodemanager.cloud.transport import WholeAnswers
+from nodemanager.errors import BadRequest, CloudError, ForeignAnswer, Unauthorized
+
+RENEW_S = 60.0
+"""A token is renewed this long before its end, so that no request is sent with one that ends on
+its way."""
+
+TYPES: Mapping[str, tuple[str, ...]] = {
+    "compute": ("compute",),
+    "network": ("network",),
+    "image": ("image",),
+    "volume": ("volumev3", "block-storage", "block-store", "volume"),
+}
+"""The names that catalogs have for a service."""
+_NO_CREDENTIAL = "Could not find Application Credential"
+"""Keystone's 404 for one that was withdrawn or whose user is gone."""
+ABOUT = ("user", "project", "roles", "application_credential")
+VERSIONS = {"network": "/v2.0", "image": "/v2"}
+"""The version of the API, for a catalog whose endpoint names none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """`until` is on the monotonic clock, so that a wrong clock of this machine does no harm."""
+
+    id: str = field(repr=False)
+    project: str
+    until: float
+    endpoints: Mapping[str, str]
+    about: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    """What keystone says of its owner, for people: `user`, `project`, `roles` and, of an
+    application credential, `application_credential`."""
+
+    def endpoint(self, service: str) -> str:
+        """Raises BadRequest where the catalog has no such service in our region."""
+        if service not in self.endpoints:
+            raise BadRequest(f"the cloud's catalog has no {service} service in this region")
+        return self.endpoints[service]
+
+
+class Keystone:
+    """Gives a token that is valid now; several threads may ask at once."""
+
+    def __init__(self, access: Access) -> None:
+        self._access = access
+        self._lock = threading.Lock()
+        self._token: Token | None = None
+        self._told_for: str | None = None
+
+    def token(self) -> Token:
+        """Raises Unauthorized for one of another project than the account was told for (L5)."""
+        with self._alone():
+            token = self._valid()
+            if self._told_for not in (None, token.project):
+                raise Unauthorized(
+                    f"the token is for project {token.project}, not for {self._told_for}, which "
+                    "the account was told for (L5); with the next poll it is asked for again"
+                )
+            return token
+
+    def account(self) -> str:
+        """The project's id."""
+        with self._alone():
+            self._told_for = self._valid().project
+            return self._told_for
+
+    def refused(self, token: str) -> None:
+        """Note that a service refused that token: the next request gets a new one."""
+        known = self._token
+        if known is not None and known.id == token:
+            self._token = None
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """One thread at a time; the others don't queue for a keystone that does not answer."""
+        if not self._lock.acquire(timeout=self._access.timeout):
+            raise CloudError("keystone: another thread still waits for its answer")
+        try:
+            yield
+        finally:
+            self._lock.release()
+
+    def _valid(self) -> Token:
+        token = self._token
+        if token is None or time.monotonic() >= token.until:
+            self._token = token = self._fetched()
+        return token
+
+    def _fetched(self) -> Token:
+        access = self._access
+        connection = _Identity(
+            auth_url=str(access.auth_url),
+            user_id="unset",
+            key="unset",
+            tenant_name="unset",
+            timeout=access.timeout,
+        )
+        connection.trust = access.trust
+        asked_at = time.monotonic()
+        try:
+            answer = connection.request(
+                "/auth/tokens",
+                data=json.dumps({"auth": access.auth}),
+                method="POST",
+                headers={"Content-Type": "application/json"},
+                retry_failed=False,
+            )
+        finally:
+            if connection.connection is not None:
+                connection.connection.session.close()
+        if answer.status >= 300:
+            error = error_of(answer, "ask keystone for a token")
+            if isinstance(error, Refusal) and _NO_CREDENTIAL in error.message:
+                raise Unauthorized(f"keystone: {error}")
+            raise error
+        try:
+            told = json.loads(answer.content)["token"]
+            life = _moment(told["expires_at"]) - _moment(told["issued_at"])
+            return Token(
+                id=answer.headers["x-subject-token"],
+                project=str(told["project"]["id"]),
+                until=asked_at + life - RENEW_S,
+                endpoints=self._endpoints(told["catalog"]),
+                about={key: told[key] for key in ABOUT if key in told},
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            # The text of a KeyError names the key alone, so no part of the answer is told.
+            why = f"{type(error).__name__}: {error}"
+            raise ForeignAnswer(f"keystone's answer can't be read ({why})") from None
+
+    def _endpoints(self, catalog: list[Any]) -> dict[str, str]:
+        """The URL of each service that the catalog has in our region."""
+        found = {}
+        for service, names in TYPES.items():
+            for name in names:
+                urls = self._urls(catalog, name)
+                if len(urls) > 1:
+                    raise BadRequest(
+                        f"[Cloud Credentials] region: the catalog has {service} in "
+                        f"{', '.join(sorted(urls))}; name one of them"
+                    )
+                if urls:
+                    found[service] = self._checked(service, *urls.values())
+                    break
+        if "compute" not in found:
+            where = self._access.region or "any region"
+            raise BadRequest(f"[Cloud Credentials] region: the catalog has no compute in {where}")
+        return found
+
+    def _urls(self, catalog: list[Any], name: str) -> dict[str, str]:
+        access = self._access
+        return {
+            str(one["region"]): str(one["url"])
+            for service in catalog
+            if service["type"] == name
+            for one in service["endpoints"]
+            if one["interface"] == access.interface and access.region in (None, one["region"])
+        }
+
+    def _checked(self, service: str, url: str) -> str:
+        """The URL with the API's version; plain http would show the token to the network."""
+        try:
+            endpoint = Endpoint.parse(url, self._access.insecure)
+        except ValueError as error:
+            raise BadRequest(f"the catalog's endpoint of {service}, {url}: {error}") from error
+        versioned = re.search(r"/v\d", endpoint.path)
+        return str(endpoint) + ("" if versioned else VERSIONS.get(service, ""))
+
+
+# libcloud has no types, and its classes are Any to the checker.
+class _Identity(WholeAnswers, OpenStackIdentity_3_0_Connection):  # type: ignore[misc]
+    """libcloud's connection to keystone; `auth_url` ends with /v3."""
+
+    retryCls = OneTry
+
+
+def _moment(text: str) -> float:
+    return datetime.fromisoformat(text).timestamp()

@@ -1,0 +1,111 @@
+"""The access token that requests to a cloud carry, shared by all threads and kept in memory alone.
+
+libcloud asks for one as soon as a driver is made, for each driver anew. Here it is asked for when
+it is needed.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import requests
+
+from nodemanager.deadline import within_its_time
+from nodemanager.errors import CloudError, Unauthorized
+
+EARLY_S = 300.0
+"""A token is renewed so long before it ends. A metadata server gives a new one from then on."""
+
+
+class TokenSource:
+    """Gives the token that is valid now. `ask` gets a new one: `access_token`, `expires_in`."""
+
+    def __init__(self, ask: Callable[[], Mapping[str, Any]]) -> None:
+        self._ask = ask
+        self._lock = threading.Lock()
+        self._token: str | None = None
+        self._until = 0.0
+        self._failures = 0
+
+    @property
+    def access_token(self) -> str:
+        """As libcloud's connection asks for it. Raises Unauthorized where it is refused."""
+        before = self._failures
+        with self._lock:
+            if self._token is not None and time.monotonic() < self._until:
+                return self._token
+            if self._failures != before:
+                # Or each thread would wait for its own time-out, one after the other.
+                raise CloudError("no access token was to be had a moment ago")
+            try:
+                return self._renewed()
+            except Exception:
+                # Whatever it was, those who waited for this token learn that there is none.
+                self._failures += 1
+                raise
+
+    def _renewed(self) -> str:
+        asked_at = time.monotonic()
+        told = self._ask()
+        try:
+            token, life = str(told["access_token"]), float(told["expires_in"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise CloudError("the answer has no access token") from error
+        self._token = token
+        # A token that is about to end may be all there is for some seconds.
+        self._until = asked_at + max(life - EARLY_S, min(life / 2, 10.0))
+        return token
+
+    def refused(self) -> None:
+        """Note that the token was refused: the next request asks for a new one."""
+        with self._lock:
+            self._token = None
+
+
+def from_metadata(
+    url: str,
+    what: str,
+    *,
+    headers: Mapping[str, str],
+    params: Mapping[str, str] | None = None,
+    timeout: float,
+    without: str,
+    refused: str,
+) -> str:
+    """What the metadata server of the machine that this runs on answers, asked for `what`.
+
+    Raises Unauthorized, with `without` where there is no such server, and with `refused` where it
+    does not tell.
+    """
+    with requests.Session() as session:
+        # Neither a proxy nor ~/.netrc is for this server.
+        session.trust_env = False
+        within_its_time(session)
+        try:
+            answer = session.get(
+                url,
+                headers=headers,
+                params=params,
+                timeout=timeout,
+                allow_redirects=False,
+            )
+        except requests.RequestException as error:
+            raise Unauthorized(f"{without}: {type(error).__name__}") from error
+    if answer.status_code != 200:
+        raise Unauthorized(
+            f"this instance's metadata server tells no {what}: HTTP {answer.status_code}; {refused}"
+        )
+    return answer.text
+
+
+def as_token(answer: str) -> Mapping[str, Any]:
+    """A metadata server's answer to the question for a token. Raises Unauthorized for no JSON."""
+    try:
+        told: Mapping[str, Any] = json.loads(answer)
+    except ValueError as error:
+        raise Unauthorized("the metadata server's answer is no JSON") from error
+    return told

@@ -1,0 +1,56 @@
+"""The clouds that there are: one row for each value of `[Cloud] provider`.
+
+The name of a row is the name of its package, `nodemanager.cloud.NAME`. There the module `options`
+has ACCEPTED, the keys of its sections, and the module `adapter` has `build_cloud`
+(doc/developing.rst). A row says what the checks of a configuration must know of the cloud.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class LargestVolume:
+    """The largest volume that a node can have, in MB of `scratch`, and how to call it."""
+
+    scratch_mb: int
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Traits:
+    """What sets a cloud apart; the defaults are those of a cloud somewhere else."""
+
+    near: bool = False
+    """Its nodes run on this machine, if it has any."""
+    needs_no_demand: bool = False
+    """A file in which nothing asks for nodes is no mistake."""
+    largest_volume: LargestVolume | None = None
+    """What the adapter orders for a node whose size has more scratch space."""
+
+
+PROVIDERS: Mapping[str, Traits] = {
+    "local": Traits(near=True),
+    "dummy": Traits(near=True, needs_no_demand=True),
+    # The adapter orders one GiB for each thousand MB of scratch.
+    "ec2": Traits(largest_volume=LargestVolume(16_384_000, "EC2's largest volume")),
+    "gce": Traits(),
+    "azure": Traits(),
+    "openstack": Traits(),
+    "libvirt": Traits(),
+}
+
+NO_CLOUD = Traits(near=True, needs_no_demand=True)
+
+
+def traits_of(provider: str | None) -> Traits:
+    """The traits of that `[Cloud] provider`, which is blank for a registry on its own."""
+    return NO_CLOUD if provider == "" else PROVIDERS.get(provider or "", Traits())
+
+
+def listed(word: str) -> str:
+    """The names of all clouds, with that word before the last one."""
+    *others, last = PROVIDERS
+    return f"{', '.join(others)} {word} {last}"

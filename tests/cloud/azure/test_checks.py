@@ -1,0 +1,154 @@
+"""What `check-cloud` asks Azure: each missing permission by name, and nothing that does harm."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from nodemanager.cloud.checks import Found, Mark, Wanted
+from nodemanager.core.model.world import Size
+from nodemanager.errors import CloudError
+from tests.cloud.azure.helpers import POOL, SMALL, cloud
+from tests.cloud.azure.server import AzureServer, changed, refusal
+from tests.cloud.azure.world import GROUP
+
+pytestmark = pytest.mark.socket
+
+
+def asked(azure: AzureServer, *sizes: Size, **create: str) -> dict[str, Found]:
+    """Every answer by its check's name; an error is a failure."""
+    answers = {}
+    for check in cloud(azure, create=create).preflight(Wanted(POOL, sizes or (SMALL,))):
+        try:
+            answers[check.name] = check.ask()
+        except CloudError as error:
+            answers[check.name] = Found(str(error), Mark.FAILED, check.to_do)
+    return answers
+
+
+def test_all_is_fine_and_nothing_is_changed(azure: AzureServer) -> None:
+    found = asked(azure, SMALL, replace(SMALL, name="x", preemptible=True))
+    assert {name: one.mark for name, one in found.items()} == {
+        f"permissions on {GROUP}": Mark.FINE,
+        "power states": Mark.FINE,
+        "subnet": Mark.FINE,
+        "offer of Standard_D2s_v5": Mark.FINE,
+        "quota": Mark.FINE,
+    }
+    assert found["offer of Standard_D2s_v5"].text == "2 cores, 8192 MB of memory"
+    assert all(call.body is None for call in azure.calls)
+    assert azure.wrong == []
+
+
+def test_nothing_is_sent_before_a_check_is_asked(azure: AzureServer) -> None:
+    cloud(azure).preflight(Wanted(POOL, (SMALL,)))
+    assert azure.calls == []
+
+
+@pytest.mark.parametrize(
+    ("right", "create", "mark"),
+    [
+        ("Microsoft.Compute/virtualMachines/delete", {}, Mark.FAILED),
+        ("Microsoft.Network/publicIPAddresses/write", {"assign_public_ip": "yes"}, Mark.FAILED),
+        ("Microsoft.Network/publicIPAddresses/write", {}, Mark.FINE),
+        ("Microsoft.Resources/tags/write", {}, Mark.WARNING),
+    ],
+)
+def test_a_missing_permission_is_named(
+    azure: AzureServer, right: str, create: dict[str, str], mark: Mark
+) -> None:
+    def without(told: dict[str, list[dict[str, list[str]]]]) -> None:
+        told["value"] = [{"actions": ["*"], "notActions": [right]}]
+
+    azure.fault("permissions.list", after=changed(without))
+    found = asked(azure, **create)[f"permissions on {GROUP}"]
+    assert found.mark is mark
+    assert (right in found.text) is (mark is not Mark.FINE)
+
+
+def test_a_second_role_may_have_what_the_first_takes_out(azure: AzureServer) -> None:
+    def both(told: dict[str, list[dict[str, list[str]]]]) -> None:
+        told["value"] = [
+            {"actions": ["Microsoft.Compute/*"], "notActions": ["*/delete"]},
+            {"actions": ["*"], "notActions": []},
+        ]
+
+    azure.fault("permissions.list", after=changed(both))
+    assert asked(azure)[f"permissions on {GROUP}"].mark is Mark.FINE
+
+
+def test_without_the_reading_rights_little_is_asked_and_nothing_fails(azure: AzureServer) -> None:
+    azure.allowed_everywhere = set()
+    azure.allowed = {"Microsoft.Compute/virtualMachines/read"}
+    found = asked(azure)
+    assert found.pop("power states").mark is Mark.WARNING
+    assert {one.mark for one in found.values()} == {Mark.NOT_ASKED}
+    assert all("azure-read.json" in one.to_do for one in found.values())
+
+
+@pytest.mark.parametrize(
+    ("size", "create", "mark", "text"),
+    [
+        (replace(SMALL, instance_type="Standard_X9"), {}, Mark.FAILED, "eastus has no Standard_X9"),
+        (replace(SMALL, cores=3), {}, Mark.WARNING, "the file says 3 and 8192"),
+        (replace(SMALL, ram_mb=9000), {}, Mark.WARNING, "the file says 2 and 9000"),
+        (
+            Size("a", "Standard_A1_v2", 1, 2048, preemptible=True),
+            {},
+            Mark.FAILED,
+            "can't be a Spot machine",
+        ),
+        (
+            Size("a", "Standard_A1_v2", 1, 2048),
+            {"preemptible": "yes"},
+            Mark.FAILED,
+            "can't be a Spot machine",
+        ),
+    ],
+)
+def test_a_size_that_azure_has_not_or_otherwise_is_told(
+    azure: AzureServer, size: Size, create: dict[str, str], mark: Mark, text: str
+) -> None:
+    found = asked(azure, size, **create)[f"offer of {size.instance_type}"]
+    assert found.mark is mark
+    assert text in found.text
+
+
+def test_a_restricted_size_is_told_with_azures_reason(azure: AzureServer) -> None:
+    azure.world.restricted = {SMALL.name}
+    found = asked(azure)[f"offer of {SMALL.name}"]
+    assert (found.mark, "NotAvailableForSubscription" in found.text) == (Mark.FAILED, True)
+
+
+@pytest.mark.parametrize(("zone", "mark"), [("1", Mark.FINE), ("2", Mark.FAILED)])
+def test_a_restriction_of_a_zone_is_one_only_there(
+    azure: AzureServer, zone: str, mark: Mark
+) -> None:
+    def zonal(told: dict[str, list[dict[str, object]]]) -> None:
+        about = {"type": "Zone", "reasonCode": "Quota", "restrictionInfo": {"zones": ["2"]}}
+        for one in told["value"]:
+            one["restrictions"] = [about]
+
+    azure.fault("skus.list", after=changed(zonal))
+    assert asked(azure, zone=zone)[f"offer of {SMALL.name}"].mark is mark
+
+
+def test_a_quota_without_room_for_one_node_is_told(azure: AzureServer) -> None:
+    azure.world.cores = 1
+    found = asked(azure)["quota"]
+    assert (found.mark, found.text) == (
+        Mark.FAILED,
+        "0 of 1 cores in use in eastus: no room for Standard_D2s_v5",
+    )
+
+
+def test_a_subnet_that_is_not_there_is_told(azure: AzureServer) -> None:
+    found = asked(azure, subnet="nowhere")["subnet"]
+    assert (found.mark, "ResourceNotFound" in found.text) == (Mark.FAILED, True)
+
+
+def test_an_answer_that_fails_is_no_word_about_permissions(azure: AzureServer) -> None:
+    azure.fault("permissions.list", before=refusal("InternalServerError", 500))
+    found = asked(azure)[f"permissions on {GROUP}"]
+    assert (found.mark, "InternalServerError" in found.text) == (Mark.FAILED, True)

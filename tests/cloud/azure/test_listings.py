@@ -1,0 +1,382 @@
+"""What the Azure adapter takes for a complete listing, and what it refuses (L1, L2, T4, T5)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from libcloud.compute.drivers import azure_arm
+
+from nodemanager.cloud.azure.order import machine_name
+from nodemanager.core.model.world import CloudState, Tags
+from nodemanager.errors import (
+    BadRequest,
+    CloudError,
+    ForeignAnswer,
+    IncompleteListing,
+    MalformedId,
+    Throttled,
+    Unauthorized,
+)
+from tests.cloud.azure.helpers import POOL, by_hand, cloud, machine, order
+from tests.cloud.azure.server import AzureServer, changed, plain, refusal
+from tests.cloud.azure.world import OTHER_GROUP, ROOT, VMS
+from tests.cloud.faults import lost, truncated
+
+LIST = "virtualMachines.list"
+OURS = {"nodemanager-pool": POOL}
+
+pytestmark = pytest.mark.socket
+
+
+def test_every_page_is_followed_however_long_it_takes(
+    azure: AzureServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """libcloud gives what it has once its time is up, as if it were all."""
+    made = {by_hand(azure, tags=OURS) for _ in range(7)}
+    azure.page_limit = 2
+    monkeypatch.setattr(azure_arm, "LIST_NODES_PAGINATION_TIMEOUT", 0)
+    listing = cloud(azure).list_nodes()
+    assert {node.id for node in listing.items} == made
+    assert listing.complete
+    assert len(azure.called(LIST)) == 4
+    assert azure.wrong == []
+
+
+@pytest.mark.parametrize("method", [LIST, "virtualMachines.listAll"])
+def test_a_page_that_fails_is_no_shorter_listing(azure: AzureServer, method: str) -> None:
+    for _ in range(5):
+        by_hand(azure, tags=OURS)
+    azure.page_limit = 2
+    ours = cloud(azure)
+    azure.fault(method, before=None, after=None)
+    azure.fault(method, before=refusal("InternalServerError", 500))
+    with pytest.raises(CloudError) as caught:
+        ours.list_nodes()
+    assert not caught.value.definite
+    assert len(ours.list_nodes().items) == 5
+
+
+def test_pages_that_never_end_are_no_listing(azure: AzureServer) -> None:
+    link = f"{azure.url}{ROOT}/resourceGroups/Nodes/providers/{VMS}?api-version=2024-11-01"
+    azure.fault(LIST, times=99, after=changed(lambda told: told.update(nextLink=link)))
+    with pytest.raises(IncompleteListing, match="endlessly"):
+        cloud(azure).list_nodes()
+    assert len(azure.called(LIST)) == 2
+
+
+@pytest.mark.parametrize(
+    "link",
+    ["https://elsewhere.example.org/x", "http://127.0.0.1:9/x", "ftp://127.0.0.1/x", 7, ["x"]],
+)
+def test_a_link_that_leads_elsewhere_never_gets_our_token(azure: AzureServer, link: object) -> None:
+    by_hand(azure, tags=OURS)
+    azure.fault(LIST, after=changed(lambda told: told.update(nextLink=link)))
+    with pytest.raises((ForeignAnswer, IncompleteListing)):
+        cloud(azure).list_nodes()
+    assert len(azure.called(LIST)) == 1
+
+
+def first(change: Callable[[dict[str, Any]], object]) -> Callable[[Any], object]:
+    return lambda told: change(told["value"][0])
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param(lambda told: told.pop("value"), id="no-value"),
+        pytest.param(lambda told: told.update(value=None), id="null"),
+        pytest.param(lambda told: told.update(value={}), id="an-object"),
+        pytest.param(lambda told: told["value"].append(told["value"][0]), id="twice"),
+        pytest.param(
+            first(lambda one: one.update(id=one["id"].replace(VMS, "Microsoft.Compute/disks"))),
+            id="another-kind",
+        ),
+    ],
+)
+def test_an_answer_that_may_lack_nodes_is_no_listing(
+    azure: AzureServer, change: Callable[[Any], object]
+) -> None:
+    by_hand(azure, tags=OURS)
+    ours = cloud(azure)
+    assert len(ours.list_nodes().items) == 1
+    azure.fault(LIST, after=changed(change))
+    with pytest.raises((IncompleteListing, ForeignAnswer)) as caught:
+        ours.list_nodes()
+    assert not caught.value.definite
+    assert len(ours.list_nodes().items) == 1
+
+
+@pytest.mark.parametrize(
+    ("how", "expected"),
+    [
+        pytest.param({"before": plain(200, "<html>Welcome</html>")}, IncompleteListing, id="html"),
+        pytest.param({"before": plain(200, "[]")}, ForeignAnswer, id="list"),
+        pytest.param({"before": plain(200, "{}")}, IncompleteListing, id="nothing"),
+        pytest.param({"before": plain(204, "")}, ForeignAnswer, id="no-content"),
+        pytest.param({"before": plain(302, "")}, ForeignAnswer, id="redirect"),
+        pytest.param({"before": plain(404, "<html>")}, ForeignAnswer, id="404-of-a-proxy"),
+        pytest.param({"before": plain(502, "<html>")}, CloudError, id="502"),
+        pytest.param({"before": plain(429, "", "7")}, Throttled, id="429-of-a-proxy"),
+        pytest.param(
+            {"before": refusal("OperationNotAllowed", 429, "too many requests", "7")},
+            Throttled,
+            id="429",
+        ),
+        pytest.param({"before": refusal("InternalServerError", 503)}, CloudError, id="503"),
+        pytest.param({"before": refusal("AuthorizationFailed", 403)}, Unauthorized, id="403"),
+        pytest.param(
+            {"before": refusal("ResourceGroupNotFound", 404)}, BadRequest, id="no-such-group"
+        ),
+        pytest.param(
+            {"before": refusal("SubscriptionNotFound", 404)}, Unauthorized, id="no-subscription"
+        ),
+        pytest.param({"after": truncated}, IncompleteListing, id="half"),
+        pytest.param({"after": lost}, CloudError, id="cut"),
+    ],
+)
+def test_what_is_not_wholly_azures_answer_is_no_listing(
+    azure: AzureServer, how: dict[str, Any], expected: type[CloudError]
+) -> None:
+    by_hand(azure, tags=OURS)
+    azure.fault(LIST, **how)
+    with pytest.raises(CloudError) as caught:
+        cloud(azure).list_nodes()
+    assert type(caught.value) is expected
+    assert caught.value.retry_after == (7.0 if expected is Throttled else None)
+    # No request is sent again.
+    assert len(azure.called(LIST)) == 1
+
+
+@pytest.mark.parametrize(
+    ("provisioning", "power", "state"),
+    [
+        ("Creating", None, CloudState.PENDING),
+        ("Creating", "PowerState/starting", CloudState.PENDING),
+        ("Succeeded", "PowerState/starting", CloudState.PENDING),
+        ("Creating", "PowerState/running", CloudState.RUNNING),
+        ("Succeeded", "PowerState/running", CloudState.RUNNING),
+        ("Updating", "PowerState/running", CloudState.RUNNING),
+        # An operation on it failed, and it works all the same.
+        ("Failed", "PowerState/running", CloudState.RUNNING),
+        ("Failed", None, CloudState.STOPPED),
+        ("Failed", "PowerState/stopped", CloudState.STOPPED),
+        ("Succeeded", "PowerState/stopping", CloudState.STOPPING),
+        ("Succeeded", "PowerState/deallocating", CloudState.STOPPING),
+        ("Deleting", "PowerState/running", CloudState.STOPPING),
+        ("Deleting", None, CloudState.STOPPING),
+        ("Succeeded", "PowerState/stopped", CloudState.STOPPED),
+        ("Succeeded", "PowerState/deallocated", CloudState.STOPPED),
+        ("Succeeded", "PowerState/unknown", CloudState.UNKNOWN),
+        ("Succeeded", None, CloudState.UNKNOWN),
+        ("Dreaming", None, CloudState.UNKNOWN),
+        ("Migrating", "PowerState/dreaming", CloudState.UNKNOWN),
+    ],
+)
+@pytest.mark.parametrize("rights", ["subscription", "group"])
+def test_each_of_azures_states_holds_its_slot(
+    azure: AzureServer, provisioning: str, power: str | None, state: CloudState, rights: str
+) -> None:
+    """The power states come in one answer for the subscription, or, without the right to that, one
+    by one (T4)."""
+    if rights == "group":
+        azure.allowed_everywhere = set()
+    ours = cloud(azure)
+    asked = order()
+    made = ours.create(asked)
+    azure.world.put(made.id, provisioning, power)
+    assert asked.tags.record is not None
+    views = (ours.ask(made.id), *ours.list_nodes().items, *ours.find_by_record(asked.tags.record))
+    assert len(views) == 3
+    for node in views:
+        assert node is not None
+        assert (node.state, node.is_absent) == (state, False)
+        assert node.raw_state in (provisioning, power)
+        assert node.problems == ()
+
+
+def test_only_the_missing_right_makes_the_states_be_asked_one_by_one(azure: AzureServer) -> None:
+    ours = cloud(azure)
+    ours.create(order())
+    azure.fault("virtualMachines.listAll", before=refusal("InternalServerError", 500))
+    with pytest.raises(CloudError):
+        ours.list_nodes()
+
+
+def test_the_listing_is_the_pools_own_nodes_of_the_group(azure: AzureServer) -> None:
+    ours = cloud(azure)
+    made = ours.create(order()).id
+    cloud(azure, pool="green").create(order(pool="green"))
+    by_hand(azure)
+    by_hand(azure, f"{ROOT}/resourceGroups/{OTHER_GROUP}", tags=OURS)
+    assert [node.id for node in ours.list_nodes().items] == [made]
+
+
+@pytest.mark.parametrize(
+    ("listing", "create"),
+    [
+        ({"tag_arvados-class": "dynamic"}, {}),
+        # The forerunner's file has it there, and its machines were listed by it.
+        ({}, {"tag_arvados-class": "dynamic"}),
+    ],
+)
+def test_cloud_list_chooses_nodes_of_other_hands_by_tag(
+    azure: AzureServer, listing: dict[str, str], create: dict[str, str]
+) -> None:
+    wanted = by_hand(azure, tags={"arvados-class": "dynamic", "x": "y"})
+    by_hand(azure, tags={"arvados-class": "other"})
+    by_hand(azure)
+    (node,) = cloud(azure, listing=listing, create=create).list_nodes().items
+    assert (node.id, node.managed, node.tags) == (wanted, True, Tags())
+
+
+def test_tag_names_have_no_case_at_azure(azure: AzureServer) -> None:
+    ours = cloud(azure)
+    asked = order()
+    made = ours.create(asked)
+    one = machine(azure, made.id)
+    one["tags"] = {name.upper(): value for name, value in one["tags"].items()}
+    (node,) = ours.list_nodes().items
+    assert (node.tags, node.name) == (asked.tags, asked.name)
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        pytest.param(lambda one: one.update(tags=["x"]), "tags", id="tags"),
+        pytest.param(lambda one: one["properties"].pop("timeCreated"), "launch time", id="time"),
+        pytest.param(lambda one: one["properties"].pop("hardwareProfile"), "size", id="size"),
+        pytest.param(lambda one: one["properties"].pop("provisioningState"), "state", id="state"),
+    ],
+)
+def test_a_field_that_cant_be_read_is_a_problem_of_a_node_that_is_listed_p3(
+    azure: AzureServer, change: Callable[[dict[str, Any]], object], problem: str
+) -> None:
+    ours = cloud(azure)
+    made = ours.create(order())
+    azure.fault(LIST, after=changed(first(change)))
+    (node,) = ours.list_nodes().items
+    assert node.id == made.id
+    assert [line for line in node.problems if line.startswith(problem)]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param(first(lambda one: one["properties"].pop("vmId")), id="no-vm-id"),
+        pytest.param(first(lambda one: one.pop("properties")), id="no-properties"),
+        pytest.param(lambda told: told["value"].append(None), id="null-item"),
+        pytest.param(lambda told: told["value"].append("x"), id="text-item"),
+    ],
+)
+def test_a_node_without_an_id_makes_the_listing_incomplete(
+    azure: AzureServer, change: Callable[[Any], object]
+) -> None:
+    ours = cloud(azure)
+    ours.create(order())
+    azure.fault(LIST, after=changed(change))
+    assert not ours.list_nodes().complete
+
+
+# Asking for one.
+
+
+def test_a_node_is_asked_for_by_name_once_it_is_known_else_searched_for(azure: AzureServer) -> None:
+    made = cloud(azure).create(order())
+    ours = cloud(azure)
+    assert ours.ask(made.id) is not None
+    assert len(azure.called(LIST)) == 1
+    assert ours.ask(made.id) is not None
+    assert len(azure.called(LIST)) == 1
+
+
+def test_a_name_in_other_hands_is_not_our_node(azure: AzureServer) -> None:
+    ours = cloud(azure)
+    made = ours.create(order())
+    one = machine(azure, made.id)
+    one["properties"]["vmId"] = "0" * 8 + "-0000-4000-8000-" + "0" * 12
+    assert ours.ask(made.id) is None
+    one["properties"]["vmId"] = made.id
+    assert ours.ask(made.id) is not None
+
+
+@pytest.mark.parametrize(
+    ("how", "expected"),
+    [
+        pytest.param(refusal("ResourceGroupNotFound", 404), BadRequest, id="group"),
+        pytest.param(refusal("SubscriptionNotFound", 404), Unauthorized, id="subscription"),
+        pytest.param(refusal("NotFound", 404), BadRequest, id="another-not-found"),
+        pytest.param(refusal("AuthorizationFailed", 403), Unauthorized, id="no-right"),
+        pytest.param(plain(404, "not here"), ForeignAnswer, id="a-proxy"),
+        pytest.param(plain(200, '{"id": "/x"}'), ForeignAnswer, id="another-resource"),
+    ],
+)
+def test_only_azures_own_no_such_resource_is_no_such_node(
+    azure: AzureServer, how: Callable[[], Any], expected: type[CloudError]
+) -> None:
+    ours = cloud(azure)
+    made = ours.create(order())
+    azure.fault("virtualMachines.get", before=how)
+    with pytest.raises(expected):
+        ours.ask(made.id)
+    azure.fault("virtualMachines.get", before=refusal("ResourceNotFound", 404))
+    assert ours.ask(made.id) is None
+
+
+def test_a_resource_group_that_is_not_there_denies_no_node(azure: AzureServer) -> None:
+    ours = cloud(azure, listing={"resource_group": "Gone"})
+    for ask in (
+        ours.list_nodes,
+        lambda: ours.find_by_record("zzzzz-7ekkf-000000000000001"),
+        lambda: ours.ask("6695eb01-0000-4000-8000-97f2502e193f"),
+    ):
+        with pytest.raises(BadRequest, match="ResourceGroupNotFound"):
+            ask()
+
+
+@pytest.mark.parametrize("odd", ["compute1", "i-0123", "6695EB01-0000-4000-8000-97F2502E193F"])
+def test_what_is_no_vm_id_is_told_as_that(azure: AzureServer, odd: str) -> None:
+    with pytest.raises(MalformedId):
+        cloud(azure).ask(odd)
+
+
+# The account.
+
+
+def test_the_account_is_the_subscription_and_its_directory(azure: AzureServer) -> None:
+    line = cloud(azure).account()
+    assert line == (
+        "subscription=11111111-2222-4333-8444-555555555555 "
+        "tenant=99999999-8888-4777-8666-555555555555 group=nodes "
+        f"endpoint={azure.url}"
+    )
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param(lambda told: told.update(tenantId="another"), id="directory"),
+        pytest.param(lambda told: told.update(id="/subscriptions/another"), id="subscription"),
+    ],
+)
+def test_another_account_than_the_files_is_no_account_l5(
+    azure: AzureServer, change: Callable[[Any], object]
+) -> None:
+    azure.fault("subscriptions.get", after=changed(change))
+    with pytest.raises(ForeignAnswer):
+        cloud(azure).account()
+
+
+@pytest.mark.parametrize(
+    ("name", "found"),
+    [
+        ("compute1", "compute1-01234567"),
+        ("compute1.example.org", "compute1-example-org-01234567"),
+        ("x" * 80, "x" * 55 + "-01234567"),
+        ("_", "n-01234567"),
+    ],
+)
+def test_a_machines_name_is_as_azure_takes_names(name: str, found: str) -> None:
+    assert machine_name(name, "0123456789abcdef") == found
+    assert len(found) <= 64

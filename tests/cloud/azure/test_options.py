@@ -1,0 +1,197 @@
+"""What an Azure file may say, and what is wrong with one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nodemanager import wiring
+from nodemanager.cloud.azure import options
+from nodemanager.cloud.azure.sizes import sizes
+from nodemanager.config import load
+from nodemanager.errors import ConfigError
+from tests.cloud.azure.helpers import GROUP, cloud, public_key
+from tests.cloud.azure.world import HOME, SIZES
+from tests.fakes.clock import ManualClock
+
+EXAMPLE = Path(__file__).parents[2] / "config/files/azure.cfg"
+NOWHERE = "http://127.0.0.1:1"
+
+
+def build(**settings: Any) -> Any:
+    return cloud(NOWHERE, **settings)
+
+
+@pytest.mark.parametrize(
+    ("given", "problem"),
+    [
+        ({"credentials": {"subscription_id": ""}}, "[Cloud Credentials] subscription_id: is miss"),
+        ({"credentials": {"subscription_id": "x"}}, "[Cloud Credentials] subscription_id: is no"),
+        ({"credentials": {"tenant_id": ""}}, "[Cloud Credentials] tenant_id: is missing"),
+        ({"credentials": {"tenant_id": "x"}}, "[Cloud Credentials] tenant_id: neither a UUID"),
+        ({"credentials": {"key": ""}}, "[Cloud Credentials] key: is missing"),
+        ({"credentials": {"region": ""}}, "[Cloud Credentials] region: is missing"),
+        ({"credentials": {"region": "East-US"}}, "[Cloud Credentials] region = East-US: is no"),
+        ({"credentials": {"timeout": "0"}}, "[Cloud Credentials] timeout = 0: not a number"),
+        (
+            {"credentials": {"federated_token_path": "/x"}},
+            "[Cloud Credentials] federated_token_path: contradicts secret",
+        ),
+        (
+            {"credentials": {"cloud_environment": "AzureGermanCloud"}},
+            "[Cloud Credentials] cloud_environment = AzureGermanCloud: not one of default, Azure",
+        ),
+        (
+            {"credentials": {"endpoint": "http://example.org"}},
+            "[Cloud Credentials] endpoint = http://example.org: plain http is for loopback",
+        ),
+        (
+            {"credentials": {"login_endpoint": "http://example.org"}},
+            "[Cloud Credentials] login_endpoint = http://example.org: plain http is for loopback",
+        ),
+        ({"listing": {"resource_group": ""}}, "[Cloud List] resource_group: is missing"),
+        ({"listing": {"resource_group": "a b"}}, "[Cloud List] resource_group = a b: is no name"),
+        (
+            {"listing": {"ex_resource_group": "b"}},
+            "[Cloud List] ex_resource_group: means the same as resource_group",
+        ),
+        ({"listing": {"tag_nodemanager-pool": "x"}}, "[Cloud List] tag_nodemanager-pool: this"),
+        ({"create": {"tag_a?": "x"}}, "[Cloud Create] tag_a?: Azure takes no such name"),
+        ({"create": {"tag_a": "x" * 257}}, "[Cloud Create] tag_a: Azure takes at most 256"),
+        (
+            {"create": {f"tag_{number}": "x" for number in range(46)}},
+            "[Cloud Create] tag_: Azure takes 50 tags",
+        ),
+        ({"create": {"image": ""}}, "[Cloud Create] image: is missing"),
+        ({"create": {"image": "Ubuntu"}}, "[Cloud Create] image = Ubuntu: neither"),
+        (
+            {"create": {"image": "https://store.blob.core.windows.net/x.vhd"}},
+            "[Cloud Create] image = https://store.blob.core.windows.net/x.vhd: Azure boots no VHD",
+        ),
+        ({"create": {"network": ""}}, "[Cloud Create] network: is missing"),
+        ({"create": {"network": "a/b"}}, "[Cloud Create] network = a/b: neither a name"),
+        ({"create": {"ssh_key": ""}}, "[Cloud Create] ssh_key: is missing"),
+        ({"create": {"ssh_key": "/nowhere"}}, "[Cloud Create] ssh_key = /nowhere: can't be read"),
+        ({"create": {"ex_user_name": "a b"}}, "[Cloud Create] user_name = a b: is no name"),
+        ({"create": {"zone": "4"}}, "[Cloud Create] zone = 4: is 1, 2 or 3"),
+        ({"create": {"boot_disk_type": "ssd"}}, "[Cloud Create] boot_disk_type = ssd: not one of"),
+        ({"create": {"boot_disk_gb": "-1"}}, "[Cloud Create] boot_disk_gb = -1: not a number"),
+        ({"create": {"spot_max_price": "1"}}, "[Cloud Create] spot_max_price: is for Spot"),
+        (
+            {"create": {"ex_use_managed_disks": "no"}},
+            "[Cloud Create] ex_use_managed_disks: Azure has no unmanaged disks",
+        ),
+        ({"pool": "x" * 257}, "[Daemon] pool"),
+    ],
+)
+def test_each_mistake_is_told_with_its_section_and_option(
+    given: dict[str, Any], problem: str
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        build(**given)
+    (told,) = caught.value.problems
+    assert told.startswith(problem)
+
+
+def test_every_mistake_is_told_at_once() -> None:
+    with pytest.raises(ConfigError) as caught:
+        build(credentials={"region": ""}, listing={"resource_group": ""}, create={"image": ""})
+    assert len(caught.value.problems) == 3
+
+
+@pytest.mark.parametrize(
+    ("environment", "endpoint", "login", "scope"),
+    [
+        (
+            None,
+            "https://management.azure.com:443",
+            "https://login.microsoftonline.com:443",
+            "https://management.azure.com/.default",
+        ),
+        (
+            "AzureChinaCloud",
+            "https://management.chinacloudapi.cn:443",
+            "https://login.chinacloudapi.cn:443",
+            "https://management.chinacloudapi.cn/.default",
+        ),
+        (
+            "AzureUSGovernment",
+            "https://management.usgovcloudapi.net:443",
+            "https://login.microsoftonline.us:443",
+            "https://management.usgovcloudapi.net/.default",
+        ),
+    ],
+)
+def test_the_endpoints_are_those_of_the_cloud_environment(
+    environment: str | None, endpoint: str, login: str, scope: str
+) -> None:
+    credentials = {"endpoint": "", "login_endpoint": "", "cloud_environment": environment}
+    access = build(credentials=credentials)._provider.access
+    assert (str(access.endpoint), str(access.login), access.scope) == (endpoint, login, scope)
+    connection = build(credentials=credentials)._drivers.mine().connection
+    assert (connection.host, connection.secure) == (access.endpoint.host, True)
+
+
+@pytest.mark.parametrize(
+    ("image", "reference"),
+    [
+        ("A:b:c:latest", {"publisher": "A", "offer": "b", "sku": "c", "version": "latest"}),
+        (f"{HOME}/providers/Microsoft.Compute/images/x", "id"),
+        (f"{HOME}/providers/Microsoft.Compute/galleries/g/images/x/versions/1.0.0", "id"),
+        ("/CommunityGalleries/g-1/Images/x/Versions/latest", "communityGalleryImageId"),
+        ("/SharedGalleries/g-1/Images/x/Versions/latest", "sharedGalleryImageId"),
+    ],
+)
+def test_an_image_is_an_urn_or_a_resource_id(image: str, reference: Any) -> None:
+    found = build(create={"image": image})._provider.template.image
+    assert found == (reference if isinstance(reference, dict) else {reference: image})
+
+
+def test_the_forerunners_example_has_its_meaning(tmp_path: Path) -> None:
+    text = EXAMPLE.read_text().replace("/home/someone/.ssh/id_rsa.pub", public_key())
+    path = tmp_path / "azure.cfg"
+    path.write_text(text.replace("/etc/ssl/certs/ca-certificates.crt", public_key()))
+    config = load(path, environ={}, accepts=wiring.accepted_keys)
+    built: Any = wiring.build_cloud(config, ManualClock())
+    access, template = built._provider.access, built._provider.template
+    assert (access.group, access.region, access.timeout) == ("Example", "eastus", 60.0)
+    assert template.image["publisher"] == "Canonical"
+    assert template.subnet.endswith("/virtualNetworks/Net/subnets/default")
+    assert template.user_name == "someone"
+    assert template.tags == {"arvados-class": "dynamic-compute"}
+    assert built._provider.listed == {"arvados-class": "dynamic-compute"}
+    (warning,) = [line for line in config.warnings if "ex_storage_account" in line]
+    assert "ignored" in warning
+    built.close()
+
+
+def test_every_option_of_the_adapter_is_one_that_the_file_may_have() -> None:
+    assert set(options.ALIASES.values()) <= {
+        *options.ACCEPTED[options.LIST],
+        *options.ACCEPTED[options.CREATE],
+    }
+    assert set(options.ALIASES) <= {
+        *options.ACCEPTED[options.LIST],
+        *options.ACCEPTED[options.CREATE],
+    }
+
+
+def test_the_driver_class_may_be_the_operators_own() -> None:
+    with pytest.raises(ConfigError, match="no subclass"):
+        build(driver_class="libcloud.compute.drivers.gce.GCENodeDriver")
+    assert build(driver_class="libcloud.compute.drivers.azure_arm.AzureNodeDriver")
+
+
+def test_the_table_of_sizes_says_what_azures_api_does() -> None:
+    known = {size.name: size for size in sizes()}
+    for name, (cores, ram_gib, disk_gib) in SIZES.items():
+        size = known[name]
+        assert (size.cores, size.ram_mb) == (cores, ram_gib * 1024)
+        assert size.scratch_mb == disk_gib * 1000
+    assert len(known) == len(sizes())
+
+
+def test_the_group_of_the_tests_is_taken_as_it_is() -> None:
+    assert build()._provider.access.group == GROUP

@@ -1,0 +1,307 @@
+"""A real EC2 API over HTTP for tests: moto's server, its traps mended, with faults on order.
+
+Mended: a namespace without its trailing slash, errors in a namespace, lists numbered from zero,
+SigV2 (which moto takes for another service), the client token (which it ignores), the
+answers to tagging and to ending what is terminated, and what outlives an instance (moto_things).
+`python -m tests.cloud.ec2.moto_server PORT` serves one in the foreground.
+"""
+
+from __future__ import annotations
+
+import functools
+import io
+import re
+import socket
+import sys
+import threading
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import parse_qsl, urlencode
+
+from moto.backends import get_backend
+from moto.moto_server.werkzeug_app import (
+    DomainDispatcherApplication,
+    MotoRequestHandler,
+    create_backend_app,
+)
+from werkzeug.serving import make_server
+
+from tests.cloud.ec2 import moto_things
+from tests.cloud.faults import FaultsOnOrder
+
+ACCOUNT = "123456789012"
+_SLASHLESS = re.compile(rb'xmlns="(http://ec2\.amazonaws\.com/doc/[0-9-]+)"')
+_ENDED = re.compile(
+    rb"<code>32</code><name>shutting-down</name>(</currentState><previousState>"
+    rb"<code>48</code><name>terminated</name>)"
+)
+_NUMBERED = re.compile(r"(\w+)\.(\d+)")
+
+
+@dataclass(frozen=True)
+class Call:
+    """One request as it came over the wire; headers by their lower-case names."""
+
+    action: str
+    params: dict[str, str]
+    method: str
+    query: str
+    headers: dict[str, str] = field(repr=False)
+
+    @property
+    def key_id(self) -> str:
+        """The access key that the request was signed with."""
+        found = re.search(r"Credential=([^/]+)/", self.headers.get("authorization", ""))
+        return found[1] if found else ""
+
+
+@dataclass
+class Reply:
+    status: str
+    headers: list[tuple[str, str]]
+    body: bytes
+
+
+def refusal(
+    code: str, status: int, message: str = "scripted", retry_after: str | None = None
+) -> Callable[[], Reply]:
+    """An error answer as EC2 words it."""
+    body = (
+        '<?xml version="1.0" encoding="UTF-8"?>\n<Response><Errors><Error>'
+        f"<Code>{code}</Code><Message>{message}</Message></Error></Errors>"
+        "<RequestID>0f0f</RequestID></Response>"
+    )
+    return plain(status, body, retry_after)
+
+
+def plain(status: int, body: str, retry_after: str | None = None) -> Callable[[], Reply]:
+    """Any answer at all."""
+    headers = [("Content-Type", "text/xml")]
+    if retry_after is not None:
+        headers.append(("Retry-After", retry_after))
+    return lambda: Reply(f"{status} Scripted", list(headers), body.encode())
+
+
+def lost(_reply: Reply) -> None:
+    """The work is done, and nobody hears of it."""
+
+
+def truncated(reply: Reply) -> Reply:
+    """Half an answer that claims to be whole."""
+    return Reply(reply.status, reply.headers, reply.body[: len(reply.body) // 2])
+
+
+def replaced(old: str, new: str) -> Callable[[Reply], Reply]:
+    """The answer with one text in place of another, which must be there."""
+
+    def replace(reply: Reply) -> Reply:
+        assert old.encode() in reply.body, f"{old} is not in the answer"
+        return Reply(reply.status, reply.headers, reply.body.replace(old.encode(), new.encode()))
+
+    return replace
+
+
+class MotoServer(FaultsOnOrder):
+    """moto's EC2 and STS on a port of loopback, in a thread of this process.
+
+    `calls` is every request so far. `page_limit` is the most reservations on one page,
+    whatever MaxResults asks for, as EC2 may do. `tls` is a certificate's and its key's file.
+    """
+
+    def __init__(self, port: int = 0, tls: tuple[str, str] | None = None) -> None:
+        super().__init__()
+        self.page_limit: int | None = None
+        self._tokens: dict[str | None, tuple[dict[str, str], Reply]] = {}
+        self._runs = threading.Lock()
+        self._moto = DomainDispatcherApplication(create_backend_app)
+        self._server = make_server(
+            "127.0.0.1",
+            port,
+            self._app,
+            threaded=True,
+            request_handler=_Quiet,
+            ssl_context=tls,
+        )
+        self.port: int = self._server.port
+        self.url = f"{'https' if tls else 'http'}://127.0.0.1:{self.port}"
+        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
+
+    def start(self) -> MotoServer:
+        self._thread.start()
+        return self
+
+    def stop(self) -> None:
+        self._server.shutdown()
+        self._thread.join(timeout=10)
+        self._server.server_close()
+
+    def reset(self) -> None:
+        """An account without nodes, no faults, nothing recorded."""
+        for region in self._regions():
+            # moto's own reset makes every backend anew, images and all: a fifth of a second.
+            for made in (
+                region.reservations,
+                region.key_pairs,
+                region.volumes,
+                region.enis,
+                region.addresses,
+                region.tags,
+            ):
+                made.clear()
+        self.page_limit = None
+        self.start_afresh()
+        self._tokens.clear()
+
+    def put(self, node_id: str, state: str) -> None:
+        """Bring an instance into that raw state, as EC2 or another hand would."""
+        codes = {
+            "pending": 0,
+            "running": 16,
+            "shutting-down": 32,
+            "terminated": 48,
+            "stopping": 64,
+            "stopped": 80,
+        }
+        for region in self._regions():
+            for reservation in region.reservations.values():
+                for instance in reservation.instances:
+                    if instance.id == node_id:
+                        instance._state.name = state
+                        instance._state.code = codes[state]
+                        return
+        raise KeyError(node_id)
+
+    def forget(self, node_id: str) -> None:
+        """Let EC2 know nothing of the instance any more, as an hour after its end."""
+        for region in self._regions():
+            for reservation in list(region.reservations.values()):
+                if any(instance.id == node_id for instance in reservation.instances):
+                    del region.reservations[reservation.id]
+
+    def _app(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+        call = self._received(environ)
+        fault = self.fault_for(call.action)
+        if fault is not None and fault.before is not None:
+            reply = fault.before()
+        else:
+            reply = self._work(environ, call)
+            if fault is not None and fault.after is not None:
+                reply = fault.after(reply)
+        if reply is None:
+            environ["werkzeug.socket"].shutdown(socket.SHUT_RDWR)
+            raise ConnectionAbortedError("scripted")
+        headers = [(n, v) for n, v in reply.headers if n.lower() != "content-length"]
+        start_response(reply.status, [*headers, ("Content-Length", str(len(reply.body)))])
+        return [reply.body]
+
+    def _received(self, environ: dict[str, Any]) -> Call:
+        size = int(environ.get("CONTENT_LENGTH") or 0)
+        sent = environ["wsgi.input"].read(size)
+        if len(sent) < size:
+            # EC2 would find that the signature does not fit; moto checks none.
+            raise ConnectionAbortedError("the request was cut off on its way")
+        body = sent.decode()
+        query = environ.get("QUERY_STRING", "")
+        params = dict(parse_qsl(query, keep_blank_values=True))
+        params |= dict(parse_qsl(body, keep_blank_values=True))
+        headers = {
+            name.removeprefix("HTTP_").lower().replace("_", "-"): str(value)
+            for name, value in environ.items()
+            if name.startswith("HTTP_")
+        }
+        action = params.get("Action", "")
+        call = Call(action, params, environ["REQUEST_METHOD"], query, headers)
+        with self._lock:
+            self.calls.append(call)
+        return call
+
+    def _work(self, environ: dict[str, Any], call: Call) -> Reply:
+        params = dict(call.params)
+        params = _from_one(params)
+        if self.page_limit is not None and "MaxResults" in params:
+            params["MaxResults"] = str(min(self.page_limit, int(params["MaxResults"])))
+        body = urlencode(params).encode()
+        environ["REQUEST_METHOD"] = "POST"
+        environ["QUERY_STRING"] = ""
+        environ["CONTENT_TYPE"] = "application/x-www-form-urlencoded"
+        environ["CONTENT_LENGTH"] = str(len(body))
+        environ["wsgi.input"] = io.BytesIO(body)
+        if (refused := moto_things.refused(self._regions(), params)) is not None:
+            return refusal(refused[0], 400, refused[1])()
+        if "AWSAccessKeyId" in params:
+            environ["HTTP_AUTHORIZATION"] = (
+                f"AWS4-HMAC-SHA256 Credential={params['AWSAccessKeyId']}"
+                "/20200101/us-east-1/ec2/aws4_request, SignedHeaders=host, Signature=0"
+            )
+        if call.action == "RunInstances":
+            return self._once(environ, call)
+        return self._asked(environ, call)
+
+    def _regions(self) -> list[Any]:
+        return list(get_backend("ec2")[ACCOUNT].values())
+
+    def _once(self, environ: dict[str, Any], call: Call) -> Reply:
+        """EC2 makes one node of one client token; moto ignores it."""
+        token = call.params.get("ClientToken")
+        with self._runs:
+            known = self._tokens.get(token)
+            if known is not None and known[0] != call.params:
+                return refusal("IdempotentParameterMismatch", 400)()
+            reply = known[1] if known is not None else self._asked(environ, call)
+            if token is not None and reply.status.startswith("200"):
+                self._tokens[token] = (call.params, reply)
+        return reply
+
+    def _asked(self, environ: dict[str, Any], call: Call) -> Reply:
+        told: list[Any] = []
+        answer = self._moto(environ, lambda status, headers, *_: told.extend((status, headers)))
+        body = b"".join(answer)
+        body = _SLASHLESS.sub(rb'xmlns="\1/"', body)
+        if b"<Response xmlns=" in body:
+            body = re.sub(rb"<Response xmlns=[^>]*>", b"<Response>", body)
+        if told[0].startswith("200"):
+            moto_things.done(self._regions(), call.params, body)
+            body = moto_things.page(call.params, body, self.page_limit)
+        if call.action == "TerminateInstances":
+            body = _ENDED.sub(rb"<code>48</code><name>terminated</name>\1", body)
+        if call.action in ("CreateTags", "DeleteTags") and b"<return>" not in body:
+            body = body.replace(b"<requestId>", b"<return>true</return><requestId>")
+        return Reply(told[0], list(told[1]), body)
+
+
+def _from_one(params: dict[str, str]) -> dict[str, str]:
+    """EC2 takes lists numbered from zero or one; moto from one alone."""
+    lists = {found[1] for name in params if (found := _NUMBERED.match(name)) and found[2] == "0"}
+
+    def mended(name: str) -> str:
+        found = _NUMBERED.match(name)
+        if found is None or found[1] not in lists:
+            return name
+        return f"{found[1]}.{int(found[2]) + 1}{name[found.end() :]}"
+
+    return {mended(name): value for name, value in params.items()}
+
+
+class _Quiet(MotoRequestHandler):
+    def log(self, type: str, message: str, *args: object) -> None:
+        # Each request's line is noise; what broke in the server is what a failed test must show.
+        if type == "error":
+            print(message % args if args else message, file=sys.stderr)
+
+    def connection_dropped(self, error: BaseException, environ: Any = None) -> None:
+        # Or a test that fails by it says only that the connection was closed. Scripted ones, too:
+        # a script may be another test's.
+        print(f"the EC2 server dropped a connection: {error!r}", file=sys.stderr)
+
+
+@functools.cache
+def shared() -> MotoServer:
+    """One server for all tests of this process: it takes a second to start."""
+    return MotoServer().start()
+
+
+if __name__ == "__main__":
+    serving = MotoServer(int(sys.argv[1]) if len(sys.argv) > 1 else 0).start()
+    print(serving.url, flush=True)
+    threading.Event().wait()

@@ -1,0 +1,165 @@
+"""The EC2 adapter's connection, account and sizes, on a real EC2 API server over HTTP."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import requests
+from werkzeug.serving import make_ssl_devcert
+
+from nodemanager.errors import (
+    CloudError,
+    ConfigError,
+)
+from tests.cloud.ec2.helpers import SMALL, cloud, order
+from tests.cloud.ec2.moto_server import (
+    MotoServer,
+    Reply,
+    plain,
+    refusal,
+)
+
+
+def test_the_account_is_one_stable_line(server: MotoServer) -> None:
+    ec2 = cloud(server, credentials={"key": "a", "secret": "b", "region": "eu-west-1"})
+    line = ec2.account()
+    assert line == f"account=123456789012 region=eu-west-1 endpoint={server.url}"
+    assert (
+        cloud(server, credentials={"region": "eu-west-1", "key": "c", "secret": "d"}).account()
+        == line
+    )
+
+
+def test_an_api_without_sts_is_told_by_region_and_endpoint(server: MotoServer) -> None:
+    server.fault("GetCallerIdentity", before=refusal("InvalidAction", 400))
+    assert cloud(server).account() == f"account=unknown region=us-east-1 endpoint={server.url}"
+
+
+def test_a_failing_sts_is_an_error_not_another_account(server: MotoServer) -> None:
+    server.fault("GetCallerIdentity", before=plain(503, "busy"))
+    with pytest.raises(CloudError):
+        cloud(server).account()
+
+
+def test_the_region_is_signed_for_even_where_libcloud_does_not_know_it(
+    server: MotoServer,
+) -> None:
+    ec2 = cloud(server, credentials={"key": "a", "secret": "b", "region": "ap-southeast-7"})
+    assert ec2.list_nodes().items == ()
+    (call,) = server.called("DescribeInstances")
+    assert "/ap-southeast-7/ec2/aws4_request" in call.headers["authorization"]
+    assert len(ec2.list_sizes()) > 100
+
+
+def test_sizes_tell_an_unknown_price_from_a_price_of_zero(server: MotoServer) -> None:
+    sizes = {size.instance_type: size for size in cloud(server).list_sizes()}
+    assert len(sizes) == 800
+    assert (sizes["m5.large"].cores, sizes["m5.large"].ram_mb) == (2, 8192)
+    assert sizes["m5.large"].price == pytest.approx(0.096)
+    unknown = [size for size in sizes.values() if size.price is None]
+    assert len(unknown) == 118
+    assert not [size for size in sizes.values() if size.price == 0]
+
+
+def test_driver_class_is_used(server: MotoServer) -> None:
+    ec2 = cloud(server, driver_class="tests.cloud.ec2.driver.CountingDriver")
+    ec2.create(order())
+    assert ec2.list_nodes().items
+    agents = {call.headers["user-agent"] for call in server.calls}
+    assert all("Counting EC2" in agent for agent in agents)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param("libcloud.compute.drivers.dummy.DummyNodeDriver", id="another-provider-s"),
+        pytest.param("nowhere.at.all.Driver", id="missing"),
+    ],
+)
+def test_a_driver_class_that_can_t_serve_is_refused(name: str) -> None:
+    with pytest.raises(ConfigError, match="driver_class"):
+        cloud("http://127.0.0.1:1", driver_class=name)
+
+
+def test_threads_do_not_read_each_other_s_answers(server: MotoServer) -> None:
+    ec2 = cloud(server)
+    made = [ec2.create(order(f"compute-{number}")).id for number in range(4)]
+    wrong: list[object] = []
+
+    def ask(node_id: str) -> None:
+        for _ in range(8):
+            node = ec2.ask(node_id)
+            if node is None or node.id != node_id:
+                wrong.append(node)
+
+    threads = [threading.Thread(target=ask, args=(node_id,)) for node_id in made]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(timeout=60)
+    assert wrong == []
+    assert len(server.called("DescribeInstances")) == 32
+
+
+def test_a_server_that_never_answers_is_given_up(server: MotoServer) -> None:
+    release = threading.Event()
+
+    def hang() -> Reply:
+        release.wait(30)
+        return plain(503, "late")()
+
+    server.fault("DescribeInstances", before=hang)
+    try:
+        with pytest.raises(CloudError) as caught:
+            cloud(server, timeout=0.3).list_nodes()
+    finally:
+        release.set()
+    assert isinstance(caught.value.__cause__, requests.exceptions.Timeout)
+
+
+@pytest.fixture(scope="module")
+def tls_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[MotoServer, str]]:
+    """A server whose certificate only its own file vouches for, and that file."""
+    certificate, key = make_ssl_devcert(str(tmp_path_factory.mktemp("tls") / "own"), "localhost")
+    moto = MotoServer(tls=(certificate, key)).start()
+    yield moto, certificate
+    moto.stop()
+
+
+@pytest.mark.parametrize(
+    "option",
+    [pytest.param("ca_bundle", id="its-own-authority"), pytest.param("insecure", id="insecure")],
+)
+@pytest.mark.filterwarnings("ignore:Unverified HTTPS request")
+def test_a_server_s_certificate_is_verified_unless_told_otherwise(
+    tls_server: tuple[MotoServer, str], option: str
+) -> None:
+    server, certificate = tls_server
+    endpoint = {"key": "a", "secret": "b", "endpoint": f"localhost:{server.port}"}
+    with pytest.raises(CloudError) as caught:
+        cloud(server, credentials=endpoint).list_nodes()
+    assert isinstance(caught.value.__cause__, requests.exceptions.SSLError)
+    told = {"ca_bundle": certificate, "insecure": "yes"}[option]
+    trusting = cloud(server, credentials={**endpoint, option: told})
+    assert trusting.list_nodes().complete
+    assert trusting.account().startswith("account=123456789012 ")
+
+
+def test_a_netrc_file_does_not_replace_the_signature(
+    server: MotoServer, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    netrc = tmp_path / "netrc"
+    netrc.write_text("default login somebody password else\n")
+    netrc.chmod(0o600)
+    monkeypatch.setenv("NETRC", str(netrc))
+    cloud(server).list_nodes()
+    assert server.calls[-1].key_id == "AKIDEXAMPLE"
+
+
+def test_size_is_the_instance_type(server: MotoServer) -> None:
+    ec2 = cloud(server)
+    ec2.create(order(size=SMALL))
+    assert [node.size for node in ec2.list_nodes().items] == ["m5.large"]

@@ -1,0 +1,272 @@
+"""Creating and destroying by the EC2 adapter, on a real EC2 API server over HTTP (U5, D3)."""
+
+from __future__ import annotations
+
+import base64
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from nodemanager.cloud.api import CloudDriver
+from nodemanager.cloud.tags import INCARNATION_TAG, POOL_TAG, RECORD_TAG, SIZE_TAG
+from nodemanager.core.model.world import Outcome, Size
+from nodemanager.errors import (
+    BadRequest,
+    CloudError,
+    ForeignAnswer,
+)
+from tests.cloud.ec2.helpers import POOL, PUBLIC_KEY, by_hand, cloud, order
+from tests.cloud.ec2.moto_server import (
+    MotoServer,
+    Reply,
+    lost,
+    plain,
+    refusal,
+    replaced,
+    truncated,
+)
+from tests.cloud.ec2.moto_things import NAMESPACE
+
+# Creating (U5).
+
+
+def _tags(params: dict[str, str], specification: int) -> dict[str, str]:
+    root = f"TagSpecification.{specification}.Tag."
+    return {
+        value: params[name.replace(".Key", ".Value")]
+        for name, value in params.items()
+        if name.startswith(root) and name.endswith(".Key")
+    }
+
+
+def test_the_tags_are_in_the_create_call_itself(server: MotoServer) -> None:
+    ec2 = cloud(
+        server,
+        listing={"tag:cluster": "zyxwv", "tag:owner": "a*"},
+        create={"image_id": "ami-1", "tag:team": "physics"},
+    )
+    wanted = order("compute-ü")
+    node = ec2.create(wanted)
+    assert node.tags == wanted.tags
+    assert node.name == "compute-ü"
+    assert node.problems == ()
+    (call,) = server.called("RunInstances")
+    expected = {
+        "Name": "compute-ü",
+        POOL_TAG: POOL,
+        RECORD_TAG: wanted.tags.record,
+        INCARNATION_TAG: wanted.tags.incarnation,
+        SIZE_TAG: wanted.size.name,
+        "cluster": "zyxwv",
+        "team": "physics",
+    }
+    assert call.params["TagSpecification.1.ResourceType"] == "instance"
+    assert call.params["TagSpecification.2.ResourceType"] == "volume"
+    assert call.params["TagSpecification.3.ResourceType"] == "network-interface"
+    assert [_tags(call.params, number) for number in (1, 2, 3)] == [expected] * 3
+    assert not server.called("CreateTags")
+
+
+def test_the_client_token_and_the_user_data_travel_in_the_body(server: MotoServer) -> None:
+    user_data = "#!/bin/sh\ncurl 'https://example.org/ping?ping_secret=hüsh&a=b'\n" + "x" * 12_000
+    cloud(server).create(order(user_data=user_data, client_token="token-1"))
+    (call,) = server.called("RunInstances")
+    assert call.params["ClientToken"] == "token-1"
+    assert base64.b64decode(call.params["UserData"]).decode() == user_data
+    assert (call.method, call.query) == ("POST", "")
+
+
+def test_a_create_whose_answer_is_lost_is_found_by_tag(server: MotoServer) -> None:
+    ec2 = cloud(server)
+    wanted = order(record="zzzzz-7ekkf-000000000000004")
+    server.fault("RunInstances", after=lost)
+    with pytest.raises(CloudError) as caught:
+        ec2.create(wanted)
+    assert not caught.value.definite
+    assert "hush" not in str(caught.value)
+    (found,) = ec2.find_by_record("zzzzz-7ekkf-000000000000004")
+    assert found.tags == wanted.tags
+    assert len(server.called("RunInstances")) == 1
+
+
+def test_libcloud_s_own_retrying_does_not_repeat_a_create(
+    server: MotoServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LIBCLOUD_RETRY_FAILED_HTTP_REQUESTS", "1")
+    server.fault("RunInstances", times=5, before=plain(503, "busy"))
+    with pytest.raises(CloudError):
+        cloud(server).create(order())
+    assert len(server.called("RunInstances")) == 1
+
+
+def test_a_redirect_does_not_repeat_a_create(server: MotoServer) -> None:
+    def moved() -> Reply:
+        return Reply("307 Moved", [("Location", f"{server.url}/")], b"")
+
+    server.fault("RunInstances", before=moved)
+    with pytest.raises(CloudError) as caught:
+        cloud(server).create(order())
+    assert not caught.value.definite
+    assert len(server.called("RunInstances")) == 1
+
+
+@pytest.mark.parametrize(
+    "spoiled",
+    [
+        pytest.param({"after": truncated}, id="half-an-answer"),
+        pytest.param({"after": replaced(NAMESPACE, "urn:other")}, id="another-namespace"),
+        pytest.param({"after": replaced("instancesSet", "nothing")}, id="no-instances"),
+    ],
+)
+def test_a_create_whose_answer_can_t_be_read_is_not_definite(
+    server: MotoServer, spoiled: dict[str, Any]
+) -> None:
+    server.fault("RunInstances", **spoiled)
+    ec2 = cloud(server)
+    with pytest.raises(CloudError) as caught:
+        ec2.create(order())
+    assert not caught.value.definite
+    assert len(ec2.list_nodes().items) == 1
+
+
+def test_a_cloud_that_drops_our_tags_is_told_on(server: MotoServer) -> None:
+    server.fault("RunInstances", after=replaced("nodemanager-", "somebody-"))
+    node = cloud(server).create(order())
+    assert any("tags" in line for line in node.problems)
+
+
+def test_an_error_s_text_does_not_repeat_the_user_data(server: MotoServer) -> None:
+    wanted = order(user_data="ping_secret=hush")
+    coded = base64.b64encode(b"ping_secret=hush").decode()
+    said = f"bad value '{coded}' or ping_secret=hush"
+    server.fault("RunInstances", before=refusal("InvalidParameterValue", 400, said))
+    with pytest.raises(CloudError) as caught:
+        cloud(server).create(wanted)
+    seen = [str(caught.value), str(caught.value.__cause__), str(caught.value.__context__)]
+    assert not any(coded in text or "hush" in text for text in seen)
+
+
+def test_a_scratch_volume_is_made_and_goes_with_the_node(server: MotoServer) -> None:
+    ec2 = cloud(server)
+    ec2.create(order(size=Size("large", "m5.large", 2, 8192, scratch_mb=100_000)))
+    params = server.called("RunInstances")[0].params
+    mapping = {
+        name.removeprefix("BlockDeviceMapping.1."): value
+        for name, value in params.items()
+        if name.startswith("BlockDeviceMapping")
+    }
+    assert mapping == {
+        "DeviceName": "/dev/xvdt",
+        "Ebs.VolumeSize": "100",
+        "Ebs.VolumeType": "gp3",
+        "Ebs.DeleteOnTermination": "true",
+    }
+
+
+def test_a_type_with_enough_disk_gets_no_scratch_volume(server: MotoServer) -> None:
+    ec2 = cloud(server)
+    own = next(size for size in ec2.list_sizes() if size.instance_type == "m5d.large")
+    assert own.scratch_mb == 75_000
+    ec2.create(order(size=Size("disk", "m5d.large", 2, 8192, scratch_mb=70_000)))
+    params = server.called("RunInstances")[0].params
+    assert not [name for name in params if name.startswith("BlockDeviceMapping")]
+
+
+def test_the_ssh_key_is_imported_once_under_a_name_of_its_own(
+    server: MotoServer, tmp_path: Any
+) -> None:
+    public = tmp_path / "id.pub"
+    public.write_text(PUBLIC_KEY)
+    create = {"image_id": "ami-1", "ssh_key": str(public)}
+    for ec2 in (cloud(server, create=create), cloud(server, create=create)):
+        ec2.create(order())
+        ec2.create(order())
+    names = {call.params["KeyName"] for call in server.called("RunInstances")}
+    assert len(names) == 1
+    assert len(server.called("ImportKeyPair")) == 2
+
+
+# Destroying (D3).
+
+
+def test_a_destroy_is_confirmed_by_its_answer(server: MotoServer) -> None:
+    ec2 = cloud(server)
+    made = ec2.create(order())
+    assert ec2.destroy(made.id) is Outcome.ACCEPTED
+    assert ec2.destroy(made.id) is Outcome.GONE
+    assert ec2.destroy("i-0123456789abcdef0") is Outcome.UNKNOWN
+
+
+def test_a_node_that_goes_on_running_is_not_gone(server: MotoServer) -> None:
+    ec2 = cloud(server)
+    made = ec2.create(order())
+    server.fault("TerminateInstances", after=replaced("shutting-down", "running"))
+    assert ec2.destroy(made.id) is Outcome.UNKNOWN
+
+
+def test_an_answer_about_another_node_is_refused(server: MotoServer) -> None:
+    ec2 = cloud(server)
+    made = ec2.create(order())
+    server.fault("TerminateInstances", after=replaced(made.id, "i-0ffffffffffffffff"))
+    with pytest.raises(ForeignAnswer):
+        ec2.destroy(made.id)
+
+
+# The image (N32).
+
+
+def at_amazon(server: MotoServer, image: str) -> CloudDriver:
+    """An adapter that takes that server for Amazon's own."""
+    ec2 = cloud(server, create={"image_id": image})
+    ec2._provider.access = replace(ec2._provider.access, amazon=True)
+    return ec2
+
+
+def an_image(server: MotoServer) -> str:
+    node = by_hand(
+        server, "RunInstances", ImageId="ami-1", MinCount="1", MaxCount="1", InstanceType="t2.micro"
+    )["instanceId"]
+    return by_hand(server, "CreateImage", InstanceId=node, Name="compute")["imageId"]
+
+
+@pytest.mark.parametrize("image", ["ami-0123456789abcdef0", "compute-image"])
+def test_an_image_that_is_not_there_is_told_by_its_option_n32(
+    server: MotoServer, image: str
+) -> None:
+    ec2 = at_amazon(server, image)
+    for _ in range(2):
+        with pytest.raises(BadRequest, match=rf"\[Cloud Create\] image_id = {image}: no node"):
+            ec2.check_image()
+    assert len(server.called("DescribeImages")) == 2
+
+
+def test_an_image_that_is_there_is_asked_for_once_n32(server: MotoServer) -> None:
+    ec2 = at_amazon(server, an_image(server))
+    for _ in range(3):
+        ec2.check_image()
+    assert len(server.called("DescribeImages")) == 1
+
+
+def test_an_image_that_is_not_ready_boots_no_node_n32(server: MotoServer) -> None:
+    ec2 = at_amazon(server, an_image(server))
+    server.fault("DescribeImages", after=replaced("available", "pending"))
+    with pytest.raises(BadRequest, match="its state is pending"):
+        ec2.check_image()
+    ec2.check_image()
+
+
+def test_without_the_right_to_see_images_nodes_are_booted_all_the_same_n32(
+    server: MotoServer,
+) -> None:
+    ec2 = at_amazon(server, "ami-0123456789abcdef0")
+    server.fault("DescribeImages", before=refusal("UnauthorizedOperation", 403))
+    ec2.check_image()
+
+
+def test_only_amazon_s_own_word_on_images_counts_n32(server: MotoServer) -> None:
+    """This server boots from images that it does not list."""
+    ec2 = cloud(server)
+    ec2.check_image()
+    assert not server.called("DescribeImages")
+    ec2.create(order())

@@ -1,0 +1,181 @@
+"""EC2's own error codes decide what a refusal means, whatever the HTTP status (D6, U6)."""
+
+from __future__ import annotations
+
+import time
+from email.utils import formatdate
+
+import pytest
+
+from nodemanager.cloud.ec2 import errors as ec2_errors
+from nodemanager.cloud.transport import wait_asked_for
+from nodemanager.errors import (
+    BadRequest,
+    CapacityUnavailable,
+    CloudError,
+    ForeignAnswer,
+    QuotaExceeded,
+    Throttled,
+    Unauthorized,
+)
+from tests.cloud.ec2.helpers import cloud, order
+from tests.cloud.ec2.moto_server import MotoServer, plain, refusal
+
+
+def refused(server: MotoServer) -> CloudError:
+    with pytest.raises(CloudError) as caught:
+        cloud(server).create(order())
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    ("code", "status", "kind"),
+    [
+        pytest.param("InstanceLimitExceeded", 400, QuotaExceeded, id="instance-limit"),
+        pytest.param("VcpuLimitExceeded", 400, QuotaExceeded, id="vcpu-limit"),
+        pytest.param("MaxSpotInstanceCountExceeded", 400, QuotaExceeded, id="spot-limit"),
+        pytest.param("InsufficientFreeAddressesInSubnet", 400, QuotaExceeded, id="subnet-full"),
+        pytest.param("VolumeLimitExceeded", 400, QuotaExceeded, id="volume-limit"),
+        pytest.param("InsufficientInstanceCapacity", 500, CapacityUnavailable, id="capacity-500"),
+        pytest.param("InsufficientInstanceCapacity", 400, CapacityUnavailable, id="capacity-400"),
+        pytest.param("Server.InsufficientInstanceCapacity", 500, CapacityUnavailable, id="server."),
+        pytest.param("SpotMaxPriceTooLow", 400, CapacityUnavailable, id="spot-price"),
+        pytest.param("Unsupported", 400, CapacityUnavailable, id="not-in-this-zone"),
+        pytest.param("RequestLimitExceeded", 503, Throttled, id="throttled-503"),
+        pytest.param("Throttling", 400, Throttled, id="throttled-400"),
+        pytest.param("UnauthorizedOperation", 403, Unauthorized, id="not-permitted"),
+        pytest.param("AuthFailure", 401, Unauthorized, id="auth-failure"),
+        pytest.param("ExpiredToken", 400, Unauthorized, id="expired-token"),
+        pytest.param("RequestExpired", 400, Unauthorized, id="clock-wrong"),
+        pytest.param("InvalidAMIID.NotFound", 400, BadRequest, id="no-such-image"),
+        pytest.param("MissingParameter", 400, BadRequest, id="missing-parameter"),
+        pytest.param("IncorrectInstanceState", 400, BadRequest, id="incorrect-state"),
+        pytest.param("OperationNotPermitted", 400, BadRequest, id="protected"),
+        pytest.param("ACodeOfTomorrow", 400, BadRequest, id="a-new-code"),
+    ],
+)
+def test_a_refusal_by_code_is_typed_and_definite(
+    server: MotoServer, code: str, status: int, kind: type[CloudError]
+) -> None:
+    server.fault("RunInstances", before=refusal(code, status, "because of that"))
+    error = refused(server)
+    assert type(error) is kind
+    assert error.definite
+    assert f"{code.removeprefix('Server.')}: because of that" in str(error)
+    assert cloud(server).list_nodes().items == ()
+
+
+@pytest.mark.parametrize(
+    ("code", "status"),
+    [
+        pytest.param("InternalError", 500, id="internal-error"),
+        pytest.param("Unavailable", 503, id="unavailable"),
+        pytest.param("ServiceUnavailable", 503, id="service-unavailable"),
+        pytest.param("InternalFailure", 400, id="internal-failure-400"),
+        pytest.param("IdempotentParameterMismatch", 400, id="token-used-before"),
+        pytest.param("ACodeOfTomorrow", 500, id="a-new-code-500"),
+    ],
+)
+def test_a_code_that_decides_nothing_is_not_definite(
+    server: MotoServer, code: str, status: int
+) -> None:
+    server.fault("RunInstances", before=refusal(code, status))
+    error = refused(server)
+    assert type(error) is CloudError
+    assert not error.definite
+
+
+@pytest.mark.parametrize(
+    ("status", "kind", "definite"),
+    [
+        pytest.param(503, CloudError, False, id="503"),
+        pytest.param(500, CloudError, False, id="500"),
+        pytest.param(504, CloudError, False, id="504"),
+        pytest.param(403, ForeignAnswer, False, id="a-proxy-s-403"),
+        pytest.param(413, ForeignAnswer, False, id="a-proxy-s-413"),
+        pytest.param(429, Throttled, True, id="429"),
+    ],
+)
+def test_without_a_code_of_ec2_s_only_a_429_is_definite(
+    server: MotoServer, status: int, kind: type[CloudError], definite: bool
+) -> None:
+    server.fault("RunInstances", before=plain(status, "<html>a proxy speaks</html>"))
+    error = refused(server)
+    assert type(error) is kind
+    assert error.definite is definite
+
+
+def test_a_token_used_before_with_other_parameters_is_not_definite(server: MotoServer) -> None:
+    ec2 = cloud(server)
+    ec2.create(order("compute-1", client_token="one"))
+    with pytest.raises(CloudError) as caught:
+        ec2.create(order("compute-2", client_token="one"))
+    assert not caught.value.definite
+
+
+@pytest.mark.parametrize(
+    ("header", "seconds"),
+    [
+        pytest.param("17", 17.0, id="seconds"),
+        pytest.param("0.5", 0.5, id="half-a-second"),
+        pytest.param("soon", None, id="a-word"),
+        pytest.param("-3", None, id="negative"),
+        pytest.param("inf", None, id="infinite"),
+    ],
+)
+def test_retry_after_is_passed_on(server: MotoServer, header: str, seconds: float | None) -> None:
+    server.fault(
+        "DescribeInstances", before=refusal("RequestLimitExceeded", 503, retry_after=header)
+    )
+    with pytest.raises(Throttled) as caught:
+        cloud(server).list_nodes()
+    assert caught.value.retry_after == seconds
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        pytest.param("Mon, 01 Jan 99999999999 00:00:00 GMT", id="no-year"),
+        pytest.param("Mon, 01 Jan 0001 00:00:00 -0000", id="the-first-year"),
+        pytest.param("Mon, 01 Jan 2024 99:00:00 GMT", id="no-hour"),
+        pytest.param("1e999", id="for-ever"),
+        pytest.param("nan", id="no-number"),
+        pytest.param("-5", id="ago"),
+        pytest.param("soon", id="a-word"),
+    ],
+)
+def test_a_retry_after_that_says_no_time_is_none(header: str) -> None:
+    """D6, N10."""
+    assert wait_asked_for(header) is None
+
+
+def test_retry_after_may_be_a_date() -> None:
+    wait = wait_asked_for(formatdate(time.time() + 60, usegmt=True))
+    assert wait is not None
+    assert 50 < wait <= 60
+
+
+def test_an_outage_without_a_code_tells_when_to_come_back(server: MotoServer) -> None:
+    server.fault("DescribeInstances", before=plain(503, "busy", retry_after="30"))
+    with pytest.raises(CloudError) as caught:
+        cloud(server).list_nodes()
+    assert caught.value.retry_after == 30.0
+
+
+def test_termination_protection_is_told(server: MotoServer) -> None:
+    ec2 = cloud(server)
+    made = ec2.create(order())
+    server.fault("TerminateInstances", before=refusal("OperationNotPermitted", 400, "protected"))
+    with pytest.raises(BadRequest, match="protected"):
+        ec2.destroy(made.id)
+
+
+def test_no_code_has_two_meanings() -> None:
+    kinds = [
+        ec2_errors.QUOTA,
+        ec2_errors.CAPACITY,
+        ec2_errors.THROTTLED,
+        ec2_errors.UNAUTHORIZED,
+        ec2_errors.UNDECIDED,
+    ]
+    assert sum(map(len, kinds)) == len(frozenset().union(*kinds))

@@ -1,0 +1,297 @@
+"""What the EC2 adapter sees, on a real EC2 API server over HTTP (L2, T4, T5, C11)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from nodemanager.cloud.tags import HOLD_TAG, POOL_TAG
+from nodemanager.core.model.world import CloudState
+from nodemanager.errors import (
+    CloudError,
+    ForeignAnswer,
+    IncompleteListing,
+)
+from tests.cloud.ec2.helpers import cloud, order
+from tests.cloud.ec2.moto_server import (
+    MotoServer,
+    Reply,
+    lost,
+    plain,
+    replaced,
+    truncated,
+)
+from tests.cloud.ec2.moto_things import NAMESPACE
+
+# Listings (L2, T5).
+
+
+def test_an_empty_reservation_set_is_a_true_empty(server: MotoServer) -> None:
+    listed = cloud(server).list_nodes()
+    assert listed.items == ()
+    assert listed.complete
+
+
+def test_every_page_is_followed(server: MotoServer) -> None:
+    ec2 = cloud(server, page_size=2)
+    made = {ec2.create(order(f"compute-{number}")).id for number in range(7)}
+    assert {node.id for node in ec2.list_nodes().items} == made
+    asked = [call.params for call in server.called("DescribeInstances")]
+    assert [params["MaxResults"] for params in asked] == ["2"] * 4
+    assert ["NextToken" in params for params in asked] == [False, True, True, True]
+
+
+def test_a_server_that_gives_smaller_pages_than_asked_for_is_followed(server: MotoServer) -> None:
+    ec2 = cloud(server)
+    server.page_limit = 1
+    made = {ec2.create(order(f"compute-{number}")).id for number in range(3)}
+    assert {node.id for node in ec2.list_nodes().items} == made
+    assert server.called("DescribeInstances")[0].params["MaxResults"] == "1000"
+
+
+def test_pages_that_repeat_are_no_listing(server: MotoServer) -> None:
+    ec2 = cloud(server, page_size=1)
+    for number in range(3):
+        ec2.create(order(f"compute-{number}"))
+    first: list[bytes] = []
+
+    def again(reply: Reply) -> Reply:
+        first.append(reply.body)
+        return Reply(reply.status, reply.headers, first[0])
+
+    server.fault("DescribeInstances", times=9, after=again)
+    with pytest.raises(IncompleteListing):
+        ec2.list_nodes()
+    assert len(first) == 2
+
+
+@pytest.mark.parametrize(
+    ("spoiled", "error"),
+    [
+        pytest.param({"after": truncated}, IncompleteListing, id="half-an-answer"),
+        pytest.param({"after": lost}, CloudError, id="no-answer"),
+        pytest.param(
+            {"after": replaced(NAMESPACE, "http://ec2.amazonaws.com/doc/2016-11-15")},
+            ForeignAnswer,
+            id="another-namespace",
+        ),
+        pytest.param(
+            {"after": replaced("DescribeInstancesResponse", "ListAllMyBucketsResult")},
+            ForeignAnswer,
+            id="another-service",
+        ),
+        pytest.param(
+            {"after": replaced("reservationSet", "somethingElse")},
+            ForeignAnswer,
+            id="no-reservation-set",
+        ),
+        pytest.param(
+            {"after": replaced("instancesSet", "somethingElse")},
+            ForeignAnswer,
+            id="a-reservation-without-instances",
+        ),
+        pytest.param({"before": plain(200, "")}, IncompleteListing, id="an-empty-body"),
+        pytest.param({"before": plain(200, "<html/>")}, ForeignAnswer, id="a-web-page"),
+        pytest.param({"before": plain(404, "<html/>")}, ForeignAnswer, id="a-proxy-s-404"),
+        pytest.param({"before": plain(502, "bad gateway")}, CloudError, id="a-bad-gateway"),
+    ],
+)
+def test_what_is_not_wholly_ec2_s_answer_is_no_listing(
+    server: MotoServer, spoiled: dict[str, Any], error: type[CloudError]
+) -> None:
+    ec2 = cloud(server)
+    ec2.create(order())
+    server.fault("DescribeInstances", **spoiled)
+    with pytest.raises(error) as caught:
+        ec2.list_nodes()
+    assert type(caught.value) is error
+    assert not caught.value.definite
+    assert len(ec2.list_nodes().items) == 1
+
+
+def test_a_page_that_fails_fails_the_listing(server: MotoServer) -> None:
+    ec2 = cloud(server, page_size=1)
+    for number in range(3):
+        ec2.create(order(f"compute-{number}"))
+    pages: list[Reply] = []
+
+    def second_is_cut(reply: Reply) -> Reply:
+        pages.append(reply)
+        return truncated(reply) if len(pages) == 2 else reply
+
+    server.fault("DescribeInstances", times=3, after=second_is_cut)
+    with pytest.raises(IncompleteListing):
+        ec2.list_nodes()
+
+
+def test_cloud_list_does_not_narrow_what_is_seen(server: MotoServer) -> None:
+    ec2 = cloud(
+        server,
+        listing={"tag:team": "physics", "instance-state-name": "running"},
+        create={"image_id": "ami-1"},
+    )
+    ours = cloud(server).create(order())
+    theirs = cloud(server, create={"image_id": "ami-1", "tag:team": "physics"}).create(
+        order("other", pool="red")
+    )
+    gone = cloud(server, create={"image_id": "ami-1", "tag:team": "physics"}).create(
+        order("gone", pool="red")
+    )
+    cloud(server).create(order("unrelated", pool="red"))
+    ec2.destroy(gone.id)
+    seen = {node.id: node for node in ec2.list_nodes().items}
+    assert set(seen) == {ours.id, theirs.id, gone.id}
+    assert all(node.managed for node in seen.values())
+    assert seen[theirs.id].tags.pool == "red"
+    assert seen[gone.id].state is CloudState.TERMINATED
+    filters = [
+        value
+        for call in server.called("DescribeInstances")
+        for name, value in call.params.items()
+        if name.endswith(".Name")
+    ]
+    assert filters == [f"tag:{POOL_TAG}", "tag:team"]
+
+
+def test_a_node_in_both_questions_is_one_node(server: MotoServer) -> None:
+    ec2 = cloud(server, listing={"tag:team": "physics"})
+    made = ec2.create(order())
+    assert [node.id for node in ec2.list_nodes().items] == [made.id]
+
+
+def test_a_pool_named_with_wildcards_lists_its_own_nodes_alone(server: MotoServer) -> None:
+    cloud(server).create(order(pool="bluegreen"))
+    mine = cloud(server, pool="blue*").create(order(pool="blue*"))
+    assert [node.id for node in cloud(server, pool="blue*").list_nodes().items] == [mine.id]
+
+
+@pytest.mark.parametrize(
+    ("raw", "state"),
+    [
+        pytest.param("pending", CloudState.PENDING, id="pending"),
+        pytest.param("running", CloudState.RUNNING, id="running"),
+        pytest.param("shutting-down", CloudState.STOPPING, id="shutting-down"),
+        pytest.param("terminated", CloudState.TERMINATED, id="terminated"),
+        pytest.param("stopping", CloudState.STOPPING, id="stopping"),
+        pytest.param("stopped", CloudState.STOPPED, id="stopped"),
+        pytest.param("hibernating", CloudState.UNKNOWN, id="a-word-of-tomorrow"),
+    ],
+)
+def test_raw_states_are_mapped(server: MotoServer, raw: str, state: CloudState) -> None:
+    ec2 = cloud(server)
+    ec2.create(order())
+    server.fault("DescribeInstances", after=replaced("<name>running</name>", f"<name>{raw}</name>"))
+    (node,) = ec2.list_nodes().items
+    assert (node.state, node.raw_state) == (state, raw)
+    assert node.is_absent is (raw == "terminated")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "problem"),
+    [
+        pytest.param("launchTime", "noLaunchTime", "launch time", id="no-launch-time"),
+        pytest.param("<launchTime>2", "<launchTime>x2", "launch time", id="a-strange-launch-time"),
+        pytest.param("instanceState>", "noState>", "state", id="no-state"),
+        pytest.param("<key>", "<notKey>", "tags", id="a-tag-without-a-key"),
+    ],
+)
+def test_an_instance_that_is_malformed_is_kept_with_its_problems(
+    server: MotoServer, old: str, new: str, problem: str
+) -> None:
+    ec2 = cloud(server)
+    made = ec2.create(order())
+    closing = old.replace("<", "</"), new.replace("<", "</")
+
+    def spoil(reply: Reply) -> Reply:
+        reply = replaced(old, new)(reply)
+        return replaced(*closing)(reply) if old == "<key>" else reply
+
+    server.fault("DescribeInstances", after=spoil)
+    listed = ec2.list_nodes()
+    (node,) = listed.items
+    assert node.id == made.id
+    assert listed.complete
+    assert any(line.startswith(problem) for line in node.problems)
+    assert not node.is_absent
+
+
+def test_an_instance_without_an_id_makes_the_listing_incomplete(server: MotoServer) -> None:
+    ec2 = cloud(server)
+    ec2.create(order("compute-1"))
+    ec2.create(order("compute-2"))
+    made: list[str] = []
+
+    def first_id_goes(reply: Reply) -> Reply:
+        made.append("seen")
+        body = reply.body.replace(b"<instanceId>", b"<instanceId/><no>", 1)
+        body = body.replace(b"</instanceId>", b"</no>", 1)
+        return Reply(reply.status, reply.headers, body)
+
+    server.fault("DescribeInstances", after=first_id_goes)
+    listed = ec2.list_nodes()
+    assert made
+    assert not listed.complete
+    assert len(listed.items) == 1
+
+
+# Questions by id and by tag (C11).
+
+
+def test_an_id_is_asked_for_with_no_filter(server: MotoServer) -> None:
+    other = cloud(server).create(order(pool="red"))
+    ec2 = cloud(server, listing={"tag:team": "physics"})
+    found = ec2.ask(other.id)
+    assert found is not None
+    assert found.tags.pool == "red"
+    (call,) = server.called("DescribeInstances")
+    assert [name for name in call.params if name not in ("Action", "Version")] == ["InstanceId.1"]
+
+
+def test_no_such_instance_is_none(server: MotoServer) -> None:
+    assert cloud(server).ask("i-0123456789abcdef0") is None
+
+
+def test_an_answer_about_another_node_to_a_question_by_id_is_refused(server: MotoServer) -> None:
+    ec2 = cloud(server)
+    made = ec2.create(order())
+    server.fault("DescribeInstances", after=replaced(made.id, "i-0ffffffffffffffff"))
+    with pytest.raises(ForeignAnswer, match="other nodes"):
+        ec2.ask(made.id)
+
+
+def test_an_empty_answer_to_a_question_by_id_is_no_denial(server: MotoServer) -> None:
+    empty = (
+        f'<DescribeInstancesResponse xmlns="{NAMESPACE}"><reservationSet/>'
+        "</DescribeInstancesResponse>"
+    )
+    server.fault("DescribeInstances", before=plain(200, empty))
+    with pytest.raises(ForeignAnswer):
+        cloud(server).ask("i-0123456789abcdef0")
+
+
+def test_terminated_is_seen_as_terminated(server: MotoServer) -> None:
+    ec2 = cloud(server)
+    made = ec2.create(order(record="zzzzz-7ekkf-000000000000001"))
+    ec2.destroy(made.id)
+    asked = ec2.ask(made.id)
+    (by_tag,) = ec2.find_by_record("zzzzz-7ekkf-000000000000001")
+    (listed,) = ec2.list_nodes().items
+    assert asked is not None
+    assert {asked.state, by_tag.state, listed.state} == {CloudState.TERMINATED}
+
+
+def test_a_record_s_nodes_are_found_whatever_their_pool(server: MotoServer) -> None:
+    wanted = cloud(server).create(order(pool="red", record="zzzzz-7ekkf-000000000000002"))
+    cloud(server).create(order(pool="red", record="zzzzz-7ekkf-000000000000003"))
+    ec2 = cloud(server, listing={"tag:team": "physics"}, page_size=1)
+    found = ec2.find_by_record("zzzzz-7ekkf-000000000000002")
+    assert [node.id for node in found] == [wanted.id]
+
+
+def test_an_operator_s_hold_is_a_tag(server: MotoServer) -> None:
+    held = cloud(server, create={"image_id": "ami-1", "tag:colour": "red"}).create(order())
+    plain_node = cloud(server).create(order())
+    server.fault("DescribeInstances", after=replaced("<key>colour</key>", f"<key>{HOLD_TAG}</key>"))
+    seen = {node.id: node.held for node in cloud(server).list_nodes().items}
+    assert seen == {held.id: True, plain_node.id: False}

@@ -1,0 +1,369 @@
+"""What the three pass-through sections of an EC2 file mean."""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nodemanager.cloud.api import CloudDriver
+from nodemanager.cloud.ec2 import options as ec2_options
+from nodemanager.cloud.ec2.adapter import build_cloud
+from nodemanager.cloud.ec2.order import LONGEST_USER_DATA, run_params
+from nodemanager.core.model.world import Size
+from nodemanager.errors import BadRequest, ConfigError
+from tests.cloud.cloud_config import cloud_config
+from tests.cloud.ec2.helpers import SMALL, order
+
+KEYS = {"key": "a", "secret": "b"}
+DOC = Path(__file__).parents[3] / "doc" / "ec2.rst"
+
+
+def adapter(
+    credentials: dict[str, str] | None = None,
+    listing: dict[str, str] | None = None,
+    create: dict[str, str] | None = None,
+) -> CloudDriver:
+    return build_cloud(
+        cloud_config(
+            pool="blue",
+            credentials=KEYS if credentials is None else credentials,
+            listing=listing or {},
+            create={"image_id": "ami-1", **(create or {})},
+        ),
+        timeout=20.0,
+    )
+
+
+def params(size: Size = SMALL, **create: str) -> dict[str, str]:
+    template = adapter(create=create)._provider.template
+    return run_params(order(size=size), template, 0)
+
+
+def problems(**sections: Any) -> list[str]:
+    with pytest.raises(ConfigError) as caught:
+        adapter(**sections)
+    return caught.value.problems
+
+
+@pytest.mark.parametrize(
+    ("credentials", "endpoint", "sts"),
+    [
+        pytest.param(
+            {},
+            "https://ec2.us-east-1.amazonaws.com:443",
+            "https://sts.us-east-1.amazonaws.com:443",
+            id="default-region",
+        ),
+        pytest.param(
+            {"region": "eu-central-1"},
+            "https://ec2.eu-central-1.amazonaws.com:443",
+            "https://sts.eu-central-1.amazonaws.com:443",
+            id="region",
+        ),
+        pytest.param(
+            {"region": "cn-north-1"},
+            "https://ec2.cn-north-1.amazonaws.com.cn:443",
+            "https://sts.cn-north-1.amazonaws.com.cn:443",
+            id="china",
+        ),
+        pytest.param(
+            {"region": "mx-central-1"},
+            "https://ec2.mx-central-1.amazonaws.com:443",
+            "https://sts.mx-central-1.amazonaws.com:443",
+            id="a-region-libcloud-does-not-know",
+        ),
+        pytest.param(
+            {"endpoint": "cloud.example.org:8773"},
+            "https://cloud.example.org:8773",
+            "https://cloud.example.org:8773",
+            id="host-and-port",
+        ),
+        pytest.param(
+            {"endpoint": "https://cloud.example.org/services/compute/"},
+            "https://cloud.example.org:443/services/compute",
+            "https://cloud.example.org:443/services/compute",
+            id="url-with-path",
+        ),
+        pytest.param(
+            {"endpoint": "http://[::1]:5000", "sts_endpoint": "http://localhost:5001"},
+            "http://[::1]:5000",
+            "http://localhost:5001",
+            id="loopback-http",
+        ),
+        pytest.param(
+            {"endpoint": "http://cloud.example.org", "insecure": "yes"},
+            "http://cloud.example.org:80",
+            "http://cloud.example.org:80",
+            id="insecure-http",
+        ),
+        pytest.param(
+            {"host": "127.0.0.1", "port": "5000", "secure": "no"},
+            "http://127.0.0.1:5000",
+            "http://127.0.0.1:5000",
+            id="libcloud-s-own-names",
+        ),
+        pytest.param(
+            {"endpoint": "vpce-0a.ec2.eu-west-1.vpce.amazonaws.com", "region": "eu-west-1"},
+            "https://vpce-0a.ec2.eu-west-1.vpce.amazonaws.com:443",
+            "https://sts.eu-west-1.amazonaws.com:443",
+            id="private-link",
+        ),
+    ],
+)
+def test_where_to_ask(credentials: dict[str, str], endpoint: str, sts: str) -> None:
+    access = adapter({**KEYS, **credentials})._provider.access
+    assert (str(access.endpoint), str(access.sts)) == (endpoint, sts)
+
+
+def test_a_time_out_under_cloud_credentials_is_the_forerunner_s() -> None:
+    cloud = adapter({**KEYS, "timeout": "7"})
+    assert cloud.timeout == 7.0
+    assert cloud._drivers.mine().connection.timeout == 7.0
+
+
+def test_every_problem_is_told_at_once() -> None:
+    found = problems(
+        credentials={
+            "key": "only",
+            "profile": "p",
+            "region": "us-esat",
+            "insecure": "maybe",
+            "timeout": "0",
+        },
+        listing={"tag:a": "1", "tag_a": "2", "vpc-id": " "},
+        create={
+            "image_id": "",
+            "tag:Name": "x",
+            "security_groups": "default",
+            "subnet_id": "subnet-1",
+            "ex_keyname": "k",
+            "ssh_key": "/k.pub",
+            "spot": "yes",
+            "ex_spot": "yes",
+            "spot_max_price": "-1",
+        },
+    )
+    words = [line.split(":")[0].split(" = ")[0] for line in found]
+    assert words == [
+        "[Cloud Credentials] region",
+        "[Cloud Credentials] key",
+        "[Cloud Credentials] profile",
+        "[Cloud Credentials] insecure",
+        "[Cloud Credentials] timeout",
+        "[Cloud List] tag_a",
+        "[Cloud List] vpc-id",
+        "[Cloud Create] ex_spot",
+        "[Cloud Create] image_id",
+        "[Cloud Create] security_groups",
+        "[Cloud Create] spot_max_price",
+        "[Cloud Create] ssh_key",
+        "[Cloud Create] tag",
+    ]
+
+
+@pytest.mark.parametrize(
+    "endpoint",
+    [
+        "http://cloud.example.org",
+        "ftp://cloud.example.org",
+        "https://",
+        "host:notaport",
+        "https://user@cloud.example.org",
+    ],
+)
+def test_an_endpoint_that_can_t_be_is_refused(endpoint: str) -> None:
+    (line,) = problems(credentials={**KEYS, "endpoint": endpoint})
+    assert line.startswith("[Cloud Credentials] endpoint")
+
+
+def test_a_secret_is_in_no_problem_and_no_repr() -> None:
+    found = problems(credentials={"secret": "wJalrXUtnFEMI", "token": "FwoGZXIvYXdzE"})
+    cloud = adapter({"key": "AKID", "secret": "wJalrXUtnFEMI", "token": "FwoGZXIvYXdzE"})
+    shown = repr([found, cloud, cloud._provider, cloud._provider.keys.keys()])
+    assert "wJalrXUtnFEMI" not in shown
+    assert "FwoGZXIvYXdzE" not in shown
+
+
+def test_the_forerunner_s_own_example_is_taken() -> None:
+    cloud = adapter(
+        {"key": "k", "secret": "s", "region": "us-east-1"},
+        {
+            "instance-state-name": "running",
+            "tag_arvados-class": "dynamic-compute",
+            "tag_cluster": "zyxwv",
+        },
+        {
+            "ping_host": "hostname:port",
+            "image_id": "ami-1",
+            "subnet_id": "subnet-1",
+            "security_groups": "sg-1, sg-2",
+            "ex_keyname": "string",
+            "ex_iamprofile": "arn:aws:iam::123456789012:instance-profile/ROLENAME",
+        },
+    )
+    assert cloud._provider.filters == {
+        "tag:arvados-class": "dynamic-compute",
+        "tag:cluster": "zyxwv",
+    }
+    made = run_params(order(), cloud._provider.template, 0)
+    wanted = {
+        "ImageId": "ami-1",
+        "SubnetId": "subnet-1",
+        "SecurityGroupId.1": "sg-1",
+        "SecurityGroupId.2": "sg-2",
+        "KeyName": "string",
+        "IamInstanceProfile.Arn": "arn:aws:iam::123456789012:instance-profile/ROLENAME",
+        "TagSpecification.1.Tag.1.Key": "arvados-class",
+        "TagSpecification.1.Tag.1.Value": "dynamic-compute",
+    }
+    assert wanted.items() <= made.items()
+
+
+@pytest.mark.parametrize(
+    ("create", "expected"),
+    [
+        pytest.param({"key_name": "k"}, {"KeyName": "k"}, id="key-name"),
+        pytest.param(
+            {"iam_instance_profile": "role"}, {"IamInstanceProfile.Name": "role"}, id="profile-name"
+        ),
+        pytest.param(
+            {"security_groups": "one, two"},
+            {"SecurityGroup.1": "one", "SecurityGroup.2": "two"},
+            id="groups-by-name",
+        ),
+        pytest.param(
+            {"assign_public_ip": "yes", "subnet_id": "subnet-1", "security_groups": "sg-1"},
+            {
+                "NetworkInterface.1.DeviceIndex": "0",
+                "NetworkInterface.1.AssociatePublicIpAddress": "true",
+                "NetworkInterface.1.DeleteOnTermination": "true",
+                "NetworkInterface.1.SubnetId": "subnet-1",
+                "NetworkInterface.1.SecurityGroupId.1": "sg-1",
+            },
+            id="public-address",
+        ),
+        pytest.param(
+            {"availability_zone": "us-east-1b", "placement_group": "rack"},
+            {"Placement.AvailabilityZone": "us-east-1b", "Placement.GroupName": "rack"},
+            id="placement",
+        ),
+        pytest.param(
+            {"ebs_optimized": "on", "ex_terminate_on_shutdown": "true"},
+            {"EbsOptimized": "true", "InstanceInitiatedShutdownBehavior": "terminate"},
+            id="flags",
+        ),
+        pytest.param(
+            {"spot": "yes", "spot_max_price": "0.05"},
+            {
+                "InstanceMarketOptions.MarketType": "spot",
+                "InstanceMarketOptions.SpotOptions.SpotInstanceType": "one-time",
+                "InstanceMarketOptions.SpotOptions.InstanceInterruptionBehavior": "terminate",
+                "InstanceMarketOptions.SpotOptions.MaxPrice": "0.05",
+            },
+            id="spot",
+        ),
+    ],
+)
+def test_an_option_becomes_ec2_s_parameters(
+    create: dict[str, str], expected: dict[str, str]
+) -> None:
+    base, made = params(), params(**create)
+    varying = ("ClientToken", "TagSpecification")
+    extra = {
+        name: value
+        for name, value in made.items()
+        if name not in base and not name.startswith(varying)
+    }
+    assert extra == expected
+
+
+@pytest.mark.parametrize(
+    ("create", "expected"), [({}, "required"), ({"metadata_tokens": "optional"}, "optional")]
+)
+def test_a_nodes_metadata_wants_a_token_unless_the_file_says_otherwise(
+    create: dict[str, str], expected: str
+) -> None:
+    """X16: its user data holds the ping secret."""
+    assert params(**create)["MetadataOptions.HttpTokens"] == expected
+
+
+def test_metadata_tokens_are_required_or_optional() -> None:
+    with pytest.raises(ConfigError, match="metadata_tokens = no: neither required nor optional"):
+        params(metadata_tokens="no")
+
+
+def test_a_preemptible_size_is_a_spot_instance() -> None:
+    size = Size("spot", "m5.large", 2, 8192, preemptible=True)
+    made = params(size)
+    assert made["InstanceMarketOptions.MarketType"] == "spot"
+    assert "InstanceMarketOptions.SpotOptions.MaxPrice" not in made
+
+
+@pytest.mark.parametrize(
+    ("wanted_mb", "own_mb", "gib"),
+    [
+        pytest.param(0, 0, None, id="none-wanted"),
+        pytest.param(75_000, 75_000, None, id="the-type-has-it"),
+        pytest.param(100_000, 75_000, "25", id="what-the-type-lacks"),
+        pytest.param(75_001, 75_000, "1", id="the-least"),
+        pytest.param(102_400, 0, "103", id="rounded-up"),
+        pytest.param(100_000_000, 0, "16384", id="the-largest-there-is"),
+    ],
+)
+def test_a_scratch_volume_is_as_large_as_what_the_type_lacks_n3_p5(
+    wanted_mb: int, own_mb: int, gib: str | None
+) -> None:
+    size = Size("s", "m5.large", 2, 8192, scratch_mb=wanted_mb)
+    made = run_params(order(size=size), adapter()._provider.template, own_mb)
+    assert made.get("BlockDeviceMapping.1.Ebs.VolumeSize") == gib
+
+
+def test_what_ec2_would_refuse_is_not_sent() -> None:
+    template = adapter()._provider.template
+    run_params(order(user_data="x" * LONGEST_USER_DATA), template, 0)
+    with pytest.raises(BadRequest, match="user data"):
+        run_params(order(user_data="ü" * LONGEST_USER_DATA), template, 0)
+    with pytest.raises(BadRequest, match="token"):
+        run_params(order(client_token="t" * 65), template, 0)
+
+
+def test_our_own_tags_can_t_be_set_by_a_filter_of_cloud_list() -> None:
+    cloud = adapter(listing={"tag:nodemanager-pool": "green"})
+    made = run_params(order(), cloud._provider.template, 0)
+    assert "green" not in made.values()
+
+
+def test_every_accepted_option_is_documented() -> None:
+    text = DOC.read_text(encoding="utf-8")
+    missing = [
+        name
+        for names in ec2_options.ACCEPTED.values()
+        for name in sorted(names)
+        if "*" not in name and f"``{name}``" not in text
+    ]
+    assert missing == []
+
+
+@pytest.mark.parametrize(
+    ("key", "taken"),
+    [
+        pytest.param("tag:arvados-class", True, id="tag-colon"),
+        pytest.param("tag_cluster", True, id="tag-underscore"),
+        pytest.param("tag:", False, id="no-name"),
+        pytest.param("tags", False, id="another-word"),
+    ],
+)
+@pytest.mark.parametrize("section", ["Cloud List", "Cloud Create"])
+def test_a_tag_of_any_name_is_accepted(section: str, key: str, taken: bool) -> None:
+    names = ec2_options.ACCEPTED[section]
+    assert any(fnmatchcase(key, name) for name in names) is taken
+    assert (ec2_options.tag_name(key) is not None) is taken
+
+
+def test_a_public_key_that_can_t_be_read_is_told_at_start(tmp_path: Path) -> None:
+    (line,) = problems(create={"ssh_key": str(tmp_path / "nowhere.pub")})
+    assert line.startswith("[Cloud Create] ssh_key = ")
+    assert "No such file" in line

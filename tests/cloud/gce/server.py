@@ -1,0 +1,347 @@
+"""A stateful server of compute v1 over HTTP for tests, with faults on order.
+
+It also tells which permissions one has, as Google's Resource Manager and IAM APIs do. Every request
+and every answer is checked against Google's own discovery documents; what contradicts them is in
+`wrong`, and refused. `python -m tests.cloud.gce.server PORT` serves one in the foreground.
+"""
+
+from __future__ import annotations
+
+import base64
+import functools
+import json
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from tests.cloud.faults import FaultsOnOrder, Reply
+from tests.cloud.gce import discovery as gce_discovery
+from tests.cloud.gce.account import Account
+from tests.cloud.gce.auth import Tokens
+from tests.cloud.gce.filter import NoFilter, compiled
+from tests.cloud.gce.project import (
+    IMAGES,
+    MACHINES,
+    NAME,
+    NUMBER,
+    REGIONS,
+    ZONES,
+    Project,
+    Refused,
+    Resource,
+    not_found,
+)
+from tests.cloud.json_http import JsonHttp
+
+LONGEST_WAIT_S = 120.0
+NARROW = "Request had insufficient authentication scopes."
+
+
+@dataclass(frozen=True)
+class Call:
+    """One request as it came over the wire; headers by their lower-case names."""
+
+    method: str
+    path: Mapping[str, str]
+    query: Mapping[str, str]
+    body: Any
+    headers: Mapping[str, str] = field(repr=False)
+
+    @property
+    def action(self) -> str:
+        """What a fault goes by: the method, such as instances.insert."""
+        return self.method
+
+
+def refusal(
+    reason: str, status: int, message: str = "scripted", retry_after: str | None = None
+) -> Callable[[], Reply]:
+    """An error answer as Google words it."""
+    said = {"message": message, "domain": "global", "reason": reason}
+    body = {"error": {"code": status, "message": message, "errors": [said]}}
+    return plain(status, json.dumps(body), retry_after)
+
+
+def plain(status: int, body: str, retry_after: str | None = None) -> Callable[[], Reply]:
+    """Any answer at all."""
+    headers = {} if retry_after is None else {"Retry-After": retry_after}
+    return lambda: Reply(status, body.encode(), dict(headers))
+
+
+def changed(change: Callable[[Any], object]) -> Callable[[Reply], Reply]:
+    """The answer's JSON, changed in place by `change`."""
+
+    def spoil(reply: Reply) -> Reply:
+        told = reply.json
+        change(told)
+        return Reply(reply.status, json.dumps(told).encode(), reply.headers)
+
+    return spoil
+
+
+class GceServer(FaultsOnOrder):
+    """A project on a port of loopback, in threads of this process.
+
+    `calls` is every request so far. `page_limit` is the most items on one page, whatever
+    maxResults asks for, as Google may do.
+    """
+
+    def __init__(self, port: int = 0) -> None:
+        super().__init__()
+        self._http = JsonHttp(self.answer, port)
+        self.port, self.url = self._http.port, self._http.url
+        self.tokens = Tokens()
+        self.reset()
+
+    def start(self) -> GceServer:
+        self._http.start()
+        return self
+
+    def stop(self) -> None:
+        self._http.stop()
+
+    def reset(self) -> None:
+        """An empty project, no faults, nothing recorded."""
+        with self._lock:
+            self.project = Project(self.url)
+            self.account = Account(self.project.link)
+            self.start_afresh()
+            self.wrong: list[str] = []
+            self.page_limit: int | None = None
+            self.tokens.reset()
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """No request is answered meanwhile, and what is due is done."""
+        with self._lock:
+            self.project.settle()
+            yield
+
+    def answer(
+        self, verb: str, target: str, headers: Mapping[str, str], sent: bytes
+    ) -> Reply | None:
+        """The answer to a request; None to cut the connection."""
+        url = urlsplit(target)
+        path, query = unquote(url.path), dict(parse_qsl(url.query, keep_blank_values=True))
+        if (told := self.tokens.answer(verb, path, headers, sent)) is not None:
+            said = told[1] if isinstance(told[1], str) else json.dumps(told[1])
+            return self._faulty("token", lambda: Reply(told[0], said.encode()))
+        found = gce_discovery.find(verb, path)
+        if found is None:
+            return self._mistake(f"{verb} {path}: no such method")
+        method, places = found
+        body = json.loads(sent) if sent else None
+        with self._lock:
+            self.calls.append(Call(method.name, places, query, body, headers))
+        if not self.tokens.knows(headers.get("authorization", "")):
+            return refusal("authError", 401, "Invalid Credentials")()
+        if not method.scopes & self.tokens.scopes_of(headers["authorization"]):
+            return refusal("insufficientPermissions", 403, NARROW)()
+        if wrong := gce_discovery.wrong_in_request(method, places, query, body):
+            return self._mistake(*wrong)
+        return self._faulty(method.name, lambda: self._checked(method, places, query, body))
+
+    def _faulty(self, name: str, work: Callable[[], Reply]) -> Reply | None:
+        fault = self.fault_for(name)
+        if fault is not None and fault.before is not None:
+            return fault.before()
+        reply = work()
+        if fault is not None and fault.after is not None:
+            return fault.after(reply)
+        return reply
+
+    def _mistake(self, *wrong: str) -> Reply:
+        with self._lock:
+            self.wrong += wrong
+        return refusal("invalid", 400, "; ".join(wrong))()
+
+    def _checked(
+        self,
+        method: gce_discovery.Method,
+        places: Mapping[str, str],
+        query: Mapping[str, str],
+        body: Any,
+    ) -> Reply:
+        try:
+            if places.get("project", NAME) not in IMAGES:
+                raise not_found(f"projects/{places.get('project')}")
+            if method.name == "zoneOperations.wait":
+                self._wait(places["zone"], places["operation"])
+            with self._lock:
+                self.project.settle()
+                told = self._work(method.name, places, query, body)
+                encoded = json.dumps(told).encode()
+        except Refused as no:
+            return refusal(no.reason, no.status, no.message)()
+        except NoFilter as no:
+            return refusal("invalid", 400, f"Invalid value for field 'filter': {no}")()
+        if wrong := gce_discovery.wrong_in_answer(method, json.loads(encoded)):
+            with self._lock:
+                self.wrong += [f"our own answer: {line}" for line in wrong]
+            return plain(500, "; ".join(wrong))()
+        return Reply(200, encoded)
+
+    def _wait(self, zone: str, name: str) -> None:
+        """Until the operation is done, as zoneOperations.wait does."""
+        until = time.monotonic() + LONGEST_WAIT_S
+        while time.monotonic() < until:
+            with self._lock:
+                self.project.settle()
+                operation = self.project.operations.get((zone, name))
+                if operation is None or operation["status"] == "DONE":
+                    return
+            time.sleep(0.02)
+
+    def _work(
+        self, method: str, places: Mapping[str, str], query: Mapping[str, str], body: Any
+    ) -> Resource:
+        project, zone = self.project, places.get("zone", "")
+        match method:
+            case "projects.get":
+                quotas = self.account.of_project()
+                return {"kind": "compute#project", "name": NAME, "id": NUMBER, "quotas": quotas}
+            case _ if method.endswith("testIamPermissions"):
+                return self.account.granted(body["permissions"])
+            case "regions.get" | "networks.get" | "subnetworks.get" | "diskTypes.get":
+                return self.account.told(method, places)
+            case "zones.list":
+                zones = [{"kind": "compute#zone", "name": one, "status": "UP"} for one in ZONES]
+                return self._list(zones, query, "Zone", "ZoneList")
+            case "zones.get":
+                if zone not in ZONES:
+                    raise not_found(f"zones/{zone}")
+                return {"kind": "compute#zone", "name": zone, "status": "UP"}
+            case "images.get" | "images.getFromFamily":
+                return self._image(places)
+            case "machineTypes.get":
+                found = [one for one in self._machines(zone) if one["name"] in places.values()]
+                if not found:
+                    raise not_found(f"zones/{zone}/machineTypes/{places['machineType']}")
+                return found[0]
+            case "machineTypes.list":
+                return self._list(self._machines(zone), query, "MachineType", "MachineTypeList")
+            case "instances.list":
+                here = [one for (at, _), one in sorted(project.instances.items()) if at == zone]
+                return self._list(here, query, "Instance", "InstanceList")
+            case "instances.aggregatedList":
+                return self._aggregated(project.instances, "instances", query, "Instance")
+            case "disks.aggregatedList":
+                return self._aggregated(project.disks, "disks", query, "Disk")
+            case "instances.get":
+                return project.instance(zone, places["instance"])
+            case "disks.get":
+                return project.disk(zone, places["disk"])
+            case "zoneOperations.get" | "zoneOperations.wait":
+                key = zone, places["operation"]
+                if key not in project.operations:
+                    raise not_found(f"zones/{zone}/operations/{key[1]}")
+                return project.operations[key]
+        name = places.get("instance") or places.get("disk") or ""
+        changes: dict[str, Callable[[], Resource]] = {
+            "instances.insert": lambda: project.insert(zone, body),
+            "instances.delete": lambda: project.delete(zone, name),
+            "instances.stop": lambda: project.stop(zone, name),
+            "instances.setLabels": lambda: project.set_labels(zone, name, body),
+            "instances.setMetadata": lambda: project.set_metadata(zone, name, body),
+            "instances.attachDisk": lambda: project.attach(zone, name, body),
+            "disks.insert": lambda: project.insert_disk(zone, body),
+            "disks.delete": lambda: project.delete_disk(zone, name),
+        }
+        if method not in changes:
+            raise Refused(501, "notImplemented", f"{method} is not served here")
+        return project.once(
+            query.get("requestId"), [method, *places.items(), body], changes[method]
+        )
+
+    def _image(self, places: Mapping[str, str]) -> Resource:
+        known = IMAGES[places["project"]]
+        for name, family in known.items():
+            if places.get("image") == name or places.get("family") == family:
+                return {
+                    "kind": "compute#image",
+                    "id": str(7_000 + sorted(known).index(name)),
+                    "diskSizeGb": "10",
+                    "architecture": "X86_64",
+                    "name": name,
+                    "family": family,
+                    "status": "READY",
+                    "selfLink": self.project.link(f"global/images/{name}", places["project"]),
+                }
+        raise not_found(f"images {places}")
+
+    def _machines(self, zone: str) -> list[Resource]:
+        return [
+            {
+                "kind": "compute#machineType",
+                "id": str(number),
+                "name": name,
+                "guestCpus": cores,
+                "memoryMb": ram,
+                "architecture": "X86_64",
+                "isSharedCpu": name.endswith("micro"),
+                "zone": zone,
+                "selfLink": self.project.link(f"zones/{zone}/machineTypes/{name}"),
+            }
+            for number, (name, (cores, ram)) in enumerate(MACHINES.items(), 1)
+        ]
+
+    def _list(
+        self, items: list[Resource], query: Mapping[str, str], schema: str, kind: str
+    ) -> Resource:
+        page, token = self._page(items, query, schema)
+        answer: Resource = {"kind": f"compute#{kind[0].lower()}{kind[1:]}", "items": page}
+        return {**answer, "nextPageToken": token} if token else answer
+
+    def _aggregated(
+        self, things: dict[tuple[str, str], Resource], name: str, query: Mapping[str, str], of: str
+    ) -> Resource:
+        reachable = [
+            one for (zone, _), one in sorted(things.items()) if zone not in self.project.unreachable
+        ]
+        page, token = self._page(reachable, query, of)
+        scopes: dict[str, Resource] = {}
+        for scope in (*(f"regions/{one}" for one in REGIONS), *(f"zones/{one}" for one in ZONES)):
+            here = [one for one in page if one["zone"].endswith(f"/{scope}")]
+            code, said = "NO_RESULTS_ON_PAGE", f"There are no results for scope '{scope}' here."
+            if scope.removeprefix("zones/") in self.project.unreachable:
+                code, said = "UNREACHABLE", f"A given scope cannot be reached: {scope}"
+            data = [{"key": "scope", "value": scope}]
+            warning = {"warning": {"code": code, "message": said, "data": data}}
+            scopes[scope] = {name: here} if here else warning
+        answer: Resource = {"kind": f"compute#{of.lower()}AggregatedList", "items": scopes}
+        if self.project.unreachable:
+            answer["unreachables"] = [f"zones/{zone}" for zone in sorted(self.project.unreachable)]
+        return {**answer, "nextPageToken": token} if token else answer
+
+    def _page(
+        self, items: list[Resource], query: Mapping[str, str], schema: str
+    ) -> tuple[list[Resource], str | None]:
+        if "filter" in query:
+            matches = compiled(query["filter"], schema)
+            items = [one for one in items if matches(one)]
+        limit = int(query.get("maxResults", "500"))
+        limit = min(limit, self.page_limit or limit)
+        try:
+            begin = int(base64.b64decode(query.get("pageToken", ""), validate=True) or b"0")
+        except ValueError:
+            raise Refused(400, "invalid", "Invalid value for field 'pageToken'") from None
+        end = begin + limit
+        token = base64.b64encode(b"%d" % end).decode() if end < len(items) else None
+        return items[begin:end], token
+
+
+@functools.cache
+def shared() -> GceServer:
+    """One server for all tests of this process."""
+    return GceServer().start()
+
+
+if __name__ == "__main__":
+    serving = GceServer(int(sys.argv[1]) if len(sys.argv) > 1 else 0).start()
+    print(serving.url, flush=True)
+    threading.Event().wait()

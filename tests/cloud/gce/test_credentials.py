@@ -1,0 +1,265 @@
+"""Access tokens for Google's API: by a service account's key, or by an instance's role."""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+
+from nodemanager.cloud.gce.token import InstanceRole
+from nodemanager.cloud.token import TokenSource
+from nodemanager.errors import CloudError, ConfigError, ForeignAnswer, Throttled, Unauthorized
+from tests.cloud.faults import lost
+from tests.cloud.gce import auth as gce_auth
+from tests.cloud.gce.helpers import cloud, order
+from tests.cloud.gce.server import GceServer, plain
+from tests.live.proxy import LONGEST_DRIP_S, Fate, Proxy
+from tests.waiting import until
+
+pytestmark = pytest.mark.socket
+
+
+@pytest.fixture
+def role(gce: GceServer, monkeypatch: pytest.MonkeyPatch) -> GceServer:
+    """The metadata server of the instance that we would run on."""
+    monkeypatch.setenv("GCE_METADATA_HOST", f"127.0.0.1:{gce.port}")
+    return gce
+
+
+@pytest.mark.parametrize("form", ["json", "json-file", "pem", "pem-file"])
+def test_a_key_is_a_path_or_a_files_content_json_or_pem(
+    gce: GceServer, tmp_path: Path, form: str
+) -> None:
+    text = gce_auth.key_file() if form.startswith("json") else gce_auth.pem()
+    credentials = {"key": text}
+    if form.endswith("file"):
+        (tmp_path / "key").write_text(text + "\n")
+        credentials = {"key": str(tmp_path / "key")}
+    if form.startswith("pem"):
+        credentials |= {"user_id": gce_auth.ACCOUNT, "project": "some-project"}
+    ours = cloud(gce, credentials=credentials)
+    assert ours.account().startswith("project=some-project number=345678901234 endpoint=")
+    assert gce.wrong == []
+
+
+def test_one_token_serves_all_calls_and_threads_and_is_kept_in_no_file(
+    gce: GceServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """libcloud writes it to a file of the home folder, and believes what it finds there."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    ours = cloud(gce)
+    ours.create(order())
+    ours.list_nodes()
+    assert gce.tokens.given == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_token_is_renewed_before_it_ends(gce: GceServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [1000.0]
+    monkeypatch.setattr("nodemanager.cloud.token.time.monotonic", lambda: now[0])
+    source = TokenSource(lambda: gce.tokens._new())
+    first = source.access_token
+    now[0] += 3299
+    assert source.access_token == first
+    now[0] += 2
+    assert source.access_token != first
+    # A metadata server gives what it has until shortly before its end.
+    gce.tokens.life_s = 60
+    source.refused()
+    short = source.access_token
+    now[0] += 9
+    assert source.access_token == short
+    now[0] += 2
+    assert source.access_token != short
+
+
+def test_threads_do_not_wait_for_one_time_out_each() -> None:
+    asked, entered, go_on = [], threading.Event(), threading.Event()
+
+    def hang() -> NoReturn:
+        asked.append(1)
+        entered.set()
+        assert go_on.wait(30)
+        raise TimeoutError
+
+    class Counted:
+        """The source's lock, and how many have come to it."""
+
+        def __init__(self) -> None:
+            self.lock, self.came = threading.Lock(), 0
+
+        def __enter__(self) -> None:
+            self.came += 1
+            self.lock.acquire()
+
+        def __exit__(self, *_: object) -> None:
+            self.lock.release()
+
+    source = TokenSource(hang)
+    counted = source._lock = Counted()  # type: ignore[assignment]
+
+    def wanted() -> str:
+        with pytest.raises((TimeoutError, CloudError)):
+            source.access_token  # noqa: B018
+        return "failed"
+
+    with ThreadPoolExecutor(4) as threads:
+        first = threads.submit(wanted)
+        assert entered.wait(30)
+        others = [threads.submit(wanted) for _ in range(3)]
+        until("all of them wait", lambda: counted.came == 4)
+        go_on.set()
+        assert [future.result(30) for future in (first, *others)] == ["failed"] * 4
+    assert len(asked) == 1
+    with pytest.raises(TimeoutError):
+        source.access_token  # noqa: B018
+    assert len(asked) == 2
+
+
+def test_a_token_that_is_refused_is_asked_for_again(gce: GceServer) -> None:
+    ours = cloud(gce)
+    ours.account()
+    gce.tokens.revoke()
+    with pytest.raises(Unauthorized):
+        ours.list_nodes()
+    assert ours.list_nodes().items == ()
+    assert gce.tokens.given == 2
+
+
+def test_the_role_of_the_instance_needs_no_key(role: GceServer) -> None:
+    ours = cloud(role, credentials={"project": "some-project", "key": ""})
+    assert ours.list_nodes().items == ()
+    assert ours.account().startswith("project=some-project")
+    assert role.tokens.given == 1
+
+
+def test_auth_type_gce_goes_before_a_key(role: GceServer) -> None:
+    ours = cloud(role, credentials={"key": gce_auth.key_file(), "auth_type": "GCE"})
+    role.fault("token", before=plain(503, "{}"))
+    with pytest.raises(Unauthorized, match="metadata server"):
+        ours.list_nodes()
+
+
+@pytest.mark.parametrize(
+    ("break_it", "said"),
+    [
+        pytest.param(lambda server: setattr(server.tokens, "role", False), "HTTP 404", id="none"),
+        pytest.param(
+            lambda server: server.fault("token", before=plain(200, "<html>")), "no JSON", id="html"
+        ),
+        pytest.param(
+            lambda server: server.fault("token", before=plain(200, "{}")), "no access", id="empty"
+        ),
+        pytest.param(lambda server: server.fault("token", after=lost), "no metadata", id="cut"),
+    ],
+)
+def test_an_instance_without_a_role_says_so(role: GceServer, break_it: object, said: str) -> None:
+    break_it(role)  # type: ignore[operator]
+    with pytest.raises(CloudError, match=said):
+        cloud(role, credentials={"project": "some-project", "key": ""}).list_nodes()
+
+
+def test_nobody_answers_where_the_metadata_server_should_be(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("GCE_METADATA_HOST", "127.0.0.1:9")
+    with pytest.raises(Unauthorized, match="no key in"):
+        InstanceRole(1.0)()
+
+
+def test_a_key_that_google_does_not_know_is_refused(gce: GceServer) -> None:
+    told = json.loads(gce_auth.key_file())
+    ours = cloud(gce, credentials={"key": json.dumps({**told, "client_email": "no@example.org"})})
+    with pytest.raises(Unauthorized, match="Invalid JWT"):
+        ours.list_nodes()
+    assert gce.calls == []
+
+
+@pytest.mark.parametrize(
+    ("reply", "expected"),
+    [
+        pytest.param(plain(503, "<html>", "7"), CloudError, id="503"),
+        pytest.param(plain(500, "", "7"), CloudError, id="500"),
+        pytest.param(plain(429, "{}", "7"), Throttled, id="429"),
+        pytest.param(plain(200, "<html>"), ForeignAnswer, id="no-json"),
+    ],
+)
+def test_a_token_endpoint_that_fails_is_no_refusal_of_ours(
+    gce: GceServer, reply: object, expected: type[CloudError]
+) -> None:
+    gce.fault("token", before=reply)
+    ours = cloud(gce)
+    with pytest.raises(CloudError) as caught:
+        ours.list_nodes()
+    assert type(caught.value) is expected
+    assert caught.value.retry_after == (None if expected is ForeignAnswer else 7.0)
+    assert ours.list_nodes().items == ()
+
+
+@pytest.mark.parametrize("by", ["role", "service-account"])
+def test_a_token_that_comes_a_byte_now_and_then_is_not_waited_for(
+    gce: GceServer, monkeypatch: pytest.MonkeyPatch, by: str
+) -> None:
+    key = {"key": gce_auth.key_file()} if by == "service-account" else {}
+    credentials = {"project": "some-project", **key}
+    with closing(Proxy(gce.url, str)) as way:
+        monkeypatch.setenv("GCE_METADATA_HOST", way.url.removeprefix("http://"))
+        ours = cloud(gce, timeout=0.5, credentials={"token_endpoint": way.url, **credentials})
+        began = time.monotonic()
+        with way.meeting(lambda _: Fate.DRIPPED), pytest.raises(CloudError):
+            ours.account()
+        assert time.monotonic() - began < LONGEST_DRIP_S / 2
+
+
+def test_no_key_is_in_a_message_a_repr_or_the_log(
+    gce: GceServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    ours = cloud(gce)
+    ours.account()
+    gce.fault("token", before=plain(400, json.dumps({"error": "invalid_grant"})))
+    gce.tokens.revoke()
+    said = []
+    for _ in range(2):
+        with pytest.raises(CloudError) as caught:
+            ours.list_nodes()
+        error: BaseException | None = caught.value
+        while error is not None:
+            said.append(f"{error} {error!r}")
+            error = error.__cause__
+    shown = caplog.text + " ".join(said) + repr(vars(ours)) + repr(vars(ours._provider))
+    lines = [line for line in gce_auth.pem().splitlines() if len(line) > 30]
+    assert lines
+    for line in lines:
+        assert line not in shown
+    for token in gce.tokens.valid:
+        assert token not in shown
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        pytest.param(
+            "-----BEGIN PRIVATE KEY-----\nverysecret\n-----END PRIVATE KEY-----", id="pem"
+        ),
+        pytest.param('{"private_key": "verysecret", "client_email": "a@b"}', id="json"),
+        pytest.param('{"private_key": "verysecret', id="half-json"),
+        pytest.param('{"type": "authorized_user", "secret": "verysecret"}', id="not-an-account"),
+        pytest.param("/no/such/verysecret", id="path"),
+    ],
+)
+def test_a_key_that_cant_sign_is_a_problem_that_shows_nothing_of_it(
+    gce: GceServer, key: str
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        cloud(gce, credentials={"key": key, "project": "p", "user_id": "a@b"})
+    (problem,) = caught.value.problems
+    assert problem.startswith("[Cloud Credentials] key: ")
+    assert "verysecret" not in problem

@@ -1,0 +1,463 @@
+"""Creates, destroys and adoptions on Google's compute API."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nodemanager.cloud.gce.labels import label_value
+from nodemanager.core.model.world import CloudState, Outcome, Tags
+from nodemanager.errors import (
+    BadRequest,
+    CapacityUnavailable,
+    CloudError,
+    QuotaExceeded,
+    Throttled,
+    Unauthorized,
+)
+from tests.cloud.faults import lost
+from tests.cloud.gce.helpers import SMALL, ZONE, by_hand, cloud, instance, order
+from tests.cloud.gce.server import GceServer, changed, plain, refusal
+
+pytestmark = pytest.mark.socket
+
+INSERT = "instances.insert"
+WAIT = "zoneOperations.wait"
+
+
+def inserted(gce: GceServer) -> dict[str, Any]:
+    """The body of the one insert."""
+    (call,) = gce.called(INSERT)
+    assert gce.wrong == []
+    return dict(call.body)
+
+
+def test_the_insert_call_itself_carries_labels_disk_labels_and_the_request_id(
+    gce: GceServer,
+) -> None:
+    asked = order("compute3", size=replace(SMALL, name="Small.Spot_1"))
+    made = cloud(gce).create(asked)
+    body = inserted(gce)
+    tags = asked.tags
+    assert body["labels"] == {
+        "nodemanager-pool": "blue",
+        "nodemanager-record": tags.record,
+        "nodemanager-incarnation": tags.incarnation,
+        "nodemanager-size": "_53mall_2e_53pot_5f1",
+        "nodemanager-name": "compute3",
+    }
+    (disk,) = body["disks"]
+    assert disk["initializeParams"]["labels"] == body["labels"]
+    assert (disk["boot"], disk["autoDelete"]) == (True, True)
+    assert gce.called(INSERT)[0].query["requestId"]
+    assert (made.name, made.tags, made.size) == ("compute3", tags, "n1-standard-1")
+    assert made.addresses == ("10.128.0.2", "203.0.113.2")
+    rest = [call.method for call in gce.calls if not call.method.startswith("images.")]
+    assert rest == [INSERT, WAIT, "instances.get"]
+
+
+@pytest.mark.parametrize(
+    ("user_data", "key"),
+    [
+        ("https://example.org/ping?ping_secret=hush", "arv-ping-url"),
+        ("#!/bin/sh\necho hello\n", "startup-script"),
+        ("#cloud-config\nhostname: x\n", "user-data"),
+        ("Content-Type: multipart/mixed", "user-data"),
+    ],
+)
+def test_the_user_data_is_put_where_the_node_finds_it(
+    gce: GceServer, user_data: str, key: str
+) -> None:
+    cloud(gce).create(order(user_data=user_data))
+    assert inserted(gce)["metadata"]["items"] == [{"key": key, "value": user_data}]
+
+
+def test_the_settings_of_cloud_create_reach_the_instance(gce: GceServer, tmp_path: Path) -> None:
+    key = tmp_path / "id.pub"
+    key.write_text("ssh-ed25519 AAAA me\n")
+    create = {
+        "network": "cluster",
+        "subnet": "nodes",
+        "tags": "open, own",
+        "ssh_key": str(key),
+        "service_accounts": "[{'email':'a@example.org', 'scopes':['storage-ro', 'https://x/y']}]",
+        "assign_public_ip": "no",
+        "boot_disk_type": "pd-ssd",
+        "boot_disk_gb": "30",
+    }
+    cloud(gce, create=create, listing={"tags": "compute"}).create(order())
+    body = inserted(gce)
+    assert body["networkInterfaces"] == [
+        {
+            "network": "global/networks/cluster",
+            "subnetwork": "regions/us-central1/subnetworks/nodes",
+        }
+    ]
+    assert body["tags"]["items"] == ["compute", "open", "own"]
+    assert {"key": "ssh-keys", "value": "root:ssh-ed25519 AAAA me"} in body["metadata"]["items"]
+    assert body["serviceAccounts"] == [
+        {
+            "email": "a@example.org",
+            "scopes": [
+                "https://www.googleapis.com/auth/devstorage.read_only",
+                "https://x/y",
+            ],
+        }
+    ]
+    made = body["disks"][0]["initializeParams"]
+    assert (made["diskType"], made["diskSizeGb"]) == (f"zones/{ZONE}/diskTypes/pd-ssd", "30")
+
+
+def test_a_preemptible_node_stays_as_a_stopped_one_when_it_is_taken_away(gce: GceServer) -> None:
+    ours = cloud(gce)
+    made = ours.create(order(size=replace(SMALL, preemptible=True)))
+    assert inserted(gce)["scheduling"] == {
+        "provisioningModel": "SPOT",
+        "instanceTerminationAction": "STOP",
+        "automaticRestart": False,
+        "onHostMaintenance": "TERMINATE",
+    }
+    gce.project.stop(ZONE, made.id)
+    gce.project.settle()
+    node = ours.ask(made.id)
+    assert node is not None
+    assert node.state is CloudState.STOPPED
+
+
+@pytest.mark.parametrize(
+    ("kind", "scratch_mb", "disks"),
+    [
+        pytest.param("local-ssd", 0, [], id="none"),
+        pytest.param("local-ssd", 100_000, ["SCRATCH"], id="one-local"),
+        pytest.param("local-ssd", 375_001, ["SCRATCH"] * 2, id="two-local"),
+        pytest.param("local-ssd", 9 * 375_000, ["SCRATCH"] * 16, id="nine-local-are-sixteen"),
+        pytest.param("pd-ssd", 100_001, ["101"], id="persistent"),
+        pytest.param("pd-ssd", 5, ["10"], id="least-persistent"),
+    ],
+)
+def test_scratch_space_is_whole_local_ssds_or_one_disk(
+    gce: GceServer, kind: str, scratch_mb: int, disks: list[str]
+) -> None:
+    ours = cloud(gce, create={"scratch_disk_type": kind})
+    made = ours.create(order(size=replace(SMALL, scratch_mb=scratch_mb)))
+    extra = inserted(gce)["disks"][1:]
+    assert [one.get("type") or one["initializeParams"]["diskSizeGb"] for one in extra] == disks
+    assert all(one["autoDelete"] for one in extra)
+    ours.destroy(made.id)
+    gce.project.settle()
+    assert gce.project.disks == {}
+
+
+def test_more_scratch_than_local_ssds_have_is_refused_before_anything_is_sent(
+    gce: GceServer,
+) -> None:
+    with pytest.raises(BadRequest, match="scratch"):
+        cloud(gce).create(order(size=replace(SMALL, scratch_mb=10_000_000)))
+    assert gce.called(INSERT) == []
+
+
+def test_a_size_whose_name_no_label_can_hold_is_refused(gce: GceServer) -> None:
+    with pytest.raises(BadRequest, match="longer than"):
+        cloud(gce).create(order(size=replace(SMALL, name="S" * 40)))
+
+
+@pytest.mark.parametrize(
+    ("image", "found"),
+    [
+        ("debian-12", "projects/debian-cloud/global/images/family/debian-12"),
+        (
+            "debian-12-bookworm-v20260901",
+            "projects/debian-cloud/global/images/debian-12-bookworm-v20260901",
+        ),
+        ("our-node", "projects/some-project/global/images/family/our-node"),
+        ("our-node-7", "projects/some-project/global/images/our-node-7"),
+        (
+            "https://www.googleapis.com/compute/v1/projects/debian-cloud/global/images/family/debian-12",
+            "projects/debian-cloud/global/images/family/debian-12",
+        ),
+    ],
+)
+def test_an_image_is_a_name_a_family_or_a_path(gce: GceServer, image: str, found: str) -> None:
+    ours = cloud(gce, create={"image": image})
+    ours.check_image()
+    asked = len(gce.calls)
+    ours.check_image()
+    ours.create(order())
+    assert inserted(gce)["disks"][0]["initializeParams"]["sourceImage"] == found
+    assert gce.calls[asked].method == INSERT
+
+
+def test_an_image_that_is_nowhere_is_told_before_anything_is_created(gce: GceServer) -> None:
+    ours = cloud(gce, create={"image": "debian-7"})
+    for attempt in (ours.check_image, lambda: ours.create(order())):
+        with pytest.raises(BadRequest, match="image = debian-7"):
+            attempt()
+    assert gce.called(INSERT) == []
+
+
+def test_an_image_that_we_may_not_ask_for_stops_no_boot(gce: GceServer) -> None:
+    ours = cloud(gce, create={"image": "projects/debian-cloud/global/images/family/debian-12"})
+    gce.fault("images.getFromFamily", times=9, before=refusal("forbidden", 403))
+    ours.check_image()
+    assert ours.create(order()).state is CloudState.RUNNING
+
+
+def test_a_question_for_the_image_that_is_put_off_puts_off_the_boot(gce: GceServer) -> None:
+    gce.fault("images.get", before=refusal("rateLimitExceeded", 403))
+    ours = cloud(gce)
+    with pytest.raises(Throttled):
+        ours.check_image()
+    ours.check_image()
+
+
+# What becomes of the operation.
+
+
+def test_a_create_that_takes_long_is_answered_with_the_node_as_it_is_ordered(
+    gce: GceServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nodemanager.cloud.gce.adapter.WAIT_S", 0.2)
+    gce.project.takes = 1000.0
+    ours = cloud(gce)
+    asked = order()
+    made = ours.create(asked)
+    assert (made.state, made.tags, made.problems) == (CloudState.PENDING, asked.tags, ())
+    (listed,) = ours.list_nodes().items
+    assert replace(listed, addresses=()) == replace(made, created_at=listed.created_at)
+    assert made.created_at == pytest.approx(listed.created_at, abs=2)
+
+
+@pytest.mark.parametrize(
+    ("method", "how"),
+    [
+        pytest.param(WAIT, {"before": refusal("rateLimitExceeded", 403)}, id="throttled"),
+        pytest.param(WAIT, {"before": refusal("forbidden", 403)}, id="no-right-to-wait"),
+        pytest.param(WAIT, {"before": plain(502, "")}, id="proxy"),
+        pytest.param(WAIT, {"after": lost}, id="cut"),
+        pytest.param("instances.get", {"before": refusal("notFound", 404)}, id="not-shown-yet"),
+        pytest.param("instances.get", {"before": refusal("quotaExceeded", 403)}, id="api-quota"),
+    ],
+)
+def test_once_the_insert_has_begun_no_error_says_that_nothing_was_made_u6(
+    gce: GceServer, method: str, how: dict[str, Any]
+) -> None:
+    ours = cloud(gce)
+    gce.fault(method, **how)
+    asked = order()
+    made = ours.create(asked)
+    assert (made.state, made.tags) == (CloudState.PENDING, asked.tags)
+    assert [node.id for node in ours.list_nodes().items] == [made.id]
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [
+        ("ZONE_RESOURCE_POOL_EXHAUSTED", CapacityUnavailable),
+        ("ZONE_RESOURCE_POOL_EXHAUSTED_WITH_DETAILS", CapacityUnavailable),
+        ("QUOTA_EXCEEDED", QuotaExceeded),
+        ("IP_SPACE_EXHAUSTED", QuotaExceeded),
+        ("RESOURCE_OPERATION_RATE_EXCEEDED", Throttled),
+        ("PERMISSIONS_ERROR", Unauthorized),
+        ("INTERNAL_ERROR", CloudError),
+        ("SOMETHING_NEW", CloudError),
+    ],
+)
+def test_an_operation_that_fails_says_why(
+    gce: GceServer, code: str, expected: type[CloudError]
+) -> None:
+    gce.project.takes = 0.05
+    gce.project.next_fails.append((code, "The zone does not have enough resources available."))
+    ours = cloud(gce)
+    with pytest.raises(CloudError, match=code) as caught:
+        ours.create(order())
+    assert type(caught.value) is expected
+    assert caught.value.definite is (expected is not CloudError)
+    assert gce.project.instances == {}
+    assert gce.project.disks == {}
+    ours.create(order())
+
+
+@pytest.mark.parametrize(
+    ("reason", "status", "expected"),
+    [
+        ("quotaExceeded", 403, QuotaExceeded),
+        ("rateLimitExceeded", 403, Throttled),
+        ("userRateLimitExceeded", 403, Throttled),
+        ("rateLimitExceeded", 429, Throttled),
+        ("resourcePoolExhausted", 503, CapacityUnavailable),
+        ("forbidden", 403, Unauthorized),
+        ("somethingNew", 403, Unauthorized),
+        ("authError", 401, Unauthorized),
+        ("invalid", 400, BadRequest),
+        ("notFound", 404, BadRequest),
+        ("somethingNew", 429, Throttled),
+        ("somethingNew", 409, CloudError),
+        ("backendError", 503, CloudError),
+        ("backendError", 400, CloudError),
+        ("internalError", 500, CloudError),
+        ("somethingNew", 500, CloudError),
+    ],
+)
+def test_googles_reason_decides_what_a_refused_create_means(
+    gce: GceServer, reason: str, status: int, expected: type[CloudError]
+) -> None:
+    gce.fault(INSERT, before=refusal(reason, status, "no, hush", retry_after="9"))
+    with pytest.raises(CloudError, match=f"{reason}: no") as caught:
+        cloud(gce).create(order())
+    assert type(caught.value) is expected
+    assert caught.value.definite is (expected is not CloudError)
+    assert caught.value.retry_after == 9.0
+    assert len(gce.called(INSERT)) == 1
+
+
+def test_a_create_whose_answer_was_lost_is_repeated_and_makes_one_node_u9(gce: GceServer) -> None:
+    ours, asked = cloud(gce), order()
+    gce.fault(INSERT, after=lost)
+    with pytest.raises(CloudError) as caught:
+        ours.create(asked)
+    assert not caught.value.definite
+    made = ours.create(asked)
+    assert [node.id for node in ours.list_nodes().items] == [made.id]
+    first, second = gce.called(INSERT)
+    assert first.query["requestId"] == second.query["requestId"]
+    assert first.body == second.body
+
+
+def test_a_repeated_create_that_google_no_longer_knows_finds_its_node_by_name(
+    gce: GceServer,
+) -> None:
+    ours, asked = cloud(gce), order()
+    made = ours.create(asked)
+    gce.project._requests.clear()
+    again = ours.create(asked)
+    assert (again.id, again.tags) == (made.id, asked.tags)
+    assert len(gce.project.instances) == 1
+
+
+def test_a_name_that_another_node_has_makes_no_node_of_ours(gce: GceServer) -> None:
+    asked = order("compute1", incarnation="ab" * 16)
+    by_hand(gce, name="compute1-abababab")
+    with pytest.raises(BadRequest, match="alreadyExists") as caught:
+        cloud(gce).create(asked)
+    assert caught.value.definite
+
+
+def test_two_lives_of_one_record_never_share_a_name(gce: GceServer) -> None:
+    """The first one's boot disk, or the instance itself, may linger."""
+    ours = cloud(gce)
+    gce.project.takes = 1000.0
+    names = set()
+    for _ in range(2):
+        gce.project.takes = 0.0
+        made = ours.create(order("compute1"))
+        gce.project.takes = 1000.0
+        ours.destroy(made.id)
+        names.add(instance(gce, made.id)["name"])
+    assert len(names) == 2
+
+
+@pytest.mark.parametrize(
+    "user_data",
+    [
+        pytest.param("https://example.org/ping?ping_secret=verysecret", id="url"),
+        pytest.param("#!/bin/sh\nword=verysecret\n", id="script"),
+    ],
+)
+def test_no_secret_of_a_node_is_in_an_error(
+    gce: GceServer, caplog: pytest.LogCaptureFixture, user_data: str
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    asked = order(user_data=user_data)
+    gce.fault(INSERT, before=refusal("invalid", 400, f"bad value '{asked.user_data}'"))
+    with pytest.raises(BadRequest) as caught:
+        cloud(gce).create(asked)
+    assert "verysecret" not in str(caught.value) + repr(caught.value.__cause__) + caplog.text
+
+
+# Destroys and adoptions.
+
+
+def test_a_node_that_is_being_deleted_is_stopping_and_then_not_there(gce: GceServer) -> None:
+    ours = cloud(gce)
+    made = ours.create(order())
+    gce.project.takes = 0.2
+    assert ours.destroy(made.id) is Outcome.ACCEPTED
+    going = ours.ask(made.id)
+    assert going is not None
+    assert (going.state, going.is_absent) == (CloudState.STOPPING, False)
+    assert ours.destroy(made.id) is Outcome.ACCEPTED
+    gce.project.pending[0].due = 0.0
+    assert ours.ask(made.id) is None
+    assert ours.destroy(made.id) is Outcome.UNKNOWN
+
+
+def test_a_node_of_another_zone_is_destroyed_where_it_is(gce: GceServer) -> None:
+    far = by_hand(gce, "europe-west4-a", labels={"nodemanager-pool": "blue"})
+    assert cloud(gce).destroy(far) is Outcome.ACCEPTED
+    (call,) = gce.called("instances.delete")
+    assert (call.path["zone"], call.path["instance"]) == ("europe-west4-a", far)
+
+
+@pytest.mark.parametrize(
+    ("how", "expected"),
+    [
+        ({"before": refusal("forbidden", 403)}, Unauthorized),
+        ({"before": refusal("resourceNotReady", 400)}, BadRequest),
+        ({"after": lost}, CloudError),
+    ],
+)
+def test_a_destroy_that_google_refuses_is_told(
+    gce: GceServer, how: dict[str, Any], expected: type[CloudError]
+) -> None:
+    ours = cloud(gce)
+    made = ours.create(order())
+    gce.fault("instances.delete", **how)
+    with pytest.raises(CloudError) as caught:
+        ours.destroy(made.id)
+    assert type(caught.value) is expected
+
+
+def test_an_adopted_node_keeps_its_labels(gce: GceServer) -> None:
+    ours = cloud(gce)
+    theirs = by_hand(gce)
+    ours.adopt(theirs, Tags("blue", "zzzzz-7ekkf-000000000000001", "f" * 32))
+    labels = instance(gce, theirs)["labels"]
+    assert labels["owner"] == "alice"
+    assert labels["nodemanager-pool"] == label_value("blue")
+    ours.adopt(theirs, Tags("blue", "zzzzz-7ekkf-000000000000001", "f" * 32))
+    assert len(gce.called("instances.setLabels")) == 1
+
+
+def test_labels_that_changed_meanwhile_are_not_overwritten(gce: GceServer) -> None:
+    ours = cloud(gce)
+    theirs = by_hand(gce)
+    stale = changed(lambda told: told.update(labelFingerprint="b2xk"))
+    ours.list_nodes()
+    ours.ask(theirs)
+    gce.fault("instances.get", after=stale)
+    with pytest.raises(BadRequest, match="conditionNotMet"):
+        ours.adopt(theirs, Tags("blue"))
+    assert instance(gce, theirs)["labels"] == {"owner": "alice"}
+
+
+def test_an_adoption_that_is_not_done_in_time_may_still_be(gce: GceServer) -> None:
+    ours = cloud(gce, timeout=0.5)
+    theirs = by_hand(gce)
+    ours.account()
+    gce.project.takes = 1000.0
+    with pytest.raises(CloudError, match="not set yet") as caught:
+        ours.adopt(theirs, Tags("blue"))
+    assert not caught.value.definite
+
+
+def test_a_node_on_hold_is_held(gce: GceServer) -> None:
+    ours = cloud(gce)
+    for value, held in (("yes", True), ("until-friday", True), ("no", False), ("", False)):
+        labels = {"nodemanager-pool": "blue", "nodemanager-hold": value}
+        node = ours.ask(by_hand(gce, labels=labels))
+        assert node is not None
+        assert node.held is held

@@ -1,0 +1,358 @@
+"""What the GCE adapter takes for a complete listing, and what it refuses (L1, L2, T4, T5)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nodemanager.cloud.gce.labels import instance_name, label_value, read_label
+from nodemanager.core.model.world import CloudState
+from nodemanager.errors import (
+    CloudError,
+    ForeignAnswer,
+    IncompleteListing,
+    MalformedId,
+    Throttled,
+    Unauthorized,
+)
+from tests.cloud.faults import lost, truncated
+from tests.cloud.gce.helpers import POOL, ZONE, by_hand, cloud, order
+from tests.cloud.gce.project import ZONES
+from tests.cloud.gce.server import GceServer, changed, plain, refusal
+
+LIST = "instances.aggregatedList"
+
+
+@pytest.mark.socket
+@pytest.mark.parametrize("filtered", [True, False], ids=["by-label", "by-cloud-list"])
+def test_every_page_of_every_zone_is_followed(gce: GceServer, filtered: bool) -> None:
+    labels = {"nodemanager-pool": POOL}
+    tags = {"items": ["compute"]}
+    made = {by_hand(gce, zone, labels=labels, tags=tags) for zone in ZONES for _ in range(3)}
+    ours = cloud(gce, page_size=2, listing={} if filtered else {"tags": "compute"})
+    listing = ours.list_nodes()
+    assert {node.id for node in listing.items} == made
+    assert listing.complete
+    tokens = [call.query.get("pageToken") for call in gce.called(LIST)]
+    assert len(tokens) == 5
+    assert len(set(tokens)) == 5
+    assert gce.wrong == []
+
+
+@pytest.mark.socket
+def test_google_may_give_shorter_pages_than_asked_for(gce: GceServer) -> None:
+    made = {by_hand(gce, labels={"nodemanager-pool": POOL}) for _ in range(7)}
+    gce.page_limit = 1
+    assert {node.id for node in cloud(gce).list_nodes().items} == made
+
+
+@pytest.mark.socket
+def test_pages_that_never_end_are_no_listing(gce: GceServer) -> None:
+    gce.fault(LIST, times=99, after=changed(lambda told: told.update(nextPageToken="MA==")))
+    with pytest.raises(IncompleteListing, match="endlessly"):
+        cloud(gce).list_nodes()
+    assert len(gce.called(LIST)) == 2
+
+
+def warned(code: str) -> Callable[[Any], None]:
+    def change(told: Any) -> None:
+        told["warning"] = {"code": code, "message": "some results may be missing"}
+
+    return change
+
+
+def scoped(change: Callable[[dict[str, Any]], object]) -> Callable[[Any], None]:
+    return lambda told: change(told["items"])
+
+
+@pytest.mark.socket
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param(warned("UNREACHABLE"), id="unreachable"),
+        pytest.param(warned("PARTIAL_SUCCESS"), id="partial"),
+        pytest.param(warned("SOMETHING_NEW"), id="unknown-warning"),
+        pytest.param(lambda told: told.update(warning={}), id="empty-warning"),
+        pytest.param(lambda told: told.update(unreachables=["zones/x"]), id="unreachables"),
+        pytest.param(lambda told: told.pop("items"), id="no-items"),
+        pytest.param(lambda told: told.update(items={}), id="no-zones"),
+        pytest.param(
+            scoped(lambda items: [items.pop(f"zones/{zone}") for zone in ZONES]), id="only-regions"
+        ),
+        pytest.param(
+            scoped(lambda items: items[f"zones/{ZONE}"].update(warning={"code": "UNREACHABLE"})),
+            id="a-zone-warns-beside-its-items",
+        ),
+        pytest.param(lambda told: told.update(items=[]), id="items-are-a-list"),
+        pytest.param(scoped(lambda items: items.update({"zones/z": None})), id="a-null-zone"),
+        pytest.param(
+            scoped(lambda items: items[f"zones/{ZONE}"].update(instances={})), id="no-list"
+        ),
+        pytest.param(lambda told: told.update(kind="compute#diskList"), id="foreign-kind"),
+        pytest.param(lambda told: told.pop("kind"), id="no-kind"),
+    ],
+)
+def test_an_answer_that_may_lack_nodes_is_no_listing(
+    gce: GceServer, change: Callable[[Any], object]
+) -> None:
+    by_hand(gce, labels={"nodemanager-pool": POOL})
+    ours = cloud(gce)
+    assert len(ours.list_nodes().items) == 1
+    gce.fault(LIST, after=changed(change))
+    with pytest.raises((IncompleteListing, ForeignAnswer)) as caught:
+        ours.list_nodes()
+    assert not caught.value.definite
+    assert len(ours.list_nodes().items) == 1
+
+
+@pytest.mark.socket
+def test_a_zone_that_cant_be_reached_is_no_empty_zone(gce: GceServer) -> None:
+    """libcloud drops such a zone, and lists the others as if they were all."""
+    kept = by_hand(gce, "us-central1-b", labels={"nodemanager-pool": POOL})
+    ours = cloud(gce)
+    gce.project.unreachable = {"us-central1-b"}
+    for ask in (ours.list_nodes, lambda: ours.find_by_record("zzzzz-7ekkf-000000000000001")):
+        with pytest.raises(IncompleteListing, match="us-central1-b"):
+            ask()
+    with pytest.raises(CloudError):
+        ours.ask(kept)
+    gce.project.unreachable = set()
+    assert ours.ask(kept) is not None
+    gce.project.unreachable = {"us-central1-b"}
+    with pytest.raises(CloudError) as caught:
+        ours.ask(kept)
+    assert not caught.value.definite
+
+
+@pytest.mark.socket
+@pytest.mark.parametrize(
+    ("how", "expected"),
+    [
+        pytest.param({"before": plain(200, "<html>Welcome</html>")}, IncompleteListing, id="html"),
+        pytest.param({"before": plain(200, "[]")}, ForeignAnswer, id="list"),
+        pytest.param({"before": plain(204, "")}, ForeignAnswer, id="no-content"),
+        pytest.param({"before": plain(502, "<html>")}, CloudError, id="502"),
+        pytest.param({"before": plain(429, "", "7")}, Throttled, id="429-of-a-proxy"),
+        pytest.param({"before": refusal("backendError", 503)}, CloudError, id="503"),
+        pytest.param({"before": refusal("forbidden", 403)}, Unauthorized, id="403"),
+        pytest.param({"after": truncated}, IncompleteListing, id="half"),
+        pytest.param({"after": lost}, CloudError, id="cut"),
+    ],
+)
+def test_what_is_not_wholly_googles_answer_is_no_listing(
+    gce: GceServer, how: dict[str, Any], expected: type[CloudError]
+) -> None:
+    by_hand(gce, labels={"nodemanager-pool": POOL})
+    gce.fault(LIST, **how)
+    with pytest.raises(CloudError) as caught:
+        cloud(gce).list_nodes()
+    assert type(caught.value) is expected
+    assert caught.value.retry_after == (7.0 if expected is Throttled else None)
+    # No request is sent again.
+    assert len(gce.called(LIST)) == 1
+
+
+@pytest.mark.socket
+@pytest.mark.parametrize(
+    ("status", "state"),
+    [
+        ("PROVISIONING", CloudState.PENDING),
+        ("STAGING", CloudState.PENDING),
+        ("RUNNING", CloudState.RUNNING),
+        ("PENDING_STOP", CloudState.STOPPING),
+        ("STOPPING", CloudState.STOPPING),
+        ("SUSPENDING", CloudState.STOPPING),
+        ("DEPROVISIONING", CloudState.STOPPING),
+        ("TERMINATED", CloudState.STOPPED),
+        ("STOPPED", CloudState.STOPPED),
+        ("SUSPENDED", CloudState.STOPPED),
+        ("REPAIRING", CloudState.UNKNOWN),
+    ],
+)
+def test_each_of_googles_states_holds_its_slot(
+    gce: GceServer, status: str, state: CloudState
+) -> None:
+    """A preempted or stopped instance is TERMINATED at Google's, and is there still (T4)."""
+    ours = cloud(gce)
+    made = ours.create(order())
+    gce.project.put(made.id, status)
+    for node in (ours.ask(made.id), *ours.list_nodes().items):
+        assert node is not None
+        assert (node.state, node.raw_state, node.is_absent) == (state, status, False)
+    (asked,) = gce.called(LIST)
+    assert asked.query["filter"] == f'labels.nodemanager-pool="{POOL}"'
+
+
+@pytest.mark.socket
+def test_a_status_that_is_newer_than_this_program_is_unknown(gce: GceServer) -> None:
+    ours = cloud(gce)
+    made = ours.create(order())
+    spoil = scoped(lambda items: items[f"zones/{ZONE}"]["instances"][0].update(status="DREAMING"))
+    gce.fault(LIST, after=changed(spoil))
+    (node,) = ours.list_nodes().items
+    assert (node.id, node.state, node.raw_state) == (made.id, CloudState.UNKNOWN, "DREAMING")
+
+
+@pytest.mark.socket
+@pytest.mark.parametrize(
+    "field", ["creationTimestamp", "status", "machineType", "labels", "networkInterfaces", "zone"]
+)
+@pytest.mark.parametrize("value", [None, 7, "x", ["x"]], ids=["null", "number", "text", "list"])
+def test_a_node_with_a_field_that_cant_be_read_stays_in_the_listing(
+    gce: GceServer, field: str, value: object
+) -> None:
+    ours = cloud(gce, listing={"tags": "compute"}, create={"tags": "compute"})
+    made = ours.create(order())
+
+    def spoil(told: Any) -> None:
+        told["items"][f"zones/{ZONE}"]["instances"][0][field] = value
+
+    gce.fault(LIST, after=changed(spoil))
+    listing = ours.list_nodes()
+    assert [node.id for node in listing.items] == [made.id]
+
+
+@pytest.mark.socket
+@pytest.mark.parametrize("spoilt", [None, "", "no-number", {}, []])
+def test_an_instance_without_an_id_makes_the_listing_incomplete(
+    gce: GceServer, spoilt: object
+) -> None:
+    for _ in range(2):
+        by_hand(gce, labels={"nodemanager-pool": POOL})
+
+    def spoil(told: Any) -> None:
+        told["items"][f"zones/{ZONE}"]["instances"][0]["id"] = spoilt
+
+    gce.fault(LIST, after=changed(spoil))
+    listing = cloud(gce).list_nodes()
+    assert not listing.complete
+    assert len(listing.items) == 1
+
+
+@pytest.mark.socket
+@pytest.mark.parametrize(
+    ("listing", "managed"),
+    [
+        pytest.param({}, {"ours"}, id="nothing"),
+        pytest.param({"tags": "a"}, {"ours", "a", "ab", "far"}, id="tag"),
+        pytest.param({"tags": "b, a"}, {"ours", "ab"}, id="two-tags"),
+        pytest.param({"zone": "us-central1-b"}, {"ours", "far"}, id="zone"),
+        pytest.param({"zone": ZONE, "tags": "a"}, {"ours", "a", "ab"}, id="zone-and-tag"),
+    ],
+)
+def test_cloud_list_chooses_what_is_managed_never_what_exists_t5(
+    gce: GceServer, listing: dict[str, str], managed: set[str]
+) -> None:
+    by_hand(gce, "europe-west4-a", "ours", labels={"nodemanager-pool": POOL})
+    by_hand(gce, ZONE, "a", tags={"items": ["a"]})
+    by_hand(gce, ZONE, "ab", tags={"items": ["a", "b"]})
+    by_hand(gce, ZONE, "plain")
+    by_hand(gce, "us-central1-b", "far", tags={"items": ["a"]})
+    by_hand(gce, ZONE, "theirs", labels={"nodemanager-pool": "another"})
+    if listing.get("zone") == ZONE and "tags" not in listing:
+        managed = {*managed, "plain", "theirs"}
+    nodes = cloud(gce, listing=listing).list_nodes().items
+    assert {node.name for node in nodes} == managed
+    assert all(node.managed for node in nodes)
+
+
+@pytest.mark.socket
+def test_a_node_is_asked_for_by_its_number_not_by_its_name(gce: GceServer) -> None:
+    """A name may be another instance's tomorrow."""
+    ours = cloud(gce)
+    made = ours.create(order())
+    name = gce.project.instance(ZONE, made.id)["name"]
+    ours.destroy(made.id)
+    gce.project.settle()
+    again = by_hand(gce, name=name)
+    assert ours.ask(made.id) is None
+    found = ours.ask(again)
+    assert found is not None
+    assert found.name == name
+    assert all(call.path["instance"] in (made.id, again) for call in gce.called("instances.get"))
+
+
+@pytest.mark.socket
+@pytest.mark.parametrize("odd", ["", "i-0abc", "compute1", "0", "-1", "1" * 21, "../1"])
+def test_an_id_that_no_instance_can_have_is_no_evidence_p1a(gce: GceServer, odd: str) -> None:
+    ours = cloud(gce)
+    for ask in (ours.ask, ours.destroy, ours.pins):
+        with pytest.raises(MalformedId):
+            ask(odd)
+    assert gce.calls == []
+
+
+@pytest.mark.socket
+def test_an_answer_about_another_instance_is_no_answer(gce: GceServer) -> None:
+    ours = cloud(gce)
+    made = ours.create(order())
+    for other in ("4111111111111111111", None):
+        gce.fault("instances.get", after=changed(lambda told, other=other: told.update(id=other)))
+        with pytest.raises(ForeignAnswer):
+            ours.ask(made.id)
+
+
+@pytest.mark.socket
+def test_a_project_that_is_not_there_is_no_evidence_about_a_node(gce: GceServer) -> None:
+    """Google says notFound of a project that the credentials may not see, too."""
+    ours = cloud(gce)
+    made = ours.create(order())
+    for name in ("instances.get", "zones.get"):
+        gce.fault(name, before=refusal("notFound", 404, "The resource 'projects/p' was not found"))
+    with pytest.raises(CloudError, match="notFound"):
+        ours.ask(made.id)
+    gce.fault("instances.get", before=plain(404, "<html>no such page</html>"))
+    with pytest.raises(CloudError):
+        ours.ask(made.id)
+    assert ours.ask(made.id) is not None
+
+
+@given(st.text(max_size=20))
+def test_a_labels_value_is_read_back_p11(text: str) -> None:
+    try:
+        coded = label_value(text)
+    except ValueError:
+        return
+    assert read_label(coded) == text
+    assert len(coded) <= 63
+    assert set(coded) <= set("abcdefghijklmnopqrstuvwxyz0123456789_-")
+
+
+@given(st.text(max_size=12), st.text(max_size=12))
+def test_two_values_never_share_a_label(one: str, other: str) -> None:
+    try:
+        same = label_value(one) == label_value(other)
+    except ValueError:
+        return
+    assert same == (one == other)
+
+
+@pytest.mark.parametrize(
+    ("value", "read"),
+    [
+        ("m4_2elarge", "m4.large"),
+        ("a_b", "a_b"),
+        ("a_5fb", "a_b"),
+        ("a_ff", "a_ff"),
+        ("a_61", "a_61"),
+    ],
+)
+def test_a_label_that_somebody_else_wrote_is_taken_as_it_stands(value: str, read: str) -> None:
+    assert read_label(value) == read
+
+
+@given(st.text(min_size=1, max_size=90), st.sampled_from(["", "00ff" * 8]))
+def test_an_instances_name_is_one_that_google_takes_p11(name: str, incarnation: str) -> None:
+    shaped = instance_name(name, incarnation)
+    assert re.fullmatch(r"[a-z](?:[-a-z0-9]{0,61}[a-z0-9])?", shaped), shaped
+
+
+def test_a_name_keeps_the_records_handle() -> None:
+    assert instance_name("compute3", "0123456789abcdef" * 2) == "compute3-01234567"
+    assert instance_name("Compute_3.example.org", "f" * 32) == "compute-3-example-org-ffffffff"
+    assert instance_name("7", "a" * 32) == "n-7-aaaaaaaa"

@@ -1,0 +1,404 @@
+"""Creating, tagging and destroying by the OpenStack adapter (U5, U6, D3, D6)."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+import pytest
+
+from nodemanager.cloud.openstack.errors import refusal_of, typed
+from nodemanager.core.model.world import CloudState, Outcome, Size, Tags
+from nodemanager.errors import (
+    BadRequest,
+    CapacityUnavailable,
+    CloudError,
+    ForeignAnswer,
+    QuotaExceeded,
+    Throttled,
+    Unauthorized,
+)
+from tests.cloud.faults import Reply, lost, truncated
+from tests.cloud.openstack.helpers import by_hand, cloud, order
+from tests.cloud.openstack.nova import NO_VALID_HOST
+from tests.cloud.openstack.server import OpenStackServer, changed, plain, refusal
+from tests.cloud.openstack.things import IMAGE, NETWORK
+
+pytestmark = pytest.mark.socket
+CREATE, SHOW = "compute POST /servers", "compute GET /servers/{id}"
+DELETE = "compute DELETE /servers/{id}"
+
+
+def test_the_tags_and_the_template_are_in_the_create_call_itself(
+    openstack: OpenStackServer,
+) -> None:
+    ours = cloud(
+        openstack,
+        listing={"metadata:cluster": "blue"},
+        create={
+            "image": "node-image",
+            "networks": NETWORK,
+            "security_groups": "default, compute",
+            "key_name": "operators",
+            "availability_zone": "az-2",
+            "config_drive": "yes",
+            "metadata:team": "physics",
+        },
+    )
+    asked = order("compute-ü", user_data="#!/bin/sh\ncurl 'https://x/?ping_secret=hüsh'\n")
+    node = ours.create(asked)
+    assert (node.tags, node.name, node.problems) == (asked.tags, "compute-ü", ())
+    (call,) = openstack.called(CREATE)
+    sent = call.body["server"]
+    assert base64.b64decode(sent.pop("user_data")).decode() == asked.user_data
+    assert sent == {
+        "name": "compute-ü",
+        "imageRef": IMAGE,
+        "flavorRef": openstack.nova.flavors[0]["id"],
+        "networks": [{"uuid": NETWORK}],
+        "security_groups": [{"name": "default"}, {"name": "compute"}],
+        "key_name": "operators",
+        "availability_zone": "az-2",
+        "config_drive": True,
+        "metadata": {
+            "cluster": "blue",
+            "team": "physics",
+            "nodemanager-pool": "blue",
+            "nodemanager-record": asked.tags.record,
+            "nodemanager-incarnation": asked.tags.incarnation,
+            "nodemanager-size": "m1.small",
+        },
+    }
+    assert "hüsh" not in call.path + str(call.query)
+
+
+def test_a_node_boots_from_a_volume_of_its_own_where_its_flavor_has_no_disk(
+    openstack: OpenStackServer,
+) -> None:
+    huge = order(size=Size("g1.huge", "g1.huge", 64, 524288))
+    with pytest.raises(BadRequest, match="Only volume-backed servers"):
+        cloud(openstack).create(huge)
+    create = {"image": IMAGE, "boot_volume_gb": "40", "boot_volume_type": "ssd"}
+    made = cloud(openstack, create=create).create(huge)
+    sent = openstack.called(CREATE)[-1].body["server"]
+    assert made.size == "g1.huge"
+    assert "imageRef" not in sent
+    (volume,) = sent["block_device_mapping_v2"]
+    assert (volume["uuid"], volume["volume_size"], volume["volume_type"]) == (IMAGE, 40, "ssd")
+    assert (volume["source_type"], volume["destination_type"]) == ("image", "volume")
+    assert volume["delete_on_termination"] is True
+
+
+def test_without_more_a_node_is_on_the_project_s_only_network(openstack: OpenStackServer) -> None:
+    cloud(openstack).create(order())
+    (call,) = openstack.called(CREATE)
+    assert call.body["server"]["networks"] == "auto"
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [pytest.param(lost, id="lost"), pytest.param(truncated, id="truncated")],
+)
+def test_a_create_whose_answer_is_lost_is_found_by_its_record_and_sent_once(
+    openstack: OpenStackServer, spoil: Any
+) -> None:
+    ours, asked = cloud(openstack), order()
+    openstack.fault(CREATE, after=spoil)
+    with pytest.raises(CloudError) as caught:
+        ours.create(asked)
+    assert not caught.value.definite
+    assert asked.tags.record is not None
+    (found,) = ours.find_by_record(asked.tags.record)
+    assert found.tags == asked.tags
+    assert len(openstack.called(CREATE)) == 1
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        pytest.param(refusal(429, "slow"), id="throttled"),
+        pytest.param(lambda: Reply(307, b"", {"Location": "/compute/v2.1/servers"}), id="redirect"),
+        pytest.param(lambda: None, id="cut"),
+    ],
+)
+def test_no_create_is_sent_twice_whatever_libcloud_is_told_to_repeat(
+    openstack: OpenStackServer, monkeypatch: pytest.MonkeyPatch, answer: Any
+) -> None:
+    monkeypatch.setenv("LIBCLOUD_RETRY_FAILED_HTTP_REQUESTS", "1")
+    openstack.fault(CREATE, times=9, before=answer)
+    with pytest.raises(CloudError):
+        cloud(openstack, timeout=3.0).create(order())
+    assert len(openstack.called(CREATE)) == 1
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        pytest.param(refusal(500), id="500"),
+        pytest.param(plain(502, "<h1>nginx</h1>"), id="a-proxy-s-502"),
+        pytest.param(refusal(401), id="401"),
+        pytest.param(lambda: None, id="cut"),
+    ],
+)
+def test_a_create_that_was_answered_stays_created_whatever_the_next_question_gives(
+    openstack: OpenStackServer, answer: Any
+) -> None:
+    ours, asked = cloud(openstack), order("compute-9")
+    openstack.fault(SHOW, times=2, before=answer)
+    made = ours.create(asked)
+    assert (made.name, made.is_absent) == ("compute-9", False)
+    assert "tags in the answer are not those that were ordered" in made.problems
+    assert [node.id for node in ours.list_nodes().items] == [made.id]
+
+
+def test_the_admin_s_password_in_the_answer_is_kept_nowhere(openstack: OpenStackServer) -> None:
+    openstack.fault(SHOW, before=refusal(500))
+    made = cloud(openstack).create(order())
+    assert "sEcrEt" not in repr(made)
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected", "definite"),
+    [
+        pytest.param(
+            refusal(403, "Quota exceeded for cores: Requested 8, but already used 4 of 8 cores"),
+            QuotaExceeded,
+            True,
+            id="quota",
+        ),
+        pytest.param(
+            refusal(403, "Maximum number of ports exceeded"), QuotaExceeded, True, id="ports"
+        ),
+        pytest.param(
+            refusal(403, "Policy doesn't allow os_compute_api:servers:create to be performed."),
+            Unauthorized,
+            True,
+            id="policy",
+        ),
+        pytest.param(refusal(401, "no"), Unauthorized, True, id="401"),
+        pytest.param(plain(401, "Authentication required"), Unauthorized, True, id="401-text"),
+        pytest.param(refusal(400, "Invalid key_name provided."), BadRequest, True, id="400"),
+        pytest.param(
+            refusal(400, "The requested availability zone is not available"),
+            BadRequest,
+            True,
+            id="zone",
+        ),
+        pytest.param(
+            refusal(409, "Multiple possible networks found, use a Network ID to be more specific."),
+            BadRequest,
+            True,
+            id="409",
+        ),
+        pytest.param(refusal(413, "slow", "30"), Throttled, True, id="413"),
+        pytest.param(refusal(429, "slow", "30"), Throttled, True, id="429"),
+        pytest.param(plain(429, "slow"), Throttled, True, id="a-proxy-s-429"),
+        pytest.param(refusal(500, NO_VALID_HOST), CapacityUnavailable, True, id="capacity"),
+        pytest.param(refusal(500, "Unexpected API Error."), CloudError, False, id="500"),
+        pytest.param(refusal(503, "busy", "30"), CloudError, False, id="503"),
+        pytest.param(plain(504, "<h1>nginx</h1>"), CloudError, False, id="a-proxy-s-504"),
+        pytest.param(plain(413, "<h1>nginx</h1>"), ForeignAnswer, False, id="a-proxy-s-413"),
+        pytest.param(lambda: None, CloudError, False, id="cut"),
+    ],
+)
+def test_a_refusal_says_what_to_do_next_d6_u6(
+    openstack: OpenStackServer, answer: Any, expected: type[CloudError], definite: bool
+) -> None:
+    openstack.fault(CREATE, before=answer)
+    with pytest.raises(CloudError) as caught:
+        cloud(openstack).create(order())
+    assert type(caught.value) is expected
+    assert caught.value.definite is definite
+    assert len(openstack.called(CREATE)) == 1
+    reply = answer()
+    wants = reply is not None and "Retry-After" in reply.headers
+    assert caught.value.retry_after == (30.0 if wants else None)
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "expected"),
+    [
+        pytest.param(
+            409,
+            b'{"NeutronError": {"type": "OverQuota", "message": "for resources: [\'port\']."}}',
+            QuotaExceeded,
+            id="neutron-quota",
+        ),
+        pytest.param(
+            413,
+            b'{"overLimit": {"code": 413, "message": "VolumeLimitExceeded: over the limit"}}',
+            QuotaExceeded,
+            id="cinder-quota",
+        ),
+        pytest.param(
+            403,
+            b'{"forbidden": {"code": 403, "message": "Project a is over a limit for [VCPU]"}}',
+            QuotaExceeded,
+            id="unified-limits",
+        ),
+        pytest.param(
+            406, b'{"x": {"message": "Version 2.69 is not supported"}}', BadRequest, id="old"
+        ),
+        pytest.param(400, b"[1]", BadRequest, id="a-list"),
+        pytest.param(400, b'{"message": 7}', BadRequest, id="odd"),
+    ],
+)
+def test_each_service_s_words_are_understood(
+    status: int, body: bytes, expected: type[CloudError]
+) -> None:
+    assert type(typed(refusal_of(status, body, None), "")) is expected
+
+
+def test_a_nova_that_is_too_old_is_told(openstack: OpenStackServer) -> None:
+    openstack.nova.maximum = (2, 65)
+    with pytest.raises(BadRequest, match=r"Version 2\.69 is not supported by the API"):
+        cloud(openstack).list_nodes()
+
+
+def test_a_quota_that_is_used_up_makes_no_node(openstack: OpenStackServer) -> None:
+    ours = cloud(openstack)
+    openstack.nova.cores = 1
+    ours.create(order())
+    with pytest.raises(QuotaExceeded, match="Quota exceeded for cores"):
+        ours.create(order())
+    assert len(ours.list_nodes().items) == 1
+
+
+def test_a_node_without_a_host_is_a_stopped_one_in_error(openstack: OpenStackServer) -> None:
+    """Nova takes the create, and says only later that no host has room."""
+    ours = cloud(openstack)
+    openstack.nova.no_host = True
+    made = ours.create(order())
+    (seen,) = ours.list_nodes().items
+    assert (seen.state, seen.raw_state) == (CloudState.STOPPED, "ERROR")
+    assert ours.destroy(made.id) is Outcome.ACCEPTED
+
+
+def test_the_ping_secret_is_in_no_error(openstack: OpenStackServer) -> None:
+    asked = order()
+    coded = base64.b64encode(asked.user_data.encode()).decode()
+    openstack.fault(CREATE, before=refusal(400, f"Invalid user_data {coded} {asked.user_data}"))
+    with pytest.raises(BadRequest) as caught:
+        cloud(openstack).create(asked)
+    told = f"{caught.value} {caught.value.__cause__}"
+    assert "Invalid user_data" in told
+    assert "hush" not in told
+    assert coded not in told
+
+
+def test_what_nova_would_refuse_is_not_sent(openstack: OpenStackServer) -> None:
+    ours = cloud(openstack)
+    with pytest.raises(BadRequest, match="user data"):
+        ours.create(order(user_data="x" * 50_000))
+    with pytest.raises(BadRequest, match="preemptible"):
+        ours.create(order(size=Size("m1.small", "m1.small", 1, 2048, preemptible=True)))
+    with pytest.raises(BadRequest, match="no flavor of that name"):
+        ours.create(order(size=Size("huge", "m9.huge", 1, 2048)))
+    assert openstack.called(CREATE) == []
+
+
+def test_a_new_flavor_is_found_though_the_flavors_were_listed_before(
+    openstack: OpenStackServer,
+) -> None:
+    ours = cloud(openstack)
+    assert {size.name for size in ours.list_sizes()} == {"m1.small", "m1.large", "g1.huge"}
+    openstack.nova.flavors.append({**openstack.nova.flavors[0], "id": "new", "name": "m2"})
+    assert ours.create(order(size=Size("m2", "m2", 1, 2048))).size == "m2"
+
+
+def test_the_sizes_are_the_flavors(openstack: OpenStackServer) -> None:
+    sizes = {size.name: size for size in cloud(openstack).list_sizes()}
+    large = sizes["m1.large"]
+    assert (large.cores, large.ram_mb, large.scratch_mb, large.price) == (4, 8192, 180_000, None)
+
+
+@pytest.mark.parametrize(
+    ("image", "told"),
+    [
+        pytest.param("another", "there is none of that name", id="name"),
+        pytest.param("33333333-3333-4333-8333-333333333333", "No image found with ID", id="id"),
+        pytest.param("twice", "2 have it", id="twice"),
+        pytest.param("queued", "its state is queued", id="state"),
+    ],
+)
+def test_an_image_that_no_node_can_boot_from_is_told(
+    openstack: OpenStackServer, image: str, told: str
+) -> None:
+    for number, name in enumerate(("twice", "twice", "queued")):
+        status = "queued" if name == "queued" else "active"
+        openstack.things.images[f"{number}"] = {"id": f"{number}", "name": name, "status": status}
+    ours = cloud(openstack, create={"image": image})
+    with pytest.raises(BadRequest) as caught:
+        ours.check_image()
+    assert f"[Cloud Create] image = {image}: " in str(caught.value)
+    assert told in str(caught.value)
+
+
+def test_an_image_that_we_may_not_ask_for_stops_no_boot(openstack: OpenStackServer) -> None:
+    openstack.fault("image GET /images/{id}", times=9, before=refusal(403))
+    ours = cloud(openstack)
+    ours.check_image()
+    ours.create(order())
+
+
+def test_an_image_by_name_is_looked_up_for_each_node(openstack: OpenStackServer) -> None:
+    ours = cloud(openstack, create={"image": "node-image"})
+    ours.check_image()
+    ours.create(order())
+    newer = "44444444-4444-4444-8444-444444444444"
+    openstack.things.images = {newer: {"id": newer, "name": "node-image", "status": "active"}}
+    ours.create(order())
+    assert [call.body["server"]["imageRef"] for call in openstack.called(CREATE)] == [IMAGE, newer]
+
+
+def test_adopting_keeps_other_metadata_and_is_all_or_nothing(openstack: OpenStackServer) -> None:
+    ours = cloud(openstack)
+    theirs = by_hand(openstack)
+    tags = Tags("blue", "zzzzz-7ekkf-000000000000001", 32 * "f")
+    openstack.fault("compute POST /servers/{id}/metadata", after=changed(lambda body: {}))
+    with pytest.raises(ForeignAnswer):
+        ours.adopt(theirs, tags)
+    ours.adopt(theirs, tags)
+    assert openstack.nova.servers[theirs].metadata["owner"] == "alice"
+
+
+def test_a_server_that_boots_takes_no_tags_yet(openstack: OpenStackServer) -> None:
+    ours = cloud(openstack)
+    openstack.nova.boot_s = 60
+    theirs = by_hand(openstack)
+    with pytest.raises(BadRequest, match="vm_state building") as caught:
+        ours.adopt(theirs, Tags("blue"))
+    assert caught.value.definite
+    openstack.nova.servers[theirs].ready_at = 0.0
+    ours.adopt(theirs, Tags("blue"))
+
+
+def test_a_node_with_the_hold_key_is_held(openstack: OpenStackServer) -> None:
+    ours = cloud(openstack)
+    made = ours.create(order())
+    assert not made.held
+    openstack.nova.servers[made.id].metadata["nodemanager-hold"] = "yes"
+    seen = ours.ask(made.id)
+    assert seen is not None
+    assert seen.held
+
+
+def test_a_destroy_is_accepted_until_nova_does_not_know_the_server(
+    openstack: OpenStackServer,
+) -> None:
+    ours = cloud(openstack)
+    openstack.nova.delete_s = 60
+    made = ours.create(order())
+    assert [ours.destroy(made.id) for _ in range(2)] == [Outcome.ACCEPTED] * 2
+    openstack.nova.servers[made.id].gone_at = 0.0
+    assert ours.destroy(made.id) is Outcome.UNKNOWN
+    assert ours.ask(made.id) is None
+
+
+def test_a_locked_server_refuses_its_end(openstack: OpenStackServer) -> None:
+    ours = cloud(openstack)
+    made = ours.create(order())
+    openstack.fault(DELETE, before=refusal(409, f"Instance {made.id} is locked"))
+    with pytest.raises(BadRequest, match="is locked") as caught:
+        ours.destroy(made.id)
+    assert caught.value.definite

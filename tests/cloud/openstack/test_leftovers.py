@@ -1,0 +1,278 @@
+"""What an OpenStack server leaves behind: only ours, in order, never a live node's (D4)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from nodemanager.core.model.world import Leftover, LeftoverKind, Outcome
+from nodemanager.errors import CloudError, IncompleteListing, LeftAlone
+from tests.cloud.faults import Reply
+from tests.cloud.openstack.helpers import (
+    by_hand,
+    cloud,
+    neutron_tags,
+    order,
+    our_tags,
+    pin,
+    ports_of,
+)
+from tests.cloud.openstack.nova import refused
+from tests.cloud.openstack.server import OpenStackServer, answering, changed, plain
+from tests.cloud.openstack.things import ADDRESS, PORT, VOLUME, neutron
+
+pytestmark = pytest.mark.socket
+INTERFACE, DISK, IP = LeftoverKind.INTERFACE, LeftoverKind.VOLUME, LeftoverKind.ADDRESS
+
+
+def test_a_port_that_nova_forgot_is_deleted_once_its_server_is_gone(
+    openstack: OpenStackServer,
+) -> None:
+    openstack.things.leaked = True
+    ours = cloud(openstack)
+    made = ours.create(order())
+    (pinned,) = ours.pins(made.id)
+    assert (pinned.kind, pinned.node_id, pinned.tagged) == (INTERFACE, made.id, False)
+    with pytest.raises(LeftAlone, match="running"):
+        ours.release(pinned)
+    ours.destroy(made.id)
+    assert ports_of(openstack, made.id) == [pinned.id]
+    assert ours.release(pinned) is Outcome.ACCEPTED
+    assert ours.release(pinned) is Outcome.GONE
+
+
+def test_a_port_that_only_administrators_may_delete_is_left_alone(
+    openstack: OpenStackServer,
+) -> None:
+    openstack.things.leaked = openstack.things.guarded = True
+    ours = cloud(openstack)
+    made = ours.create(order())
+    (pinned,) = ours.pins(made.id)
+    ours.destroy(made.id)
+    assert ours.ask(made.id) is None
+    with pytest.raises(LeftAlone, match="only administrators"):
+        ours.release(pinned)
+    assert ports_of(openstack, made.id) == [pinned.id]
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        pytest.param({"name": "alice's"}, id="named"),
+        pytest.param({"name": "", "tags": ["owner=alice"]}, id="tagged"),
+        pytest.param({"name": "", "description": "alice's"}, id="described"),
+    ],
+)
+def test_a_port_that_nova_did_not_make_is_not_ours(
+    openstack: OpenStackServer, fields: dict[str, Any]
+) -> None:
+    ours = cloud(openstack)
+    made = ours.create(order())
+    theirs = openstack.things.add(PORT, **fields)
+    openstack.things.attach(theirs, made.id)
+    assert theirs not in {leftover.id for leftover in ours.pins(made.id)}
+    ours.destroy(made.id)
+    assert ours.ask(made.id) is None
+    with pytest.raises(LeftAlone, match="not bound to its server"):
+        ours.release(Leftover(INTERFACE, theirs, made.id, tagged=False))
+    assert theirs in openstack.things.all[PORT]
+
+
+def test_a_port_without_a_name_that_nova_gave_back_stays(openstack: OpenStackServer) -> None:
+    ours = cloud(openstack)
+    made = ours.create(order())
+    theirs = openstack.things.add(PORT, name="")
+    openstack.things.attach(theirs, made.id)
+    (pinned,) = [one for one in ours.pins(made.id) if one.id == theirs]
+    ours.destroy(made.id)
+    assert ours.ask(made.id) is None
+    with pytest.raises(LeftAlone, match="nova did not make it"):
+        ours.release(pinned)
+
+
+def test_an_operator_s_volume_and_address_are_not_ours(openstack: OpenStackServer) -> None:
+    ours = cloud(openstack)
+    made = ours.create(order())
+    for tags in ({}, {"nodemanager-pool": "blue"}, {**our_tags(made), "nodemanager-pool": "red"}):
+        volume = openstack.things.add(VOLUME, metadata=tags)
+        openstack.things.attach(volume, made.id)
+        port = ports_of(openstack, made.id)[0]
+        openstack.things.add(ADDRESS, tags=neutron_tags(tags), port_id=port)
+    assert {leftover.kind for leftover in ours.pins(made.id)} == {INTERFACE}
+    ours.destroy(made.id)
+    assert ours.find_leftovers() == ()
+
+
+def test_a_node_of_no_pool_pins_nothing(openstack: OpenStackServer) -> None:
+    theirs = by_hand(openstack)
+    assert ports_of(openstack, theirs)
+    assert cloud(openstack).pins(theirs) == ()
+
+
+def test_what_is_on_hold_stays(openstack: OpenStackServer) -> None:
+    ours = cloud(openstack)
+    made = ours.create(order())
+    volume = openstack.things.add(VOLUME, metadata={**our_tags(made), "nodemanager-hold": "yes"})
+    openstack.things.attach(volume, made.id)
+    assert volume not in {leftover.id for leftover in ours.pins(made.id)}
+    ours.destroy(made.id)
+    assert ours.find_leftovers() == ()
+    with pytest.raises(LeftAlone, match="held"):
+        ours.release(Leftover(DISK, volume, made.id))
+
+
+def test_what_another_server_uses_by_now_stays(openstack: OpenStackServer) -> None:
+    ours = cloud(openstack)
+    made, other = ours.create(order()), ours.create(order())
+    pin(openstack, made)
+    pinned = {leftover.kind: leftover for leftover in ours.pins(made.id) if leftover.tagged}
+    ours.destroy(made.id)
+    for kind in (INTERFACE, DISK):
+        openstack.things.attach(pinned[kind].id, other.id)
+        with pytest.raises(LeftAlone):
+            ours.release(pinned[kind])
+
+
+def test_leftovers_are_found_by_their_tags_alone(openstack: OpenStackServer) -> None:
+    ours = cloud(openstack)
+    made = ours.create(order())
+    pin(openstack, made)
+    assert ours.find_leftovers() == ()
+    ours.destroy(made.id)
+    found = ours.find_leftovers()
+    assert {leftover.kind for leftover in found} == {INTERFACE, DISK}
+    assert {leftover.node_id for leftover in found} == {""}
+    for leftover in found:
+        assert ours.release(leftover) is Outcome.ACCEPTED
+        assert ours.release(leftover) is Outcome.GONE
+    # The port had the address.
+    (address,) = ours.find_leftovers()
+    assert address.kind is IP
+    assert ours.release(address) is Outcome.ACCEPTED
+    assert ours.release(address) is Outcome.GONE
+
+
+def test_a_thing_of_a_live_incarnation_stays_though_its_node_id_is_unknown(
+    openstack: OpenStackServer,
+) -> None:
+    ours = cloud(openstack)
+    made = ours.create(order())
+    volume = openstack.things.add(VOLUME, metadata=our_tags(made))
+    assert ours.find_leftovers() == ()
+    with pytest.raises(LeftAlone, match="running"):
+        ours.release(Leftover(DISK, volume, ""))
+
+
+def test_a_server_that_is_being_deleted_keeps_its_things(openstack: OpenStackServer) -> None:
+    ours = cloud(openstack)
+    openstack.nova.delete_s = 60
+    made = ours.create(order())
+    pin(openstack, made)
+    pinned = ours.pins(made.id)
+    ours.destroy(made.id)
+    assert {ours.release(leftover) for leftover in pinned} == {Outcome.ACCEPTED}
+    assert not openstack.called("network DELETE /ports/{id}")
+
+
+def test_a_volume_takes_its_time_to_go(openstack: OpenStackServer) -> None:
+    ours = cloud(openstack)
+    made = ours.create(order())
+    volume = openstack.things.add(VOLUME, metadata=our_tags(made))
+    openstack.things.attach(volume, made.id)
+    openstack.things.deletes = 2
+    ours.destroy(made.id)
+    leftover = Leftover(DISK, volume, made.id)
+    said = [ours.release(leftover) for _ in range(4)]
+    assert said == [Outcome.ACCEPTED] * 3 + [Outcome.GONE]
+    assert len(openstack.called("volume DELETE /volumes/{id}")) == 1
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        pytest.param(neutron(404, "PortNotFound", "gone"), Outcome.GONE, id="gone"),
+        pytest.param(neutron(409, "PortInUse", "in use"), Outcome.ACCEPTED, id="in-use"),
+        pytest.param(refused(503, "later"), None, id="503"),
+    ],
+)
+def test_what_a_refused_delete_means(
+    openstack: OpenStackServer, error: Any, expected: Outcome | None
+) -> None:
+    ours = cloud(openstack)
+    made = ours.create(order())
+    port = openstack.things.add(PORT, tags=neutron_tags(our_tags(made)))
+    ours.destroy(made.id)
+    openstack.fault("network DELETE /ports/{id}", before=answering(error))
+    leftover = Leftover(INTERFACE, port, made.id)
+    if expected is None:
+        with pytest.raises(CloudError):
+            ours.release(leftover)
+    else:
+        assert ours.release(leftover) is expected
+
+
+@pytest.mark.parametrize(
+    ("action", "answer"),
+    [
+        pytest.param("network GET /ports", {"after": changed(lambda body: {})}, id="no-list"),
+        pytest.param(
+            "network GET /ports", {"after": changed(lambda body: {"ports": [{}]})}, id="no-id"
+        ),
+        pytest.param("network GET /ports", {"before": plain(404, "<h1>nginx</h1>")}, id="proxy"),
+        pytest.param("volume GET /volumes/detail", {"before": lambda: None}, id="cut"),
+        pytest.param("compute GET /servers/detail", {"before": plain(200, "")}, id="servers"),
+    ],
+)
+def test_an_answer_that_is_not_whole_finds_no_leftover(
+    openstack: OpenStackServer, action: str, answer: dict[str, Any]
+) -> None:
+    ours = cloud(openstack)
+    made = ours.create(order())
+    pin(openstack, made)
+    ours.destroy(made.id)
+    openstack.fault(action, times=9, **answer)
+    with pytest.raises(CloudError):
+        ours.find_leftovers()
+
+
+def test_an_address_that_goes_between_two_pages_hides_no_other(openstack: OpenStackServer) -> None:
+    """Neutron does not refuse a marker that is gone: it begins anew with its list of addresses."""
+    ours = cloud(openstack)
+    made = ours.create(order())
+    tags, things = neutron_tags(our_tags(made)), openstack.things
+    addresses = [things.add(ADDRESS, tags=tags) for _ in range(5)]
+    ours.destroy(made.id)
+    things.max_limit = 2
+
+    def delete_the_second(reply: Reply) -> Reply:
+        things.delete(ADDRESS, addresses[1])
+        return reply
+
+    openstack.fault("network GET /floatingips", after=delete_the_second)
+    found = [leftover.id for leftover in ours.find_leftovers()]
+    assert sorted(found) == sorted(addresses)
+    assert len(openstack.called("network GET /floatingips")) == 4
+
+
+def test_a_cell_that_is_down_hides_the_owner_of_a_leftover(openstack: OpenStackServer) -> None:
+    ours = cloud(openstack)
+    made = ours.create(order())
+    volume = openstack.things.add(VOLUME, metadata=our_tags(made))
+    openstack.nova.down = {"cell1"}
+    with pytest.raises(IncompleteListing):
+        ours.find_leftovers()
+    with pytest.raises(IncompleteListing):
+        ours.release(Leftover(DISK, volume, ""))
+    with pytest.raises(LeftAlone, match="unknown"):
+        ours.release(Leftover(DISK, volume, made.id))
+
+
+def test_no_service_is_asked_twice_whatever_libcloud_is_told_to_repeat(
+    openstack: OpenStackServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LIBCLOUD_RETRY_FAILED_HTTP_REQUESTS", "1")
+    openstack.fault("network GET /ports", times=9, before=lambda: None)
+    with pytest.raises(CloudError):
+        cloud(openstack, timeout=3.0).find_leftovers()
+    assert len(openstack.called("network GET /ports")) == 1

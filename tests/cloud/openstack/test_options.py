@@ -1,0 +1,364 @@
+"""The sections of an OpenStack file: what each key does, and every problem at once."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nodemanager import from_config, wiring
+from nodemanager.cloud.openstack import clouds as openstack_clouds
+from nodemanager.cloud.openstack import options as openstack_options
+from nodemanager.config import load
+from nodemanager.core.model.world import Size
+from nodemanager.errors import ConfigError
+from nodemanager.from_config import sizes_of
+from tests.cloud.cloud_config import cloud_config
+from tests.fakes.clock import ManualClock
+
+ETC = Path(__file__).parents[3] / "etc"
+NETWORKS = "11111111-1111-4111-8111-111111111111, 22222222-2222-4222-8222-222222222222"
+CREDENTIAL = {
+    "auth_url": "https://keystone.example.org:5000",
+    "application_credential_id": "an-id",
+    "application_credential_secret": "a-secret",
+}
+PASSWORD = {
+    "auth_url": "https://keystone.example.org:5000/v3",
+    "username": "manager",
+    "password": "a-secret",
+    "project": "compute",
+}
+IMAGE = {"image": "node-image"}
+
+
+def read(
+    credentials: dict[str, str] = CREDENTIAL,
+    listing: dict[str, str] | None = None,
+    create: dict[str, str] = IMAGE,
+) -> Any:
+    config = cloud_config(credentials=credentials, listing=listing or {}, create=create)
+    return openstack_options.read(config, 60.0)
+
+
+def problems(**sections: Any) -> list[str]:
+    with pytest.raises(ConfigError) as caught:
+        read(**sections)
+    return caught.value.problems
+
+
+def test_the_least_file_is_enough() -> None:
+    access, wanted, template = read()
+    assert str(access.auth_url) == "https://keystone.example.org:5000/v3"
+    assert (access.region, access.interface, access.timeout) == (None, "public", 60.0)
+    assert (wanted, template.networks, template.config_drive) == ({}, "auto", False)
+
+
+def test_everything_can_be_set() -> None:
+    access, wanted, template = read(
+        {
+            **PASSWORD,
+            "region": "R1",
+            "interface": "internal",
+            "domain": "people",
+            "project_domain": "projects",
+            "timeout": "7",
+            "ca_bundle": "/etc/ca.pem",
+        },
+        {"metadata:cluster": "blue"},
+        {
+            "image": "x",
+            "networks": NETWORKS,
+            "security_groups": "a, b,",
+            "key_name": "k",
+            "availability_zone": "z",
+            "config_drive": "yes",
+            "metadata:team": "physics",
+        },
+    )
+    assert (access.region, access.interface, access.trust) == ("R1", "internal", "/etc/ca.pem")
+    assert access.timeout == 7.0
+    assert access.auth == {
+        "identity": {
+            "methods": ["password"],
+            "password": {
+                "user": {
+                    "name": "manager",
+                    "password": "a-secret",
+                    "domain": {"name": "people"},
+                }
+            },
+        },
+        "scope": {"project": {"name": "compute", "domain": {"name": "projects"}}},
+    }
+    assert wanted == {"cluster": "blue"}
+    assert template.networks == tuple(NETWORKS.split(", "))
+    assert template.security_groups == ("a", "b")
+    assert template.metadata == {"cluster": "blue", "team": "physics"}
+
+
+def test_no_repr_shows_a_secret() -> None:
+    for credentials in (CREDENTIAL, PASSWORD):
+        assert "a-secret" not in repr(read(credentials))
+
+
+@pytest.mark.parametrize(
+    ("sections", "told"),
+    [
+        pytest.param(
+            {"credentials": {}},
+            [
+                "[Cloud Credentials] auth_url: is missing",
+                "[Cloud Credentials] application_credential_id: is missing, with its secret; or",
+            ],
+            id="nothing",
+        ),
+        pytest.param(
+            {"credentials": {**CREDENTIAL, "application_credential_secret": ""}},
+            ["[Cloud Credentials] application_credential_secret: is missing"],
+            id="no-secret",
+        ),
+        pytest.param(
+            {"credentials": {**CREDENTIAL, "project": "p", "username": "u"}},
+            [
+                "[Cloud Credentials] username: contradicts application_credential_id",
+                "[Cloud Credentials] project: contradicts application_credential_id",
+            ],
+            id="both",
+        ),
+        pytest.param(
+            {"credentials": {**PASSWORD, "password": ""}},
+            ["[Cloud Credentials] password: is missing: username needs it"],
+            id="no-password",
+        ),
+        pytest.param(
+            {"credentials": {**PASSWORD, "project": ""}},
+            ["[Cloud Credentials] project: give the project's name, or its id"],
+            id="no-project",
+        ),
+        pytest.param(
+            {"credentials": {**PASSWORD, "project_id": "p"}},
+            ["[Cloud Credentials] project: give the project's name, or its id"],
+            id="project-twice",
+        ),
+        pytest.param(
+            {"credentials": {**CREDENTIAL, "auth_url": "http://keystone.example.org/v3"}},
+            ["[Cloud Credentials] auth_url = http://keystone.example.org/v3: plain http"],
+            id="plain-http",
+        ),
+        pytest.param(
+            {"credentials": {**CREDENTIAL, "interface": "secret", "timeout": "0"}},
+            [
+                "[Cloud Credentials] interface = secret: not one of public, internal, admin",
+                "[Cloud Credentials] timeout = 0: not a number above zero",
+            ],
+            id="odd-values",
+        ),
+        pytest.param(
+            {
+                "create": {
+                    "networks": "private",
+                    "config_drive": "perhaps",
+                    "boot_volume_gb": "1.5",
+                }
+            },
+            [
+                "[Cloud Create] boot_volume_gb = 1.5: not a whole number",
+                "[Cloud Create] image: is missing",
+                "[Cloud Create] networks = private: no id; `openstack network list` shows them",
+                "[Cloud Create] config_drive = perhaps: neither yes nor no",
+            ],
+            id="create",
+        ),
+        pytest.param(
+            {"create": {**IMAGE, "boot_volume_type": "ssd"}},
+            ["[Cloud Create] boot_volume_type = ssd: needs boot_volume_gb"],
+            id="volume",
+        ),
+        pytest.param(
+            {"create": {**IMAGE, "metadata:nodemanager-pool": "x", "metadata:a": 256 * "x"}},
+            [
+                "[Cloud Create] metadata:nodemanager-pool: nodemanager itself sets this one",
+                "[Cloud Create] metadata:a: longer than nova's 255 characters",
+            ],
+            id="metadata",
+        ),
+        pytest.param(
+            {"listing": {"metadata:größe": "x"}, "create": {**IMAGE, "metadata:a/b": "x"}},
+            [
+                "[Cloud List] metadata:größe: nova takes only letters of ASCII",
+                "[Cloud Create] metadata:a/b: nova takes only letters of ASCII",
+            ],
+            id="metadata-names",
+        ),
+    ],
+)
+def test_every_problem_is_told_at_once(sections: dict[str, Any], told: list[str]) -> None:
+    found = problems(**sections)
+    assert len(found) == len(told)
+    for line in told:
+        assert any(one.startswith(line) for one in found), (line, found)
+        assert "a-secret" not in "".join(found)
+
+
+def test_every_key_that_is_read_is_accepted_and_the_other_way_round() -> None:
+    """A key that the section takes and nothing reads would be ignored without a word."""
+    asked: set[str] = set()
+
+    class Noted(dict[str, str]):
+        def get(self, key: str, default: Any = None) -> Any:
+            asked.add(key)
+            return super().get(key, default)
+
+    for credentials in (CREDENTIAL, PASSWORD):
+        read(Noted(credentials), {}, Noted(IMAGE))
+    taken = openstack_options.ACCEPTED
+    keys = taken["Cloud Credentials"] | taken["Cloud Create"]
+    elsewhere = {"ping_host", "user_data", "metadata:?*"}
+    assert asked == keys - elsewhere
+
+
+def sizes_in(tmp_path: Path, change: Callable[[str], str]) -> tuple[Size, ...]:
+    """The sizes by the sample file with that change; nothing may be asked of the cloud."""
+    path = tmp_path / "pool.cfg"
+    path.write_text(change((ETC / "openstack.cfg").read_text(encoding="utf-8")), encoding="utf-8")
+    config = load(path, environ={}, accepts=wiring.accepted_keys)
+    cloud = wiring.build_cloud(config, ManualClock())
+    try:
+        return sizes_of(config, cloud)
+    finally:
+        cloud.close()
+
+
+def test_a_manager_learns_its_sizes_without_its_cloud(tmp_path: Path) -> None:
+    sizes = {size.name: size for size in sizes_in(tmp_path, lambda text: text)}
+    assert set(sizes) == {"m1.small", "m1.large"}
+    assert (sizes["m1.large"].cores, sizes["m1.large"].ram_mb) == (4, 8192)
+
+
+def test_a_size_that_the_file_does_not_describe_is_told_with_its_line(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as caught:
+        sizes_in(tmp_path, lambda text: text.replace("ram = 8192\n", ""))
+    (problem,) = caught.value.problems
+    assert "[Size m1.large] instance_type = m1.large: cores, ram and price must be given" in problem
+    assert re.match(r".*pool\.cfg:\d+: ", problem)
+
+
+def test_a_file_without_sizes_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as caught:
+        sizes_in(
+            tmp_path, lambda text: re.sub(r"^\[Size.*?(?=^\[Records)", "", text, flags=re.S | re.M)
+        )
+    (problem,) = caught.value.problems
+    assert "[Size NAME]: is missing: openstack boots only sizes that the file has" in problem
+
+
+def test_a_secret_may_be_in_a_file_of_its_own(tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("from-the-file\n", encoding="utf-8")
+    path = tmp_path / "pool.cfg"
+    text = (ETC / "openstack.cfg").read_text(encoding="utf-8")
+    path.write_text(
+        text.replace(
+            "application_credential_secret = SECRET",
+            f"application_credential_secret_file = {secret}",
+        ),
+        encoding="utf-8",
+    )
+    config = load(path, environ={}, accepts=wiring.accepted_keys)
+    assert config.cloud_credentials["application_credential_secret"] == "from-the-file"
+    assert "from-the-file" in from_config.secrets_of(config)
+
+
+CLOUDS = """
+clouds:
+  horizon:
+    auth:
+      auth_url: https://keystone.example.org:5000/v3
+      application_credential_id: an-id
+      application_credential_secret: a-secret
+    region_name: R1
+    interface: internal
+    auth_type: v3applicationcredential
+    identity_api_version: 3
+  user:
+    auth:
+      auth_url: https://keystone.example.org:5000/v3
+      username: manager
+      password: a-secret
+      project_name: compute
+      user_domain_name: people
+      project_domain_name: projects
+    cacert: /etc/ca.pem
+  odd:
+    auth: {auth_url: "https://keystone.example.org", user_domain_id: default, username: u,
+           password: a-secret, project_id: p}
+  vendor:
+    profile: rackspace
+    auth: {username: u, password: a-secret, project_id: p}
+  broken: [1]
+"""
+
+
+@pytest.fixture
+def clouds(tmp_path: Path) -> str:
+    path = tmp_path / "clouds.yaml"
+    path.write_text(CLOUDS, encoding="utf-8")
+    return str(path)
+
+
+def test_a_cloud_of_clouds_yaml_has_what_the_section_does_not_give(clouds: str) -> None:
+    access, _, _ = read({"cloud": "horizon", "clouds_yaml": clouds})
+    assert access.auth == read(CREDENTIAL)[0].auth
+    assert (str(access.auth_url), access.region, access.interface) == (
+        "https://keystone.example.org:5000/v3",
+        "R1",
+        "internal",
+    )
+    own, _, _ = read({"cloud": "user", "clouds_yaml": clouds, "region": "R2"})
+    assert (own.region, own.trust) == ("R2", "/etc/ca.pem")
+    assert own.auth["scope"] == {"project": {"name": "compute", "domain": {"name": "projects"}}}
+
+
+def test_the_usual_place_of_clouds_yaml_is_looked_at(
+    clouds: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(openstack_clouds, "PLACES", (tmp_path / "none.yaml", Path(clouds)))
+    assert read({"cloud": "horizon"})[0].region == "R1"
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        pytest.param(
+            {"cloud": "horizn"}, "cloud = horizn: the file has no such cloud; it has", id="name"
+        ),
+        pytest.param(
+            {"cloud": "odd"},
+            "cloud = odd: nodemanager does not understand its auth.user_domain_id",
+            id="odd",
+        ),
+        pytest.param(
+            {"cloud": "vendor"},
+            "cloud = vendor: nodemanager knows no vendor profiles",
+            id="profile",
+        ),
+        pytest.param(
+            {"cloud": "broken"}, "cloud = broken: the file has no such cloud", id="broken"
+        ),
+        pytest.param({}, "clouds_yaml = ", id="no-cloud"),
+        pytest.param(
+            {"cloud": "x", "clouds_yaml": "/none"}, "clouds_yaml: there is no /none", id="no-file"
+        ),
+        pytest.param({"cloud": "x", "clouds_yaml": __file__}, "clouds_yaml = ", id="no-yaml"),
+    ],
+)
+def test_what_is_wrong_with_clouds_yaml_is_told_without_its_values(
+    clouds: str, given: dict[str, str], told: str
+) -> None:
+    found = problems(credentials={"clouds_yaml": clouds, **given})
+    assert any(line.startswith(f"[Cloud Credentials] {told}") for line in found), found
+    assert "a-secret" not in "".join(found)

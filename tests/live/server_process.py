@@ -1,0 +1,80 @@
+"""A cloud's server of these tests as a process of its own.
+
+It says its URL once it serves. Each line on its standard input is an order, [NAME, ARGUMENTS ...],
+and gets one line of answer. It ends with its input.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any, TextIO
+
+from tests.live.farm import NotServed
+from tests.live.harness import environment
+from tests.waiting import DEADLINE_S
+
+
+class ServerProcess:
+    """The process `python -m MODULE`, which calls `serve`."""
+
+    def __init__(self, module: str, home: Path) -> None:
+        home.mkdir(parents=True, exist_ok=True)
+        self._lock = threading.Lock()
+        with open(home / f"{module.rpartition('.')[2]}.log", "wb") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", module],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                env=environment(),
+                start_new_session=True,
+            )
+        self.url = str(self._answer())
+
+    def close(self) -> None:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.close()
+        try:
+            self._process.wait(DEADLINE_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait(DEADLINE_S)
+        self._process.stdout.close()
+
+    def ask(self, *order: str) -> Any:
+        """The answer to an order; raises NotServed when the process is ending."""
+        assert self._process.stdin is not None
+        # The farm asks from a thread of its own.
+        with self._lock:
+            try:
+                print(json.dumps(order), file=self._process.stdin, flush=True)
+                return self._answer()
+            except (OSError, ValueError) as error:
+                raise NotServed from error
+
+    def _answer(self) -> Any:
+        assert self._process.stdout is not None
+        return json.loads(self._process.stdout.readline())
+
+
+def serve(
+    url: str,
+    held: Callable[[], AbstractContextManager[None]],
+    answer: Callable[..., Any],
+    orders: TextIO,
+    answers: TextIO,
+) -> None:
+    """Tell the URL, then answer each order while the server is `held`."""
+    print(json.dumps(url), file=answers, flush=True)
+    for line in orders:
+        with held():
+            told = json.dumps(answer(*json.loads(line)))
+        print(told, file=answers, flush=True)
