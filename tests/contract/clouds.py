@@ -248,6 +248,9 @@ def gce_cloud(_tmp_path: Path) -> Iterator[CloudFixture]:
 
 @contextmanager
 def azure_cloud(_tmp_path: Path) -> Iterator[CloudFixture]:
+    """A server of Azure's compute and network APIs over HTTP; each body and answer is checked
+    against the models of Microsoft's own SDK, which works with it.
+    """
     server = azure_server.shared()
     server.reset()
     server.page_limit = 2
@@ -274,6 +277,9 @@ def azure_cloud(_tmp_path: Path) -> Iterator[CloudFixture]:
             },
             pin=lambda node: azure_helpers.attach(server, node),
             by_hand=lambda: azure_helpers.by_hand(server),
+            without_image=lambda: azure_helpers.cloud(
+                server, create={"image": "Canonical:no-such:server:latest"}
+            ),
             unknown_id="6695eb01-0000-4000-8000-97f2502e193f",
         )
         assert server.wrong == []

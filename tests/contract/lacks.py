@@ -57,6 +57,10 @@ LACKS: Mapping[str, Mapping[Need, str]] = {
         Ability.CONFIRMED_ENDS: _FORGETS,
         Ability.OTHER_ACCOUNTS: "each request names the project",
     },
+    "azure": {
+        CloudState.TERMINATED: _FORGETS,
+        Ability.CONFIRMED_ENDS: _FORGETS,
+    },
     "openstack": {
         CloudState.TERMINATED: _FORGETS,
         Ability.CONFIRMED_ENDS: _FORGETS,
