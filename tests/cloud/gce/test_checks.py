@@ -9,7 +9,7 @@ import pytest
 from nodemanager.cloud.checks import Found, Mark, Wanted
 from nodemanager.cloud.endpoint import Endpoint
 from nodemanager.cloud.gce.rights import Rights
-from nodemanager.cloud.gce.token import TokenSource
+from nodemanager.cloud.token import TokenSource
 from nodemanager.core.model.world import Size
 from tests.cloud.asking import asked
 from tests.cloud.gce.account import CUSTOM
