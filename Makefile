@@ -1,7 +1,7 @@
 # Everything one does with this tree. `make` alone lists the targets.
 
 .DEFAULT_GOAL := help
-.PHONY: help run test quick lint static unit soak census mutants chaos dispatch incident race test-deps bench docs install uninstall clean venv venv-test
+.PHONY: help run test quick lint static unit soak census mutants chaos dispatch openstack incident race test-deps bench docs install uninstall clean venv venv-test
 
 VENV := .venv
 PY := $(VENV)/bin/python
@@ -61,6 +61,10 @@ chaos: venv-test ## kill -9 a real daemon KILLS=200 times at random points; ARGS
 dispatch: venv-test ## play ROUNDS=10 rounds of a scheduler on EC2's API (moto): no busy node is destroyed
 	@DISPATCH_ROUNDS=$(or $(ROUNDS),10) $(PY) -m pytest -q tests/live/test_idle.py $(ARGS)
 
+openstack: venv-test ## start a real OpenStack below /tmp, run the adapter's tests on it, end it (15 minutes)
+	@etc/install/openstack .openstack
+	@exec $(PY) -m tests.openstack .openstack $(ARGS)
+
 incident: venv-test ## record an incident on the local cloud anew, into doc/incident (4 minutes)
 	@$(PY) -m tests.live.incident doc/incident
 	@$(PY) doc/timeline.py
@@ -89,7 +93,7 @@ uninstall: ## take the program away again; configuration and state are kept
 
 clean: ## end what the demo left running; remove all that was built
 	@if [ -x $(PY) ]; then $(PY) etc/demo/run.py end; fi
-	rm -rf $(VENV) .demo build dist doc/_build *.egg-info .*_cache .hypothesis
+	rm -rf $(VENV) .demo .openstack build dist doc/_build *.egg-info .*_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 venv:

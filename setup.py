@@ -61,6 +61,7 @@ setup(
         "rich>=13,<16",
         "SQLAlchemy>=2.0,<3",
         "structlog>=24,<27",
+        "urllib3>=2,<3",
         "uvicorn>=0.50,<0.60",
         "uvloop>=0.21,<1",
     ],

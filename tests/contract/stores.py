@@ -9,6 +9,7 @@ import os
 import pwd
 import secrets
 import shutil
+import signal
 import subprocess
 import tempfile
 import time
@@ -123,7 +124,7 @@ class Postgres:
     Only where it is `durable` does a commit wait for the disk.
     """
 
-    def __init__(self, *, durable: bool = False) -> None:
+    def __init__(self, *, durable: bool = False, connections: int = 100) -> None:
         self._folder = Path(tempfile.mkdtemp(prefix="nodemanager-pg-", dir="/tmp"))
         self._user = "postgres" if os.geteuid() == 0 else None
         if self._user:
@@ -141,6 +142,8 @@ class Postgres:
                 *([] if durable else ["-F"]),
                 "-h",
                 "",
+                "-N",
+                str(connections),
             ],
             user=self._user,
             stdout=subprocess.DEVNULL,
@@ -183,7 +186,8 @@ class Postgres:
 
     def stop(self) -> None:
         self._admin.dispose()
-        self._server.terminate()
+        # Without waiting for those who are still connected.
+        self._server.send_signal(signal.SIGINT)
         self._server.wait(timeout=30)
         shutil.rmtree(self._folder, ignore_errors=True)
 

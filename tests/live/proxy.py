@@ -144,6 +144,18 @@ class Proxy:
         with self.meeting(fate):
             yield
 
+    def lose_next(self, kind: str) -> None:
+        """The next request of that kind does its work, and nobody hears of it."""
+        before = self._fate
+
+        def fate(met: str) -> Fate:
+            if met != kind:
+                return before(met)
+            self._fate = before
+            return Fate.REPLY_CUT
+
+        self._fate = fate
+
     @contextmanager
     def holding(self, matches: Callable[[bytes], bool]) -> Iterator[Held]:
         """The first request of that content waits until it is released, by the end at the latest.

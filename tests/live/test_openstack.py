@@ -77,8 +77,7 @@ def test_a_server_deleted_behind_our_back_while_busy_keeps_its_slot_within_the_w
     cluster: OpenStackCluster, daemon: Daemon, registry: Registry
 ) -> None:
     before, lost_one = daemon.last(), paired(daemon)[0]
-    cluster.want(0)
-    until("no wish", lambda: cluster.status(daemon)["nodes_wish"] == 0, told=daemon.told)
+    cluster.want_none(daemon)
     for line in paired(daemon):
         cluster.farm.node_does(line["node"], "busy")
     daemon.wait_for("cycle.done", after=before, busy=2)
@@ -143,8 +142,7 @@ def test_when_demand_is_gone_idle_nodes_are_shut_down_with_the_ports_that_nova_f
 ) -> None:
     nodes = cluster.alive()
     cluster.server.things.leaked = True
-    cluster.want(0)
-    until("no wish", lambda: cluster.status(daemon)["nodes_wish"] == 0, told=daemon.told)
+    cluster.want_none(daemon)
     for node in nodes:
         cluster.farm.node_does(node, "idle")
     cluster.change({"Cloud": {"shutdown_windows": "0, 999999"}})

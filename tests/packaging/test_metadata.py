@@ -77,6 +77,7 @@ def test_every_package_that_the_program_imports_is_a_dependency_of_its_own():
         "rich": "rich",
         "sqlalchemy": "SQLAlchemy",
         "structlog": "structlog",
+        "urllib3": "urllib3",
         "uvicorn": "uvicorn",
         "uvloop": "uvloop",
         "yaml": "PyYAML",

@@ -29,6 +29,8 @@ from nodemanager.errors import ForeignAnswer, IncompleteListing, LeftAlone, Malf
 
 UNUSED = frozenset({"available", "error", "error_deleting", "deleting"})
 """The states of a volume in which nothing uses it."""
+BY_POLICY = "disallowed by policy"
+"""Neutron's word for a right that a role lacks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +116,7 @@ class OpenStackLeftovers:
             states=partial(_node_states, wire, leftover, thing),
             stopping=CloudState.STOPPING,
             delete=delete,
-            refused=_refused,
+            refused=partial(_refused, thing),
         )
         # What nova made is deleted while it is bound to its server: afterwards nothing shows that
         # it is ours.
@@ -163,10 +165,15 @@ def _tags(raw: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _things(wire: Wire, sort: Sort, **params: str) -> Iterator[Thing]:
+    """Each once: neutron begins its list of addresses anew when the marker is gone meanwhile."""
     if not wire.has(sort.service):
         return
+    seen = set[str]()
     for raw in wire.listing(sort.service, sort.listing, f"{sort.one}s", **params):
-        yield _thing(sort, raw)
+        thing = _thing(sort, raw)
+        if thing.id not in seen:
+            seen.add(thing.id)
+            yield thing
 
 
 def _asked(wire: Wire, sort: Sort, thing_id: str) -> Thing | None:
@@ -208,11 +215,15 @@ def _node_states(wire: Wire, leftover: Leftover, thing: Thing) -> set[CloudState
     return {STATES.get(one.state, CloudState.UNKNOWN) for one in found} - {CloudState.TERMINATED}
 
 
-def _refused(error: Exception) -> Outcome | None:
+def _refused(thing: Thing, error: Exception) -> Outcome | None:
+    """See Calls.refused. Raises LeftAlone for a port that is nova's to delete."""
     if not isinstance(error, Refusal):
         return None
     if error.status == 404:
         return Outcome.GONE
+    if thing.made_with_node and BY_POLICY in error.message:
+        why = "neutron lets only administrators delete a port that nova made"
+        raise LeftAlone(f"{thing.what}: {why}: {error}") from error
     return Outcome.ACCEPTED if error.status in (400, 409) else None
 
 

@@ -18,6 +18,8 @@ from nodemanager.cloud.tags import OUR_TAGS
 
 METADATA = "metadata:"
 METADATA_KEYS = frozenset({f"{METADATA}?*"})
+METADATA_NAME = re.compile(r"[a-zA-Z0-9\-_:. ]+")
+"""Nova refuses a create with any other name."""
 LONGEST_METADATA = 255
 INTERFACES = ("public", "internal", "admin")
 AUTO, NONE = "auto", "none"
@@ -228,5 +230,9 @@ def _metadata(given: SectionReader) -> dict[str, str]:
             given.wrong(key, "nodemanager itself sets this one")
         if max(len(name), len(value.strip())) > LONGEST_METADATA:
             given.wrong(key, f"longer than nova's {LONGEST_METADATA} characters")
+        if not METADATA_NAME.fullmatch(name):
+            given.wrong(
+                key, "nova takes only letters of ASCII, digits, spaces and - _ : . in a name"
+            )
         found[name] = value.strip()
     return found

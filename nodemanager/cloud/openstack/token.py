@@ -20,7 +20,7 @@ from libcloud.common.openstack_identity import OpenStackIdentity_3_0_Connection
 
 from nodemanager.cloud.endpoint import Endpoint
 from nodemanager.cloud.libcloud_base import OneTry
-from nodemanager.cloud.openstack.errors import error_of
+from nodemanager.cloud.openstack.errors import Refusal, error_of
 from nodemanager.cloud.openstack.options import Access
 from nodemanager.cloud.transport import WholeAnswers
 from nodemanager.errors import BadRequest, CloudError, ForeignAnswer, Unauthorized
@@ -36,6 +36,8 @@ TYPES: Mapping[str, tuple[str, ...]] = {
     "volume": ("volumev3", "block-storage", "block-store", "volume"),
 }
 """The names that catalogs have for a service."""
+_NO_CREDENTIAL = "Could not find Application Credential"
+"""Keystone's 404 for one that was withdrawn or whose user is gone."""
 ABOUT = ("user", "project", "roles", "application_credential")
 VERSIONS = {"network": "/v2.0", "image": "/v2"}
 """The version of the API, for a catalog whose endpoint names none."""
@@ -131,7 +133,10 @@ class Keystone:
             if connection.connection is not None:
                 connection.connection.session.close()
         if answer.status >= 300:
-            raise error_of(answer, "ask keystone for a token")
+            error = error_of(answer, "ask keystone for a token")
+            if isinstance(error, Refusal) and _NO_CREDENTIAL in error.message:
+                raise Unauthorized(f"keystone: {error}")
+            raise error
         try:
             told = json.loads(answer.content)["token"]
             life = _moment(told["expires_at"]) - _moment(told["issued_at"])

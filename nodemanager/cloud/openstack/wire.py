@@ -95,7 +95,7 @@ class Wire:
         """
         listing = self._pages("compute", "/servers/detail", "servers", {})
         pages = [self._whole(page) for page in listing]
-        servers = [server for page in pages for server in page]
+        servers = _each_once(pages)
         listed = {server.id for server in servers if server is not None and server.id}
         if len(pages) > 1:
             for node_id in self._seen - listed:
@@ -136,8 +136,11 @@ class Wire:
 
         The links to the next page are not relied on: a service or a proxy that limits a page and
         leaves them out would seem to have told everything.
+
+        A page that leads back is asked for once more: nova begins anew at the moment when the
+        marker's server leaves its queue of boots.
         """
-        asked, seen = dict(params), set[str]()
+        asked, seen, again = dict(params), set[str](), set[str]()
         while True:
             try:
                 page = self.page(service, path, items, asked)
@@ -150,6 +153,9 @@ class Wire:
                 return
             yield page
             marker = page[-1].get("id") if isinstance(page[-1], dict) else None
+            if marker in seen and marker not in again:
+                again.add(marker)
+                continue
             if not isinstance(marker, str) or marker in seen or len(seen) >= MOST_PAGES:
                 raise IncompleteListing(f"GET {path}: the pages don't go on after {marker!r}")
             seen.add(marker)
@@ -182,6 +188,20 @@ class Wire:
         if answer.status == 401:
             self._keystone.refused(connection.auth_token)
         return answer
+
+
+def _each_once(pages: list[list[Server | None]]) -> list[Server | None]:
+    """The servers, each of them as the last page that has it tells it; twice on one page stays so.
+
+    A page that begins anew (see Wire._pages) has servers of the one before.
+    """
+    last = {server.id: page for page in range(len(pages)) for server in pages[page] if server}
+    return [
+        server
+        for page in range(len(pages))
+        for server in pages[page]
+        if server is None or server.id is None or last[server.id] == page
+    ]
 
 
 def server_path(node_id: str) -> str:

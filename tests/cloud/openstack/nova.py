@@ -1,25 +1,39 @@
 """The servers of the OpenStack test server: nova's part of the API, with its states and its limits.
 
-What it does follows nova's documents: "Compute API" (bodies, microversions, paging, faults) and
-"Handling Down Cells" (what a list leaves out while a cell is down).
+What it does follows nova's documents, "Compute API" (bodies, microversions, paging, faults) and
+"Handling Down Cells" (what a list leaves out while a cell is down), and a real nova
+(test_likeness.py).
 """
 
 from __future__ import annotations
 
 import base64
+import re
 import threading
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 MINIMUM, MAXIMUM = (2, 1), (2, 96)
 FLAVOR_EMBEDDED, NETWORKS_NEEDED, DOWN_CELLS_TOLD = (2, 47), (2, 37), (2, 69)
 PAGING = {"limit", "marker", "sort_key", "sort_dir"}
 """With any of these in a query, nova leaves out the servers of a cell that is down."""
 LONGEST_USER_DATA, LONGEST_VALUE, MOST_ITEMS = 65535, 255, 128
+METADATA_NAME = re.compile(r"[a-zA-Z0-9\-_:. ]{1,255}")
+TAKES_METADATA = {"ACTIVE", "PAUSED", "SUSPENDED", "SHUTOFF"}
+"""The states in which nova changes a server's metadata."""
+ORDERED = {
+    *("name", "flavorRef", "imageRef", "networks", "metadata", "user_data", "security_groups"),
+    *("key_name", "availability_zone", "config_drive", "block_device_mapping_v2"),
+    *("min_count", "max_count"),
+}
+"""What a create may have here; nova knows more, and refuses what it does not know."""
+KEYS, ZONES, GROUPS = {"operators"}, {"nova", "az-2"}, {"default", "compute"}
 NO_VALID_HOST = "No valid host was found. There are not enough hosts available."
 FAULTS = {
     400: "badRequest",
@@ -50,6 +64,10 @@ def refused(status: int, message: str, retry_after: str | None = None) -> Refuse
     if retry_after is not None:
         fault["retryAfter"] = headers["Retry-After"] = retry_after
     return Refused(status, {FAULTS.get(status, "computeFault"): fault}, headers)
+
+
+def _wrong(field: str, why: str) -> Refused:
+    return refused(400, f"Invalid input for field/attribute {field}. {why}")
 
 
 @dataclass
@@ -105,12 +123,14 @@ class Nova:
     `boot_s` and `delete_s` are how long a boot and a deletion take. `max_limit` is the most items
     of one page, whatever was asked for. Servers of a cell in `down` can't be read. `no_host` makes
     each new server end in ERROR. `cores` is the quota. `ended` is called with each server that is
-    gone.
+    gone. A marker in `begins_anew` is taken for none, once. `knows` says whether there is an image
+    or a network of that id.
     """
 
-    def __init__(self, ended: Callable[[Server], None]) -> None:
+    def __init__(self, ended: Callable[[Server], None], knows: Callable[[str, str], bool]) -> None:
         self._lock = threading.RLock()
         self._ended = ended
+        self._knows = knows
         self.reset()
 
     def reset(self) -> None:
@@ -121,6 +141,7 @@ class Nova:
             self.maximum = MAXIMUM
             self.down: set[str] = set()
             self.no_host = False
+            self.begins_anew = set[str]()
             self.cores = 10_000
             self.flavors = [
                 _flavor(1, "m1.small", 1, 2048, 20),
@@ -132,22 +153,24 @@ class Nova:
 
     def create(self, body: Mapping[str, Any], project: str, version: tuple[int, int]) -> Any:
         asked = body.get("server")
-        if not isinstance(asked, dict) or not asked.get("name") or "flavorRef" not in asked:
-            raise refused(400, "Invalid input for field/attribute server.")
-        if version >= NETWORKS_NEEDED and "networks" not in asked:
-            raise refused(
-                400, "Invalid input for field/attribute server. 'networks' is a required property"
-            )
+        if not isinstance(asked, dict):
+            raise refused(400, "'server' is a required property")
+        for name in ("name", "flavorRef", *(["networks"] if version >= NETWORKS_NEEDED else [])):
+            if not asked.get(name):
+                raise _wrong("server", f"'{name}' is a required property")
+        for name in asked.keys() - ORDERED:
+            raise _wrong("server", f"Additional properties are not allowed ('{name}')")
         if len(asked.get("user_data", "")) > LONGEST_USER_DATA:
-            raise refused(400, "Invalid input for field/attribute user_data. is too long")
+            raise _wrong("user_data", "is too long")
         flavor = next((f for f in self.flavors if f["id"] == asked["flavorRef"]), None)
         if flavor is None:
             raise refused(400, f"Flavor {asked['flavorRef']} could not be found.")
+        self._check_names(asked)
         volumes = asked.get("block_device_mapping_v2", [])
         if not volumes and not flavor["disk"]:
             raise refused(403, "Only volume-backed servers are allowed for flavors with zero disk.")
         if not volumes and not asked.get("imageRef"):
-            raise refused(400, "Block Device Mapping is Invalid: no boot device")
+            raise refused(400, "Missing imageRef attribute")
         metadata = _checked(asked.get("metadata", {}))
         with self._lock:
             used = sum(s.flavor["vcpus"] for s in self.servers.values() if s.project == project)
@@ -173,6 +196,23 @@ class Nova:
         answer = {"id": server.id, "links": [], "OS-DCF:diskConfig": "MANUAL"}
         return server, {"server": {**answer, "adminPass": "sEcrEt-admin-pass"}}
 
+    def _check_names(self, asked: Mapping[str, Any]) -> None:
+        """Raises Refused for what the order names and nobody knows."""
+        if (image := asked.get("imageRef")) and not self._knows("image", image):
+            raise refused(400, "Can not find requested image")
+        if asked.get("key_name", "operators") not in KEYS:
+            raise refused(400, "Invalid key_name provided.")
+        if asked.get("availability_zone", "nova") not in ZONES:
+            raise refused(400, "The requested availability zone is not available")
+        for group in asked.get("security_groups", []):
+            if group["name"] not in GROUPS:
+                name = group["name"]
+                raise refused(400, f"Unable to find security_group with name or id '{name}'")
+        networks = asked.get("networks", "auto")
+        for network in () if isinstance(networks, str) else networks:
+            if not self._knows("network", network["uuid"]):
+                raise refused(400, f"Network {network['uuid']} could not be found.")
+
     def list(
         self, query: Mapping[str, str], project: str, version: tuple[int, int], url: str
     ) -> Any:
@@ -183,16 +223,13 @@ class Nova:
             # On a page that is full nova has no room for those it can't read.
             unread = [s for s in mine if s.cell in self.down] if tells else []
             mine = [s for s in mine if s.cell not in self.down] + unread
-            if marker := query.get("marker"):
-                place = next((n for n, s in enumerate(mine) if s.id == marker), None)
-                if place is None:
-                    raise refused(400, f"marker [{marker}] not found")
-                mine = mine[place + 1 :]
-            limit = min(int(query.get("limit", self.max_limit)), self.max_limit)
-            page = mine[:limit]
+            if (marker := query.get("marker")) in self.begins_anew:
+                self.begins_anew.discard(marker)
+                query = {name: value for name, value in query.items() if name != "marker"}
+            page = self._paged(mine, [s.id for s in mine], query)
             answer: dict[str, Any] = {"servers": [self._view(s, version) for s in page]}
-            if len(page) == limit:
-                href = f"{url}?limit={limit}&marker={page[-1].id}"
+            if page and len(page) == self._limit(query):
+                href = f"{url}?limit={len(page)}&marker={page[-1].id}"
                 answer["servers_links"] = [{"rel": "next", "href": href}]
             return answer
 
@@ -209,15 +246,31 @@ class Nova:
     def set_metadata(self, server_id: str, project: str, body: Mapping[str, Any]) -> Any:
         with self._lock:
             server = self.find(server_id, project)
+            if server.shown not in TAKES_METADATA:
+                state = {"BUILD": "building"}.get(server.shown, server.shown.lower())
+                doing = f"Cannot 'update metadata' instance {server_id}"
+                raise refused(409, f"{doing} while it is in vm_state {state}")
             merged = {**server.metadata, **_checked(body.get("metadata", {}))}
             server.metadata = _checked(merged)
             return {"metadata": server.metadata}
 
     def list_flavors(self, query: Mapping[str, str]) -> Any:
         ids = [flavor["id"] for flavor in self.flavors]
-        begin = ids.index(query["marker"]) + 1 if "marker" in query else 0
-        limit = min(int(query.get("limit", self.max_limit)), self.max_limit)
-        return {"flavors": self.flavors[begin : begin + limit]}
+        return {"flavors": self._paged(self.flavors, ids, query)}
+
+    def _paged(self, items: Sequence[T], ids: Sequence[str], query: Mapping[str, str]) -> list[T]:
+        begin = 0
+        if marker := query.get("marker"):
+            if marker not in ids:
+                raise refused(400, f"marker [{marker}] not found")
+            begin = ids.index(marker) + 1
+        return [*items[begin : begin + self._limit(query)]]
+
+    def _limit(self, query: Mapping[str, str]) -> int:
+        given = query.get("limit", str(self.max_limit))
+        if not given.isdigit():
+            raise refused(400, f"Invalid input for query parameters limit. Value: {given}.")
+        return min(int(given), self.max_limit)
 
     # What other hands do.
 
@@ -289,9 +342,12 @@ class Nova:
 
 def _checked(metadata: Any) -> dict[str, str]:
     if not isinstance(metadata, dict):
-        raise refused(400, "Invalid input for field/attribute metadata.")
+        raise _wrong("metadata", "is no mapping")
     if len(metadata) > MOST_ITEMS:
         raise refused(403, f"Maximum number of metadata items exceeds {MOST_ITEMS}")
+    for name in metadata:
+        if METADATA_NAME.fullmatch(name) is None:
+            raise _wrong("metadata", f"'{name}' does not match any of the regexes")
     if any(not isinstance(v, str) or len(v) > LONGEST_VALUE for v in metadata.values()):
-        raise refused(400, "Invalid input for field/attribute metadata. is too long")
+        raise _wrong("metadata", "is too long")
     return dict(metadata)

@@ -26,7 +26,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 from tests.cloud.faults import FaultsOnOrder, Reply
 from tests.cloud.openstack.account import Account
 from tests.cloud.openstack.nova import MINIMUM, Nova, Refused, refused
-from tests.cloud.openstack.things import ADDRESS, PORT, VOLUME, Things
+from tests.cloud.openstack.things import ADDRESS, PORT, VOLUME, Things, page
 
 REGION = "RegionOne"
 USER, PASSWORD, DOMAIN = "manager", "s3cret-password", "Default"
@@ -93,7 +93,7 @@ class OpenStackServer(FaultsOnOrder):
         super().__init__()
         self.things = Things()
         self.account = Account()
-        self.nova = Nova(self.things.ended)
+        self.nova = Nova(self.things.ended, self.things.knows)
         self._tokens: dict[str, Token] = {}
         server = type("_Server", (ThreadingHTTPServer,), {"daemon_threads": True})
         self._http = server(("127.0.0.1", port), type("_Bound", (_Handler,), {"cloud": self}))
@@ -154,7 +154,7 @@ class OpenStackServer(FaultsOnOrder):
             return fault.before()
         try:
             if route is None:
-                raise refused(404, f"The resource could not be found: {method} {url.path}")
+                raise page(404, "The resource could not be found.")
             self.nova.settle()
             asked = Asked(
                 self, query, body, headers, found, self._project(route, url.path, headers)
@@ -171,6 +171,8 @@ class OpenStackServer(FaultsOnOrder):
         with self._lock:
             token = self._tokens.get(headers.get("x-auth-token", ""))
         if token is None or token.expires <= time.monotonic():
+            if route.action.startswith("image "):
+                raise page(401, "This server could not verify that you are authorized")
             body = {"error": {"code": 401, "message": DENIED, "title": "Unauthorized"}}
             raise Refused(401, body, {"WWW-Authenticate": f"Keystone uri='{self.url}'"})
         service, method, _ = route.action.split(" ", 2)
@@ -185,7 +187,11 @@ class OpenStackServer(FaultsOnOrder):
         (how,) = identity["methods"]
         if how == "application_credential":
             given = identity[how]
-            fits = (given.get("id"), given.get("secret")) == (CREDENTIAL, CREDENTIAL_SECRET)
+            if given.get("id") != CREDENTIAL:
+                message = f"Could not find Application Credential: {given.get('id')}."
+                error = {"code": 404, "message": message, "title": "Not Found"}
+                raise Refused(404, {"error": error})
+            fits = given.get("secret") == CREDENTIAL_SECRET
             if "scope" in auth:
                 raise self._denied()
         else:
@@ -266,6 +272,8 @@ class Asked:
         if named == "latest":
             return self.cloud.nova.maximum
         major, _, minor = named.partition(".")
+        if not (major.isdigit() and minor.isdigit()):
+            raise refused(400, f"API Version String {named} is of invalid format.")
         version = int(major), int(minor)
         if not MINIMUM <= version <= self.cloud.nova.maximum:
             raise refused(

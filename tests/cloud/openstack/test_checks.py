@@ -190,15 +190,22 @@ def test_another_answer_to_that_question_settles_nothing(openstack: OpenStackSer
 
 
 def test_the_calls_that_are_compared_are_those_of_the_file() -> None:
-    places = {"compute": "/v2.1", "image": "/v2", "network": "/v2.0", "volume": "/v3/*"}
-    names = {"volume": "volumev3"}
-    calls = {
-        (names.get(service, service), method, places[service] + path.format("*"))
-        for service, method, path in CALLS
+    """Cinder's twice: its endpoint may have the project's id in its path or not."""
+    places = {
+        "compute": ["/v2.1"],
+        "image": ["/v2"],
+        "network": ["/v2.0"],
+        "volume": ["/v3", "/v3/*"],
     }
+    names = {"volume": "volumev3"}
+    calls = [
+        (names.get(service, service), method, place + path.format("*"))
+        for service, method, path in CALLS
+        for place in places[service]
+    ]
     rules = [(one["service"], one["method"], one["path"]) for one in rules_of("openstack.json")]
-    assert calls == set(rules)
-    assert len(rules) == len(CALLS) == len(calls)
+    assert sorted(calls) == sorted(rules)
+    assert len(set(rules)) == len(rules)
 
 
 def test_a_credential_with_the_file_s_rules_may_do_all(openstack: OpenStackServer) -> None:

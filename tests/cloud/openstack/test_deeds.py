@@ -316,7 +316,7 @@ def test_the_sizes_are_the_flavors(openstack: OpenStackServer) -> None:
     ("image", "told"),
     [
         pytest.param("another", "there is none of that name", id="name"),
-        pytest.param("33333333-3333-4333-8333-333333333333", "Failed to find image", id="id"),
+        pytest.param("33333333-3333-4333-8333-333333333333", "No image found with ID", id="id"),
         pytest.param("twice", "2 have it", id="twice"),
         pytest.param("queued", "its state is queued", id="state"),
     ],
@@ -360,6 +360,17 @@ def test_adopting_keeps_other_metadata_and_is_all_or_nothing(openstack: OpenStac
         ours.adopt(theirs, tags)
     ours.adopt(theirs, tags)
     assert openstack.nova.servers[theirs].metadata["owner"] == "alice"
+
+
+def test_a_server_that_boots_takes_no_tags_yet(openstack: OpenStackServer) -> None:
+    ours = cloud(openstack)
+    openstack.nova.boot_s = 60
+    theirs = by_hand(openstack)
+    with pytest.raises(BadRequest, match="vm_state building") as caught:
+        ours.adopt(theirs, Tags("blue"))
+    assert caught.value.definite
+    openstack.nova.servers[theirs].ready_at = 0.0
+    ours.adopt(theirs, Tags("blue"))
 
 
 def test_a_node_with_the_hold_key_is_held(openstack: OpenStackServer) -> None:

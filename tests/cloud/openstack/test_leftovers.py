@@ -8,6 +8,7 @@ import pytest
 
 from nodemanager.core.model.world import Leftover, LeftoverKind, Outcome
 from nodemanager.errors import CloudError, IncompleteListing, LeftAlone
+from tests.cloud.faults import Reply
 from tests.cloud.openstack.helpers import (
     by_hand,
     cloud,
@@ -39,6 +40,20 @@ def test_a_port_that_nova_forgot_is_deleted_once_its_server_is_gone(
     assert ports_of(openstack, made.id) == [pinned.id]
     assert ours.release(pinned) is Outcome.ACCEPTED
     assert ours.release(pinned) is Outcome.GONE
+
+
+def test_a_port_that_only_administrators_may_delete_is_left_alone(
+    openstack: OpenStackServer,
+) -> None:
+    openstack.things.leaked = openstack.things.guarded = True
+    ours = cloud(openstack)
+    made = ours.create(order())
+    (pinned,) = ours.pins(made.id)
+    ours.destroy(made.id)
+    assert ours.ask(made.id) is None
+    with pytest.raises(LeftAlone, match="only administrators"):
+        ours.release(pinned)
+    assert ports_of(openstack, made.id) == [pinned.id]
 
 
 @pytest.mark.parametrize(
@@ -219,6 +234,25 @@ def test_an_answer_that_is_not_whole_finds_no_leftover(
     openstack.fault(action, times=9, **answer)
     with pytest.raises(CloudError):
         ours.find_leftovers()
+
+
+def test_an_address_that_goes_between_two_pages_hides_no_other(openstack: OpenStackServer) -> None:
+    """Neutron does not refuse a marker that is gone: it begins anew with its list of addresses."""
+    ours = cloud(openstack)
+    made = ours.create(order())
+    tags, things = neutron_tags(our_tags(made)), openstack.things
+    addresses = [things.add(ADDRESS, tags=tags) for _ in range(5)]
+    ours.destroy(made.id)
+    things.max_limit = 2
+
+    def delete_the_second(reply: Reply) -> Reply:
+        things.delete(ADDRESS, addresses[1])
+        return reply
+
+    openstack.fault("network GET /floatingips", after=delete_the_second)
+    found = [leftover.id for leftover in ours.find_leftovers()]
+    assert sorted(found) == sorted(addresses)
+    assert len(openstack.called("network GET /floatingips")) == 4
 
 
 def test_a_cell_that_is_down_hides_the_owner_of_a_leftover(openstack: OpenStackServer) -> None:

@@ -61,6 +61,26 @@ def test_a_page_that_comes_again_is_no_listing(openstack: OpenStackServer) -> No
         ours.list_nodes()
 
 
+@pytest.mark.parametrize("limit", [1, 2], ids=["leads-back", "goes-on"])
+def test_a_page_that_begins_anew_lists_no_server_twice(
+    openstack: OpenStackServer, limit: int
+) -> None:
+    """Nova takes a marker for none while its server leaves the queue of boots."""
+    ours = cloud(openstack)
+    made = [ours.create(order()).id for _ in range(3)]
+    openstack.nova.max_limit = 1
+    openstack.nova.begins_anew = {made[-1]}
+
+    def next_limit(reply: Reply) -> Reply:
+        openstack.nova.max_limit = limit
+        return reply
+
+    openstack.fault(LIST, after=next_limit)
+    listing = ours.list_nodes()
+    assert listing.complete
+    assert sorted(node.id for node in listing.items) == sorted(made)
+
+
 def test_a_marker_that_was_deleted_meanwhile_makes_no_short_listing(
     openstack: OpenStackServer,
 ) -> None:

@@ -186,6 +186,14 @@ def test_no_repr_shows_a_secret() -> None:
             ],
             id="metadata",
         ),
+        pytest.param(
+            {"listing": {"metadata:größe": "x"}, "create": {**IMAGE, "metadata:a/b": "x"}},
+            [
+                "[Cloud List] metadata:größe: nova takes only letters of ASCII",
+                "[Cloud Create] metadata:a/b: nova takes only letters of ASCII",
+            ],
+            id="metadata-names",
+        ),
     ],
 )
 def test_every_problem_is_told_at_once(sections: dict[str, Any], told: list[str]) -> None:

@@ -12,7 +12,7 @@ import pytest
 from nodemanager.core.model.world import Tags
 from nodemanager.errors import CloudError
 from tests.cloud.openstack.helpers import BY_CREDENTIAL, by_hand, cloud, order, pin
-from tests.cloud.openstack.server import OpenStackServer
+from tests.cloud.openstack.server import PROJECT_ID, OpenStackServer
 from tests.cloud.openstack.things import IMAGE
 
 pytestmark = pytest.mark.socket
@@ -67,6 +67,8 @@ def test_the_rules_allow_every_call_and_nothing_more(openstack: OpenStackServer)
     called = everything(openstack)
     for method, path in called:
         assert any(fits(rule, method, path) for rule in rules), (method, path)
+    # Newer clouds have no project in cinder's paths.
+    called += [(method, path.replace(f"/{PROJECT_ID}/", "/")) for method, path in called]
     unused = [rule for rule in rules if not any(fits(rule, *one) for one in called)]
     assert unused == []
 

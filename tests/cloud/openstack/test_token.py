@@ -57,6 +57,13 @@ def test_wrong_credentials_are_unauthorized_and_in_no_text(openstack: OpenStackS
     assert "wrong-secret" not in shown
 
 
+def test_a_credential_that_was_withdrawn_is_unauthorized(openstack: OpenStackServer) -> None:
+    """Keystone answers that with 404, which elsewhere is a wrong order."""
+    gone = {**BY_CREDENTIAL, "application_credential_id": "withdrawn"}
+    with pytest.raises(Unauthorized, match="Could not find Application Credential: withdrawn"):
+        cloud(openstack, credentials=gone).account()
+
+
 def test_all_threads_share_one_token(openstack: OpenStackServer) -> None:
     ours = cloud(openstack)
     with ThreadPoolExecutor(4) as threads:

@@ -23,6 +23,11 @@ def neutron(status: int, kind: str, message: str) -> Refused:
     return Refused(status, {"NeutronError": {"type": kind, "message": message, "detail": ""}})
 
 
+def page(status: int, text: str) -> Refused:
+    """An error as the web framework of nova, glance and others words it."""
+    return Refused(status, f"<html><head><title>{status}</title></head><body>{text}</body></html>")
+
+
 def missing(kind: str, thing_id: str) -> Refused:
     if kind == VOLUME:
         message = f"Volume {thing_id} could not be found."
@@ -33,6 +38,7 @@ def missing(kind: str, thing_id: str) -> Refused:
 
 class Things:
     """By kind and id, as the API shows them. `leaked` makes nova forget the ports it made.
+    `guarded`: as in newer neutrons, a port of a server is not deleted for a project's member.
 
     `deletes` counts how often a volume is still told as `deleting` before it is gone.
     """
@@ -44,11 +50,16 @@ class Things:
     def reset(self) -> None:
         with self._lock:
             self.all: dict[str, dict[str, dict[str, Any]]] = {PORT: {}, ADDRESS: {}, VOLUME: {}}
+            self.networks = {NETWORK}
             self.images = {IMAGE: {"id": IMAGE, "name": "node-image", "status": "active"}}
-            self.leaked = False
+            self.leaked = self.guarded = False
             self._nova_s: set[str] = set()
             self.deletes = 0
             self.max_limit = ANY
+
+    def knows(self, kind: str, thing_id: str) -> bool:
+        """Whether there is an image or a network of that id."""
+        return thing_id in self.images if kind == "image" else thing_id in self.networks
 
     def booted(self, server: Server) -> None:
         """Nova makes a port of its own for each network."""
@@ -116,9 +127,11 @@ class Things:
             pages = kind == VOLUME or "limit" in query or self.max_limit < ANY
             if pages and (marker := query.get("marker")):
                 ids = [one["id"] for one in found]
-                if marker not in ids:
+                if marker in ids:
+                    found = found[ids.index(marker) + 1 :]
+                elif kind != ADDRESS:
+                    # Neutron begins anew with the addresses.
                     raise missing(kind, marker)
-                found = found[ids.index(marker) + 1 :]
             limit = min(int(query.get("limit", self.max_limit)), self.max_limit)
             return {f"{kind}s": found[:limit]}
 
@@ -148,12 +161,15 @@ class Things:
                     raise Refused(400, {"badRequest": {"code": 400, "message": message}})
                 thing["status"] = "deleting"
                 return
+            if self.guarded and str(thing.get("device_owner")).startswith("compute:"):
+                message = "rule:delete_port is disallowed by policy"
+                raise neutron(403, "PolicyNotAuthorized", message)
             self._drop(kind, thing_id)
 
     def image(self, image_id: str) -> Any:
         if image_id not in self.images:
             # Glance answers with a page of HTML.
-            raise Refused(404, f"<html><body>Failed to find image {image_id}</body></html>")
+            raise page(404, f"No image found with ID {image_id}")
         return self.images[image_id]
 
     def list_images(self, query: Mapping[str, str]) -> Any:
