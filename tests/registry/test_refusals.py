@@ -217,15 +217,20 @@ def test_a_refused_ping_leaves_nothing_for_the_collector(registry, said):
     with requests.Session() as session:
         assert session.post(url, data=first, timeout=10).status_code == 200
         statuses = {session.post(url, data=said, timeout=10).status_code for _ in range(3)}
-        gc.collect()
-        gc.disable()
-        try:
-            statuses |= {session.post(url, data=said, timeout=10).status_code for _ in range(50)}
-            left = gc.collect()
-        finally:
-            gc.enable()
+        # What another thread of this process leaves comes once, what such a ping leaves each time.
+        left = []
+        for _ in range(3):
+            gc.collect()
+            gc.disable()
+            try:
+                statuses |= {
+                    session.post(url, data=said, timeout=10).status_code for _ in range(50)
+                }
+                left.append(gc.collect())
+            finally:
+                gc.enable()
     assert statuses in ({401}, {422})
-    assert left < 50
+    assert min(left) < 50
 
 
 @pytest.fixture
