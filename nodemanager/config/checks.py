@@ -41,6 +41,7 @@ def check_all(draft: Draft) -> None:
     _endpoints(draft)
     _servers(draft)
     _prices(draft)
+    _preemptible(draft)
     _scratch(draft)
     _demand(draft)
     _log_file(draft)
@@ -262,6 +263,14 @@ def _prices(draft: Draft) -> None:
                 "{one} means that the price is unknown, so {other} never lets it boot",
                 refuse=False,
             )
+
+
+def _preemptible(draft: Draft) -> None:
+    provider = draft.value("Cloud", "provider")
+    for size in draft.sizes:
+        if size.preemptible and not traits_of(provider).preemptible:
+            place = draft.place(f"Size {size.name}", "preemptible")
+            draft.report.wrong(place, f"{provider} has no such nodes")
 
 
 def _scratch(draft: Draft) -> None:

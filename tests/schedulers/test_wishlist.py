@@ -10,8 +10,10 @@ from pathlib import Path
 import pytest
 
 from nodemanager.core.model.world import Job
-from nodemanager.schedulers import wishlist
-from nodemanager.schedulers.wishlist import ENVIRONMENT, WishlistCommand, WishlistError
+from nodemanager.errors import SchedulerError
+from nodemanager.schedulers import program
+from nodemanager.schedulers.program import ENVIRONMENT
+from nodemanager.schedulers.wishlist import WishlistCommand
 from tests.waiting import runs, until
 
 
@@ -30,20 +32,20 @@ def test_one_object_a_line_is_one_job() -> None:
         "",
         '{"id": 2, "preemptible": true, "instance_type": "m5.large"}',
     )
-    assert command() == (
+    assert command.queue() == (
         Job("1", cores=4, ram_mb=8000, scratch_mb=10, count=3),
         Job("2", preemptible=True, instance_type="m5.large"),
     )
 
 
 def test_nothing_printed_is_an_empty_queue() -> None:
-    assert says()() == ()
+    assert says().queue() == ()
 
 
 def test_more_than_a_pipe_holds_is_read_whole() -> None:
     command = shell("""i=0; while [ $i -lt 4000 ]; do echo '{"id": "job-with-a-long-name"}';
         echo noise noise noise >&2; i=$((i+1)); done""")
-    assert len(command()) == 4000
+    assert len(command.queue()) == 4000
 
 
 @pytest.mark.parametrize(
@@ -67,23 +69,23 @@ def test_more_than_a_pipe_holds_is_read_whole() -> None:
     ],
 )
 def test_bad_output_is_a_failed_poll_and_no_empty_queue(line: str, problem: str) -> None:
-    with pytest.raises(WishlistError, match=problem):
-        says(line)()
+    with pytest.raises(SchedulerError, match=problem):
+        says(line).queue()
 
 
 @pytest.mark.parametrize("opening", ["[", '{"a":'])
 def test_output_that_is_nested_without_an_end_is_a_failed_poll(opening: str) -> None:
     """X8: it ended the daemon."""
     command = shell(f"yes '{opening}' | head -n 200000 | tr -d '\\n'")
-    with pytest.raises(WishlistError, match="line 1: is nested too deep") as caught:
-        command()
+    with pytest.raises(SchedulerError, match="line 1: is nested too deep") as caught:
+        command.queue()
     assert len(str(caught.value)) < 300
 
 
 def test_no_error_quotes_endless_output() -> None:
     """X8."""
-    with pytest.raises(WishlistError) as caught:
-        says('{"id": "1", "preemptible": "' + "x" * 100_000 + '"}')()
+    with pytest.raises(SchedulerError) as caught:
+        says('{"id": "1", "preemptible": "' + "x" * 100_000 + '"}').queue()
     assert len(str(caught.value)) < 300
 
 
@@ -95,7 +97,7 @@ def test_the_command_gets_what_finds_programs_and_none_of_our_secrets(
         monkeypatch.setenv(name, "secret")
     monkeypatch.setenv("SLURM_CONF", "/etc/slurm.conf")
     monkeypatch.setenv("LC_ALL", "C.UTF-8")
-    (job,) = shell("""printf '{"id": "%s"}' "$(env | cut -d= -f1 | sort | tr '\n' ' ')" """)()
+    (job,) = shell("""printf '{"id": "%s"}' "$(env | cut -d= -f1 | sort | tr '\n' ' ')" """).queue()
     names = set(job.id.split())
     assert {"PATH", "SLURM_CONF", "LC_ALL"} <= names
     assert names - {"PWD", "SHLVL", "OLDPWD", "_", "LC_ALL", "SLURM_CONF"} <= ENVIRONMENT | {
@@ -104,47 +106,47 @@ def test_the_command_gets_what_finds_programs_and_none_of_our_secrets(
 
 
 def test_output_with_a_bad_line_among_good_ones_is_not_used_in_part() -> None:
-    with pytest.raises(WishlistError, match="line 2"):
-        says('{"id": "1"}', "oops", '{"id": "3"}')()
+    with pytest.raises(SchedulerError, match="line 2"):
+        says('{"id": "1"}', "oops", '{"id": "3"}').queue()
 
 
 def test_a_failing_command_is_quoted_by_its_last_line() -> None:
-    with pytest.raises(WishlistError, match=r"exited 3: squeue: can't connect"):
-        shell('echo \'{"id": "1"}\'; echo "squeue: can\'t connect" >&2; exit 3')()
+    with pytest.raises(SchedulerError, match=r"exited 3: squeue: can't connect"):
+        shell('echo \'{"id": "1"}\'; echo "squeue: can\'t connect" >&2; exit 3').queue()
 
 
 def test_a_command_that_is_not_there_is_named() -> None:
-    with pytest.raises(WishlistError, match="no-such-program"):
-        WishlistCommand(("/no-such-program",), 5.0)()
+    with pytest.raises(SchedulerError, match="no-such-program"):
+        WishlistCommand(("/no-such-program",), 5.0).queue()
 
 
 def test_a_command_that_takes_too_long_is_ended_with_all_it_started(tmp_path: Path) -> None:
     pid_file = tmp_path / "pid"
     began = time.monotonic()
-    with pytest.raises(WishlistError, match=r"took over 0\.5 s"):
-        shell(f"sleep 600 & echo $! > {pid_file}; wait", timeout=0.5)()
+    with pytest.raises(SchedulerError, match=r"took over 0\.5 s"):
+        shell(f"sleep 600 & echo $! > {pid_file}; wait", timeout=0.5).queue()
     assert time.monotonic() - began < 10
     assert_ends(pid_file)
 
 
 def test_a_child_that_keeps_the_pipe_open_does_not_keep_us(tmp_path: Path) -> None:
     pid_file = tmp_path / "pid"
-    with pytest.raises(WishlistError, match=r"took over 0\.5 s"):
-        shell(f"sleep 600 & echo $! > {pid_file}; exit 0", timeout=0.5)()
+    with pytest.raises(SchedulerError, match=r"took over 0\.5 s"):
+        shell(f"sleep 600 & echo $! > {pid_file}; exit 0", timeout=0.5).queue()
     assert_ends(pid_file)
 
 
 def test_endless_output_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(wishlist, "MAX_OUTPUT", 100_000)
-    with pytest.raises(WishlistError, match="over 100000 bytes"):
-        shell("yes", timeout=30.0)()
+    monkeypatch.setattr(program, "MAX_OUTPUT", 100_000)
+    with pytest.raises(SchedulerError, match="over 100000 bytes"):
+        shell("yes", timeout=30.0).queue()
 
 
 def test_the_words_reach_the_command_without_a_shell(tmp_path: Path) -> None:
     marker = tmp_path / "made-by-a-shell"
     script = "import sys, json; print(json.dumps({'id': sys.argv[1]}))"
     command = WishlistCommand((sys.executable, "-c", script, f"$(touch {marker})"), 20.0)
-    assert command()[0].id == f"$(touch {marker})"
+    assert command.queue()[0].id == f"$(touch {marker})"
     assert not marker.exists()
 
 

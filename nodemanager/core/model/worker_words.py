@@ -1,0 +1,80 @@
+"""What the words mean that Slurm and nodes use for a node's state (SAFETY.md T6).
+
+Slurm writes one state in three ways: `idle~` (sinfo's compact form, with a mark for a flag),
+`idle+cloud+powered_down` (its complete form) and a list of words (JSON). `words_of` reads the
+first two; all three mean what the set of their words means.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from nodemanager.core.model.world import WorkerState
+
+FAIL = "fail"
+"""The state of a node that has failed, in its own word or in its scheduler's."""
+DRAIN = "drain"
+NOT_RESPONDING = "not_responding"
+POWERED_DOWN = "powered_down"
+RESERVED = frozenset({"reserved", "maintenance", "maint", "resv"})
+"""The node is set aside by a reservation: whoever made it wants it left alone."""
+
+MARKS = {
+    "*": NOT_RESPONDING,
+    "~": POWERED_DOWN,
+    "#": "powering_up",
+    "!": "power_down",
+    "%": "powering_down",
+    "$": "maintenance",
+    "@": "reboot_requested",
+    "^": "reboot_issued",
+    "-": "planned",
+    "+": "completing",
+}
+"""The flags that sinfo's compact form writes as marks behind the state."""
+_SPELLED = {
+    "alloc": ("allocated",),
+    "mix": ("mixed",),
+    "comp": ("completing",),
+    "drng": ("allocated", DRAIN),
+    "draining": ("allocated", DRAIN),
+    "drained": (DRAIN,),
+    "unk": ("unknown",),
+    "futr": ("future",),
+    "plnd": ("idle", "planned"),
+    "pow_up": ("powering_up",),
+    "pow_dn": (POWERED_DOWN,),
+    "powerdown": (POWERED_DOWN,),
+    "powered-down": (POWERED_DOWN,),
+}
+"""What the shorter forms and older spellings stand for."""
+_WORKING = frozenset({"busy", "allocated", "mixed", "completing"})
+_BESIDE_IDLE = frozenset({"idle", "cloud", "drain", "dynamic_norm", "dynamic_future"})
+"""Words that change nothing about a node that is idle and responds."""
+
+
+@lru_cache(maxsize=1024)
+def words_of(raw: str) -> frozenset[str]:
+    """The words of a state in the compact or the complete form, in lower case."""
+    text = raw.strip().lower()
+    base = text.rstrip("".join(MARKS))
+    marks = {MARKS[mark] for mark in text[len(base) :]}
+    spelled = (word for part in base.split("+") for word in _SPELLED.get(part, (part,)))
+    return frozenset((*spelled, *marks))
+
+
+@lru_cache(maxsize=1024)
+def worker_state(words: frozenset[str]) -> WorkerState:
+    """What a node with these words does.
+
+    Work counts before everything else. A node that does not respond shows no life by being idle,
+    and one that is planned, rebooting, reserved or between two states of its power is not known
+    to be idle.
+    """
+    if words & _WORKING:
+        return WorkerState.BUSY
+    if FAIL in words or POWERED_DOWN in words or any(word.startswith("down") for word in words):
+        return WorkerState.DOWN
+    if "idle" in words and words <= _BESIDE_IDLE:
+        return WorkerState.IDLE
+    return WorkerState.UNKNOWN

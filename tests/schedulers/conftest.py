@@ -1,0 +1,37 @@
+"""One real Slurm for all tests of a worker, put back to idle nodes and no jobs for each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from nodemanager.schedulers.slurm.adapter import Answers
+from tests.schedulers.contract import SlurmWorld, ToyWorld, World
+from tests.schedulers.slurm_cluster import SlurmCluster, slurm_cluster
+
+
+@pytest.fixture(scope="session")
+def _running_slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SlurmCluster]:
+    with slurm_cluster(tmp_path_factory.mktemp("slurm")) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def slurm(_running_slurm: SlurmCluster) -> SlurmCluster:
+    _running_slurm.tidy()
+    return _running_slurm
+
+
+@pytest.fixture(
+    params=[
+        pytest.param(Answers.JSON, id="slurm-json", marks=pytest.mark.server("slurm", "munge")),
+        pytest.param(Answers.TEXT, id="slurm-text", marks=pytest.mark.server("slurm", "munge")),
+        pytest.param(None, id="command", marks=pytest.mark.slow),
+    ]
+)
+def world(request: pytest.FixtureRequest, tmp_path: Path) -> World:
+    if request.param is None:
+        return ToyWorld(tmp_path / "toy.json")
+    return SlurmWorld(request.getfixturevalue("slurm"), request.param)

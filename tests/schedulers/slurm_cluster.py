@@ -1,0 +1,286 @@
+"""A real Slurm: munged, slurmctld and a slurmd for each node, as processes of this user.
+
+Nothing of it is the machine's own: keys, sockets, ports and files are below one folder, and munge
+is found by `AuthInfo`. SERVERS: slurmctld slurmd slurm-client munge (make test-deps).
+"""
+
+from __future__ import annotations
+
+import getpass
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.waiting import until
+
+CORES, MEMORY_MB, DISK_MB = 4, 4000, 1000
+NODES = ("c1", "c2")
+LARGE, LARGE_CORES = "cloud1", 8
+"""A CLOUD node of another size, which is powered down: nothing starts it."""
+
+CONF = """\
+ClusterName=test
+SlurmctldHost={host}(127.0.0.1)
+SlurmctldPort={controller}
+SlurmUser={user}
+SlurmdUser={user}
+AuthType=auth/munge
+AuthInfo=socket={folder}/munge.socket
+CredType=cred/munge
+StateSaveLocation={folder}/state
+SlurmdSpoolDir={folder}/spool-%n
+SlurmctldPidFile={folder}/slurmctld.pid
+SlurmdPidFile={folder}/slurmd-%n.pid
+SlurmctldLogFile={folder}/slurmctld.log
+SlurmdLogFile={folder}/slurmd-%n.log
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+JobAcctGatherType=jobacct_gather/none
+SwitchType=switch/none
+MpiDefault=none
+ReturnToService=2
+SlurmdParameters=config_overrides
+SelectType=select/cons_tres
+SelectTypeParameters=CR_Core_Memory
+DefMemPerCPU=10
+SchedulerParameters=sched_interval=1,bf_interval=1
+PriorityType=priority/basic
+PrivateData=cloud
+KillWait=1
+MessageTimeout=3
+SlurmdTimeout=300
+ResumeProgram=/bin/true
+SuspendProgram=/bin/true
+SuspendTime=-1
+{nodes}
+NodeName={large} NodeAddr=127.0.0.1 NodeHostname={host} Port={spare} CPUs={large_cores} \
+RealMemory=8000 TmpDisk={disk} State=CLOUD Feature=big,instancetype=large Weight=80
+PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE State=UP
+PartitionName=other Nodes={names} MaxTime=INFINITE State=UP
+"""
+NODE = """\
+NodeName={name} NodeAddr=127.0.0.1 NodeHostname={host} Port={port} CPUs={cores} \
+RealMemory={memory} TmpDisk={disk} State=UNKNOWN Feature=rack1,instancetype=small Weight=5"""
+
+
+@dataclass
+class SlurmCluster:
+    """A running cluster. `conf` is its slurm.conf, which every client needs in SLURM_CONF."""
+
+    folder: Path
+    conf: Path
+    nodes: tuple[str, ...]
+    controller: subprocess.Popen[bytes] | None = None
+    slurmds: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+
+    def client(self, *argv: str) -> str:
+        done = self._run(*argv)
+        assert done.returncode == 0, (argv, done.stderr)
+        return done.stdout
+
+    def _run(self, *argv: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            argv,
+            env={"PATH": os.environ["PATH"], "SLURM_CONF": str(self.conf), "LC_ALL": "C"},
+            cwd=self.folder,
+            capture_output=True,
+            text=True,
+            timeout=20.0,
+            check=False,
+        )
+
+    def submit(self, *options: str, seconds: int = 600) -> str:
+        """The id of a batch job that sleeps."""
+        out = self.client(
+            "sbatch", "--parsable", "--output=/dev/null", *options, f"--wrap=exec sleep {seconds}"
+        )
+        return out.strip()
+
+    def job_state(self, job: str) -> str:
+        found = re.search(r"JobState=(\w+)", self.client("scontrol", "show", "job", job))
+        assert found is not None
+        return found[1]
+
+    def job_reason(self, job: str) -> str:
+        found = re.search(r" Reason=(\S+)", self.client("scontrol", "show", "job", "-o", job))
+        assert found is not None
+        return found[1]
+
+    def node_words(self, node: str) -> set[str]:
+        found = re.search(r" State=(\S+)", self.client("scontrol", "show", "node", "-o", node))
+        assert found is not None
+        return set(found[1].split("+"))
+
+    def log(self) -> str:
+        return "\n".join(
+            f"== {path.name}\n" + path.read_text(encoding="utf-8", errors="replace")[-3000:]
+            for path in sorted(self.folder.glob("*.log"))
+        )
+
+    def start_controller(self) -> None:
+        self.controller = self._start("slurmctld", "-D", "-f", str(self.conf))
+        until("slurmctld", self._answers, told=self.log)
+
+    def stop_controller(self) -> None:
+        _end([self.controller])
+        self.controller = None
+
+    @contextmanager
+    def controller_frozen(self) -> Iterator[None]:
+        """It takes connections and answers none, as one that hangs."""
+        assert self.controller is not None
+        self.controller.send_signal(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            self.controller.send_signal(signal.SIGCONT)
+
+    def start_node(self, node: str) -> None:
+        self.slurmds[node] = self._start("slurmd", "-D", "-N", node, "-f", str(self.conf))
+
+    def kill_node(self, node: str) -> None:
+        """End its slurmd at once, and what runs on the node, as when the machine goes."""
+        slurmd = self.slurmds.pop(node)
+        slurmd.kill()
+        slurmd.wait(10)
+        self._kill_jobs(f"SLURMD_NODENAME={node}")
+        # The next machine of that name does not remember which jobs it once ended.
+        shutil.rmtree(self.folder / f"spool-{node}")
+
+    def tidy(self) -> None:
+        """No jobs, and every node idle, as at the start."""
+        if self.controller is None:
+            self.start_controller()
+        self.client("scancel", "--user", getpass.getuser())
+        for node in self.nodes:
+            if node not in self.slurmds:
+                self.start_node(node)
+        until("an empty queue", lambda: not self.client("squeue", "-h"), told=self.log)
+        for node in self.nodes:
+            if self.node_words(node) & {"DRAIN", "DOWN"}:
+                # Refused where the node's new slurmd brought it back first.
+                self._run("scontrol", "update", f"NodeName={node}", "State=RESUME")
+        until("idle nodes", self._all_idle, told=self.log)
+
+    def end(self) -> None:
+        _end([*self.slurmds.values(), self.controller])
+        self._kill_jobs("SLURMD_NODENAME=")
+
+    def _kill_jobs(self, variable: str) -> None:
+        """Kill the jobs with that in their environment, each after the slurmstepd above it."""
+        ours = f"SLURM_CONF={self.conf}".encode()
+        for process in Path("/proc").glob("[0-9]*"):
+            with suppress(OSError):
+                environment = (process / "environ").read_bytes()
+                if ours not in environment or variable.encode() not in environment:
+                    continue
+                stat = (process / "stat").read_text(encoding="utf-8")
+                above = Path("/proc", stat.rpartition(")")[2].split()[1])
+                if (above / "comm").read_text(encoding="utf-8") == "slurmstepd\n":
+                    os.kill(int(above.name), signal.SIGKILL)
+                os.kill(int(process.name), signal.SIGKILL)
+
+    def _all_idle(self) -> bool:
+        return all(self.node_words(node) == {"IDLE"} for node in self.nodes)
+
+    def _answers(self) -> bool:
+        assert self.controller is not None
+        assert self.controller.poll() is None, self.log()
+        return self._run("scontrol", "ping").returncode == 0
+
+    def _start(self, *argv: str) -> subprocess.Popen[bytes]:
+        # Daemons of Debian are in sbin, which an ordinary user's PATH may lack.
+        path = f"{os.environ['PATH']}:/usr/sbin:/sbin"
+        with (self.folder / f"{argv[0]}.out").open("ab") as out:
+            return subprocess.Popen(
+                argv,
+                cwd=self.folder,
+                env={"PATH": path, "LC_ALL": "C"},
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=out,
+                start_new_session=True,
+            )
+
+
+@contextmanager
+def slurm_cluster(folder: Path, nodes: Iterable[str] = NODES) -> Iterator[SlurmCluster]:
+    """A cluster whose nodes are idle; it has ended, with all its jobs, when this ends."""
+    names = tuple(nodes)
+    conf = folder / "slurm.conf"
+    (folder / "state").mkdir()
+    host = socket.gethostname().partition(".")[0]
+    controller, spare, *ports = _free_ports(len(names) + 2)
+    lines = [
+        NODE.format(name=name, host=host, port=port, cores=CORES, memory=MEMORY_MB, disk=DISK_MB)
+        for name, port in zip(names, ports, strict=True)
+    ]
+    conf.write_text(
+        CONF.format(
+            host=host,
+            folder=folder,
+            user=getpass.getuser(),
+            controller=controller,
+            spare=spare,
+            nodes="\n".join(lines),
+            names=",".join(names),
+            large=LARGE,
+            large_cores=LARGE_CORES,
+            disk=DISK_MB,
+        ),
+        encoding="utf-8",
+    )
+    cluster = SlurmCluster(folder, conf, names)
+    with ExitStack() as stack:
+        stack.enter_context(_munge(cluster))
+        stack.callback(cluster.end)
+        cluster.start_controller()
+        cluster.tidy()
+        yield cluster
+
+
+@contextmanager
+def _munge(cluster: SlurmCluster) -> Iterator[None]:
+    folder = cluster.folder
+    key = folder / "munge.key"
+    key.write_bytes(os.urandom(1024))
+    key.chmod(0o400)
+    files = [f"--{name}-file={folder}/munge.{name}" for name in ("key", "pid", "seed")]
+    # --force: it takes a socket below a folder that others may write, such as /tmp.
+    socket_at = folder / "munge.socket"
+    munged = cluster._start(
+        "munged", "--foreground", "--force", f"--socket={socket_at}", *files, "--num-threads=2"
+    )
+    try:
+        until("munged", socket_at.exists, told=(folder / "munged.out").read_text)
+        yield
+    finally:
+        _end([munged])
+
+
+def _free_ports(count: int) -> list[int]:
+    with ExitStack() as stack:
+        sockets = [
+            stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)
+        ]
+        return [one.getsockname()[1] for one in sockets]
+
+
+def _end(processes: Iterable[subprocess.Popen[bytes] | None]) -> None:
+    started = [one for one in processes if one is not None]
+    for one in started:
+        one.send_signal(signal.SIGCONT)
+        one.terminate()
+    for one in started:
+        try:
+            one.wait(10)
+        except subprocess.TimeoutExpired:
+            one.kill()
+            one.wait(10)
