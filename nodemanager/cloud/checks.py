@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -25,6 +25,19 @@ class Found:
     text: str
     mark: Mark = Mark.FINE
     to_do: str = ""
+
+
+def held_against(sizes: Iterable[Size], text: str, cores: int, ram_mb: int) -> Found:
+    """What the cloud says of its type of node, `text`; a warning where one of the `sizes` of that
+    type promises more."""
+    for size in sizes:
+        if size.cores > cores or size.ram_mb > ram_mb:
+            return Found(
+                f"{text}, but [Size {size.name}] says {size.cores} cores, {size.ram_mb} MB",
+                Mark.WARNING,
+                "correct the section: jobs are sent there that do not fit",
+            )
+    return Found(text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,3 +63,11 @@ class Wanted:
     sizes: tuple[Size, ...]
     max_nodes: int = 1
     nodes: tuple[str, ...] = ()
+
+    @property
+    def types(self) -> dict[str, list[Size]]:
+        """The sizes by the cloud's own types of nodes; a type may be there as spot and without."""
+        found: dict[str, list[Size]] = {}
+        for size in sorted(self.sizes, key=lambda size: size.instance_type):
+            found.setdefault(size.instance_type, []).append(size)
+        return found

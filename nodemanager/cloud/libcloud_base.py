@@ -16,6 +16,7 @@ from nodemanager.cloud.api import CreateOrder
 from nodemanager.cloud.checks import Check, Found, Wanted
 from nodemanager.cloud.provider import Leftovers, Provider
 from nodemanager.cloud.reading import NodeReader, Unidentifiable, checked_list
+from nodemanager.cloud.refusal import CodedRefusal
 from nodemanager.cloud.translate import tells_secrets, translate
 from nodemanager.core.model.world import CloudNode, Leftover, Listed, Outcome, Size, Tags
 from nodemanager.errors import CloudError, ConfigError, IncompleteListing
@@ -52,6 +53,15 @@ def load_driver_class(dotted: str | None, own: type[T], base: type[Any] | None =
         raise ConfigError([f"{where}: it is no subclass of {base.__module__}.{base.__name__}"])
     # libcloud has no types: to the checker what `issubclass` found is still Any.
     return found  # type: ignore[no-any-return]
+
+
+def connected(driver_type: type[T], answers: type, **settings: object) -> type[T]:
+    """The libcloud driver class with that mix-in in its connections, which get the settings as
+    attributes; see `nodemanager.cloud.transport`."""
+    # libcloud has no types.
+    own: type = driver_type.connectionCls  # type: ignore[attr-defined]
+    connection = type(own.__name__, (answers, own), settings)
+    return type(driver_type.__name__, (driver_type,), {"connectionCls": connection})
 
 
 class OneTry:
@@ -243,6 +253,8 @@ class LibcloudCloud:
         except Exception as error:
             # An order's user data holds the ping secret.
             secrets = tuple(arg.user_data for arg in args if isinstance(arg, CreateOrder))
+            if isinstance(error, CodedRefusal):
+                error.hide(secrets)
             ours = self._provider.understand(error, doing) or translate(error, doing, secrets)
             if ours is error:
                 raise

@@ -14,6 +14,7 @@ from libcloud.compute.base import NodeDriver
 from nodemanager.cloud.api import CreateOrder
 from nodemanager.cloud.checks import Check, Wanted
 from nodemanager.cloud.reading import sizes_from
+from nodemanager.cloud.refusal import CodedRefusal
 from nodemanager.core.model.world import Leftover, Outcome, Size, Tags
 from nodemanager.errors import CloudError
 
@@ -85,11 +86,12 @@ class Provider(ABC):
         return
 
     def understand(self, error: Exception, doing: str) -> CloudError | None:
-        """The CloudError for one of the cloud's own error codes (D6); None for others.
+        """The CloudError for one of the cloud's own errors (D6); None for others.
 
-        `translate` handles those for which this gives None. Its text must contain no secret.
+        `translate` handles those for which this gives None. Its text must contain no secret; that
+        of a CodedRefusal has none any more.
         """
-        return None
+        return error.typed(doing) if isinstance(error, CodedRefusal) else None
 
 
 class Leftovers(Protocol):

@@ -104,6 +104,10 @@ def checked_list(answer: object, doing: str) -> list[Any]:
     return answer
 
 
+CORES = ("cpu", "vcpu", "vcpus", "vcpu_count", "cpus", "cores")
+"""What libcloud's drivers call the cores of a size; it has no field of its own for them."""
+
+
 def sizes_from(answer: object) -> tuple[Size, ...]:
     """The Sizes for a list of libcloud's, without those that can't be read."""
     sizes = (_size(raw) for raw in checked_list(answer, "list sizes"))
@@ -119,7 +123,7 @@ def _size(raw: Any) -> Size | None:
         return Size(
             name=str(raw.id),
             instance_type=str(raw.id),
-            cores=max(1, int(extra.get("cpu") or extra.get("vcpu") or 1)),
+            cores=max(1, int(next((extra[word] for word in CORES if extra.get(word)), 1))),
             ram_mb=int(raw.ram or 0),
             # libcloud gives GB. A thousand MB per GB never promises more than the disk has.
             scratch_mb=int(raw.disk or 0) * 1000,

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable, Sequence
+from typing import ClassVar
+
 from nodemanager.cloud.translate import without_secrets
+from nodemanager.errors import BadRequest, CloudError, Throttled, Unauthorized
 
 _LONGEST = 400
 
 
 class CodedRefusal(Exception):
     """A refused request, or an operation that failed; `message` is one line."""
+
+    MEANINGS: ClassVar[Sequence[tuple[Collection[str], type[CloudError]]]] = ()
+    """The cloud's codes, and the error that they mean (D6). The first row that has the code counts;
+    without one it is the HTTP status."""
 
     def __init__(
         self, code: str, message: str, status: int, retry_after: float | None = None
@@ -22,6 +30,23 @@ class CodedRefusal(Exception):
     def __str__(self) -> str:
         return f"{self.code}: {self.message}"
 
-    def while_doing(self, doing: str) -> str:
-        """What was refused, for the log: the cloud's own words, without a URL's query."""
-        return f"{doing}: {without_secrets(str(self))[:_LONGEST]}"
+    @property
+    def meaning(self) -> type[CloudError]:
+        """The error that it means to us."""
+        for codes, meaning in self.MEANINGS:
+            if self.code in codes:
+                return meaning
+        if self.status == 429:
+            return Throttled
+        if self.status in (401, 403):
+            return Unauthorized
+        return CloudError if self.status >= 500 or self.status in (408, 409) else BadRequest
+
+    def typed(self, doing: str) -> CloudError:
+        """The CloudError for it, which says what was refused in the cloud's own words."""
+        text = f"{doing}: {without_secrets(str(self))[:_LONGEST]}"
+        return self.meaning(text, retry_after=self.retry_after)
+
+    def hide(self, secrets: Iterable[str]) -> None:
+        """Take the secrets out of its message."""
+        self.message = without_secrets(self.message, secrets)

@@ -6,16 +6,12 @@ it is needed.
 
 from __future__ import annotations
 
-import json
 import threading
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import requests
-
-from nodemanager.deadline import within_its_time
-from nodemanager.errors import CloudError, Unauthorized
+from nodemanager.errors import CloudError
 
 EARLY_S = 300.0
 """A token is renewed so long before it ends. A metadata server gives a new one from then on."""
@@ -64,48 +60,3 @@ class TokenSource:
         """Note that the token was refused: the next request asks for a new one."""
         with self._lock:
             self._token = None
-
-
-def from_metadata(
-    url: str,
-    what: str,
-    *,
-    headers: Mapping[str, str],
-    params: Mapping[str, str] | None = None,
-    timeout: float,
-    without: str,
-    refused: str,
-) -> str:
-    """What the metadata server of the machine that this runs on answers, asked for `what`.
-
-    Raises Unauthorized, with `without` where there is no such server, and with `refused` where it
-    does not tell.
-    """
-    with requests.Session() as session:
-        # Neither a proxy nor ~/.netrc is for this server.
-        session.trust_env = False
-        within_its_time(session)
-        try:
-            answer = session.get(
-                url,
-                headers=headers,
-                params=params,
-                timeout=timeout,
-                allow_redirects=False,
-            )
-        except requests.RequestException as error:
-            raise Unauthorized(f"{without}: {type(error).__name__}") from error
-    if answer.status_code != 200:
-        raise Unauthorized(
-            f"this instance's metadata server tells no {what}: HTTP {answer.status_code}; {refused}"
-        )
-    return answer.text
-
-
-def as_token(answer: str) -> Mapping[str, Any]:
-    """A metadata server's answer to the question for a token. Raises Unauthorized for no JSON."""
-    try:
-        told: Mapping[str, Any] = json.loads(answer)
-    except ValueError as error:
-        raise Unauthorized("the metadata server's answer is no JSON") from error
-    return told

@@ -80,11 +80,14 @@ def describe(error: Exception, secrets: Iterable[str] = ()) -> str:
 
 
 def without_secrets(text: str, secrets: Iterable[str] = ()) -> str:
-    """`text` with every secret and every URL's query taken out."""
+    """`text` with every secret and every URL's query taken out.
+
+    A secret is also found in base64, and where its lines were folded into one.
+    """
     for secret in secrets:
-        if secret:
-            coded = base64.b64encode(secret.encode()).decode("ascii")
-            text = text.replace(secret, "[secret]").replace(coded, "[secret]")
+        coded = base64.b64encode(secret.encode()).decode("ascii")
+        for form in (secret, " ".join(secret.split()), coded):
+            text = text.replace(form, "[secret]") if form else text
     return _QUERY.sub("?[query]", text)
 
 

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import http.client
+import json
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from email.utils import parsedate_to_datetime
-from typing import Any
+from typing import Any, TypeVar
 
 from libcloud.common.base import Connection
 
 from nodemanager.cloud.endpoint import Endpoint
+from nodemanager.cloud.refusal import CodedRefusal
 from nodemanager.cloud.token import TokenSource
 from nodemanager.deadline import within_its_time
 from nodemanager.errors import CloudError, ForeignAnswer, IncompleteListing, Throttled
+
+P = TypeVar("P")
+
+MOST_PAGES = 10_000
 
 
 class Answer:
@@ -61,12 +67,14 @@ class WholeAnswers:
             transport.ca_cert = self.trust
 
 
-class TokenAnswers(WholeAnswers):
-    """The same for a cloud whose requests carry a token that all threads share; a subclass sets the
-    two attributes. It replaces libcloud's own sign-in, and libcloud's retries."""
+class EndpointAnswers(WholeAnswers):
+    """The same at an address of ours, without libcloud's own sign-in and retries.
+
+    `tokens` are for a cloud whose requests carry a token that all threads share.
+    """
 
     endpoint: Endpoint
-    tokens: TokenSource
+    tokens: TokenSource | None = None
 
     def __init__(self, *_args: Any, timeout: float | None = None, **_settings: Any) -> None:
         here: Any = self
@@ -78,11 +86,65 @@ class TokenAnswers(WholeAnswers):
         here.request_path = where.path
 
     def request(self, *args: Any, **kwargs: Any) -> Any:
-        return Connection.request(self, *args, retry_failed=False, **kwargs)
+        answer = Connection.request(self, *args, retry_failed=False, **kwargs)
+        if answer.status == http.client.UNAUTHORIZED and self.tokens is not None:
+            self.tokens.refused()
+        return answer
 
 
 def _keep_signature(request: Any) -> Any:
     return request
+
+
+def json_told(
+    answer: Answer,
+    doing: str,
+    refusal: type[CodedRefusal],
+    said: Callable[[Mapping[str, Any]], tuple[str, str]],
+) -> Any:
+    """The JSON of a success; `doing` begins with the request's method.
+
+    Raises the `refusal` for an error answer's object in which `said` finds a code, with a message
+    beside it; a CloudError for an error without a code, and for what is no whole JSON.
+    """
+    try:
+        told = json.loads(answer.content)
+    except ValueError as error:
+        raise without_code(answer, doing, "no whole JSON") from error
+    if 200 <= answer.status < 300:
+        return told
+    code, message = said(told) if isinstance(told, dict) else ("", "")
+    if code:
+        raise refusal(code, message, answer.status, answer.wait_asked_for)
+    raise without_code(answer, doing, "an error without a code")
+
+
+def json_object(told: object, doing: str) -> dict[str, Any]:
+    """What was told, which must be an object; raises ForeignAnswer for anything else."""
+    if not isinstance(told, dict):
+        raise ForeignAnswer(f"{doing}: the answer is a {type(told).__name__}")
+    return told
+
+
+def each_page(
+    ask: Callable[[str | None], P], next_of: Callable[[P], object], doing: str
+) -> Iterator[P]:
+    """Every page: `ask` gets what the last one, by `next_of`, tells of the next; None at first.
+
+    Ends after a page that tells of none. Raises IncompleteListing for pages that repeat (L2).
+    """
+    mark: str | None = None
+    seen: set[str] = set()
+    while True:
+        page = ask(mark)
+        yield page
+        told = next_of(page)
+        if not told:
+            return
+        if not isinstance(told, str) or told in seen or len(seen) >= MOST_PAGES:
+            raise IncompleteListing(f"{doing}: the pages repeat endlessly")
+        seen.add(told)
+        mark = told
 
 
 def without_code(answer: Answer, doing: str, found: str) -> CloudError:

@@ -27,6 +27,8 @@ class Traits:
     """Its nodes run on this machine, if it has any."""
     needs_no_demand: bool = False
     """A file in which nothing asks for nodes is no mistake."""
+    preemptible: bool = True
+    """It has spot or preemptible nodes."""
     largest_volume: LargestVolume | None = None
     """What the adapter orders for a node whose size has more scratch space."""
 
@@ -38,8 +40,8 @@ PROVIDERS: Mapping[str, Traits] = {
     "ec2": Traits(largest_volume=LargestVolume(16_384_000, "EC2's largest volume")),
     "gce": Traits(),
     "azure": Traits(),
-    "openstack": Traits(),
-    "libvirt": Traits(),
+    "openstack": Traits(preemptible=False),
+    "libvirt": Traits(preemptible=False),
 }
 
 NO_CLOUD = Traits(near=True, needs_no_demand=True)

@@ -222,8 +222,8 @@ class Cleaning:
     adopt_unclaimed: AdoptUnclaimed = option(
         kinds.choice(AdoptUnclaimed),
         "auto",
-        """Whether this manager may free records that name no pool. auto: yes while the store knows
-        no other pool.""",
+        """Whether this manager may free records that name no pool. auto: yes until a listing
+        names another pool.""",
         decides=Decides(
             to_field=lambda adopt: ADOPTS[adopt],
             to_option=lambda adopts: next(name for name in ADOPTS if ADOPTS[name] is adopts),

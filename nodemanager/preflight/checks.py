@@ -161,19 +161,24 @@ def _sizes(config: Config, cloud: CloudDriver, sizes: Sequence[Size]) -> Iterato
         text = f"no [Size] section: any of the cloud's {len(sizes)} sizes may be booted"
         advice = "name those that you want to pay for, one [Size NAME] each"
         yield Check("sizes", lambda: Found(text, Mark.WARNING, advice))
+    # Elsewhere the list is the adapter's own; the cloud's word on each size comes later.
+    lister = "the cloud lists" if cloud.sizes_from_file else "this version knows"
     for one in config.sizes:
         any_size = cloud.makes_any_size and one.stands_alone
-        yield Check(f"size {one.name}", partial(_size, config, one, sizes, any_size))
+        yield Check(f"size {one.name}", partial(_size, config, one, sizes, any_size, lister))
 
 
-def _size(config: Config, wanted: SizeSection, sizes: Sequence[Size], any_size: bool) -> Found:
-    """Whether the cloud has the size; `any_size` says that it boots what the file describes."""
+def _size(
+    config: Config, wanted: SizeSection, sizes: Sequence[Size], any_size: bool, lister: str
+) -> Found:
+    """Whether the size is among `sizes`; `any_size` says that the cloud boots what the file
+    describes, and `lister` whose list it is."""
     found = next((one for one in sizes if one.instance_type == wanted.cloud_id), None)
     if found is None and any_size:
         found = Size(wanted.name, wanted.cloud_id, wanted.cores or 1, wanted.ram_mb or 0)
     if found is None:
         hint = did_you_mean(wanted.cloud_id, [one.instance_type for one in sizes])
-        text = f"the cloud lists no {wanted.cloud_id}{hint}"
+        text = f"{lister} no {wanted.cloud_id}{hint}"
         if not wanted.stands_alone:
             return Found(text, Mark.FAILED, "correct it, or give cores, ram and price")
         return Found(

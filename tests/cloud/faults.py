@@ -76,6 +76,14 @@ class FaultsOnOrder:
                     return fault
         return None
 
+    def faulty(self, action: str, work: Callable[[], Any]) -> Any:
+        """The answer that `work` gives, or what comes in its place; None: nobody hears of it."""
+        fault = self.fault_for(action)
+        if fault is not None and fault.before is not None:
+            return fault.before()
+        reply = work()
+        return fault.after(reply) if fault is not None and fault.after is not None else reply
+
 
 def lost(_reply: Reply) -> None:
     """The work is done, and nobody hears of it."""
@@ -84,3 +92,20 @@ def lost(_reply: Reply) -> None:
 def truncated(reply: Reply) -> Reply:
     """Half an answer that claims to be whole."""
     return Reply(reply.status, reply.body[: len(reply.body) // 2], reply.headers)
+
+
+def plain(status: int, body: str, retry_after: str | None = None) -> Callable[[], Reply]:
+    """Any answer at all."""
+    headers = {} if retry_after is None else {"Retry-After": retry_after}
+    return lambda: Reply(status, body.encode(), dict(headers))
+
+
+def changed(change: Callable[[Any], object]) -> Callable[[Reply], Reply]:
+    """The answer's JSON, changed in place by `change`."""
+
+    def spoil(reply: Reply) -> Reply:
+        told = reply.json
+        change(told)
+        return Reply(reply.status, json.dumps(told).encode(), reply.headers)
+
+    return spoil

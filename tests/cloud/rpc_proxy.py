@@ -9,12 +9,11 @@ from __future__ import annotations
 import socket
 import struct
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from tests.live.proxy import INSTEAD, Fate, drip
-from tests.waiting import DEADLINE_S
+from tests.live.proxy import INSTEAD, Fate, Fates, Listener, drip
 
 HEAD = struct.Struct(">IIIiI")
 """Length, program, version, procedure, type."""
@@ -26,33 +25,19 @@ class RpcProxy:
 
     def __init__(self, path: Path, upstream: Path) -> None:
         self._upstream = upstream
-        self._fate: Callable[[str], Fate] = lambda _: Fate.CARRIED
-        self._over = threading.Event()
+        self._fates = Fates()
+        self.meeting = self._fates.meeting
+        """Each call meets what is said of its procedure's number."""
         self._open: list[socket.socket] = []
         self._rename = (b"", b"")
-        self._listening = socket.socket(socket.AF_UNIX)
-        self._listening.bind(str(path))
-        self._listening.listen()
-        self._accepting = threading.Thread(target=self._accept, name="rpc-proxy", daemon=True)
-        self._accepting.start()
+        listening = socket.socket(socket.AF_UNIX)
+        listening.bind(str(path))
+        listening.listen()
+        self._listener = Listener(listening, self._serve)
 
     def close(self) -> None:
-        self._over.set()
-        self._listening.shutdown(socket.SHUT_RDWR)
-        self._accepting.join(DEADLINE_S)
-        self._listening.close()
-
-    @contextmanager
-    def meeting(self, fate: Callable[[str], Fate]) -> Iterator[None]:
-        """Each call meets what `fate` says of its procedure's number."""
-        over, before = self._over, self._fate
-        self._over, self._fate = threading.Event(), fate
-        try:
-            yield
-        finally:
-            self._fate = before
-            self._over.set()
-            self._over = over
+        self._fates.over.set()
+        self._listener.close()
 
     @contextmanager
     def elsewhere(self, name: bytes, another: bytes) -> Iterator[None]:
@@ -70,25 +55,20 @@ class RpcProxy:
             with suppress(OSError):
                 self._open.pop().shutdown(socket.SHUT_RDWR)
 
-    def _accept(self) -> None:
-        while True:
-            try:
-                client, _ = self._listening.accept()
-            except OSError:
-                return
-            server = socket.socket(socket.AF_UNIX)
-            server.connect(str(self._upstream))
-            self._open.append(client)
-            fates: list[Fate] = []
-            for work in (self._calls, self._replies):
-                threading.Thread(target=work, args=(client, server, fates), daemon=True).start()
+    def _serve(self, client: socket.socket) -> None:
+        server = socket.socket(socket.AF_UNIX)
+        server.connect(str(self._upstream))
+        self._open.append(client)
+        fates: list[Fate] = []
+        threading.Thread(target=self._replies, args=(client, server, fates), daemon=True).start()
+        self._calls(client, server, fates)
 
     def _calls(self, client: socket.socket, server: socket.socket, fates: list[Fate]) -> None:
         with _ended(client, server):
             for procedure, kind, message in _messages(client):
-                fate, over = Fate.CARRIED, self._over
+                fate, over = Fate.CARRIED, self._fates.over
                 if kind == CALL:
-                    fate = self._fate(str(procedure))
+                    fate = self._fates.of(str(procedure))
                 if fate is Fate.HUNG:
                     over.wait()
                     return
@@ -113,7 +93,7 @@ class RpcProxy:
                     client.sendall(message[: len(message) // 2])
                     return
                 if fate is Fate.DRIPPED:
-                    drip(client, message, self._over)
+                    drip(client, message, self._fates.over)
                 else:
                     client.sendall(message)
 

@@ -20,7 +20,7 @@ from nodemanager.cloud.api import CreateOrder
 from nodemanager.cloud.dummy.adapter import Dummy, build_cloud, open_book
 from nodemanager.cloud.libcloud_base import LibcloudCloud, load_driver_class
 from nodemanager.cloud.provider import NoLeftovers, Provider
-from nodemanager.cloud.reading import NodeReader, epoch
+from nodemanager.cloud.reading import NodeReader, epoch, sizes_from
 from nodemanager.core.model.world import CloudState, Outcome, Size, Tags
 from nodemanager.errors import CloudError, ConfigError, IncompleteListing, Throttled
 from tests.cloud.cloud_config import cloud_config
@@ -284,6 +284,13 @@ def test_an_answer_of_the_dummy_cloud_stays_as_it_was_when_a_node_is_made() -> N
 class HoledDriver(DummyNodeDriver):  # type: ignore[misc]
     def list_nodes(self) -> list[Node | None]:
         return [*super().list_nodes(), None]
+
+
+@pytest.mark.parametrize("word", ["cpu", "vcpu", "vcpus", "vcpu_count", "cpus", "cores"])
+def test_cores_are_read_by_each_word_that_libcloud_s_drivers_have_for_them(word: str) -> None:
+    listed = [NodeSize("s-4", "s-4", 8192, 160, None, 0.05, None, extra={word: 4})]
+    (size,) = sizes_from(listed)
+    assert (size.name, size.cores, size.ram_mb, size.scratch_mb) == ("s-4", 4, 8192, 160_000)
 
 
 def test_a_time_without_a_zone_is_utc() -> None:

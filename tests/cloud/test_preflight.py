@@ -3,79 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from nodemanager import wiring
 from nodemanager.cloud.checks import Mark
-from nodemanager.config import load
-from nodemanager.preflight.checks import Asked, ask_all
-from tests.cloud.gce import auth as gce_auth
-from tests.cloud.gce import helpers as gce_helpers
+from nodemanager.preflight.checks import Asked
+from tests.cloud.files import asked, of_gce, of_libvirt, of_openstack
 from tests.cloud.gce.server import GceServer
 from tests.cloud.libvirt import driver as libvirt_driver
 from tests.cloud.openstack import helpers as openstack_helpers
-from tests.cloud.openstack import things as openstack_things
 from tests.cloud.openstack.server import OpenStackServer, plain
-from tests.fakes.clock import ManualClock
 
 pytestmark = pytest.mark.socket
 
-COMMON = """[Daemon]
-pool = mine
-[Records]
-provider = registry
-[Cloud]
-provider = {provider}
-"""
 DESCRIBED = "cores = 1\nram = 2048\nprice = 0.02\n"
 FITS = "cores = 1\nram = 512\nprice = 0.02\n"
 """What libvirt's test host has memory for, once."""
 NAMES = {"credentials", "listing", "tag filter", "image", "earlier pre-flight"}
 
 
-def asked(home: Path, provider: str, text: str) -> dict[str, Asked]:
-    """Every answer by its check's name."""
-    path = home / "mine.cfg"
-    path.write_text(COMMON.format(provider=provider) + text, encoding="utf-8")
-    config = load(path, accepts=wiring.accepted_keys)
-    with closing(wiring.build_cloud(config, ManualClock())) as cloud:
-        return {one.name: one for one in ask_all(config, cloud, ManualClock())}
-
-
-def of_gce(server: GceServer) -> str:
-    return f"""[Cloud Credentials]
-key = {gce_auth.key_file()}
-endpoint = {server.url}
-token_endpoint = {server.url}
-[Cloud Create]
-zone = {gce_helpers.ZONE}
-image = {gce_helpers.IMAGE}
-"""
-
-
-def of_openstack(server: OpenStackServer) -> str:
-    credentials = {"auth_url": server.auth_url, **openstack_helpers.BY_CREDENTIAL}
-    lines = "\n".join(f"{key} = {value}" for key, value in credentials.items())
-    return f"""[Cloud Credentials]
-{lines}
-[Cloud Create]
-image = {openstack_things.IMAGE}
-"""
-
-
 @pytest.fixture
 def libvirt() -> Iterator[str]:
     with libvirt_driver.hypervisor():
-        yield f"""driver_class = {libvirt_driver.DRIVER}
-[Cloud Credentials]
-uri = {libvirt_driver.URI}
-[Cloud Create]
-storage_pool = {libvirt_driver.POOL}
-image = {libvirt_driver.IMAGE}
-"""
+        yield of_libvirt()
 
 
 def fine(answers: dict[str, Asked], but: frozenset[str] = frozenset()) -> None:

@@ -73,6 +73,14 @@ def test_a_status_is_found_wherever_a_library_keeps_it() -> None:
     assert http_status(OSError(111, "refused")) is None
 
 
+def test_a_secret_of_several_lines_is_hidden_where_a_library_folds_them() -> None:
+    secret = "#cloud-config\n  token:\tverysecret\n"
+    for quoted in (secret, " ".join(secret.split())):
+        error = BaseHTTPError(400, f"bad user data: {quoted} at line 2")
+        assert "verysecret" not in str(translate(error, "create", [secret]))
+        assert tells_secrets(error, [secret])
+
+
 @pytest.mark.parametrize(
     "text",
     [

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, closing, contextmanager
 from functools import partial
 from pathlib import Path
+from unittest import mock
 
-from nodemanager.cloud.api import CloudDriver, CreateOrder
-from nodemanager.core.model.world import CloudNode
+from tests.cloud.azure import helpers as azure_helpers
+from tests.cloud.azure import server as azure_server
 from tests.cloud.ec2 import helpers as ec2_helpers
 from tests.cloud.ec2 import moto_server
 from tests.cloud.gce import auth as gce_auth
@@ -21,45 +22,11 @@ from tests.cloud.libvirt import driver as libvirt_driver
 from tests.cloud.openstack import helpers as openstack_helpers
 from tests.cloud.openstack import server as openstack_server
 from tests.cloud.rpc_proxy import RpcProxy
+from tests.cloud.sixth.contract import digitalocean_world
+from tests.cloud.world import RPC_FATES, World
 from tests.fakes.clock import ManualClock
 from tests.live.hypervisor import Libvirtd
-from tests.live.proxy import Fate, Proxy
-
-HTTP_FATES = (
-    Fate.REQUEST_CUT,
-    Fate.REPLY_CUT,
-    Fate.REPLY_LOST,
-    Fate.REPLY_SPOILT,
-    Fate.FOREIGN,
-    Fate.MISSING,
-    Fate.EMPTY,
-    Fate.ANOTHER_API,
-)
-RPC_FATES = (Fate.REQUEST_CUT, Fate.REPLY_CUT, Fate.REPLY_LOST, Fate.FOREIGN)
-
-
-@dataclass(frozen=True)
-class World:
-    """A cloud, an adapter that has to go the way to it, and one that goes straight.
-
-    `open` gives an adapter whose calls have so many seconds. `fates` are those that answer at once.
-    """
-
-    open: Callable[[float], CloudDriver]
-    straight: CloudDriver
-    meeting: Callable[[Callable[[str], Fate]], AbstractContextManager[None]]
-    order: Callable[[], CreateOrder]
-    by_hand: Callable[[], str]
-    """Starts a node beside us, without a tag of ours; its id."""
-    vanish: Callable[[str], object]
-    """Takes a node away behind our back; the cloud knows nothing of it afterwards."""
-    fates: tuple[Fate, ...] = HTTP_FATES
-    pin: Callable[[CloudNode], object] = lambda node: None
-    """Gives a node what outlives it, where its create does not."""
-    ends_nothing: Callable[[], object] = lambda: None
-    """From now on the cloud accepts every destroy, and no node ends."""
-    elsewhere: Callable[[], AbstractContextManager[None]] = nullcontext
-    """The credentials, or the address, lead to another account meanwhile."""
+from tests.live.proxy import Proxy
 
 
 @contextmanager
@@ -106,6 +73,31 @@ def gce_world() -> Iterator[World]:
             vanish=lambda node_id: project.delete(gce_helpers.ZONE, node_id),
             pin=lambda node: gce_helpers.add_disk(server, node),
             ends_nothing=lambda: setattr(project, "takes", 1e6),
+        )
+    server.reset()
+
+
+@contextmanager
+def azure_world(*, own_identity: bool = False) -> Iterator[World]:
+    """The manager signs in with a secret, or is a machine of Azure that has an identity."""
+    server = azure_server.shared()
+    server.reset()
+    server.page_limit = 2
+    keys = dict.fromkeys(("key", "secret", "tenant_id")) if own_identity else {}
+
+    with (
+        closing(Proxy(server.url, lambda _: "?")) as way,
+        mock.patch.dict(os.environ, AZURE_POD_IDENTITY_AUTHORITY_HOST=way.url),
+    ):
+        yield World(
+            open=lambda timeout: azure_helpers.cloud(way.url, timeout=timeout, credentials=keys),
+            straight=azure_helpers.cloud(server),
+            meeting=way.meeting,
+            order=azure_helpers.order,
+            by_hand=partial(azure_helpers.by_hand, server),
+            vanish=server.forget,
+            pin=lambda node: azure_helpers.attach(server, node),
+            ends_nothing=lambda: setattr(server.world, "takes", 1e6),
         )
     server.reset()
 
@@ -174,6 +166,8 @@ def libvirt_world() -> Iterator[World]:
 WORLDS: dict[str, Callable[[], AbstractContextManager[World]]] = {
     "ec2": ec2_world,
     "gce": gce_world,
+    "azure": azure_world,
     "openstack": openstack_world,
     "libvirt": libvirt_world,
+    "digitalocean": digitalocean_world,
 }

@@ -30,6 +30,7 @@ class Ability(StrEnum):
 Need = Ability | CloudState
 
 _FORGETS = "it does not know a deleted node any more, and lists none"
+_LOOKED_FOR = "a create whose answer was lost is looked for by its record, and not repeated"
 _NO_IMAGE = "its nodes boot from no image"
 
 LACKS: Mapping[str, Mapping[Need, str]] = {
@@ -60,12 +61,12 @@ LACKS: Mapping[str, Mapping[Need, str]] = {
     "azure": {
         CloudState.TERMINATED: _FORGETS,
         Ability.CONFIRMED_ENDS: _FORGETS,
+        Ability.OTHER_ACCOUNTS: "each request names the subscription",
     },
     "openstack": {
         CloudState.TERMINATED: _FORGETS,
         Ability.CONFIRMED_ENDS: _FORGETS,
-        Ability.CLIENT_TOKENS: "nova has none; a create whose answer was lost is looked for by its "
-        "record, and not repeated",
+        Ability.CLIENT_TOKENS: f"nova has none; {_LOOKED_FOR}",
     },
     "libvirt": {
         CloudState.PENDING: "libvirt's test driver starts a domain at once",
@@ -74,6 +75,15 @@ LACKS: Mapping[str, Mapping[Need, str]] = {
         CloudState.UNKNOWN: "libvirt's test driver always knows the state",
         Ability.SLOW_ENDS: "libvirt answers a destroy once the domain has ended",
         Ability.THROTTLES: "libvirt has no word for it",
+    },
+    "digitalocean": {
+        CloudState.STOPPING: "it has no word for a droplet that is being destroyed",
+        CloudState.TERMINATED: _FORGETS,
+        Ability.CONFIRMED_ENDS: _FORGETS,
+        Ability.CLIENT_TOKENS: f"DigitalOcean has none; {_LOOKED_FOR}",
+        Ability.LEFTOVERS: "our create makes no volume and no address, and a droplet's disk ends "
+        "with it",
+        Ability.OTHER_ACCOUNTS: "the token of the file leads to one account",
     },
     "fake": {Ability.IMAGES: _NO_IMAGE},
     "simulated": {

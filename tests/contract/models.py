@@ -23,7 +23,7 @@ from nodemanager.core.model.world import (
 )
 from nodemanager.errors import NoSuchRecord, RemoteError
 from nodemanager.records.api import RecordStore
-from tests.contract.clouds import CloudFixture
+from tests.contract.cloud_fixture import CloudFixture
 from tests.fakes import FakeCloud, FakeStore, TickingClock
 from tests.fakes.cloud import Machine
 from tests.simulation.arvados import FencedStore

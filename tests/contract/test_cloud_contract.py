@@ -31,7 +31,8 @@ from nodemanager.core.model.world import (
     Tags,
 )
 from nodemanager.errors import BadRequest, CloudError, IncompleteListing, Throttled, Unauthorized
-from tests.contract.clouds import ADAPTERS, NEED, REAL, CloudFixture
+from tests.contract.cloud_fixture import CloudFixture
+from tests.contract.clouds import ADAPTERS, NEED, REAL
 from tests.contract.lacks import Ability, Chooser
 from tests.contract.models import CLOUD_MODELS
 from tests.waiting import until

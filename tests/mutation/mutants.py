@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 from tests.mutation.catalog import TextMutant
+from tests.mutation.clouds.azure import AZURE
+from tests.mutation.clouds.gce import GCE
+from tests.mutation.clouds.libvirt import LIBVIRT
+from tests.mutation.clouds.openstack import OPENSTACK
+from tests.mutation.clouds.shared import SHARED
 
 MUTANTS = (
     TextMutant(
@@ -643,9 +648,9 @@ MUTANTS = (
     TextMutant(
         "L2",
         "only the first page is read",
-        "cloud/ec2/wire.py",
-        "            if not token:\n                return\n",
-        "            return\n",
+        "cloud/transport.py",
+        "        if not told:\n            return\n",
+        "        return\n",
         "tests/cloud/ec2/test_listings.py::test_every_page_is_followed",
     ),
     TextMutant(
@@ -669,15 +674,20 @@ MUTANTS = (
         "an internal error of the cloud is a definite no",
         "cloud/ec2/errors.py",
         "        (UNDECIDED, CloudError),\n",
-        "        (UNDECIDED, BadRequest),\n",
+        "        (UNDECIDED, QuotaExceeded),\n",
         "tests/cloud/ec2/test_errors.py::test_a_code_that_decides_nothing_is_not_definite",
     ),
     TextMutant(
         "D6",
         "a 500 without a code is a definite no",
-        "cloud/ec2/errors.py",
-        "    return CloudError if status >= 500 else BadRequest\n",
-        "    return BadRequest\n",
+        "cloud/refusal.py",
+        "        return CloudError if self.status >= 500 or self.status in (408, 409) else BadRequest\n",
+        "        return BadRequest\n",
         "tests/cloud/ec2/test_errors.py::test_a_code_that_decides_nothing_is_not_definite",
     ),
+    *SHARED,
+    *GCE,
+    *AZURE,
+    *OPENSTACK,
+    *LIBVIRT,
 )

@@ -6,16 +6,22 @@ import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
 
 from libcloud.compute.base import NodeDriver
 from libcloud.compute.drivers.azure_arm import AzureNodeDriver
 
 from nodemanager.cloud.api import CreateOrder
 from nodemanager.cloud.azure import checks, images, options
-from nodemanager.cloud.azure.errors import Refusal, kind_of, typed
+from nodemanager.cloud.azure.errors import Refusal
 from nodemanager.cloud.azure.leftovers import AzureLeftovers
-from nodemanager.cloud.azure.node import FAILED, READER, VirtualMachine, azure_tags, tags_in
+from nodemanager.cloud.azure.node import (
+    DELETING,
+    FAILED,
+    READER,
+    VirtualMachine,
+    azure_tags,
+    tags_in,
+)
 from nodemanager.cloud.azure.options import Access, Template
 from nodemanager.cloud.azure.order import machine_body, machine_name
 from nodemanager.cloud.azure.sign_in import ManagedIdentity, ServicePrincipal
@@ -23,11 +29,10 @@ from nodemanager.cloud.azure.sizes import sizes
 from nodemanager.cloud.azure.wire import COMPUTE, RESOURCES, AzureAnswers, Wire
 from nodemanager.cloud.checks import Check, Wanted
 from nodemanager.cloud.cloud_config import CloudConfig
-from nodemanager.cloud.libcloud_base import TIMEOUT, LibcloudCloud, load_driver_class
+from nodemanager.cloud.libcloud_base import TIMEOUT, LibcloudCloud, connected, load_driver_class
 from nodemanager.cloud.provider import Provider
 from nodemanager.cloud.reading import checked_list
 from nodemanager.cloud.token import TokenSource
-from nodemanager.cloud.translate import without_secrets
 from nodemanager.core.model.world import Outcome, Size, Tags
 from nodemanager.errors import BadRequest, CloudError, ForeignAnswer, MalformedId
 
@@ -125,7 +130,6 @@ class Azure(Provider):
         wire = self.wire(driver)
         name = machine_name(order.name, order.tags.incarnation or order.client_token)
         body = machine_body(order, self.template, name, self.access.region)
-        secrets = (order.user_data, body["properties"]["osProfile"]["customData"])
         try:
             begun = wire.call(
                 "PUT",
@@ -135,7 +139,6 @@ class Azure(Provider):
                 headers={"If-None-Match": "*"},
             )
         except Refusal as refusal:
-            refusal.message = without_secrets(refusal.message, secrets)
             if refusal.is_taken:
                 return self._made_before(wire, name, order.tags, refusal)
             raise
@@ -144,7 +147,6 @@ class Azure(Provider):
         try:
             wire.waited(begun, min(WAIT_S, self.access.timeout))
         except Refusal as refusal:
-            refusal.message = without_secrets(refusal.message, secrets)
             return self._undone(wire, name, made, refusal)
         # Once the create has begun, no error may say that nothing was made.
         with suppress(Refusal, CloudError, OSError):
@@ -162,24 +164,28 @@ class Azure(Provider):
         self, wire: Wire, name: str, made: VirtualMachine, failure: Refusal
     ) -> VirtualMachine:
         """Azure keeps what is left of a machine whose create failed. Where the failure's code says
-        that it never ran, it is deleted again and the failure raised. Otherwise gives the machine:
-        the listings show what becomes of it."""
+        that it never ran, it is deleted again, and the failure is raised once it goes. Otherwise
+        gives the machine: the listings show what becomes of it."""
         try:
             found = wire.machine(name)
             if found is None:
                 raise failure
-            if kind_of(failure) is CloudError or found.state != FAILED:
+            if failure.meaning is CloudError or found.state != FAILED:
                 return found
             ended = wire.call("DELETE", wire.machine_path(name), COMPUTE)
             # While it is there its record stays claimed (C4), so its end is worth some seconds.
             wire.waited(ended, min(WAIT_S, self.access.timeout))
+            # Only the machine itself tells whether it goes: a proxy may have answered the delete.
+            left = wire.machine(name)
+            if left is None or left.state == DELETING:
+                raise failure
+            return left
         except Refusal as refusal:
             if refusal is failure:
                 raise
             return made
         except (ValueError, CloudError, OSError):
             return made
-        raise failure
 
     def adopt(self, driver: NodeDriver, node_id: str, tags: Tags) -> None:
         node = self.find_node(driver, node_id)
@@ -209,13 +215,6 @@ class Azure(Provider):
 
     def preflight(self, driver: NodeDriver, wanted: Wanted) -> Sequence[Check]:
         return checks.checks(lambda: self.wire(driver), self.access, self.template, wanted)
-
-    def understand(self, error: Exception, doing: str) -> CloudError | None:
-        if isinstance(error, Refusal):
-            if error.status == 401:
-                self.tokens.refused()
-            return typed(error, error.while_doing(doing))
-        return None
 
     def _seen(self, found: list[VirtualMachine]) -> list[VirtualMachine]:
         """The same machines, whose names are known from now on."""
@@ -253,13 +252,11 @@ def build_cloud(config: CloudConfig, *, timeout: float = TIMEOUT) -> LibcloudClo
     `timeout` is in seconds and applies to each HTTP request. Raises ConfigError with every problem
     of the three sections.
     """
-    driver_type = load_driver_class(config.driver_class, AzureNodeDriver)
+    own = load_driver_class(config.driver_class, AzureNodeDriver)
     access, listed, template = options.read(config, timeout)
     pool = config.pool
     tokens = TokenSource(_signing_in(access))
-    settings: dict[str, Any] = {"endpoint": access.endpoint, "tokens": tokens}
-    connection = type("AzureConnection", (AzureAnswers, driver_type.connectionCls), settings)
-    driver_type = type(driver_type.__name__, (driver_type,), {"connectionCls": connection})
+    driver_type = connected(own, AzureAnswers, endpoint=access.endpoint, tokens=tokens)
     azure = Azure(access, pool, tokens, listed, template, driver_type)
     return LibcloudCloud(
         pool=pool,

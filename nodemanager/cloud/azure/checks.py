@@ -12,10 +12,10 @@ from fnmatch import fnmatchcase
 from functools import cached_property, partial
 from typing import Any
 
-from nodemanager.cloud.azure.errors import Refusal, kind_of
+from nodemanager.cloud.azure.errors import Refusal
 from nodemanager.cloud.azure.options import Access, Template
 from nodemanager.cloud.azure.wire import COMPUTE, MACHINES, NETWORK, Wire
-from nodemanager.cloud.checks import Check, Found, Mark, Wanted
+from nodemanager.cloud.checks import Check, Found, Mark, Wanted, held_against
 from nodemanager.core.model.world import Size
 from nodemanager.errors import Unauthorized
 
@@ -66,12 +66,11 @@ class _Asker:
             Check("power states", self._states),
             Check("subnet", self._subnet, "correct [Cloud Create] network and subnet"),
         ]
-        sizes = {size.instance_type: size for size in self._wanted.sizes}
-        found += [
-            Check(f"offer of {name}", partial(self._offer, size)) for name, size in sizes.items()
-        ]
-        if sizes:
-            found.append(Check("quota", self._quota))
+        types = self._wanted.types
+        found += [Check(f"offer of {name}", partial(self._offer, name)) for name in types]
+        for spot, name in ((False, "quota"), (True, "quota for Spot")):
+            if sizes := [one for one in self._wanted.sizes if self._is_spot(one) is spot]:
+                found.append(Check(name, partial(self._quota, sizes, spot)))
         return found
 
     def _permissions(self) -> Found:
@@ -112,12 +111,12 @@ class _Asker:
         prefix = about.get("addressPrefix") if isinstance(about, dict) else None
         return Found(f"{subnet.rpartition('/')[2]} ({prefix or 'several ranges'})")
 
-    def _offer(self, size: Size) -> Found:
+    def _offer(self, name: str) -> Found:
         """Whether Azure lets this subscription have the size there, and what it says of it."""
         offers = self._offers
         if isinstance(offers, Found):
             return offers
-        name, region = size.instance_type, self._access.region
+        region, sizes = self._access.region, self._wanted.types[name]
         sku = offers.get(name)
         if sku is None:
             return Found(f"{region} has no {name}", Mark.FAILED, "choose another size or region")
@@ -128,14 +127,10 @@ class _Asker:
                 "choose another size, region or zone, or ask Azure's support",
             )
         told = _capabilities(sku)
-        if self._is_spot(size) and told.get("LowPriorityCapable") != "True":
+        if any(map(self._is_spot, sizes)) and told.get("LowPriorityCapable") != "True":
             return Found(f"{name} can't be a Spot machine", Mark.FAILED, "take preemptible out")
         cores, ram = int(told.get("vCPUs", "0")), int(float(told.get("MemoryGB", "0")) * 1024)
-        text = f"{cores} cores, {ram} MB of memory"
-        if cores < size.cores or ram < size.ram_mb:
-            wrong = f"{text}, but the file says {size.cores} and {size.ram_mb}"
-            return Found(wrong, Mark.WARNING, f"correct [Size {size.name}]")
-        return Found(text)
+        return held_against(sizes, f"{cores} cores, {ram} MB of memory", cores, ram)
 
     @cached_property
     def _offers(self) -> dict[str, Mapping[str, Any]] | Found:
@@ -156,19 +151,20 @@ class _Asker:
                 return str(one.get("reasonCode") or one.get("type"))
         return ""
 
-    def _quota(self) -> Found:
-        """Whether the subscription's cores in the region are enough for one node of each size."""
+    def _quota(self, sizes: Sequence[Size], spot: bool) -> Found:
+        """Whether the subscription's cores in the region are enough for one node of each size;
+        Azure counts those of Spot machines apart."""
         wire, region = self._wire(), self._access.region
         path = f"{wire.subscription}/providers/Microsoft.Compute/locations/{region}/usages"
         told = self._optional(lambda: wire.listed(path, COMPUTE))
         if isinstance(told, Found):
             return told
         usages = {str((one.get("name") or {}).get("value")): one for one in told}
-        most = max(self._wanted.sizes, key=lambda size: size.cores)
-        kind = "lowPriorityCores" if self._is_spot(most) else "cores"
+        most = max(sizes, key=lambda size: size.cores)
+        kind = "lowPriorityCores" if spot else "cores"
         usage = usages.get(kind) or {}
         used, limit = int(usage.get("currentValue", 0)), int(usage.get("limit", 0))
-        text = f"{used} of {limit} {'Spot ' if kind != 'cores' else ''}cores in use in {region}"
+        text = f"{used} of {limit} {'Spot ' if spot else ''}cores in use in {region}"
         if limit - used < most.cores:
             return Found(f"{text}: no room for {most.name}", Mark.FAILED, "ask Azure for more")
         return Found(text)
@@ -182,7 +178,7 @@ class _Asker:
         try:
             return ask()
         except Refusal as refusal:
-            if kind_of(refusal) is Unauthorized:
+            if refusal.meaning is Unauthorized:
                 return Found("no right to ask", Mark.NOT_ASKED, READS)
             if refusal.status == 404:
                 return Found(str(refusal)[:300], Mark.FAILED, "give one that exists")

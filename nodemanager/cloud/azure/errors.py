@@ -71,6 +71,23 @@ _QUOTA_IN_TEXT = re.compile(r"\bquota\b", re.IGNORECASE)
 class Refusal(CodedRefusal):
     """An error answer, or an operation's error, with one of Azure's own codes."""
 
+    MEANINGS = (
+        (QUOTA, QuotaExceeded),
+        (CAPACITY, CapacityUnavailable),
+        (THROTTLED, Throttled),
+        (UNAUTHORIZED, Unauthorized),
+        (REFUSED, BadRequest),
+    )
+
+    @property
+    def meaning(self) -> type[CloudError]:
+        if self.status == 429:
+            return Throttled
+        of_quota = self.code == "OperationNotAllowed" and _QUOTA_IN_TEXT.search(self.message)
+        if of_quota or self.code.endswith("CountLimitReached"):
+            return QuotaExceeded
+        return super().meaning
+
     @property
     def is_not_found(self) -> bool:
         """Azure's own "no such resource", not a proxy's 404 nor a resource group's."""
@@ -80,31 +97,3 @@ class Refusal(CodedRefusal):
     def is_taken(self) -> bool:
         """Azure's answer to `If-None-Match: *` for a name that is in use, whatever its code."""
         return self.status == 412
-
-
-def typed(refusal: Refusal, text: str) -> CloudError:
-    """The CloudError for the refusal's code, with `text` as its message."""
-    return kind_of(refusal)(text, retry_after=refusal.retry_after)
-
-
-def kind_of(refusal: Refusal) -> type[CloudError]:
-    """The class of error that the refusal is."""
-    code, status = refusal.code, refusal.status
-    if status == 429:
-        return Throttled
-    if code == "OperationNotAllowed" and _QUOTA_IN_TEXT.search(refusal.message):
-        return QuotaExceeded
-    for codes, kind in (
-        (QUOTA, QuotaExceeded),
-        (CAPACITY, CapacityUnavailable),
-        (THROTTLED, Throttled),
-        (UNAUTHORIZED, Unauthorized),
-        (REFUSED, BadRequest),
-    ):
-        if code in codes:
-            return kind
-    if code.endswith("CountLimitReached"):
-        return QuotaExceeded
-    if status in (401, 403):
-        return Unauthorized
-    return CloudError if status >= 500 or status in (408, 409) else BadRequest

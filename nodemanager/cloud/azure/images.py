@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nodemanager.cloud.azure.errors import Refusal, kind_of
+from nodemanager.cloud.azure.errors import Refusal
 from nodemanager.cloud.azure.options import Access, Template
 from nodemanager.cloud.azure.wire import COMPUTE, Wire
 from nodemanager.errors import BadRequest, Unauthorized
@@ -35,7 +35,7 @@ def check_image(wire: Wire, access: Access, template: Template) -> None:
     except Refusal as refusal:
         if refusal.status == 404:
             raise BadRequest(f"{missing}: {refusal}") from None
-        if kind_of(refusal) is not Unauthorized:
+        if refusal.meaning is not Unauthorized:
             raise
         return
     if told.get("value") == []:

@@ -7,6 +7,7 @@ token that somebody else issued to it. A machine of Azure may have an identity o
 from __future__ import annotations
 
 import base64
+import http.client
 import json
 import os
 import time
@@ -24,15 +25,18 @@ from libcloud.common.base import Connection
 
 from nodemanager.cloud.endpoint import Endpoint
 from nodemanager.cloud.libcloud_base import OneTry
-from nodemanager.cloud.token import as_token, from_metadata
+from nodemanager.cloud.metadata import as_token, from_metadata
 from nodemanager.cloud.translate import without_secrets
 from nodemanager.cloud.transport import Answer, WholeAnswers, wait_asked_for
-from nodemanager.errors import CloudError, Unauthorized
+from nodemanager.errors import CloudError, Throttled, Unauthorized
 
 ASSERTION_TYPE = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 ASSERTION_LIFE_S = 600
 PASSING = frozenset({"temporarily_unavailable", "server_error"})
 """Errors of the sign-in that say nothing about the credentials."""
+RENEWED = frozenset({404, 410})
+"""What a metadata server answers while Azure renews it, for up to 70 s. A machine without an
+identity gets a 400."""
 _LONGEST = 300
 
 
@@ -178,7 +182,8 @@ class ServicePrincipal:
         definite = 400 <= answer.status < 500 and answer.status not in (408, 429)
         if definite and error and error not in PASSING:
             raise Unauthorized(text)
-        raise CloudError(text, retry_after=wait)
+        kind = Throttled if answer.status == http.client.TOO_MANY_REQUESTS else CloudError
+        raise kind(text, retry_after=wait)
 
 
 # libcloud has no types, and its classes are Any to the checker.
@@ -214,5 +219,6 @@ class ManagedIdentity:
             timeout=self.timeout,
             without="no secret in [Cloud Credentials], and no metadata server that gives a token",
             refused="has this machine an identity?",
+            passing=RENEWED,
         )
         return as_token(told)

@@ -7,7 +7,6 @@ connection (TLS, proxies, time-outs) and check the answers here.
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -17,7 +16,15 @@ from urllib.parse import urlsplit
 from nodemanager.cloud.azure.errors import Refusal
 from nodemanager.cloud.azure.node import VirtualMachine, power_in
 from nodemanager.cloud.azure.options import Access
-from nodemanager.cloud.transport import Answer, TokenAnswers, wait_asked_for, without_code
+from nodemanager.cloud.token import TokenSource
+from nodemanager.cloud.transport import (
+    Answer,
+    EndpointAnswers,
+    each_page,
+    json_object,
+    json_told,
+    wait_asked_for,
+)
 from nodemanager.errors import CloudError, ForeignAnswer, IncompleteListing
 
 COMPUTE = "2024-11-01"
@@ -26,12 +33,13 @@ DISKS = "2024-03-02"
 NETWORK = "2024-05-01"
 RESOURCES = "2022-12-01"
 MACHINES = "Microsoft.Compute/virtualMachines"
-MOST_PAGES = 10_000
 LONGEST_PAUSE_S = 3.0
 
 
-class AzureAnswers(TokenAnswers):
+class AzureAnswers(EndpointAnswers):
     """Mix-in for libcloud's Azure connection class, which would sign in for each connection."""
+
+    tokens: TokenSource
 
     @property
     def access_token(self) -> str:
@@ -127,7 +135,7 @@ class Wire:
         """
         found: list[Any] = []
         seen: set[str] = set()
-        wanted = path.lower().rpartition("/providers/")[2]
+        home, _, wanted = path.lower().rpartition("/providers/")
         for page in self._pages(path, version, params):
             items = page.get("value")
             if not isinstance(items, list):
@@ -136,7 +144,8 @@ class Wire:
                 # One without an id is for the reader to tell of.
                 if (known := _id_of(item)) in seen:
                     raise IncompleteListing(f"{_short(path)}: {known} is listed twice")
-                if known and f"/providers/{wanted}/" not in known:
+                fits = known.startswith(f"{home}/") and f"/providers/{wanted}/" in known
+                if known and not fits:
                     raise ForeignAnswer(f"{_short(path)}: lists {known[:200]}")
                 seen |= {known} if known else set()
             found += items
@@ -172,18 +181,14 @@ class Wire:
     def _pages(
         self, path: str, version: str, params: Mapping[str, str]
     ) -> Iterator[Mapping[str, Any]]:
-        page = self.call("GET", path, version, params=params).content
-        seen: set[str] = set()
-        while True:
-            yield page
-            link = page.get("nextLink")
-            if not link:
-                return
-            if not isinstance(link, str) or link in seen or len(seen) >= MOST_PAGES:
-                raise IncompleteListing(f"{_short(path)}: the pages repeat endlessly")
-            seen.add(link)
-            doing = f"GET {_short(path)}"
-            page = judged(self._connection.request(self._followed(link, doing)), doing).content
+        doing = f"GET {_short(path)}"
+
+        def ask(link: str | None) -> Mapping[str, Any]:
+            if link is None:
+                return self.call("GET", path, version, params=params).content
+            return judged(self._connection.request(self._followed(link, doing)), doing).content
+
+        return each_page(ask, lambda page: page.get("nextLink"), _short(path))
 
     def _followed(self, link: str, doing: str) -> str:
         """Path and query of a link, which must lead to this API: it gets our token."""
@@ -213,24 +218,21 @@ class Wire:
 
 def judged(answer: Answer, doing: str, *, bare_list: bool = False) -> Told:
     """The answer's JSON object; raises the matching error for any other answer."""
-    wait = wait_asked_for(answer.headers.get("retry-after"))
     fine = 200 <= answer.status < 300
     if fine and not answer.content and not doing.startswith("GET"):
         return Told({}, answer.status, answer.headers)
-    try:
-        told = json.loads(answer.content)
-    except ValueError as error:
-        raise without_code(answer, doing, "no whole JSON") from error
-    if fine:
-        if bare_list and isinstance(told, list):
-            told = {"value": told}
-        if not isinstance(told, dict):
-            raise ForeignAnswer(f"{doing}: the answer is a {type(told).__name__}")
-        return Told(told, answer.status, answer.headers)
-    said = told.get("error") if isinstance(told, dict) else None
-    if isinstance(said, dict) and said.get("code"):
-        raise Refusal(str(said["code"]), str(said.get("message", "")), answer.status, wait)
-    raise without_code(answer, doing, "an error without a code")
+    told = json_told(answer, doing, Refusal, _refusal)
+    if bare_list and isinstance(told, list):
+        told = {"value": told}
+    return Told(json_object(told, doing), answer.status, answer.headers)
+
+
+def _refusal(told: Mapping[str, Any]) -> tuple[str, str]:
+    """Code and message of an error answer."""
+    said = told.get("error")
+    if not isinstance(said, dict):
+        return "", ""
+    return str(said.get("code") or ""), str(said.get("message", ""))
 
 
 def _failure(operation: Mapping[str, Any]) -> Refusal:

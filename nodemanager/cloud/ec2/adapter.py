@@ -23,17 +23,15 @@ from nodemanager.cloud.ec2.errors import (
     NO_SUCH_INSTANCE,
     UNAUTHORIZED,
     Refusal,
-    typed,
 )
 from nodemanager.cloud.ec2.leftovers import Ec2Leftovers
 from nodemanager.cloud.ec2.options import Access, Template
 from nodemanager.cloud.ec2.order import filter_params, literal, run_params
 from nodemanager.cloud.ec2.wire import PAGE_SIZE, Wire
-from nodemanager.cloud.libcloud_base import TIMEOUT, LibcloudCloud, load_driver_class
+from nodemanager.cloud.libcloud_base import TIMEOUT, LibcloudCloud, connected, load_driver_class
 from nodemanager.cloud.provider import Provider
 from nodemanager.cloud.reading import NodeReader, epoch, sizes_from
 from nodemanager.cloud.tags import POOL_TAG, RECORD_TAG, on_hold, tags_for, tags_from
-from nodemanager.cloud.translate import without_secrets
 from nodemanager.cloud.transport import WholeAnswers
 from nodemanager.core.model.world import CloudState, Outcome, Size, Tags
 from nodemanager.errors import BadRequest, CloudError, ForeignAnswer, Unauthorized
@@ -214,11 +212,7 @@ class Ec2(Provider):
         params = run_params(order, self.template, own_mb.get(order.size.instance_type, 0))
         if self.template.ssh_key is not None:
             params["KeyName"] = self._key_pair(wire, self.template.ssh_key)
-        try:
-            root = wire.call("RunInstances", params)
-        except Refusal as refusal:
-            refusal.message = without_secrets(refusal.message, (order.user_data,))
-            raise
+        root = wire.call("RunInstances", params)
         made = wire.items(root, "instancesSet")
         if len(made) != 1:
             raise ForeignAnswer(f"one node was ordered, the answer has {len(made)}")
@@ -270,11 +264,9 @@ class Ec2(Provider):
         return checks.checks(partial(self.wire, driver), self.access, self.template, wanted)
 
     def understand(self, error: Exception, doing: str) -> CloudError | None:
-        if not isinstance(error, Refusal):
-            return None
-        if error.code in UNAUTHORIZED:
+        if isinstance(error, Refusal) and error.code in UNAUTHORIZED:
             self.keys.refused()
-        return typed(error, error.while_doing(doing))
+        return super().understand(error, doing)
 
 
 def build_cloud(
@@ -285,13 +277,10 @@ def build_cloud(
     `timeout` is in seconds and applies to each HTTP request; a listing sends one request per
     thousand nodes. Raises ConfigError with every problem of the three sections.
     """
-    driver_type = load_driver_class(config.driver_class, EC2NodeDriver)
+    own = load_driver_class(config.driver_class, EC2NodeDriver)
     access, filters, template = options.read(config, timeout)
     keys = key_source(access.keys, access.timeout)
-    connection = type(
-        "Ec2Connection", (WholeAnswers, driver_type.connectionCls), {"trust": access.trust}
-    )
-    driver_type = type(driver_type.__name__, (driver_type,), {"connectionCls": connection})
+    driver_type = connected(own, WholeAnswers, trust=access.trust)
     ec2 = Ec2(config.pool, access, keys, filters, template, driver_type, page_size)
     return LibcloudCloud(
         pool=config.pool,

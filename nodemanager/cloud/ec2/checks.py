@@ -11,11 +11,12 @@ from __future__ import annotations
 import re
 import secrets
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from xml.etree.ElementTree import Element
 
 from nodemanager.cloud.api import CreateOrder
-from nodemanager.cloud.checks import Check, Found, Mark, Wanted
+from nodemanager.cloud.checks import Check, Found, Mark, Wanted, held_against
 from nodemanager.cloud.ec2.errors import UNAUTHORIZED, Refusal
 from nodemanager.cloud.ec2.options import Access, Template
 from nodemanager.cloud.ec2.order import filter_params, literal, run_params
@@ -67,7 +68,7 @@ class _Asker:
         found.append(Check("permission to release", self._unasked))
         if not self._access.amazon:
             found.append(Check("image listed", self._image))
-        types = sorted({size.instance_type for size in self._wanted.sizes})
+        types = self._wanted.types
         found += [Check(f"offer of {kind}", partial(self._offer, kind)) for kind in types]
         if template.subnet_id is not None:
             found.append(Check("subnet", self._subnet))
@@ -184,7 +185,22 @@ class _Asker:
             return Found(
                 f"{where} does not offer {kind}", Mark.FAILED, "choose another size or zone"
             )
-        return Found(f"in {', '.join(zones)}")
+        return self._described(kind, f"in {', '.join(zones)}")
+
+    def _described(self, kind: str, where: str) -> Found:
+        """What EC2 says of an instance type, which may be newer than libcloud's list of them."""
+        root = self._optional("DescribeInstanceTypes", {"InstanceType.1": kind})
+        if isinstance(root, Found):
+            return replace(root, text=f"{where}; {root.text}")
+        sizes = self._wanted.types[kind]
+        (cores,) = map(int, self._texts(root, "defaultVCpus"))
+        (ram_mb,) = map(int, self._texts(root, "sizeInMiB")[:1])
+        text = f"{where}: {cores} cores, {ram_mb} MB"
+        classes = root.iterfind(f".//{{{self._wire().namespace}}}supportedUsageClasses/*")
+        spot = self._template.spot or any(size.preemptible for size in sizes)
+        if spot and "spot" not in {one.text for one in classes}:
+            return Found(f"{text}, never as a spot instance", Mark.FAILED, "take preemptible out")
+        return held_against(sizes, text, cores, ram_mb)
 
     def _image(self) -> Found:
         """Only told: EC2-like clouds boot images that they don't list."""

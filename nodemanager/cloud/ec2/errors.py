@@ -10,7 +10,6 @@ from __future__ import annotations
 from nodemanager.cloud.refusal import CodedRefusal
 from nodemanager.cloud.words import words
 from nodemanager.errors import (
-    BadRequest,
     CapacityUnavailable,
     CloudError,
     MalformedId,
@@ -80,25 +79,15 @@ NO_SUCH_ACTION = frozenset({"InvalidAction", "UnknownOperationException", "Unsup
 class Refusal(CodedRefusal):
     """An error answer with one of EC2's own codes."""
 
-    def __init__(self, code: str, message: str, status: int, retry_after: float | None) -> None:
-        own = code.removeprefix("Client.").removeprefix("Server.")
-        super().__init__(own, message, status, retry_after)
-
-
-def typed(refusal: Refusal, text: str) -> CloudError:
-    """The CloudError for the refusal's code, with `text` as its message."""
-    return _kind(refusal.code, refusal.status)(text, retry_after=refusal.retry_after)
-
-
-def _kind(code: str, status: int) -> type[CloudError]:
-    for codes, kind in (
+    MEANINGS = (
         ((NO_INSTANCE_ID,), MalformedId),
         (QUOTA, QuotaExceeded),
         (CAPACITY, CapacityUnavailable),
         (THROTTLED, Throttled),
         (UNAUTHORIZED, Unauthorized),
         (UNDECIDED, CloudError),
-    ):
-        if code in codes:
-            return kind
-    return CloudError if status >= 500 else BadRequest
+    )
+
+    def __init__(self, code: str, message: str, status: int, retry_after: float | None) -> None:
+        own = code.removeprefix("Client.").removeprefix("Server.")
+        super().__init__(own, message, status, retry_after)

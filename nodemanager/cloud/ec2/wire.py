@@ -17,14 +17,13 @@ from xml.etree.ElementTree import Element
 from nodemanager.cloud.ec2.credentials import Keys
 from nodemanager.cloud.ec2.errors import NO_SUCH_INSTANCE, Refusal
 from nodemanager.cloud.ec2.instance import Instance
-from nodemanager.cloud.transport import Answer
+from nodemanager.cloud.transport import Answer, each_page
 from nodemanager.errors import CloudError, ForeignAnswer, IncompleteListing
 
 PAGE_SIZE = 1000
 """The most that DescribeInstances takes as MaxResults."""
 
 FORM = "application/x-www-form-urlencoded; charset=utf-8"
-MOST_PAGES = 10_000
 
 
 class Wire:
@@ -85,20 +84,15 @@ class Wire:
 
         Without `paged` it leaves MaxResults out, which EC2 refuses beside ids.
         """
-        asked = dict(params)
-        if paged:
-            asked["MaxResults"] = str(self._page_size)
-        tokens: set[str] = set()
-        while True:
-            root = self.call(action, asked)
+        limit = {"MaxResults": str(self._page_size)} if paged else {}
+
+        def ask(token: str | None) -> Element:
+            more = {} if token is None else {"NextToken": token}
+            return self.call(action, {**params, **limit, **more})
+
+        token = f"{{{self.namespace}}}nextToken"
+        for root in each_page(ask, lambda root: root.findtext(token), action):
             yield from self._items(root, name)
-            token = root.findtext(f"{{{self.namespace}}}nextToken")
-            if not token:
-                return
-            if token in tokens or len(tokens) >= MOST_PAGES:
-                raise IncompleteListing(f"{action}: the pages repeat endlessly")
-            tokens.add(token)
-            asked["NextToken"] = token
 
     def items(self, root: Element, name: str) -> list[Instance]:
         """The instances under `name`; raises ForeignAnswer where the answer has no `name`."""

@@ -17,10 +17,10 @@ from nodemanager.cloud.checks import Check, Wanted
 from nodemanager.cloud.cloud_config import CloudConfig
 from nodemanager.cloud.endpoint import Endpoint
 from nodemanager.cloud.gce import checks, options
-from nodemanager.cloud.gce.errors import EXISTS, Refusal, typed
+from nodemanager.cloud.gce.errors import EXISTS, Refusal
 from nodemanager.cloud.gce.images import find_image
 from nodemanager.cloud.gce.instance import READER, Instance
-from nodemanager.cloud.gce.labels import label_value, labels_for, tags_in
+from nodemanager.cloud.gce.labels import labels_for, tags_in
 from nodemanager.cloud.gce.leftovers import GceLeftovers
 from nodemanager.cloud.gce.options import Access, Listing, Template
 from nodemanager.cloud.gce.order import insert_body, request_id
@@ -28,12 +28,11 @@ from nodemanager.cloud.gce.rights import Rights
 from nodemanager.cloud.gce.sizes import machine_types
 from nodemanager.cloud.gce.token import InstanceRole, ServiceAccount
 from nodemanager.cloud.gce.wire import PAGE_SIZE, GceAnswers, Wire
-from nodemanager.cloud.libcloud_base import TIMEOUT, LibcloudCloud, load_driver_class
+from nodemanager.cloud.libcloud_base import TIMEOUT, LibcloudCloud, connected, load_driver_class
 from nodemanager.cloud.provider import Provider
 from nodemanager.cloud.reading import checked_list
-from nodemanager.cloud.tags import POOL_TAG, RECORD_TAG
+from nodemanager.cloud.tags import POOL_TAG, RECORD_TAG, label_value
 from nodemanager.cloud.token import TokenSource
-from nodemanager.cloud.translate import without_secrets
 from nodemanager.core.model.world import Outcome, Size, Tags
 from nodemanager.errors import BadRequest, CloudError, ConfigError, ForeignAnswer, MalformedId
 
@@ -147,9 +146,6 @@ class Gce(Provider):
             begun = wire.call("operation", path, method="POST", params=params, body=body)
             done = wire.waited(begun, zone, min(WAIT_S, self.access.timeout))
         except Refusal as refusal:
-            # A refusal's message is one line.
-            line = " ".join(order.user_data.split())
-            refusal.message = without_secrets(refusal.message, (line,))
             if refusal.code in EXISTS:
                 # The name has the incarnation in it: an earlier try of this order made it.
                 return self._made_before(wire, f"{path}/{body['name']}", order.tags, refusal)
@@ -225,13 +221,6 @@ class Gce(Provider):
             wanted,
         )
 
-    def understand(self, error: Exception, doing: str) -> CloudError | None:
-        if not isinstance(error, Refusal):
-            return None
-        if error.status == 401:
-            self.tokens.refused()
-        return typed(error, error.while_doing(doing))
-
     @property
     def _ours(self) -> str:
         return f'labels.{POOL_TAG}="{label_value(self.pool)}"'
@@ -271,7 +260,7 @@ def build_cloud(
     `timeout` is in seconds and applies to each HTTP request; a listing sends one request for five
     hundred instances. Raises ConfigError with every problem of the three sections.
     """
-    driver_type = load_driver_class(config.driver_class, GCENodeDriver)
+    own = load_driver_class(config.driver_class, GCENodeDriver)
     access, listed, template = options.read(config, timeout)
     try:
         label_value(config.pool)
@@ -282,9 +271,7 @@ def build_cloud(
         if access.key is None
         else ServiceAccount(access.email, access.key, access.tokens, access.timeout)
     )
-    settings: dict[str, Any] = {"endpoint": access.endpoint, "tokens": tokens}
-    connection = type("GceConnection", (GceAnswers, driver_type.connectionCls), settings)
-    driver_type = type(driver_type.__name__, (driver_type,), {"connectionCls": connection})
+    driver_type = connected(own, GceAnswers, endpoint=access.endpoint, tokens=tokens)
     gce = Gce(config.pool, access, tokens, listed, template, driver_type, page_size)
     return LibcloudCloud(
         pool=config.pool,

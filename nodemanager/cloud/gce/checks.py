@@ -12,8 +12,8 @@ from functools import partial
 from ipaddress import ip_network
 from typing import Any
 
-from nodemanager.cloud.checks import Check, Found, Mark, Wanted
-from nodemanager.cloud.gce.errors import Refusal, typed
+from nodemanager.cloud.checks import Check, Found, Mark, Wanted, held_against
+from nodemanager.cloud.gce.errors import Refusal
 from nodemanager.cloud.gce.images import find_image
 from nodemanager.cloud.gce.instance import Instance
 from nodemanager.cloud.gce.options import Access, Template
@@ -225,14 +225,7 @@ class _Asker:
                 Mark.FAILED,
                 "take another machine type, or another image",
             )
-        for size in self._wanted.sizes:
-            if size.instance_type == kind and (size.cores > cores or size.ram_mb > ram_mb):
-                return Found(
-                    f"{text}, but [Size {size.name}] says {size.cores} cores, {size.ram_mb} MB",
-                    Mark.WARNING,
-                    "correct the section: jobs are sent there that do not fit",
-                )
-        return Found(text)
+        return held_against(self._wanted.types[kind], text, cores, ram_mb)
 
     def _disk_types(self) -> list[str]:
         template = self._template
@@ -315,7 +308,7 @@ def _answered(ask: Callable[[], Found]) -> Found:
     try:
         return ask()
     except Refusal as refusal:
-        if refusal.status == 403 and isinstance(typed(refusal, ""), Unauthorized):
+        if refusal.status == 403 and refusal.meaning is Unauthorized:
             named = _NEEDED.search(refusal.message)
             text = f"needs {named[1]}" if named else refusal.message[:_KEPT]
             return Found(text, Mark.NOT_ASKED, _advice(refusal))

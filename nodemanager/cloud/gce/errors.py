@@ -92,30 +92,16 @@ IN_USE = frozenset({"resourceInUseByAnotherResource", "RESOURCE_IN_USE_BY_ANOTHE
 class Refusal(CodedRefusal):
     """An error answer, or an operation's error, with one of Google's own codes."""
 
-    @property
-    def is_not_found(self) -> bool:
-        """Google's own "no such thing", not a proxy's 404."""
-        return self.code == NOT_FOUND
-
-
-def typed(refusal: Refusal, text: str) -> CloudError:
-    """The CloudError for the refusal's code, with `text` as its message."""
-    return _kind(refusal.code, refusal.status)(text, retry_after=refusal.retry_after)
-
-
-def _kind(code: str, status: int) -> type[CloudError]:
-    for codes, kind in (
+    MEANINGS = (
         (QUOTA, QuotaExceeded),
         (CAPACITY, CapacityUnavailable),
         (THROTTLED, Throttled),
         (UNAUTHORIZED, Unauthorized),
         (UNDECIDED, CloudError),
         (EXISTS, BadRequest),
-    ):
-        if code in codes:
-            return kind
-    if status == 429:
-        return Throttled
-    if status in (401, 403):
-        return Unauthorized
-    return CloudError if status >= 500 or status in (408, 409) else BadRequest
+    )
+
+    @property
+    def is_not_found(self) -> bool:
+        """Google's own "no such thing", not a proxy's 404."""
+        return self.code == NOT_FOUND

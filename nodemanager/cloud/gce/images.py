@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nodemanager.cloud.gce.errors import Refusal, typed
+from nodemanager.cloud.gce.errors import Refusal
 from nodemanager.cloud.gce.options import IMAGE_PATH
 from nodemanager.cloud.gce.wire import Wire
 from nodemanager.errors import Unauthorized
@@ -48,7 +48,7 @@ def find_image(
         try:
             wire.call("image", f"global/images/{name}", project=project)
         except Refusal as refusal:
-            if refusal.status == 403 and isinstance(typed(refusal, ""), Unauthorized):
+            if refusal.status == 403 and refusal.meaning is Unauthorized:
                 refused = refusal
             elif not refusal.is_not_found:
                 raise

@@ -8,9 +8,9 @@ from datetime import datetime
 from operator import attrgetter
 from typing import Any
 
-from nodemanager.cloud.gce.labels import NAME_LABEL, read_label, tags_in
+from nodemanager.cloud.gce.labels import NAME_LABEL, tags_in
 from nodemanager.cloud.reading import NodeReader, epoch
-from nodemanager.cloud.tags import on_hold
+from nodemanager.cloud.tags import on_hold, read_label
 from nodemanager.core.model.world import CloudState
 
 READER = NodeReader(

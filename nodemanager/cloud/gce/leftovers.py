@@ -18,7 +18,7 @@ from libcloud.compute.base import NodeDriver
 
 from nodemanager.cloud.gce.errors import IN_USE, Refusal
 from nodemanager.cloud.gce.instance import Instance
-from nodemanager.cloud.gce.labels import label_value, tags_in
+from nodemanager.cloud.gce.labels import tags_in
 from nodemanager.cloud.gce.wire import Wire
 from nodemanager.cloud.leftovers import (
     Calls,
@@ -29,7 +29,7 @@ from nodemanager.cloud.leftovers import (
     release,
     state_of,
 )
-from nodemanager.cloud.tags import INCARNATION_TAG, POOL_TAG, tags_for
+from nodemanager.cloud.tags import INCARNATION_TAG, POOL_TAG, label_value, tags_for
 from nodemanager.core.model.world import Leftover, LeftoverKind, Outcome
 from nodemanager.errors import IncompleteListing, LeftAlone
 

@@ -15,7 +15,7 @@ from libcloud.common.google import GoogleAuthError, GoogleBaseError, GoogleServi
 
 from nodemanager.cloud.endpoint import Endpoint
 from nodemanager.cloud.libcloud_base import OneTry
-from nodemanager.cloud.token import as_token, from_metadata
+from nodemanager.cloud.metadata import as_token, from_metadata
 from nodemanager.cloud.transport import Answer
 from nodemanager.deadline import within_its_time
 from nodemanager.errors import Unauthorized

@@ -7,24 +7,25 @@ connection (TLS, proxies, time-outs) and check the answers here.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from nodemanager.cloud.gce.errors import Refusal
 from nodemanager.cloud.gce.instance import Instance
-from nodemanager.cloud.transport import Answer, TokenAnswers, without_code
+from nodemanager.cloud.token import TokenSource
+from nodemanager.cloud.transport import Answer, EndpointAnswers, each_page, json_told
 from nodemanager.errors import CloudError, ForeignAnswer, IncompleteListing
 
 PAGE_SIZE = 500
 """The most that a list call takes as maxResults."""
-MOST_PAGES = 10_000
 NOTHING_HERE = "NO_RESULTS_ON_PAGE"
 """The one warning of a listing that hides nothing."""
 
 
-class GceAnswers(TokenAnswers):
+class GceAnswers(EndpointAnswers):
     """Mix-in for libcloud's GCE connection class; replaces the credential that it would make."""
+
+    tokens: TokenSource
 
     def __init__(self, *args: Any, **settings: Any) -> None:
         super().__init__(*args, **settings)
@@ -142,17 +143,12 @@ class Wire:
         params = {"maxResults": str(self._page_size)}
         if wanted is not None:
             params["filter"] = wanted
-        seen: set[str] = set()
-        while True:
-            page = self.call(kind, path, params=params)
-            yield page
-            token = page.get("nextPageToken")
-            if not token:
-                return
-            if token in seen or len(seen) >= MOST_PAGES:
-                raise IncompleteListing(f"{path}: the pages repeat endlessly")
-            seen.add(token)
-            params["pageToken"] = str(token)
+
+        def ask(token: str | None) -> dict[str, Any]:
+            more = {} if token is None else {"pageToken": token}
+            return self.call(kind, path, params={**params, **more})
+
+        return each_page(ask, lambda page: page.get("nextPageToken"), path)
 
 
 def granted(connection: Any, target: str, asked: Sequence[str]) -> set[str]:
@@ -183,17 +179,7 @@ def judged(answer: Answer, doing: str, kind: str | None) -> dict[str, Any]:
 
     Answers about permissions have none.
     """
-    try:
-        told = json.loads(answer.content)
-    except ValueError as error:
-        raise without_code(answer, doing, "no whole JSON") from error
-    fine = 200 <= answer.status < 300
-    if isinstance(told, dict) and not fine:
-        code, message = _refusal(told)
-        if code:
-            raise Refusal(code, message, answer.status, answer.wait_asked_for)
-    if not fine:
-        raise without_code(answer, doing, "an error without a code")
+    told = json_told(answer, doing, Refusal, _refusal)
     if not isinstance(told, dict) or told.get("kind") != kind:
         found = told.get("kind") if isinstance(told, dict) else type(told).__name__
         raise ForeignAnswer(f"{doing}: answered by {str(found)[:120]}, not {kind}")

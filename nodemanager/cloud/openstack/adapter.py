@@ -16,7 +16,7 @@ from nodemanager.cloud.checks import Check, Wanted
 from nodemanager.cloud.cloud_config import CloudConfig
 from nodemanager.cloud.libcloud_base import TIMEOUT, LibcloudCloud, load_driver_class
 from nodemanager.cloud.openstack import checks, options, rights
-from nodemanager.cloud.openstack.errors import Refusal, typed
+from nodemanager.cloud.openstack.errors import Refusal
 from nodemanager.cloud.openstack.leftovers import OpenStackLeftovers
 from nodemanager.cloud.openstack.node import STATES, Server
 from nodemanager.cloud.openstack.options import UUID, Access, Template
@@ -32,9 +32,8 @@ from nodemanager.cloud.openstack.wire import (
 from nodemanager.cloud.provider import Provider
 from nodemanager.cloud.reading import NodeReader, epoch
 from nodemanager.cloud.tags import on_hold, tags_for, tags_from
-from nodemanager.cloud.translate import without_secrets
 from nodemanager.core.model.world import Outcome, Size, Tags
-from nodemanager.errors import BadRequest, CloudError, ForeignAnswer
+from nodemanager.errors import BadRequest, ForeignAnswer
 
 READER = NodeReader(
     STATES,
@@ -46,8 +45,6 @@ READER = NodeReader(
     addresses=attrgetter("addresses"),
 )
 """For Servers (nodemanager.cloud.openstack.node)."""
-
-_LONGEST = 400
 
 
 @dataclass
@@ -164,11 +161,7 @@ class OpenStack(Provider):
         wire = self.wire(driver)
         flavor = self._flavor(driver, order.size)
         body = server_body(order, self.template, self._image(wire), flavor)
-        try:
-            answer = wire.post("compute", "/servers", body).get("server")
-        except Refusal as refusal:
-            refusal.message = without_secrets(refusal.message, (order.user_data,))
-            raise
+        answer = wire.post("compute", "/servers", body).get("server")
         made = Server.of(answer)
         if made is None or made.id is None:
             raise ForeignAnswer("the answer to a create names no server")
@@ -194,7 +187,7 @@ class OpenStack(Provider):
         try:
             self.wire(driver).delete("compute", server_path(node_id))
         except Refusal as refusal:
-            if refusal.kind == NO_SUCH_SERVER:
+            if refusal.code == NO_SUCH_SERVER:
                 return Outcome.UNKNOWN
             raise
         return Outcome.ACCEPTED
@@ -205,11 +198,6 @@ class OpenStack(Provider):
             *rights.checks(wire, token, self.template),
             *checks.checks(wire, token, self.template, wanted),
         )
-
-    def understand(self, error: Exception, doing: str) -> CloudError | None:
-        if isinstance(error, Refusal):
-            return typed(error, f"{doing}: {without_secrets(str(error))[:_LONGEST]}")
-        return None
 
 
 def build_cloud(config: CloudConfig, *, timeout: float = TIMEOUT) -> LibcloudCloud:

@@ -11,6 +11,7 @@ import json
 import re
 from typing import Any
 
+from nodemanager.cloud.refusal import CodedRefusal
 from nodemanager.cloud.transport import Answer
 from nodemanager.errors import (
     BadRequest,
@@ -18,7 +19,6 @@ from nodemanager.errors import (
     CloudError,
     QuotaExceeded,
     Throttled,
-    Unauthorized,
 )
 
 QUOTA = re.compile(
@@ -33,46 +33,28 @@ CAPACITY = re.compile(r"no valid host was found|not enough hosts available", re.
 _LONGEST = 300
 
 
-class Refusal(Exception):
+class Refusal(CodedRefusal):
     """An error answer of one of OpenStack's services, in its own words.
 
-    `kind` is nova's name of it, such as `itemNotFound`; other services have other names or none.
+    `code` is nova's name of it, such as `itemNotFound`; other services have other names or none.
     """
-
-    def __init__(
-        self, status: int, message: str, retry_after: float | None, kind: str = ""
-    ) -> None:
-        super().__init__()
-        self.status = status
-        self.message = message
-        self.retry_after = retry_after
-        self.kind = kind
 
     def __str__(self) -> str:
         return f"HTTP {self.status}: {self.message}" if self.message else f"HTTP {self.status}"
 
-
-def typed(refusal: Refusal, text: str) -> CloudError:
-    """The CloudError for the refusal, with `text` as its message."""
-    return _kind(refusal)(text, retry_after=refusal.retry_after)
-
-
-def _kind(refusal: Refusal) -> type[CloudError]:
-    status, message = refusal.status, refusal.message
-    if status == 429 or (status == 413 and refusal.retry_after is not None):
-        # Older rate limits answer 413, which is also a request that is too big.
-        return Throttled
-    if status in (403, 409, 413) and QUOTA.search(message):
-        return QuotaExceeded
-    if CAPACITY.search(message):
-        return CapacityUnavailable
-    if status == 403 and WRONG_ORDER.search(message):
-        return BadRequest
-    if status in (401, 403):
-        return Unauthorized
-    if status >= 500 or status in (300, 408):
-        return CloudError
-    return BadRequest
+    @property
+    def meaning(self) -> type[CloudError]:
+        status, message = self.status, self.message
+        if status == 413 and self.retry_after is not None:
+            # Older rate limits answer so, and 413 is also a request that is too big.
+            return Throttled
+        if status in (403, 409, 413) and QUOTA.search(message):
+            return QuotaExceeded
+        if CAPACITY.search(message):
+            return CapacityUnavailable
+        if status == 409 or (status == 403 and WRONG_ORDER.search(message)):
+            return BadRequest
+        return CloudError if status == 300 else super().meaning
 
 
 def error_of(answer: Answer, doing: str, *, of_a_service: bool = False) -> Refusal | CloudError:
@@ -92,9 +74,9 @@ def refusal_of(status: int, content: bytes, retry_after: float | None) -> Refusa
     try:
         body = json.loads(content)
     except ValueError:
-        return Refusal(status, text_of(content), retry_after)
+        return Refusal("", text_of(content), status, retry_after)
     kind, message = _found(body)
-    return Refusal(status, " ".join(message.split())[:_LONGEST], retry_after, kind)
+    return Refusal(kind, message[:_LONGEST], status, retry_after)
 
 
 def text_of(content: bytes) -> str:

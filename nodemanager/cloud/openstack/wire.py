@@ -167,7 +167,7 @@ class Wire:
         try:
             found = self.get("compute", path).get("server")
         except Refusal as refusal:
-            if refusal.kind == NO_SUCH_SERVER:
+            if refusal.code == NO_SUCH_SERVER:
                 return None
             raise
         server = Server.of(found)

@@ -41,7 +41,8 @@ from tests.cloud.azure.world import (
     World,
     not_found,
 )
-from tests.cloud.faults import Fault, Reply
+from tests.cloud.faults import FaultsOnOrder, Reply, plain
+from tests.cloud.faults import changed as changed
 from tests.cloud.json_http import JsonHttp
 
 KINDS = {kind.rpartition("/")[2].lower(): kind for kind in (VMS, DISKS, NICS, IPS)}
@@ -137,6 +138,11 @@ class Call:
     permissions: frozenset[str]
     headers: Mapping[str, str] = field(repr=False)
 
+    @property
+    def action(self) -> str:
+        """What a fault goes by: the method, such as virtualMachines.put."""
+        return self.method
+
 
 def refusal(
     code: str, status: int, message: str = "scripted", retry_after: str | None = None
@@ -145,24 +151,7 @@ def refusal(
     return plain(status, json.dumps({"error": {"code": code, "message": message}}), retry_after)
 
 
-def plain(status: int, body: str, retry_after: str | None = None) -> Callable[[], Reply]:
-    """Any answer at all."""
-    headers = {} if retry_after is None else {"Retry-After": retry_after}
-    return lambda: Reply(status, body.encode(), dict(headers))
-
-
-def changed(change: Callable[[Any], object]) -> Callable[[Reply], Reply]:
-    """The answer's JSON, changed in place by `change`."""
-
-    def spoil(reply: Reply) -> Reply:
-        told = reply.json
-        change(told)
-        return Reply(reply.status, json.dumps(told).encode(), reply.headers)
-
-    return spoil
-
-
-class AzureServer:
+class AzureServer(FaultsOnOrder):
     """A subscription on a port of loopback, in threads of this process.
 
     `calls` is every request so far. `page_limit` is the most items on one page. `allowed` are the
@@ -171,10 +160,10 @@ class AzureServer:
     """
 
     def __init__(self, port: int = 0) -> None:
+        super().__init__()
         self._http = JsonHttp(self.answer, port)
         self.url = self._http.url
         self.tokens = Tokens()
-        self._lock = threading.RLock()
         self.reset()
 
     def start(self) -> AzureServer:
@@ -188,13 +177,17 @@ class AzureServer:
         """An empty subscription, no faults, nothing recorded."""
         with self._lock:
             self.world = World()
-            self.calls: list[Call] = []
-            self.faults: list[Fault] = []
+            self.start_afresh()
             self.wrong: list[str] = []
             self.page_limit = 50
             self.allowed: set[str] = {"*"}
             self.allowed_everywhere: set[str] = {"*"}
             self.tokens.reset()
+
+    def forget(self, node_id: str) -> None:
+        """The machine is gone at once, with all that goes with it."""
+        with self._lock:
+            self.world.end(self.world.machine(node_id)["id"])
 
     @contextmanager
     def held(self) -> Iterator[None]:
@@ -202,21 +195,6 @@ class AzureServer:
         with self._lock:
             self.world.settle()
             yield
-
-    def fault(self, method: str, **how: Any) -> None:
-        """The next calls of `method` go wrong: see Fault."""
-        with self._lock:
-            self.faults.append(Fault(method, **how))
-
-    def heal(self, method: str) -> None:
-        """Nothing goes wrong with it any more."""
-        with self._lock:
-            self.faults = [fault for fault in self.faults if fault.action != method]
-
-    def called(self, method: str) -> list[Call]:
-        """The requests for `method`, such as virtualMachines.put, so far."""
-        with self._lock:
-            return [call for call in self.calls if call.method == method]
 
     def answer(
         self, verb: str, target: str, headers: Mapping[str, str], sent: bytes
@@ -226,7 +204,7 @@ class AzureServer:
         path, query = unquote(url.path), dict(parse_qsl(url.query, keep_blank_values=True))
         if (told := self.tokens.answer(verb, path, query, headers, sent)) is not None:
             status, said = told
-            return self._faulty("token", lambda: Reply(status, json.dumps(said).encode()))
+            return self.faulty("token", lambda: Reply(status, json.dumps(said).encode()))
         found = _route(verb, path)
         if found is None:
             return self._mistake(f"{verb} {path}: no such method")
@@ -243,24 +221,14 @@ class AzureServer:
             kind = KINDS[places["kind"].lower()].rpartition("/")[2]
             if wrong := azure_schema.wrong_in(kind, body, sent=True):
                 return self._mistake(*wrong)
-        return self._faulty(method, lambda: self._checked(call))
+        host = f"http://{headers['host']}"
+        return self.faulty(method, lambda: self._linked(self._checked(call), host))
 
-    def _faulty(self, name: str, work: Callable[[], Reply]) -> Reply | None:
-        fault = self._fault_for(name)
-        if fault is not None and fault.before is not None:
-            return fault.before()
-        reply = work()
-        if fault is not None and fault.after is not None:
-            return fault.after(reply)
-        return reply
-
-    def _fault_for(self, name: str) -> Fault | None:
-        with self._lock:
-            for fault in self.faults:
-                if fault.action == name and fault.times > 0:
-                    fault.times -= 1
-                    return fault
-        return None
+    def _linked(self, reply: Reply, host: str) -> Reply:
+        """Its links lead to the name by which Azure was asked."""
+        mine, asked = self.url.encode(), host.encode()
+        headers = {name: text.replace(self.url, host) for name, text in reply.headers.items()}
+        return Reply(reply.status, reply.body.replace(mine, asked), headers)
 
     def _mistake(self, *wrong: str) -> Reply:
         with self._lock:

@@ -35,6 +35,7 @@ def test_all_is_fine_and_nothing_is_changed(azure: AzureServer) -> None:
         "subnet": Mark.FINE,
         "offer of Standard_D2s_v5": Mark.FINE,
         "quota": Mark.FINE,
+        "quota for Spot": Mark.FINE,
     }
     assert found["offer of Standard_D2s_v5"].text == "2 cores, 8192 MB of memory"
     assert all(call.body is None for call in azure.calls)
@@ -91,8 +92,8 @@ def test_without_the_reading_rights_little_is_asked_and_nothing_fails(azure: Azu
     ("size", "create", "mark", "text"),
     [
         (replace(SMALL, instance_type="Standard_X9"), {}, Mark.FAILED, "eastus has no Standard_X9"),
-        (replace(SMALL, cores=3), {}, Mark.WARNING, "the file says 3 and 8192"),
-        (replace(SMALL, ram_mb=9000), {}, Mark.WARNING, "the file says 2 and 9000"),
+        (replace(SMALL, cores=3), {}, Mark.WARNING, "[Size Standard_D2s_v5] says 3 cores"),
+        (replace(SMALL, ram_mb=9000), {}, Mark.WARNING, "2 cores, 9000 MB"),
         (
             Size("a", "Standard_A1_v2", 1, 2048, preemptible=True),
             {},

@@ -126,7 +126,7 @@ def test_a_token_that_is_refused_is_replaced_with_the_next_call(azure: AzureServ
     ("how", "expected"),
     [
         pytest.param({"before": plain(503, "later", "7")}, CloudError, id="503"),
-        pytest.param({"before": plain(429, "{}", "7")}, CloudError, id="429"),
+        pytest.param({"before": plain(429, "{}", "7")}, Throttled, id="429"),
         pytest.param({"before": plain(404, "<html>")}, CloudError, id="a-proxy"),
         pytest.param(
             {"before": plain(400, '{"error": "temporarily_unavailable"}', "7")},

@@ -19,9 +19,10 @@ from nodemanager.errors import (
     Throttled,
     Unauthorized,
 )
+from tests.cloud.azure.auth import SUBSCRIPTION, TENANT
 from tests.cloud.azure.helpers import POOL, by_hand, cloud, machine, order
 from tests.cloud.azure.server import AzureServer, changed, plain, refusal
-from tests.cloud.azure.world import OTHER_GROUP, ROOT, VMS
+from tests.cloud.azure.world import GROUP, OTHER_GROUP, ROOT, VMS
 from tests.cloud.faults import lost, truncated
 
 LIST = "virtualMachines.list"
@@ -92,6 +93,14 @@ def first(change: Callable[[dict[str, Any]], object]) -> Callable[[Any], object]
         pytest.param(
             first(lambda one: one.update(id=one["id"].replace(VMS, "Microsoft.Compute/disks"))),
             id="another-kind",
+        ),
+        pytest.param(
+            first(lambda one: one.update(id=one["id"].replace(GROUP, OTHER_GROUP))),
+            id="another-group",
+        ),
+        pytest.param(
+            first(lambda one: one.update(id=one["id"].replace(SUBSCRIPTION, TENANT))),
+            id="another-account",
         ),
     ],
 )

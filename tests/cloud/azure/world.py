@@ -277,9 +277,9 @@ class World:
         def stays() -> None:
             one["properties"]["provisioningState"] = "Failed"
 
-        return self.begin(lambda: self._end(path), undo=stays, failure=failure)
+        return self.begin(lambda: self.end(path), undo=stays, failure=failure)
 
-    def _end(self, path: str) -> None:
+    def end(self, path: str) -> None:
         one = self.things.pop(path.lower(), None)
         if one is None:
             return

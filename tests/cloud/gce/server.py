@@ -19,7 +19,8 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from tests.cloud.faults import FaultsOnOrder, Reply
+from tests.cloud.faults import FaultsOnOrder, Reply, plain
+from tests.cloud.faults import changed as changed
 from tests.cloud.gce import discovery as gce_discovery
 from tests.cloud.gce.account import Account
 from tests.cloud.gce.auth import Tokens
@@ -65,23 +66,6 @@ def refusal(
     said = {"message": message, "domain": "global", "reason": reason}
     body = {"error": {"code": status, "message": message, "errors": [said]}}
     return plain(status, json.dumps(body), retry_after)
-
-
-def plain(status: int, body: str, retry_after: str | None = None) -> Callable[[], Reply]:
-    """Any answer at all."""
-    headers = {} if retry_after is None else {"Retry-After": retry_after}
-    return lambda: Reply(status, body.encode(), dict(headers))
-
-
-def changed(change: Callable[[Any], object]) -> Callable[[Reply], Reply]:
-    """The answer's JSON, changed in place by `change`."""
-
-    def spoil(reply: Reply) -> Reply:
-        told = reply.json
-        change(told)
-        return Reply(reply.status, json.dumps(told).encode(), reply.headers)
-
-    return spoil
 
 
 class GceServer(FaultsOnOrder):
@@ -130,7 +114,7 @@ class GceServer(FaultsOnOrder):
         path, query = unquote(url.path), dict(parse_qsl(url.query, keep_blank_values=True))
         if (told := self.tokens.answer(verb, path, headers, sent)) is not None:
             said = told[1] if isinstance(told[1], str) else json.dumps(told[1])
-            return self._faulty("token", lambda: Reply(told[0], said.encode()))
+            return self.faulty("token", lambda: Reply(told[0], said.encode()))
         found = gce_discovery.find(verb, path)
         if found is None:
             return self._mistake(f"{verb} {path}: no such method")
@@ -144,16 +128,7 @@ class GceServer(FaultsOnOrder):
             return refusal("insufficientPermissions", 403, NARROW)()
         if wrong := gce_discovery.wrong_in_request(method, places, query, body):
             return self._mistake(*wrong)
-        return self._faulty(method.name, lambda: self._checked(method, places, query, body))
-
-    def _faulty(self, name: str, work: Callable[[], Reply]) -> Reply | None:
-        fault = self.fault_for(name)
-        if fault is not None and fault.before is not None:
-            return fault.before()
-        reply = work()
-        if fault is not None and fault.after is not None:
-            return fault.after(reply)
-        return reply
+        return self.faulty(method.name, lambda: self._checked(method, places, query, body))
 
     def _mistake(self, *wrong: str) -> Reply:
         with self._lock:

@@ -9,7 +9,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import pytest
 
@@ -142,7 +142,7 @@ def test_the_role_of_the_instance_needs_no_key(role: GceServer) -> None:
 
 def test_auth_type_gce_goes_before_a_key(role: GceServer) -> None:
     ours = cloud(role, credentials={"key": gce_auth.key_file(), "auth_type": "GCE"})
-    role.fault("token", before=plain(503, "{}"))
+    role.tokens.role = False
     with pytest.raises(Unauthorized, match="metadata server"):
         ours.list_nodes()
 
@@ -164,6 +164,26 @@ def test_an_instance_without_a_role_says_so(role: GceServer, break_it: object, s
     break_it(role)  # type: ignore[operator]
     with pytest.raises(CloudError, match=said):
         cloud(role, credentials={"project": "some-project", "key": ""}).list_nodes()
+
+
+@pytest.mark.parametrize(
+    ("how", "expected"),
+    [
+        pytest.param({"before": plain(503, "later", "7")}, (CloudError, 7), id="503"),
+        pytest.param({"before": plain(429, "later", "7")}, (Throttled, 7), id="429"),
+        pytest.param({"before": plain(200, "<html>")}, (CloudError, None), id="a-page"),
+        pytest.param({"after": lost}, (CloudError, None), id="cut"),
+    ],
+)
+def test_a_metadata_server_that_fails_is_no_word_about_the_role(
+    role: GceServer, how: dict[str, Any], expected: tuple[type[CloudError], float | None]
+) -> None:
+    role.fault("token", **how)
+    ours = cloud(role, credentials={"project": "some-project", "key": ""})
+    with pytest.raises(CloudError) as caught:
+        ours.list_nodes()
+    assert (type(caught.value), caught.value.retry_after) == expected
+    assert ours.list_nodes().items == ()
 
 
 def test_nobody_answers_where_the_metadata_server_should_be(

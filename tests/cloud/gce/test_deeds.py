@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from nodemanager.cloud.gce.labels import label_value
+from nodemanager.cloud.tags import label_value
 from nodemanager.core.model.world import CloudState, Outcome, Tags
 from nodemanager.errors import (
     BadRequest,

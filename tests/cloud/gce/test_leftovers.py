@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from nodemanager.core.model.world import Leftover, LeftoverKind, Outcome
 from nodemanager.errors import IncompleteListing, LeftAlone, Throttled
 from tests.cloud.gce.helpers import POOL, ZONE, add_disk, by_hand, cloud, order
-from tests.cloud.gce.server import GceServer, refusal
+from tests.cloud.gce.server import GceServer, changed, refusal
 
 pytestmark = pytest.mark.socket
 
@@ -141,6 +143,38 @@ def test_an_answer_that_may_lack_disks_or_nodes_finds_no_leftover(gce: GceServer
     gce.project.unreachable = {"europe-west4-a"}
     with pytest.raises(IncompleteListing):
         ours.find_leftovers()
+
+
+def test_a_node_whose_labels_cant_be_read_might_own_any_disk(gce: GceServer) -> None:
+    ours = cloud(gce)
+    ended = ours.create(order())
+    ours.create(order())
+    add_disk(gce, ended)
+    ours.destroy(ended.id)
+    gce.project.settle()
+    assert len(ours.find_leftovers()) == 1
+
+    def spoil(told: Any) -> None:
+        for zone in told["items"].values():
+            for one in zone.get("instances", ()):
+                one["labels"] = ["x"]
+
+    gce.fault("instances.aggregatedList", after=changed(spoil))
+    with pytest.raises(IncompleteListing):
+        ours.find_leftovers()
+
+
+def test_a_disk_whose_node_is_unknown_is_left_alone(gce: GceServer) -> None:
+    """Neither the ledger nor a label says which node it was made for."""
+    ours = cloud(gce)
+    made = ours.create(order())
+    disk = add_disk(gce, made)
+    ours.destroy(made.id)
+    gce.project.settle()
+    labels_of(gce, disk).clear()
+    with pytest.raises(LeftAlone, match="is unknown"):
+        ours.release(Leftover(VOLUME, disk, "", tagged=False))
+    assert gce.called("disks.delete") == []
 
 
 @pytest.mark.parametrize("odd", ["", "../x", "zones/a/instances/b", "123", "zones/z/disks/A.b"])

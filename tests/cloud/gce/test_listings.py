@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodemanager.cloud.gce.labels import instance_name, label_value, read_label
+from nodemanager.cloud.gce.labels import instance_name
+from nodemanager.cloud.tags import label_value, read_label
 from nodemanager.core.model.world import CloudState
 from nodemanager.errors import (
     CloudError,
@@ -295,6 +296,41 @@ def test_an_answer_about_another_instance_is_no_answer(gce: GceServer) -> None:
         gce.fault("instances.get", after=changed(lambda told, other=other: told.update(id=other)))
         with pytest.raises(ForeignAnswer):
             ours.ask(made.id)
+
+
+@pytest.mark.socket
+@pytest.mark.parametrize(
+    ("reason", "status"),
+    [("forbidden", 403), ("rateLimitExceeded", 403), ("backendError", 503), ("invalid", 400)],
+)
+def test_only_googles_own_not_found_denies_a_node_d3(
+    gce: GceServer, reason: str, status: int
+) -> None:
+    ours = cloud(gce)
+    made = ours.create(order())
+    gce.fault("instances.get", times=2, before=refusal(reason, status))
+    for ask in (ours.ask, ours.destroy):
+        with pytest.raises(CloudError, match=reason):
+            ask(made.id)
+    assert ours.ask(made.id) is not None
+
+
+@pytest.mark.socket
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param(lambda told: told.update(name="another", id="12345"), id="another-project"),
+        pytest.param(lambda told: told.pop("id"), id="no-number"),
+    ],
+)
+def test_another_project_than_the_files_is_no_account_l5(
+    gce: GceServer, change: Callable[[Any], object]
+) -> None:
+    ours = cloud(gce)
+    gce.fault("projects.get", after=changed(change))
+    with pytest.raises(ForeignAnswer):
+        ours.account()
+    assert ours.account()
 
 
 @pytest.mark.socket

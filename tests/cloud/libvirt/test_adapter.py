@@ -16,7 +16,14 @@ import pytest
 from nodemanager.cloud.api import CreateOrder
 from nodemanager.cloud.libcloud_base import LibcloudCloud
 from nodemanager.cloud.libvirt.adapter import build_cloud
-from nodemanager.cloud.libvirt.domain import STATE_NAMES, STATES, URI, state_name
+from nodemanager.cloud.libvirt.domain import (
+    READER,
+    STATE_NAMES,
+    STATES,
+    URI,
+    Domain,
+    state_name,
+)
 from nodemanager.core.model.world import CloudState, Leftover, LeftoverKind, Outcome, Size, Tags
 from nodemanager.errors import (
     BadRequest,
@@ -357,6 +364,15 @@ def test_a_domain_with_damaged_metadata_is_listed_and_no_evidence_p3(
     assert cloud.find_by_record("zzzzz-7ekkf-000000000000099") == ()
 
 
+def test_a_domain_with_two_elements_of_ours_has_no_readable_tags_p3() -> None:
+    """Which of the two pools it is of, nobody can tell."""
+    both = tagged(POOL_OF_OURS) + tagged(("nodemanager-pool", "theirs"))
+    domain = Domain("id", "x", "running", f"<domain><metadata>{both}</metadata></domain>")
+    node = READER.read(domain, "mine")
+    assert node.tags == Tags()
+    assert any("2 elements of ours" in line for line in node.problems)
+
+
 def test_a_launch_time_that_is_none_is_a_problem_and_the_tags_still_count(
     cloud: LibcloudCloud, hypervisor: Any
 ) -> None:
@@ -445,6 +461,18 @@ def test_a_stopped_node_is_destroyed_as_a_running_one(
     assert mine(hypervisor) == []
 
 
+def test_a_domain_that_is_still_there_after_its_end_is_not_gone_d3(cloud: LibcloudCloud) -> None:
+    import libvirt
+
+    made = cloud.create(order())
+    with mock.patch.object(libvirt.virDomain, "undefineFlags", return_value=0):
+        assert cloud.destroy(made.id) is Outcome.ACCEPTED
+    seen = cloud.ask(made.id)
+    assert seen is not None
+    assert seen.state is CloudState.STOPPED
+    assert cloud.destroy(made.id) is Outcome.GONE
+
+
 def test_a_volume_that_another_domain_uses_is_left_alone(
     cloud: LibcloudCloud, hypervisor: Any
 ) -> None:
@@ -481,6 +509,7 @@ def test_a_node_keeps_its_volumes_while_it_lives(cloud: LibcloudCloud, hyperviso
     for leftover in cloud.pins(made.id):
         with pytest.raises(LeftAlone):
             cloud.release(leftover)
+    assert cloud.find_leftovers() == ()
     assert len(volumes(hypervisor)) == 3
 
 

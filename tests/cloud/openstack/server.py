@@ -149,21 +149,19 @@ class OpenStackServer(FaultsOnOrder):
         body = json.loads(content) if content else None
         with self._lock:
             self.calls.append(Call(route.action if route else "", url.path, query, body, headers))
-        fault = self.fault_for(route.action) if route else None
-        if fault is not None and fault.before is not None:
-            return fault.before()
-        try:
-            if route is None:
-                raise page(404, "The resource could not be found.")
-            self.nova.settle()
-            asked = Asked(
-                self, query, body, headers, found, self._project(route, url.path, headers)
-            )
-            status, answer, more = _result(route.work(asked))
-            reply = _reply(status, answer, more)
-        except Refused as error:
-            reply = _reply(error.status, error.body, error.headers)
-        return fault.after(reply) if fault is not None and fault.after is not None else reply
+
+        def work() -> Reply:
+            try:
+                if route is None:
+                    raise page(404, "The resource could not be found.")
+                self.nova.settle()
+                project = self._project(route, url.path, headers)
+                asked = Asked(self, query, body, headers, found, project)
+                return _reply(*_result(route.work(asked)))
+            except Refused as error:
+                return _reply(error.status, error.body, error.headers)
+
+        return self.faulty(route.action, work) if route else work()
 
     def _project(self, route: Route, path: str, headers: Mapping[str, str]) -> str:
         if route.open:

@@ -1,0 +1,78 @@
+"""What goes wrong between us and Azure beyond what every cloud's suite tries: the sign-in of a
+machine's own identity, and an operation that fails for lack of room."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from typing import Any
+
+import pytest
+
+from nodemanager.cloud.api import CloudDriver
+from nodemanager.errors import CapacityUnavailable, CloudError
+from tests.cloud import test_misbehaving
+from tests.cloud.azure.server import AzureServer
+from tests.cloud.azure.test_deeds import NO_ROOM
+from tests.cloud.each_request import MOST_REQUESTS, each_request
+from tests.cloud.world import World
+from tests.cloud.worlds import azure_world
+
+pytestmark = pytest.mark.socket
+
+
+@pytest.fixture
+def identity() -> Iterator[World]:
+    """Azure, and a manager that signs in as the machine that it runs on."""
+    with azure_world(own_identity=True) as world, closing(world.straight):
+        yield world
+
+
+@pytest.mark.parametrize(
+    "demand",
+    [
+        test_misbehaving.test_a_question_is_answered_wholly_or_not_at_all,
+        test_misbehaving.test_an_account_is_told_truly_or_not_at_all_l5,
+        test_misbehaving.test_a_create_that_went_wrong_is_found_and_never_made_twice_u6_u9,
+        test_misbehaving.test_each_call_passes_on_the_wait_that_it_is_asked_for_d6,
+    ],
+    ids=lambda demand: str(demand.__name__),
+)
+def test_the_sign_in_of_the_machines_own_identity_may_go_wrong_as_well(
+    identity: World, demand: Any
+) -> None:
+    demand(identity)
+
+
+@pytest.mark.parametrize("takes", [0.0, 0.15], ids=["at-once", "later"])
+def test_a_create_without_room_that_went_wrong_leaves_nothing_that_is_not_listed_u6(
+    azure: AzureServer, takes: float
+) -> None:
+    """Azure takes the order, its operation fails, and what is left of the machine is deleted. Each
+    request of that meets each fault."""
+    with azure_world() as world, closing(world.straight):
+        azure.world.takes = takes
+        orders = iter([world.order() for _ in range(len(world.fates) * MOST_REQUESTS)])
+        asked = next(orders)
+
+        def create(driver: CloudDriver) -> Any:
+            nonlocal asked
+            asked = next(orders)
+            azure.world.create_fails = [NO_ROOM]
+            return driver.create(asked)
+
+        ways = set()
+        for how, came in each_request(world, create, least=4):
+            record = asked.tags.record
+            assert record is not None
+            found = world.straight.find_by_record(record)
+            assert len(found) <= 1, how
+            ways.add(type(came))
+            if isinstance(came, CloudError):
+                # What Azure still deletes, it shows; so its record stays claimed (C4).
+                assert not came.definite or all(one.raw_state == "Deleting" for one in found), how
+            else:
+                assert {one.id for one in found} <= {came.id}, how
+            for one in found:
+                world.straight.destroy(one.id)
+        assert {CapacityUnavailable, CloudError} <= ways

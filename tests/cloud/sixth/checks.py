@@ -1,0 +1,35 @@
+"""What only a DigitalOcean account can be asked before the first boot."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from nodemanager.cloud.checks import Check, Found, Mark, Wanted
+from tests.cloud.sixth.options import Template
+from tests.cloud.sixth.wire import Wire
+
+
+def checks(wire: Callable[[], Wire], template: Template, wanted: Wanted) -> Sequence[Check]:
+    """The account's limit of droplets, and whether the region has the sizes."""
+
+    def limit() -> Found:
+        most = int(wire().one("/v2/account", "account").get("droplet_limit", 0))
+        text = f"{most} droplets at the most, max_nodes = {wanted.max_nodes}"
+        if most < wanted.max_nodes:
+            return Found(text, Mark.WARNING, "ask DigitalOcean for more, or lower max_nodes")
+        return Found(text)
+
+    def sizes() -> Found:
+        here = {
+            str(one.get("slug"))
+            for page in wire().pages("sizes")
+            for one in page
+            if one.get("available") and template.region in one.get("regions", ())
+        }
+        missing = sorted({size.instance_type for size in wanted.sizes} - here)
+        if missing:
+            text = f"{template.region} has no {', '.join(missing)}"
+            return Found(text, Mark.FAILED, "choose another region or size")
+        return Found(f"{template.region} has every size")
+
+    return [Check("droplet limit", limit), Check("sizes of the region", sizes)]
