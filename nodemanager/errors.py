@@ -34,7 +34,7 @@ class JournalError(NodeManagerError):
 
 
 class RemoteError(NodeManagerError):
-    """A cloud or a record store did not do what it was asked.
+    """A cloud, a record store or a scheduler did not do what it was asked.
 
     `definite`: the request has had no effect and never will (SAFETY.md U6); otherwise it may have
     had, or still have, one. `retry_after`: the seconds to wait, where the server named them.
@@ -147,5 +147,15 @@ class SlotTaken(StoreError):
 
 class StoreRefused(StoreError):
     """The store refuses the request as such (4xx): token, not an administrator, bad field."""
+
+    definite = True
+
+
+class SchedulerError(RemoteError):
+    """Unknown failure of a scheduler: time-out, no answer, or one that can't be read (L1)."""
+
+
+class SchedulerRefused(SchedulerError):
+    """The scheduler refuses the request as such: no such node or job, no right, no such verb."""
 
     definite = True

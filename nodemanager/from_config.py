@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -45,8 +45,8 @@ def sizes_of(config: Config, cloud: CloudDriver) -> tuple[Size, ...]:
             continue
         if listed is None and not wanted.stands_alone:
             problems.append(
-                f"[Size {wanted.name}] instance_type = {wanted.cloud_id}: the cloud lists no "
-                "such size; give cores, ram and price to use it all the same"
+                f"[Size {wanted.name}] instance_type = {wanted.cloud_id}: this version knows "
+                "no such size; give cores, ram and price to use it all the same"
                 f"{did_you_mean(wanted.cloud_id, list(known))}"
             )
             continue
@@ -114,6 +114,28 @@ def user_data_of(config: Config) -> Callable[[Record, str], str]:
         problem = f"[Cloud Create] user_data = {path}: has no {{ping_url}}, so its node can't ping"
         raise ConfigError(located(config, [problem]))
     return render
+
+
+def advice_on_prices(config: Config, sizes: Sequence[Size]) -> list[str]:
+    """Warnings for sizes that `max_total_price` never lets boot, since nobody tells their price
+    (SAFETY.md S4). One that the file itself gives as 0 is told of where the file is read."""
+    most = config.daemon.max_total_price
+    unpriced = {size.name for size in sizes if not size.price}
+    if not most or not unpriced:
+        return []
+    if not config.sizes:
+        if len(unpriced) < len(sizes):
+            return []
+        place = f"[Daemon] max_total_price = {most:g}"
+        advice = "lets no node boot, since the cloud tells no prices: give [Size NAME] sections"
+        return located(config, [f"{place}: {advice} with a price"])
+    problems = [
+        f"[Size {one.name}] price: is not known, so max_total_price never lets it boot (S4); "
+        "give the price per hour"
+        for one in config.sizes
+        if one.name in unpriced and one.price is None
+    ]
+    return located(config, problems)
 
 
 DRAIN_HOOK = "/etc/nodemanager/drain"

@@ -28,6 +28,7 @@ from nodemanager.core.model.settings import Settings
 from nodemanager.errors import ConfigError, StartError
 from nodemanager.from_config import (
     advice_on_draining,
+    advice_on_prices,
     secrets_of,
     settings_of,
     sizes_of,
@@ -450,8 +451,9 @@ def check(path: Path) -> tuple[Config, list[str]]:
         return config, list(config.warnings)
     cloud = wiring.build_cloud(config, SystemClock())
     try:
-        sizes_of(config, cloud)
+        sizes = sizes_of(config, cloud)
         user_data_of(config)
     finally:
         cloud.close()
-    return config, [*map(str, config.warnings), *advice_on_draining(config)]
+    advice = [*advice_on_prices(config, sizes), *advice_on_draining(config)]
+    return config, [*map(str, config.warnings), *advice]

@@ -201,7 +201,7 @@ def wishlist_of(config: Config) -> Wishlist | None:
         return None
     from nodemanager.schedulers.wishlist import WishlistCommand
 
-    return WishlistCommand(command, config.daemon.wishlist_poll_time)
+    return WishlistCommand(command, config.daemon.wishlist_poll_time).queue
 
 
 @dataclass(frozen=True)

@@ -9,17 +9,16 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from nodemanager.core.execute.leftovers import Entry
-from nodemanager.core.execute.unacknowledged import Late
 from nodemanager.core.model.facts import Fact
 from nodemanager.core.model.world import Leftover, Record
-from nodemanager.core.observe.store_clock import StoreClock
 from nodemanager.core.replay.fold import Decision, Start
-from nodemanager.core.safety.boot_loops import Loops
-from nodemanager.core.safety.breaker import Breaker
 from nodemanager.journal.event import Told
+from nodemanager.journal.kept import Kept
+
+T = TypeVar("T")
 
 PARKED_AFTER = 5
 """The number of failed recoveries after which an intent is parked: reported and skipped (R1)."""
@@ -175,42 +174,16 @@ class Journal(Protocol):
 
     # What must outlive the process (R4).
 
-    def breaker(self) -> Breaker | None:
-        """The breaker as last saved, its times converted to this boot's CLOCK_BOOTTIME.
+    def kept(self, what: Kept[T]) -> T:
+        """The value as last kept, its times converted to this boot's clock.
 
-        After a reboot they are as old as they were when it was saved. A breaker that this program
-        can't read completely is given as open.
+        Raises what `what.read` raises where this program does not know the stored form.
         """
         ...
 
-    def save_breaker(self, breaker: Breaker) -> None: ...
-
-    def store_clock(self) -> StoreClock | None:
-        """The store's clock as last saved, relative to this boot's CLOCK_BOOTTIME.
-
-        After a reboot our wall clock gives the difference, only until the store is read (T1).
-        """
+    def keep(self, what: Kept[T], value: T) -> None:
+        """Keep a value in place of the one before."""
         ...
-
-    def save_store_clock(self, clock: StoreClock) -> None: ...
-
-    def late_writes(self) -> Late:
-        """The writes to records that may still take effect; times are this boot's CLOCK_BOOTTIME.
-
-        After a reboot they are as old as they were when they were saved.
-        """
-        ...
-
-    def save_late_writes(self, late: Late) -> None: ...
-
-    def boot_loops(self) -> Loops:
-        """The streaks of failed boots as last saved, their rests by this boot's CLOCK_BOOTTIME.
-
-        After a reboot our wall clock tells what is left of a rest, at most what was left before.
-        """
-        ...
-
-    def save_boot_loops(self, loops: Loops) -> None: ...
 
     def holds(self) -> tuple[Hold, ...]:
         """All holds, oldest first."""
@@ -239,14 +212,6 @@ class Journal(Protocol):
 
     def forget_leftovers(self, leftovers: Sequence[Leftover]) -> None:
         """Remove entries that are not leftovers after all: their node was not destroyed (D2)."""
-        ...
-
-    def recall(self, name: str) -> Any:
-        """The JSON value kept under `name`, or None."""
-        ...
-
-    def remember(self, name: str, value: Any) -> None:
-        """Keep a JSON value under `name`; None removes it."""
         ...
 
     # Logged events.

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import sqlalchemy as sa
@@ -15,12 +14,7 @@ from sqlalchemy.dialects.sqlite import insert
 
 from nodemanager import redact
 from nodemanager.core.execute.leftovers import Entry, LedgerState
-from nodemanager.core.execute.unacknowledged import Late
-from nodemanager.core.model.world import FreedLife, Leftover, LeftoverKind, Record
-from nodemanager.core.observe.store_clock import StoreClock, after_boot
-from nodemanager.core.plan.snapshot import LateWrite
-from nodemanager.core.safety.boot_loops import NONE, Loops, Streak
-from nodemanager.core.safety.breaker import Breaker, Cause, opened
+from nodemanager.core.model.world import Leftover, LeftoverKind, Record
 from nodemanager.journal.api import (
     PARKED_AFTER,
     Concluded,
@@ -32,7 +26,6 @@ from nodemanager.journal.api import (
 )
 from nodemanager.journal.codec import (
     codec_of,
-    decoded,
     dump,
     known_part,
     load,
@@ -43,15 +36,10 @@ from nodemanager.journal.event import COLUMNS, Told, told_from
 from nodemanager.journal.schema import holds, intents, kept, leftovers, pre_images, told
 
 _ANY = codec_of(Any)
-_LATE = codec_of(Mapping[str, LateWrite])
 _IS_OPEN = intents.c.concluded_at.is_(None)
 _WITH_PRE_IMAGE = sa.select(intents, pre_images.c.body).outerjoin(
     pre_images, pre_images.c.intent == intents.c.id
 )
-BREAKER = "breaker"
-CLOCK = "store_clock"
-LATE = "late_writes"
-LOOPS = "boot_loops"
 
 
 def write_intent(connection: sa.Connection, intent: Intent, now: float) -> None:
@@ -273,59 +261,6 @@ def remember(connection: sa.Connection, name: str, value: Any, now: float) -> No
     _put(connection, kept, values, ["name"])
 
 
-def moved_by(
-    data: Mapping[str, Any], boot_id: str, boottime: float, passed_s: float = 0.0
-) -> float:
-    """Seconds to add to the CLOCK_BOOTTIME times in `data` for the clock of this boot.
-
-    Nobody knows how long ago another boot kept `data`, because the wall clock may have been set
-    since. So a time is as old now as it was then, and as far ahead: no wait ends too early, and
-    none lasts longer than its own length. Only where a wait may end early `passed_s` is the time
-    since then by the wall clock.
-    """
-    if boot_id and data["boot_id"] == boot_id:
-        return 0.0
-    kept_at: float = data["boottime"]
-    return boottime - passed_s - kept_at
-
-
-def breaker_data(breaker: Breaker, boot_id: str, boottime: float) -> dict[str, Any]:
-    """The breaker, with the boot and the clock that its times refer to."""
-    return {
-        "breaker": codec_of(Breaker).encode(breaker),
-        "boot_id": boot_id,
-        "boottime": boottime,
-    }
-
-
-def breaker_from(data: Mapping[str, Any], boot_id: str, boottime: float) -> Breaker:
-    """The breaker with its times converted to this boot's clock.
-
-    A breaker that can't be read completely comes from a newer program: it is open until an operator
-    resets it.
-    """
-    breaker: Breaker
-    try:
-        breaker, unknown = known_part(Breaker, data["breaker"])
-        breaker = _moved(breaker, moved_by(data, boot_id, boottime))
-    except (ValueError, KeyError, TypeError, AttributeError):
-        breaker, unknown = Breaker(), ("breaker",)
-    if not unknown:
-        return breaker
-    names = frozenset(unknown)
-    return opened(breaker, Cause.UNREADABLE, names, boottime, {"count": len(names)})
-
-
-def clock_data(clock: StoreClock, boot_id: str, boottime: float, wall: float) -> dict[str, Any]:
-    """The store's clock, with the boot and the clocks that its times refer to."""
-    return {
-        "clock": codec_of(StoreClock).encode(clock),
-        "boot_id": boot_id,
-        "boottime": boottime,
-        "wall": wall,
-    }
-
-
 def put_told(connection: sa.Connection, rows: Sequence[Told]) -> None:
     if rows:
         marks = ",".join("?" * len(COLUMNS))
@@ -345,72 +280,3 @@ def last_told(connection: sa.Connection, events: Collection[str], about: str) ->
         sa.select(*(told.c[name] for name in COLUMNS)).where(told.c.id.in_(newest))
     )
     return tuple(told_from(row) for row in rows)
-
-
-def clock_from(data: Mapping[str, Any], boot_id: str, boottime: float, wall: float) -> StoreClock:
-    """The store's clock relative to this boot's clock, by our wall clock until it is read."""
-    clock: StoreClock = decoded(StoreClock, data["clock"])
-    if boot_id and data["boot_id"] == boot_id:
-        return clock
-    return after_boot(clock, -moved_by(data, boot_id, boottime, wall - data["wall"]))
-
-
-def late_data(late: Late, boot_id: str, boottime: float) -> dict[str, Any]:
-    """The late writes, with the boot and the clock that their times refer to."""
-    return {"boot_id": boot_id, "boottime": boottime, "writes": _LATE.encode(late)}
-
-
-def late_from(data: Mapping[str, Any], boot_id: str, boottime: float) -> Late:
-    """The late writes with their times converted to this boot's clock."""
-    late: Late = decoded(Mapping[str, LateWrite], data["writes"])
-    by_s = moved_by(data, boot_id, boottime)
-    return {
-        uuid: LateWrite(one.at + by_s, None if one.clean_at is None else one.clean_at + by_s)
-        for uuid, one in late.items()
-    }
-
-
-def loops_data(loops: Loops, boot_id: str, boottime: float, wall: float) -> dict[str, Any]:
-    """The streaks of failed boots, with the boot and the clocks that their times refer to."""
-    return {
-        "loops": codec_of(Loops).encode(loops),
-        "boot_id": boot_id,
-        "boottime": boottime,
-        "wall": wall,
-    }
-
-
-def loops_from(data: Mapping[str, Any], boot_id: str, boottime: float, wall: float) -> Loops:
-    """The streaks with their times converted to this boot's clock; none where another version of
-    this program wrote them.
-
-    After a reboot our wall clock tells how much of a rest is over. Where it was set ahead the rest
-    ends early, which costs the price of one more node and frees nothing.
-    """
-    try:
-        loops: Loops = decoded(Loops, data["loops"])
-        by_s = moved_by(data, boot_id, boottime, max(0.0, wall - data["wall"]))
-    except (ValueError, KeyError):
-        return NONE
-    sizes = {name: _streak_moved(streak, by_s) for name, streak in loops.sizes.items()}
-    return Loops(sizes, _streak_moved(loops.pool, by_s))
-
-
-def _streak_moved(streak: Streak, by_s: float) -> Streak:
-    return replace(streak, until=streak.until + by_s) if streak.rests else streak
-
-
-def _moved(breaker: Breaker, by_s: float) -> Breaker:
-    return replace(
-        breaker,
-        opened_at=breaker.opened_at + by_s if breaker.is_open else breaker.opened_at,
-        denied={node_id: at + by_s for node_id, at in breaker.denied.items()},
-        others=tuple(_moved(other, by_s) for other in breaker.others),
-        looked_at=breaker.looked_at + by_s,
-        told={key: _life_moved(life, by_s) for key, life in breaker.told.items()},
-    )
-
-
-def _life_moved(life: FreedLife, by_s: float) -> FreedLife:
-    told_at = None if life.told_at is None else life.told_at + by_s
-    return replace(life, freed_at=life.freed_at + by_s, told_at=told_at)

@@ -7,27 +7,26 @@ from collections import deque
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import sqlalchemy as sa
 
 from nodemanager import redact
 from nodemanager.clock import Clock
 from nodemanager.core.execute.leftovers import Entry
-from nodemanager.core.execute.unacknowledged import Late
 from nodemanager.core.model.facts import Fact
 from nodemanager.core.model.world import Leftover
-from nodemanager.core.observe.store_clock import StoreClock
 from nodemanager.core.replay.fold import Decision, Start
-from nodemanager.core.safety.boot_loops import NONE, Loops
-from nodemanager.core.safety.breaker import Breaker
 from nodemanager.errors import JournalError
 from nodemanager.journal import durable
 from nodemanager.journal.api import Concluded, Conclusion, Hold, Intent, OpenIntent, PreImage
 from nodemanager.journal.database import JournalFile
 from nodemanager.journal.event import Told
+from nodemanager.journal.kept import Kept, Now
 from nodemanager.journal.recording import Recorder
 from nodemanager.journal.retention import tidy
+
+T = TypeVar("T")
 
 TIDY_EVERY_S = 600.0
 MOST_TOLD = 100_000
@@ -113,49 +112,18 @@ class SqliteJournal:
 
     # What must outlive the process.
 
-    def breaker(self) -> Breaker | None:
-        data = self.recall(durable.BREAKER)
-        if data is None:
-            return None
-        return durable.breaker_from(data, self._boot_id, self._clock.boottime())
+    def kept(self, what: Kept[T]) -> T:
+        with self._reading() as connection:
+            data = durable.recall(connection, what.name)
+        return what.loaded(data, self._now())
 
-    def save_breaker(self, breaker: Breaker) -> None:
-        data = durable.breaker_data(breaker, self._boot_id, self._clock.boottime())
-        self.remember(durable.BREAKER, data)
+    def keep(self, what: Kept[T], value: T) -> None:
+        now = self._now()
+        with self._writing() as connection:
+            durable.remember(connection, what.name, what.write(value, now), now.wall)
 
-    def store_clock(self) -> StoreClock | None:
-        data = self.recall(durable.CLOCK)
-        if data is None:
-            return None
-        clock = self._clock
-        return durable.clock_from(data, self._boot_id, clock.boottime(), clock.wall())
-
-    def save_store_clock(self, clock: StoreClock) -> None:
-        ours = self._clock
-        data = durable.clock_data(clock, self._boot_id, ours.boottime(), ours.wall())
-        self.remember(durable.CLOCK, data)
-
-    def late_writes(self) -> Late:
-        data = self.recall(durable.LATE)
-        if data is None:
-            return {}
-        return durable.late_from(data, self._boot_id, self._clock.boottime())
-
-    def save_late_writes(self, late: Late) -> None:
-        data = durable.late_data(late, self._boot_id, self._clock.boottime())
-        self.remember(durable.LATE, data)
-
-    def boot_loops(self) -> Loops:
-        data = self.recall(durable.LOOPS)
-        if data is None:
-            return NONE
-        clock = self._clock
-        return durable.loops_from(data, self._boot_id, clock.boottime(), clock.wall())
-
-    def save_boot_loops(self, loops: Loops) -> None:
-        clock = self._clock
-        data = durable.loops_data(loops, self._boot_id, clock.boottime(), clock.wall())
-        self.remember(durable.LOOPS, data)
+    def _now(self) -> Now:
+        return Now(self._boot_id, self._clock.boottime(), self._clock.wall())
 
     def holds(self) -> tuple[Hold, ...]:
         with self._reading() as connection:
@@ -180,14 +148,6 @@ class SqliteJournal:
     def forget_leftovers(self, leftovers: Sequence[Leftover]) -> None:
         with self._writing() as connection:
             durable.drop_leftovers(connection, leftovers)
-
-    def recall(self, name: str) -> Any:
-        with self._reading() as connection:
-            return durable.recall(connection, name)
-
-    def remember(self, name: str, value: Any) -> None:
-        with self._writing() as connection:
-            durable.remember(connection, name, value, self._clock.wall())
 
     # What the log told.
 

@@ -15,6 +15,7 @@ from functools import lru_cache
 from typing import Any, cast
 from urllib.parse import quote
 
+from nodemanager.core.model.worker_words import FAIL, words_of, worker_state
 from nodemanager.core.model.world import Claim, Listed, Record, WorkerState
 from nodemanager.errors import StoreRefused
 
@@ -39,21 +40,12 @@ NOTHING_HELD: Mapping[str, None] = dict.fromkeys(
 """The fields that a clean empties, beside those in properties and info (C12)."""
 WORDS = (WORKER_STATE, DRAIN_HOOK, DRAIN_ORDER)
 """The keys of info for a node's own state, which each ping reports."""
-FAIL = "fail"
-"""The state that a node reports when it has failed."""
-
 UUID = re.compile(r"[a-z0-9]{5}-7ekkf-[a-z0-9]{15}")
 _STAMP = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?Z")
 _LONGEST_WINDOW_S = 1e9
 _CLAIM = tuple(one.name for one in fields(Claim))
 _INCARNATION = re.compile(r"[0-9a-f]{32}")
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
-
-_BUSY = frozenset(
-    "busy alloc allocated comp completing mix mixed drng draining".split()  # noqa: SIM905
-)
-_POWERED_DOWN = frozenset({"powered-down", "powered_down", "powerdown", "pow_dn"})
-_MARKS = "*~#%$@+-^!"
 
 
 class Unreadable(ValueError):
@@ -116,24 +108,6 @@ def ping_url(base: str, record: Record) -> str:
     if record.ping_secret is None:
         raise StoreRefused(f"record {record.uuid} has no ping secret: it is not claimed")
     return f"{ping_path(base, record.uuid)}?ping_secret={quote(record.ping_secret, safe='')}"
-
-
-def worker_state(raw: str) -> WorkerState:
-    """The meaning of the state that a node reports (T6).
-
-    Slurm's suffixes count: `idle*` does not respond, so it is no sign of life; `idle~` is powered
-    down.
-    """
-    text = raw.strip().lower()
-    base = text.rstrip(_MARKS)
-    marks = text[len(base) :]
-    if base in _BUSY:
-        return WorkerState.BUSY
-    if base == FAIL or base.startswith("down") or base in _POWERED_DOWN or "~" in marks:
-        return WorkerState.DOWN
-    if base == "idle" and not marks:
-        return WorkerState.IDLE
-    return WorkerState.UNKNOWN
 
 
 def without_word(info: Mapping[str, Any]) -> dict[str, Any]:
@@ -275,7 +249,7 @@ def read(fields: Mapping[str, Any], *, version: str, when: Callable[[Any], float
         ping_secret=secret or None,
         problems=tuple(seen.problems),
         fenced=bool(info.get(FENCED_SECRET)),
-        failed=said is not None and said.strip().lower().rstrip(_MARKS) == FAIL,
+        failed=said is not None and _has_failed(said),
         drain=fields.get("drain"),
         drained=drained,
         drain_hook=info.get(DRAIN_HOOK) is True,
@@ -286,7 +260,12 @@ def _said_state(said: str | None, drained: str | None) -> WorkerState | None:
     # Drained by our order, it is idle and takes no work; by another's order, we don't know.
     if drained:
         return WorkerState.IDLE
-    return worker_state(said) if said else None
+    return worker_state(words_of(said)) if said else None
+
+
+def _has_failed(said: str) -> bool:
+    words = words_of(said)
+    return FAIL in words and worker_state(words) is WorkerState.DOWN
 
 
 def _derived(raw: object) -> WorkerState:

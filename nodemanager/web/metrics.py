@@ -1,6 +1,6 @@
 """Counters and gauges for Prometheus, in a registry of their own.
 
-Two tables define them: COUNTERS count logged events, GAUGES show the status after each decision.
+Two tables define them: COUNTERS count logged events, GAUGES show the newest status.
 Labels come from closed lists (sources, reasons, states, configured sizes). No id of a node or
 record is ever a label, so that there are few series and they disclose no names.
 """
@@ -294,7 +294,7 @@ class Metrics:
         self._cycle_at.set(self._clock.wall())
 
     def show(self, status: Status) -> None:
-        """Set every gauge from the newest status."""
+        """Set every gauge from the newest status; for each scrape."""
         for row in GAUGES:
             value, gauge = row.of(status), self._gauges[row.name]
             if isinstance(value, Mapping):

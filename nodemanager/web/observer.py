@@ -1,8 +1,9 @@
-"""The observer of the daemon that updates status page and metrics."""
+"""The observer of the daemon for status page and metrics."""
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import replace
 
 from nodemanager.core.explain.explain import APPLY
@@ -15,11 +16,11 @@ from nodemanager.core.plan.snapshot import Snapshot
 from nodemanager.log import Fields
 from nodemanager.web.explain import Explanations
 from nodemanager.web.metrics import Metrics
-from nodemanager.web.status import NO_SLOTS, Board, NodeCounts, Poll, Status
+from nodemanager.web.status import NO_SLOTS, Board, ErrorCounts, NodeCounts, Poll, Status
 
 
 class WebObserver:
-    """Updates board and metrics from the daemon's logged events and decisions."""
+    """Keeps for board and metrics what the daemon logs and decides."""
 
     def __init__(
         self,
@@ -46,15 +47,18 @@ class WebObserver:
             self._polls[fields["source"]] = replace(poll, failures_in_a_row=failures)
 
     def show(self, picture: Picture) -> None:
-        """Show a new decision."""
+        """Show a new decision; the daemon does not wait for what only a reader asks for."""
         self._metrics.cycle(picture.took_s)
         if self._explanations is not None:
             self._explanations.picture = picture
-        status = self._status(picture)
-        self._board.replace(status)
-        self._metrics.show(status)
+        polls, errors = self._polls_of(picture.snapshot), self._metrics.error_counts()
+        self._board.replace(
+            picture.snapshot.now, lambda: self._status(picture, polls=polls, errors=errors)
+        )
 
-    def _status(self, picture: Picture) -> Status:
+    def _status(
+        self, picture: Picture, *, polls: Mapping[str, Poll], errors: ErrorCounts
+    ) -> Status:
         plan, snapshot, settings = picture.made, picture.snapshot, picture.settings
         counts = plan.counts
         reasons = Counter([verdict.reason for verdict in plan.records])
@@ -74,7 +78,7 @@ class WebObserver:
                 shutdown=counts.get("nodes_shutdown", 0),
                 wish=plan.wants.wishlist if plan.wants is not None else 0,
             ),
-            errors=self._metrics.error_counts(),
+            errors=errors,
             max_nodes=settings.max_nodes,
             quota=snapshot.limits.quota,
             price=plan.wants.price if plan.wants is not None else 0.0,
@@ -85,7 +89,7 @@ class WebObserver:
                 and (heard := plan.history.heard.get(view.record.uuid)) is not None
                 and heard.idle_since is not None
             },
-            polls=self._polls_of(snapshot),
+            polls=polls,
             poll_stale_after=settings.poll_stale_after,
             breaker=plan.breaker,
             lease_held=snapshot.lease and picture.mode == APPLY,

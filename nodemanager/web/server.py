@@ -17,12 +17,14 @@ import hmac
 import ipaddress
 import json
 import socket
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import falcon
 import falcon.asgi
 from falcon.asgi import Request, Response
+from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
 
 from nodemanager.connections import limits_of
@@ -87,7 +89,7 @@ class ManagementServer(HttpServer):
         app.add_error_handler(Exception, _failed)
         app.add_route("/status.json", _StatusPage(board, door))
         app.add_route("/_health/ping", _HealthPage(board, door, healthy_for))
-        app.add_route("/metrics", _MetricsPage(metrics, workers))
+        app.add_route("/metrics", _MetricsPage(board, metrics, workers))
         if commands is not None:
             add_commands(app, commands, door, workers)
         if backlog is not None:
@@ -204,13 +206,20 @@ class _Manners:
 
 
 class _MetricsPage:
-    def __init__(self, metrics: Metrics, workers: Workers) -> None:
+    def __init__(self, board: Board, metrics: Metrics, workers: Workers) -> None:
+        self._board = board
         self._metrics = metrics
         self._workers = workers
 
     async def on_get(self, request: Request, response: Response) -> None:
         encode, response.content_type = choose_encoder(request.get_header("Accept") or "")
-        response.data = await self._workers.run(encode, self._metrics.registry)
+        response.data = await self._workers.run(self._page, encode)
+
+    def _page(self, encode: Callable[[CollectorRegistry], bytes]) -> bytes:
+        status = self._board.read()
+        if status is not None:
+            self._metrics.show(status)
+        return encode(self._metrics.registry)
 
 
 class _StatusPage:
@@ -220,6 +229,7 @@ class _StatusPage:
 
     async def on_get(self, request: Request, response: Response) -> None:
         with_names = self._door.opens(request)
+        # Not in a worker: the status must be shown even while commands wait for the daemon.
         status = self._board.read()
         if status is None:
             raise falcon.HTTPServiceUnavailable(

@@ -7,8 +7,9 @@ can read this; all others are ours.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
+from functools import cache
 
 from nodemanager import __version__
 from nodemanager.clock import Clock
@@ -259,16 +260,20 @@ class Board:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._since = clock.boottime()
-        self._status: Status | None = None
+        self._newest: tuple[float, Callable[[], Status | None]] = clock.boottime(), lambda: None
 
-    def replace(self, status: Status) -> None:
-        # A single assignment of an immutable object, so readers need no lock.
-        self._status = status
+    def replace(self, made_at: float, make: Callable[[], Status]) -> None:
+        """Hold the status of the cycle that ended then; `make` is called once somebody reads it.
+
+        Between two readers there may be several cycles, and a status counts all nodes and records.
+        """
+        # A single assignment, so readers need no lock; two that make the same status do no harm.
+        self._newest = made_at, cache(make)
 
     def read(self) -> Status | None:
         """The newest status; None before the first cycle has ended."""
-        return self._status
+        _, made = self._newest
+        return made()
 
     def now(self) -> float:
         """The current boottime seconds, the clock of a Status's times."""
@@ -276,8 +281,8 @@ class Board:
 
     def age(self) -> float:
         """Seconds since the end of the last cycle; before the first, since the board was made."""
-        status = self._status
-        return self.now() - (self._since if status is None else status.made_at)
+        made_at, _ = self._newest
+        return self.now() - made_at
 
 
 def _told(mark: Mark) -> Json:

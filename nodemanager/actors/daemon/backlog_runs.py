@@ -14,7 +14,6 @@ from nodemanager.actors.daemon.context import Context
 from nodemanager.actors.daemon.held_backlog import HeldBacklog
 from nodemanager.actors.daemon.identities import Identities
 from nodemanager.actors.daemon.snapshots import Snapshots
-from nodemanager.actors.report.journal_writer import BACKLOG_RUN
 from nodemanager.core.execute.adopt import order_adoption
 from nodemanager.core.execute.workflow import Action, End, Key
 from nodemanager.core.explain.events import CLEANED, record_fields
@@ -26,6 +25,7 @@ from nodemanager.core.operate.backlog_run import OPEN, Order, Run, Step, Where
 from nodemanager.core.plan.plan import Plan, picture_of
 from nodemanager.core.plan.snapshot import Snapshot
 from nodemanager.journal.codec import codec_of, decoded
+from nodemanager.journal.kept import BACKLOG_RUN
 from nodemanager.log import WARNING
 
 

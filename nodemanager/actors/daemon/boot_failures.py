@@ -12,6 +12,7 @@ from nodemanager.core.model.sizes import Sizes
 from nodemanager.core.observe.history import History, Records
 from nodemanager.core.safety import boot_loops
 from nodemanager.core.safety.boot_loops import NONE, Loops, Streak
+from nodemanager.journal.kept import BOOT_LOOPS
 from nodemanager.log import WARNING
 
 
@@ -106,7 +107,7 @@ class BootFailures:
     def _take(self, loops: Loops) -> None:
         books = self._context.books
         self._context.books = replace(books, limits=replace(books.limits, loops=loops))
-        self._context.journal_writer.save_loops(loops)
+        self._context.journal_writer.keep(BOOT_LOOPS, loops)
 
     def load(self, loops: Loops) -> None:
         """Take the streaks of a former run, if this run has none."""

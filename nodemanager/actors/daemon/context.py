@@ -30,6 +30,7 @@ from nodemanager.core.replay.fold import Stage, State, after_decision, stages
 from nodemanager.core.safety.breaker import COLLAPSES, Breaker
 from nodemanager.core.safety.rate_limits import heeded
 from nodemanager.errors import RemoteError
+from nodemanager.journal.kept import BREAKER
 from nodemanager.log import Logger
 
 
@@ -130,7 +131,7 @@ class Context:
         if breaker is before:
             return
         if breaker != before:
-            self.journal_writer.save_breaker(breaker)
+            self.journal_writer.keep(BREAKER, breaker)
         self.event_log.breaker_changed(before, breaker)
         self.state = replace(self.state, breaker=breaker)
 

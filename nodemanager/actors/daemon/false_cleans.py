@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from nodemanager.actors.daemon.context import Context
-from nodemanager.actors.report.journal_writer import GIVEN_BACK
 from nodemanager.core.execute.restore import order_restore
 from nodemanager.core.execute.workflow import Action
 from nodemanager.core.explain.events import CLEANED
@@ -13,6 +12,7 @@ from nodemanager.core.model.settings import FREED_KEPT_S
 from nodemanager.core.model.world import FreedLife, LatePing
 from nodemanager.core.observe.queries import Answers
 from nodemanager.core.replay.fold import after_fact
+from nodemanager.journal.kept import GIVEN_BACK
 
 
 class FalseCleans:

@@ -29,6 +29,7 @@ from nodemanager.errors import (
     SlotTaken,
     StoreError,
 )
+from nodemanager.journal.kept import LATE_WRITES
 
 ANSWERS = (Conflict, NoSuchRecord, NoFreeSlot, SlotTaken)
 """Errors of a store that works, and could have written."""
@@ -146,7 +147,9 @@ class RecordWrites:
         late = with_late(self._late, uuid, at, clean=frees)
         if late != self._late:
             self._late = late
-            context.journal_writer.save_late(still_late(late, context.now, context.settings))
+            context.journal_writer.keep(
+                LATE_WRITES, still_late(late, context.now, context.settings)
+            )
 
     def forget_late(self, now: float) -> None:
         """Forget late writes that can no longer take effect."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 from nodemanager.actors.daemon.backlog_runs import BacklogRuns
@@ -21,12 +22,13 @@ from nodemanager.actors.daemon.leftover_book import LeftoverBook
 from nodemanager.actors.daemon.operator_marks import OperatorMarks
 from nodemanager.actors.daemon.record_writes import RecordWrites
 from nodemanager.actors.report.journal_writer import Loaded
-from nodemanager.core.execute.books import expected_again, waiting_claims
+from nodemanager.core.execute.books import expected_again, waiting_claims, without_ended
 from nodemanager.core.execute.recent import with_late_destroy
 from nodemanager.core.model.facts import BreakerSet, DestroySent, StoreClockKept
 from nodemanager.core.model.world import life_key
 from nodemanager.core.safety import breaker as breakers
 from nodemanager.core.safety.breaker import Breaker
+from nodemanager.journal.kept import BOOT_LOOPS, BREAKER, LATE_WRITES, MARKS, STORE_CLOCK
 
 
 class Recovery:
@@ -54,8 +56,11 @@ class Recovery:
         self._invariants = invariants
         self._backlog = backlog
         self._marks = marks
-        self._owes_nodes = False
-        """Whether the nodes of a former run's creates are still to be expected."""
+        self._owes_since: float | None = None
+        """When the oldest action that a former run left open began (epoch seconds), while the nodes
+        of its creates are still to be expected; None once they are."""
+        self._ended: frozenset[str] = frozenset()
+        """The keys of lives and the ids of nodes that a former run's actions ended."""
 
     def load(self) -> None:
         """Load what a former run left, if the journal can be read."""
@@ -71,36 +76,37 @@ class Recovery:
         if loaded is None:
             return
         context = self._context
-        if loaded.breaker is not None:
-            self._take_breaker(loaded.breaker)
+        breaker, clock = loaded.of(BREAKER), loaded.of(STORE_CLOCK)
+        if breaker is not None:
+            self._take_breaker(breaker)
         now = context.now
-        if loaded.clock is not None:
-            context.fold(StoreClockKept(loaded.clock, now))
-        self._writes.load(loaded.late, may_be_under_way(loaded.intents))
-        self._marks.load(loaded.marks)
-        self._owes_nodes = True
+        if clock is not None:
+            context.fold(StoreClockKept(clock, now))
+        self._writes.load(loaded.of(LATE_WRITES), may_be_under_way(loaded.intents))
+        self._marks.load(loaded.of(MARKS))
+        self._owes_since = min((one.opened_at for one in loaded.intents), default=math.inf)
         self._await_late_destroys(loaded)
-        self._boot_failures.load(loaded.loops)
+        self._boot_failures.load(loaded.of(BOOT_LOOPS))
         self._backlog.load()
         self._false_cleans.load()
         context.runner.load(loaded.intents, now)
         self._leftovers.restore(loaded.leftovers, now, context.settings.visible_after)
 
-    def _expect(self) -> None:
+    def _expect(self, oldest: float) -> None:
         """Expect the nodes that the newest creates returned: no listing may show them yet."""
         context = self._context
         now, wall, settings = context.now, context.clock.wall(), context.settings
         waiting = waiting_claims(context.history, now)
-        ended = context.journal_writer.concluded(wall - settings.boot_fail_after)
+        ended = context.journal_writer.concluded(min(oldest, wall - settings.boot_fail_after))
         created = {life_key(one.record, one.incarnation) for one, _ in answers_of_creates(ended)}
         if waiting.keys() - created or any(at > wall for _, at in answers_of_creates(ended)):
             # Our clock may have been set, and the times of creates and ends with it: read all.
             ended = context.journal_writer.concluded(0.0)
         answers = ((one, now - (wall - at)) for one, at in answers_of_creates(ended))
-        gone = frozenset(ends_of(ended))
-        expected = expected_again(answers, gone, waiting, now, settings)
+        self._ended = frozenset(ends_of(ended))
+        expected = expected_again(answers, self._ended, waiting, now, settings)
         context.books = replace(context.books, expected={**expected, **context.books.expected})
-        self._owes_nodes = False
+        self._owes_since = None
 
     def _await_late_destroys(self, loaded: Loaded) -> None:
         """Give no node work again that a former run's destroy may still hit (D12).
@@ -117,7 +123,7 @@ class Recovery:
             context.fold(DestroySent(node_id, since))
         for node_id in open_destroys(loaded.intents):
             context.fold(DestroySent(node_id, now))
-        if loaded.clock is None:
+        if loaded.of(STORE_CLOCK) is None:
             context.recent = replace(context.recent, unknown_destroys=now + waits_s)
 
     def _take_breaker(self, stored: Breaker) -> None:
@@ -130,7 +136,7 @@ class Recovery:
         after = breakers.joined(stored, before)
         context.event_log.breaker_changed(before, after)
         context.state = replace(context.state, breaker=after)
-        context.journal_writer.save_breaker(after)
+        context.journal_writer.keep(BREAKER, after)
         context.journal_writer.note(BreakerSet(after, context.now))
 
     def go_on(self) -> None:
@@ -139,8 +145,10 @@ class Recovery:
         history = context.history
         if history.cloud is None or history.records is None or self._identities.read_only:
             return
-        if self._owes_nodes:
-            self._expect()
+        if self._owes_since is not None:
+            self._expect(self._owes_since)
         if context.stopping is None and context.applies:
             context.runner.resume(context.now)
+            expected = without_ended(context.books.expected, self._ended)
+            context.books = replace(context.books, expected=expected)
             context.runner.news(context.now)

@@ -8,24 +8,20 @@ begun. The outcomes of what was begun before wait, and are written once that is 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeVar
 
 from nodemanager.actors.report.journal_access import JournalAccess
 from nodemanager.actors.report.to_prove import FREEING, ToProve
 from nodemanager.actors.report.written_leftovers import WrittenLeftovers
-from nodemanager.actors.report.written_orders import MARKS, WrittenOrders, marks_from
+from nodemanager.actors.report.written_orders import WrittenOrders
 from nodemanager.core.execute.leftovers import Entry
-from nodemanager.core.execute.unacknowledged import Late
 from nodemanager.core.explain.events import CLEANED
-from nodemanager.core.model.annotations import NO_MARKS, Marks
 from nodemanager.core.model.facts import Fact
 from nodemanager.core.model.world import FreedLife, Outcome
 from nodemanager.core.observe.store_clock import StoreClock, is_news
 from nodemanager.core.replay.fold import Decision, Start
-from nodemanager.core.safety.boot_loops import NONE, Loops
-from nodemanager.core.safety.breaker import Breaker
 from nodemanager.errors import JournalError
 from nodemanager.journal.api import (
     Concluded,
@@ -37,29 +33,38 @@ from nodemanager.journal.api import (
     OpenIntent,
     PreImage,
 )
+from nodemanager.journal.kept import (
+    ALL,
+    BACKLOG_RUN,
+    BOOT_LOOPS,
+    BREAKER,
+    GIVEN_BACK,
+    LATE_WRITES,
+    MARKS,
+    STORE_CLOCK,
+    Kept,
+)
 from nodemanager.log import Logger
 
-GIVEN_BACK = "given_back"
-"""By its key, when each freed life got its record back (U8), in epoch seconds."""
-BACKLOG_RUN = "backlog_run"
-"""An operator's backlog plan and its progress (S5)."""
-
 T = TypeVar("T")
+
+WRITTEN_AGAIN: tuple[Kept[Any], ...] = (BREAKER, LATE_WRITES, BOOT_LOOPS, GIVEN_BACK, BACKLOG_RUN)
+"""The values that this keeps in memory, too, because they must go into a new file."""
 
 
 @dataclass(frozen=True)
 class Loaded:
     """What a former run left."""
 
-    breaker: Breaker | None
     holds: tuple[Hold, ...]
     intents: tuple[OpenIntent, ...]
-    late: Late = field(default_factory=dict)
-    clock: StoreClock | None = None
-    leftovers: tuple[Entry, ...] = ()
-    values: Mapping[str, Any] = field(default_factory=dict)
-    marks: Marks = NO_MARKS
-    loops: Loops = NONE
+    leftovers: tuple[Entry, ...]
+    values: Mapping[Kept[Any], Any]
+
+    def of(self, what: Kept[T]) -> T:
+        """The value as it was kept."""
+        value: T = self.values[what]
+        return value
 
 
 class JournalWriter:
@@ -73,13 +78,9 @@ class JournalWriter:
         self.to_prove = ToProve()
         self.orders = WrittenOrders(self._access)
         self.leftovers = WrittenLeftovers(self._access)
-        self._breaker: Breaker | None = None
-        self._late: Late = {}
-        self._loops = NONE
         self._clock: StoreClock | None = None
         self._wall_ahead = 0.0
-        self._values: dict[str, Any] = {GIVEN_BACK: {}, BACKLOG_RUN: None}
-        """The values that `keep` was given, by name."""
+        self._values: dict[Kept[Any], Any] = {what: what.nothing for what in WRITTEN_AGAIN}
 
     @property
     def problem(self) -> str | None:
@@ -93,14 +94,9 @@ class JournalWriter:
             return None
         loaded, grounds = read
         self._access.is_loaded = True
-        self._breaker = loaded.breaker
-        self._late = loaded.late
-        if self._loops == NONE:
-            self._loops = loaded.loops
-        given_back = {**(loaded.values[GIVEN_BACK] or {}), **self._values[GIVEN_BACK]}
-        known = {name: self._values[name] or value for name, value in loaded.values.items()}
-        self._values = {**known, GIVEN_BACK: given_back}
-        self.orders.loaded(loaded.holds, loaded.marks)
+        for what, own in self._values.items():
+            self._values[what] = what.joined(loaded.values[what], own)
+        self.orders.loaded(loaded.holds, loaded.of(MARKS))
         self.leftovers.loaded(loaded.leftovers)
         # An operator sees to a parked one: nothing that ends under its key concludes it.
         self._open |= {one.intent.key: one.intent for one in loaded.intents if not one.parked}
@@ -113,15 +109,10 @@ class JournalWriter:
         """What a former run left, and the destroys behind its open cleans. Raises JournalError."""
         journal = self._journal
         loaded = Loaded(
-            _kept("the breaker", journal.breaker),
             _kept("holds", journal.holds),
             _kept("open intents", journal.open_intents),
-            _kept("late writes", journal.late_writes),
-            _kept("the store's clock", journal.store_clock),
             _kept("leftovers", journal.leftovers),
-            {name: _kept(name, partial(journal.recall, name)) for name in self._values},
-            _kept(MARKS, lambda: marks_from(journal.recall(MARKS))),
-            _kept("boot loops", journal.boot_loops),
+            {what: _kept(what.title, partial(journal.kept, what)) for what in ALL},
         )
         return loaded, _kept("destroys", lambda: self._destroys_behind(loaded.intents))
 
@@ -219,10 +210,15 @@ class JournalWriter:
 
     # What the next run must know.
 
-    def save_breaker(self, breaker: Breaker) -> None:
-        """Write the breaker, before it takes effect."""
-        self._breaker = breaker
-        self._access.does_or_owes(lambda: self._journal.save_breaker(breaker))
+    def keep(self, what: Kept[T], value: T) -> None:
+        """Write a value of WRITTEN_AGAIN for the next run, before it takes effect here."""
+        self._values[what] = value
+        self._access.does_or_owes(lambda: self._journal.keep(what, value))
+
+    def kept(self, what: Kept[T]) -> T:
+        """The value as it was kept last."""
+        value: T = self._values[what]
+        return value
 
     def save_clock(self, clock: StoreClock, wall_ahead: float) -> None:
         """Write the store's clock if it changed: a later run must know of a step.
@@ -232,21 +228,11 @@ class JournalWriter:
         moved_s = wall_ahead - self._wall_ahead
 
         def write() -> None:
-            self._journal.save_store_clock(clock)
+            self._journal.keep(STORE_CLOCK, clock)
             self._clock, self._wall_ahead = clock, wall_ahead
 
         if is_news(self._clock, clock, moved_s):
             self._access.does_or_owes(write)
-
-    def save_late(self, late: Late) -> None:
-        """Write the late writes before their intents' outcomes: until then intents have them."""
-        self._late = late
-        self._access.does_or_owes(lambda: self._journal.save_late_writes(late))
-
-    def save_loops(self, loops: Loops) -> None:
-        """Write the streaks of failed boots (B5)."""
-        self._loops = loops
-        self._access.does_or_owes(lambda: self._journal.save_boot_loops(loops))
 
     def concluded(self, since: float = 0.0, id: str | None = None) -> tuple[Concluded, ...]:
         """The intents that ended since then (epoch seconds), oldest first; none if unreadable.
@@ -269,7 +255,7 @@ class JournalWriter:
         Each is kept by when its newest clean ended: our clock may be set back between the two. It
         is kept by `at`, the time now, if the journal can't tell.
         """
-        known = {key: then for key, then in self._values[GIVEN_BACK].items() if then >= since}
+        known = {key: then for key, then in self.kept(GIVEN_BACK).items() if then >= since}
         for life in lives:
             images = self.pre_images(record=life.record)
             own = (one for one in images if one.incarnation == life.incarnation)
@@ -277,15 +263,6 @@ class JournalWriter:
             ended_at = next(ends, None)
             known[life.key] = at if ended_at is None else ended_at
         self.keep(GIVEN_BACK, known)
-
-    def keep(self, name: str, value: Any) -> None:
-        """Write a value for the next run: JSON, times in epoch seconds; before it takes effect."""
-        self._values[name] = value
-        self._access.does_or_owes(lambda: self._journal.remember(name, value))
-
-    def kept(self, name: str) -> Any:
-        """The value that was kept by that name, or None."""
-        return self._values[name]
 
     def newest(self, key: str) -> tuple[bool, Intent | None]:
         """Whether the journal could be read, and the newest intent of that key.
@@ -324,16 +301,12 @@ class JournalWriter:
 
     def _write_owed(self) -> None:
         """Write everything again, because the file may be a new one."""
-        if self._breaker is not None:
-            self._journal.save_breaker(self._breaker)
-        self._journal.save_late_writes(self._late)
-        self._journal.save_boot_loops(self._loops)
+        for what, value in self._values.items():
+            self._journal.keep(what, value)
         # The next reading is then written, even if it is no news.
         self._clock = None
         self.orders.write_again()
         self.leftovers.write_again()
-        for name, value in self._values.items():
-            self._journal.remember(name, value)
         self.to_prove.write(self._journal, self._owed)
         self._write_open()
         self._write_conclusions()

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from functools import partial
-from typing import Any
 
 from nodemanager.actors.report.journal_access import JournalAccess
 from nodemanager.core.model.annotations import NO_MARKS, Mark, Marks
 from nodemanager.journal.api import Hold
-from nodemanager.journal.codec import codec_of, decoded
-
-MARKS = "operator_marks"
+from nodemanager.journal.kept import MARKS
 
 
 class WrittenOrders:
@@ -66,13 +62,4 @@ class WrittenOrders:
         self._write(self._marks)
 
     def _write(self, marks: Marks) -> None:
-        """Write the marks without holds, which have their own table."""
-        is_any = marks.drains or marks.kills or marks.paused
-        data = codec_of(Marks).encode(replace(marks, holds={})) if is_any else None
-        self._access.journal.remember(MARKS, data)
-
-
-def marks_from(data: Any) -> Marks:
-    """The marks that were kept. Raises ValueError if they can't be decoded."""
-    marks: Marks = NO_MARKS if data is None else decoded(Marks, data)
-    return marks
+        self._access.journal.keep(MARKS, marks)

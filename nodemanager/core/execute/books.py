@@ -327,6 +327,15 @@ def expected_again(
     return expected
 
 
+def without_ended(
+    expected: Mapping[str, Expected], ended: Collection[str]
+) -> Mapping[str, Expected]:
+    """Without the lives that our own actions ended, by their keys: no node comes of them (A2)."""
+    return {
+        uuid: one for uuid, one in expected.items() if life_key(uuid, one.incarnation) not in ended
+    }
+
+
 def waiting_claims(history: History, now: float) -> Mapping[str, float]:
     """When each life that waits for its first ping was claimed, CLOCK_BOOTTIME, never too early.
 

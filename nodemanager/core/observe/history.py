@@ -26,7 +26,7 @@ from nodemanager.core.observe.gaps import Gaps, newest_above, with_gap
 from nodemanager.core.observe.heard import Heard, heard_again, is_renewed
 from nodemanager.core.observe.listing_history import KnownSets
 from nodemanager.core.observe.nodes_by_record import Bearers, Present, index_nodes, listed_twice
-from nodemanager.core.observe.pools import uuids_of_ours
+from nodemanager.core.observe.pools import other_pools, uuids_of_ours
 from nodemanager.core.observe.store_clock import (
     Future,
     Readings,
@@ -121,6 +121,8 @@ class History:
     """Between the cloud listings that `stopped` counts over."""
     known_nodes: KnownSets = field(default_factory=KnownSets)
     known_records: KnownSets = field(default_factory=KnownSets)
+    other_pools: frozenset[str] = frozenset()
+    """The other pools that any record listing of this run has named (T3)."""
     clock: StoreClock | None = None
     clock_readings: Readings = ()
     """The first reading of the store's clock and those around each jump, kept until a former run's
@@ -230,7 +232,7 @@ def _ours(history: History, present: Present, settings: Settings) -> frozenset[s
     if not untagged:
         return ours
     records = history.records.items
-    uuids = uuids_of_ours(records, settings)
+    uuids = uuids_of_ours(records, history.other_pools, settings)
     named = {record.instance_id for record in records if record.uuid in uuids}
     return ours | (untagged & named)
 
@@ -258,6 +260,9 @@ def records_listed(history: History, listing: Records, settings: Settings) -> Hi
     newest = history.records
     if newest is not None and listing.started_at <= newest.started_at:
         return history
+    others = other_pools(listing.items, settings)
+    if not others <= history.other_pools:
+        history = changed(history, other_pools=history.other_pools | others)
     if not listing.complete:
         return _records_glimpsed(history, listing, settings)
     # A set is a cheap test for duplicates. To find which they are is slower, and rarely needed.
@@ -284,7 +289,7 @@ def records_listed(history: History, listing: Records, settings: Settings) -> Hi
         heard=heard,
         future=future,
         known_records=history.known_records.with_set(
-            listing.started_at, uuids_of_ours(listing.items, settings)
+            listing.started_at, uuids_of_ours(listing.items, history.other_pools, settings)
         ),
     )
 

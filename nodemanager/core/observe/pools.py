@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.settings import Settings
@@ -45,16 +45,23 @@ def is_ours_to_claim(record: Record, settings: Settings) -> bool:
     return not_ours(record, settings.pool, adopts) is None
 
 
-def adopts_unclaimed(records: Iterable[Record], settings: Settings) -> bool:
-    """Whether records without a pool are ours: by default while no record names another (T3)."""
-    if settings.adopt_unclaimed is not None:
-        return settings.adopt_unclaimed
-    ours = {None, settings.pool, preflight_of(settings.pool)}
-    return {record.pool for record in records} <= ours
+def other_pools(records: Iterable[Record], settings: Settings) -> frozenset[str]:
+    """The other pools that records name."""
+    named = {record.pool for record in records} - {settings.pool, preflight_of(settings.pool)}
+    return frozenset(pool for pool in named if pool is not None)
 
 
-def uuids_of_ours(records: Iterable[Record], settings: Settings) -> frozenset[str]:
-    """The uuids of this pool's records (L3a)."""
-    records = tuple(records)
-    pool, adopts = settings.pool, adopts_unclaimed(records, settings)
+def adopts_unclaimed(others: Collection[str], settings: Settings) -> bool:
+    """Whether records without a pool are ours: by default while no record names another (T3).
+
+    `others` are all other pools that were ever seen: a listing that lacks theirs may be short.
+    """
+    return not others if settings.adopt_unclaimed is None else settings.adopt_unclaimed
+
+
+def uuids_of_ours(
+    records: Iterable[Record], others: Collection[str], settings: Settings
+) -> frozenset[str]:
+    """The uuids of this pool's records (L3a); `others` as for `adopts_unclaimed`."""
+    pool, adopts = settings.pool, adopts_unclaimed(others, settings)
     return frozenset([one.uuid for one in records if not_ours(one, pool, adopts) is None])

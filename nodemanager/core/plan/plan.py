@@ -35,7 +35,7 @@ from nodemanager.core.observe.consistency import Impossible, find_impossible, of
 from nodemanager.core.observe.history import History
 from nodemanager.core.observe.nodes_by_record import each_once
 from nodemanager.core.observe.pairing import Pairs, pair
-from nodemanager.core.observe.pools import adopts_unclaimed, is_ours_to_claim
+from nodemanager.core.observe.pools import adopts_unclaimed, is_ours_to_claim, other_pools
 from nodemanager.core.observe.signs import idle_words
 from nodemanager.core.observe.unlisted import NOTHING, Unlisted, look_for_unlisted
 from nodemanager.core.operate.backlog import Picture
@@ -242,10 +242,11 @@ def judged(made: Plan, snapshot: Snapshot) -> Snapshot:
 
 
 def adopting(history: History, settings: Settings) -> Settings:
-    """The settings; `adopt_unclaimed`, if unset, is yes while no record names another pool (T3)."""
+    """The settings; `adopt_unclaimed`, if unset, is yes until a record names another pool (T3)."""
     if settings.adopt_unclaimed is not None or history.records is None:
         return settings
-    adopts = adopts_unclaimed(history.records.items, settings)
+    others = history.other_pools | other_pools(history.records.items, settings)
+    adopts = adopts_unclaimed(others, settings)
     return changed(settings, adopt_unclaimed=adopts)
 
 

@@ -249,7 +249,7 @@ def _is_claimed_and_misnamed(grounds: Grounds, look: Look, before: Record) -> bo
 
 
 def _stale(order: CleanOrder, grounds: Grounds, look: Look, before: Record) -> Iterator[Violation]:
-    yield from _word(grounds, look)
+    yield from _word(order, grounds, look)
     yield from _trust(order, grounds, look)
     readings = [(_quiet(grounds.signs, grounds.reading), _planned(grounds, look))]
     if not order.fenced:
@@ -289,7 +289,7 @@ def _fresh_polls(grounds: Grounds, look: Look) -> Iterator[Violation]:
             return
 
 
-def _word(grounds: Grounds, look: Look) -> Iterator[Violation]:
+def _word(order: CleanOrder, grounds: Grounds, look: Look) -> Iterator[Violation]:
     """C2: the node's worker state is neither busy nor idle, or its last ping is old."""
     signs, reading = look.signs, look.reading
     if signs.worker_state not in (WorkerState.BUSY, WorkerState.IDLE):
@@ -303,6 +303,9 @@ def _word(grounds: Grounds, look: Look) -> Iterator[Violation]:
     watched_from = grounds.reading.future_at if same else reading.future_at
     if watched_from is not None:
         age_s = max(age_s, reading.at - watched_from)
+    if same and order.fenced and grounds.reading.clock is not None:
+        # Behind a fence of ours nobody pings: it is no younger than when it was judged.
+        age_s = max(age_s, _age(signs.last_ping_at, grounds.reading))
     if age_s <= limit_s:
         yield Violation("C2", {"worker_state": signs.worker_state.value, "age_s": age_s})
 

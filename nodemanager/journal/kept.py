@@ -1,0 +1,238 @@
+"""The values that must outlive the process (R4): of each its name, its form, and its times.
+
+Adding one is a declaration here. Times are CLOCK_BOOTTIME, which begins anew with each boot, unless
+the declaration says that they are epoch seconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Generic, TypeVar
+
+from nodemanager.core.execute.unacknowledged import Late
+from nodemanager.core.model.annotations import NO_MARKS, Marks
+from nodemanager.core.model.world import FreedLife
+from nodemanager.core.observe.store_clock import StoreClock, after_boot
+from nodemanager.core.plan.snapshot import LateWrite
+from nodemanager.core.safety.boot_loops import NONE, Loops, Streak
+from nodemanager.core.safety.breaker import Breaker, Cause, opened
+from nodemanager.journal.codec import codec_of, decoded, known_part
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Now:
+    """The clocks of whoever reads or writes, in seconds.
+
+    `boot_id` is the boot that `boottime` counts from; '' if unknown. `wall` is epoch seconds.
+    """
+
+    boot_id: str
+    boottime: float
+    wall: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Kept(Generic[T]):
+    """A value that is kept by `name`; `title` is what an operator calls it.
+
+    `write` gives its JSON form (None: nothing to keep), and `read` gives it back. `read` raises
+    ValueError, KeyError, TypeError or AttributeError for a form that this program does not know.
+    """
+
+    name: str
+    title: str
+    nothing: T
+    """The value where nothing is kept."""
+    write: Callable[[T, Now], Any]
+    read: Callable[[Any, Now], T]
+    joined: Callable[[T, T], T] = lambda kept, own: kept
+    """What is true where `kept` is read only after this run has set `own`."""
+
+    def loaded(self, data: Any, now: Now) -> T:
+        """The value of the JSON form `data`, by the clocks of now. Raises as `read` does."""
+        return self.nothing if data is None else self.read(data, now)
+
+
+def _stamped(part: str, of: Any) -> Callable[[Any, Now], dict[str, Any] | None]:
+    """Writes a value as `part`, with the boot and the clocks that its times refer to."""
+
+    def write(value: Any, now: Now) -> dict[str, Any] | None:
+        if value is None:
+            return None
+        return {
+            part: codec_of(of).encode(value),
+            "boot_id": now.boot_id,
+            "boottime": now.boottime,
+            "wall": now.wall,
+        }
+
+    return write
+
+
+def moved_by(data: Mapping[str, Any], now: Now, passed_s: float = 0.0) -> float:
+    """Seconds to add to the CLOCK_BOOTTIME times in `data` for the clock of this boot.
+
+    Nobody knows how long ago another boot kept `data`, because the wall clock may have been set
+    since. So a time is as old now as it was then, and as far ahead: no wait ends too early, and
+    none lasts longer than its own length. Only where a wait may end early `passed_s` is the time
+    since then by the wall clock.
+    """
+    if now.boot_id and data["boot_id"] == now.boot_id:
+        return 0.0
+    kept_at: float = data["boottime"]
+    return now.boottime - passed_s - kept_at
+
+
+# The breaker.
+
+
+def breaker_from(data: Mapping[str, Any], now: Now) -> Breaker:
+    """The breaker with its times converted to this boot's clock.
+
+    A breaker that can't be read completely comes from a newer program: it is open until an operator
+    resets it.
+    """
+    breaker: Breaker
+    try:
+        breaker, unknown = known_part(Breaker, data["breaker"])
+        breaker = _breaker_moved(breaker, moved_by(data, now))
+    except (ValueError, KeyError, TypeError, AttributeError):
+        breaker, unknown = Breaker(), ("breaker",)
+    if not unknown:
+        return breaker
+    names = frozenset(unknown)
+    return opened(breaker, Cause.UNREADABLE, names, now.boottime, {"count": len(names)})
+
+
+def _breaker_moved(breaker: Breaker, by_s: float) -> Breaker:
+    return replace(
+        breaker,
+        opened_at=breaker.opened_at + by_s if breaker.is_open else breaker.opened_at,
+        denied={node_id: at + by_s for node_id, at in breaker.denied.items()},
+        others=tuple(_breaker_moved(other, by_s) for other in breaker.others),
+        looked_at=breaker.looked_at + by_s,
+        told={key: _life_moved(life, by_s) for key, life in breaker.told.items()},
+    )
+
+
+def _life_moved(life: FreedLife, by_s: float) -> FreedLife:
+    told_at = None if life.told_at is None else life.told_at + by_s
+    return replace(life, freed_at=life.freed_at + by_s, told_at=told_at)
+
+
+BREAKER: Kept[Breaker | None] = Kept(
+    "breaker", "the breaker", None, _stamped("breaker", Breaker), breaker_from
+)
+
+
+# The store's clock.
+
+
+def _clock_from(data: Mapping[str, Any], now: Now) -> StoreClock:
+    """The store's clock relative to this boot's clock, by our wall clock until it is read."""
+    clock: StoreClock = decoded(StoreClock, data["clock"])
+    if now.boot_id and data["boot_id"] == now.boot_id:
+        return clock
+    return after_boot(clock, -moved_by(data, now, now.wall - data["wall"]))
+
+
+STORE_CLOCK: Kept[StoreClock | None] = Kept(
+    "store_clock", "the store's clock", None, _stamped("clock", StoreClock), _clock_from
+)
+
+
+# The writes to records that may still take effect.
+
+
+def _late_from(data: Mapping[str, Any], now: Now) -> Late:
+    """The late writes, as old now as they were when they were kept."""
+    late: Late = decoded(Mapping[str, LateWrite], data["writes"])
+    by_s = moved_by(data, now)
+    return {
+        uuid: LateWrite(one.at + by_s, None if one.clean_at is None else one.clean_at + by_s)
+        for uuid, one in late.items()
+    }
+
+
+LATE_WRITES: Kept[Late] = Kept(
+    "late_writes", "late writes", {}, _stamped("writes", Mapping[str, LateWrite]), _late_from
+)
+
+
+# The streaks of failed boots.
+
+
+def _loops_from(data: Mapping[str, Any], now: Now) -> Loops:
+    """The streaks with their times converted to this boot's clock; none where another version of
+    this program wrote them.
+
+    After a reboot our wall clock tells how much of a rest is over. Where it was set ahead the rest
+    ends early, which costs the price of one more node and frees nothing.
+    """
+    try:
+        loops: Loops = decoded(Loops, data["loops"])
+        by_s = moved_by(data, now, max(0.0, now.wall - data["wall"]))
+    except (ValueError, KeyError):
+        return NONE
+    sizes = {name: _streak_moved(streak, by_s) for name, streak in loops.sizes.items()}
+    return Loops(sizes, _streak_moved(loops.pool, by_s))
+
+
+def _streak_moved(streak: Streak, by_s: float) -> Streak:
+    return replace(streak, until=streak.until + by_s) if streak.rests else streak
+
+
+BOOT_LOOPS: Kept[Loops] = Kept(
+    "boot_loops",
+    "boot loops",
+    NONE,
+    _stamped("loops", Loops),
+    _loops_from,
+    lambda kept, own: kept if own == NONE else own,
+)
+
+
+# Values whose times are epoch seconds.
+
+
+def _write_marks(marks: Marks, now: Now) -> Any:
+    """The marks without holds, which have their own table."""
+    is_any = marks.drains or marks.kills or marks.paused
+    return codec_of(Marks).encode(replace(marks, holds={})) if is_any else None
+
+
+def _marks_from(data: Any, now: Now) -> Marks:
+    marks: Marks = decoded(Marks, data)
+    return marks
+
+
+def _as_it_is(value: Any, now: Now) -> Any:
+    return value
+
+
+MARKS: Kept[Marks] = Kept("operator_marks", "operator_marks", NO_MARKS, _write_marks, _marks_from)
+GIVEN_BACK: Kept[Mapping[str, float]] = Kept(
+    "given_back",
+    "given_back",
+    {},
+    _as_it_is,
+    _as_it_is,
+    lambda kept, own: {**kept, **own},
+)
+"""By its key, when each freed life got its record back (U8), in epoch seconds."""
+BACKLOG_RUN: Kept[Any] = Kept(
+    "backlog_run", "backlog_run", None, _as_it_is, _as_it_is, lambda kept, own: own or kept
+)
+"""An operator's backlog plan and its progress (S5), as JSON."""
+ALL: tuple[Kept[Any], ...] = (
+    BREAKER,
+    LATE_WRITES,
+    STORE_CLOCK,
+    GIVEN_BACK,
+    BACKLOG_RUN,
+    MARKS,
+    BOOT_LOOPS,
+)
