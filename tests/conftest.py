@@ -29,10 +29,15 @@ SERVERS = {
     "libvirt": "import libvirt",
     "libvirtd": "/usr/sbin/libvirtd",
     "logrotate": "/usr/sbin/logrotate",
+    "munge": "/usr/sbin/munged",
     "postgresql": "/usr/lib/postgresql/*/bin/postgres",
     "shellcheck": "shellcheck",
+    "slurm": "/usr/sbin/slurmctld",
     "systemd": "systemd-analyze",
 }
+
+# By when the last live file has begun, as a share of the other files.
+LIVE_BY = 0.7
 
 # `--quick` leaves these out.
 NOT_QUICK = {"live", "server", "slow", "socket"}
@@ -90,18 +95,28 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     unknown = sorted({name for item in items for name in servers_of(item)} - SERVERS.keys())
     if unknown:
         raise pytest.UsageError(f"tests/conftest.py's SERVERS lacks {', '.join(unknown)}")
-    # Files that take a minute go first, or one worker ends with them while the other has nothing.
-    items.sort(key=_turn)
+    items[:] = _in_turn(items)
     if config.getoption("--quick"):
         left_out = [one for one in items if any(one.get_closest_marker(m) for m in NOT_QUICK)]
         config.hook.pytest_deselected(items=left_out)
         items[:] = [one for one in items if one not in left_out]
 
 
-def _turn(item: pytest.Item) -> int:
-    if item.get_closest_marker("live") is not None:
-        return 0
-    return 1 if item.path.parent == Path(__file__).parent else 2
+def _in_turn(items: list[pytest.Item]) -> list[pytest.Item]:
+    """The live tests' files, which mostly wait, spread among the others, which compute.
+
+    So that the workers do not all wait at the same time, nor one of them for a long file at the
+    end. Of the others, those with the longest tests come first.
+    """
+    files: dict[Path, list[pytest.Item]] = {}
+    for item in items:
+        files.setdefault(item.path, []).append(item)
+    live = [path for path, here in files.items() if here[0].get_closest_marker("live") is not None]
+    others = [path for path in files if path not in live]
+    others.sort(key=lambda path: path.parent != Path(__file__).parent)
+    turns = {path: LIVE_BY * turn / len(live) for turn, path in enumerate(live)}
+    turns |= {path: turn / len(others) for turn, path in enumerate(others)}
+    return [item for path in sorted(turns, key=turns.__getitem__) for item in files[path]]
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

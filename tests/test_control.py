@@ -62,7 +62,8 @@ def serve(home: Path, daemon: Daemon) -> Iterator[Serve]:
     ) -> ManagementServer:
         clock = ManualClock()
         board = Board(clock)
-        board.replace(Status(made_at=clock.boottime(), pool="pool"))
+        now = clock.boottime()
+        board.replace(now, lambda: Status(made_at=now, pool="pool"))
         server = ManagementServer(
             board,
             Metrics("pool", clock),

@@ -167,10 +167,11 @@ def test_the_help_of_clean_lists_what_may_be_broken_and_what_never(served: Serve
 
 
 def test_orders_lists_what_stands_and_by_whom(served: Served) -> None:
-    served.board.replace(Status(made_at=0.0, pool="pool"))
+    served.board.replace(0.0, lambda: Status(made_at=0.0, pool="pool"))
     assert served.types("orders") == (0, "no standing orders\n", "")
     marks = Marks({"i-1": MARK}, {"i-2": Mark("bob", 1_700_000_000.0)}, paused=MARK)
-    served.board.replace(Status(made_at=0.0, pool="pool", marks=marks, paused_at=0.0))
+    paused = Status(made_at=0.0, pool="pool", marks=marks, paused_at=0.0)
+    served.board.replace(0.0, lambda: paused)
     _, out, _ = served.types("orders")
     assert out.splitlines() == [
         "pause  the whole pool  by ann since 2023-11-14T22:13:20.000Z: I am logged in",

@@ -23,6 +23,7 @@ from nodemanager.core.model.world import (
 from nodemanager.core.safety.breaker import Breaker, Cause
 from nodemanager.errors import Conflict, JournalError, RemoteError
 from nodemanager.journal.api import Hold, Intent, IntentKind
+from nodemanager.journal.kept import BREAKER
 from tests.simulation import census
 from tests.simulation.choices import LARGE, RELOADED, SMALL, SPOT, reloaded
 from tests.simulation.cleans import CleanRules
@@ -92,9 +93,9 @@ def test_some_writes_fail_and_others_do_not(sqlite: bool) -> None:
     desk = paper(sqlite=sqlite)
     try:
         pen = desk.pen("m-1")
-        desk.fault = lambda call: "the disk is slow" if call == "save_breaker" else None
+        desk.fault = lambda call: "the disk is slow" if call == "keep breaker" else None
         with pytest.raises(JournalError, match="the disk is slow"):
-            pen.save_breaker(Breaker())
+            pen.keep(BREAKER, Breaker())
         assert pen.failure == "the disk is slow"
         pen.hold(HOLD)
         assert pen.failure is None

@@ -10,7 +10,6 @@ test sleeps. `kill` is kill -9: what was in the air is lost, and the fakes live 
 
 from __future__ import annotations
 
-import contextlib
 import logging
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,9 +18,8 @@ from typing import Any
 import pykka
 
 from nodemanager import log, wiring
-from nodemanager.actors.base import RoleActor
 from nodemanager.actors.daemon.inputs import Once
-from nodemanager.actors.messages import ApplySettings, Beat, PollEvery, Stop
+from nodemanager.actors.messages import ApplySettings, PollEvery, Stop
 from nodemanager.config import load
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.world import CloudNode, Job, Record, Size
@@ -30,10 +28,12 @@ from nodemanager.journal.api import Journal
 from nodemanager.journal.told import Teller
 from nodemanager.state import RememberedBacklog, RememberedIdentity, StateDirectory
 from nodemanager.web.metrics import Metrics
+from tests.actors.mailboxes import Mailboxes
 from tests.fakes import FakeCloud, FakeStore, Fleet, TickingClock
 from tests.fakes.fleet import PING_EVERY_S
 from tests.fakes.journal import MemoryJournal
 from tests.fakes.timer import ManualTimer
+from tests.waiting import busy
 
 CLEANING = {
     "absent_listings",
@@ -66,33 +66,13 @@ class Lines(logging.Handler):
             self.fields.append(fields | {"level": record.levelname.lower()})
 
 
-class Handled:
-    """How many messages all actors began and ended to handle."""
-
-    def __init__(self, monkeypatch: Any) -> None:
-        self.begun = 0
-        self.ended = 0
-        original = RoleActor.on_receive
-
-        def counted(actor: RoleActor, message: Any) -> Any:
-            if isinstance(message, Beat):
-                return original(actor, message)
-            self.begun += 1
-            try:
-                return original(actor, message)
-            finally:
-                self.ended += 1
-
-        monkeypatch.setattr(RoleActor, "on_receive", counted)
-
-
 class Rig:
     """One daemon on fakes. Options are those of the configuration file, by name."""
 
     def __init__(
         self,
         directory: Path,
-        handled: Handled,
+        mailboxes: Mailboxes,
         *,
         cloud: FakeCloud,
         store: FakeStore,
@@ -119,7 +99,7 @@ class Rig:
         self.out = Lines()
         self.metrics = Metrics("rig", self.clock)
         self.timer = ManualTimer(self.clock)
-        self._handled = handled
+        self._mailboxes = mailboxes
         self._options = options
         self._next_ping = self.clock.boottime()
         self._system: wiring.System | None = None
@@ -257,17 +237,7 @@ class Rig:
 
     def flush(self) -> None:
         """Return when no actor is at work and every mailbox is empty."""
-        before = -1
-        at_rest = False
-        while True:
-            for actor in self.system.actors:
-                with contextlib.suppress(pykka.ActorDeadError):
-                    actor.ask(Beat(lambda: None), timeout=ANSWER_WITHIN_S)
-            # Nobody was at work when the last round ended, and nobody began since.
-            if at_rest and self._handled.begun == before:
-                return
-            before = self._handled.begun
-            at_rest = self._handled.ended == before
+        assert self._mailboxes.rest(ANSWER_WITHIN_S * busy()), "an actor is still at work"
 
     # What can be seen.
 
@@ -333,7 +303,7 @@ def ping(rig: Rig, record: Record) -> None:
 
 def rigs(directory: Path, monkeypatch: Any) -> Iterator[Any]:
     """A factory of started rigs, all ended afterwards."""
-    handled = Handled(monkeypatch)
+    mailboxes = Mailboxes(monkeypatch)
     monkeypatch.setattr(log.Logger, "strict", True)
     made: list[Rig] = []
 
@@ -347,7 +317,7 @@ def rigs(directory: Path, monkeypatch: Any) -> Iterator[Any]:
         clock = TickingClock() if cloud is None else cloud.clock
         cloud = cloud or FakeCloud(clock)
         store = store or FakeStore(clock)
-        rig = Rig(directory, handled, cloud=cloud, store=store, journal=journal, **options)
+        rig = Rig(directory, mailboxes, cloud=cloud, store=store, journal=journal, **options)
         made.append(rig)
         return rig
 

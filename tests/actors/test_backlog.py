@@ -380,7 +380,7 @@ def test_a_run_is_written_down_when_it_lets_go_and_not_for_each_outcome(leaked: 
     finish(leaked)
     assert len(where(leaked, Where.DONE)) == 30
     # Begun, some ticks of five seconds, ended.
-    assert 2 <= calls.count("remember") <= 12
+    assert 2 <= calls.count("keep backlog_run") <= 12
 
 
 def test_behind_a_fence_an_item_is_not_taken_for_changed_c12(make_rig: Any) -> None:

@@ -17,6 +17,7 @@ from nodemanager.core.model.world import Guarantee
 from nodemanager.core.replay.fold import State, after_fact
 from nodemanager.core.safety.boot_loops import SIZE_LOOP
 from nodemanager.core.safety.breaker import Breaker, Cause, opened
+from nodemanager.journal.kept import BOOT_LOOPS, BREAKER, LATE_WRITES
 from nodemanager.log import Logger
 from tests.core.build import world
 from tests.fakes.clock import ManualClock
@@ -79,7 +80,7 @@ def test_a_rest_from_booting_is_as_long_where_our_clock_was_set_back_meanwhile_b
     after, _, _ = context(settings, journal)
     loaded = after.journal_writer.load()
     assert loaded is not None
-    BootFailures(after).load(loaded.loops)
+    BootFailures(after).load(loaded.of(BOOT_LOOPS))
     rests = after.limits.loops.sizes["small"]
     assert (rests.failed, rests.rests, rests.until) == (SIZE_LOOP, 1, until)
 
@@ -91,14 +92,14 @@ def test_without_the_lease_nothing_that_outlives_the_process_is_written_l6() -> 
     writer.load()
     holder.clear()
     breaker = opened(Breaker(), Cause.INVARIANT, frozenset(), 1.0, {})
-    writer.save_breaker(breaker)
-    writer.save_late(with_late({}, "r1", 1.0))
+    writer.keep(BREAKER, breaker)
+    writer.keep(LATE_WRITES, with_late({}, "r1", 1.0))
     writer.mend()
-    assert journal.breaker() is None
-    assert journal.late_writes() == {}
+    assert journal.kept(BREAKER) is None
+    assert journal.kept(LATE_WRITES) == {}
     holder.append("m")
     assert writer.problem is not None
     writer.mend()
     assert writer.problem is None
-    assert journal.breaker() == breaker
-    assert journal.late_writes().keys() == {"r1"}
+    assert journal.kept(BREAKER) == breaker
+    assert journal.kept(LATE_WRITES).keys() == {"r1"}

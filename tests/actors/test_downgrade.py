@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from nodemanager.journal.kept import BACKLOG_RUN, BREAKER
 from nodemanager.journal.sqlite import SqliteJournal
 from tests.actors.conftest import MakeRig
 from tests.actors.rig import Rig
@@ -86,7 +88,9 @@ def test_a_breaker_of_a_newer_version_is_open_until_an_operator_resets_it(
     rig: Rig, path: Path, newer: object
 ) -> None:
     """It was a KeyError at every start."""
-    rig.journal.remember("breaker", {"breaker": newer, "boot_id": "", "boottime": 0.0, "wall": 0.0})
+    as_json = replace(BACKLOG_RUN, name=BREAKER.name)
+    stored = {"breaker": newer, "boot_id": "", "boottime": 0.0, "wall": 0.0}
+    rig.journal.keep(as_json, stored)
     goes_on(rig)
     assert "unreadable" in {line["cause"] for line in rig.lines("breaker.opened")}
     assert rig.summary()["breaker"] != "closed"

@@ -10,6 +10,7 @@ from nodemanager.core.model.world import Guarantee, Job, Record, WorkerState
 from nodemanager.core.plan.snapshot import LateWrite
 from nodemanager.errors import StoreError
 from nodemanager.journal.api import Intent, IntentKind
+from nodemanager.journal.kept import LATE_WRITES
 from tests.actors.conftest import Leaking, MakeRig
 from tests.actors.rig import Rig, ping, restart
 from tests.fakes import FakeCloud, FakeStore, TickingClock, fail, lose
@@ -232,7 +233,7 @@ def test_what_may_be_late_is_known_over_another_boot(fenced_rig: FencedRig) -> N
     journal = rig.journal
     assert isinstance(journal, MemoryJournal)
     record = rig.store.add_cleaned(quiet_for=10 * HOUR)
-    journal.save_late_writes({record.uuid: LateWrite(rig.clock.boottime())})
+    journal.keep(LATE_WRITES, {record.uuid: LateWrite(rig.clock.boottime())})
     journal.boot_id = "boot-2"
     rig.jobs = (Job("a"),)
     rig.start()

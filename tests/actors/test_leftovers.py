@@ -22,6 +22,7 @@ from nodemanager.core.model.world import (
 from nodemanager.core.operate.commands import Command, Verb
 from nodemanager.core.safety.breaker import Breaker, Cause
 from nodemanager.errors import BadRequest, CloudError, LeftAlone, StoreError, Throttled
+from nodemanager.journal.kept import BREAKER
 from nodemanager.journal.sqlite import SqliteJournal
 from tests.actors.conftest import MakeRig
 from tests.actors.rig import Rig, until
@@ -346,7 +347,7 @@ def test_an_open_breaker_releases_nothing_until_it_is_reset(make_rig: MakeRig) -
     """B2."""
     rig = make_rig()
     left_behind(rig)
-    rig.journal.save_breaker(Breaker(Cause.RECORDS_COLLAPSED, frozenset({"r-1"})))
+    rig.journal.keep(BREAKER, Breaker(Cause.RECORDS_COLLAPSED, frozenset({"r-1"})))
     rig.start()
     rig.turn(HOUR)
     assert rig.cloud.calls["release"] == 0

@@ -20,6 +20,7 @@ from nodemanager.core.model.world import NO_TAGS, Guarantee, WorkerState
 from nodemanager.core.operate.commands import Command, Reply, Result, Verb
 from nodemanager.errors import CloudError, StoreError
 from nodemanager.journal.api import PARKED_AFTER, Hold, Intent, IntentKind
+from nodemanager.journal.kept import BREAKER
 from tests.actors.conftest import MakeRig
 from tests.actors.rig import Rig, restart, until
 from tests.core import build
@@ -582,6 +583,33 @@ def test_a_create_that_a_former_run_sent_stands_for_a_node_to_be_though_no_listi
     assert rig.cloud.calls["create"] == 0
 
 
+@pytest.mark.parametrize("later_s", [0.0, 1500.0], ids=["at-once", "after-a-while"])
+def test_a_create_whose_claim_a_former_run_has_cleaned_stands_for_no_node_u6(
+    make_rig: MakeRig, later_s: float
+) -> None:
+    """C21: no node comes of it any more, though its create was never seen to end."""
+    rig = make_rig(min_nodes=1, max_nodes=1, boot_fail_after=600)
+    rig.cloud.takes_client_tokens = False
+    rig.cloud.on("create", fail(CloudError("timeout")))
+    rig.start()
+    claimed = until(rig, "record.claimed", within=120)["record"]
+    rig.apply(replace(rig.system.settings, min_nodes=0))
+
+    def unseen(cleaned: Any) -> Any:
+        """No listing shows this run what became of the record."""
+        rig.store.always("list_records", fail(StoreError("timeout")))
+        return cleaned
+
+    rig.store.on("clean", answer(unseen))
+    until(rig, "record.cleaned", within=3600, record=claimed, reason="claim_expired")
+    rig.kill()
+    rig.store.always("list_records", None)
+    rig.clock.advance(later_s)
+    restart(rig)
+    assert rig.lines("intent.open", action="create", record=claimed)
+    until(rig, "node.created", within=180)
+
+
 def test_a_create_whose_answer_was_lost_is_found_by_tag_in_the_same_run(make_rig: MakeRig) -> None:
     rig = make_rig(min_nodes=1, max_nodes=2)
     rig.fleet.mute = True
@@ -678,13 +706,13 @@ def test_the_breaker_is_loaded_before_the_first_plan(make_rig: MakeRig) -> None:
     rig.start()
     rig.cloud.machines.clear()
     until(rig, "breaker.opened", within=120)
-    opened = rig.journal.breaker()
+    opened = rig.journal.kept(BREAKER)
     restart(rig)
     assert rig.lines("breaker.opened", cause="cloud_collapsed")
     rig.turn(600)
     assert rig.lines("record.cleaned") == []
     assert rig.summary()["breaker"] == "cloud_collapsed"
-    again = rig.journal.breaker()
+    again = rig.journal.kept(BREAKER)
     assert opened is not None
     assert again is not None
     assert (again.generation, again.ids) == (opened.generation, opened.ids)
@@ -907,7 +935,7 @@ def test_the_stores_clock_is_kept_only_when_it_is_news(make_rig: MakeRig) -> Non
     saved = []
     journal = rig.journal
     assert isinstance(journal, MemoryJournal)
-    journal.fault = lambda call: saved.append(call) if call == "save_store_clock" else None
+    journal.fault = lambda call: saved.append(call) if call == "keep store_clock" else None
     rig.start()
     rig.turn(HOUR)
     assert len(saved) == 1

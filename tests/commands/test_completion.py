@@ -43,6 +43,7 @@ def bash(tmp_path: Path) -> Iterator[Terminal]:
         shell.close()
 
 
+@pytest.mark.slow
 def test_bash_completes_subcommands_options_reasons_and_files(bash: Terminal) -> None:
     bash.type("nodemanager check-con\t")
     bash.shows("nodemanager check-config ")

@@ -8,19 +8,14 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from nodemanager.clock import Clock
 from nodemanager.core.execute.leftovers import Entry, Key, LedgerState
-from nodemanager.core.execute.unacknowledged import Late
 from nodemanager.core.model.facts import Fact
 from nodemanager.core.model.world import Leftover
-from nodemanager.core.observe.store_clock import StoreClock
 from nodemanager.core.replay.fold import Decision, Start
-from nodemanager.core.safety.boot_loops import NONE, Loops
-from nodemanager.core.safety.breaker import Breaker
 from nodemanager.errors import JournalError
-from nodemanager.journal import durable
 from nodemanager.journal.api import (
     PARKED_AFTER,
     Concluded,
@@ -32,7 +27,10 @@ from nodemanager.journal.api import (
 )
 from nodemanager.journal.codec import without_secrets
 from nodemanager.journal.event import Told
+from nodemanager.journal.kept import Kept, Now
 from tests.fakes.clock import ManualClock
+
+T = TypeVar("T")
 
 Fault = Callable[[str], str | None]
 """Asked before each call by its name; a text makes it fail with that."""
@@ -60,10 +58,6 @@ class MemoryJournal:
     entries: list[Start | Fact | Decision] = field(default_factory=list)
     told: list[Told] = field(default_factory=list)
     _intents: list[_Kept] = field(default_factory=list)
-    _breaker: Mapping[str, Any] | None = None
-    _store_clock: Mapping[str, Any] | None = None
-    _late: Mapping[str, Any] | None = None
-    _loops: Mapping[str, Any] | None = None
     _holds: dict[str, Hold] = field(default_factory=dict)
     _leftovers: dict[Key, tuple[float, Entry]] = field(default_factory=dict)
     _remembered: dict[str, str] = field(default_factory=dict)
@@ -168,50 +162,21 @@ class MemoryJournal:
 
     # What must outlive the process.
 
-    def breaker(self) -> Breaker | None:
-        self._call("breaker")
-        if self._breaker is None:
-            return None
-        return durable.breaker_from(self._breaker, self.boot_id, self.clock.boottime())
+    def kept(self, what: Kept[T]) -> T:
+        self._call(f"kept {what.name}")
+        text = self._remembered.get(what.name)
+        return what.loaded(None if text is None else json.loads(text), self._now())
 
-    def save_breaker(self, breaker: Breaker) -> None:
-        self._call("save_breaker")
-        self._breaker = durable.breaker_data(breaker, self.boot_id, self.clock.boottime())
+    def keep(self, what: Kept[T], value: T) -> None:
+        self._call(f"keep {what.name}")
+        data = what.write(value, self._now())
+        if data is None:
+            self._remembered.pop(what.name, None)
+        else:
+            self._remembered[what.name] = json.dumps(data)
 
-    def store_clock(self) -> StoreClock | None:
-        self._call("store_clock")
-        if self._store_clock is None:
-            return None
-        clock = self.clock
-        kept = self._store_clock
-        return durable.clock_from(kept, self.boot_id, clock.boottime(), clock.wall())
-
-    def save_store_clock(self, clock: StoreClock) -> None:
-        self._call("save_store_clock")
-        ours = self.clock
-        self._store_clock = durable.clock_data(clock, self.boot_id, ours.boottime(), ours.wall())
-
-    def late_writes(self) -> Late:
-        self._call("late_writes")
-        if self._late is None:
-            return {}
-        return durable.late_from(self._late, self.boot_id, self.clock.boottime())
-
-    def save_late_writes(self, late: Late) -> None:
-        self._call("save_late_writes")
-        self._late = durable.late_data(late, self.boot_id, self.clock.boottime())
-
-    def boot_loops(self) -> Loops:
-        self._call("boot_loops")
-        if self._loops is None:
-            return NONE
-        clock = self.clock
-        return durable.loops_from(self._loops, self.boot_id, clock.boottime(), clock.wall())
-
-    def save_boot_loops(self, loops: Loops) -> None:
-        self._call("save_boot_loops")
-        ours = self.clock
-        self._loops = durable.loops_data(loops, self.boot_id, ours.boottime(), ours.wall())
+    def _now(self) -> Now:
+        return Now(self.boot_id, self.clock.boottime(), self.clock.wall())
 
     def holds(self) -> tuple[Hold, ...]:
         self._call("holds")
@@ -249,18 +214,6 @@ class MemoryJournal:
         self._call("forget_leftovers")
         for one in leftovers:
             self._leftovers.pop(one.key, None)
-
-    def recall(self, name: str) -> Any:
-        self._call("recall")
-        text = self._remembered.get(name)
-        return None if text is None else json.loads(text)
-
-    def remember(self, name: str, value: Any) -> None:
-        self._call("remember")
-        if value is None:
-            self._remembered.pop(name, None)
-        else:
-            self._remembered[name] = json.dumps(value)
 
     # What the log told.
 

@@ -15,6 +15,7 @@ from nodemanager.core.safety.boot_loops import NONE, Loops, Streak
 from nodemanager.core.safety.breaker import Breaker, Cause
 from nodemanager.journal.api import Conclusion, Hold, Intent, IntentKind, Journal
 from nodemanager.journal.event import Told
+from nodemanager.journal.kept import BACKLOG_RUN, BOOT_LOOPS, BREAKER, LATE_WRITES, STORE_CLOCK
 from tests.core.build import record
 from tests.fakes.clock import ManualClock
 from tests.fakes.journal import MemoryJournal
@@ -256,16 +257,16 @@ def test_a_leftover_whose_node_was_not_destroyed_is_forgotten(
     assert [one.leftover for one in again().leftovers(released=True)] == [INTERFACE]
 
 
-def test_small_values_are_remembered_and_forgotten(again: Again) -> None:
-    assert again().recall("rest:small") is None
-    again().remember("rest:small", {"until": 12.5, "spent": [1, 2]})
-    assert again().recall("rest:small") == {"until": 12.5, "spent": [1, 2]}
-    again().remember("rest:small", None)
-    assert again().recall("rest:small") is None
+def test_small_values_are_kept_and_forgotten(again: Again) -> None:
+    assert again().kept(BACKLOG_RUN) is None
+    again().keep(BACKLOG_RUN, {"until": 12.5, "spent": [1, 2]})
+    assert again().kept(BACKLOG_RUN) == {"until": 12.5, "spent": [1, 2]}
+    again().keep(BACKLOG_RUN, None)
+    assert again().kept(BACKLOG_RUN) is None
 
 
 def test_the_breaker_survives_whole(again: Again) -> None:
-    assert again().breaker() is None
+    assert again().kept(BREAKER) is None
     other = Breaker(Cause.MASS_SILENCE, frozenset({"i-3"}), opened_at=900.0, generation=3)
     breaker = Breaker(
         cause=Cause.CLOUD_COLLAPSED,
@@ -279,21 +280,21 @@ def test_the_breaker_survives_whole(again: Again) -> None:
         gone=frozenset({"i-0"}),
         told={"r-1/x": FreedLife("r-1", "x", 900.5, node_id="i-1", slot=0, told_at=950.25)},
     )
-    again().save_breaker(breaker)
-    assert again().breaker() == breaker
-    again().save_breaker(Breaker(generation=5))
-    assert again().breaker() == Breaker(generation=5)
+    again().keep(BREAKER, breaker)
+    assert again().kept(BREAKER) == breaker
+    again().keep(BREAKER, Breaker(generation=5))
+    assert again().kept(BREAKER) == Breaker(generation=5)
 
 
 def test_the_stores_clock_survives_and_another_boot_reads_it_by_the_wall(
     again: Again, clock: ManualClock
 ) -> None:
-    assert again().store_clock() is None
+    assert again().kept(STORE_CLOCK) is None
     kept = StoreClock(1.7e9, 0.25, 2, ((1.6e9, 90.5),), 990.0, ((1.5e9, 70.0),), 900.0)
-    again().save_store_clock(kept)
-    assert again().store_clock() == kept
+    again().keep(STORE_CLOCK, kept)
+    assert again().kept(STORE_CLOCK) == kept
     booted = ManualClock(boottime=20.0, wall=clock.wall() + 50.0)
-    moved = again(clock=booted, boot_id="boot-2").store_clock()
+    moved = again(clock=booted, boot_id="boot-2").kept(STORE_CLOCK)
     assert moved.now(20.0) == kept.now(clock.boottime()) + 50.0
     assert 20.0 - moved.known_since == clock.boottime() - kept.known_since + 50.0
     assert (moved.steps, moved.debts, moved.agreed) == (kept.steps, kept.debts, kept.agreed)
@@ -304,29 +305,29 @@ def test_the_stores_clock_survives_and_another_boot_reads_it_by_the_wall(
 def test_late_writes_survive_and_are_as_old_after_another_boot_as_they_were(
     again: Again, clock: ManualClock
 ) -> None:
-    assert again().late_writes() == {}
+    assert again().kept(LATE_WRITES) == {}
     late = {"r1": LateWrite(900.0, 800.0), "r2": LateWrite(950.0)}
-    again().save_late_writes(late)
-    assert again().late_writes() == late
+    again().keep(LATE_WRITES, late)
+    assert again().kept(LATE_WRITES) == late
     booted = ManualClock(boottime=20.0, wall=clock.wall() + 50.0)
-    moved = again(clock=booted, boot_id="boot-2").late_writes()
+    moved = again(clock=booted, boot_id="boot-2").kept(LATE_WRITES)
     assert moved == {"r1": LateWrite(20.0 - 100.0, 20.0 - 200.0), "r2": LateWrite(20.0 - 50.0)}
-    again().save_late_writes({})
-    assert again().late_writes() == {}
+    again().keep(LATE_WRITES, {})
+    assert again().kept(LATE_WRITES) == {}
 
 
 def test_a_rest_of_booting_survives_and_after_another_boot_goes_on_by_the_wall(
     again: Again, clock: ManualClock
 ) -> None:
-    assert again().boot_loops() == NONE
+    assert again().kept(BOOT_LOOPS) == NONE
     loops = Loops({"small": Streak(5, 1, 1600.0, 0.5), "large": Streak(2)}, Streak(10, 1, 1900.0))
-    again().save_boot_loops(loops)
+    again().keep(BOOT_LOOPS, loops)
     clock.step_wall(5000.0)
-    assert again().boot_loops() == loops
+    assert again().kept(BOOT_LOOPS) == loops
     clock.step_wall(-5000.0)
     for wall_s, passed_s in ((50.0, 50.0), (-5000.0, 0.0)):
         booted = ManualClock(boottime=20.0, wall=clock.wall() + wall_s)
-        moved = again(clock=booted, boot_id="boot-2").boot_loops()
+        moved = again(clock=booted, boot_id="boot-2").kept(BOOT_LOOPS)
         small, pool = Streak(5, 1, 20.0 + 600.0 - passed_s, 0.5), Streak(10, 1, 920.0 - passed_s)
         assert moved == Loops({"small": small, "large": Streak(2)}, pool)
 
@@ -338,10 +339,10 @@ def test_the_breakers_times_move_to_the_clock_of_a_new_boot(
     told = {life.key: life}
     breaker = Breaker(Cause.MASS_SILENCE, opened_at=900.0, denied={"i-1": 950.0}, told=told)
     assert clock.boottime() == 1000.0
-    again().save_breaker(breaker)
+    again().keep(BREAKER, breaker)
 
     booted = ManualClock(boottime=20.0, wall=clock.wall() + 300.0)
-    same_age = again(clock=booted, boot_id="boot-2").breaker()
+    same_age = again(clock=booted, boot_id="boot-2").kept(BREAKER)
     moved = {life.key: replace(life, freed_at=-180.0, told_at=-80.0)}
     denied = {"i-1": -30.0}
     assert same_age == replace(breaker, opened_at=-80.0, denied=denied, told=moved)
@@ -356,9 +357,9 @@ def test_over_another_boot_no_time_of_the_breaker_gets_older_or_lies_ahead_whate
     opened = Breaker(
         Cause.CLOUD_COLLAPSED, frozenset({"i-1"}), opened_at=960.0, denied={"i-1": 990.0}
     )
-    again().save_breaker(opened)
+    again().keep(BREAKER, opened)
     booted = ManualClock(boottime=20.0, wall=clock.wall() + wall_s)
-    kept = again(clock=booted, boot_id="boot-2").breaker()
+    kept = again(clock=booted, boot_id="boot-2").kept(BREAKER)
     assert (kept.opened_at, kept.denied) == (20.0 - 40.0, {"i-1": 20.0 - 10.0})
 
 

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any, TextIO
 
-from tests.live.farm import NotServed
+from tests.live.farm import NotServed, Seen
 from tests.live.server_process import ServerProcess, serve
 
 TAKES_S = 0.3
@@ -24,6 +24,15 @@ class Subscription(ServerProcess):
         """Every machine, by vmId, as Azure's API has it."""
         return {one["properties"]["vmId"]: one for one in self.ask("machines")}
 
+    def nodes(self) -> dict[str, Seen]:
+        """See farm.Cloud."""
+        found = {node_id: one["tags"] for node_id, one in self.machines().items()}
+        return {node_id: Seen(tags["nodemanager-name"], tags) for node_id, tags in found.items()}
+
+    def creates(self) -> int:
+        """See farm.Cloud."""
+        return int(self.ask("called", "virtualMachines.put"))
+
     def running(self) -> list[str]:
         """See farm.Api."""
         return [
@@ -39,8 +48,8 @@ class Subscription(ServerProcess):
             raise NotServed
         return base64.b64decode(found)
 
-    def kill(self, node_id: str) -> None:
-        """End a machine behind the manager's back."""
+    def vanish(self, node_id: str) -> None:
+        """See farm.Cloud."""
         self.ask("delete", node_id)
 
     def evict(self, node_id: str) -> None:
@@ -68,9 +77,6 @@ class Subscription(ServerProcess):
         """What contradicted Azure's description of its API so far."""
         found: list[str] = self.ask("wrong")
         return found
-
-    def called(self, method: str) -> int:
-        return int(self.ask("called", method))
 
 
 def main(orders: TextIO, answers: TextIO) -> None:

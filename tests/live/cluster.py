@@ -13,6 +13,7 @@ import requests
 from nodemanager.cloud.local.state import NodeDir, StateDir
 from nodemanager.cloud.local.sweep import sweep
 from tests.live.harness import PING_SCRIPT, Daemon, Registry, end_all, free_port, write_config
+from tests.waiting import DEADLINE_S
 
 TOKEN = "live-registry-token"
 MANAGEMENT_TOKEN = "live-management-token"
@@ -51,6 +52,15 @@ exec /bin/sh "{script}" "$@" --worker-state "$said"
 """
 
 
+def over_arvados(registry: str, slots: object, timeout: float) -> Sections:
+    """Records behind the Arvados client, in the registry at that URL."""
+    return {
+        "Records": {"provider": "arvados", "slots": slots},
+        "Arvados": {"host": registry, "token": TOKEN, "timeout": timeout},
+        "Registry": {"listen": None, "token": None, "slots": None},
+    }
+
+
 def merged(*layers: Sections) -> dict[str, dict[str, object]]:
     """Sections of several layers as one, later ones before earlier ones; None leaves one out."""
     whole: dict[str, dict[str, object]] = {}
@@ -68,6 +78,8 @@ class Cluster:
 
     module = "nodemanager"
     """What its daemons run."""
+    patience_s = DEADLINE_S
+    """How long to wait for what a daemon of it is to say."""
 
     def __init__(self, home: Path, *layers: Sections) -> None:
         home.mkdir(parents=True, exist_ok=True)
@@ -76,6 +88,10 @@ class Cluster:
         self.layers = (SHORT, *layers)
         self.config = self.configure()
         self.daemons: list[Daemon] = []
+
+    def options(self, section: str) -> dict[str, object]:
+        """What the configuration file says there."""
+        return merged(*self.layers).get(section, {})
 
     def configure(self, changes: Sections | None = None, name: str = "live.cfg") -> Path:
         """Write the configuration file, with these changes to what it is made from."""
@@ -103,6 +119,7 @@ class Cluster:
             log=self.home / f"{command}-{number}.log",
             module=self.module,
             told=told,
+            patience_s=self.patience_s,
         )
         self.daemons.append(daemon)
         return daemon

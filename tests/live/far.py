@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from tests.live.cluster import TOKEN, Cluster, Sections
+from tests.live.cluster import TOKEN, Cluster, Sections, over_arvados
 from tests.live.ec2 import on_ec2
 from tests.live.farm import NodeFarm
 from tests.live.harness import Daemon, Registry, free_port
@@ -63,24 +63,11 @@ class FarCluster(Cluster):
             {"Registry": {"listen": f"127.0.0.1:{port}"}}, "registry.cfg"
         )
         slots = self.options("Registry")["slots"]
-        self.change(
-            {
-                "Records": {"provider": "arvados", "slots": slots},
-                "Arvados": {"host": self.records.url, "token": TOKEN, "timeout": records_s},
-                "Registry": {"listen": None, "token": None, "slots": None},
-            }
-        )
+        self.change(over_arvados(self.records.url, slots, records_s))
         self.registry = Registry(f"http://127.0.0.1:{port}", TOKEN)
         self.serve_registry()
         self.farm = NodeFarm(self.moto, home / "farm")
         self.farm.start()
-
-    def options(self, section: str) -> dict[str, object]:
-        """What the layers say of it."""
-        found: dict[str, object] = {}
-        for layer in self.layers:
-            found.update(layer.get(section, {}))
-        return found
 
     def serve_registry(self) -> Daemon:
         served = self.start(config=self._registry_config, command="registry")

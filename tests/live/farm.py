@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import threading
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -38,6 +39,32 @@ class Api(Protocol):
     def user_data(self, node_id: str) -> bytes:
         """What the instance finds its ping URL in."""
         ...
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A node as its cloud has it: the host name and the tags that it bears."""
+
+    hostname: str
+    tags: Mapping[str, str]
+
+
+class Cloud(Api, Protocol):
+    """A cloud as its owner sees it, whatever a listing says."""
+
+    def nodes(self) -> dict[str, Seen]:
+        """Every node of ours that is there, by its id."""
+        ...
+
+    def creates(self) -> int:
+        """How often a node was asked for so far."""
+        ...
+
+    def vanish(self, node_id: str) -> None:
+        """End a node behind the manager's back."""
+        ...
+
+    def close(self) -> None: ...
 
 
 @dataclass

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import Any, TextIO
 
-from tests.live.farm import NotServed
+from tests.live.farm import NotServed, Seen
 from tests.live.server_process import ServerProcess, serve
 
 TAKES_S = 0.3
@@ -22,6 +22,15 @@ class Google(ServerProcess):
     def instances(self) -> dict[str, dict[str, Any]]:
         """Every instance, by id, as Google's API has it."""
         return {one["id"]: one for one in self.ask("instances")}
+
+    def nodes(self) -> dict[str, Seen]:
+        """See farm.Cloud."""
+        found = {node_id: one["labels"] for node_id, one in self.instances().items()}
+        return {node_id: Seen(tags["nodemanager-name"], tags) for node_id, tags in found.items()}
+
+    def creates(self) -> int:
+        """See farm.Cloud."""
+        return int(self.ask("called", "instances.insert"))
 
     def running(self) -> list[str]:
         """See farm.Api."""
@@ -39,8 +48,8 @@ class Google(ServerProcess):
         """The private key of its service account."""
         return str(self.ask("key"))
 
-    def delete(self, node_id: str) -> None:
-        """End an instance behind the manager's back."""
+    def vanish(self, node_id: str) -> None:
+        """See farm.Cloud."""
         self.ask("delete", node_id)
 
     def preempt(self, node_id: str) -> None:
@@ -59,9 +68,6 @@ class Google(ServerProcess):
         """What contradicted Google's description of its API so far."""
         found: list[str] = self.ask("wrong")
         return found
-
-    def called(self, method: str) -> int:
-        return int(self.ask("called", method))
 
 
 def metadata_of(instance: dict[str, Any]) -> dict[str, str]:
@@ -92,6 +98,8 @@ def main(orders: TextIO, answers: TextIO) -> None:
             case "called":
                 return len(server.called(*rest))
             case "fails":
+                # At once: an instance that is listed meanwhile would keep its record for minutes.
+                project.takes = 0.0
                 return project.next_fails.append((*rest, "no room"))
             case "delete":
                 project.delete(zone_of(*rest), *rest)

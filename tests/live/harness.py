@@ -6,7 +6,6 @@ never came.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import random
 import re
@@ -15,7 +14,8 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -76,7 +76,7 @@ def parse_logfmt(text: str) -> dict[str, str]:
 def free_port() -> int:
     """Below the ports that outgoing connections get: one of those would take it meanwhile."""
     for port in random.sample(range(10_000, 30_000), 100):
-        with socket.socket() as probe, contextlib.suppress(OSError):
+        with socket.socket() as probe, suppress(OSError):
             probe.bind(("127.0.0.1", port))
             return port
     pytest.fail("no free port", pytrace=False)
@@ -115,6 +115,7 @@ class Daemon:
         module: str = "nodemanager",
         told: Mapping[str, str] | None = None,
         files: int | None = None,
+        patience_s: float = DEADLINE_S,
     ) -> None:
         """`told` is added to its environment; `files` is how many descriptors it may have."""
 
@@ -123,6 +124,8 @@ class Daemon:
                 resource.setrlimit(resource.RLIMIT_NOFILE, (files, files))
 
         self.log = log
+        self.command = command
+        self._patience_s = patience_s
         self._lines: list[Line] = []
         self._read = 0
         with open(log, "wb") as output:
@@ -159,11 +162,11 @@ class Daemon:
         event: str,
         *,
         after: Line | None = None,
-        within: float = DEADLINE_S,
+        within: float | None = None,
         count: int = 1,
         **wanted: Wanted,
     ) -> Line:
-        """The first such line, or the `count`th."""
+        """The first such line, or the `count`th; `within` is in place of its own patience."""
 
         def found() -> list[Line]:
             ended = not self.running
@@ -174,7 +177,7 @@ class Daemon:
 
         shown = {k: "(a condition)" if callable(v) else v for k, v in wanted.items()}
         what = f"{count} x event={event} {shown}" + (f" after line {after.number}" if after else "")
-        return until(what, found, within, told=self.told)[count - 1]
+        return until(what, found, within or self._patience_s, told=self.told)[count - 1]
 
     def last(self) -> Line | None:
         """The newest line: what comes `after` it is news."""
@@ -218,10 +221,8 @@ class Daemon:
 
     def ended(self, within: float = DEADLINE_S) -> int:
         """Its exit code, once it has ended by itself."""
-        try:
-            return self.process.wait(within)
-        except subprocess.TimeoutExpired:
-            pytest.fail(f"waited {within:g} s for it to end\n{self.told()}", pytrace=False)
+        until("it to end", lambda: not self.running, within, told=self.told)
+        return int(self.process.returncode)
 
     def terminate(self) -> int:
         """SIGTERM, and the exit code; fails when that takes longer than it may."""
@@ -271,6 +272,16 @@ def claim_of(row: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """The claim on a record as it stands in its properties (U4)."""
     found: Mapping[str, Any] | None = row["properties"].get("nodemanager_claim")
     return found
+
+
+@contextmanager
+def frozen(group: int) -> Iterator[None]:
+    """That process group does nothing meanwhile."""
+    os.killpg(group, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.killpg(group, signal.SIGCONT)
 
 
 def end_all(daemons: Sequence[Daemon]) -> None:

@@ -7,22 +7,22 @@ the farm pings for each that runs, by what is in the node's seed image.
 from __future__ import annotations
 
 import shutil
-import signal
 import socket
 import subprocess
 import tempfile
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 from xml.etree import ElementTree
 
 from nodemanager.cloud.libvirt.domain import URI
 from tests.cloud.iso import files_of
 from tests.cloud.libvirt import driver as libvirt_driver
-from tests.live.cluster import Cluster, Sections
-from tests.live.farm import NodeFarm, NotServed
-from tests.live.harness import Daemon, environment
+from tests.live.clouds import CloudCluster
+from tests.live.cluster import Sections
+from tests.live.farm import NotServed, Seen
+from tests.live.harness import environment, frozen
 from tests.waiting import until
 
 CONF = """
@@ -62,14 +62,9 @@ class Libvirtd:
         with socket.socket(socket.AF_UNIX) as probe:
             return probe.connect_ex(str(self.socket)) == 0
 
-    @contextmanager
-    def frozen(self) -> Iterator[None]:
+    def frozen(self) -> AbstractContextManager[None]:
         """It answers nothing meanwhile."""
-        self._process.send_signal(signal.SIGSTOP)
-        try:
-            yield
-        finally:
-            self._process.send_signal(signal.SIGCONT)
+        return frozen(self._process.pid)
 
     def kill(self) -> None:
         self._process.kill()
@@ -83,14 +78,18 @@ class Libvirtd:
         return (self.home / "log").read_text(encoding="utf-8", errors="replace")
 
 
-class Domains:
-    """The nodes as somebody else sees them who has a connection to the hypervisor."""
+class HypervisorCloud:
+    """A hypervisor of its own, as somebody else sees it who has a connection to it."""
 
-    def __init__(self, connection: Any, seeds: Path) -> None:
+    def __init__(self, home: Path) -> None:
         import libvirt
 
-        self.connection = connection
-        self.seeds = seeds
+        self._closing = ExitStack()
+        self.libvirtd = Libvirtd()
+        self._closing.callback(self.libvirtd.close)
+        self.connection = self._closing.enter_context(libvirt_driver.hypervisor(self.libvirtd.uri))
+        self.seeds = home / "seeds"
+        self.seeds.mkdir(parents=True)
         self._errors = (libvirt.libvirtError, OSError)
 
     def tags(self) -> dict[str, dict[str, str]]:
@@ -103,7 +102,16 @@ class Domains:
                 found[domain.UUIDString()] = {**tags, "name": str(node.get("name"))}
         return found
 
+    def nodes(self) -> dict[str, Seen]:
+        """See farm.Cloud."""
+        return {node_id: Seen(tags["name"], tags) for node_id, tags in self.tags().items()}
+
+    def creates(self) -> int:
+        """See farm.Cloud. Libvirt counts no calls, but each create makes three volumes."""
+        return len(self.volumes()) // 3
+
     def running(self) -> list[str]:
+        """See farm.Api."""
         with self._served():
             return [one for one in self.tags() if self.domain(one).isActive()]
 
@@ -128,45 +136,29 @@ class Domains:
         return [name for name in libvirt_driver.volumes(self.connection) if incarnation in name]
 
     def vanish(self, node_id: str) -> None:
-        """End it behind the manager's back."""
+        """See farm.Cloud."""
         libvirt_driver.vanish(self.connection, node_id)
 
-
-class HypervisorCluster(Cluster):
-    """A pool on a hypervisor of its own; `close` ends that, too."""
-
-    module = "tests.live.soon"
-
-    def __init__(self, home: Path, *layers: Sections) -> None:
-        self._closing = ExitStack()
-        home.mkdir(parents=True, exist_ok=True)
-        self.libvirtd = Libvirtd()
-        self._closing.callback(self.libvirtd.close)
-        seeds = home / "seeds"
-        seeds.mkdir()
-        connection = self._closing.enter_context(libvirt_driver.hypervisor(self.libvirtd.uri))
-        self.domains = Domains(connection, seeds)
-        self.farm = NodeFarm(self.domains, home / "farm")
-        self._closing.callback(self.farm.close)
-        where: Sections = {
-            # In minutes.
-            "Cloud": {
-                "provider": "libvirt",
-                "shutdown_windows": "60, 999999",
-                "driver_class": libvirt_driver.DRIVER,
-            },
-            "Cloud Credentials": {"uri": self.libvirtd.uri},
-            "Cloud Create": {"storage_pool": libvirt_driver.POOL, "image": libvirt_driver.IMAGE},
-            "Size small": {"cores": 1, "ram": 1024, "scratch": 2000, "price": 0.01},
-        }
-        super().__init__(home, where, *layers)
-
-    def start(self, *arguments: str, **how: Any) -> Daemon:
-        told: Mapping[str, str] = {libvirt_driver.SEEDS: str(self.domains.seeds)}
-        return super().start(*arguments, **{"told": told, **how})
-
     def close(self) -> None:
-        try:
-            super().close()
-        finally:
-            self._closing.close()
+        self._closing.close()
+
+
+HypervisorCluster: TypeAlias = CloudCluster[HypervisorCloud]
+
+
+def hypervisor_cluster(home: Path, *layers: Sections) -> HypervisorCluster:
+    cloud = HypervisorCloud(home)
+    where: Sections = {
+        # In minutes.
+        "Cloud": {
+            "provider": "libvirt",
+            "shutdown_windows": "60, 999999",
+            "driver_class": libvirt_driver.DRIVER,
+        },
+        "Cloud Credentials": {"uri": cloud.libvirtd.uri},
+        "Cloud Create": {"storage_pool": libvirt_driver.POOL, "image": libvirt_driver.IMAGE},
+        "Size small": {"cores": 1, "ram": 1024, "scratch": 2000, "price": 0.01},
+    }
+    made = CloudCluster(home, cloud, where, *layers, module="tests.live.soon")
+    made.environment[libvirt_driver.SEEDS] = str(cloud.seeds)
+    return made

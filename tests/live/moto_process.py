@@ -1,49 +1,29 @@
-"""moto's EC2 as a process of its own: `python -m tests.live.moto_process`.
-
-It says {"url": ...} once it serves. Each line on its standard input is an order and gets one line
-of answer: {"lose": ACTION} cuts the connection of that action's next call once its work is done,
-{"called": ACTION} asks for the parameters of its calls so far. It ends with its input.
-"""
+"""moto's EC2 as a process of its own: `python -m tests.live.moto_process`."""
 
 from __future__ import annotations
 
 import base64
-import json
-import signal
-import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, TextIO
 
 import boto3
 from botocore.exceptions import BotoCoreError, ClientError
 
-from tests.live.farm import NotServed
-from tests.live.harness import environment
-from tests.waiting import DEADLINE_S
+from tests.live.farm import NotServed, Seen
+from tests.live.server_process import ServerProcess, serve
 
 REGION = "us-east-1"
 KEY, SECRET = "AKIDEXAMPLE", "wJalrXUtnFEMI"
 
 
-class Moto:
+class Moto(ServerProcess):
     """That process, and an EC2 client that shares nothing with the daemon's."""
 
     def __init__(self, home: Path) -> None:
-        home.mkdir(parents=True, exist_ok=True)
-        with open(home / "moto.log", "wb") as log:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "tests.live.moto_process"],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                text=True,
-                env=environment(),
-                start_new_session=True,
-            )
-        self.url = str(self._answer()["url"])
+        super().__init__("tests.live.moto_process", home)
         self.ec2 = boto3.client(
             "ec2",
             region_name=REGION,
@@ -54,18 +34,18 @@ class Moto:
 
     def lose_next(self, action: str) -> None:
         """The next call of `action` does its work, and nobody hears of it."""
-        self._ask({"lose": action})
+        self.ask("lose", action)
 
     def fail(self, action: str) -> None:
         """Every call of `action` is answered 500, and does nothing, until `heal`."""
-        self._ask({"fail": action})
+        self.ask("fail", action)
 
     def heal(self, action: str) -> None:
-        self._ask({"heal": action})
+        self.ask("heal", action)
 
     def calls(self, action: str) -> list[dict[str, str]]:
         """The parameters of every call of `action` so far."""
-        called: list[dict[str, str]] = self._ask({"called": action})["calls"]
+        called: list[dict[str, str]] = self.ask("called", action)
         return called
 
     def instances(self) -> dict[str, dict[str, Any]]:
@@ -86,6 +66,14 @@ class Moto:
             for node_id, one in self.instances().items()
         }
 
+    def nodes(self) -> dict[str, Seen]:
+        """See farm.Cloud."""
+        return {node_id: Seen(tags["Name"], tags) for node_id, tags in self.tags().items()}
+
+    def creates(self) -> int:
+        """See farm.Cloud."""
+        return len(self.calls("RunInstances"))
+
     def running(self) -> list[str]:
         """See farm.Api."""
         with _served():
@@ -98,41 +86,13 @@ class Moto:
             told = self.ec2.describe_instance_attribute(InstanceId=node_id, Attribute="userData")
         return base64.b64decode(told["UserData"]["Value"])
 
-    def terminate(self, node_id: str) -> None:
+    def vanish(self, node_id: str) -> None:
         """End an instance behind the manager's back."""
         self.ec2.terminate_instances(InstanceIds=[node_id])
 
-    @contextmanager
-    def frozen(self) -> Iterator[None]:
-        """It answers nothing meanwhile, as an API behind a broken network does."""
-        self._process.send_signal(signal.SIGSTOP)
-        try:
-            yield
-        finally:
-            self._process.send_signal(signal.SIGCONT)
-
     def close(self) -> None:
         self.ec2.close()
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.close()
-        try:
-            self._process.wait(DEADLINE_S)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait(DEADLINE_S)
-        self._process.stdout.close()
-
-    def _ask(self, order: dict[str, str]) -> Any:
-        assert self._process.stdin is not None
-        print(json.dumps(order), file=self._process.stdin, flush=True)
-        return self._answer()
-
-    def _answer(self) -> Any:
-        assert self._process.stdout is not None
-        line = self._process.stdout.readline()
-        assert line, f"moto's process ended with {self._process.wait(DEADLINE_S)}"
-        return json.loads(line)
+        super().close()
 
 
 @contextmanager
@@ -143,28 +103,25 @@ def _served() -> Iterator[None]:
         raise NotServed from error
 
 
-def serve(orders: TextIO, answers: TextIO) -> None:
+def main(orders: TextIO, answers: TextIO) -> None:
     from tests.cloud.ec2.moto_server import MotoServer, lost, plain
 
-    def answer(**what: object) -> None:
-        print(json.dumps(what), file=answers, flush=True)
-
     server = MotoServer().start()
-    answer(url=server.url)
-    for line in orders:
-        order = json.loads(line)
-        if "lose" in order:
-            server.fault(order["lose"], after=lost)
-            answer()
-        elif "fail" in order:
-            server.fault(order["fail"], times=sys.maxsize, before=plain(500, ""))
-            answer()
-        elif "heal" in order:
-            server.heal(order["heal"])
-            answer()
-        else:
-            answer(calls=[call.params for call in server.called(order["called"])])
+
+    def answer(name: str, action: str) -> Any:
+        match name:
+            case "lose":
+                server.fault(action, after=lost)
+            case "fail":
+                server.fault(action, times=sys.maxsize, before=plain(500, ""))
+            case "heal":
+                server.heal(action)
+            case "called":
+                return [call.params for call in server.called(action)]
+        return None
+
+    serve(server.url, nullcontext, answer, orders, answers)
 
 
 if __name__ == "__main__":
-    serve(sys.stdin, sys.stdout)
+    main(sys.stdin, sys.stdout)

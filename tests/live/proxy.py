@@ -79,6 +79,54 @@ class Held:
     released: threading.Event = field(default_factory=threading.Event)
 
 
+class Fates:
+    """What befalls each request, by its kind."""
+
+    def __init__(self) -> None:
+        self.of: Callable[[str], Fate] = lambda _: Fate.CARRIED
+        self.over = threading.Event()
+        """Those that hang now do so until then."""
+
+    @contextmanager
+    def meeting(self, fate: Callable[[str], Fate]) -> Iterator[None]:
+        """Each request meets what `fate` says of its kind; at the end those that hang are ended."""
+        over, before = self.over, self.of
+        self.over, self.of = threading.Event(), fate
+        try:
+            yield
+        finally:
+            self.of = before
+            self.over.set()
+            self.over = over
+
+
+class Listener:
+    """Gives each connection to `serve`, in a thread of its own, until `close`."""
+
+    def __init__(self, listening: socket.socket, serve: Callable[[socket.socket], None]) -> None:
+        self._listening = listening
+        self._serve = serve
+        self._accepting = threading.Thread(target=self._accept, name="listener", daemon=True)
+        self._accepting.start()
+
+    def close(self) -> None:
+        # A close alone leaves the thread in its accept. After a signal the kernel calls that again
+        # with the descriptor's number, which by then may be another server's: the thread would take
+        # one of its connections.
+        self._listening.shutdown(socket.SHUT_RDWR)
+        self._accepting.join(DEADLINE_S)
+        assert not self._accepting.is_alive()
+        self._listening.close()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                client, _ = self._listening.accept()
+            except OSError:
+                return
+            threading.Thread(target=self._serve, args=(client,), daemon=True).start()
+
+
 class Proxy:
     """Plain HTTP to `upstream` (a URL), one request a connection. `kind_of` names a request."""
 
@@ -88,45 +136,26 @@ class Proxy:
         assert parts.port is not None
         self._upstream = (parts.hostname, parts.port)
         self._kind_of = kind_of
-        self._fate: Callable[[str], Fate] = lambda _: Fate.CARRIED
+        self._fates = Fates()
+        self.meeting = self._fates.meeting
         self._held: Held | None = None
-        self._over = threading.Event()
         self._lock = threading.Lock()
         self.met: Counter[tuple[str, Fate]] = Counter()
         """How many requests of each kind met each fate."""
-        self._listening = socket.create_server(("127.0.0.1", 0), backlog=128)
-        self.url = f"http://127.0.0.1:{self._listening.getsockname()[1]}"
-        self._accepting = threading.Thread(target=self._accept, name="proxy", daemon=True)
-        self._accepting.start()
+        listening = socket.create_server(("127.0.0.1", 0), backlog=128)
+        self.url = f"http://127.0.0.1:{listening.getsockname()[1]}"
+        self._listener = Listener(listening, self._serve)
 
     def close(self) -> None:
         """End the hung requests and accept no more."""
-        self._over.set()
-        # A close alone leaves the thread in its accept. After a signal the kernel calls that again
-        # with the descriptor's number, which by then may be another server's: the thread would take
-        # one of its connections.
-        self._listening.shutdown(socket.SHUT_RDWR)
-        self._accepting.join(DEADLINE_S)
-        assert not self._accepting.is_alive()
-        self._listening.close()
+        self._fates.over.set()
+        self._listener.close()
 
     @contextmanager
     def hanging(self) -> Iterator[None]:
         """It accepts and reads, and nobody gets an answer; what came meanwhile is never asked."""
         with self.meeting(lambda _: Fate.HUNG):
             yield
-
-    @contextmanager
-    def meeting(self, fate: Callable[[str], Fate]) -> Iterator[None]:
-        """Each request meets what `fate` says of its kind; at the end those that hang are ended."""
-        over, before = self._over, self._fate
-        self._over, self._fate = threading.Event(), fate
-        try:
-            yield
-        finally:
-            self._fate = before
-            self._over.set()
-            self._over = over
 
     @contextmanager
     def cutting(self, share: float, seed: int) -> Iterator[None]:
@@ -146,15 +175,15 @@ class Proxy:
 
     def lose_next(self, kind: str) -> None:
         """The next request of that kind does its work, and nobody hears of it."""
-        before = self._fate
+        before = self._fates.of
 
         def fate(met: str) -> Fate:
             if met != kind:
                 return before(met)
-            self._fate = before
+            self._fates.of = before
             return Fate.REPLY_CUT
 
-        self._fate = fate
+        self._fates.of = fate
 
     @contextmanager
     def holding(self, matches: Callable[[bytes], bool]) -> Iterator[Held]:
@@ -169,14 +198,6 @@ class Proxy:
             self._held = None
             held.released.set()
 
-    def _accept(self) -> None:
-        while True:
-            try:
-                client, _ = self._listening.accept()
-            except OSError:
-                return
-            threading.Thread(target=self._serve, args=(client,), daemon=True).start()
-
     def _serve(self, client: socket.socket) -> None:
         with client:
             try:
@@ -187,9 +208,9 @@ class Proxy:
                 return  # One of the two went away: the other sees its connection end.
 
     def _carry(self, client: socket.socket, request: bytes) -> None:
-        kind, over = self._kind_of(request), self._over
+        kind, over = self._kind_of(request), self._fates.over
         with self._lock:
-            fate = self._fate(kind)
+            fate = self._fates.of(kind)
             self.met[kind, fate] += 1
             held = self._held
             if held is not None and held.matches(request):

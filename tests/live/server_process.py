@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from tests.live.farm import NotServed
-from tests.live.harness import environment
+from tests.live.harness import environment, frozen
 from tests.waiting import DEADLINE_S
 
 
@@ -59,6 +59,10 @@ class ServerProcess:
                 return self._answer()
             except (OSError, ValueError) as error:
                 raise NotServed from error
+
+    def frozen(self) -> AbstractContextManager[None]:
+        """It answers nothing meanwhile, as an API behind a broken network does."""
+        return frozen(self._process.pid)
 
     def _answer(self) -> Any:
         assert self._process.stdout is not None

@@ -1,5 +1,5 @@
-"""`nodemanager`, but what was left behind is asked for again within half a second, not ten, and a
-node that is not known any more within a second, not thirty.
+"""`nodemanager`, but a denial is asked for again within a second, not thirty (D3), and what was
+left behind within half a second, not ten.
 
 With $DIES_AT_RELEASE it kills itself (kill -9) when it is about to release something.
 """
@@ -10,9 +10,7 @@ import os
 import signal
 from typing import NoReturn
 
-from nodemanager.cli import main
-from nodemanager.cloud.libcloud_base import LibcloudCloud
-from nodemanager.core.execute import destroy, leftovers, shutdown
+from nodemanager.core.model import settings
 
 FIRST_RETRY_S = 0.5
 ASK_AGAIN_S = 1.0
@@ -25,8 +23,13 @@ def die(*_: object) -> NoReturn:
 
 
 if __name__ == "__main__":
+    settings.ASK_AGAIN_S = ASK_AGAIN_S
+    # Who imports it takes the value that it has then.
+    from nodemanager.cli import main
+    from nodemanager.cloud.libcloud_base import LibcloudCloud
+    from nodemanager.core.execute import leftovers
+
     leftovers.FIRST_RETRY_S = FIRST_RETRY_S
-    destroy.ASK_AGAIN_S = shutdown.ASK_AGAIN_S = ASK_AGAIN_S
     if DIES in os.environ:
         LibcloudCloud.release = die  # type: ignore[method-assign]  # the point of it
     main()

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 
 import pytest
 
-from tests.live.cluster import TOKEN, DirectedCluster
+from tests.live.cluster import DirectedCluster, over_arvados
 from tests.live.harness import Daemon, claim_of
 
 pytestmark = [pytest.mark.live, pytest.mark.server("curl")]
@@ -30,24 +31,11 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DirectedCluste
         },
     )
     made.everyone("busy")
-    try:
+    with closing(made):
         made.serve_registry()
-        made.change(
-            {
-                "Records": {"provider": "arvados", "slots": NODES},
-                "Arvados": {"host": made.registry.url, "token": TOKEN, "timeout": FENCE_S},
-                "Registry": {"listen": None, "token": None, "slots": None},
-            }
-        )
+        made.change(over_arvados(made.registry.url, NODES, FENCE_S))
         made.start()
         yield made
-    finally:
-        made.close()
-
-
-@pytest.fixture
-def daemon(cluster: DirectedCluster) -> Daemon:
-    return cluster.daemons[-1]
 
 
 def test_it_boots_and_pairs_over_the_arvados_api(cluster: DirectedCluster, daemon: Daemon):

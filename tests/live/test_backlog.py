@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -29,11 +30,9 @@ def cluster(tmp_path: Path) -> Iterator[DirectedCluster]:
             "Registry": {"slots": 64},
         },
     )
-    try:
+    with closing(made):
         made.serve_registry()
         yield made
-    finally:
-        made.close()
 
 
 def test_a_plan_is_reviewed_and_only_what_it_left_in_and_nobody_changed_is_done(

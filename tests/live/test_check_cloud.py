@@ -15,12 +15,13 @@ from typing import Any
 import pytest
 
 from tests.cloud.ec2.moto_server import MotoServer, refusal, shared
+from tests.cloud.files import write
 from tests.cloud.gce.server import shared as shared_gce
 from tests.cloud.openstack.server import refusal as openstack_refusal
 from tests.cloud.openstack.server import shared as shared_openstack
-from tests.cloud.test_preflight import COMMON, DESCRIBED, of_gce, of_openstack
+from tests.cloud.test_preflight import DESCRIBED, of_gce, of_openstack
 from tests.live.cluster import TOKEN, LocalCluster
-from tests.live.ec2 import Ec2Cluster, on_ec2
+from tests.live.ec2 import ec2_cluster, on_ec2
 from tests.live.harness import Daemon, Registry, environment, free_port, write_config
 from tests.live.terminal import CTRL_C, Terminal
 from tests.waiting import DEADLINE_S, until
@@ -72,11 +73,6 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
         daemon.wait_for("node.paired")
         daemon.wait_for("cycle.done", nodes=1, paired=1)
         yield made
-
-
-@pytest.fixture
-def daemon(cluster: LocalCluster) -> Daemon:
-    return cluster.daemons[0]
 
 
 def of_preflight(cluster: LocalCluster) -> list[str]:
@@ -257,14 +253,14 @@ def test_without_a_daemon_it_serves_the_registry_itself(tmp_path: Path) -> None:
 
 
 def test_boot_on_ec2_hears_the_ping_of_the_machine_itself(tmp_path: Path) -> None:
-    with closing(Ec2Cluster(tmp_path)) as made:
+    with closing(ec2_cluster(tmp_path)) as made:
         made.farm.start()
         code, answers = check(made.config, made.state, "--boot")
         assert code == 0, answers
         assert answers["permission ec2:RunInstances"]["text"] == "allowed as m5.large"
         assert answers["ping"]["mark"] == "ok"
-        assert made.moto.instances() == {}
-        (boot,) = [call for call in made.moto.calls("RunInstances") if "DryRun" not in call]
+        assert made.cloud.instances() == {}
+        (boot,) = [call for call in made.cloud.calls("RunInstances") if "DryRun" not in call]
         assert OURS in boot.values()
 
 
@@ -340,7 +336,6 @@ def test_init_writes_a_file_that_both_checks_take(moto: MotoServer, tmp_path: Pa
 @pytest.fixture(params=["gce", "openstack"])
 def refusing(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Path, str, str]:
     """A file for a cloud that refuses one right; the check that must say so, and the right."""
-    path = tmp_path / "mine.cfg"
     if request.param == "gce":
         gce = shared_gce()
         gce.reset()
@@ -354,8 +349,7 @@ def refusing(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Path, str,
         openstack.fault("compute POST /servers", before=openstack_refusal(403, refused))
         text, size = of_openstack(openstack), f"[Size m1.small]\n{DESCRIBED}"
         told = "permission POST /servers", "os_compute_api:servers:create"
-    path.write_text(COMMON.format(provider=request.param) + text + size, encoding="utf-8")
-    return path, *told
+    return write(tmp_path, request.param, text + size), *told
 
 
 def test_a_right_that_is_refused_is_one_failed_line_for_people_and_programs(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -51,10 +52,8 @@ def cluster(tmp_path: Path) -> Iterator[FarCluster]:
         module=hasty.__name__,
     )
     made.farm.everyone("busy")
-    try:
+    with closing(made):
         yield made
-    finally:
-        made.close()
 
 
 def test_cut_connections_make_no_node_twice_and_lose_no_record(cluster: FarCluster):
@@ -82,7 +81,7 @@ def test_cut_connections_make_no_node_twice_and_lose_no_record(cluster: FarClust
         daemon = cluster.start()
         reached("a busy node", lambda: nodes_busy(cluster, daemon) >= 1)
         lost = daemon.lines("node.paired")[0]
-        cluster.moto.terminate(lost["node"])
+        cluster.moto.vanish(lost["node"])
         # Creates that never arrived, and those that may have, hold their claims until they expire.
         reached("its record to be free", lambda: bool(cleaned(daemon, lost["record"])))
         reached("two other nodes", lambda: nodes_busy(cluster, daemon) >= 2)

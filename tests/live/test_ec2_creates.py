@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.live.ec2 import Ec2Cluster
+from tests.live.ec2 import Ec2Cluster, ec2_cluster
 from tests.waiting import until
 
 pytestmark = [pytest.mark.live]
@@ -23,12 +23,12 @@ LONG = {"Daemon": {"boot_fail_after": 120}}
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[Ec2Cluster]:
-    with closing(Ec2Cluster(tmp_path, LONG)) as made:
+    with closing(ec2_cluster(tmp_path, LONG)) as made:
         yield made
 
 
 def test_three_nodes_come_within_30_s_of_the_end_of_20_s_of_errors_u9(cluster: Ec2Cluster) -> None:
-    moto = cluster.moto
+    moto = cluster.cloud
     moto.fail("RunInstances")
     cluster.want(NODES)
     daemon = cluster.start()

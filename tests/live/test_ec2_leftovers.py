@@ -16,7 +16,7 @@ import requests
 from botocore.exceptions import ClientError
 
 from tests.live.cluster import MANAGEMENT_TOKEN
-from tests.live.ec2 import Ec2Cluster
+from tests.live.ec2 import Ec2Cluster, ec2_cluster
 from tests.live.harness import Daemon, Line
 from tests.live.moto_process import Moto
 from tests.live.soon import DIES
@@ -28,7 +28,7 @@ pytestmark = [pytest.mark.live, pytest.mark.server("curl")]
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ec2Cluster]:
     home = tmp_path_factory.mktemp("leftovers")
-    with closing(Ec2Cluster(home, module="tests.live.soon")) as made:
+    with closing(ec2_cluster(home, module="tests.live.soon")) as made:
         made.farm.start()
         yield made
 
@@ -50,7 +50,7 @@ def booted(cluster: Ec2Cluster, daemon: Daemon) -> Left:
     node = daemon.wait_for("node.paired", after=before)["node"]
     # One without a ping would leave a claim that a manager without a journal still waits for (U2).
     until("its ping", lambda: cluster.status(daemon).get("nodes_idle") == 1, told=daemon.told)
-    ec2, tags = cluster.moto.ec2, cluster.moto.tags()[node]
+    ec2, tags = cluster.cloud.ec2, cluster.cloud.tags()[node]
     ours = {key: value for key, value in tags.items() if key.startswith("nodemanager-")}
     interface = made_interface(ec2, ours)
     ec2.attach_network_interface(NetworkInterfaceId=interface, InstanceId=node, DeviceIndex=1)
@@ -110,7 +110,7 @@ def released_in_order(daemon: Daemon, left: Left, after: Line | None) -> None:
 def test_what_a_node_leaves_is_released_in_order_and_an_operator_s_volume_is_not(
     cluster: Ec2Cluster,
 ) -> None:
-    moto, daemon = cluster.moto, cluster.start()
+    moto, daemon = cluster.cloud, cluster.start()
     left = booted(cluster, daemon)
     before = daemon.last()
     cluster.want(0)
@@ -145,11 +145,11 @@ def metric(daemon: Daemon, name: str) -> float:
 
 def test_what_no_ledger_names_is_found_by_its_tags(cluster: Ec2Cluster) -> None:
     """A node that ended behind everybody's back, and a manager that has lost its journal."""
-    moto, first = cluster.moto, cluster.daemons[-1]
+    moto, first = cluster.cloud, cluster.daemons[-1]
     left = booted(cluster, first)
     first.kill()
     cluster.want(0)
-    moto.terminate(left.node)
+    moto.vanish(left.node)
     for file in cluster.state.glob("journal.db*"):
         file.unlink()
 
@@ -165,7 +165,7 @@ def test_killed_between_destroy_and_release_the_next_run_releases(
     cluster: Ec2Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """kill -9; what is in the journal is enough."""
-    moto, before = cluster.moto, deleted(cluster.moto)
+    moto, before = cluster.cloud, deleted(cluster.cloud)
     monkeypatch.setenv(DIES, "yes")
     first = cluster.start()
     monkeypatch.delenv(DIES)

@@ -12,7 +12,7 @@ import pytest
 import requests
 
 from tests.live.cluster import TOKEN, Sections
-from tests.live.ec2 import Ec2Cluster
+from tests.live.ec2 import Ec2Cluster, ec2_cluster
 from tests.live.harness import Daemon, Registry, claim_of, free_port
 from tests.waiting import until
 
@@ -43,7 +43,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ec2Cluster]:
             "preemptible": "yes",
         },
     }
-    with closing(Ec2Cluster(tmp_path_factory.mktemp("sizes"), options)) as made:
+    with closing(ec2_cluster(tmp_path_factory.mktemp("sizes"), options)) as made:
         made.farm.start()
         made.start()
         yield made
@@ -67,7 +67,7 @@ PREEMPTIBLE = {"id": "preemptible", "cores": 2, "preemptible": True}
 
 
 def sizes(cluster: Ec2Cluster) -> list[str]:
-    return sorted(tags["nodemanager-size"] for tags in cluster.moto.tags().values())
+    return sorted(tags["nodemanager-size"] for tags in cluster.cloud.tags().values())
 
 
 def test_one_job_beside_two_sizes_of_one_type_boots_one_node_and_no_thrash_follows(
@@ -79,7 +79,7 @@ def test_one_job_beside_two_sizes_of_one_type_boots_one_node_and_no_thrash_follo
     daemon.wait_for("cycle.done", nodes=1, paired=1, idle=1)
     let_cycles_pass(daemon)
 
-    assert len(cluster.moto.calls("RunInstances")) == 1
+    assert len(cluster.cloud.calls("RunInstances")) == 1
     assert not daemon.lines("node.shutdown_started")
     assert sizes(cluster) == ["m5.large"]
     (row,) = Registry(daemon.url_of("registry"), TOKEN).rows().values()
@@ -91,8 +91,8 @@ def test_one_job_beside_two_sizes_of_one_type_boots_one_node_and_no_thrash_follo
 
 
 def test_its_scratch_volume_has_what_the_file_means_in_mb(cluster: Ec2Cluster) -> None:
-    (instance,) = cluster.moto.instances().values()
-    attached = cluster.moto.ec2.describe_volumes(
+    (instance,) = cluster.cloud.instances().values()
+    attached = cluster.cloud.ec2.describe_volumes(
         Filters=[{"Name": "attachment.instance-id", "Values": [instance["InstanceId"]]}]
     )["Volumes"]
     made = {volume["Attachments"][0]["Device"]: volume["Size"] for volume in attached}
@@ -106,7 +106,7 @@ def test_over_a_restart_the_two_sizes_are_still_two(cluster: Ec2Cluster) -> None
     daemon.wait_for("cycle.done", nodes=2, paired=2, idle=2)
     let_cycles_pass(daemon)
 
-    assert len(cluster.moto.calls("RunInstances")) == 2
+    assert len(cluster.cloud.calls("RunInstances")) == 2
     assert not daemon.lines("node.shutdown_started")
     assert sizes(cluster) == ["m5.large", "m5.large.spot"]
     assert cluster.status(daemon)["price"] == pytest.approx(0.126)
@@ -118,7 +118,7 @@ def test_the_one_that_no_job_wants_any_more_goes_and_the_other_stays(cluster: Ec
     daemon.wait_for("node.gone")
     let_cycles_pass(daemon)
 
-    assert len(cluster.moto.calls("RunInstances")) == 2
+    assert len(cluster.cloud.calls("RunInstances")) == 2
     assert len(daemon.lines("node.gone")) == 1
     assert sizes(cluster) == ["m5.large.spot"]
 
@@ -131,7 +131,7 @@ def test_a_job_that_cant_be_had_boots_nothing_and_is_told_by_its_id(cluster: Ec2
 
     assert (told["job"], told["reason"]) == ("huge", "job_over_max_nodes")
     assert len(daemon.lines("job.unsatisfiable")) == 1
-    assert len(cluster.moto.calls("RunInstances")) == 2
+    assert len(cluster.cloud.calls("RunInstances")) == 2
     assert cluster.status(daemon)["jobs_unsatisfiable"]["jobs"] == [
         {"id": "huge", "reason": "job_over_max_nodes"}
     ]

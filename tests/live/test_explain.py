@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 from datetime import datetime
 from pathlib import Path
 
@@ -31,10 +32,8 @@ def cluster(tmp_path: Path) -> Iterator[LocalCluster]:
             "Cloud Create": {"work_for": 60},
         },
     )
-    try:
+    with closing(made):
         yield made
-    finally:
-        made.close()
 
 
 def test_the_moment_that_is_named_is_when_the_slot_comes_free(cluster: LocalCluster) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from datetime import datetime
 from typing import Any
 
@@ -21,7 +22,7 @@ NODES = 2
 WINDOW_S = 4.0
 STALE_S = 3.0
 CALL_S = 1.0
-ENDS_S = 5 * CALL_S
+ENDS_S = 10 * CALL_S
 """A busy machine has its time-outs late, but not never."""
 PAST_S = WINDOW_S + 3.0
 """By then a record would have been cleaned, had there been polls to judge it on."""
@@ -46,22 +47,25 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FarCluster]:
         cloud_s=CALL_S,
         records_s=CALL_S,
     )
-    try:
+    with closing(made):
         made.farm.everyone("busy")
         made.start()
         yield made
-    finally:
-        made.close()
-
-
-@pytest.fixture
-def daemon(cluster: FarCluster) -> Daemon:
-    return cluster.daemons[-1]
 
 
 def polls(cluster: FarCluster, daemon: Daemon) -> dict[str, Any]:
     found: dict[str, Any] = cluster.status(daemon)["polls"]
     return found
+
+
+def fails_alone(cluster: FarCluster, daemon: Daemon, hung: str, served: str) -> bool:
+    """Whether the polls of one API have failed for long, while those of the other go on."""
+    now = polls(cluster, daemon)
+    return bool(
+        now[hung]["age_s"] > STALE_S > now[served]["age_s"]
+        and now[hung]["failures_in_a_row"] >= 3
+        and now[served]["failures_in_a_row"] == 0
+    )
 
 
 def quiet_s(cluster: FarCluster, record: str) -> float:
@@ -91,7 +95,7 @@ def test_while_the_cloud_hangs_records_are_polled_and_the_dead_node_s_record_is_
     # No boot: whether a create came through could not be told before it expires.
     cluster.change({"Daemon": {"min_nodes": 1}})
     daemon.reload()
-    cluster.moto.terminate(lost["node"])
+    cluster.moto.vanish(lost["node"])
     daemon.wait_for("record.keep", record=lost["record"], reason="within_window")
     with cluster.cloud.hanging():
         before = daemon.wait_for("list.failed", source="cloud", after=daemon.last())
@@ -103,16 +107,21 @@ def test_while_the_cloud_hangs_records_are_polled_and_the_dead_node_s_record_is_
             lambda: quiet_s(cluster, lost["record"]) > PAST_S,
             told=daemon.told,
         )
-        now = polls(cluster, daemon)
+        until(
+            "three failed polls of the cloud, and none of the records",
+            lambda: fails_alone(cluster, daemon, "cloud", "records"),
+            told=daemon.told,
+        )
+        until(
+            "a fresh cycle",
+            lambda: cluster.status(daemon)["cycle_age_s"] < STALE_S,
+            told=daemon.told,
+        )
 
         assert float(failed["took_s"]) < ENDS_S
-        assert now["cloud"]["age_s"] > STALE_S > now["records"]["age_s"]
-        assert now["cloud"]["failures_in_a_row"] >= 3
-        assert now["records"]["failures_in_a_row"] == 0
         assert cluster.status(daemon)["list_nodes_errors"] >= 3
         assert cluster.status(daemon)["plan"]["reasons"]["poll_stale"] == 1
         assert health(daemon) == 200
-        assert cluster.status(daemon)["cycle_age_s"] < STALE_S
         nothing_was_done(daemon, before)
         assert cluster.registry.row(lost["record"])["slot_number"] == int(lost["slot"])
 
@@ -130,12 +139,13 @@ def test_while_the_record_api_hangs_the_cloud_is_polled_and_silence_costs_no_nod
         before = daemon.wait_for("list.failed", source="records", after=daemon.last())
         failed = daemon.wait_for("list.failed", source="records", after=before)
         until("the window to pass", lambda: time.monotonic() - began > PAST_S, told=daemon.told)
-        now = polls(cluster, daemon)
+        until(
+            "three failed polls of the records, and none of the cloud",
+            lambda: fails_alone(cluster, daemon, "records", "cloud"),
+            told=daemon.told,
+        )
 
         assert float(failed["took_s"]) < ENDS_S
-        assert now["records"]["age_s"] > STALE_S > now["cloud"]["age_s"]
-        assert now["records"]["failures_in_a_row"] >= 3
-        assert now["cloud"]["failures_in_a_row"] == 0
         assert health(daemon) == 200
         nothing_was_done(daemon, before)
 

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from tests.live.cluster import Sections
-from tests.live.ec2 import Ec2Cluster
+from tests.live.ec2 import Ec2Cluster, ec2_cluster
 from tests.live.harness import Daemon
 from tests.waiting import until
 
@@ -25,7 +25,7 @@ ROUNDS = int(os.environ.get("DISPATCH_ROUNDS", "2"))
 pytestmark = [
     pytest.mark.live,
     pytest.mark.server("curl"),
-    pytest.mark.timeout(120 + 60 * ROUNDS),
+    pytest.mark.timeout(300 + 120 * ROUNDS),
 ]
 
 NODES = 6
@@ -46,7 +46,7 @@ def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Ec2Clust
             "node_stale_after": 120,
         },
     }
-    made = Ec2Cluster(tmp_path, options, ping_every=PING_S, drain_hooks=request.param)
+    made = ec2_cluster(tmp_path, options, ping_every=PING_S, drain_hooks=request.param)
     with closing(made):
         made.farm.start()
         yield made
@@ -60,7 +60,7 @@ def all_wait_for_work(cluster: Ec2Cluster, daemon: Daemon) -> frozenset[str]:
         return status.get("nodes_idle") == NODES and not cluster.farm.draining()
 
     until("six idle nodes", ready, LATEST_S, told=daemon.told)
-    return frozenset(cluster.moto.instances())
+    return frozenset(cluster.cloud.instances())
 
 
 def test_busy_nodes_live_and_idle_ones_go(cluster: Ec2Cluster) -> None:
@@ -78,14 +78,14 @@ def test_busy_nodes_live_and_idle_ones_go(cluster: Ec2Cluster) -> None:
         cluster.want(0)
         ends = time.monotonic() + WORKS_S
         until("the jobs' end", lambda ends=ends: time.monotonic() > ends, LATEST_S)
-        assert frozenset(cluster.moto.instances()) == working, daemon.told()
-        assert cluster.moto.calls("TerminateInstances") == []
+        assert frozenset(cluster.cloud.instances()) == working, daemon.told()
+        assert cluster.cloud.calls("TerminateInstances") == []
         cluster.want(NODES)
         until("demand", lambda: cluster.status(daemon).get("nodes_wish") == NODES, LATEST_S)
         cluster.farm.everyone("idle")
     all_wait_for_work(cluster, daemon)
 
     cluster.want(0)
-    until("no node", lambda: not cluster.moto.instances(), LATEST_S, told=daemon.told)
+    until("no node", lambda: not cluster.cloud.instances(), LATEST_S, told=daemon.told)
     reasons = {line["reason"] for line in daemon.lines("node.shutdown_started")}
     assert reasons == {"idle_beyond_demand"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -37,13 +38,11 @@ def cloud(tmp_path: Path) -> Iterator[CloudDriver]:
         )
     )
     size = made.list_sizes()[0]
-    try:
+    with closing(made):
         for number in range(3):
             tags = Tags(pool="faulty", record=f"{RECORD}{number}", incarnation="ab" * 16)
             made.create(CreateOrder(f"node-{number}", size, tags, f"token-{number}", NOBODY))
         yield made
-    finally:
-        made.close()
         sweep(tmp_path / "cloud")
 
 

@@ -7,6 +7,7 @@ import stat
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -51,7 +52,7 @@ def cluster(tmp_path: Path) -> Iterator[DirectedCluster]:
             "Registry": {"slots": 2},
         },
     )
-    try:
+    with closing(made):
         made.serve_registry()
         first = made.start()
         first.wait_for("node.paired")
@@ -59,8 +60,6 @@ def cluster(tmp_path: Path) -> Iterator[DirectedCluster]:
         assert first.terminate() == 0
         made.change({"Daemon": {"min_nodes": 0, "max_nodes": 0}})
         yield made
-    finally:
-        made.close()
 
 
 def dies_at(cluster: DirectedCluster, where: str) -> None:

@@ -8,6 +8,7 @@ The tests build on each other, in this order.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -31,11 +32,9 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DirectedCluste
             "Registry": {"slots": SLOTS},
         },
     )
-    try:
+    with closing(made):
         made.serve_registry()
         yield made
-    finally:
-        made.close()
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -68,11 +69,9 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DirectedCluste
         },
     )
     made.everyone("busy")
-    try:
+    with closing(made):
         made.serve_registry()
         yield made
-    finally:
-        made.close()
 
 
 @pytest.fixture

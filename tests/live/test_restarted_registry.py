@@ -7,6 +7,7 @@ import json
 import signal
 import threading
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -15,7 +16,7 @@ from urllib.parse import urlencode, urlsplit
 
 import pytest
 
-from tests.live.cluster import TOKEN, DirectedCluster
+from tests.live.cluster import DirectedCluster, over_arvados
 from tests.live.harness import claim_of
 from tests.waiting import until
 
@@ -39,18 +40,10 @@ def cluster(tmp_path: Path) -> Iterator[DirectedCluster]:
         },
     )
     made.everyone("busy")
-    try:
+    with closing(made):
         made.serve_registry()
-        made.change(
-            {
-                "Records": {"provider": "arvados", "slots": NODES + MANY},
-                "Arvados": {"host": made.registry.url, "token": TOKEN, "timeout": 5},
-                "Registry": {"listen": None, "token": None, "slots": None},
-            }
-        )
+        made.change(over_arvados(made.registry.url, NODES + MANY, 5))
         yield made
-    finally:
-        made.close()
 
 
 @dataclass

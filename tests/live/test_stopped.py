@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -42,10 +43,8 @@ def cluster(tmp_path: Path) -> Iterator[FarCluster]:
         module=brief.__name__,
     )
     made.farm.everyone("busy")
-    try:
+    with closing(made):
         yield made
-    finally:
-        made.close()
 
 
 def test_an_order_past_its_not_after_is_dropped_and_what_came_meanwhile_counts(cluster: FarCluster):
@@ -54,7 +53,7 @@ def test_an_order_past_its_not_after_is_dropped_and_what_came_meanwhile_counts(c
     (pair,) = daemon.lines("node.paired")
     cluster.change({"Daemon": {"min_nodes": 0}})
     daemon.reload()
-    cluster.moto.terminate(pair["node"])
+    cluster.moto.vanish(pair["node"])
 
     def last_look(request: bytes) -> bool:
         """The cleaner's own question for the nodes of that record."""

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.live.conftest import daemon, registry  # noqa: F401  # pytest finds them here
 from tests.openstack import CLOUD_FILE
 from tests.openstack.hand import Hand, shared
 

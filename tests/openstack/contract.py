@@ -9,7 +9,7 @@ from pathlib import Path
 from nodemanager.cloud.api import CloudDriver
 from nodemanager.cloud.openstack.wire import Wire
 from nodemanager.core.model.world import CloudState
-from tests.contract.clouds import CloudFixture, method_through
+from tests.contract.cloud_fixture import CloudFixture, method_through
 from tests.openstack.hand import shared
 
 

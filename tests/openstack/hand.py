@@ -18,8 +18,8 @@ from nodemanager.cloud.api import CloudDriver
 from nodemanager.core.model.world import CloudNode, LeftoverKind
 from tests.cloud.openstack import helpers as openstack_helpers
 from tests.live.farm import NotServed
+from tests.live.harness import frozen
 from tests.openstack import CLOUD_FILE, people
-from tests.openstack.processes import frozen
 from tests.waiting import until
 
 SLOW_S = 60.0

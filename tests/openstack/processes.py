@@ -7,8 +7,8 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from tests.live.harness import environment
@@ -95,16 +95,6 @@ class Processes:
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
         self._running.clear()
-
-
-@contextmanager
-def frozen(group: int) -> Iterator[None]:
-    """That process group does nothing meanwhile."""
-    os.killpg(group, signal.SIGSTOP)
-    try:
-        yield
-    finally:
-        os.killpg(group, signal.SIGCONT)
 
 
 def listens(port: int) -> bool:

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.waiting import busy
+
 TREE = Path(__file__).parents[2]
 
 
@@ -36,7 +38,8 @@ def environment(**more: str) -> dict[str, str]:
 def run(
     *command: str | Path, cwd: Path = TREE, limit: float = 100, **env: str
 ) -> subprocess.CompletedProcess[str]:
-    """Its output, standard error in with the rest. `env` is added to the environment."""
+    """Its output, standard error in with the rest. `env` is added to the environment, `limit` is
+    in seconds on a machine that does nothing else."""
     return subprocess.run(
         [str(part) for part in command],
         cwd=cwd,
@@ -45,6 +48,6 @@ def run(
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=limit,
+        timeout=limit * busy(),
         check=False,
     )

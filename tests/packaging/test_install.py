@@ -291,6 +291,7 @@ class TestLaterOn:
         machine.give_dependencies()
         (machine.config / "sample.cfg").write_text(LOCAL)
         (machine.config / "far.cfg").write_text(FAR)
+        (machine.state / "sample" / "registry.db").write_text("slots")
         cloud = machine.state / "sample" / "local-cloud"
         node = machine.python(CREATE_NODE, machine.config / "sample.cfg")
         try:
@@ -310,7 +311,7 @@ class TestLaterOn:
             path for path in MANUAL + WORDS if os.path.lexists(machine.root / "share" / path)
         ]
         assert (machine.config / "sample.cfg").read_text() == LOCAL
-        assert (machine.state / "sample" / "registry.db").is_file()
+        assert (machine.state / "sample" / "registry.db").read_text() == "slots"
         assert str(machine.state) in said
 
     def test_uninstall_asks_as_the_services_user_what_lies_in_its_directories(

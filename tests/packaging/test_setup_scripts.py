@@ -130,7 +130,7 @@ def test_an_ordinary_user_without_sudo_is_told_what_to_ask_root_for(
     assert not (tmp_path / "asked").exists()
 
 
-@pytest.mark.server("curl", "logrotate", "postgresql", "shellcheck", "systemd")
+@pytest.mark.server("curl", "logrotate", "munge", "postgresql", "shellcheck", "slurm", "systemd")
 def test_where_everything_is_installed_nothing_is_done():
     done = run("etc/install/test-deps")
 

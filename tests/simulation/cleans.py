@@ -234,7 +234,7 @@ class CleanRules:
         record, pool = ordered.record, ordered.settings.pool
         names = {record.pool, record.claim.pool if record.claim is not None else record.pool}
         if names == {None}:
-            others = {one.pool for one in ordered.records[-1].items.values()} - {None, pool}
+            others = {one.pool for one in self.world.registry.records()} - {None, pool}
             adopts = ordered.settings.adopt_unclaimed
             may = not others if adopts is None else adopts
             return None if may else "it names no pool, and others have records here"
@@ -429,6 +429,10 @@ class CleanRules:
                 wrong("C11", f"{before.instance_id} was not asked for")
             else:
                 alive += [node.id for node in by_id.nodes if shows(node, before)]
+        if "A2" in world.broken:
+            # It was made after the look, when its claim had expired.
+            made = world.cloud.instances
+            alive = [one for one in alive if one not in made or made[one].created_at <= read.at]
         if alive:
             wrong("C11", f"{alive} answered to the last look")
         if exception:

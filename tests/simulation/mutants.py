@@ -44,7 +44,7 @@ from nodemanager.core.plan import due, plan, supply
 from nodemanager.core.plan.demand import Market
 from nodemanager.core.safety import breaker
 from nodemanager.errors import RemoteError
-from nodemanager.journal import durable
+from nodemanager.journal import kept
 from tests.simulation.registry import CasStore
 from tests.simulation.scenario import Storm
 from tests.simulation.switch import Switch
@@ -736,7 +736,13 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "R4",
         "what a create was answered is forgotten with the run",
-        (instead(Recovery._expect, "expected_again(answers, gone, waiting, now, settings)", "{}"),),
+        (
+            instead(
+                Recovery._expect,
+                "expected_again(answers, self._ended, waiting, now, settings)",
+                "{}",
+            ),
+        ),
         by=("U8",),
         seed=150002028,
     ),
@@ -805,7 +811,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "B3",
         "a clock set back during a reboot puts the breaker's times ahead",
-        (instead(durable.breaker_from, "moved_by(data, boot_id, boottime)", "0.0"),),
+        (instead(kept.breaker_from, "moved_by(data, now)", "0.0"),),
         seed=230000591,
     ),
     Mutant(

@@ -419,13 +419,33 @@ class NodeRules:
                 wave, until = found, begun + window
         if not wave & {one.node_id for one in bad}:
             return
-        ours = {one.id for one in cloud.items.values() if self._is_ours(one, settings)}
-        # Whoever was made since was none of those of whom so many turned.
-        made = self.world.cloud.instances
-        ours = {one for one in ours if one not in made or made[one].created_at <= until}
-        population = len({one for one in ours if cloud.items[one].tags.pool} | wave)
-        if population >= FLOOR and len(wave) > settings.collapse_fraction * population:
+        there = wave | self._there_by(until, cloud, settings)
+        if len(there) < FLOOR:
+            return
+        population = len(there | self._ended_since(max(turned[one] for one in wave), settings))
+        if len(wave) > settings.collapse_fraction * population:
             self._wrong("D9", manager, f"destroys {len(wave)} of {population} within a window")
+
+    def _there_by(self, until: float, cloud: Heard, settings: Settings) -> set[str]:
+        """Whoever is listed; but who was made later was none of those of whom so many turned."""
+        made = self.world.cloud.instances
+        return {
+            one.id
+            for one in cloud.items.values()
+            if self._is_ours(one, settings) and one.tags.pool
+            if one.id not in made or made[one.id].created_at <= until
+        }
+
+    def _ended_since(self, turned_last: float, settings: Settings) -> set[str]:
+        """Whoever lived when the last of them turned, and was one of those among whom they did."""
+        return {
+            one.id
+            for one in self.world.cloud.instances.values()
+            if one.tags.pool == settings.pool
+            and one.created_at <= turned_last
+            and one.ended_at is not None
+            and turned_last < one.ended_at
+        }
 
     def _is_well_again(self, destroyed: Destroyed) -> bool:
         """Its destroy was accepted and never happened, and it says since then that it is up: who

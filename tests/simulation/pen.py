@@ -14,25 +14,20 @@ from typing import Any
 
 from nodemanager.errors import JournalError
 from nodemanager.journal.api import Journal
+from nodemanager.journal.kept import ALL, STORE_CLOCK
 from nodemanager.journal.sqlite import SqliteJournal
 from tests.fakes.journal import MemoryJournal
 from tests.simulation.engine import Killed, SimClock
 
-WRITES = frozenset(
+STORE_CLOCK_KEPT = f"keep {STORE_CLOCK.name}"
+DEEDS = frozenset(
     {
-        *("intend", "conclude", "commit", "recovery_failed", "save_breaker", "save_store_clock"),
-        *(
-            "save_late_writes",
-            "save_boot_loops",
-            "hold",
-            "release",
-            "save_leftovers",
-            "forget_leftovers",
-        ),
-        *("remember", "decided", "retry"),
+        *("intend", "conclude", "commit", "recovery_failed", "hold", "release"),
+        *("save_leftovers", "forget_leftovers"),
+        *(f"keep {what.name}" for what in ALL if what is not STORE_CLOCK),
     }
 )
-DEEDS = WRITES - {"decided", "save_store_clock", "retry"}
+WRITES = DEEDS | {"decided", STORE_CLOCK_KEPT, "retry"}
 FREE = frozenset({"begin", "note", "close"})
 """They write nothing themselves, and never fail."""
 MEMORY = "/dev/shm"
@@ -176,8 +171,9 @@ class Pen:
         setattr(self, name, call)
         return call
 
-    def _call(self, name: str, *given: Any, **more: Any) -> Any:
+    def _call(self, method: str, *given: Any, **more: Any) -> Any:
         paper = self._paper
+        name = f"{method} {given[0].name}" if method in ("keep", "kept") else method
         why = paper.fault(name)
         if why is not None:
             self._failed = why
@@ -186,10 +182,10 @@ class Pen:
         writes = name in (DEEDS if paper.deeds_alone else WRITES)
         if writes and paper.before is not None and paper.before(self.writer):
             raise Killed
-        result = getattr(self.journal, name)(*given, **more)
-        if name == "store_clock" and result is None:
+        result = getattr(self.journal, method)(*given, **more)
+        if name == f"kept {STORE_CLOCK.name}" and result is None:
             paper.clockless(self.writer)
-        elif name == "save_store_clock":
+        elif name == STORE_CLOCK_KEPT:
             paper.clock_kept(self.writer)
         if writes and paper.after is not None and paper.after(self.writer):
             raise Killed

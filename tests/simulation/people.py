@@ -138,10 +138,11 @@ class People:
                 if stood and pool.journal.lost == lost:
                     pool.holds.add(name)
             elif name not in (reply.record, reply.node):
-                # A host's name stands for its record, a node's own name for the node.
-                hosts = [one.hostname for one in self.world.registry.records()]
-                ended = reply.record if name in hosts else reply.node
-                pool.holds.discard(ended or reply.record or name)
+                # A host's name stands for its record, a node's own name for the node: which it
+                # was just then only the answer tells.
+                ended = (one for one in (reply.record, reply.node) if one is not None)
+                named = next((one for one in ended if reply.text.startswith(f"{one} ")), name)
+                pool.holds.discard(named)
 
         self._say(pool, "release", Verb.RELEASE, name, hears=told)
 

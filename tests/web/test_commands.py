@@ -201,8 +201,7 @@ def test_status_and_metrics_show_the_pause_and_the_orders(manager: Manager) -> N
     mark = Mark("name-of-ann", 1_700_000_000.0, "name-of-reason")
     marks = Marks({"name-of-r": mark}, {"name-of-a": mark, "name-of-b": mark}, {}, mark)
     status = Status(made_at=10.0, pool="prod", marks=marks, paused_at=4.0)
-    manager.board.replace(status)
-    manager.metrics.show(status)
+    manager.board.replace(status.made_at, lambda: status)
 
     shown = manager.get("/status.json")
     assert "name-of" not in shown.text
@@ -222,6 +221,6 @@ def test_status_and_metrics_show_the_pause_and_the_orders(manager: Manager) -> N
 def test_a_paused_daemon_is_healthy(manager: Manager) -> None:
     """Or systemd would restart it for having been told to stand still."""
     status = Status(made_at=manager.clock.boottime(), pool="prod", marks=Marks(paused=Mark("a", 1)))
-    manager.board.replace(status)
+    manager.board.replace(status.made_at, lambda: status)
     assert manager.get("/_health/ping", WITH_TOKEN).json() == {"health": "OK"}
     assert manager.get("/status.json").json()["pause"] == {"paused": True, "paused_s": None}

@@ -30,6 +30,9 @@ def shown(*ledgers: Ledger) -> tuple[Metrics, Board]:
     for ledger in ledgers:
         counts = leftovers.counts(ledger)
         observer.show(Picture(snapshot, decided, made.settings, leftovers=counts))
+        status = board.read()
+        assert status is not None
+        metrics.show(status)
     return metrics, board
 
 

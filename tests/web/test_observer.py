@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
 from nodemanager.core.explain.picture import Picture
 from nodemanager.web.metrics import Metrics
 from nodemanager.web.observer import WebObserver
-from nodemanager.web.status import Board
+from nodemanager.web.status import Board, Status
 from tests.core.build import world
 from tests.fakes.clock import ManualClock
 
@@ -26,4 +28,30 @@ def test_a_dry_run_holds_no_lease(mode: str, held: bool) -> None:
     status = board.read()
     assert status is not None
     assert status.lease_held is held
+    metrics.show(status)
     assert metrics.registry.get_sample_value("nodemanager_lease_held") == float(held)
+
+
+def test_a_status_is_made_when_it_is_first_read() -> None:
+    """It counts all nodes and records, and the daemon decides more often than anybody reads."""
+    clock = ManualClock()
+    board = Board(clock)
+    made: list[int] = []
+
+    def status_of(number: int) -> Status:
+        made.append(number)
+        return Status(made_at=float(number), pool="main", deferred=number)
+
+    began = clock.boottime()
+    assert board.read() is None
+    assert board.age() == 0.0
+    for number in range(3):
+        board.replace(began + number, partial(status_of, number))
+    clock.advance(10.0)
+    assert board.age() == 8.0
+    assert made == []
+    status = board.read()
+    assert status is not None
+    assert status.deferred == 2
+    assert board.read() is status
+    assert made == [2]

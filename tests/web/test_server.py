@@ -92,8 +92,7 @@ class Manager:
 
     def cycle(self, **fields: object) -> Status:
         status = Status(made_at=self.clock.boottime(), pool="prod", **fields)  # type: ignore[arg-type]
-        self.board.replace(status)
-        self.metrics.show(status)
+        self.board.replace(status.made_at, lambda: status)
         return status
 
 
@@ -208,6 +207,7 @@ def test_a_poll_is_stale_once_it_is_older_than_the_window_or_never_answered(
 
 def test_the_gauge_of_leaked_slots_forgets_a_cause_that_is_gone(manager: Manager) -> None:
     def leaked(cause: str) -> float | None:
+        manager.get("/metrics")
         return manager.metrics.registry.get_sample_value(
             "nodemanager_slots_leaked", {"cause": cause}
         )
@@ -441,6 +441,7 @@ def test_metrics_show_the_picture_and_the_counts(manager: Manager) -> None:
         records={"in_use": 3, "stale": 1},
         breaker=Breaker(Cause.CLOUD_COLLAPSED),
     )
+    manager.get("/metrics")
     manager.cycle(nodes=NodeCounts(busy=2), records={"in_use": 4})
     answer = manager.get("/metrics")
     assert answer.headers["Content-Type"].startswith("text/plain")

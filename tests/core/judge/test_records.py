@@ -134,6 +134,24 @@ def test_a_record_that_names_no_pool_is_kept_where_the_store_knows_two_c0_t3() -
     assert made.of_record("r1").reason is Reason.UNCLAIMED_POOL
 
 
+@pytest.mark.parametrize("complete", [True, False])
+def test_a_listing_that_lacks_the_other_pool_gives_its_records_to_none_c0_t3(
+    complete: bool,
+) -> None:
+    """It may be short: what names no pool may be the other one's, whose records it lacks."""
+    made = world()
+    made.add_record("r1", quiet=9000.0, pool=None, claimed=False)
+    for number in range(8):
+        made.add_record(f"own-{number}", pool=POOL)
+    shown = list(made.records)
+    made.add_record("r2", quiet=9000.0, pool="other", claimed=False)
+    made.poll_records(complete=complete)
+    made.records = shown
+    made.settle()
+    assert made.of_record("r1").reason is Reason.UNCLAIMED_POOL
+    assert made.history.known_records.largest(made.now) == {one.uuid for one in shown[1:]}
+
+
 NOTHING: dict[str, Any] = {
     "slot_number": None,
     "hostname": None,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nodemanager.core.observe.pools import adopts_unclaimed, not_ours, preflight_of
+from nodemanager.core.observe.pools import adopts_unclaimed, not_ours, other_pools, preflight_of
 from tests.core.build import POOL, world
 
 
@@ -12,7 +12,7 @@ def named(*pools: str | None) -> bool:
     """Whether this pool's manager handles records without a pool beside those."""
     made = world()
     records = [made.add_record(f"r{number}", pool=pool) for number, pool in enumerate(pools)]
-    return adopts_unclaimed(records, made.settings)
+    return adopts_unclaimed(other_pools(records, made.settings), made.settings)
 
 
 def test_the_record_of_a_pre_flight_does_not_end_that_records_of_no_pool_are_ours_t3() -> None:

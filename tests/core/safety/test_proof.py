@@ -453,6 +453,20 @@ def test_a_first_ping_that_the_clock_caught_up_with_is_as_old_as_the_silence_c11
     assert "C11" in evidence.broken()
 
 
+def test_a_word_is_no_fresher_behind_a_fence_than_when_it_was_judged_c2_t1() -> None:
+    """The store's clock was set back while the fence waited: the old ping shows a second of age."""
+    behind = fenced().with_signs(worker_state=WorkerState.IDLE)
+    ping, clock = behind.look.signs.last_ping_at, behind.look.reading.clock
+    assert ping is not None
+    assert clock is not None
+    set_back = changed(clock, offset=ping + 1.0 - behind.look.reading.at)
+    later = behind.with_look(reading=replace(behind.look.reading, clock=set_back))
+    assert later.broken() == []
+    # A ping that the plan did not see is as fresh as it shows.
+    newer = replace(later.look.signs, last_ping_at=ping + 0.5)
+    assert "C2" in later.with_look(signs=newer).broken()
+
+
 @pytest.mark.parametrize(("took_s", "broken"), [(15.0, []), (25.0, ["C11"])])
 @pytest.mark.parametrize("never_pinged", [True, False])
 def test_a_denial_is_as_old_as_its_question_c11(
