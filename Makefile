@@ -12,12 +12,16 @@ SEEDS := 1000
 FIRST := 0
 KILLS := 200
 RACES := 10000
+WORKERS := 4
 QUICK := $(addprefix tests/,actors commands config core execute journal schedulers) \
 	$(wildcard tests/test_*.py)
 
 install uninstall: export PREFIX := $(PREFIX)
 install uninstall: export NAME := $(NAME)
 install uninstall: export DESTDIR := $(DESTDIR)
+
+# Else each of the hundreds of processes that the tests start would compile the program anew.
+test quick unit: export PYTHONDONTWRITEBYTECODE :=
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
@@ -41,8 +45,9 @@ lint: static
 	$(PY) -m mypy -p doc.generate
 	$(PY) -m tests.figures
 
+# More workers than a small machine has processors: a third of the tests mostly wait.
 unit: venv-test
-	$(PY) -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
+	$(PY) -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS)
 
 soak: venv-test ## play SEEDS=1000 simulated worlds from FIRST=0 on; prints a failing one as a script
 	@$(PY) -m tests.simulation.soak --seeds $(SEEDS) --first $(FIRST)

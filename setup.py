@@ -36,6 +36,7 @@ setup(
         ("share/nodemanager", shipped("etc", "*.cfg")),
         ("share/nodemanager/iam", shipped("etc/iam", "*")),
         ("share/nodemanager/node", shipped("etc/node", "*")),
+        ("share/nodemanager/schedulers", shipped("etc/schedulers", "*")),
     ],
     install_requires=[
         "alembic>=1.13,<2",
