@@ -143,6 +143,7 @@ def test_a_record_whose_former_node_is_put_on_hold_is_not_claimed(make_rig: Make
     leaked = rig.store.add_leaked(7, quiet_for=10 * HOUR, instance_id="i-leaked")
     rig.start()
     rig.turn_until("record.cleaned", within=600, record=leaked.uuid)
+    rig.turn(2 * POLL_S)  # until a listing shows the slot free: else the job gets a new record
 
     def held() -> None:
         hold = Command(Verb.HOLD, "ann", "it burned", "i-leaked")
