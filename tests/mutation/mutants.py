@@ -143,6 +143,15 @@ MUTANTS = (
         "test_a_record_listing_that_began_before_the_cloud_listing_ended_does_not_count_d7",
     ),
     TextMutant(
+        "D10",
+        "a doubted listing does not say that a record names the node",
+        "core/observe/nodes_since.py",
+        "named=before.named or node_id in named",
+        "named=before.named",
+        "tests/core/judge/test_unpaired.py::"
+        "test_a_doubted_listing_with_the_record_that_named_it_starts_it_again_d10_l4",
+    ),
+    TextMutant(
         "D3",
         "a sighting does not reset a denial",
         "core/execute/destroy.py",

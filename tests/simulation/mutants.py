@@ -37,7 +37,7 @@ from nodemanager.core.judge.records import RecordJudge
 from nodemanager.core.model import orders
 from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.world import Listed
-from nodemanager.core.observe import absence, history, pairing, pools, signs, unlisted
+from nodemanager.core.observe import absence, history, nodes_since, pairing, pools, signs, unlisted
 from nodemanager.core.observe.consistency import Impossible
 from nodemanager.core.observe.store_clock import StoreClock
 from nodemanager.core.plan import due, plan, supply
@@ -691,6 +691,12 @@ MUTANTS: tuple[Mutant, ...] = (
                 "for one in facts.history.records.items)",
             ),
         ),
+    ),
+    Mutant(
+        "D10",
+        "a node loses the record that only named it, and is destroyed at once",
+        (off(nodes_since.pairing_seen, "before.named and node_id not in named"),),
+        seed=438001474,
     ),
     Mutant(
         "D13",

@@ -30,10 +30,14 @@ WAVE = frozenset({Reason.NODE_DOWN, Reason.NODE_STOPPED, Reason.UNPAIRED})
 
 @dataclass
 class Lonely:
-    """Since when a node is listed without its record, as its manager was told."""
+    """Since when a node is listed without its record, as its manager was told.
+
+    `is_named` says that the record which it truly pings was listed, and named it or nobody.
+    """
 
     since: float
     cloud_ended: float
+    is_named: bool
 
 
 @dataclass(frozen=True)
@@ -145,8 +149,22 @@ class NodeRules:
             record = records.items.get(node.tags.record or "")
             if record is not None and record.incarnation == node.tags.incarnation:
                 continue
-            lonely[node.id] = memory.lonely.get(node.id) or Lonely(now, cloud.ended)
+            before, is_named = memory.lonely.get(node.id), self._is_named(node, records)
+            if before is None or (before.is_named and not is_named):
+                before = Lonely(now, cloud.ended, is_named)
+            before.is_named = is_named
+            lonely[node.id] = before
         memory.lonely = lonely
+
+    def _is_named(self, node: CloudNode, records: Heard) -> bool:
+        made = self.world.cloud.instances.get(node.id)
+        machine = None if made is None else made.machine
+        record = None if machine is None else records.items.get(machine.uuid)
+        if record is None:
+            return False
+        if record.instance_id is None:
+            return node.tags.record == record.uuid
+        return record.instance_id == node.id and node.tags.record in (None, record.uuid)
 
     # L3, L4.
 

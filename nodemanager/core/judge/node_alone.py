@@ -9,7 +9,7 @@ from nodemanager.core.judge.node_view import NodeView, Subject
 from nodemanager.core.model.reasons import Kind, Reason
 from nodemanager.core.model.verdict import Verdict
 from nodemanager.core.model.world import WorkerState
-from nodemanager.core.observe.nodes_by_record import bears, is_anothers
+from nodemanager.core.observe.nodes_by_record import only_it_pings
 from nodemanager.core.observe.signs import silent_for
 
 
@@ -29,9 +29,7 @@ def _unheard(facts: NodeFacts, subject: Subject) -> NodeView | None:
     """
     node, settings = subject.node, facts.settings
     for record in facts.may_be_of(node):
-        named = record.instance_id == node.id and not is_anothers(node, record)
-        mine = named or (record.instance_id is None and bears(node, record))
-        if not mine or record.last_ping_at is None:
+        if record.last_ping_at is None or not only_it_pings(node, record):
             continue
         # As in D8, time in which no ping could arrive does not count as silence.
         silent_s = silent_for(record, facts.history)

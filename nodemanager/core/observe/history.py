@@ -43,12 +43,14 @@ class Unpaired:
 
     `since` is the time of the first plan that found it so, `cloud_ended_at` the end of that plan's
     cloud listing, `counted_at` the start of the last counted record listing: each counts once.
+    `named` says that a record was listed that it does not pair with, and that only it can ping.
     """
 
     since: float
     cloud_ended_at: float
     record_listings: int = 0
     counted_at: float = 0.0
+    named: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -66,6 +66,13 @@ def may_be_of(node: CloudNode, record: Record, known_as: Collection[str | None])
     return bears(node, record) or (node.id in known_as and not is_anothers(node, record))
 
 
+def only_it_pings(node: CloudNode, record: Record) -> bool:
+    """Whether nobody but the node can ping the record: it names the node, or its tag does (D7)."""
+    if record.instance_id is None:
+        return bears(node, record)
+    return record.instance_id == node.id and not is_anothers(node, record)
+
+
 def node_of(
     record: Record,
     bearers: Bearers,

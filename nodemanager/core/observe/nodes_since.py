@@ -5,18 +5,19 @@ Each plan folds in what it found, where `history` folds in what the polls bring.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 
 from nodemanager.core.model.changed import changed
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.observe.history import History, Unpaired
+from nodemanager.core.observe.nodes_by_record import only_it_pings
 
 
 def pairing_seen(
     history: History,
-    unpaired_now: Iterable[str],
+    unpaired_now: Collection[str],
     at: float,
     *,
     new_records: bool,
@@ -24,25 +25,56 @@ def pairing_seen(
     """Fold in that the newest listings leave the nodes `unpaired_now` without a record (D7).
 
     A record listing counts once, if it began after the end of the cloud listing that first showed
-    the node unpaired; `new_records` says that one arrived since the last plan.
+    the node unpaired; `new_records` says that one arrived since the last plan. The count starts
+    again when the record that named the node is no longer listed: from then on it is that record
+    which a listing lacks, and a short listing must not end the node at once (D10).
     """
     cloud, records = history.cloud, history.records
     if cloud is None or records is None:
         return history
+    named = _named(history, unpaired_now)
     result = {}
     for node_id in unpaired_now:
         before = history.unpaired.get(node_id)
-        if before is None:
-            result[node_id] = Unpaired(at, cloud.ended_at)
+        if before is None or (before.named and node_id not in named):
+            result[node_id] = Unpaired(at, cloud.ended_at, named=node_id in named)
         elif new_records and records.started_at > max(before.cloud_ended_at, before.counted_at):
             result[node_id] = replace(
                 before,
                 record_listings=before.record_listings + 1,
                 counted_at=records.started_at,
+                named=node_id in named,
             )
         else:
             result[node_id] = before
     return history if result == history.unpaired else changed(history, unpaired=result)
+
+
+def still_unpaired(history: History, unpaired_now: Collection[str]) -> History:
+    """Fold in listings that are not believed: what they show can only start a count again."""
+    named = _named(history, unpaired_now)
+    still = {
+        node_id: replace(before, named=before.named or node_id in named)
+        for node_id, before in history.unpaired.items()
+        if node_id in unpaired_now
+    }
+    return changed(history, unpaired=still)
+
+
+def _named(history: History, node_ids: Collection[str]) -> set[str]:
+    """Those of the listed nodes that a listed record names, so that only they can ping it."""
+    if not node_ids or history.records is None:
+        return set()
+    nodes = {one: history.present[one] for one in node_ids if one in history.present}
+    by_tag = {node.tags.record: node for node in nodes.values()}
+    found = set()
+    for record in history.records.items:
+        node = (
+            by_tag.get(record.uuid) if record.instance_id is None else nodes.get(record.instance_id)
+        )
+        if node is not None and only_it_pings(node, record):
+            found.add(node.id)
+    return found
 
 
 def turned_bad(

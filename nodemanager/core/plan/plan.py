@@ -276,9 +276,8 @@ def _doubted(history: History, settings: Settings) -> History:
     settings = adopting(history, settings)
     unique, adopts = settings.ids_unique, settings.adopt_unclaimed
     pairs = pair(history, pool=settings.pool, ids_unique=unique, adopt_unclaimed=adopts)
-    unpaired = set(_unpaired(history, pairs, settings))
-    still = {one: since for one, since in history.unpaired.items() if one in unpaired}
-    return changed(history, unpaired=still, unwanted={}, over_max=frozenset())
+    history = nodes_since.still_unpaired(history, set(_unpaired(history, pairs, settings)))
+    return changed(history, unwanted={}, over_max=frozenset())
 
 
 def _unpaired(history: History, pairs: Pairs, settings: Settings) -> list[str]:

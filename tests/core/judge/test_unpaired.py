@@ -11,7 +11,7 @@ from nodemanager.core.model.reasons import Kind, Reason
 from nodemanager.core.model.world import CloudState, Listing, Tags, WorkerState
 from nodemanager.core.observe import history as histories
 from nodemanager.core.plan.snapshot import Expected
-from tests.core.build import POOL, claim, node, world
+from tests.core.build import POOL, World, claim, node, world
 from tests.core.nodes import live, pinging, silent, unpaired, verdict
 
 
@@ -136,6 +136,51 @@ def test_an_unpaired_node_that_a_pinging_record_names_is_never_destroyed_d7(
     made.change("r1", **lost)
     pinging(made, WorkerState.BUSY, 50, every=60.0)
     assert verdict(made) == (Kind.KEEP, Reason.BUSY)
+
+
+def _only_named() -> World:
+    """A busy node, one of five, that only its record's pings tie to it for 50 minutes."""
+    made = live(WorkerState.BUSY)
+    for other in ("r2", "r3", "r4", "r5"):
+        made.add_record(other)
+        made.add_node(other)
+    made.change("r1", claim=None)
+    pinging(made, WorkerState.BUSY, 50, every=60.0)
+    assert verdict(made) == (Kind.KEEP, Reason.BUSY)
+    return made
+
+
+def _within_the_window(made: World, minutes: int) -> None:
+    for _ in range(minutes):
+        made.advance(60.0)
+        made.round()
+        assert verdict(made) == (Kind.KEEP, Reason.UNPAIRED_WITHIN_WINDOW)
+
+
+def test_it_starts_again_once_a_listing_lacks_the_record_that_named_it_d10() -> None:
+    made = _only_named()
+    made.records[:] = [one for one in made.records if one.uuid != "r1"]
+    _within_the_window(made, 25)
+    for _ in range(10):
+        made.advance(60.0)
+        made.round()
+    assert verdict(made) == (Kind.SHUTDOWN, Reason.UNPAIRED)
+
+
+def test_a_doubted_listing_with_the_record_that_named_it_starts_it_again_d10_l4() -> None:
+    made = _only_named()
+    every = list(made.records)
+    others = [one for one in every if one.uuid != "r1"]
+    made.records[:] = others
+    _within_the_window(made, 20)
+    made.records[:] = every
+    made.nodes += [node("r6")] * 2
+    made.round()
+    assert made.last is not None
+    assert made.last.aborted is not None
+    made.records[:] = others
+    del made.nodes[-2:]
+    _within_the_window(made, 20)
 
 
 def test_an_unpaired_node_is_not_silent_while_no_ping_could_arrive_d7_d8() -> None:
