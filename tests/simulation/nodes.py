@@ -163,7 +163,9 @@ class NodeRules:
         if record is None:
             return False
         if record.instance_id is None:
-            return node.tags.record == record.uuid
+            # Of another life of the record, a node's pings are refused.
+            lives = None, node.tags.incarnation
+            return node.tags.record == record.uuid and record.incarnation in lives
         return record.instance_id == node.id and node.tags.record in (None, record.uuid)
 
     # L3, L4.
