@@ -23,7 +23,7 @@ from nodemanager.actors.daemon.operator_marks import OperatorMarks
 from nodemanager.actors.daemon.record_writes import RecordWrites
 from nodemanager.actors.report.journal_writer import Loaded
 from nodemanager.core.execute.books import expected_again, waiting_claims, without_ended
-from nodemanager.core.execute.recent import with_late_destroy
+from nodemanager.core.execute.recent import with_inherited
 from nodemanager.core.model.facts import BreakerSet, DestroySent, StoreClockKept
 from nodemanager.core.model.world import life_key
 from nodemanager.core.safety import breaker as breakers
@@ -109,22 +109,23 @@ class Recovery:
         self._owes_since = None
 
     def _await_late_destroys(self, loaded: Loaded) -> None:
-        """Give no node work again that a former run's destroy may still hit (D12).
+        """Take over the former run's destroys: those it waited for, and those it gave up.
 
-        Nor is a node lost that such a destroy ends, or one that this run still waits for (L3).
-        A journal without the store's clock is a new one: the former run's may be lost.
+        No node is lost that one of them ends (L3). A journal without the store's clock is a new
+        one: the former run's may be lost.
         """
         context = self._context
-        now, wall, waits_s = context.now, context.clock.wall(), context.settings.action_timeout
-        ended = context.journal_writer.concluded(wall - waits_s)
+        now, wall, settings = context.now, context.clock.wall(), context.settings
+        ended = context.journal_writer.concluded(wall - settings.action_timeout)
+        sent: dict[str, float] = {}
         for node_id, at in sent_destroys(ended, loaded.intents):
             since = now if at is None else min(now, now - (wall - at))
-            context.recent = with_late_destroy(context.recent, node_id, since + waits_s)
+            sent[node_id] = max(since, sent.get(node_id, since))
             context.fold(DestroySent(node_id, since))
         for node_id in open_destroys(loaded.intents):
             context.fold(DestroySent(node_id, now))
-        if loaded.of(STORE_CLOCK) is None:
-            context.recent = replace(context.recent, unknown_destroys=now + waits_s)
+        may_lack = loaded.of(STORE_CLOCK) is None
+        context.recent = with_inherited(context.recent, sent, now, settings, may_lack=may_lack)
 
     def _take_breaker(self, stored: Breaker) -> None:
         """Join the former run's breaker with what has opened since.

@@ -139,6 +139,20 @@ def with_late_destroy(recent: Recent, node_id: str, until: float) -> Recent:
     return replace(recent, late_destroys={**recent.late_destroys, node_id: until})
 
 
+def with_inherited(
+    recent: Recent, sent: Mapping[str, float], now: float, settings: Settings, *, may_lack: bool
+) -> Recent:
+    """With a former run's destroys that nobody waits for, by node id, and when each was sent.
+
+    No node that one of them may still hit gets work again (D12). `may_lack` says that the journal
+    may lack some, as a new one does: then that goes for every node, for as long.
+    """
+    waits_s = settings.action_timeout
+    for node_id, sent_at in sent.items():
+        recent = with_late_destroy(recent, node_id, sent_at + waits_s)
+    return replace(recent, unknown_destroys=now + waits_s) if may_lack else recent
+
+
 def after_end(recent: Recent, end: End, now: float, settings: Settings) -> Recent:
     """With the end of a workflow, which no listing that began before it shows."""
     about, action, since = end.about, end.key.action, end.since
