@@ -8,8 +8,8 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterable
-from pathlib import Path
 
+from doc.generate.file import write_page
 from nodemanager.core.model.keys import Key
 from nodemanager.core.model.reasons import Event, Reason, Told
 
@@ -65,11 +65,7 @@ def _literals(doc: str) -> str:
 
 
 def main(arguments: list[str]) -> int:
-    if len(arguments) != 1:
-        print("usage: python -m doc.generate.events FILE", file=sys.stderr)
-        return 2
-    Path(arguments[0]).write_text(events_page(), encoding="utf-8")
-    return 0
+    return write_page(events_page, "doc.generate.events", arguments)
 
 
 if __name__ == "__main__":

@@ -11,9 +11,9 @@ import re
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from types import ModuleType
 
+from doc.generate.file import write_page
 from tests.cloud import test_misbehaving
 from tests.contract import test_cloud_contract
 from tests.contract.clouds import CLOUDS
@@ -144,11 +144,7 @@ def page() -> str:
 
 
 def main(arguments: list[str]) -> int:
-    if len(arguments) != 1:
-        print("usage: python -m tests.contract.table FILE", file=sys.stderr)
-        return 2
-    Path(arguments[0]).write_text(page(), encoding="utf-8")
-    return 0
+    return write_page(page, "tests.contract.table", arguments)
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+from doc.generate.file import write_page
 from nodemanager.core.execute.catalog import WORKFLOWS
 from nodemanager.core.execute.workflow import Action, Workflow
 from tests.execute.explorer import Explored, Move
@@ -183,11 +184,7 @@ def _text(doc: str | None) -> str:
 
 
 def main(arguments: list[str]) -> int:
-    if len(arguments) != 1:
-        print("usage: python -m tests.execute.drawn FILE", file=sys.stderr)
-        return 2
-    Path(arguments[0]).write_text(page(), encoding="utf-8")
-    return 0
+    return write_page(page, "tests.execute.drawn", arguments)
 
 
 if __name__ == "__main__":

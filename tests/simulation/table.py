@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 
+from doc.generate.file import write_page
 from tests.mutation.mutants import MUTANTS as TEXT_MUTANTS
 from tests.simulation.bounds import TABLE
 from tests.simulation.faults import KINDS
@@ -202,11 +203,7 @@ def page() -> str:
 
 
 def main(arguments: list[str]) -> int:
-    if len(arguments) != 1:
-        print("usage: python -m tests.simulation.table FILE", file=sys.stderr)
-        return 2
-    Path(arguments[0]).write_text(page(), encoding="utf-8")
-    return 0
+    return write_page(page, "tests.simulation.table", arguments)
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
 
+from doc.generate.file import write_page
 from nodemanager.cloud.provider import Provider
 from nodemanager.cloud.reading import NodeReader
 from tests.cloud import test_misbehaving
@@ -94,11 +95,7 @@ def _code(names: list[str]) -> str:
 
 
 def main(arguments: list[str]) -> int:
-    if len(arguments) != 1:
-        print("usage: python -m tests.cloud.sixth.figures FILE", file=sys.stderr)
-        return 2
-    Path(arguments[0]).write_text(page(), encoding="utf-8")
-    return 0
+    return write_page(page, "tests.cloud.sixth.figures", arguments)
 
 
 if __name__ == "__main__":
