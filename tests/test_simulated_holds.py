@@ -6,13 +6,17 @@ Also the one gap that a store that can't compare leaves to an operator's hold, a
 from __future__ import annotations
 
 from dataclasses import replace
+from random import Random
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from nodemanager.actors.messages import NodesAsked, TaggedAsked
+from nodemanager.actors.messages import NodesAsked, Ordered, TaggedAsked
+from nodemanager.core.operate.commands import Reply, Result
 from tests.core.build import claim, node, record
 from tests.simulation.cleans import EXACT_S, held_in_the_gap
+from tests.simulation.people import People
 from tests.simulation.told import Answer, Ears, answers_given
 
 pytestmark = pytest.mark.slow
@@ -58,3 +62,24 @@ def test_an_unlisted_node_is_held_by_the_newest_answer_that_its_manager_had_c9()
     assert ears.answered("i-r1", "r1", 0.0) == [free, held]
     answers_given(ears, NodesAsked({"i-r1": held}, 4.0))
     assert ears.answered("i-r1", "r1", 2.5) == [held, free]
+
+
+def test_a_hold_and_its_release_that_a_paused_manager_takes_together_leave_no_hold_c9() -> None:
+    """The release was said before the hold was answered: its own answer is what ends the hold."""
+    said: list[Ordered] = []
+    manager = SimpleNamespace(alive=True, daemon=SimpleNamespace(tell=said.append))
+    journal = SimpleNamespace(lost=0)
+    pool: Any = SimpleNamespace(holds=set(), journal=journal, manager=manager, shadow=None)
+    engine = SimpleNamespace(after=lambda wait, then: None, random=Random)
+    world: Any = SimpleNamespace(engine=engine, plans=[], calms=[], replies=[], pools={})
+    people = People(world, 60.0)
+    people._hold(pool, "i-r1")
+    people._release(pool, "i-r1")
+    hold, release = said
+    hold.answered(Reply(Result.DONE, "i-r1 is held", node="i-r1"))
+    assert pool.holds == {"i-r1"}
+    release.answered(Reply(Result.DONE, "i-r1 is released", node="i-r1"))
+    assert pool.holds == set()
+    people._release(pool, "i-r1")
+    said[-1].answered(Reply(Result.ALREADY, "i-r1 is not on hold", node="i-r1"))
+    assert pool.holds == set()

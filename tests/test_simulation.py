@@ -117,6 +117,9 @@ def test_no_seed_breaks_a_rule(share: int) -> None:
         pytest.param(435003444, "D9", id="who-ended-since-was-one-of-those-who-turned"),
         pytest.param(432004539, "U6", id="claims-called-gone-with-the-breaker"),
         pytest.param(432002587, "U3", id="a-hung-ping-between-the-read-and-the-claim"),
+        pytest.param(438016827, "C9", id="a-hold-and-its-release-said-to-a-paused-manager"),
+        pytest.param(438017743, "D9", id="two-of-six-said-idle-and-fell-silent-together"),
+        pytest.param(438018222, "D9", id="two-of-six-silent-and-the-first-was-replaced"),
     ],
 )
 def test_what_once_broke_a_rule_does_not_any_more(seed: int, rule: str) -> None:

@@ -137,7 +137,10 @@ class People:
             if reply.result is not Result.DONE:
                 if stood and pool.journal.lost == lost:
                     pool.holds.add(name)
-            elif name not in (reply.record, reply.node):
+                return
+            # A manager that stood still takes a hold and its release when it goes on.
+            pool.holds.discard(name)
+            if name not in (reply.record, reply.node):
                 # A host's name stands for its record, a node's own name for the node: which it
                 # was just then only the answer tells.
                 ended = (one for one in (reply.record, reply.node) if one is not None)

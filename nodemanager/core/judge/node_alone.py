@@ -55,14 +55,14 @@ def _unpaired(facts: NodeFacts, subject: Subject) -> NodeView | None:
     measures = facts.alone_for(node)
     since_s, listings = measures["unpaired_s"], measures["record_listings"]
     # It counts for D9 at half the time, so that a wave shows before its first victim.
-    bad_s = since_s - settings.boot_fail_after / 2
+    counts = since_s > settings.boot_fail_after / 2 and listings > 0
     if since_s <= settings.boot_fail_after or listings < 2:
         view = subject.view(Verdict(Kind.KEEP, Reason.UNPAIRED_WITHIN_WINDOW, node.id, measures))
-        view.bad_s = bad_s if bad_s > 0 and listings > 0 else None
+        view.bad_s = since_s if counts else None
         # A node that we booted names its record. One that names none serves nobody unless it pairs.
         view.counts = node.tags.record is not None
         return view
-    return subject.down(Kind.SHUTDOWN, Reason.UNPAIRED, measures, bad_s=bad_s)
+    return subject.down(Kind.SHUTDOWN, Reason.UNPAIRED, measures, bad_s=since_s)
 
 
 ALONE: tuple[Check[Ask], ...] = (

@@ -68,6 +68,15 @@ class NodeFacts:
             grace_s=settings.boot_fail_after,
         )
 
+    def counted_silence(self, subject: Subject) -> float | None:
+        """For how many seconds the node has been silent; None before half its window (D9).
+
+        Half a window of silence is no reason to destroy a node, but it counts, whatever the node
+        said before it: so a mass failure shows before the first destroy.
+        """
+        silent_s = silent_for(subject.own, self.history)
+        return silent_s if silent_s > self.settings.node_stale_after / 2 else None
+
     def alone_for(self, node: CloudNode) -> Measured:
         """How long, and in how many listings, the node has had no record, and the limit (D7)."""
         seen = self.history.unpaired.get(node.id)

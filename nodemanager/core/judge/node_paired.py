@@ -176,20 +176,18 @@ def _not_silent(facts: NodeFacts, subject: Subject) -> NodeView | None:
     silence = facts.silence_of(subject)
     is_stale, silent_s, limit_s = silence.is_stale, silence.silent_s, silence.window_s
     measures: dict[str, Any] = {"silent_s": silent_s, "window_s": limit_s}
-    # Half a window of silence is no reason to destroy a node, but it counts for D9: so a mass
-    # failure shows before the first destroy.
-    bad_s = silent_s - limit_s / 2
+    bad_s = facts.counted_silence(subject)
     if is_stale and silent_s > limit_s and silence.is_past_grace:
         measures["idle_s"] = silence.quiet_s
         return subject.down(Kind.SHUTDOWN, Reason.NODE_DOWN, measures, bad_s=bad_s)
     if is_stale and silent_s > limit_s and silence.age_s is None:
         reason = Reason.NO_LAUNCH_TIME
     else:
-        waits = is_stale or bad_s > 0
+        waits = is_stale or bad_s is not None
         reason = Reason.SILENT_WITHIN_WINDOW if waits else Reason.WORKER_UNKNOWN
     verdict = Verdict(Kind.KEEP, reason, subject.node.id, measures)
     view = NodeView(subject.node, verdict, WorkerState.UNKNOWN, record=subject.own)
-    view.bad_s = bad_s if bad_s > 0 else None
+    view.bad_s = bad_s
     return view
 
 

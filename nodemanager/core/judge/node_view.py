@@ -62,7 +62,7 @@ class NodeView:
 
     `counts` says that it serves or will serve, unlike one that is going or gone; `surplus_if_idle`
     that it may go if demand does not want it; `bad_s` for how many seconds at least it has been
-    silent, down or unpaired (D9), None if it is not.
+    silent, down or unpaired, None if it does not count as that (D9).
     """
 
     node: CloudNode
@@ -76,7 +76,7 @@ class NodeView:
 
     @property
     def bad(self) -> bool:
-        """Whether it is silent, down or unpaired (D9)."""
+        """Whether it counts as silent, down or unpaired (D9)."""
         return self.bad_s is not None
 
 

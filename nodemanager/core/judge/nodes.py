@@ -13,11 +13,12 @@ from nodemanager.core.judge.node_view import DYING, NodeView, Subject
 from nodemanager.core.judge.overrides import of_node
 from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.settings import Settings
-from nodemanager.core.model.world import CloudNode
+from nodemanager.core.model.world import CloudNode, WorkerState
 from nodemanager.core.observe.pairing import Pairs
 from nodemanager.core.plan.snapshot import Snapshot
 
 HELD, KILLED = Reason.HELD, Reason.KILLED
+UNKNOWN = WorkerState.UNKNOWN
 """Looked up once, because every verdict is compared with them."""
 
 
@@ -46,6 +47,8 @@ class NodeJudge:
         if seen.verdict.reason is HELD or seen.verdict.reason is KILLED:
             # Whatever an operator orders for a node, its silence still counts for D9.
             seen.bad_s = self._first(self._but_for_orders(subject), subject).bad_s
+        if seen.bad_s is None and subject.state is not UNKNOWN:
+            seen.bad_s = facts.counted_silence(subject)
         # A drained node takes no more work, so that it does not count as serving.
         if node.state in DYING or (drains and of_node(drains, node) is not None):
             seen.counts = seen.surplus_if_idle = False

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from nodemanager.core.model.changed import changed
 from nodemanager.core.model.settings import CLOCK_STEP_S, Settings
@@ -35,6 +36,16 @@ from nodemanager.core.observe.store_clock import (
     joined,
     noted,
 )
+
+
+class Turned(NamedTuple):
+    """A node that is silent, down or unpaired: when a plan found it so, and since when it is (D9).
+
+    Silence begins with the last ping, although it counts from half its window on.
+    """
+
+    found_at: float
+    since: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,10 +104,10 @@ class History:
     began. `partial` are the nodes in incomplete listings since `cloud`, `glimpsed` the versions of
     records in incomplete listings since `records` (C5, C6). `vetoed` are the records that a listing
     begun after `base` showed with another version, whatever later listings show (C6).
-    `stopped`, `turned` and `unwanted` say by node id since when a node has been listed as stopped,
-    been bad (D9), or been wanted by neither demand nor an operator (D12). For the nodes in
-    `over_max`, `unwanted` is since when they have exceeded max_nodes. `answered_s` is how many
-    seconds in all the store has answered pings, `last_answer_at` when it last did (D8).
+    `stopped` and `unwanted` say by node id since when a node has been listed as stopped, or been
+    wanted by neither demand nor an operator (D12). For the nodes in `over_max`, `unwanted` is since
+    when they have exceeded max_nodes. `turned` are the nodes that are bad (D9). `answered_s` is how
+    many seconds in all the store has answered pings, `last_answer_at` when it last did (D8).
     """
 
     cloud: Nodes | None = None
@@ -118,7 +129,7 @@ class History:
     unwanted: Mapping[str, float] = field(default_factory=dict)
     over_max: frozenset[str] = frozenset()
     stopped: Mapping[str, float] = field(default_factory=dict)
-    turned: Mapping[str, float] = field(default_factory=dict)
+    turned: Mapping[str, Turned] = field(default_factory=dict)
     stopped_gaps: Gaps = ()
     """Between the cloud listings that `stopped` counts over."""
     known_nodes: KnownSets = field(default_factory=KnownSets)

@@ -5,13 +5,13 @@ Each plan folds in what it found, where `history` folds in what the polls bring.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 
 from nodemanager.core.model.changed import changed
 from nodemanager.core.model.settings import Settings
-from nodemanager.core.observe.history import History, Unpaired
+from nodemanager.core.observe.history import History, Turned, Unpaired
 from nodemanager.core.observe.nodes_by_record import only_it_pings
 
 
@@ -79,27 +79,29 @@ def _named(history: History, node_ids: Collection[str]) -> set[str]:
 
 def turned_bad(
     history: History,
-    bad_now: Iterable[str],
+    bad_now: Mapping[str, float],
     at: float,
     settings: Settings,
     unlisted: AbstractSet[str] = frozenset(),
 ) -> History:
-    """Fold in which nodes are bad now: silent, down or unpaired (D9).
+    """Fold in which nodes are bad now, and since when: silent, down or unpaired (D9).
 
     A node that recovers is dropped. One that left the listing after it turned bad, destroyed by us
-    or not, stays for node_stale_after. A bad node that no listing shows (`unlisted`) turns bad anew
+    or not, stays for node_stale_after. A bad node that no listing shows (`unlisted`) is found anew
     in every plan, because the listing that shows it again may show others that fell silent with it.
     """
-    bad = set(bad_now)
     turned = {
-        node_id: since
-        for node_id, since in history.turned.items()
-        if node_id in bad
-        or (node_id not in history.present and at - since <= settings.node_stale_after)
+        node_id: one
+        for node_id, one in history.turned.items()
+        if node_id in bad_now
+        or (node_id not in history.present and at - one.found_at <= settings.node_stale_after)
     }
-    for node_id in bad:
-        turned.setdefault(node_id, at)
-    turned |= dict.fromkeys(bad & unlisted, at)
+    for node_id, since in bad_now.items():
+        before = turned.get(node_id)
+        if before is None:
+            turned[node_id] = Turned(at, since)
+        elif node_id in unlisted:
+            turned[node_id] = Turned(at, before.since)
     return history if turned == history.turned else changed(history, turned=turned)
 
 

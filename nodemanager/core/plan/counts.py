@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Iterable
 
 from nodemanager.core.judge.node_view import BAD, OUTSIDE, NodeView
 from nodemanager.core.judge.overrides import of_node
 from nodemanager.core.model.reasons import Reason
+from nodemanager.core.model.settings import CLOCK_STEP_S
 from nodemanager.core.model.verdict import Verdict
 from nodemanager.core.model.world import WorkerState
+from nodemanager.core.observe.signs import launched_for
 from nodemanager.core.plan.snapshot import Snapshot
 
 
@@ -50,3 +53,18 @@ def cycle_counts(
     counts["nodes_booting"] += len(pending) + len(snapshot.boots_unclaimed)
     counts["records"] = len(verdicts)
     return dict(counts)
+
+
+def made_since(views: Iterable[NodeView], snapshot: Snapshot, at: float) -> frozenset[str]:
+    """The nodes that the cloud launched after `at`, CLOCK_BOOTTIME seconds.
+
+    A launch counts from a minute before, since the cloud's clock may be off by that (A3). A node of
+    unknown age was made before.
+    """
+    age_s = snapshot.now - at + CLOCK_STEP_S
+    oldest = launched_for(0.0, snapshot) - age_s
+    return frozenset(
+        view.node.id
+        for view in views
+        if view.node.created_at is not None and view.node.created_at > oldest
+    )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import chain
 
 from nodemanager.core.execute.bind import BindOrder, bind_orders
@@ -39,14 +40,14 @@ from nodemanager.core.observe.pools import adopts_unclaimed, is_ours_to_claim, o
 from nodemanager.core.observe.signs import idle_words
 from nodemanager.core.observe.unlisted import NOTHING, Unlisted, look_for_unlisted
 from nodemanager.core.operate.backlog import Picture
-from nodemanager.core.plan.counts import cycle_counts
+from nodemanager.core.plan.counts import cycle_counts, made_since
 from nodemanager.core.plan.demand import Market, Wants
 from nodemanager.core.plan.due import Judged, judge_records, to_prune, with_prunes
 from nodemanager.core.plan.slots import Slots, count_slots
 from nodemanager.core.plan.snapshot import Snapshot
 from nodemanager.core.plan.supply import Supply, held_records, is_locked
 from nodemanager.core.safety import breaker as breakers
-from nodemanager.core.safety.breaker import Breaker, Cause
+from nodemanager.core.safety.breaker import Breaker, Cause, Population
 from nodemanager.core.safety.rate_limits import after_eligible, eligible_seen, name_of
 
 
@@ -304,22 +305,21 @@ def _after_silence(
         if view.verdict.reason not in UNCOUNTED or view.node.id in snapshot.gone
     ]
     turned = snapshot.history.turned
-    bad = frozenset(
-        view.node.id
+    bad = {
+        view.node.id: snapshot.now - (view.bad_s or 0.0)
         for view in ours
         if view.bad or (view.node.id in turned and view.verdict.reason in HANDLED)
-    )
+    }
     unlisted = frozenset(view.node.id for view in unheard)
     history = nodes_since.turned_bad(snapshot.history, bad, snapshot.now, settings, unlisted)
     left = history.turned.keys() - {view.node.id for view in ours} if history.turned else ()
-    population = len(ours) + len(left)
-    found = {
-        view.node.id: snapshot.now - view.bad_s
-        for view in ours
-        if view.bad_s is not None and view.node.id not in turned
-    }
     breaker = breakers.after_silence(
-        snapshot.breaker, history, bad, population, snapshot.now, settings, found
+        snapshot.breaker,
+        history,
+        frozenset(bad),
+        Population(len(ours), frozenset(left), partial(made_since, ours, snapshot)),
+        snapshot.now,
+        settings,
     )
     return _with(snapshot, history, breaker)
 

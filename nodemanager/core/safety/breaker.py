@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
@@ -289,20 +290,28 @@ def after_answers(
     return breaker
 
 
+@dataclass(frozen=True, slots=True)
+class Population:
+    """The nodes among whom some turned silent, down or unpaired (D9).
+
+    So many are `listed`, or known by an answer; `left` had turned bad and are listed no more.
+    `made_since` says which of the listed were launched after a time.
+    """
+
+    listed: int
+    left: frozenset[str]
+    made_since: Callable[[float], AbstractSet[str]]
+
+
 def after_silence(
     breaker: Breaker,
     history: History,
     still_bad: frozenset[str],
-    population: int,
+    population: Population,
     at: float,
     settings: Settings,
-    found: Mapping[str, float],
 ) -> Breaker:
-    """The breaker after a plan found `still_bad` of `population` nodes: D9 opens, B3 closes it.
-
-    `found` are the bad nodes that the plan before did not find bad, with the time since when they
-    have been.
-    """
+    """The breaker after a plan found `still_bad` of `population` nodes: D9 opens, B3 closes it."""
     unlisted = frozenset(history.turned) - history.present.keys()
     still = still_bad | unlisted
     if breaker.acquitted - still:
@@ -310,7 +319,7 @@ def after_silence(
     part = breaker.part(Cause.MASS_SILENCE)
     if part is not None:
         # A node that turns bad while it is open belongs to the same wave.
-        joins = {one for one, since in history.turned.items() if since > part.opened_at}
+        joins = {one for one, turned in history.turned.items() if turned.found_at > part.opened_at}
         if joins - part.ids - breaker.acquitted:
             part = replace(part, ids=part.ids | (joins - breaker.acquitted))
             breaker = with_part(breaker, Cause.MASS_SILENCE, part)
@@ -324,22 +333,40 @@ def after_silence(
             replace(breaker, acquitted=breaker.acquitted | ended), Cause.MASS_SILENCE, None
         )
     window = settings.node_stale_after
-    since = {one: then for one, then in history.turned.items() if one not in breaker.acquitted}
-    turned = frozenset(one for one, then in since.items() if at - then <= window)
-    # A node that was out of sight for a time had turned bad before a plan found it so.
-    before = {one: then for one, then in found.items() if one in since}
-    turned = max(turned, _turned_with(before, since, window), key=len)
-    if not mass_silence(len(turned), population, settings):
-        return breaker
-    detail = {"silent": len(turned), "nodes": population}
-    return opened(breaker, Cause.MASS_SILENCE, turned, at, detail)
+    turned = {one: then for one, then in history.turned.items() if one not in breaker.acquitted}
+    lately = {one: then.found_at for one, then in turned.items() if at - then.found_at <= window}
+    # A silent node turned bad long before a plan found it so, and one out of sight longer still.
+    found = {one for one, then in turned.items() if then.found_at == at}
+    together = _turned_with(found, {one: then.since for one, then in turned.items()}, window)
+    for wave in sorted((lately, together), key=len, reverse=True):
+        nodes = _number_of(wave, population, window, settings)
+        if mass_silence(len(wave), nodes, settings):
+            detail = {"silent": len(wave), "nodes": nodes}
+            return opened(breaker, Cause.MASS_SILENCE, frozenset(wave), at, detail)
+    return breaker
+
+
+def _number_of(
+    wave: Mapping[str, float], population: Population, window: float, settings: Settings
+) -> int:
+    """How many nodes there are, of whom those of the wave are some (D9).
+
+    Who was made after the window of the wave did not turn in it. So a node that was destroyed and
+    its successor are not both counted, unless fewer than five were left otherwise.
+    """
+    everyone = population.listed + len(population.left)
+    if len(wave) <= settings.collapse_fraction * COLLAPSE_FLOOR:
+        return everyone
+    made_since = population.made_since(min(wave.values()) + window)
+    number = everyone - len((made_since | population.left) - wave.keys())
+    return number if number >= COLLAPSE_FLOOR else everyone
 
 
 def _turned_with(
-    found: Mapping[str, float], turned: Mapping[str, float], window: float
-) -> frozenset[str]:
+    found: AbstractSet[str], turned: Mapping[str, float], window: float
+) -> dict[str, float]:
     """The most nodes that turned bad within one window, in which at least one of `found` did."""
-    ordered = sorted({**turned, **found}.items(), key=lambda item: item[1])
+    ordered = sorted(turned.items(), key=lambda item: item[1])
     best: tuple[int, int] = (0, 0)
     first, newest = 0, -1
     for last, (node_id, since) in enumerate(ordered):
@@ -349,7 +376,7 @@ def _turned_with(
             first += 1
         if newest >= first and last + 1 - first > best[1] - best[0]:
             best = (first, last + 1)
-    return frozenset(node_id for node_id, _ in ordered[slice(*best)])
+    return dict(ordered[slice(*best)])
 
 
 def mass_silence(turned: int, population: int, settings: Settings) -> bool:

@@ -14,7 +14,7 @@ from nodemanager.core.observe.history import History
 from nodemanager.core.observe.nodes_since import turned_bad
 from nodemanager.core.plan.snapshot import Flight
 from nodemanager.core.safety.breaker import Cause
-from tests.core.build import incarnation_of, node
+from tests.core.build import World, incarnation_of, node
 from tests.core.nodes import pool_of, say
 
 
@@ -221,10 +221,10 @@ def test_a_silent_node_that_no_listing_shows_turns_bad_anew_until_one_shows_it_d
     """The listing that shows it shows others that fell silent with it: they are one wave."""
     settings = Settings(pool="main", node_stale_after=300.0)
     hidden = frozenset({"i-1"})
-    history = turned_bad(History(), hidden, 100.0, settings, unlisted=hidden)
-    history = turned_bad(history, hidden, 500.0, settings, unlisted=hidden)
-    history = turned_bad(history, {"i-1", "i-2"}, 510.0, settings)
-    assert history.turned == {"i-1": 500.0, "i-2": 510.0}
+    history = turned_bad(History(), {"i-1": 50.0}, 100.0, settings, unlisted=hidden)
+    history = turned_bad(history, {"i-1": 50.0}, 500.0, settings, unlisted=hidden)
+    history = turned_bad(history, {"i-1": 50.0, "i-2": 505.0}, 510.0, settings)
+    assert history.turned == {"i-1": (500.0, 50.0), "i-2": (510.0, 505.0)}
 
 
 @pytest.mark.parametrize(
@@ -232,7 +232,7 @@ def test_a_silent_node_that_no_listing_shows_turns_bad_anew_until_one_shows_it_d
     [
         pytest.param(4000.0, 0.0, True, id="within-a-window-of-its-turning"),
         pytest.param(11_000.0, 0.0, True, id="within-a-window-of-now"),
-        pytest.param(0.0, 4000.0, False, id="within-neither"),
+        pytest.param(0.0, 8000.0, False, id="within-neither"),
     ],
 )
 def test_a_node_that_was_out_of_sight_is_of_the_wave_in_which_it_fell_silent_d9(
@@ -280,3 +280,59 @@ def test_a_node_that_becomes_ours_is_of_the_wave_in_which_it_fell_silent_d9_d11(
     made.round()
     assert made.breaker.cause is Cause.MASS_SILENCE
     assert made.destroyed == []
+
+
+def _falling_silent(made: World, silent_at: dict[str, float], seconds: float) -> list[str]:
+    """Let the nodes ping for so long, each until it falls silent; the nodes destroyed meanwhile.
+
+    Each of those is replaced at once.
+    """
+    began, destroyed = made.now, []
+    while made.now < began + seconds:
+        made.advance(60.0)
+        for one in list(made.records):
+            if made.now - began < silent_at.get(one.uuid, seconds):
+                made.ping(one.uuid, WorkerState.BUSY)
+        made.round()
+        for node_id in made.destroyed:
+            destroyed.append(node_id)
+            made.drop_node(node_id)
+            made.records = [one for one in made.records if f"i-{one.uuid}" != node_id]
+            made.add_record(f"new-{node_id}", slot=100 + len(destroyed))
+            made.add_node(f"new-{node_id}", age=0.0)
+    return destroyed
+
+
+def test_silence_counts_from_half_its_window_on_whatever_the_node_said_before_it_d9() -> None:
+    """So the wave is seen before its first victim, not when the last word of each grows old."""
+    made = pool_of(6)
+    assert _falling_silent(made, {"r0": 0.0, "r1": 1800.0}, 10_000.0) == []
+    assert made.breaker.cause is Cause.MASS_SILENCE
+
+
+@pytest.mark.parametrize(
+    ("second", "opens"),
+    [pytest.param(5400.0, True, id="in-one-window"), pytest.param(9000.0, False, id="in-two")],
+)
+def test_who_stands_in_a_destroyed_nodes_place_was_not_of_those_among_whom_it_turned_d9(
+    second: float, opens: bool
+) -> None:
+    """Two of six fell silent within a window, and the first was replaced before the second counts.
+
+    Of the seven that were there in the end only six could have fallen silent in it.
+    """
+    made = pool_of(6)
+    destroyed = _falling_silent(made, {"r0": 0.0, "r1": second}, 20_000.0)
+    assert (made.breaker.cause is Cause.MASS_SILENCE) is opens
+    assert destroyed == (["i-r0"] if opens else ["i-r0", "i-r1"])
+
+
+def test_a_pool_that_grew_within_the_window_is_counted_as_it_is_d9() -> None:
+    made = pool_of(6)
+    destroyed = _falling_silent(made, {"r0": 0.0}, 7000.0)
+    for number in range(6, 12):
+        made.add_record(f"r{number}")
+        made.add_node(f"r{number}", age=60.0)
+    destroyed = _falling_silent(made, {"r0": 0.0, "r1": 0.0}, 20_000.0)
+    assert not made.breaker.is_open
+    assert set(destroyed) == {"i-r0", "i-r1"}
