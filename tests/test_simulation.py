@@ -117,6 +117,9 @@ def test_no_seed_breaks_a_rule(share: int) -> None:
         pytest.param(435003444, "D9", id="who-ended-since-was-one-of-those-who-turned"),
         pytest.param(432004539, "U6", id="claims-called-gone-with-the-breaker"),
         pytest.param(432002587, "U3", id="a-hung-ping-between-the-read-and-the-claim"),
+        pytest.param(438010760, "MAX", id="a-twin-ended-and-the-node-too-young-to-be-listed"),
+        pytest.param(438012595, "MAX", id="a-pause-between-two-listings-that-lack-who-pings"),
+        pytest.param(438016104, "MAX", id="a-pause-after-a-list-truncated-for-good"),
     ],
 )
 def test_what_once_broke_a_rule_does_not_any_more(seed: int, rule: str) -> None:
