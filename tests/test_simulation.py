@@ -119,6 +119,7 @@ def test_no_seed_breaks_a_rule(share: int) -> None:
         pytest.param(432002587, "U3", id="a-hung-ping-between-the-read-and-the-claim"),
         pytest.param(438010760, "MAX", id="a-twin-ended-and-the-node-too-young-to-be-listed"),
         pytest.param(438012595, "MAX", id="a-pause-between-two-listings-that-lack-who-pings"),
+        pytest.param(1107, "D9", id="down-for-minutes-before-another-falls-silent"),
         pytest.param(650, "PROGRESS", id="a-destroy-that-never-happens-to-a-node-that-works-again"),
         pytest.param(438016104, "MAX", id="a-pause-after-a-list-truncated-for-good"),
     ],
