@@ -200,6 +200,32 @@ def test_an_idle_node_is_surplus_only_beside_one_that_serves_min_nodes_d11(
     assert health.surplus(world, pool, seen) == beyond
 
 
+@pytest.mark.parametrize(
+    ("which", "waits"),
+    [
+        pytest.param("idle", True, id="it-is-the-idle-one"),
+        pytest.param("other", True, id="the-idle-one-serves-min-nodes-in-its-place"),
+        pytest.param("none", False, id="no-destroy-was-sent"),
+    ],
+)
+def test_an_idle_node_stays_until_it_shows_what_became_of_a_destroy_d3(
+    which: str, waits: bool
+) -> None:
+    """A destroy that the storm's runs sent may end its node yet, also where that node works."""
+    world, pool = _beside_an_idle_node("it")
+    calm, truth = mock.create_autospec(Calm), mock.create_autospec(Truth)
+    setups, latch = mock.create_autospec(SetUpRules), mock.create_autospec(Latch)
+    calm.begun, calm.since.return_value = None, 50.0
+    progress = Progress(world, truth, calm, latch, setups)
+    progress._left_open[pool.name] = set()
+    seen = health.ward(world, pool)
+    doomed = {"idle" if one.idle else "other": one.node.id for one in seen.patients}
+    if which in doomed:
+        world.weather.sent[-1]("main-1", "cloud.destroy", doomed[which])
+    (owed,) = progress._surplus(pool, seen, 60.0, mock.Mock(surplus=100.0))
+    assert owed.since == (50.0 + pool.settings.action_timeout if waits else 60.0)
+
+
 def test_a_node_that_pairs_with_nothing_fills_max_nodes_and_serves_no_demand_d11() -> None:
     world, pool = _beside_an_idle_node(None)
     pool.wanted = 2

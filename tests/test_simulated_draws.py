@@ -389,6 +389,30 @@ def test_a_late_destroy_is_for_the_reason_of_the_order_that_it_was_sent_for_work
 
 
 @pytest.mark.parametrize(
+    ("states", "turned"),
+    [
+        pytest.param(("idle", "idle", "idle"), 30.0, id="silent-since-its-newest-word"),
+        pytest.param(("idle", "down", "down"), 20.0, id="down-since-it-began-to-say-so"),
+        pytest.param(("down", "idle", "down"), 30.0, id="up-in-between"),
+        pytest.param(("down", "down", "idle"), 30.0, id="silent-and-up-by-its-newest-word"),
+    ],
+)
+def test_a_node_that_pings_that_it_is_down_turned_when_it_first_said_so_d9(
+    states: tuple[str, ...], turned: float
+) -> None:
+    """It pings on for minutes, and another that falls silent then is of no wave with it."""
+    late = LateDestroy(Reason.NODE_DOWN, Reason.NODE_DOWN)
+    words = {10.0 * n: Word(10.0 * n, 10.0 * n, state) for n, state in enumerate(states, 1)}
+    pinging = SimpleNamespace(heard_at=30.0, words=words, uuid=late.node.tags.record)
+    late.node.machine = cast(Machine, pinging)
+    late.node.created_at = 0.0
+    records = late.rules.told.ears[late.by].records
+    records.append(Heard(0.0, 0.0, True, {}))
+    _, order = late.rules.memory[late.by].ordered[late.node.id][0]
+    assert late.rules._turned_at(order, late.by) == turned
+
+
+@pytest.mark.parametrize(
     ("said", "asked", "found"),
     [
         pytest.param(["kill done"], True, False, id="killed"),

@@ -120,6 +120,11 @@ def test_no_seed_breaks_a_rule(share: int) -> None:
         pytest.param(438016827, "C9", id="a-hold-and-its-release-said-to-a-paused-manager"),
         pytest.param(438017743, "D9", id="two-of-six-said-idle-and-fell-silent-together"),
         pytest.param(438018222, "D9", id="two-of-six-silent-and-the-first-was-replaced"),
+        pytest.param(438010760, "MAX", id="a-twin-ended-and-the-node-too-young-to-be-listed"),
+        pytest.param(438012595, "MAX", id="a-pause-between-two-listings-that-lack-who-pings"),
+        pytest.param(1107, "D9", id="down-for-minutes-before-another-falls-silent"),
+        pytest.param(650, "PROGRESS", id="a-destroy-that-never-happens-to-a-node-that-works-again"),
+        pytest.param(438016104, "MAX", id="a-pause-after-a-list-truncated-for-good"),
     ],
 )
 def test_what_once_broke_a_rule_does_not_any_more(seed: int, rule: str) -> None:

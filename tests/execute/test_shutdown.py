@@ -162,7 +162,8 @@ def _missing(made: World) -> History:
     assert record.last_ping_at is not None
     heard_s = history.clock.age(record.last_ping_at, made.snapshot().now)
     first = made.snapshot().now - heard_s
-    absence = Absence(record.incarnation, first, first + settings.settle, settings.absent_listings)
+    settled_at, listings = first + settings.settle, settings.absent_listings
+    absence = Absence(record.incarnation, first, first, settled_at, listings)
     records = replace(history.records, started_at=absence.last_at)
     return replace(history, absence={record.uuid: absence}, records=records)
 

@@ -42,7 +42,7 @@ class Lonely:
 
 @dataclass(frozen=True)
 class Destroyed:
-    """A destroy that took effect; `turned_at` is when its node was last heard before."""
+    """A destroy that took effect; `turned_at` is when its node turned bad before."""
 
     at: float
     node_id: str
@@ -478,10 +478,15 @@ class NodeRules:
         return bool(words) and words[-1].arrived > destroyed.at and words[-1].state != "down"
 
     def _turned_at(self, order: ShutdownOrder, manager: str) -> float:
-        """When its node was last heard, or was made; came into sight, or lost its record."""
+        """When its node was last heard, or was made; came into sight, or lost its record.
+
+        One that says that it is down turned bad when it began to say so, however long it pings on.
+        """
         node = self.world.cloud.instances[order.node_id]
         ears = self.told.ears[manager]
         heard = self._heard_at(node, ears)
+        if heard is not None and order.reason is Reason.NODE_DOWN:
+            heard = min(heard, self._down_since(node))
         turned_at = max(
             node.created_at if heard is None else heard,
             ears.shown_since(node.id),
@@ -490,6 +495,12 @@ class NodeRules:
         if order.reason is Reason.UNPAIRED and lonely is not None:
             turned_at = max(turned_at, lonely.since)
         return turned_at
+
+    def _down_since(self, node: Instance) -> float:
+        """When the first of its newest words came that all say that it is down; inf without any."""
+        words = node.machine.words.values() if node.machine is not None else ()
+        newest = itertools.takewhile(lambda word: word.state == "down", reversed(words))
+        return min((word.arrived for word in newest), default=float("inf"))
 
     def _heard_at(self, node: Instance, ears: Ears) -> float | None:
         """When a ping last told that this node lives: not one to a record that nothing ties to it.

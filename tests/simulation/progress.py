@@ -130,8 +130,9 @@ class Progress:
         count = health.surplus(self.world, pool, seen)
         if count:
             doomed = self._doomed | self._left_open[pool.name]
-            if any(one.node.id in doomed for one in seen.idle):
-                # What became of that destroy is waited for (D3).
+            if any(one.node.id in doomed for one in seen.of(Health.SERVING)):
+                # What became of that destroy is waited for (D3). Until then min_nodes has one less,
+                # also where that node works.
                 since = max(since, self.calm.since(pool) + pool.settings.action_timeout)
             what = f"one of {count} idle nodes of {pool.name} goes that nobody wants"
             key = f"surplus {pool.name} {len(seen.idle)}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.world import CloudNode, Record
@@ -15,13 +15,20 @@ class Absence:
     """The complete cloud listings in a row that lacked a record's node (C5).
 
     `first_at` and `last_at` are the starts of the first and last, `gap_s` is the longest gap.
+    `unlisted_since` is the start of the first of all that lacked it, before any gap that was too
+    long and started the absence again.
     """
 
     incarnation: str | None
+    unlisted_since: float
     first_at: float
     last_at: float
     listings: int
     gap_s: float = 0.0
+
+    def again(self, at: float) -> Absence:
+        """The absence counted anew from the listing that began `at`."""
+        return Absence(self.incarnation, self.unlisted_since, at, at, 1)
 
 
 def absences(
@@ -42,17 +49,14 @@ def absences(
         if not record.holds_anything or node_of(record, bearers, present) is not None:
             continue
         before = known.get(uuid)
-        if (
-            before is None
-            or before.incarnation != record.incarnation
-            or at - before.last_at > settings.poll_stale_after
-        ):
-            result[uuid] = Absence(record.incarnation, at, at, 1)
+        if before is None or before.incarnation != record.incarnation:
+            result[uuid] = Absence(record.incarnation, at, at, at, 1)
+        elif at - before.last_at > settings.poll_stale_after:
+            result[uuid] = before.again(at)
         else:
             gap_s = max(before.gap_s, at - before.last_at)
-            result[uuid] = Absence(
-                before.incarnation, before.first_at, at, before.listings + 1, gap_s
-            )
+            listings = before.listings + 1
+            result[uuid] = replace(before, last_at=at, listings=listings, gap_s=gap_s)
     return result
 
 

@@ -459,9 +459,7 @@ def settings_taken(history: History, settings: Settings) -> History:
     return changed(
         history,
         absence={
-            uuid: Absence(one.incarnation, one.last_at, one.last_at, 1)
-            if one.gap_s > limit_s
-            else one
+            uuid: one.again(one.last_at) if one.gap_s > limit_s else one
             for uuid, one in history.absence.items()
         },
         asked={

@@ -93,7 +93,7 @@ def look_for_unlisted(snapshot: Snapshot, settings: Settings) -> Unlisted:
         is_asked_for = _is_missing(record, absence.first_at, snapshot, settings)
         if not (is_asked_for or _is_alive(verdict)):
             continue
-        node_id = _id_of(record, snapshot)
+        node_id = id_of(record, snapshot)
         if node_id is not None and may_ask(history, node_id, now, settings):
             ask.append(node_id)
         if may_ask(history, record.uuid, now, settings):
@@ -102,7 +102,7 @@ def look_for_unlisted(snapshot: Snapshot, settings: Settings) -> Unlisted:
     return Unlisted(verdicts, by_id, by_tag, unheard)
 
 
-def _id_of(record: Record, snapshot: Snapshot) -> str | None:
+def id_of(record: Record, snapshot: Snapshot) -> str | None:
     """The id of the record's node: from its claim or a ping, else from the create's answer."""
     expected = snapshot.expected.get(record.uuid)
     if record.instance_id is not None or expected is None:
@@ -217,7 +217,7 @@ def _verdict(
     record: Record, absent_since: float, snapshot: Snapshot, settings: Settings
 ) -> Verdict | None:
     """The verdict on the cloud's answers by id and by tag; None without one since the absence."""
-    node_id = _id_of(record, snapshot)
+    node_id = id_of(record, snapshot)
     asked = [snapshot.history.asked.get(key) for key in _keys(record, snapshot)]
     answers = [one for one in asked if one is not None and not one.malformed]
     denied: Asked | None = None
@@ -240,7 +240,7 @@ def _verdict(
 
 
 def _keys(record: Record, snapshot: Snapshot) -> tuple[str, ...]:
-    node_id = _id_of(record, snapshot)
+    node_id = id_of(record, snapshot)
     return (record.uuid,) if node_id is None else (node_id, record.uuid)
 
 
@@ -309,7 +309,8 @@ def is_missed(record: Record, snapshot: Snapshot, settings: Settings) -> bool:
         if clock is None:
             return False
         heard_s = heard_ago(record, stamp, clock, history, now)
-        if heard_s < now - absence.first_at:
+        # A gap starts the absence again, but the node lived on after a listing that lacked it.
+        if heard_s < now - absence.unlisted_since:
             return False
         first = stamp if record.first_ping_at is None else record.first_ping_at
         born_at = now - max(heard_s, clock.age(first, now))
@@ -332,7 +333,7 @@ def is_spent(record: Record, snapshot: Snapshot, settings: Settings) -> bool:
     past_s = 0.0 if quiet_s is None else quiet_s - window_of(record, settings)
     if not settings.may_authorise or not is_missed(record, snapshot, settings):
         return False
-    known_as = (_id_of(record, snapshot),)
+    known_as = (id_of(record, snapshot),)
     for key in _keys(record, snapshot):
         answer = history.asked.get(key)
         if answer is None or answer.is_past or now - answer.said_at >= past_s:

@@ -17,7 +17,7 @@ from nodemanager.core.observe.nodes_by_record import Bearers, node_of
 from nodemanager.core.observe.pairing import Pairs
 from nodemanager.core.observe.pools import is_ours_to_claim
 from nodemanager.core.observe.signs import quiet_for
-from nodemanager.core.observe.unlisted import Unlisted, heard_ago, is_missed, is_spent
+from nodemanager.core.observe.unlisted import Unlisted, heard_ago, id_of, is_missed, is_spent
 from nodemanager.core.plan.snapshot import Snapshot
 
 SPARE = frozenset({Reason.BOOTING, Reason.UNPAIRED_WITHIN_WINDOW})
@@ -143,8 +143,11 @@ def _not_ended(records: Iterable[Record], snapshot: Snapshot) -> Iterator[Record
     for record in records:
         if record.instance_id in ended or record.instance_id in snapshot.gone:
             continue
-        # If the record names an instance id, an ended node with its tags may be another one.
-        if record.instance_id is None and (record.uuid, record.incarnation) in ended_lives:
+        # If a ping or the create's answer told the node's id, an ended node with its tags may be
+        # another one.
+        node_id = id_of(record, snapshot)
+        is_ended = node_id is None or node_id in ended
+        if is_ended and (record.uuid, record.incarnation) in ended_lives:
             continue
         yield record
 

@@ -615,6 +615,28 @@ def test_a_twin_that_ended_does_not_stand_for_the_node_that_pings_p6() -> None:
     assert made.booted == []
 
 
+@pytest.mark.parametrize(
+    ("answered", "booted"),
+    [
+        pytest.param("i-other", [], id="the-create-answered-the-other"),
+        pytest.param("i-ended", ["small"], id="the-create-answered-this-one"),
+        pytest.param(None, ["small"], id="no-answer-is-known"),
+    ],
+)
+def test_nor_where_nodes_tell_no_id_and_the_create_answered_the_other_p1a(
+    answered: str | None, booted: list[str]
+) -> None:
+    made = world(max_nodes=1, min_nodes=1)
+    made.flags["demand"] = ()
+    made.add_record("r1", quiet=10.0, instance_id=None)
+    made.add_node("r1", id="i-ended", state=CloudState.TERMINATED)
+    if answered is not None:
+        created = Expected(answered, "small", made.now, incarnation_of("r1"))
+        made.flags["expected"] = {"r1": created}
+    made.round()
+    assert made.booted == booted
+
+
 def denied_claim(rounds: int, how: str = "denied", **settings: Any) -> World:
     """A claim on hold, which no node came of; the cloud is asked for it each round, and answers.
 
@@ -828,6 +850,31 @@ def test_a_late_record_listing_takes_back_no_ping_of_another_life_c5() -> None:
     made.add_record("r1", life=2, quiet=900.0)
     made.round()
     assert len(made.booted) == 1
+
+
+@pytest.mark.parametrize(
+    ("pings", "booted"),
+    [
+        pytest.param(True, [0, 0, 0], id="it-pinged-since-a-listing-lacked-it"),
+        pytest.param(False, [0, 0, 1], id="listed-until-the-manager-stood-still"),
+    ],
+)
+def test_a_ping_since_a_listing_that_lacked_it_counts_over_a_gap_c5_p6(
+    pings: bool, booted: list[int]
+) -> None:
+    """A manager that stood still counts the absence anew, and listings still lack who lives."""
+    made = world(max_nodes=1, min_nodes=1, visible_after=0.0)
+    made.flags["demand"] = ()
+    made.add_record("r1", quiet=5.0)
+    if not pings:
+        made.add_node("r1")
+    for wait, count in zip((610.0, 60.0, 0.0), booted, strict=True):
+        made.round()
+        assert len(made.booted) == count
+        made.advance(wait)
+        if wait > made.settings.poll_stale_after:
+            made.nodes.clear()
+            made.ping("r1")
 
 
 @pytest.mark.parametrize(

@@ -183,7 +183,7 @@ def test_a_late_ping_reaches_a_life_that_is_held_on() -> None:
 
 def test_what_was_counted_of_a_record_goes_on_under_its_other_name() -> None:
     one = record("r-1", slot=3, claimed=True)
-    seen = Absence(one.incarnation, 1.0, 2.0, 3)
+    seen = Absence(one.incarnation, 1.0, 1.0, 2.0, 3)
     history = History(
         records=listing(one),
         base_index={"r-1": one.version},
