@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from nodemanager.core.model.changed import changed
 from nodemanager.core.model.settings import Settings
+from nodemanager.core.model.world import CloudNode
 from nodemanager.core.observe.history import History, Turned, Unpaired
 from nodemanager.core.observe.nodes_by_record import only_it_pings
 
@@ -66,15 +67,15 @@ def _named(history: History, node_ids: Collection[str]) -> set[str]:
     if not node_ids or history.records is None:
         return set()
     nodes = {one: history.present[one] for one in node_ids if one in history.present}
-    by_tag = {node.tags.record: node for node in nodes.values()}
-    found = set()
-    for record in history.records.items:
-        node = (
-            by_tag.get(record.uuid) if record.instance_id is None else nodes.get(record.instance_id)
-        )
-        if node is not None and only_it_pings(node, record):
-            found.add(node.id)
-    return found
+    known: dict[str | None, list[CloudNode]] = {one: [node] for one, node in nodes.items()}
+    for node in nodes.values():
+        known.setdefault(node.tags.record, []).append(node)
+    return {
+        node.id
+        for record in history.records.items
+        for node in known.get(record.instance_id or record.uuid, ())
+        if only_it_pings(node, record)
+    }
 
 
 def turned_bad(

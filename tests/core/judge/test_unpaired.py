@@ -167,6 +167,25 @@ def test_it_starts_again_once_a_listing_lacks_the_record_that_named_it_d10() -> 
     assert verdict(made) == (Kind.SHUTDOWN, Reason.UNPAIRED)
 
 
+def test_both_twins_that_a_free_record_may_name_wait_again_once_it_is_lacking_d10() -> None:
+    """Twins of one create: each may be who pings the record that lost its claim and its id."""
+    made = unpaired()
+    made.add_node("r1", id="i-twin")
+    made.add_record("r1", claim=None, instance_id=None)
+    for other in ("r2", "r3", "r4", "r5"):
+        made.add_record(other)
+        made.add_node(other)
+    for _ in range(20):
+        made.advance(60.0)
+        made.round()
+    made.records[:] = [one for one in made.records if one.uuid != "r1"]
+    for _ in range(20):
+        made.advance(60.0)
+        made.round()
+        for node_id in ("i-r1", "i-twin"):
+            assert made.of_node(node_id).reason is Reason.UNPAIRED_WITHIN_WINDOW
+
+
 def test_a_doubted_listing_with_the_record_that_named_it_starts_it_again_d10_l4() -> None:
     made = _only_named()
     every = list(made.records)
