@@ -451,24 +451,27 @@ def test_an_unlisted_node_is_killed_if_an_operator_did_and_the_cloud_has_it_d13_
 
 
 @pytest.mark.parametrize(
-    ("size", "alike", "found"),
+    ("size", "alike", "price", "found"),
     [
-        pytest.param(SMALL, 2, True, id="one-for-each-of-the-size-that-they-want"),
-        pytest.param(SMALL, 3, False, id="one-too-many-of-that-size"),
-        pytest.param(LARGE, 2, False, id="a-larger-one"),
-        pytest.param(SPOT, 2, False, id="a-preemptible-one"),
+        pytest.param(SMALL, 2, 0.9, True, id="one-for-each-of-the-size-that-they-want"),
+        pytest.param(SMALL, 3, 0.9, False, id="one-too-many-of-that-size"),
+        pytest.param(LARGE, 2, 0.9, False, id="a-larger-one"),
+        pytest.param(SPOT, 2, 0.9, False, id="a-preemptible-one"),
+        pytest.param(SMALL, 2, 1.1, False, id="too-dear-all-together"),
     ],
 )
 def test_a_node_was_wanted_at_its_word_if_as_many_jobs_wanted_its_size_work(
-    size: Size, alike: int, found: bool
+    size: Size, alike: int, price: float, found: bool
 ) -> None:
     """WORK, U12: two jobs wait as it says idle, and one begins on it before the destroy is sent."""
     late = LateDestroy(Reason.IDLE_BEYOND_DEMAND, Reason.IDLE_BEYOND_DEMAND)
     world, begun, node = late.world, late.begun, late.node
     pool = world.managers[late.by].pool
-    pool.settings = replace(pool.settings, max_nodes=4, sizes=(SMALL, LARGE, SPOT))
+    sizes = (SMALL, LARGE, SPOT)
+    pool.settings = replace(pool.settings, max_nodes=4, max_total_price=1.0, sizes=sizes)
     node.tags = replace(node.tags, size=size.name)
-    late.work.polls[late.by].append(Poll(begun + 11.0, wanted=2, living=3, alike=alike))
+    poll = Poll(begun + 11.0, wanted=2, living=3, alike=alike, price=price)
+    late.work.polls[late.by].append(poll)
     at_work = SimpleNamespace(
         busy_since=begun + 16.0,
         heard_at=begun + 12.0,

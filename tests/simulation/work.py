@@ -24,6 +24,8 @@ from tests.simulation.world import World
 AS_IDLE = frozenset({Reason.IDLE_BEYOND_DEMAND, Reason.DRAINED})
 CARRIED_OUT_S = 60.0
 """From the plan to the destroy: its look, and messages and calls that are slow."""
+A_ROUNDING = 1e-6
+"""Of a sum of prices."""
 
 
 @dataclass(frozen=True)
@@ -31,13 +33,14 @@ class Poll:
     """A demand poll, from its start: how many jobs waited, and how many nodes could run them.
 
     `alike` are the nodes of the size that these jobs want, living or ended so lately that the
-    manager may still take them for idle ones.
+    manager may still take them for idle ones. `price` is that of all living ones, per hour.
     """
 
     started: float
     wanted: int
     living: int
     alike: int
+    price: float
 
 
 class Work:
@@ -53,7 +56,10 @@ class Work:
         pool = manager.pool
         counted = {pool.name, None} if self.world.shape.traits.broad else {pool.name}
         # Untagged ones count against max_nodes where they are listed (D11).
-        living = sum(one.tags.pool in counted for one in self.world.cloud.living())
+        living = [one for one in self.world.cloud.living() if one.tags.pool in counted]
+        sizes = Sizes(pool.settings.sizes)
+        known = [sizes.named(one.tags.size) or sizes.named(one.size) for one in living]
+        price = sum(size.price or 0.0 for size in known if size is not None)
         now, stale_after = self.world.engine.now, pool.settings.node_stale_after
         alike = sum(
             (one.ended_at is None or now - one.ended_at <= stale_after)
@@ -61,7 +67,7 @@ class Work:
             and self._is_wanted_size(one, manager)
             for one in self.world.cloud.instances.values()
         )
-        self.polls[manager.name].append(Poll(now, pool.wanted, living, alike))
+        self.polls[manager.name].append(Poll(now, pool.wanted, len(living), alike, price))
 
     def _destroyed(self, one: Instance, by: str) -> None:
         machine, sent_at = one.machine, self.world.weather.sent_at
@@ -103,10 +109,12 @@ class Work:
         most = manager.pool.settings.max_nodes
         if reason is not Reason.IDLE_BEYOND_DEMAND or not before:
             return
-        # So much waited that no node of its size was one too many.
-        poll = before[-1]
+        # So much waited that no node of its size was one too many, nor all together too many or
+        # too dear: then an idle one goes although jobs wait.
+        poll, dearest = before[-1], manager.pool.settings.max_total_price
         full = poll.wanted >= min(poll.alike, most) and poll.living <= most
-        if full and self._is_wanted_size(one, manager):
+        is_over = 0 < dearest < poll.price - A_ROUNDING
+        if full and not is_over and self._is_wanted_size(one, manager):
             self._hit(one, by, "on a word from when demand wanted it")
 
     def _is_wanted_size(self, one: Instance, manager: Manager) -> bool:
