@@ -481,20 +481,17 @@ class NodeRules:
         """When its node was last heard, or was made; came into sight, or lost its record.
 
         One that says that it is down turned bad when it began to say so, however long it pings on.
+        So did one without a record when its manager was told, whoever hears it.
         """
         node = self.world.cloud.instances[order.node_id]
         ears = self.told.ears[manager]
+        lonely = self.memory[manager].lonely.get(node.id)
+        if order.reason is Reason.UNPAIRED and lonely is not None:
+            return max(lonely.since, ears.shown_since(node.id))
         heard = self._heard_at(node, ears)
         if heard is not None and order.reason is Reason.NODE_DOWN:
             heard = min(heard, self._down_since(node))
-        turned_at = max(
-            node.created_at if heard is None else heard,
-            ears.shown_since(node.id),
-        )
-        lonely = self.memory[manager].lonely.get(node.id)
-        if order.reason is Reason.UNPAIRED and lonely is not None:
-            turned_at = max(turned_at, lonely.since)
-        return turned_at
+        return max(node.created_at if heard is None else heard, ears.shown_since(node.id))
 
     def _down_since(self, node: Instance) -> float:
         """When the first of its newest words came that all say that it is down; inf without any."""
