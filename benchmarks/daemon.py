@@ -23,6 +23,7 @@ from nodemanager.records.sql import SqlRecordStore
 
 POLLS = 6
 START_S = 180.0
+REST_S = 1.5
 CONFIG = """
 [Daemon]
 pool = {pool}
@@ -53,7 +54,7 @@ price = 0.1
 
 @dataclass(frozen=True)
 class Footprint:
-    """What the daemon took over some polls, once the first plan was made and logged.
+    """What the daemon took over some polls, once the first plan was made and written down.
 
     `cpu_s` is of one poll of everything (listings, folds, plans), each record pinged since the one
     before by another process. The peak is since the start.
@@ -101,10 +102,14 @@ def footprint(count: int) -> Footprint:
         with _daemon(count, config) as process:
             log, database = Path(home, "log"), f"sqlite:///{home}/registry.db"
             _wait_for(process, lambda: log.exists() and "event=cycle.done" in log.read_text())
+            # The first plan is logged before the journal writes it, which takes as long as a poll.
+            _wait_for(process, lambda: _rests(process))
             first, began_s = _polls(database), _cpu_s(process)
             for number in range(POLLS):
                 _ping_all(database)
                 _wait_for(process, lambda at=first + number: _polls(database) > at)
+            # What the last poll brought is still to be decided about.
+            _wait_for(process, lambda: _rests(process))
             polls, spent_s = _polls(database) - first, _cpu_s(process) - began_s
             status = Path(f"/proc/{process.pid}/status").read_text()
             return Footprint(
@@ -170,6 +175,13 @@ def _cpu_s(process: subprocess.Popen[bytes]) -> float:
     """CPU seconds of the process so far, its threads' all."""
     fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def _rests(process: subprocess.Popen[bytes]) -> bool:
+    """Whether it has done all that its polls brought: for REST_S it takes next to no CPU time."""
+    began_s = _cpu_s(process)
+    time.sleep(REST_S)
+    return _cpu_s(process) - began_s < 0.03
 
 
 def _number(status: str, name: str) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -155,31 +155,29 @@ class LibcloudCloud:
         self._reader = reader
         self._leftovers = leftovers
         self._drivers = Drivers(provider, timeout)
+        self._listed: Mapping[str, CloudNode] = {}
+        """The nodes of the newest listing, for the next one to take over what did not change."""
 
     def account(self) -> str:
         return self._call("account", self._provider.account)
 
     def list_nodes(self) -> Listed[CloudNode]:
         answers = self._call("list nodes", self._provider.listings)
-        found: dict[str, list[CloudNode]] = {}
+        known, read = self._listed, self._reader.read
+        listings: list[list[CloudNode]] = []
         problems: list[str] = []
         complete = True
         for answer, matches in answers:
-            here: dict[str, list[CloudNode]] = {}
+            nodes: list[CloudNode] = []
             for position, raw in enumerate(checked_list(answer, "list nodes")):
                 try:
-                    node = self._reader.read(raw, self.pool, matches_cloud_list=matches)
+                    nodes.append(read(raw, self.pool, matches_cloud_list=matches, known=known))
                 except Unidentifiable as error:
                     complete = False
                     problems.append(f"item {position} of the node listing: {error}")
-                    continue
-                here.setdefault(node.id, []).append(node)
-            for node_id, nodes in here.items():
-                # A node in two answers is one node. A node twice in one answer stays twice, so
-                # that the check for impossible listings sees it (L4).
-                managed = any(node.managed for node in (*found.get(node_id, ()), *nodes))
-                found[node_id] = [with_managed(node, managed) for node in nodes]
-        items = tuple(node for nodes in found.values() for node in nodes)
+            listings.append(nodes)
+        items = _merged(listings)
+        self._listed = {node.id: node for node in items}
         problems += [f"node {node.id}: {line}" for node in items for line in node.problems]
         return Listed(items, complete=complete, problems=tuple(problems))
 
@@ -267,6 +265,26 @@ class LibcloudCloud:
             return self._reader.read(raw, self.pool)
         except Unidentifiable as error:
             raise CloudError(f"{doing}: the answer is {error}") from error
+
+
+def _merged(listings: Sequence[Sequence[CloudNode]]) -> tuple[CloudNode, ...]:
+    """The nodes of several answers, as one listing.
+
+    A node in two answers is one node. A node twice in one answer stays twice, so that the check for
+    impossible listings sees it (L4).
+    """
+    told = [nodes for nodes in listings if nodes]
+    if len(told) == 1 and len({node.id for node in told[0]}) == len(told[0]):
+        return tuple(told[0])
+    found: dict[str, list[CloudNode]] = {}
+    for nodes in told:
+        here: dict[str, list[CloudNode]] = {}
+        for node in nodes:
+            here.setdefault(node.id, []).append(node)
+        for node_id, same in here.items():
+            managed = any(node.managed for node in (*found.get(node_id, ()), *same))
+            found[node_id] = [with_managed(node, managed) for node in same]
+    return tuple(node for nodes in found.values() for node in nodes)
 
 
 def with_managed(node: CloudNode, managed: bool) -> CloudNode:

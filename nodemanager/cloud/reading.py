@@ -6,12 +6,15 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 from nodemanager.core.model.world import CloudNode, CloudState, Size, Tags
 from nodemanager.errors import IncompleteListing
 
 T = TypeVar("T")
+
+NO_NODES: Mapping[str, CloudNode] = MappingProxyType({})
 
 
 class Unidentifiable(Exception):
@@ -51,21 +54,58 @@ class NodeReader:
     size: Callable[[Any], str | None] = lambda raw: None if raw.size is None else str(raw.size.id)
     """The cloud's own id of the node's size."""
     addresses: Callable[[Any], tuple[str, ...]] = lambda raw: tuple(
-        str(address) for address in (*raw.private_ips, *raw.public_ips)
+        map(str, (*raw.private_ips, *raw.public_ips))
     )
     launch_time_needed: bool = True
     """Whether a node without a launch time is malformed, as in every cloud that keeps one."""
 
-    def read(self, raw: Any, pool: str, *, matches_cloud_list: bool = False) -> CloudNode:
+    def read(
+        self,
+        raw: Any,
+        pool: str,
+        *,
+        matches_cloud_list: bool = False,
+        known: Mapping[str, CloudNode] = NO_NODES,
+    ) -> CloudNode:
         """The CloudNode for a libcloud node; raises Unidentifiable when it has no id.
 
-        A field that can't be read is left out and named in `problems` (P3).
+        A field that can't be read is left out and named in `problems` (P3). If one of `known`, by
+        their ids, has these very values, it is returned itself.
         """
         if raw is None:
             raise Unidentifiable("None in place of a node")
         node_id = getattr(raw, "id", None)
         if not isinstance(node_id, str) or not node_id:
             raise Unidentifiable("a node without an id")
+        before = known.get(node_id)
+        if before is not None and self._is_still(before, raw, pool, matches_cloud_list):
+            return before
+        return self._read(raw, node_id, pool, matches_cloud_list)
+
+    def _is_still(self, before: CloudNode, raw: Any, pool: str, matches: bool) -> bool:
+        """Whether reading `raw` gives `before`, which had no problem.
+
+        Most nodes of a listing are as they were a minute ago; to see that costs half of reading
+        each field with an account of what is wrong with it.
+        """
+        if before.problems:
+            return False
+        try:
+            raw_state, tags = self.state(raw), self.tags(raw)
+            return (
+                before.raw_state == raw_state
+                and before.created_at == self.created_at(raw)
+                and (before.tags is tags or before.tags == tags)
+                and before.managed is (matches or tags.pool == pool)
+                and before.name == raw.name
+                and before.size == self.size(raw)
+                and before.held == self.held(raw)
+                and before.addresses == self.addresses(raw)
+            )
+        except Exception:
+            return False
+
+    def _read(self, raw: Any, node_id: str, pool: str, matches: bool) -> CloudNode:
         problems: list[str] = []
 
         def of(field: str, reader: Callable[[Any], T], otherwise: T) -> T:
@@ -89,7 +129,7 @@ class NodeReader:
             size=of("size", self.size, None),
             created_at=created_at,
             tags=tags,
-            managed=matches_cloud_list or tags.pool == pool,
+            managed=matches or tags.pool == pool,
             held=of("hold", self.held, False),
             raw_state=raw_state,
             addresses=of("addresses", self.addresses, ()),

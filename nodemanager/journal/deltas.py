@@ -1,18 +1,13 @@
-"""The encoding of decisions as changes since the one before, in snapshot and verdicts."""
+"""The encoding of a decision's snapshot as its changes since the one before."""
 
 from __future__ import annotations
 
 import dataclasses
-import json
 import typing
-import zlib
-from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Mapping
+from typing import Any
 
-from nodemanager.core.model.reasons import Kind, Reason
-from nodemanager.core.model.verdict import Verdict
 from nodemanager.core.observe.history import History
-from nodemanager.core.plan.plan import Plan
 from nodemanager.core.plan.snapshot import Snapshot
 from nodemanager.journal.codec import codec_of
 
@@ -29,8 +24,6 @@ _MEMBERS = {
     for name in _CODECS
     if typing.get_origin(_HINTS[name]) is not None and "Mapping" in str(_HINTS[name])
 }
-_MEASURES = codec_of(Any)
-_REASONS = {reason.value: reason for reason in Reason}
 BLANK = Snapshot("", 0.0, 0.0, History())
 """The snapshot that a segment's first decision is compared with."""
 
@@ -77,69 +70,3 @@ def _mapping_change(was: Mapping[str, Any], now: Mapping[str, Any], encode: Any)
         "+": {key: encode(one) for key, one in now.items() if key not in was or was[key] != one},
         "-": [key for key in was if key not in now],
     }
-
-
-class VerdictChange(NamedTuple):
-    """A record's or node's verdict whose kind or reason has changed.
-
-    `subject` is `record` or `node`. `kind` and `reason` are None when it is no longer judged.
-    """
-
-    subject: str
-    id: str
-    kind: Kind | None
-    reason: Reason | None
-    measures: Mapping[str, Any] | None = None
-
-
-Standing = dict[tuple[str, str], tuple[Kind, Reason]]
-"""The current kind and reason of each verdict, by subject and id."""
-
-
-def verdicts_of(made: Plan) -> list[tuple[str, Verdict]]:
-    """The plan's verdicts with their subjects, records first."""
-    return [
-        *(("record", verdict) for verdict in made.records),
-        *(("node", view.verdict) for view in made.views),
-    ]
-
-
-def verdict_changes(
-    standing: Standing, verdicts: Iterable[tuple[str, Verdict]]
-) -> tuple[list[VerdictChange], Standing]:
-    """The changes from `standing` to `verdicts`, and the new standing."""
-    changes: list[VerdictChange] = []
-    now: Standing = {}
-    for subject, (kind, reason, id, measures) in verdicts:
-        key = (subject, id)
-        if standing.get(key) != (kind, reason):
-            changes.append(VerdictChange(subject, id, kind, reason, measures))
-        now[key] = (kind, reason)
-    changes.extend(
-        VerdictChange(subject, id, None, None) for subject, id in standing.keys() - now.keys()
-    )
-    return changes, now
-
-
-def encode_changes(changes: Iterable[VerdictChange]) -> list[Any]:
-    return [
-        [subject, id]
-        if kind is None or reason is None
-        else [subject, id, kind.value, reason.value, _MEASURES.encode(measures)]
-        for subject, id, kind, reason, measures in changes
-    ]
-
-
-def decode_changes(data: list[Any]) -> tuple[VerdictChange, ...]:
-    return tuple(
-        VerdictChange(row[0], row[1], None, None)
-        if len(row) == 2
-        else VerdictChange(row[0], row[1], Kind(row[2]), _REASONS[row[3]], _MEASURES.decode(row[4]))
-        for row in data
-    )
-
-
-def digest(verdicts: Iterable[tuple[str, Verdict]]) -> int:
-    """A checksum of the verdicts with their measures."""
-    text = json.dumps([*verdicts], separators=(",", ":"), default=str)
-    return zlib.crc32(text.encode("ascii"))

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from operator import attrgetter
 from typing import Any, Generic, TypeVar
 
+from nodemanager.core.model.changed import same_items
 from nodemanager.core.model.world import CloudNode, Listing, Record
 from nodemanager.journal.codec import Codec, codec_of, without_secrets
 
@@ -34,6 +35,7 @@ class ListingCodec(Generic[T]):
         self._defaults = {one.name: _default(one) for one in fields}
         self._codecs = {one.name: _field_codec(one.name, hints[one.name]) for one in fields}
         self._values = attrgetter(*self._names)
+        self._getters = {name: attrgetter(name) for name in self._names}
         every = [one.name for one in dataclasses.fields(item)]
         self._places = {name: place for place, name in enumerate(every)}
         self._all_values = attrgetter(*every)
@@ -41,12 +43,15 @@ class ListingCodec(Generic[T]):
 
     def encode(self, before: Listing[T] | None, listing: Listing[T]) -> Data:
         old = () if before is None else before.items
-        sources = self._sources(old, listing.items)
+        is_same = same_items(old, listing.items)
+        sources = None if is_same else self._sources(old, listing.items)
         data: Data = {"at": [listing.started_at, listing.ended_at]}
         if not listing.complete:
             data["partial"] = 1
         if listing.problems:
             data["problems"] = list(listing.problems)
+        if is_same:
+            return data
         if sources is None:
             pairs = list(zip(old, listing.items, strict=True))
         else:
@@ -111,17 +116,13 @@ class ListingCodec(Generic[T]):
 
     def _changed(self, pairs: list[tuple[T, T]]) -> Data:
         """By field: [gaps between the indexes of the pairs that differ, their new values]."""
-        if not pairs:
-            return {}
-        old = [self._values(one) for one, _ in pairs]
-        new = [self._values(other) for _, other in pairs]
-        # Quick tests first: mostly no node changed, and of the records' columns only a few.
-        if old == new:
-            return {}
+        # Mostly no node changed, and is the same object as before; of records, a few columns did.
+        places = [place for place, (one, other) in enumerate(pairs) if one is not other]
+        old = [pairs[place][0] for place in places]
+        new = [pairs[place][1] for place in places]
         changed: Data = {}
-        for name, was, now in zip(
-            self._names, zip(*old, strict=True), zip(*new, strict=True), strict=True
-        ):
+        for name, get in self._getters.items():
+            was, now = list(map(get, old)), list(map(get, new))
             if was == now:
                 continue
             numbers = [
@@ -129,7 +130,8 @@ class ListingCodec(Generic[T]):
                 for number, (one, other) in enumerate(zip(was, now, strict=True))
                 if one is not other and one != other
             ]
-            changed[name] = [_gaps(numbers), self._encoded(name, [now[one] for one in numbers])]
+            gaps = _gaps([places[number] for number in numbers])
+            changed[name] = [gaps, self._encoded(name, [now[one] for one in numbers])]
         return changed
 
     def _changes(self, columns: Data) -> dict[int, dict[str, Any]]:

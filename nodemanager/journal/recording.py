@@ -37,18 +37,11 @@ from nodemanager.core.observe.history import Nodes, Records
 from nodemanager.core.plan.snapshot import Snapshot
 from nodemanager.core.replay.fold import Decision, Start, State, after_decision, settings_after
 from nodemanager.journal.codec import codec_of, to_text
-from nodemanager.journal.deltas import (
-    BLANK,
-    Standing,
-    digest,
-    encode_changes,
-    encode_snapshot,
-    verdict_changes,
-    verdicts_of,
-)
+from nodemanager.journal.deltas import BLANK, encode_snapshot
 from nodemanager.journal.listings import NODES, RECORDS
 from nodemanager.journal.schema import entries
 from nodemanager.journal.states import encode_start
+from nodemanager.journal.verdicts import Verdicts, encode_changes, verdict_changes
 
 SEGMENT_DECISIONS = 240
 SEGMENT_S = 3600.0
@@ -91,13 +84,13 @@ class Base:
     nodes: Nodes | None
     records: Records | None
     snapshot: Snapshot
-    standing: Standing
+    verdicts: Verdicts
 
     @classmethod
     def of(cls, start: Start) -> Base:
         state = start.state
         blank = replace(BLANK, demand=state.demand, demand_at=state.demand_at, slots=state.slots)
-        return cls(state.history.cloud, state.history.records, blank, {})
+        return cls(state.history.cloud, state.history.records, blank, Verdicts())
 
     def took(self, fact: Fact) -> None:
         """Take a fact over: the next listing's changes refer to the newest complete one."""
@@ -149,14 +142,14 @@ class Recorder:
             self._segment, self._decisions, self._began_at = None, 0, snapshot.now
         facts = [self._encoded(fact, self._base) for fact in self._facts]
         self._facts.clear()
-        verdicts = verdicts_of(decision.plan)
-        changes, standing = verdict_changes(self._base.standing, verdicts)
+        verdicts = self._base.verdicts.then(decision.plan)
+        changes = verdict_changes(self._base.verdicts, verdicts)
         body = {
             "facts": facts,
             "snapshot": encode_snapshot(self._base.snapshot, snapshot),
             "new_records": decision.new_records,
             "took_s": decision.took_s,
-            "digest": digest(verdicts),
+            "digest": verdicts.digest,
         }
         if decision.plan.aborted is not None:
             reason, measures = decision.plan.aborted
@@ -165,7 +158,7 @@ class Recorder:
         if changes:
             row["verdicts"] = _packed(encode_changes(changes))
         rows.append(row)
-        self._base.standing = standing
+        self._base.verdicts = verdicts
         self._base.snapshot = snapshot
         self._decisions += 1
         self._start = self._after_this(decision, self._settings)

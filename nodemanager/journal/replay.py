@@ -15,8 +15,8 @@ from nodemanager.core.replay.fold import (
     decide,
     settings_after,
 )
-from nodemanager.journal.deltas import digest, verdicts_of
 from nodemanager.journal.reading import Decided, Entry
+from nodemanager.journal.verdicts import digest, verdicts_of
 
 
 @dataclass(frozen=True)

@@ -37,8 +37,8 @@ from nodemanager.core.replay.whatif import By, End, Sign, World, is_life, life_o
 from nodemanager.core.replay.worth import Outcome
 from nodemanager.core.safety import breaker as breakers
 from nodemanager.core.safety.breaker import Breaker, Cause
-from nodemanager.journal.deltas import Standing
 from nodemanager.journal.reading import Decided, Entry
+from nodemanager.journal.verdicts import Standing
 
 STALE = frozenset({Reason.STALE_SLOT.value, Reason.CLAIM_EXPIRED.value})
 SET_BY_OTHERS = (Cause.INVARIANT, Cause.WRITES_FAIL, Cause.UNREADABLE)

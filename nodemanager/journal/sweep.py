@@ -24,9 +24,9 @@ from nodemanager.core.model.reasons import Kind, Reason
 from nodemanager.core.plan.plan import Plan
 from nodemanager.core.replay.worth import Outcome
 from nodemanager.errors import JournalError
-from nodemanager.journal.deltas import digest, verdicts_of
 from nodemanager.journal.reading import Decided, Outline, read
 from nodemanager.journal.scenarios import Course, Scenario, drive
+from nodemanager.journal.verdicts import digest, verdicts_of
 from nodemanager.memory import collecting
 
 Changes = Mapping[str, Any]

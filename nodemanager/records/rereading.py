@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import fields
 from operator import attrgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
@@ -36,10 +36,21 @@ _QUERY = (
 _FIELDS = tuple(one.name for one in fields(Record))
 _VALUES = attrgetter(*_FIELDS)
 _VERSION, _LAST_PING_AT, _MODIFIED_AT = map(_FIELDS.index, _PINGED)
+_BETWEEN, _BEHIND = slice(_VERSION + 1, _LAST_PING_AT), slice(_MODIFIED_AT + 1, None)
+"""The fields of Record between the first and the second that each ping changes, and behind the
+last; the second and the third are neighbours, and only the uuid is before the first."""
 
 _Row = sa.Row[*tuple[Any, ...]]
-_Rest = tuple[Any, ...]
-"""A row's columns that a ping need not change."""
+_Values = tuple[Any, ...]
+
+
+class _Known(NamedTuple):
+    """A readable row's columns that a ping need not change, and those values of its record."""
+
+    rest: _Values
+    uuid: str
+    between: _Values
+    behind: _Values
 
 
 class Rereader:
@@ -50,21 +61,24 @@ class Rereader:
     """
 
     def __init__(self) -> None:
-        self._before: Mapping[str, tuple[_Rest, Record]] = {}
+        self._before: Mapping[str, _Known] = {}
 
     def listed(self, connection: sa.Connection) -> Listed[Record]:
         """Every row as a Record, ordered by uuid."""
-        before, now = self._before, {}
+        before: Mapping[str, _Known] = self._before
+        now: dict[str, _Known] = {}
 
         def read(row: _Row) -> Record:
             uuid, rest = row[0], row[len(_FIRST) :]
             known = before.get(uuid)
-            if known is not None and rest == known[0]:
+            if known is not None and rest == known.rest:
                 # The texts of the row before are kept, so that these are freed at once.
-                rest, record = known[0], _pinged(known[1], row)
-            else:
-                record = _read(row)
-            now[uuid] = rest, record
+                now[uuid] = known
+                return _pinged(known, row)
+            record = _read(row)
+            if not record.problems:
+                values = _VALUES(record)
+                now[uuid] = _Known(rest, uuid, values[_BETWEEN], values[_BEHIND])
             return record
 
         listed = wire.collect(read, connection.execute(_QUERY))
@@ -77,13 +91,13 @@ def _read(row: _Row) -> Record:
     return rows.record_of(values | {name: decoded(values[name]) for name in rows.JSON})
 
 
-def _pinged(before: Record, row: _Row) -> Record:
-    """The record of a row that differs from that of `before` at most by a ping."""
-    version, last_ping_at, modified_at = row[1], row[2], row[3]
-    if before.problems or not type(version) is type(last_ping_at) is type(modified_at) is int:
+def _pinged(known: _Known, row: _Row) -> Record:
+    """The record of a row that differs from the known one at most by a ping."""
+    _, version, last_ping_at, modified_at = row[:4]
+    if not type(version) is type(last_ping_at) is type(modified_at) is int:
         return _read(row)
-    values = list(_VALUES(before))
-    values[_VERSION] = str(version)
-    values[_LAST_PING_AT] = wire.epoch(last_ping_at)
-    values[_MODIFIED_AT] = wire.epoch(modified_at)
+    pinged_at = wire.epoch(last_ping_at)
+    # A ping stamps both alike.
+    at = pinged_at if modified_at == last_ping_at else wire.epoch(modified_at)
+    values = [known.uuid, str(version), *known.between, pinged_at, at, *known.behind]
     return Record(*values)

@@ -203,7 +203,8 @@ def collect(parse_one: Callable[[Any], Record], items: Iterable[Any]) -> Listed[
             complete = False
             continue
         records[record.uuid] = record
-        problems.extend(f"{record.uuid}: {line}" for line in record.problems)
+        if record.problems:
+            problems.extend(f"{record.uuid}: {line}" for line in record.problems)
     return Listed(tuple(records.values()), complete, tuple(problems))
 
 

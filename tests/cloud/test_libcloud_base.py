@@ -87,7 +87,9 @@ def Cloud(
         pool="mine",
         provider=Answers(answers, server),
         reader=NodeReader(
-            {"running": CloudState.RUNNING}, tags=lambda raw: Tags(**raw.extra["tags"])
+            {"running": CloudState.RUNNING},
+            tags=lambda raw: Tags(**raw.extra["tags"]),
+            held=lambda raw: bool((raw.extra or {}).get("held")),
         ),
         leftovers=NoLeftovers(),
         timeout=timeout,
@@ -141,6 +143,61 @@ def test_a_malformed_node_is_listed_with_what_is_wrong(
     assert bad.id == "bad"
     assert [line.startswith(problem) for line in bad.problems] == [True]
     assert [line.startswith(f"node bad: {problem}") for line in listing.problems] == [True]
+
+
+def test_a_node_that_did_not_change_is_the_object_of_the_listing_before() -> None:
+    answer = [node("n1"), node("n2"), node("bad", size="m1")]
+    cloud = Cloud((answer, False))
+    first = cloud.list_nodes()
+    answer[:] = [node("n2"), node("bad", size="m1"), node("n1")]
+    again = cloud.list_nodes()
+    assert [one.id for one in again.items] == ["n2", "bad", "n1"]
+    assert again.items[0] is first.items[1]
+    assert again.items[2] is first.items[0]
+    assert again.items[1] == first.items[2]
+    assert again.problems == first.problems
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        pytest.param({"name": "compute2"}, id="name"),
+        pytest.param({"name": None}, id="no-name"),
+        pytest.param({"state": "stopped"}, id="state"),
+        pytest.param({"size": NodeSize("m2", "m2", 1, 1, None, 0.1, None)}, id="size"),
+        pytest.param({"size": "m1"}, id="bad-size"),
+        pytest.param({"created_at": BOOTED.timestamp() + 1}, id="launch-time"),
+        pytest.param({"created_at": None}, id="no-launch-time"),
+        pytest.param({"public_ips": ["192.0.2.2"]}, id="address"),
+        pytest.param({"public_ips": None}, id="bad-addresses"),
+        pytest.param({"extra": {"tags": {"pool": "mine", "record": "r2"}}}, id="tags"),
+        pytest.param({"extra": {"tags": {"pool": "other"}}}, id="no-longer-ours"),
+        pytest.param({"extra": {}}, id="bad-tags"),
+        pytest.param({"extra": {"tags": {}, "held": True}}, id="hold"),
+    ],
+)
+def test_a_node_listed_before_is_read_as_a_look_at_it_alone_reads_it(
+    changes: dict[str, Any],
+) -> None:
+    answer = [node()]
+    cloud = Cloud((answer, False))
+    before = cloud.list_nodes()
+    answer[:] = [node(**changes)]
+    changed = cloud.list_nodes()
+    assert changed == Cloud((answer, False)).list_nodes()
+    assert changed.items != before.items
+    answer[:] = [node()]
+    assert cloud.list_nodes() == before
+
+
+def test_a_node_that_is_no_longer_matched_is_no_longer_managed() -> None:
+    answer = [node(extra={"tags": {}})]
+    cloud = Cloud((answer, True))
+    assert [one.managed for one in cloud.list_nodes().items] == [True]
+    provider = cloud._provider
+    assert isinstance(provider, Answers)
+    provider.answers = ((answer, False),)
+    assert [one.managed for one in cloud.list_nodes().items] == [False]
 
 
 def test_an_unknown_raw_state_is_unknown_and_not_absent() -> None:

@@ -313,7 +313,12 @@ class World:
     def plan(self, **fields: Any) -> Plan:
         """Plan, and go on from the plan's history and breaker as the daemon does."""
         self.decided, self.last_fields = self.snapshot(**fields), fields
-        self.last = plan(self.decided, self.settings, new_records=self._new_records)
+        alone = plan(self.decided, self.settings, new_records=self._new_records)
+        self.last = plan(
+            self.decided, self.settings, new_records=self._new_records, before=self.last
+        )
+        # What a plan takes over from the one before must never show.
+        assert self.last == alone
         self.history, self.breaker = self.last.history, self.last.breaker
         self._new_records = False
         self.plans += 1

@@ -330,7 +330,9 @@ class RandomWorld:
             breaker=state.breaker,
             **self.flags,
         )
-        made = decide(snapshot, self.settings, new_records=state.new_records)
+        # A replay decides without the plan before.
+        before = self.plans[-1] if self.plans else None
+        made = decide(snapshot, self.settings, new_records=state.new_records, before=before)
         self.snapshots.append((snapshot, self.settings, state.new_records))
         self.plans.append(made)
         self.state = after_decision(state, made)

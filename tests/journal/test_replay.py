@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,11 +13,11 @@ from nodemanager.core.observe.history import History
 from nodemanager.core.replay.fold import Start
 from nodemanager.errors import JournalError
 from nodemanager.journal import recording
-from nodemanager.journal.deltas import verdict_changes, verdicts_of
 from nodemanager.journal.reading import Decided, read
 from nodemanager.journal.replay import replayed
 from nodemanager.journal.sqlite import SqliteJournal
 from nodemanager.journal.states import decode_history, encode_history
+from nodemanager.journal.verdicts import VerdictChange, verdicts_of
 from tests.fakes.journal import MemoryJournal
 from tests.journal.random_world import RandomWorld, bare_fact, bare_history
 
@@ -85,7 +86,7 @@ def test_random_worlds_come_to_every_kind_of_decision() -> None:
 
 def test_the_changes_of_verdicts_add_up_to_the_verdicts(opened: Opener, path: Path) -> None:
     world = recorded(opened(), 99)
-    standing = {}
+    standing: dict[tuple[str, str], Any] = {}
     plans = iter(world.plans)
     for entry in read(path):
         if isinstance(entry, Start):
@@ -93,8 +94,15 @@ def test_the_changes_of_verdicts_add_up_to_the_verdicts(opened: Opener, path: Pa
         if not isinstance(entry, Decided):
             continue
         made = next(plans)
-        changes, standing = verdict_changes(standing, verdicts_of(made))
+        now = {(subject, one.id): one for subject, one in verdicts_of(made)}
+        changes = [
+            VerdictChange(*key, one.kind, one.reason, one.measures)
+            for key, one in now.items()
+            if key not in standing or standing[key][:2] != one[:2]
+        ]
+        changes += [VerdictChange(*key, None, None) for key in standing.keys() - now.keys()]
         assert sorted(entry.changes, key=repr) == sorted(changes, key=repr)
+        standing = now
 
 
 def test_a_changed_verdict_is_noticed(opened: Opener, path: Path) -> None:

@@ -18,11 +18,11 @@ from nodemanager.core.observe.history import History
 from nodemanager.core.operate.naming import AmbiguousIdError, UnknownIdError
 from nodemanager.core.replay.fold import Decision, Start, State
 from nodemanager.errors import CloudError, JournalError
-from nodemanager.journal.deltas import verdicts_of
 from nodemanager.journal.event import Told
 from nodemanager.journal.sqlite import SqliteJournal
 from nodemanager.journal.story import Story, names_in
 from nodemanager.journal.told import NOT_KEPT, Teller
+from nodemanager.journal.verdicts import verdicts_of
 from nodemanager.log import DEBUG, INFO, WARNING
 from tests.core.build import EPOCH, POOL, World, world
 from tests.fakes.clock import ManualClock

@@ -93,7 +93,7 @@ class Decisions:
         plan_id = f"{context.inputs.run_id}-{next(self._plan_numbers)}"
         snapshot = self._snapshots.taken(plan_id)
         new_records = context.state.new_records
-        made = decide(snapshot, context.settings, new_records=new_records)
+        made = decide(snapshot, context.settings, new_records=new_records, before=context.plan)
         context.after_decision(made)
         if made.aborted is None:
             expected = still_expected(

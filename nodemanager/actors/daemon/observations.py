@@ -31,7 +31,7 @@ from nodemanager.core.model.facts import (
     RecordsSeen,
     TagsAnswered,
 )
-from nodemanager.core.model.world import CloudNode, Listing, Record
+from nodemanager.core.model.world import CloudNode, CloudState, Listing, Record
 from nodemanager.core.observe.contradictions import contradicted
 from nodemanager.core.observe.history import History, store_clock_read
 from nodemanager.core.observe.store_clock import StoreClock
@@ -161,4 +161,7 @@ class Observations:
 
 def _there(items: Sequence[CloudNode | Record]) -> int:
     """The number of items in a listing, without terminated nodes."""
-    return len(items) - sum([isinstance(one, CloudNode) and one.is_absent for one in items])
+    terminated = CloudState.TERMINATED
+    return len(items) - sum(
+        [isinstance(one, CloudNode) and one.state is terminated for one in items]
+    )

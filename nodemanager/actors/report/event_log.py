@@ -9,6 +9,7 @@ from nodemanager.core.execute.destroy import ShutdownOrder
 from nodemanager.core.execute.prune import PruneOrder
 from nodemanager.core.explain.events import event_of_node, event_of_record, record_fields
 from nodemanager.core.judge.false_clean import CLEAR, LASTING, FalseClean
+from nodemanager.core.model.changed import same_items
 from nodemanager.core.model.orders import CleanOrder
 from nodemanager.core.model.reasons import Event, Kind, Reason
 from nodemanager.core.model.settings import Settings
@@ -70,6 +71,8 @@ class EventLog:
         self._mode = mode
         self._records: dict[str, Reason] = {}
         self._nodes: dict[str, Reason] = {}
+        self._told_records: Sequence[Verdict] = ()
+        self._told_nodes: Sequence[Verdict] = ()
         self._pairs: dict[str, str] = {}
         self._gone: set[str] = set()
         self._ambiguous: frozenset[str] = frozenset()
@@ -226,8 +229,11 @@ class EventLog:
         self._not_restored.pop(uuid, None)
 
     def _tell_records(self, plan: Plan, records: Mapping[str, Record]) -> None:
-        before, after = self._records, {}
         debug = self._log.enabled(DEBUG)
+        if not debug and same_items(plan.records, self._told_records):
+            return
+        self._told_records = plan.records
+        before, after = self._records, {}
         for verdict in plan.records:
             uuid, reason = verdict.id, verdict.reason
             after[uuid] = reason
@@ -242,10 +248,13 @@ class EventLog:
         self._records = after
 
     def _tell_nodes(self, plan: Plan) -> None:
-        before, after = self._nodes, {}
         debug = self._log.enabled(DEBUG)
-        for view in plan.views:
-            verdict = view.verdict
+        verdicts = [view.verdict for view in plan.views]
+        if not debug and same_items(verdicts, self._told_nodes):
+            return
+        self._told_nodes = verdicts
+        before, after = self._nodes, {}
+        for view, verdict in zip(plan.views, verdicts, strict=True):
             reason = verdict.reason
             after[verdict.id] = reason
             changed = before.get(verdict.id) is not reason

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from nodemanager.core.judge.checks import Measured
 from nodemanager.core.judge.node_view import Silence, Subject
 from nodemanager.core.model.settings import Settings
+from nodemanager.core.model.verdict import NOTHING_BEFORE, Verdict
 from nodemanager.core.model.world import CloudNode, Record, WorkerState
 from nodemanager.core.observe.pairing import Pairs
 from nodemanager.core.observe.signs import (
@@ -20,7 +23,14 @@ from nodemanager.core.plan.snapshot import Snapshot
 class NodeFacts:
     """What all nodes of one snapshot share, and the measurements of each; built once per plan."""
 
-    def __init__(self, snapshot: Snapshot, settings: Settings, pairs: Pairs) -> None:
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        settings: Settings,
+        pairs: Pairs,
+        before: Mapping[str, Verdict] = NOTHING_BEFORE,
+    ) -> None:
+        self.before = before
         self.snapshot = snapshot
         self.settings = settings
         self.pairs = pairs
@@ -35,8 +45,9 @@ class NodeFacts:
         """The node with its paired record, if any, and its fresh state."""
         record = self.pairs.record_of.get(node.id)
         if record is None:
-            return Subject(node, None, WorkerState.UNKNOWN)
-        return Subject(node, record, worker_state(record, self.clock, self.now, self.settings))
+            return Subject(node, None, WorkerState.UNKNOWN, self.before.get(node.id))
+        state = worker_state(record, self.clock, self.now, self.settings)
+        return Subject(node, record, state, self.before.get(node.id))
 
     def state_of(self, record: Record) -> WorkerState:
         """The state that the record's node reported, while that is fresh (T6)."""

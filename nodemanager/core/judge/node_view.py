@@ -120,11 +120,12 @@ class Silence(NamedTuple):
 # Not a tuple: every check reads the fields, and a slot is three times as fast to read.
 @dataclass(slots=True, eq=False)
 class Subject:
-    """A listed node, its paired record or None, and its fresh state (T6)."""
+    """A listed node, its paired record or None, its fresh state (T6), and its verdict before."""
 
     node: CloudNode
     record: Record | None
     state: WorkerState
+    before: Verdict | None = None
 
     @property
     def own(self) -> Record:
@@ -134,7 +135,15 @@ class Subject:
 
     def kept(self, reason: Reason, **measures: Any) -> NodeView:
         """The view with a KEEP verdict."""
-        verdict = Verdict(KEEP, reason, self.node.id, measures or None)
+        verdict = self.before
+        if (
+            measures
+            or verdict is None
+            or verdict.reason is not reason
+            or verdict.kind is not KEEP
+            or verdict.measures is not None
+        ):
+            verdict = Verdict(KEEP, reason, self.node.id, measures or None)
         return NodeView(self.node, verdict, self.state, True, False, None, self.record)
 
     def view(self, verdict: Verdict) -> NodeView:

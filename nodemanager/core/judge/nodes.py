@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from nodemanager.core.judge.checks import Check, asked_by
 from nodemanager.core.judge.node_alone import ALONE
@@ -13,6 +13,7 @@ from nodemanager.core.judge.node_view import DYING, NodeView, Subject
 from nodemanager.core.judge.overrides import of_node
 from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.settings import Settings
+from nodemanager.core.model.verdict import NOTHING_BEFORE, Verdict
 from nodemanager.core.model.world import CloudNode, WorkerState
 from nodemanager.core.observe.pairing import Pairs
 from nodemanager.core.plan.snapshot import Snapshot
@@ -28,8 +29,14 @@ class NodeJudge:
     It asks the checks of node_any.AT_ALL, then those of node_paired.PAIRED or node_alone.ALONE.
     """
 
-    def __init__(self, snapshot: Snapshot, settings: Settings, pairs: Pairs) -> None:
-        self._facts = NodeFacts(snapshot, settings, pairs)
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        settings: Settings,
+        pairs: Pairs,
+        before: Mapping[str, Verdict] = NOTHING_BEFORE,
+    ) -> None:
+        self._facts = NodeFacts(snapshot, settings, pairs, before)
         self._drains = snapshot.drains
         self._at_all = asked_by(self._facts, AT_ALL)
         self._paired = asked_by(self._facts, PAIRED)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from nodemanager.core.judge.checks import Check, Measured, Wait, asked_by, until, until_released
 from nodemanager.core.judge.preconditions import standing_block
 from nodemanager.core.model.reasons import Kind, Reason
 from nodemanager.core.model.settings import CLOCK_AGREE_POLLS, Settings
-from nodemanager.core.model.verdict import Verdict, keep
+from nodemanager.core.model.verdict import NOTHING_BEFORE, Verdict, keep
 from nodemanager.core.model.world import Record, WorkerState
 from nodemanager.core.observe.nodes_by_record import is_anothers, node_of
 from nodemanager.core.observe.pairing import Pairs
@@ -41,8 +41,10 @@ class RecordJudge:
         settings: Settings,
         pairs: Pairs,
         unlisted: Unlisted = NOTHING,
+        before: Mapping[str, Verdict] = NOTHING_BEFORE,
     ) -> None:
         self.unlisted = unlisted
+        self.before = before
         self.snapshot = snapshot
         self.settings = settings
         self.pairs = pairs
@@ -161,6 +163,9 @@ class RecordJudge:
             return None
         if node.held or node.id in self.snapshot.holds:
             return keep(record.uuid, Reason.HELD, node=node.id)
+        before = self.before.get(record.uuid)
+        if before is not None and before.reason is PAIRED and before.measures == {"node": node.id}:
+            return before
         return Verdict(KEEP, PAIRED, record.uuid, {"node": node.id})
 
     def _until_unpaired(self, record: Record, measures: Measured) -> Wait:

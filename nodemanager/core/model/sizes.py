@@ -35,6 +35,8 @@ class Sizes:
         self._by_type: dict[str, Size] = {}
         for size in self.by_price:
             self._by_type.setdefault(size.instance_type, size)
+        self._told: dict[tuple[str | None, ...], tuple[Size, str, float]] = {}
+        """What `told_of` found, by what it looked at: many nodes have few sizes."""
 
     def named(self, name: str | None) -> Size | None:
         """The size with that name, else with that instance type, else None."""
@@ -57,10 +59,15 @@ class Sizes:
 
         Without a configured size: None, the name it was booted as, and the price in its claim.
         """
+        claim = record.claim if record is not None else None
+        looked_at = node.tags.size, claim.size if claim is not None else None, node.size
+        told = self._told.get(looked_at)
+        if told is not None:
+            return told
         size = self.of_node(node, record)
         if size is not None:
-            return size, size.name, size.price or 0.0
-        claim = record.claim if record is not None else None
+            told = self._told[looked_at] = size, size.name, size.price or 0.0
+            return told
         return None, size_name(node, record), (claim.price or 0.0) if claim is not None else 0.0
 
     def called(self, node: CloudNode, record: Record | None = None) -> str | None:

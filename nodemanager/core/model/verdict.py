@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from nodemanager.core.model.reasons import Kind, Reason
@@ -15,6 +16,14 @@ class Verdict(NamedTuple):
     reason: Reason
     id: str
     measures: Mapping[str, Any] | None = None
+
+
+NOTHING_BEFORE: Mapping[str, Verdict] = MappingProxyType({})
+"""The verdicts of the plan before, by id, where there was none.
+
+A judge that comes to a common verdict again returns that one, and need not make another. So who
+tells of verdicts (the journal, the log) sees without a comparison that most are still the same.
+"""
 
 
 def keep(id: str, reason: Reason, **measures: Any) -> Verdict:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from nodemanager.core.model.changed import changed
+from nodemanager.core.model.changed import changed, same_items
 from nodemanager.core.model.settings import CLOCK_STEP_S, Settings
 from nodemanager.core.model.world import (
     CloudNode,
@@ -171,7 +171,10 @@ def cloud_listed(history: History, listing: Nodes, settings: Settings) -> Histor
     if not listing.complete or (newest is not None and listing.started_at <= newest.started_at):
         return _nodes_glimpsed(history, listing)
     base = _base(history, listing)
-    bearers, present = index_nodes(listing.items)
+    if newest is not None and same_items(newest.items, listing.items):
+        bearers, present = history.bearers, history.present
+    else:
+        bearers, present = index_nodes(listing.items)
     gap = 0.0 if newest is None else listing.started_at - newest.started_at
     stopped = CloudState.STOPPED
     stopped_before = history.stopped if gap <= settings.poll_stale_after else {}

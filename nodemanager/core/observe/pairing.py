@@ -3,11 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
+from nodemanager.core.model.changed import same_items
 from nodemanager.core.model.world import CloudNode, Record
-from nodemanager.core.observe.history import History
+from nodemanager.core.observe.history import History, Records
+from nodemanager.core.observe.nodes_by_record import Bearers, Present
 from nodemanager.core.observe.pools import not_ours
+
+
+class Joined(NamedTuple):
+    """All that a join was made from."""
+
+    records: Records | None
+    bearers: Bearers
+    present: Present
+    pool: str
+    ids_unique: bool
+    adopt_unclaimed: bool | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,29 +29,43 @@ class Pairs:
     """The join of one cloud listing and one record listing.
 
     `record_of` (by node id) and `node_of` (by record uuid) hold the pairs. An ambiguous node or
-    record is in neither; `ambiguous` has the ids of its candidates (P2).
+    record is in neither; `ambiguous` has the ids of its candidates (P2). A join of the very same
+    objects, `joined`, gives the same pairs.
     """
 
     record_of: Mapping[str, Record]
     node_of: Mapping[str, CloudNode]
     ambiguous: Mapping[str, tuple[str, ...]]
+    joined: Joined | None = field(default=None, compare=False, repr=False)
+
+    def is_of(self, joined: Joined) -> bool:
+        """Whether these pairs were joined from the very same."""
+        return self.joined is not None and same_items(self.joined, joined)
 
 
 NO_PAIRS = Pairs({}, {}, {})
 
 
 def pair(
-    history: History, *, pool: str, ids_unique: bool, adopt_unclaimed: bool | None = None
+    history: History,
+    *,
+    pool: str,
+    ids_unique: bool,
+    adopt_unclaimed: bool | None = None,
+    before: Pairs = NO_PAIRS,
 ) -> Pairs:
     """Pair the nodes and records of `pool` in the newest complete listings (P1, T3).
 
     A node pairs by our tags, uuid and incarnation, without a test of time. A node without a record
     tag pairs by instance id, if the cloud's ids are unique for ever (`ids_unique`) and the record's
-    first ping is not before the node's launch.
+    first ping is not before the node's launch. `before` are the pairs of the plan before.
     """
     if history.cloud is None or history.records is None:
         return NO_PAIRS
     bearers, present = history.bearers, history.present
+    joined = Joined(history.records, bearers, present, pool, ids_unique, adopt_unclaimed)
+    if before.is_of(joined):
+        return before
     record_of: dict[str, Record] = {}
     node_of: dict[str, CloudNode] = {}
     ambiguous: dict[str, tuple[str, ...]] = {}
@@ -61,7 +89,7 @@ def pair(
             continue
         record_of[node.id] = record
         node_of[uuid] = node
-    return Pairs(record_of, node_of, ambiguous)
+    return Pairs(record_of, node_of, ambiguous, joined)
 
 
 def _bearer(

@@ -29,13 +29,13 @@ from nodemanager.core.model.orders import CleanOrder
 from nodemanager.core.model.reasons import Kind, Reason
 from nodemanager.core.model.settings import ASK_LIMIT, Settings
 from nodemanager.core.model.sizes import Sizes
-from nodemanager.core.model.verdict import Verdict, keep
+from nodemanager.core.model.verdict import NOTHING_BEFORE, Verdict, keep
 from nodemanager.core.model.world import FreedLife, Record, Size
 from nodemanager.core.observe import nodes_since
 from nodemanager.core.observe.consistency import Impossible, find_impossible, of_one_slot
 from nodemanager.core.observe.history import History
 from nodemanager.core.observe.nodes_by_record import each_once
-from nodemanager.core.observe.pairing import Pairs, pair
+from nodemanager.core.observe.pairing import NO_PAIRS, Pairs, pair
 from nodemanager.core.observe.pools import adopts_unclaimed, is_ours_to_claim, other_pools
 from nodemanager.core.observe.signs import idle_words
 from nodemanager.core.observe.unlisted import NOTHING, Unlisted, look_for_unlisted
@@ -111,8 +111,18 @@ UNCOUNTED = OUTSIDE | {Reason.UNTAGGED}
 """Nodes that D9 leaves out: we never destroy them."""
 
 
-def plan(snapshot: Snapshot, settings: Settings, *, new_records: bool = False) -> Plan:
-    """The plan of a snapshot. `new_records`: a record listing came since the last plan (D7)."""
+def plan(
+    snapshot: Snapshot,
+    settings: Settings,
+    *,
+    new_records: bool = False,
+    before: Plan | None = None,
+) -> Plan:
+    """The plan of a snapshot. `new_records`: a record listing came since the last plan (D7).
+
+    `before`, the last plan, changes nothing in it: what comes out the same is taken over, and the
+    two plans share it.
+    """
     history = snapshot.history
     if history.cloud is None or history.records is None:
         missing = "cloud" if history.cloud is None else "records"
@@ -123,24 +133,36 @@ def plan(snapshot: Snapshot, settings: Settings, *, new_records: bool = False) -
         measures = {**shown, **of_one_slot(impossible.sharing)}
         snapshot = _with(snapshot, _doubted(history, settings))
         return _no_plan(snapshot, (Reason.TOO_MANY_IMPOSSIBLE, measures), impossible)
-    return _planned(snapshot, adopting(history, settings), impossible, new_records=new_records)
+    settings = adopting(history, settings)
+    return _planned(snapshot, settings, impossible, before, new_records=new_records)
 
 
 def _planned(
-    snapshot: Snapshot, settings: Settings, impossible: Impossible, *, new_records: bool
+    snapshot: Snapshot,
+    settings: Settings,
+    impossible: Impossible,
+    before: Plan | None,
+    *,
+    new_records: bool,
 ) -> Plan:
     """The plan of a snapshot that may be decided on."""
     history = snapshot.history
-    unique, adopts = settings.ids_unique, settings.adopt_unclaimed
-    pairs = pair(history, pool=settings.pool, ids_unique=unique, adopt_unclaimed=adopts)
+    pairs = pair(
+        history,
+        pool=settings.pool,
+        ids_unique=settings.ids_unique,
+        adopt_unclaimed=settings.adopt_unclaimed,
+        before=NO_PAIRS if before is None else before.pairs,
+    )
     unpaired = _unpaired(history, pairs, settings)
     history = nodes_since.pairing_seen(history, unpaired, snapshot.now, new_records=new_records)
     snapshot = _with(snapshot, history)
-    views = _viewed(snapshot, settings, pairs)
+    views = _viewed(snapshot, settings, pairs, before)
     unlisted = look_for_unlisted(snapshot, settings)
     unheard = _unheard(snapshot, settings, unlisted, impossible.ids)
     snapshot = _after_silence(snapshot, settings, views, [one for one in unheard if one.bad])
-    judge = RecordJudge(snapshot, settings, pairs, unlisted)
+    known = NOTHING_BEFORE if before is None else {one.id: one for one in before.records}
+    judge = RecordJudge(snapshot, settings, pairs, unlisted, known)
     snapshot, (verdicts, cleans, deferred, backlog) = _judged_records(judge, impossible)
     records = snapshot.history.records.items if snapshot.history.records else ()
     slots = count_slots(records, verdicts, snapshot, settings)
@@ -188,9 +210,13 @@ def _planned(
     )
 
 
-def _viewed(snapshot: Snapshot, settings: Settings, pairs: Pairs) -> list[NodeView]:
+def _viewed(
+    snapshot: Snapshot, settings: Settings, pairs: Pairs, before: Plan | None
+) -> list[NodeView]:
     """Each listed node, judged once; demand, caps and breakers come later (`_shutdowns`)."""
-    judge, history = NodeJudge(snapshot, settings, pairs), snapshot.history
+    views = () if before is None else before.views
+    known = {view.verdict.id: view.verdict for view in views}
+    judge, history = NodeJudge(snapshot, settings, pairs, known), snapshot.history
     assert history.cloud is not None
     return [judge.view(node) for node in each_once(history.cloud.items, history.nodes_twice)]
 
@@ -383,7 +409,7 @@ def _judged_records(judge: RecordJudge, impossible: Impossible) -> tuple[Snapsho
     made = judge_records(judge, impossible)
     snapshot = _after_eligible(judge, backlog=made[3])
     if snapshot.breaker.generation != judge.snapshot.breaker.generation:
-        judge = RecordJudge(snapshot, judge.settings, judge.pairs, judge.unlisted)
+        judge = RecordJudge(snapshot, judge.settings, judge.pairs, judge.unlisted, judge.before)
         made = judge_records(judge, impossible)
     return snapshot, made
 

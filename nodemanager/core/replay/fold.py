@@ -211,9 +211,11 @@ def settings_after(settings: Settings, fact: Fact) -> Settings:
     return fact.settings if isinstance(fact, SettingsTaken) else settings
 
 
-def decide(snapshot: Snapshot, settings: Settings, *, new_records: bool) -> Plan:
+def decide(
+    snapshot: Snapshot, settings: Settings, *, new_records: bool, before: Plan | None = None
+) -> Plan:
     """The plan of a snapshot; the daemon and a replay decide by this function."""
-    return plan(snapshot, settings, new_records=new_records)
+    return plan(snapshot, settings, new_records=new_records, before=before)
 
 
 def after_decision(state: State, made: Plan) -> State:
