@@ -16,7 +16,6 @@ from nodemanager.logline import visible
 
 Shown = dict[str, Any]
 
-WAIT_S, INTERVAL_S, SHORTEST_S = 60.0, 5.0, 0.2
 FIRST_S = 10.0
 """How long the first answer may take, even with a shorter --wait."""
 LAST_S = 1.0
@@ -54,28 +53,40 @@ class Result:
         }
 
 
+def seconds(context: click.Context, param: click.Parameter, text: str) -> float:
+    """The seconds of a duration; --wait may be 0."""
+    from nodemanager.config import kinds
+
+    if param.name == "wait" and text.strip() == "0":
+        return 0.0
+    try:
+        return kinds.duration().parse(text)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from error
+
+
 @click.command(
     epilog=examples(
         "verify",
-        "verify --wait 600 --interval 10",
+        "verify --wait 10m --interval 10",
         "verify --wait 0 --allow-empty",
         "verify --json | jq -r '.snapshot.open[] | \"\\(.id) \\(.reason)\"'",
     )
 )
 @click.option(
     "--wait",
-    type=click.FloatRange(min=0),
-    default=WAIT_S,
+    default="60",
     show_default=True,
-    metavar="SECONDS",
-    help="Wait that long, by the clock, for what may still settle; 0 looks once.",
+    callback=seconds,
+    metavar="TIME",
+    help="Wait that long, by the clock, for what may still settle: 90, 10m; 0 looks once.",
 )
 @click.option(
     "--interval",
-    type=click.FloatRange(min=SHORTEST_S),
-    default=INTERVAL_S,
+    default="5",
     show_default=True,
-    metavar="SECONDS",
+    callback=seconds,
+    metavar="TIME",
     help="Look again after that time.",
 )
 @click.option("--allow-empty", is_flag=True, help="A pool without any node is fine.")

@@ -17,6 +17,7 @@ Shown = Mapping[str, Any]
 
 MOST = 20
 """The most offenders that are shown; --json has them all."""
+WIDTH = 10
 ALWAYS = ("up", "settling", "stuck")
 STYLES = {"settled": "green", "settling": "yellow", "stuck": "bold red"}
 
@@ -38,18 +39,16 @@ def print_result(result: Result) -> None:
     assert shown is not None
     out = show.console()
     tries = f"{result.attempts} attempt{'' if result.attempts == 1 else 's'}"
-    head = show.table("", "", terminal=False)
-    head.show_header = False
     after = f"after {span(result.waited_s)}, {tries}"
-    head.add_row(
-        show.cell(shown["outlook"], STYLES[shown["outlook"]]), show.cell(_of(shown, after))
-    )
-    head.add_row("nodes", show.cell(_nodes(shown)))
+    outlook = show.cell(f"{shown['outlook']:<{WIDTH}}", STYLES[shown["outlook"]])
+    show.say(out, outlook + show.cell(_of(shown, after)))
+    lines = {"nodes": _nodes(shown)}
     if shown["boots"]:
-        head.add_row("boots", show.cell(_counts(shown["boots"])))
+        lines["boots"] = _counts(shown["boots"])
     if shown["slots"]:
-        head.add_row("slots", show.cell(_slots(shown["slots"])))
-    show.say(out, head)
+        lines["slots"] = _slots(shown["slots"])
+    for name, told in lines.items():
+        show.say(out, show.cell(f"{name:<{WIDTH}}{told}"))
     found = shown["open"]
     if not found:
         return
@@ -71,7 +70,8 @@ def print_result(result: Result) -> None:
 def _of(shown: Shown, after: str) -> str:
     if not shown["plan"]:
         return f"the daemon has not decided anything yet, {after}"
-    return f"pool {shown['pool']}  {shown['mode']}  plan {shown['plan']}, {span(shown['age_s'])} old, {after}"
+    plan = f"plan {shown['plan']}, {span(shown['age_s'])} old"
+    return f"pool {shown['pool']}  {shown['mode']}  {plan}, {after}"
 
 
 def _line(shown: Shown, waited_s: float) -> str:
