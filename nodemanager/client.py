@@ -226,6 +226,8 @@ class Client:
                 return _Answer(answer.status_code, answer.content)
         except requests.ConnectionError as error:
             raise NobodyThereError(self._nobody()) from error
+        except requests.Timeout as error:
+            raise ClientError(f"{self._url}: no answer within {within_s:g} s") from error
         except requests.RequestException as error:
             raise ClientError(f"{self._url}: {type(error).__name__}") from error
 
@@ -239,6 +241,8 @@ class Client:
             connection.request(method, path, raw, {"Content-Type": "application/json"})
             answer = connection.getresponse()
             return _Answer(answer.status, answer.read())
+        except TimeoutError as error:
+            raise ClientError(f"{self._url}: no answer within {within_s:g} s") from error
         except (OSError, http.client.HTTPException) as error:
             raise ClientError(f"{self._url}: {type(error).__name__}") from error
         finally:
