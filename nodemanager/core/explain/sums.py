@@ -8,10 +8,8 @@ from dataclasses import dataclass
 from nodemanager.core.observe.nodes_by_record import each_once
 from nodemanager.core.plan.counts import place_of
 from nodemanager.core.plan.plan import Plan
+from nodemanager.core.plan.slots import CLAIM_WITHOUT_SLOT
 from nodemanager.core.plan.snapshot import Snapshot
-
-UNCLAIMED = "claim_without_slot"
-"""The future holders among those of a plan's slots: no record shows their slot yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +57,9 @@ def sums(
     if made.slots is None:
         return
     held = sum(record.slot_number is not None for record in records.items)
-    holders = {name: count for name, count in made.slots.held_by.items() if name != UNCLAIMED}
+    holders = {
+        name: count for name, count in made.slots.held_by.items() if name != CLAIM_WITHOUT_SLOT
+    }
     yield Sum("slots held", held, holders)
     if snapshot.slots is not None:
         yield Sum("slots", snapshot.slots, {"held": held}, at_most=True)
