@@ -302,11 +302,12 @@ def test_what_is_stuck_is_named_before_what_settles() -> None:
 
 
 def held_in_a_bad_way(made: World) -> None:
-    """A silent node that an operator looks at, and a leaked record that is on hold."""
+    """Something else is found before the hold: a shutdown in flight, an unreadable record."""
     made.flags["holds"] = frozenset({"i-r9", "r8"})
-    made.add_record("r8", slot=7, quiet=9000.0)
+    made.add_record("r8", slot=7, quiet=9000.0, problems=("no version",))
     made.add_record("r9", slot=6, pinged=False, quiet=9000.0)
     made.add_node("r9", problems=("no size",))
+    made.flags["node_flights"] = {"i-r9": Flight("shutdown:bad", made.now)}
     look(made, 3)
 
 
