@@ -207,7 +207,7 @@ def _copied(rig: Rig) -> str:
         if secret is not None and secret in machine.user_data:
             rig.fleet.ping(machine)
 
-    rig.fleet.beat = and_the_copy  # type: ignore[method-assign]  # one more pinger
+    rig.fleet.beat = and_the_copy
     return uuid
 
 

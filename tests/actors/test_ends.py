@@ -69,7 +69,7 @@ def is_over(rig: Rig, uuid: str | None) -> bool:
 def test_a_node_that_ends_frees_record_slot_and_name_and_what_it_pinned(
     way: Way, steps: tuple[str, ...], how: Callable[[Exception], Step], make_rig: MakeRig
 ) -> None:
-    rig = make_rig(**{**OPTIONS, **dict(way.options)})  # type: ignore[arg-type]  # by name
+    rig = make_rig(**{**OPTIONS, **dict(way.options)})
     failed: list[str] = []
     for step in steps:
         error: Exception = (StoreError if step in BY_STORE else CloudError)("first try")
