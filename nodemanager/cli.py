@@ -20,6 +20,7 @@ from nodemanager.commands import (
     operate,
     replay,
     status,
+    verify,
 )
 from nodemanager.commands.common import config_option, config_path
 from nodemanager.config import Config, load, show
@@ -115,6 +116,7 @@ for _command in (
     listing.slots,
     explain.explain,
     log.log,
+    verify.verify,
     completion.completion,
 ):
     group.add_command(_command)

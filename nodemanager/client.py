@@ -18,9 +18,11 @@ import requests
 from nodemanager import control
 from nodemanager.config import Config
 from nodemanager.core.operate.commands import Verb
+from nodemanager.deadline import Bounded, within_its_time
 from nodemanager.errors import NodeManagerError
 
 TIMEOUT_S = 30.0
+"""How long a whole answer may take."""
 
 
 class ClientError(NodeManagerError):
@@ -29,6 +31,10 @@ class ClientError(NodeManagerError):
 
 class NobodyThereError(ClientError):
     """No daemon answers there."""
+
+
+class _Connection(Bounded, http.client.HTTPConnection):  # type: ignore[misc]  # `timeout`
+    pass
 
 
 @dataclass(frozen=True)
@@ -114,6 +120,14 @@ class Client:
         """Every held slot, and the number of slots."""
         return dict(self._get("/api/slots"))
 
+    def verify(self, *, allow_empty: bool, within_s: float = TIMEOUT_S) -> dict[str, Any]:
+        """Whether the pool is at rest, all from one decision (core.explain.verify).
+
+        Raises ClientError also where the whole answer takes longer than `within_s`.
+        """
+        path = f"/api/verify?allow_empty={'yes' if allow_empty else 'no'}"
+        return dict(self._request("GET", path, None, within_s=within_s))
+
     def backlog(self) -> dict[str, Any]:
         """The items that wait for an operator's decision, with the evidence."""
         return dict(self._get("/api/backlog"))
@@ -173,21 +187,28 @@ class Client:
         body: Mapping[str, Any] | None,
         *,
         must: bool = True,
+        within_s: float = TIMEOUT_S,
     ) -> Any:
         """The JSON of the daemon's answer. Raises ClientError where it refuses or doesn't answer.
 
         Without `must`, a request without a token is sent where no token can be read.
         """
-        answer = self._send(method, path, body, must=must)
+        answer = self._send(method, path, body, must=must, within_s=within_s)
         if answer.status_code != 200:
             raise ClientError(_told(answer) or f"{self._url}{path}: {_why(answer)}")
         return answer.json()
 
     def _send(
-        self, method: str, path: str, body: Mapping[str, Any] | None, *, must: bool = True
+        self,
+        method: str,
+        path: str,
+        body: Mapping[str, Any] | None,
+        *,
+        must: bool = True,
+        within_s: float = TIMEOUT_S,
     ) -> _Answer:
         if not self._over_tcp:
-            return self._send_locally(method, path, body)
+            return self._send_locally(method, path, body, within_s)
         headers = {}
         try:
             headers["Authorization"] = f"Bearer {self._token()}"
@@ -198,33 +219,40 @@ class Client:
             with requests.Session() as session:
                 # A proxy named in the environment must not see our token.
                 session.trust_env = False
+                within_its_time(session)
                 answer = session.request(
-                    method, f"{self._url}{path}", json=body, headers=headers, timeout=TIMEOUT_S
+                    method, f"{self._url}{path}", json=body, headers=headers, timeout=within_s
                 )
                 return _Answer(answer.status_code, answer.content)
         except requests.ConnectionError as error:
             raise NobodyThereError(self._nobody()) from error
+        except requests.Timeout as error:
+            raise ClientError(f"{self._url}: no answer within {within_s:g} s") from error
         except requests.RequestException as error:
             raise ClientError(f"{self._url}: {type(error).__name__}") from error
 
-    def _send_locally(self, method: str, path: str, body: Mapping[str, Any] | None) -> _Answer:
-        connection = http.client.HTTPConnection("localhost", timeout=TIMEOUT_S)
+    def _send_locally(
+        self, method: str, path: str, body: Mapping[str, Any] | None, within_s: float
+    ) -> _Answer:
+        connection = _Connection("localhost", timeout=within_s)
         try:
-            connection.sock = self._connected()
+            connection.sock = self._connected(within_s)
             raw = None if body is None else json.dumps(body).encode()
             connection.request(method, path, raw, {"Content-Type": "application/json"})
             answer = connection.getresponse()
             return _Answer(answer.status, answer.read())
+        except TimeoutError as error:
+            raise ClientError(f"{self._url}: no answer within {within_s:g} s") from error
         except (OSError, http.client.HTTPException) as error:
             raise ClientError(f"{self._url}: {type(error).__name__}") from error
         finally:
             connection.close()
 
-    def _connected(self) -> socket.socket:
+    def _connected(self, within_s: float) -> socket.socket:
         for path in self._places():
             self._url = f"unix:{path}"
             try:
-                return control.connect(path, TIMEOUT_S)
+                return control.connect(path, within_s)
             except (FileNotFoundError, NotADirectoryError, ConnectionRefusedError):
                 continue
             except PermissionError as error:

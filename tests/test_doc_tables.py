@@ -6,16 +6,24 @@ from pathlib import Path
 
 import pytest
 
+from doc.generate import outlooks
 from doc.generate.events import events_page, main
 from nodemanager.core.model.keys import Key
 from nodemanager.core.model.reasons import Event, Reason, Told
 
-PAGE = Path(__file__).parent.parent / "doc" / "events.rst"
+DOC = Path(__file__).parent.parent / "doc"
+PAGE = DOC / "events.rst"
 
 
 def test_the_page_in_the_repository_is_current() -> None:
     assert PAGE.read_text(encoding="utf-8") == events_page(), (
         "run `python -m doc.generate.events doc/events.rst`"
+    )
+
+
+def test_the_table_of_what_verify_waits_for_is_current() -> None:
+    assert (DOC / "verify.inc").read_text(encoding="utf-8") == outlooks.table(), (
+        "run `python -m doc.generate.outlooks doc/verify.inc`"
     )
 
 

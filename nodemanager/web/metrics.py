@@ -22,6 +22,7 @@ from nodemanager.clock import Clock
 from nodemanager.core.execute.leftovers import LedgerState
 from nodemanager.core.model.reasons import Event, Reason
 from nodemanager.core.model.world import LeftoverKind, Outcome
+from nodemanager.core.plan.slots import slots_per_node
 from nodemanager.log import Fields
 from nodemanager.refusals import Refusals
 from nodemanager.web.status import ErrorCounts, Status, slots_used
@@ -180,6 +181,11 @@ GAUGES = (
         "Slots held by a record without a node, by the reason that keeps it.",
         lambda shown: {leak.cause.value: leak.count for leak in shown.slots.leaks},
         ("cause",),
+    ),
+    Gauged(
+        "slots_per_node",
+        "Slots that the pool's records hold, for each live node (as if one, without any).",
+        lambda shown: slots_per_node(shown.slots, shown.live),
     ),
     Gauged(
         "breaker_open",

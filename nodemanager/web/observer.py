@@ -78,6 +78,7 @@ class WebObserver:
                 shutdown=counts.get("nodes_shutdown", 0),
                 wish=plan.wants.wishlist if plan.wants is not None else 0,
             ),
+            live=counts.get("nodes", 0),
             errors=errors,
             max_nodes=settings.max_nodes,
             quota=snapshot.limits.quota,

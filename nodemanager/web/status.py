@@ -77,6 +77,8 @@ class Status:
     `under_way` counts in-flight actions. `aborted` is why the last snapshot allowed no decision.
     `paused_at` is when the pool was paused.
 
+    `live` is how many nodes of the pool are listed, whatever they do.
+
     `idle_times` (node name -> seconds), `held` (ids), `account`, `store` and `holder` contain
     names. They are shown only with the token, as are `read_only`, the breaker's sentences and the
     details of the operators' standing orders, `marks`.
@@ -88,6 +90,7 @@ class Status:
     read_only: str | None = None
     version: str = __version__
     nodes: NodeCounts = NodeCounts()
+    live: int = 0
     errors: ErrorCounts = ErrorCounts()
     max_nodes: int = 0
     quota: int | None = None

@@ -53,6 +53,10 @@ def test_bash_completes_subcommands_options_reasons_and_files(bash: Terminal) ->
     bash.shows("--follow ")
     bash.type("--reason stale_\t")
     bash.shows("stale_slot ")
+    bash.type("\x15nodemanager veri\t")
+    bash.shows("verify ")
+    bash.type("--allow-e\t")
+    bash.shows("--allow-empty ")
 
 
 @pytest.mark.parametrize("shell", SHELLS)

@@ -28,7 +28,8 @@ class Faults:
     def set(self, **changed: object) -> None:
         """`outage`: no call is answered. `shown`: so many nodes are listed, as if it were all.
 
-        `lost`: ids that no answer mentions, neither a listing nor one by id.
+        `lost`: ids that no answer mentions, neither a listing nor one by id. `refused`: why each
+        create is wrong, as for an image that is not there.
         """
         write_atomic(self._path, {**self.read(), **changed})
 
@@ -55,7 +56,9 @@ class FaultyDriver(LocalNodeDriver):
         return super().ex_get_node(node_id)
 
     def create_node(self, *arguments: Any, **named: Any) -> Node:
-        self._faults()
+        refused = self._faults().get("refused")
+        if refused:
+            raise BaseHTTPError(400, refused)
         return super().create_node(*arguments, **named)
 
     def destroy_node(self, node: Node) -> bool:

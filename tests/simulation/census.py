@@ -34,7 +34,11 @@ NEVER: Mapping[Reason, str] = dict.fromkeys(
         *(Reason.NOT_HTTP, Reason.TOO_LARGE, Reason.TOO_SLOW, Reason.TOO_MANY_CONNECTIONS),
     ),
     "An HTTP server refuses a request, and the simulation has none: real servers show it.",
-) | {Reason.ONE_PLAN: "No simulated manager runs with `--once`: the tests of commands by hand do."}
+) | {
+    Reason.ONE_PLAN: "No simulated manager runs with `--once`: the tests of commands by hand do.",
+    Reason.POOL_EMPTY: "Only `nodemanager verify` says it.",
+    Reason.SUM_IMPOSSIBLE: "Only `nodemanager verify` says it, of numbers that contradict.",
+}
 """Reasons that no simulated world can show, and why."""
 
 

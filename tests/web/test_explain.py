@@ -26,7 +26,7 @@ class Daemon:
     """The web's side of a daemon: what watches it, and its server."""
 
     def __init__(self) -> None:
-        clock = ManualClock()
+        self.clock = clock = ManualClock()
         board, metrics = Board(clock), Metrics("main", clock)
         explanations = Explanations(None)
         self.observer = WebObserver(board, metrics, holder="here", explanations=explanations)

@@ -32,6 +32,34 @@ def test_a_dry_run_holds_no_lease(mode: str, held: bool) -> None:
     assert metrics.registry.get_sample_value("nodemanager_lease_held") == float(held)
 
 
+def test_the_leaks_meter_is_the_slots_that_the_pool_holds_for_each_live_node() -> None:
+    """One node of two is gone, and another pool's slot is not ours; without any node it is all."""
+    clock = ManualClock()
+    board, metrics = Board(clock), Metrics("main", clock)
+    observer = WebObserver(board, metrics, holder="here")
+    made = world()
+    for uuid in ("r1", "r2"):
+        made.add_record(uuid)
+        made.add_node(uuid)
+    made.add_record("theirs", pool="others")
+
+    def meter() -> float | None:
+        made.round()
+        assert made.decided is not None
+        assert made.last is not None
+        observer.show(Picture(made.decided, made.last, made.settings))
+        status = board.read()
+        assert status is not None
+        metrics.show(status)
+        return metrics.registry.get_sample_value("nodemanager_slots_per_node")
+
+    assert meter() == 1.0
+    made.drop_node("i-r2")
+    assert meter() == 2.0
+    made.drop_node("i-r1")
+    assert meter() == 2.0
+
+
 def test_a_status_is_made_when_it_is_first_read() -> None:
     """It counts all nodes and records, and the daemon decides more often than anybody reads."""
     clock = ManualClock()

@@ -339,6 +339,16 @@ class Reason(Told):
     )
     COLLAPSED = "collapsed", "A listing suddenly lacks too many items, so it is not trusted (L3)."
     NO_LISTING = "no_listing", "There is no complete listing of both nodes and records yet (L1)."
+
+    # `nodemanager verify` fails.
+    POOL_EMPTY = (
+        "pool_empty",
+        "The pool has no node, and none is to come: nothing was verified (`--allow-empty`).",
+    )
+    SUM_IMPOSSIBLE = (
+        "sum_impossible",
+        "Numbers of one snapshot contradict each other, so none of them is believed.",
+    )
     DRY_RUN = "dry_run", "The daemon runs with `--dry-run`: this is decided, but not done (S3)."
     ONE_PLAN = (
         "one_plan",

@@ -34,6 +34,9 @@ class Holder(StrEnum):
     NO_NODE = "no_node"
 
 
+CLAIM_WITHOUT_SLOT = "claim_without_slot"
+"""Counted beside the holders: set-ups that will take a slot, and that no listing shows with one."""
+
 NODELESS = frozenset({Holder.CLAIM, Holder.NO_NODE})
 """Only the slots of these holders can leak."""
 
@@ -110,12 +113,23 @@ def count_slots(
     held_by = {holder.value: count for holder, count in held.items()}
     waiting = len(claiming) + len(snapshot.boots_unclaimed)
     if waiting:
-        held_by["claim_without_slot"] = waiting
+        held_by[CLAIM_WITHOUT_SLOT] = waiting
     total = snapshot.slots
     free = None if total is None else total - sum(held_by.values())
     times = [at for _, verdict in nodeless if (at := free_in_s(verdict)) is not None]
     leaks = _leaks(nodeless, snapshot) if nodeless else ()
     return Slots(total, free, held_by, min(times, default=None), leaks)
+
+
+def slots_per_node(slots: Slots, live: int) -> float:
+    """How many slots our pool's records hold for each of its `live` nodes, the leak's meter.
+
+    It is 1 where each node has its slot, a little more while nodes boot or go, and grows with each
+    slot that leaks. Without a live node it is the number of held slots.
+    """
+    others = (Holder.OTHER_POOL.value, CLAIM_WITHOUT_SLOT)
+    held = sum(count for holder, count in slots.held_by.items() if holder not in others)
+    return held / max(1, live)
 
 
 def free_in_s(verdict: Verdict) -> float | None:

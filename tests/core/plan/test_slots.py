@@ -9,7 +9,7 @@ import pytest
 
 from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.world import CloudState
-from nodemanager.core.plan.slots import Leak, Slots
+from nodemanager.core.plan.slots import Leak, Slots, slots_per_node
 from tests.core.build import Expected, Flight, World, world
 
 WINDOW = 7200.0
@@ -134,3 +134,19 @@ def test_without_a_clock_no_age_is_told_t1() -> None:
     made.history = replace(made.history, clock=None)
     made.plan()
     assert only_leak(made) == Leak(Reason.CLOCK_UNKNOWN, 1, None, None)
+
+
+@pytest.mark.parametrize(
+    ("held_by", "live", "expected"),
+    [
+        pytest.param({"listed_node": 4}, 4, 1.0, id="a-slot-each"),
+        pytest.param({"listed_node": 4, "no_node": 2}, 4, 1.5, id="two-leak"),
+        pytest.param({"listed_node": 4, "claim": 4}, 4, 2.0, id="claims-hold-slots"),
+        pytest.param({"listed_node": 4, "other_pool": 9}, 4, 1.0, id="not-ours"),
+        pytest.param({"listed_node": 4, "claim_without_slot": 2}, 4, 1.0, id="not-taken-yet"),
+        pytest.param({"no_node": 3}, 0, 3.0, id="no-node-at-all"),
+        pytest.param({}, 0, 0.0, id="nothing"),
+    ],
+)
+def test_the_leaks_meter(held_by: dict[str, int], live: int, expected: float) -> None:
+    assert slots_per_node(Slots(None, None, held_by, None), live) == expected

@@ -1,0 +1,108 @@
+"""What `nodemanager verify` shows: its progress, and the snapshot that it ends on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from nodemanager.commands import show
+from nodemanager.commands.times import span
+from nodemanager.core.model.reasons import Reason
+
+if TYPE_CHECKING:
+    from nodemanager.commands.verify import Result
+
+Shown = Mapping[str, Any]
+
+MOST = 20
+"""The most offenders that are shown; --json has them all."""
+WIDTH = 10
+ALWAYS = ("up", "settling", "stuck")
+STYLES = {"settled": "green", "settling": "yellow", "stuck": "bold red"}
+
+
+@contextmanager
+def progress() -> Iterator[Callable[[Shown, float], None]]:
+    """Tells each attempt on the standard error: in place on a terminal, a line each in a pipe."""
+    out = show.console(stderr=True)
+    if out.is_terminal and not out.is_dumb_terminal:
+        with out.status("asking the daemon") as spinner:
+            yield lambda shown, waited_s: spinner.update(show.cell(_line(shown, waited_s)))
+        return
+    yield lambda shown, waited_s: show.say(out, show.cell(_line(shown, waited_s)))
+
+
+def print_result(result: Result) -> None:
+    """Print the snapshot: its numbers, and who is not at rest and why."""
+    shown = result.snapshot
+    assert shown is not None
+    out = show.console()
+    tries = f"{result.attempts} attempt{'' if result.attempts == 1 else 's'}"
+    after = f"after {span(result.waited_s)}, {tries}"
+    outlook = show.cell(f"{shown['outlook']:<{WIDTH}}", STYLES[shown["outlook"]])
+    show.say(out, outlook + show.cell(_of(shown, after)))
+    lines = {"nodes": _nodes(shown)}
+    if shown["boots"]:
+        lines["boots"] = _counts(shown["boots"])
+    if shown["slots"]:
+        lines["slots"] = _slots(shown["slots"])
+    for name, told in lines.items():
+        show.say(out, show.cell(f"{name:<{WIDTH}}{told}"))
+    found = shown["open"]
+    if not found:
+        return
+    table = show.table(
+        "outlook", "what", "id", "host", "slot", "reason", "", terminal=out.is_terminal
+    )
+    for one in found[:MOST]:
+        count = f"{one['count']} {one['what']}s" if one["count"] > 1 else one["what"]
+        cells = (count, one["id"], one["host"], one["slot"], one["reason"], _why(one))
+        table.add_row(
+            show.cell(one["outlook"], STYLES.get(one["outlook"], "")),
+            *(show.cell("-" if cell is None else cell) for cell in cells),
+        )
+    show.say(out, table)
+    if len(found) > MOST:
+        show.say(out, show.cell(f"and {len(found) - MOST} more (--json has them all)"))
+
+
+def _of(shown: Shown, after: str) -> str:
+    if not shown["plan"]:
+        return f"the daemon has not decided anything yet, {after}"
+    plan = f"plan {shown['plan']}, {span(shown['age_s'])} old"
+    return f"pool {shown['pool']}  {shown['mode']}  {plan}, {after}"
+
+
+def _line(shown: Shown, waited_s: float) -> str:
+    """One attempt: what it counted, and the first thing that is not at rest."""
+    first, *others = shown["open"]
+    more = f" and {len(others)} more" if others else ""
+    return f"{span(waited_s)}: {_nodes(shown)}; {first['id'] or 'pool'} {first['reason']}{more}"
+
+
+def _nodes(shown: Shown) -> str:
+    nodes = shown["nodes"]
+    if not nodes:
+        return "not known"
+    seen = {name: count for name, count in nodes.items() if count or name in ALWAYS}
+    seen.pop("listed")
+    coming = seen.pop("coming", 0)
+    return _counts(seen) + (f", {coming} to come" if coming else "")
+
+
+def _slots(slots: Shown) -> str:
+    total = "" if slots["total"] is None else f" of {slots['total']}"
+    return f"{slots['held']} held{total}, {slots['leaked']} leaked"
+
+
+def _counts(counts: Shown) -> str:
+    return ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in counts.items())
+
+
+def _why(item: Shown) -> str:
+    """The sentence of the reason code, and what was measured."""
+    measures = ", ".join(f"{key}={value}" for key, value in item["measures"].items())
+    known = {reason.value: reason.doc for reason in Reason}
+    says = known.get(item["reason"], "")
+    return f"{says} [{measures}]" if measures else says

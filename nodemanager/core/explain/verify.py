@@ -1,0 +1,308 @@
+"""Whether a pool is at rest, from one snapshot: what `nodemanager verify` tells.
+
+Every number, list and reason is of the one decision given. Pure, like the plan it reads.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from nodemanager.core.explain.outlook import BOOTS, NODES, POOL, RECORDS, Outlook, of_refusal
+from nodemanager.core.explain.picture import Picture
+from nodemanager.core.explain.sums import sums
+from nodemanager.core.judge.node_view import OUTSIDE, NodeView
+from nodemanager.core.judge.preconditions import STANDING
+from nodemanager.core.model.changed import changed
+from nodemanager.core.model.reasons import Reason
+from nodemanager.core.model.settings import Settings
+from nodemanager.core.model.verdict import Verdict
+from nodemanager.core.model.world import CloudNode, Record
+from nodemanager.core.plan.plan import Plan, adopting, judged
+from nodemanager.core.plan.slots import Holder, holder_of, is_leaked
+from nodemanager.core.plan.snapshot import Snapshot
+from nodemanager.core.plan.supply import pending_claims
+
+NAMES = {
+    Outlook.SETTLED: "up",
+    Outlook.SETTLING: "settling",
+    Outlook.STUCK: "stuck",
+    Reason.HELD: "held",
+    Reason.UNTAGGED: "untagged",
+    Reason.FOREIGN_NODE: "foreign",
+    Reason.NODE_ABSENT: "gone",
+}
+"""What listed nodes are counted under: by their reason if it is here, else by their outlook."""
+
+
+class What(StrEnum):
+    """What an item is about."""
+
+    POOL = "pool"
+    NODE = "node"
+    RECORD = "record"
+    BOOT = "boot"
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One thing that is or isn't at rest, and why.
+
+    `id` is a node's id, a record's uuid, or a size's name for boots; None for the pool. `count` is
+    more than 1 only for boots.
+    """
+
+    what: What
+    outlook: Outlook
+    reason: Reason
+    id: str | None = None
+    host: str | None = None
+    slot: int | None = None
+    count: int = 1
+    measures: Mapping[str, object] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Verification:
+    """What one decision shows. `age_s` is its age when it was asked for.
+
+    `open` are the items that are stuck, then those that are settling; `held` are the nodes and
+    records on hold. Foreign nodes, and slots whose window still runs, are only counted. Before the
+    first decision `plan` is empty, and `at` (epoch seconds) is None.
+    """
+
+    outlook: Outlook
+    open: tuple[Item, ...]
+    pool: str = ""
+    plan: str = ""
+    mode: str = ""
+    at: float | None = None
+    age_s: float | None = None
+    held: tuple[Item, ...] = ()
+    nodes: Mapping[str, int] = field(default_factory=dict)
+    slots: Mapping[str, int | None] = field(default_factory=dict)
+    boots: Mapping[str, int] = field(default_factory=dict)
+
+
+def _of_pool(reason: Reason, measures: Mapping[str, object]) -> Item:
+    return Item(What.POOL, POOL[reason], reason, measures=measures)
+
+
+NO_DECISION = Verification(Outlook.SETTLING, (_of_pool(Reason.NO_LISTING, {}),))
+"""What a daemon tells before its first decision."""
+
+
+def verify(picture: Picture, now: float, *, allow_empty: bool = False) -> Verification:
+    """What the newest decision shows at `now` (CLOCK_BOOTTIME); `allow_empty` if no node is fine.
+
+    The pool is stuck if anything in it is, else settling if anything is, and otherwise settled.
+    """
+    made, settings = picture.made, adopting(picture.snapshot.history, picture.settings)
+    if made.aborted is not None:
+        return _verification(picture, settings, now, [_of_pool(*made.aborted)])
+    snapshot = judged(made, picture.snapshot)
+    pending = _pending(made, snapshot, settings)
+    listed = [_of_node(view, snapshot) for view in made.views]
+    nodes = Counter(dict.fromkeys(NAMES.values(), 0))
+    nodes.update(NAMES.get(one.reason) or NAMES[one.outlook] for one in listed)
+    items = [
+        *_of_standing(snapshot, settings, now),
+        *_of_contradictions(made, snapshot),
+        *listed,
+        *_of_records(made, snapshot, settings, pending),
+        *_of_boots(made, snapshot),
+    ]
+    for one in sums(made, snapshot, nodes, pending):
+        if not one.is_possible:
+            items.append(_of_pool(Reason.SUM_IMPOSSIBLE, one.measures))
+    coming = len(pending) + len(snapshot.boots_unclaimed)
+    if not allow_empty and _is_empty(nodes, items):
+        items.append(_of_pool(Reason.POOL_EMPTY, {}))
+    return _verification(
+        picture,
+        settings,
+        now,
+        items,
+        nodes={"listed": len(listed), **nodes, "coming": coming},
+        slots=_slots(made, snapshot, settings),
+    )
+
+
+def _verification(
+    picture: Picture,
+    settings: Settings,
+    now: float,
+    items: Sequence[Item],
+    *,
+    nodes: Mapping[str, int] | None = None,
+    slots: Mapping[str, int | None] | None = None,
+) -> Verification:
+    stuck = [one for one in items if one.outlook is Outlook.STUCK]
+    settling = [one for one in items if one.outlook is Outlook.SETTLING]
+    outlook = Outlook.STUCK if stuck else Outlook.SETTLING if settling else Outlook.SETTLED
+    boots = Counter[str]()
+    for one in items:
+        if one.what is What.BOOT:
+            boots["at_limit" if one.outlook is Outlook.APART else one.outlook.value] += one.count
+    snapshot = picture.snapshot
+    return Verification(
+        outlook,
+        (*stuck, *settling),
+        settings.pool,
+        picture.made.plan_id,
+        picture.mode,
+        snapshot.wall,
+        max(0.0, now - snapshot.now),
+        tuple(one for one in items if one.reason is Reason.HELD),
+        nodes or {},
+        slots or {},
+        dict(boots),
+    )
+
+
+def _is_empty(nodes: Mapping[str, int], items: Sequence[Item]) -> bool:
+    """Whether there is nothing at all to verify; a held node is something, a foreign one is not."""
+    if any(nodes[name] for name in ("up", "settling", "stuck", "held")):
+        return False
+    return all(one.outlook in (Outlook.SETTLED, Outlook.APART) for one in items)
+
+
+def _pending(made: Plan, snapshot: Snapshot, settings: Settings) -> set[str]:
+    """The uuids of records that stand for future nodes, as the plan counted them (U6)."""
+    records = snapshot.history.records
+    items = records.items if records is not None else ()
+    return pending_claims(items, snapshot, settings, made.pairs, made.unlisted)
+
+
+# The pool.
+
+
+def _of_standing(snapshot: Snapshot, settings: Settings, now: float) -> Iterator[Item]:
+    """Every precondition that fails; polls are as old as they are `now`, not at the decision."""
+    snapshot = changed(snapshot, now=max(now, snapshot.now))
+    for check in STANDING:
+        block = check.ask(snapshot, settings)
+        if block is not None:
+            yield _of_pool(*block)
+
+
+def _of_contradictions(made: Plan, snapshot: Snapshot) -> Iterator[Item]:
+    """What a listing shows twice, and the records that share a slot (L4); not what is on hold."""
+    ids = made.impossible.ids if made.impossible is not None else frozenset()
+    if not ids:
+        return
+    records, nodes = snapshot.history.records, snapshot.history.present
+    known = {one.uuid: one for one in (records.items if records is not None else ())}
+    for id in sorted(ids):
+        if not _is_held(known.get(id), nodes.get(id), snapshot):
+            yield _of_pool(Reason.IMPOSSIBLE, {"id": id})
+
+
+# Nodes.
+
+
+def _of_node(view: NodeView, snapshot: Snapshot) -> Item:
+    node, record, reason = view.node, view.record, view.verdict.reason
+    if reason is Reason.NODE_ABSENT:
+        outlook = Outlook.APART
+    elif reason not in OUTSIDE and _is_held(record, node, snapshot):
+        outlook, reason = Outlook.APART, Reason.HELD
+    else:
+        outlook = NODES.get(reason, Outlook.STUCK)
+    return Item(
+        What.NODE,
+        outlook,
+        reason,
+        node.id,
+        None if record is None else record.hostname,
+        None if record is None else record.slot_number,
+        measures=view.verdict.measures or {},
+    )
+
+
+def _is_held(record: Record | None, node: CloudNode | None, snapshot: Snapshot) -> bool:
+    """Whether the node or the record is on hold, also where another reason was found first."""
+    ids: set[str | None] = set()
+    if node is not None:
+        ids |= {node.id, node.tags.record}
+    if record is not None:
+        ids |= {record.uuid, record.instance_id}
+    held = (node is not None and node.held) or (record is not None and record.held)
+    return held or not snapshot.holds.isdisjoint(ids)
+
+
+# Records without a listed node.
+
+
+def _of_records(
+    made: Plan, snapshot: Snapshot, settings: Settings, pending: set[str]
+) -> Iterator[Item]:
+    """Each record that holds a slot without a listed node, or that stands for a future node."""
+    records = snapshot.history.records
+    verdicts = {one.id: one for one in made.records}
+    unseen = set(pending)
+    for record in records.items if records is not None else ():
+        unseen.discard(record.uuid)
+        if record.uuid in pending or _is_nodeless(record, snapshot, settings):
+            yield _of_record(record, verdicts[record.uuid], snapshot, coming=record.uuid in pending)
+    for uuid in sorted(unseen):
+        reason = Reason.NODE_EXPECTED if uuid in snapshot.expected else Reason.IN_FLIGHT
+        yield Item(What.RECORD, RECORDS[reason], reason, uuid)
+
+
+def _is_nodeless(record: Record, snapshot: Snapshot, settings: Settings) -> bool:
+    if record.slot_number is None:
+        return False
+    return holder_of(record, snapshot, settings) in (Holder.CLAIM, Holder.NO_NODE)
+
+
+def _of_record(record: Record, verdict: Verdict, snapshot: Snapshot, *, coming: bool) -> Item:
+    reason = verdict.reason
+    outlook = RECORDS.get(reason, Outlook.STUCK)
+    if _is_held(record, None, snapshot):
+        outlook, reason = Outlook.APART, Reason.HELD
+    elif coming and outlook in (Outlook.APART, Outlook.SETTLED):
+        # Its node was heard, and no listing shows it: it may come back, or be replaced (C5).
+        outlook, reason = Outlook.SETTLING, Reason.NOT_SETTLED
+    return Item(
+        What.RECORD,
+        outlook,
+        reason,
+        record.uuid,
+        record.hostname,
+        record.slot_number,
+        measures=verdict.measures or {},
+    )
+
+
+# Boots and slots.
+
+
+def _of_boots(made: Plan, snapshot: Snapshot) -> Iterator[Item]:
+    """The nodes that are wanted and do not exist yet: granted, being set up, or refused."""
+    granted = Counter((boot.size.name, boot.reason) for boot in made.boots)
+    granted.update((size, Reason.IN_FLIGHT) for size in snapshot.boots_unclaimed)
+    for (size, reason), count in sorted(granted.items()):
+        yield Item(What.BOOT, BOOTS[reason], reason, size, count=count)
+    if made.wants is None:
+        return
+    free_in_s = None if made.slots is None else made.slots.earliest_free_s
+    for (size, reason), count in sorted(made.wants.refused.items()):
+        bad = snapshot.limits.bad.get(size, 0)
+        outlook = of_refusal(reason, bad_requests=bad, slot_free_in_s=free_in_s)
+        measures = {"bad_requests": bad} if bad else {}
+        yield Item(What.BOOT, outlook, reason, size, count=count, measures=measures)
+
+
+def _slots(made: Plan, snapshot: Snapshot, settings: Settings) -> dict[str, int | None]:
+    """Held and all slots, and how many leak (`leaked`): no node has them or will have them."""
+    records = snapshot.history.records
+    verdicts = {one.id: one for one in made.records}
+    held = leaked = 0
+    for record in records.items if records is not None else ():
+        held += record.slot_number is not None
+        if _is_nodeless(record, snapshot, settings):
+            leaked += is_leaked(verdicts[record.uuid], snapshot)
+    return {"held": held, "leaked": leaked, "total": snapshot.slots}

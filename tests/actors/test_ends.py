@@ -1,0 +1,95 @@
+"""One release on every way out: each end of a node frees what it held, though first tries fail."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nodemanager.core.model.reasons import Reason
+from nodemanager.errors import CloudError, StoreError
+from tests.actors.conftest import MakeRig
+from tests.actors.ends import SHUT_DOWN, WAYS, Way, enumerated, table
+from tests.actors.rig import Rig
+from tests.fakes import fail
+from tests.fakes.script import Step, lose
+
+WITHIN_S = 9000.0
+"""What a node left behind that died unseen is looked for once an hour."""
+OPTIONS: dict[str, object] = {
+    "backlog": "clean",
+    "min_nodes": 0,
+    "max_nodes": 1,
+    "poll_time": 60,
+    "poll_stale_after": 300,
+    "settle": 30,
+    "node_stale_after": 900,
+    "boot_fail_after": 300,
+}
+
+
+BY_STORE = {"read", "clean"}
+LOSABLE = ("destroy", "clean")
+"""The calls that can take effect although their answer is lost."""
+
+
+def first_tries() -> Iterator[Any]:
+    """Each way as it should go, with each of its calls failing once, and with all of them."""
+    for way in WAYS:
+        ways = {"as-it-should": ((), fail), "all-fail-once": (way.steps, fail)}
+        ways |= {f"{step}-fails": ((step,), fail) for step in way.steps}
+        ways |= {f"{step}-is-lost": ((step,), lose) for step in LOSABLE if step in way.steps}
+        for name, (steps, how) in ways.items():
+            marks = [pytest.mark.slow] if len(steps) == 1 else []
+            id = f"{way.reason.value}-{name}"
+            yield pytest.param(way, steps, how, id=id, marks=marks)
+
+
+def test_each_way_out_that_core_has_is_among_them() -> None:
+    """A shutdown or a clean for a new reason needs a scene here."""
+    assert {way.reason for way in WAYS} == enumerated() - {Reason.AFTER_SHUTDOWN}
+
+
+def is_over(rig: Rig, uuid: str | None) -> bool:
+    """Whether no node lives, nothing that it pinned is left, and its record holds nothing."""
+    row = None if uuid is None else rig.store.rows[uuid]
+    return not (
+        rig.cloud.living()
+        or rig.cloud.things
+        or rig.store.used_slots()
+        or (row is not None and row.holds_anything)
+    )
+
+
+@pytest.mark.parametrize(("way", "steps", "how"), first_tries())
+def test_a_node_that_ends_frees_record_slot_and_name_and_what_it_pinned(
+    way: Way, steps: tuple[str, ...], how: Callable[[Exception], Step], make_rig: MakeRig
+) -> None:
+    rig = make_rig(**{**OPTIONS, **dict(way.options)})
+    failed: list[str] = []
+    for step in steps:
+        error: Exception = (StoreError if step in BY_STORE else CloudError)("first try")
+        scripted = replace(how(error), before=partial(failed.append, step))
+        (rig.store if step in BY_STORE else rig.cloud).on(step, scripted)
+    uuid = way.begin(rig)
+    end = rig.clock.boottime() + WITHIN_S
+    while not is_over(rig, uuid) and rig.clock.boottime() < end:
+        rig.turn(60)
+    assert is_over(rig, uuid), [line for line in rig.out.fields if line["level"] != "info"]
+    assert sorted(failed) == sorted(steps)
+    if not steps:
+        ends = {*rig.reasons("node.shutdown_started"), *rig.reasons("record.cleaned")}
+        assert ends == {one.value for one in (way.reason, way.cleaned) if one is not None}
+        calls = {*rig.cloud.calls, *rig.store.calls} & set(SHUT_DOWN)
+        assert calls == set(way.steps)
+
+
+def test_the_table_in_the_manual_is_current() -> None:
+    page = Path(__file__).parents[2] / "doc" / "ends.inc"
+    assert page.read_text(encoding="utf-8") == table(), (
+        "run `python -m tests.actors.ends doc/ends.inc`"
+    )
