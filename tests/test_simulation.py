@@ -119,9 +119,7 @@ def test_no_seed_breaks_a_rule(share: int) -> None:
         pytest.param(432002587, "U3", id="a-hung-ping-between-the-read-and-the-claim"),
         pytest.param(438016827, "C9", id="a-hold-and-its-release-said-to-a-paused-manager"),
         pytest.param(440002475, "D7", id="twins-of-a-free-record-that-may-name-either"),
-        pytest.param(
-            440003884, "D9", id="who-lost-their-records-and-an-operator-reset-it"
-        ),
+        pytest.param(440003884, "D9", id="who-lost-their-records-and-an-operator-reset-it"),
         pytest.param(440002644, "WORK", id="an-untagged-node-uses-up-the-price"),
         pytest.param(438017743, "D9", id="two-of-six-said-idle-and-fell-silent-together"),
         pytest.param(438018222, "D9", id="two-of-six-silent-and-the-first-was-replaced"),

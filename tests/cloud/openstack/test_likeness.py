@@ -64,11 +64,11 @@ class Site:
     def ask(
         self, method: str, service: str, path: str, body: Any = None, **headers: str
     ) -> requests.Response:
-        given = {
-            "X-Auth-Token": self.token,
-            "OpenStack-API-Version": f"compute {MICROVERSION}",
-            **{name.replace("_", "-"): value for name, value in headers.items()},
-        }
+        given = {"X-Auth-Token": self.token}
+        if service == "compute":
+            # Cinder refuses a version that is not its own.
+            given["OpenStack-API-Version"] = f"compute {MICROVERSION}"
+        given |= {name.replace("_", "-"): value for name, value in headers.items()}
         url = self.urls[service] + path
         return requests.request(method, url, json=body, headers=given, timeout=60)
 
