@@ -6,8 +6,8 @@ python -m doc.generate.outlooks doc/verify.inc
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 
+from doc.generate.file import write_page
 from nodemanager.core.explain.outlook import BOOTS, NODES, POOL, RECORDS, Table
 from nodemanager.core.model.reasons import Reason
 
@@ -36,11 +36,7 @@ def table() -> str:
 
 
 def main(arguments: list[str]) -> int:
-    if len(arguments) != 1:
-        print("usage: python -m doc.generate.outlooks FILE", file=sys.stderr)
-        return 2
-    Path(arguments[0]).write_text(table(), encoding="utf-8")
-    return 0
+    return write_page(table, "doc.generate.outlooks", arguments)
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import nodemanager.core as core
+from doc.generate.file import write_page
 from nodemanager.actors.messages import Ordered
 from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.world import CloudState, LeftoverKind, Tags, WorkerState
@@ -282,11 +283,7 @@ def table() -> str:
 
 
 def main(arguments: list[str]) -> int:
-    if len(arguments) != 1:
-        print("usage: python -m tests.actors.ends FILE", file=sys.stderr)
-        return 2
-    Path(arguments[0]).write_text(table(), encoding="utf-8")
-    return 0
+    return write_page(table, "tests.actors.ends", arguments)
 
 
 if __name__ == "__main__":

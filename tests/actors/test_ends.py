@@ -65,7 +65,7 @@ def is_over(rig: Rig, uuid: str | None) -> bool:
     )
 
 
-@pytest.mark.parametrize(("way", "steps", "how"), first_tries())
+@pytest.mark.parametrize(("way", "steps", "how"), list(first_tries()))
 def test_a_node_that_ends_frees_record_slot_and_name_and_what_it_pinned(
     way: Way, steps: tuple[str, ...], how: Callable[[Exception], Step], make_rig: MakeRig
 ) -> None:
