@@ -263,6 +263,9 @@ def _of_record(record: Record, verdict: Verdict, snapshot: Snapshot, *, coming: 
     outlook = RECORDS.get(reason, Outlook.STUCK)
     if _is_held(record, None, snapshot):
         outlook, reason = Outlook.APART, Reason.HELD
+    elif coming and reason is Reason.HOLDS_NOTHING:
+        # It was listed before the claim that a set-up makes on it now.
+        outlook, reason = Outlook.SETTLING, Reason.IN_FLIGHT
     elif coming and outlook in (Outlook.APART, Outlook.SETTLED):
         # Its node was heard, and no listing shows it: it may come back, or be replaced (C5).
         outlook, reason = Outlook.SETTLING, Reason.NOT_SETTLED

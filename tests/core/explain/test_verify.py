@@ -19,7 +19,7 @@ from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.world import CloudState, Job, Tags, WorkerState
 from nodemanager.core.plan.snapshot import Expected, Flight, Limits
 from nodemanager.core.safety.breaker import Cause, opened
-from tests.core.build import World, node, world
+from tests.core.build import World, cleaned, node, world
 
 CORE = Path(core.__file__).parent
 
@@ -112,6 +112,14 @@ def created_and_in_no_listing_at_all(made: World) -> None:
     look(made)
 
 
+def set_up_on_a_cleaned_record(made: World) -> None:
+    """The listing shows the record as it was before the claim: it holds nothing."""
+    made.with_settings(min_nodes=3)
+    made.records.append(cleaned("r9", at=made.ago(9000.0)))
+    made.flags["record_flights"] = {"r9": Flight("setup", made.now)}
+    look(made)
+
+
 def missing_since_a_moment(made: World) -> None:
     made.drop_node("i-r2")
     look(made)
@@ -168,6 +176,9 @@ def resting_for_want_of_capacity(made: World) -> None:
             created_and_in_no_listing_at_all,
             ("record", "r9", Reason.NODE_EXPECTED),
             id="created-and-its-record-is-not-listed-either",
+        ),
+        pytest.param(
+            set_up_on_a_cleaned_record, ("record", "r9", Reason.IN_FLIGHT), id="a-reused-record"
         ),
         pytest.param(
             missing_since_a_moment,
