@@ -39,7 +39,7 @@ class Verified:
             {
                 "Daemon": options,
                 "Cloud": {"driver_class": DRIVER},
-                "Cloud Create": {"boot_delay": 1.5},
+                "Cloud Create": {"boot_delay": 5},
                 "Registry": {"slots": 8},
             },
         )
