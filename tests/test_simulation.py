@@ -120,6 +120,7 @@ def test_no_seed_breaks_a_rule(share: int) -> None:
         pytest.param(438016827, "C9", id="a-hold-and-its-release-said-to-a-paused-manager"),
         pytest.param(440002475, "D7", id="twins-of-a-free-record-that-may-name-either"),
         pytest.param(440003884, "D9", id="who-lost-their-records-and-an-operator-reset-it"),
+        pytest.param(440007262, "C11", id="a-late-clean-once-a-hung-ping-took-its-fence-down"),
         pytest.param(440002644, "WORK", id="an-untagged-node-uses-up-the-price"),
         pytest.param(438017743, "D9", id="two-of-six-said-idle-and-fell-silent-together"),
         pytest.param(438018222, "D9", id="two-of-six-silent-and-the-first-was-replaced"),

@@ -116,6 +116,8 @@ class CleanRules:
         """By uuid, the version at which the server gave its address to another, behind a fence."""
         self.orders: dict[tuple[str, str], list[Ordered]] = {}
         self.fenced_at: dict[str, float] = {}
+        self.was_fenced_at: dict[str, float] = {}
+        """By uuid, when the newest fence went up that is down again."""
         self.judged: dict[str, Record] = {}
         """By uuid, the record as it was when its fence went up."""
         self.looked: dict[tuple[str, str], list[float]] = defaultdict(list)
@@ -154,7 +156,8 @@ class CleanRules:
             if before is not None:
                 self.judged.setdefault(after.uuid, before)
         elif after is not None and not after.fenced:
-            self.fenced_at.pop(after.uuid, None)
+            if after.uuid in self.fenced_at:
+                self.was_fenced_at[after.uuid] = self.fenced_at.pop(after.uuid)
             self.judged.pop(after.uuid, None)
         if after is not None and what == "take_address" and after.uuid in self.fenced_at:
             # The server's own hand, for another node that has the address now: the fence can't
@@ -488,8 +491,9 @@ class CleanRules:
         """Locked out for one time-out, and asked for after that (C12). When the fence was sent."""
         fenced_at = self.fenced_at.get(before.uuid)
         if "A4" in self.world.broken:
-            # A ping that hangs in the server is kept out by no fence; but the fence is the write
-            # that the order's time binds (C11).
+            # A ping that hangs in the server is kept out by no fence, and may take it down; but the
+            # fence is the write that the order's time binds (C11).
+            fenced_at = fenced_at or self.was_fenced_at.get(before.uuid)
             is_its_own = fenced_at is not None and fenced_at >= ordered.at
             return fenced_at - manager.store.settle_wait if is_its_own else tagged.at
         if fenced_at is None or fenced_at < self.newest_sign.get(before.uuid, 0.0):
