@@ -58,7 +58,7 @@ def sizes_of(config: Config, cloud: CloudDriver) -> tuple[Size, ...]:
 
 def _size(wanted: SizeSection, listed: Size | None) -> Size:
     base = listed or Size(wanted.name, wanted.cloud_id, cores=1, ram_mb=0)
-    names = ("cores", "ram_mb", "scratch_mb", "price", "preemptible")
+    names = ("cores", "ram_mb", "scratch_mb", "price", "preemptible", "features", "gres")
     given = {name: getattr(wanted, name) for name in names}
     return replace(
         base,

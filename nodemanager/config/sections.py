@@ -28,6 +28,7 @@ from nodemanager.config.values import (
     Secret,
     StoreProvider,
 )
+from nodemanager.core.model.features import Gres
 
 ADOPTS = {AdoptUnclaimed.YES: True, AdoptUnclaimed.NO: False, AdoptUnclaimed.AUTO: None}
 
@@ -316,6 +317,17 @@ class Size:
     )
     preemptible: bool | None = option(
         kinds.optional(kinds.yes_no()), "", "Boot it as a spot or preemptible node."
+    )
+    features: tuple[str, ...] | None = option(
+        kinds.optional(kinds.names()),
+        "",
+        """The features that its nodes have in the scheduler, separated by commas. A job that asks
+        for others gets no node of this size.""",
+    )
+    gres: Gres | None = option(
+        kinds.optional(kinds.gres()),
+        "",
+        """The generic resources that its nodes have in the scheduler, as in gpu:tesla:4.""",
     )
 
     @property

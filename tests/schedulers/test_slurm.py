@@ -102,6 +102,26 @@ def test_a_job_names_its_size_by_the_feature_instancetype(
     ]
 
 
+def test_a_job_asks_for_features_and_resources_of_its_nodes(
+    full: SlurmCluster, scheduler: Asked
+) -> None:
+    ids = [
+        submit(full, "-C", "rack1&(instancetype=small|instancetype=large)"),
+        submit(full, "-C", "[rack1*2]", "-N2"),
+        submit(full, "--gres=license:site:2"),
+        submit(full, "--gres=license"),
+    ]
+    reasons_are_known(full, *ids)
+    asked = {job.id: (job.instance_type, job.features, job.gres) for job in both_ways(scheduler)}
+    either = (("instancetype=small", "rack1"), ("instancetype=large", "rack1"))
+    assert asked == {
+        ids[0]: (None, either, ()),
+        ids[1]: (None, (), ()),
+        ids[2]: (None, (), (("license", 2), ("license:site", 2))),
+        ids[3]: (None, (), (("license", 1),)),
+    }
+
+
 def test_each_task_of_an_array_is_a_job_of_its_own(full: SlurmCluster, scheduler: Asked) -> None:
     whole = submit(full, "-a", "1-3,7,10-20:5")
     slow = submit(full, "-a", "1-50%2", "--mem=20")

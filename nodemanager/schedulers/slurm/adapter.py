@@ -11,13 +11,14 @@ from collections.abc import Callable, Sequence
 from enum import StrEnum
 from typing import TypeVar
 
+from nodemanager.core.model.features import SIZE_FEATURE
 from nodemanager.core.model.scheduling import SchedulerNode
 from nodemanager.core.model.world import Job, Listed
 from nodemanager.errors import SchedulerError, SchedulerRefused
 from nodemanager.schedulers.api import OURS, Verb, plain, single_node
 from nodemanager.schedulers.program import inherited, run
 from nodemanager.schedulers.slurm import text, told_json
-from nodemanager.schedulers.slurm.rows import SIZE_FEATURE, JobRow, NodeRow, listing, queue
+from nodemanager.schedulers.slurm.rows import JobRow, NodeRow, listing, queue
 
 T = TypeVar("T")
 
