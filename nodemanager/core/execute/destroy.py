@@ -14,6 +14,7 @@ from nodemanager.core.model.reasons import Kind, Reason
 from nodemanager.core.model.settings import ASK_AGAIN_S, CLOCK_STEP_S, ORDER_TTL_S, Settings
 from nodemanager.core.model.verdict import Verdict, keep
 from nodemanager.core.model.world import CloudNode, CloudState, Outcome, Record, WorkerState
+from nodemanager.core.observe.scheduled import joined_state
 from nodemanager.core.observe.signs import worker_state
 from nodemanager.core.observe.unlisted import is_answered_held
 from nodemanager.core.plan.snapshot import Snapshot
@@ -171,8 +172,7 @@ def _not_idle(
     node_id = order.node_id
     if record is None or record.incarnation != order.incarnation:
         return keep(node_id, Reason.CHANGED_SINCE_PLAN, detail="its record is another's")
-    state = worker_state(record, snapshot.history.clock, snapshot.now, settings)
-    if state is not WorkerState.IDLE:
+    if joined_state(record, snapshot, settings) is not WorkerState.IDLE:
         return keep(node_id, Reason.NO_LONGER_WANTED, detail="it is not idle any more")
     if wanted:
         return keep(node_id, Reason.NO_LONGER_WANTED, detail="demand came back")

@@ -29,6 +29,8 @@ def doubt(node_id: str, record: Record, snapshot: Snapshot, settings: Settings) 
     since = history.unwanted.get(node_id)
     if since is None:
         return keep(node_id, Reason.NO_LONGER_WANTED, detail="somebody wants it again")
+    if settings.scheduled:
+        return keep(node_id, Reason.DRAIN_AWAITED, unwanted_s=now - since)
     if can_drain(record, settings):
         order = snapshot.drain_orders.get(record.uuid)
         if order is not None and record.drain == order == record.drained:

@@ -52,7 +52,11 @@ class Reason(Told):
         "claim_within_window",
         "It is claimed and was never pinged, and its claim has not expired yet (C21).",
     )
-    BUSY = "busy", "The node's last ping is fresh and says busy (C2)."
+    BUSY = "busy", "The node's last ping is fresh and says busy, or its scheduler does (C2, T6)."
+    UP_IN_SCHEDULER = (
+        "up_in_scheduler",
+        "The scheduler reaches a node of its hostname, busy or idle: it may live (C2, T6).",
+    )
     IDLE = "idle", "The node's last ping is fresh and says idle, so the node lives (C2)."
     NOT_SETTLED = (
         "not_settled",
@@ -244,6 +248,19 @@ class Reason(Told):
     WORKER_UNKNOWN = (
         "worker_unknown",
         "Its pings are fresh, but its worker state is not known, so it counts as busy (T6).",
+    )
+    UNSCHEDULED = (
+        "unscheduled",
+        "It pings, but the scheduler lists no node with its hostname, so it counts as busy (T6).",
+    )
+    DOWN_IN_SCHEDULER = (
+        "down_in_scheduler",
+        "It pings, but the scheduler calls it down: it is kept, and serves no demand (T6).",
+    )
+    SET_ASIDE = (
+        "set_aside",
+        "Somebody else drained or reserved it in the scheduler: it is kept, and serves no demand "
+        "(T6).",
     )
     SILENT_WITHIN_WINDOW = (
         "silent_within_window",

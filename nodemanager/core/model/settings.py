@@ -54,7 +54,8 @@ class Settings:
     cap. `adopt_unclaimed` None means: yes while no record names another pool (T3). `may_authorise`
     says that the adapters of cloud and store prove their listings complete (L2). `tells_drain` says
     that the store's answers to pings can tell a node to take no more work (D12). `prune_after` None
-    deletes nothing. `claims_keep_window` is off in a replay that tries other windows.
+    deletes nothing. `scheduled`: a scheduler says what waits and which nodes work (T6).
+    `claims_keep_window` is off in a replay that tries other windows.
     """
 
     pool: str
@@ -78,6 +79,7 @@ class Settings:
     compare_and_set: bool = True
     tells_drain: bool = False
     demand_polled: bool = False
+    scheduled: bool = False
     min_nodes: int = 0
     max_nodes: int = 1
     max_total_price: float = 0.0

@@ -37,7 +37,7 @@ from nodemanager.core.observe.history import History
 from nodemanager.core.observe.nodes_by_record import each_once
 from nodemanager.core.observe.pairing import NO_PAIRS, Pairs, pair
 from nodemanager.core.observe.pools import adopts_unclaimed, is_ours_to_claim, other_pools
-from nodemanager.core.observe.signs import idle_words
+from nodemanager.core.observe.scheduled import idle_count
 from nodemanager.core.observe.unlisted import NOTHING, Unlisted, look_for_unlisted
 from nodemanager.core.operate.backlog import Picture
 from nodemanager.core.plan.counts import cycle_counts, made_since
@@ -431,7 +431,8 @@ def _shutdowns(
     for view in asking:
         node_id = view.node.id
         if node_id in surplus:
-            words = idle_words(view.record, snapshot.history) if view.record is not None else 0
+            own = view.record
+            words = idle_count(own, snapshot, settings) if own is not None else 0
             measures = {"idle_polls": words, "needed_polls": settings.consecutive_idle_count}
             view.verdict = Verdict(Kind.SHUTDOWN, Reason.IDLE_BEYOND_DEMAND, node_id, measures)
         forbidden = _forbidden(view, block, impossible, snapshot, settings)

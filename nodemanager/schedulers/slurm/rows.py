@@ -9,7 +9,12 @@ from dataclasses import dataclass
 
 from nodemanager.core.model.features import SIZE_FEATURE, Alternatives, Gres, alternatives_of
 from nodemanager.core.model.scheduling import SchedulerNode
-from nodemanager.core.model.worker_words import DRAIN, RESERVED, worker_state
+from nodemanager.core.model.worker_words import (
+    DRAIN,
+    NOT_RESPONDING,
+    RESERVED,
+    worker_state,
+)
 from nodemanager.core.model.world import Job, Listed
 
 WAITS_FOR_NODES = frozenset(
@@ -49,6 +54,7 @@ class NodeRow:
             features=self.features,
             weight=self.weight,
             cores=self.cores,
+            responds=NOT_RESPONDING not in self.words,
         )
 
 
