@@ -24,6 +24,7 @@ from nodemanager.actors.messages import (
     SchedulerPolled,
     TaggedAsked,
 )
+from nodemanager.core.execute.books import dispatched_listed
 from nodemanager.core.model.facts import (
     CloudPollBegun,
     CloudSeen,
@@ -147,6 +148,8 @@ class Observations:
         context.event_log.listed("scheduler", len(listing.items), took_s, listing.complete)
         context.event_log.malformed("scheduler", listing.problems)
         context.fold(SchedulerSeen(listing, message.jobs, message.asked_at))
+        books = context.books
+        context.books = replace(books, dispatched=dispatched_listed(books.dispatched, listing))
         context.decide_soon()
 
     def poll_failed(self, message: PollFailed) -> None:

@@ -232,8 +232,8 @@ class Reason(Told):
     )
     DRAIN_AWAITED = (
         "drain_awaited",
-        "It is idle and not wanted, and is told to take no more work; it is shut down once it says "
-        "that it is drained (D12).",
+        "It is idle and not wanted, and is told to take no more work; it is shut down once it, or "
+        "the scheduler, says that it is drained (D12).",
     )
     LATE_DESTROY = (
         "late_destroy",
@@ -420,7 +420,8 @@ class Event(Told):
     NODE_DRAIN = (
         "node.drain",
         "The answers to a node's pings tell it to take no more work (`action=drain`), or to take "
-        "it again (`action=resume`) (D12).",
+        "it again (`action=resume`) (D12). With a scheduler, the scheduler is told, also that a "
+        "node is gone (`action=down`).",
     )
     NODE_SHUTDOWN_STARTED = "node.shutdown_started", "A node is about to be destroyed."
     NODE_GONE = "node.gone", "The cloud says that a node is gone."

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
-from nodemanager.core.model.world import WorkerState
+from nodemanager.core.model.world import Record, WorkerState
 
 OURS = "nodemanager: "
 """What the reason of each of our orders begins with, so that an operator's own orders stand out."""
@@ -57,4 +58,48 @@ class SchedulerWord:
     def is_set_aside(self) -> bool:
         """Whether somebody else keeps work from the node: an operator's drain, or a reservation."""
         node = self.node
-        return node.reserved or (node.draining and not node.reason.startswith(OURS))
+        return node.reserved or (node.draining and not self.is_drained_by_us)
+
+    @property
+    def is_drained_by_us(self) -> bool:
+        """Whether an order of ours, of whatever run, keeps work from the node."""
+        return is_drained_by_us(self.node)
+
+
+def is_drained_by_us(node: SchedulerNode) -> bool:
+    """Whether an order of ours keeps work from the node."""
+    return node.draining and node.reason.startswith(OURS)
+
+
+@dataclass(frozen=True, slots=True)
+class SchedulerOrder:
+    """What this run told a scheduler of a node, and when it had answered (CLOCK_BOOTTIME).
+
+    `on`: to give the node no more work; else to give it work again. It is about one life.
+    """
+
+    hostname: str
+    incarnation: str | None
+    on: bool
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Dispatched:
+    """What a scheduler was told of nodes, by record uuid (D12). Times are CLOCK_BOOTTIME.
+
+    `told` are the orders of this run that stand; one of unknown outcome does not count. `unclear`
+    has when a node was to get work again, where nobody knows whether it does: that may still undo a
+    later drain. So may an order that a former run sent before `since`.
+    """
+
+    told: Mapping[str, SchedulerOrder] = field(default_factory=dict)
+    unclear: Mapping[str, float] = field(default_factory=dict)
+    since: float | None = None
+
+    def told_of(self, record: Record) -> SchedulerOrder | None:
+        """The order that stands for this life of the record, under its hostname of now."""
+        order = self.told.get(record.uuid)
+        if order is None or order.incarnation != record.incarnation:
+            return None
+        return order if order.hostname == record.hostname else None

@@ -24,6 +24,10 @@ IMPOSSIBLE_FRACTION = 0.05
 """A cycle with a larger share of impossible items than this is aborted (L4)."""
 NEWS_S = 120.0
 """An idle ping is believed for at most this long after the listing that first showed it (D12)."""
+TOLD_WITHIN_S = 30.0
+"""A scheduler is told something at most this long after it was decided, or not at all (D12)."""
+LATE_ORDER_S = 120.0
+"""An order to a scheduler takes effect at most this long after it was sent, or never (D12)."""
 ASK_AGAIN_S = 30.0
 """A "no such node" is asked twice, this far apart (D3)."""
 

@@ -94,12 +94,18 @@ def ours_in_scheduler(history: History, settings: Settings) -> frozenset[str]:
 def word_on(
     record: Record, history: History, now: float, settings: Settings
 ) -> SchedulerWord | None:
-    """What the scheduler says of the record's node; None where it says nothing that is fresh."""
+    """What the scheduler says of the record's node; None where it says nothing that is fresh.
+
+    An answer from when no listed record had the hostname counts, too: at a start the scheduler may
+    answer before the store does. What is counted starts anew with the next answer.
+    """
     listing, name = history.scheduler, record.hostname
     if listing is None or name is None or now - listing.started_at > settings.poll_stale_after:
         return None
     word = history.scheduled.get(name)
-    return None if word is None or word.incarnation != record.incarnation else word
+    if word is None or word.incarnation not in (None, record.incarnation):
+        return None
+    return word
 
 
 def joined(own: WorkerState, word: SchedulerWord | None, *, is_heard: bool) -> WorkerState:

@@ -134,6 +134,19 @@ def test_the_count_of_idle_answers_is_of_one_life_d12() -> None:
     assert made.of_node("i-r1").measures == {"idle_polls": 1, "needed_polls": 3}
 
 
+def test_an_answer_that_came_before_the_first_record_listing_counts_t6() -> None:
+    made = world(scheduled=True, demand_polled=True, max_nodes=8, sizes=(SMALL,))
+    made.add_record("r1", quiet=100.0)
+    made.add_node("r1")
+    made.ping("r1")
+    made.poll_scheduler(SchedulerNode(HOST, IDLE), jobs=(Job("j"),))
+    made.poll()
+    made.plan()
+    assert made.booted == []
+    assert made.of_node("i-r1").reason is Reason.NOT_IDLE_LONG
+    assert told(made, IDLE) is Reason.NOT_IDLE_LONG
+
+
 def test_a_node_that_the_scheduler_has_not_called_up_yet_serves_while_it_boots_t6() -> None:
     made = scheduled(age=100.0)
     job = (Job("j"),)
