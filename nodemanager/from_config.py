@@ -14,6 +14,7 @@ from nodemanager.config.deciding import fields_of
 from nodemanager.config.kinds import did_you_mean
 from nodemanager.config.providers import traits_of
 from nodemanager.config.sections import Size as SizeSection
+from nodemanager.config.values import Dispatcher
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.world import Record, Size
 from nodemanager.errors import ConfigError
@@ -72,6 +73,7 @@ def settings_of(
     config: Config, cloud: CloudDriver, store: RecordStore, sizes: tuple[Size, ...] | None = None
 ) -> Settings:
     """The settings that decisions are made by; asks the cloud for its sizes unless given."""
+    scheduled = config.daemon.dispatcher is not Dispatcher.PING
     return Settings(
         **{"visible_after": cloud.visible_after, **fields_of(config)},
         pool=config.daemon.pool,
@@ -79,7 +81,8 @@ def settings_of(
         may_authorise=cloud.may_authorise and store.may_authorise,
         compare_and_set=store.guarantee.value == "cas",
         tells_drain=store.tells_drain,
-        demand_polled=config.daemon.wishlist_command is not None,
+        demand_polled=config.daemon.wishlist_command is not None or scheduled,
+        scheduled=scheduled,
         sizes=sizes_of(config, cloud) if sizes is None else sizes,
     )
 
@@ -147,7 +150,7 @@ install the hook."""
 def advice_on_draining(config: Config) -> list[str]:
     """Warnings for a configuration whose idle nodes can't be drained (SAFETY.md D12)."""
     hit = "a job that begins between a node's last ping and its destroy may be hit"
-    if traits_of(config.cloud.provider).near:
+    if traits_of(config.cloud.provider).near or config.daemon.dispatcher is not Dispatcher.PING:
         return []
     if config.records.provider is StoreProvider.ARVADOS:
         place = "[Records] provider = arvados"

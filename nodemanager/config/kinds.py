@@ -10,7 +10,7 @@ import math
 import re
 import shlex
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Generic, TypeVar
@@ -174,6 +174,11 @@ def choice(of: type[Choice]) -> Kind[Choice]:
             raise ValueError(f"must be {' or '.join(names)}{did_you_mean(text, names)}") from None
 
     return Kind(" or ".join(names), parse)
+
+
+def or_default(kind: Kind[T], default: T) -> Kind[T]:
+    """The same kind, where blank means the default."""
+    return replace(kind, parse=lambda text: kind.parse(text) if text else default)
 
 
 def log_level() -> Kind[LogLevel]:
