@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -166,6 +167,18 @@ def advice_on_draining(config: Config) -> list[str]:
         f"{place}: installs no {DRAIN_HOOK}: {hit}. Samples of it are in etc/node; where the "
         "image has it, say so in a comment of the user data"
     )
+    return located(config, [advice])
+
+
+def advice_on_scheduler(config: Config) -> list[str]:
+    """Warnings for a scheduler whose programs are not on this machine."""
+    if config.daemon.dispatcher is not Dispatcher.SLURM:
+        return []
+    missing = [one for one in ("sinfo", "squeue", "scontrol") if shutil.which(one) is None]
+    if not missing:
+        return []
+    place = "[Daemon] dispatcher = slurm"
+    advice = f"{place}: there is no {', '.join(missing)} here: nothing is booted or shut down"
     return located(config, [advice])
 
 

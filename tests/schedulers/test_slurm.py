@@ -161,6 +161,16 @@ def test_the_rest_of_an_array_that_has_its_tasks_running_waits_for_them(
     assert both_ways(scheduler) == ()
 
 
+def test_the_very_first_question_knows_how_large_a_node_is(
+    full: SlurmCluster, scheduler: Asked
+) -> None:
+    id = submit(full, "-n8")
+    reasons_are_known(full, id)
+    for answers in (Answers.JSON, Answers.TEXT):
+        (job,) = scheduler(answers).queue()
+        assert (job.cores, job.count) == (4, 2)
+
+
 def test_only_jobs_of_the_named_partitions_are_demand(full: SlurmCluster, scheduler: Asked) -> None:
     main, other = submit(full, "-p", "main"), submit(full, "-p", "other")
     either = submit(full, "-p", "main,other")

@@ -6,6 +6,7 @@ that user must be Slurm's own, root, or an operator of Slurm.
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Callable, Sequence
 from enum import StrEnum
@@ -90,6 +91,10 @@ class SlurmScheduler:
             ("squeue", "--noheader", "--all", "--states=PENDING", *chosen, "--Format", format),
             text.jobs,
         )
+        if self._most_cores is None and rows:
+            # Else a job of more CPUs than any node has would want one node with all of them.
+            with contextlib.suppress(SchedulerError):
+                self.nodes()
         return queue(rows, self._most_cores)
 
     def drain(self, node: str, reason: str) -> None:

@@ -10,12 +10,16 @@ import pytest
 from nodemanager.core.execute.books import SchedulerTold, dispatched_after, dispatched_listed
 from nodemanager.core.execute.destroy import ShutdownEvidence, confirm_shutdown
 from nodemanager.core.model.annotations import Mark
+from nodemanager.core.model.facts import SchedulerSeen
 from nodemanager.core.model.reasons import Kind, Reason
 from nodemanager.core.model.scheduling import OURS, Dispatched, SchedulerNode, SchedulerOrder
 from nodemanager.core.model.settings import LATE_ORDER_S
 from nodemanager.core.model.world import Job, Listing, WorkerState
 from nodemanager.core.plan.snapshot import Flight
 from nodemanager.core.safety.breaker import Breaker, Cause
+from nodemanager.journal.codec import dump, load
+from nodemanager.journal.deltas import BLANK, decode_snapshot, encode_snapshot
+from nodemanager.journal.states import decode_history, encode_history
 from tests.core.build import SMALL, World, world
 
 BUSY, IDLE = WorkerState.BUSY, WorkerState.IDLE
@@ -276,3 +280,17 @@ def test_an_order_without_an_answer_is_unclear_until_one_is_answered() -> None:
     drained = dispatched_after(again, SchedulerTold(record, HOST, True), 120.0)
     assert drained.unclear == {}
     assert drained.told_of(record) == SchedulerOrder(HOST, record.incarnation, True, 120.0)
+
+
+def test_a_segment_of_the_journal_begins_with_what_the_scheduler_said() -> None:
+    made = scheduled()
+    order(made)
+    told(made, DRAINED, JOB)
+    snapshot = made.snapshot()
+    assert decode_history(encode_history(snapshot.history)) == snapshot.history
+    listing = made.history.scheduler
+    assert listing is not None
+    seen = SchedulerSeen(listing, JOB, 1.0)
+    assert load(SchedulerSeen, dump(seen)) == seen
+    changes = encode_snapshot(BLANK, snapshot)
+    assert decode_snapshot(BLANK, changes).dispatched == snapshot.dispatched

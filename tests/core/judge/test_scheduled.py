@@ -237,15 +237,32 @@ def test_an_operators_reset_ends_the_collapse_for_good_b3() -> None:
     assert not made.breaker.is_open
 
 
-def test_a_node_that_works_by_the_scheduler_is_no_failed_boot_d8() -> None:
-    made = scheduled()
+def never_pinged(state: WorkerState, **fields: Any) -> World:
+    """A node that never pinged, for more than an hour of polls in which the scheduler tells it."""
+    made = world(scheduled=True, demand_polled=True, max_nodes=8, sizes=(SMALL,))
+    made.add_record("r1", pinged=False, quiet=100.0, **fields)
+    made.add_node("r1")
     for _ in range(80):
         made.advance(60.0)
         made.poll()
-        made.poll_scheduler(SchedulerNode(HOST, BUSY))
+        made.poll_scheduler(SchedulerNode(HOST, state))
         made.plan()
-    assert made.destroyed == []
-    assert made.of_node("i-r1").reason is Reason.BUSY
+    return made
+
+
+@pytest.mark.parametrize("state", [BUSY, DOWN])
+def test_a_node_that_works_by_the_scheduler_is_no_failed_boot_d8(state: WorkerState) -> None:
+    made = never_pinged(state)
+    assert made.destroyed == ([] if state is BUSY else ["i-r1"])
+
+
+@pytest.mark.parametrize("state", [BUSY, DOWN])
+def test_an_unpaired_node_is_kept_while_the_scheduler_says_that_it_works_d7(
+    state: WorkerState,
+) -> None:
+    made = never_pinged(state, claimed=False)
+    assert made.destroyed == ([] if state is BUSY else ["i-r1"])
+    assert (made.of_node("i-r1").reason is Reason.BUSY) is (state is BUSY)
 
 
 @pytest.mark.parametrize("responds", [True, False])
@@ -284,17 +301,3 @@ def test_a_record_is_kept_while_the_scheduler_reaches_its_node_c2(
     verdict = made.of_record("r1")
     assert (made.cleaned == ["r1"]) is cleaned
     assert cleaned or verdict.reason is Reason.UP_IN_SCHEDULER
-
-
-def test_an_unpaired_node_is_kept_while_the_scheduler_says_that_it_works_d7() -> None:
-    made = scheduled()
-    told(made, BUSY)
-    claim = made.record("r1").claim
-    made.change("r1", claim=None)
-    for _ in range(80):
-        made.advance(60.0)
-        made.poll()
-        made.poll_scheduler(SchedulerNode(HOST, BUSY))
-        made.plan()
-    assert claim is not None
-    assert made.destroyed == []
