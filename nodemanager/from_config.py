@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +15,7 @@ from nodemanager.config.deciding import fields_of
 from nodemanager.config.kinds import did_you_mean
 from nodemanager.config.providers import traits_of
 from nodemanager.config.sections import Size as SizeSection
+from nodemanager.config.values import Dispatcher
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.world import Record, Size
 from nodemanager.errors import ConfigError
@@ -58,7 +60,7 @@ def sizes_of(config: Config, cloud: CloudDriver) -> tuple[Size, ...]:
 
 def _size(wanted: SizeSection, listed: Size | None) -> Size:
     base = listed or Size(wanted.name, wanted.cloud_id, cores=1, ram_mb=0)
-    names = ("cores", "ram_mb", "scratch_mb", "price", "preemptible")
+    names = ("cores", "ram_mb", "scratch_mb", "price", "preemptible", "features", "gres")
     given = {name: getattr(wanted, name) for name in names}
     return replace(
         base,
@@ -72,6 +74,7 @@ def settings_of(
     config: Config, cloud: CloudDriver, store: RecordStore, sizes: tuple[Size, ...] | None = None
 ) -> Settings:
     """The settings that decisions are made by; asks the cloud for its sizes unless given."""
+    scheduled = config.daemon.dispatcher is not Dispatcher.PING
     return Settings(
         **{"visible_after": cloud.visible_after, **fields_of(config)},
         pool=config.daemon.pool,
@@ -79,7 +82,8 @@ def settings_of(
         may_authorise=cloud.may_authorise and store.may_authorise,
         compare_and_set=store.guarantee.value == "cas",
         tells_drain=store.tells_drain,
-        demand_polled=config.daemon.wishlist_command is not None,
+        demand_polled=config.daemon.wishlist_command is not None or scheduled,
+        scheduled=scheduled,
         sizes=sizes_of(config, cloud) if sizes is None else sizes,
     )
 
@@ -147,7 +151,7 @@ install the hook."""
 def advice_on_draining(config: Config) -> list[str]:
     """Warnings for a configuration whose idle nodes can't be drained (SAFETY.md D12)."""
     hit = "a job that begins between a node's last ping and its destroy may be hit"
-    if traits_of(config.cloud.provider).near:
+    if traits_of(config.cloud.provider).near or config.daemon.dispatcher is not Dispatcher.PING:
         return []
     if config.records.provider is StoreProvider.ARVADOS:
         place = "[Records] provider = arvados"
@@ -163,6 +167,18 @@ def advice_on_draining(config: Config) -> list[str]:
         f"{place}: installs no {DRAIN_HOOK}: {hit}. Samples of it are in etc/node; where the "
         "image has it, say so in a comment of the user data"
     )
+    return located(config, [advice])
+
+
+def advice_on_scheduler(config: Config) -> list[str]:
+    """Warnings for a scheduler whose programs are not on this machine."""
+    if config.daemon.dispatcher is not Dispatcher.SLURM:
+        return []
+    missing = [one for one in ("sinfo", "squeue", "scontrol") if shutil.which(one) is None]
+    if not missing:
+        return []
+    place = "[Daemon] dispatcher = slurm"
+    advice = f"{place}: there is no {', '.join(missing)} here: nothing is booted or shut down"
     return located(config, [advice])
 
 

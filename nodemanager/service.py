@@ -29,6 +29,7 @@ from nodemanager.errors import ConfigError, StartError
 from nodemanager.from_config import (
     advice_on_draining,
     advice_on_prices,
+    advice_on_scheduler,
     secrets_of,
     settings_of,
     sizes_of,
@@ -455,5 +456,9 @@ def check(path: Path) -> tuple[Config, list[str]]:
         user_data_of(config)
     finally:
         cloud.close()
-    advice = [*advice_on_prices(config, sizes), *advice_on_draining(config)]
+    advice = [
+        *advice_on_prices(config, sizes),
+        *advice_on_draining(config),
+        *advice_on_scheduler(config),
+    ]
     return config, [*map(str, config.warnings), *advice]

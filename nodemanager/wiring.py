@@ -20,7 +20,12 @@ from nodemanager.actors.base import OnDeath
 from nodemanager.actors.daemon.daemon import NodeManagerDaemonActor
 from nodemanager.actors.daemon.inputs import BacklogKeeper, DaemonInputs, Identity, Once
 from nodemanager.actors.messages import Begin, PollEvery, Team
-from nodemanager.actors.poll.polling import CloudNodeListActor, DemandActor, RecordListActor
+from nodemanager.actors.poll.polling import (
+    CloudNodeListActor,
+    DemandActor,
+    RecordListActor,
+    SchedulerActor,
+)
 from nodemanager.actors.team import TeamContext
 from nodemanager.actors.timer import Timer
 from nodemanager.actors.workers.node_setup import NodeSetupActor
@@ -32,6 +37,7 @@ from nodemanager.cloud.cloud_config import CloudConfig
 from nodemanager.config import Config, StoreProvider, located
 from nodemanager.config.providers import PROVIDERS
 from nodemanager.config.settings import no_adapter
+from nodemanager.config.values import Dispatcher
 from nodemanager.core.explain.picture import Picture
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.world import Job
@@ -42,6 +48,7 @@ from nodemanager.journal.api import Journal
 from nodemanager.log import Logger
 from nodemanager.records.api import RecordStore
 from nodemanager.refusals import Refusals
+from nodemanager.schedulers.api import Scheduler
 from nodemanager.state import StateDirectory
 
 SETUPS = 3
@@ -204,6 +211,24 @@ def wishlist_of(config: Config) -> Wishlist | None:
     return WishlistCommand(command, config.daemon.wishlist_poll_time).queue
 
 
+def scheduler_of(config: Config) -> Scheduler | None:
+    """The scheduler that `[Daemon] dispatcher` names; None where the nodes' pings are asked."""
+    match config.daemon.dispatcher:
+        case Dispatcher.SLURM:
+            from nodemanager.schedulers.slurm.adapter import SlurmScheduler
+
+            slurm = config.slurm
+            conf = None if slurm.conf is None else str(slurm.conf)
+            return SlurmScheduler(slurm.timeout, conf=conf, partitions=slurm.partitions or ())
+        case Dispatcher.COMMAND:
+            from nodemanager.schedulers.command import CommandScheduler
+
+            verbs = ("nodes", "queue", "drain", "resume", "down")
+            given = {verb: getattr(config.scheduler, f"{verb}_command") for verb in verbs}
+            return CommandScheduler(given, config.scheduler.timeout)
+    return None
+
+
 @dataclass(frozen=True)
 class System:
     """The parts of one running daemon."""
@@ -258,16 +283,28 @@ def start_actors(
     daemon = NodeManagerDaemonActor.start(
         settings=settings, inputs=inputs, timer=timer, clock=clock, log=log, on_death=on_death
     )
+    scheduler = scheduler_of(config)
     context = TeamContext(
-        cloud=cloud, store=store, daemon=daemon, timer=timer, clock=clock, on_death=on_death
+        cloud=cloud,
+        store=store,
+        daemon=daemon,
+        timer=timer,
+        clock=clock,
+        on_death=on_death,
+        scheduler=scheduler,
     )
     cloud_every, records_every, demand_every = poll_intervals(config, settings)
     wishlist = wishlist or wishlist_of(config)
     user_data = user_data_of(config)
+    demand: pykka.ActorRef[Any] | None = None
+    if scheduler is not None:
+        demand = SchedulerActor.start(context, demand_every, scheduler)
+    elif wishlist is not None:
+        demand = DemandActor.start(context, demand_every, wishlist)
     team = Team(
         CloudNodeListActor.start(context, cloud_every),
         RecordListActor.start(context, records_every, writes=not dry_run),
-        DemandActor.start(context, demand_every, wishlist) if wishlist is not None else None,
+        demand,
         tuple(NodeSetupActor.start(context, user_data) for _ in range(SETUPS)),
         tuple(NodeShutdownActor.start(context) for _ in range(SHUTDOWNS)),
         RecordCleanerActor.start(context),

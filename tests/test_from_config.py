@@ -186,6 +186,16 @@ def test_a_template_that_can_not_be_used_is_named_with_its_line(
 # Secrets.
 
 
+def test_a_machine_without_slurms_programs_is_told_of(
+    configured: Configured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = configured(daemon="dispatcher = slurm")
+    monkeypatch.setenv("PATH", "/nowhere")
+    (advice,) = from_config.advice_on_scheduler(config)
+    assert "[Daemon] dispatcher = slurm: there is no sinfo, squeue, scontrol here" in advice
+    assert from_config.advice_on_scheduler(configured()) == []
+
+
 def test_every_secret_of_the_file_is_told_to_the_log(configured: Configured) -> None:
     config = configured(
         "[Cloud Credentials]\nkey = AKIA0000\nsecret = cloud-secret-1\n"

@@ -103,3 +103,18 @@ def test_nodes_ping_where_ping_host_says(configured: Configured) -> None:
     finally:
         records.face.stop()
         records.store.close()
+
+
+def test_the_dispatcher_builds_its_scheduler(configured: Configured) -> None:
+    assert wiring.scheduler_of(configured()) is None
+    slurm = wiring.scheduler_of(configured(daemon="dispatcher = slurm"))
+    assert slurm is not None
+    assert slurm.provider == "slurm"
+    commands = "".join(
+        f"{verb}_command = /bin/echo {verb}\n"
+        for verb in ("nodes", "queue", "drain", "resume", "down")
+    )
+    config = configured(f"[Scheduler]\n{commands}", daemon="dispatcher = command")
+    command = wiring.scheduler_of(config)
+    assert command is not None
+    assert (command.provider, command.can) == ("command", frozenset())

@@ -8,12 +8,14 @@ from typing import Any, Protocol
 
 from nodemanager.core.execute.effects import Effect
 from nodemanager.core.execute.workflow import Key
+from nodemanager.core.model.scheduling import SchedulerNode
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.world import (
     CloudNode,
     Job,
     LatePing,
     Leftover,
+    Listing,
     Outcome,
     StoreTime,
 )
@@ -144,8 +146,17 @@ class DemandPolled:
 
 
 @dataclass(frozen=True, slots=True)
+class SchedulerPolled:
+    """A scheduler's whole queue, asked for at `asked_at`, and after that a listing of its nodes."""
+
+    jobs: tuple[Job, ...]
+    listing: Listing[SchedulerNode]
+    asked_at: float
+
+
+@dataclass(frozen=True, slots=True)
 class PollFailed:
-    """`source` is cloud, records or demand; the next poll comes in `retry_s` seconds."""
+    """`source` is cloud, records, demand or scheduler; the next poll comes in `retry_s` seconds."""
 
     source: str
     error: Exception
@@ -219,7 +230,10 @@ class TendLeftovers:
 
 @dataclass(frozen=True, slots=True)
 class Team:
-    """The daemon's workers. Several of a kind share the work; no node has an actor."""
+    """The daemon's workers. Several of a kind share the work; no node has an actor.
+
+    `demand` polls the wishlist, or the scheduler in its place.
+    """
 
     cloud_list: Ref
     record_list: Ref

@@ -11,11 +11,12 @@ from nodemanager.actors.timer import Timer
 from nodemanager.clock import Clock
 from nodemanager.cloud.api import CloudDriver
 from nodemanager.records.api import RecordStore
+from nodemanager.schedulers.api import Scheduler
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TeamContext:
-    """What an actor of the team calls (cloud, store), and the daemon that it reports to."""
+    """What an actor of the team calls, and the daemon that it reports to."""
 
     cloud: CloudDriver
     store: RecordStore
@@ -23,6 +24,7 @@ class TeamContext:
     timer: Timer
     clock: Clock
     on_death: OnDeath
+    scheduler: Scheduler | None = None
 
     def report(self, fact: Any) -> None:
         """Tell the daemon."""

@@ -10,6 +10,7 @@ from nodemanager.config.providers import traits_of
 from nodemanager.config.reader import Draft
 from nodemanager.config.report import Place
 from nodemanager.config.values import (
+    Dispatcher,
     Endpoint,
     Listen,
     StoreProvider,
@@ -20,6 +21,7 @@ from nodemanager.hosts import is_loopback, is_wildcard
 POLLS = ("cloudlist_poll_time", "nodelist_poll_time", "wishlist_poll_time")
 FRESH_POLLS = 2
 PING_HOST = ("Cloud Create", "ping_host")
+SLURM, SCHEDULER = "Slurm", "Scheduler"
 SERVICE_LOGS = Path("/var/log/nodemanager")
 """The units' LogsDirectory; apart from it they can only write to the state directory."""
 STATE_FILTERS = frozenset({"instance-state-code", "instance-state-name"})
@@ -44,6 +46,7 @@ def check_all(draft: Draft) -> None:
     _preemptible(draft)
     _scratch(draft)
     _demand(draft)
+    _dispatcher(draft)
     _log_file(draft)
     _state_filters(draft)
     _without_effect(draft)
@@ -292,11 +295,44 @@ def _demand(draft: Draft) -> None:
     if traits_of(draft.value("Cloud", "provider")).needs_no_demand:
         return
     least, most = draft.value("Daemon", "min_nodes"), draft.value("Daemon", "max_nodes")
-    if least == 0 and most and draft.value("Daemon", "wishlist_command") is None:
+    asks = draft.value("Daemon", "dispatcher") is not Dispatcher.PING
+    asks = asks or draft.value("Daemon", "wishlist_command") is not None
+    if least == 0 and most and not asks:
         draft.report.warn(
             draft.place("Daemon", "min_nodes"),
-            "nothing asks for nodes, so none is ever booted: set [Daemon] wishlist_command, or "
-            "min_nodes above 0",
+            "nothing asks for nodes, so none is ever booted: set [Daemon] wishlist_command, "
+            "dispatcher, or min_nodes above 0",
+        )
+
+
+def _dispatcher(draft: Draft) -> None:
+    """Refuse a scheduler that can't be asked; warn of options of one that is not."""
+    place, chosen = draft.place("Daemon", "dispatcher"), draft.value("Daemon", "dispatcher")
+    for section, uses in ((SLURM, Dispatcher.SLURM), (SCHEDULER, Dispatcher.COMMAND)):
+        for key in (key for key in draft.places if key[0] == section and chosen is not uses):
+            if draft.is_set(*key) and chosen is not None:
+                draft.report.warn(draft.place(*key), f"not used: [Daemon] dispatcher is {chosen}")
+    if chosen is None or chosen is Dispatcher.PING:
+        return
+    if draft.value("Daemon", "wishlist_command") is not None:
+        wishlist = draft.place("Daemon", "wishlist_command")
+        draft.report.clash(
+            wishlist, place, "{one} and {other} would be two sources of demand: keep one of them"
+        )
+    section = SLURM if chosen is Dispatcher.SLURM else SCHEDULER
+    if chosen is Dispatcher.COMMAND:
+        for name in ("nodes", "queue", "drain", "resume", "down"):
+            needed = f"{name}_command"
+            if draft.value(section, needed) is None and not _is_wrong(draft, section, needed):
+                text = f"needs [{section}] {needed}"
+                draft.report.wrong(place, text)
+    timeout, fresh = draft.value(section, "timeout"), draft.value("Daemon", "poll_stale_after")
+    every = draft.value("Daemon", "wishlist_poll_time")
+    if None not in (timeout, fresh, every) and 2 * timeout + every > fresh:
+        draft.report.clash(
+            draft.place(section, "timeout"),
+            draft.place("Daemon", "poll_stale_after"),
+            "by {one} a poll of queue and nodes may be older than {other} before it has ended",
         )
 
 

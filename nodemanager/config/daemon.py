@@ -129,13 +129,13 @@ class Daemon:
         "",
         "Certificate authorities to trust, in PEM; blank trusts those of the system.",
     )
-    dispatcher: Dispatcher | None = option(
-        kinds.optional(kinds.choice(Dispatcher)),
-        "",
-        "Accepted for old files. nodemanager does not query Slurm yet.",
-        no_effect="nodemanager does not query Slurm: it does not drain nodes through it before "
-        "their shut-down, and only a node's own pings tell whether it is busy",
-        no_effect_unless=("",),
+    dispatcher: Dispatcher = option(
+        kinds.or_default(kinds.choice(Dispatcher), Dispatcher.PING),
+        "ping",
+        """Who says which nodes work and which jobs wait. ping: the nodes' own pings, and
+        wishlist_command. slurm, command: a scheduler, which is also told to drain a node before the
+        node is shut down as idle ([Slurm], [Scheduler]). While it does not answer, nothing is
+        booted, destroyed or freed.""",
     )
     wishlist_command: tuple[str, ...] | None = option(
         kinds.optional(kinds.command()),

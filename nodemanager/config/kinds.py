@@ -10,13 +10,14 @@ import math
 import re
 import shlex
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Generic, TypeVar
 from urllib.parse import urlsplit
 
 from nodemanager.config.values import Endpoint, Listen, LogLevel, Secret
+from nodemanager.core.model.features import Gres, gres_of, shown_gres
 from nodemanager.redact import MASK
 
 T = TypeVar("T")
@@ -33,6 +34,7 @@ _NUMBER = re.compile(_DECIMAL, re.ASCII | re.IGNORECASE)
 _POOL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}", re.ASCII)
 _LABEL = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?", re.ASCII | re.IGNORECASE)
 _PATTERN = re.compile(r"[^%]*%\(slot_number\)\d{0,2}d[^%]*", re.ASCII)
+_NAME = re.compile(r"[^\s,&|()\[\]*]+")
 _YES = frozenset({"yes", "on", "true", "1"})
 _NO = frozenset({"no", "off", "false", "0"})
 
@@ -174,6 +176,11 @@ def choice(of: type[Choice]) -> Kind[Choice]:
     return Kind(" or ".join(names), parse)
 
 
+def or_default(kind: Kind[T], default: T) -> Kind[T]:
+    """The same kind, where blank means the default."""
+    return replace(kind, parse=lambda text: kind.parse(text) if text else default)
+
+
 def log_level() -> Kind[LogLevel]:
     """A level's name in any case; also takes WARN and FATAL."""
     names = [member.value for member in LogLevel]
@@ -280,6 +287,23 @@ def command() -> Kind[tuple[str, ...]]:
         return words
 
     return Kind("command line, run without a shell", parse, shlex.join, multiline=True)
+
+
+def names() -> Kind[tuple[str, ...]]:
+    """Names, separated by commas."""
+
+    def parse(value: str) -> tuple[str, ...]:
+        words = tuple(word.strip() for word in value.split(","))
+        if not all(_NAME.fullmatch(word) for word in words):
+            raise ValueError("write names, separated by commas")
+        return words
+
+    return Kind("names, separated by commas", parse, ", ".join)
+
+
+def gres() -> Kind[Gres]:
+    """Generic resources with their counts, as Slurm writes them."""
+    return Kind("resources like gpu:tesla:4, separated by commas", gres_of, shown_gres)
 
 
 def dotted_name() -> Kind[str]:

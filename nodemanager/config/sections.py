@@ -28,6 +28,7 @@ from nodemanager.config.values import (
     Secret,
     StoreProvider,
 )
+from nodemanager.core.model.features import Gres
 
 ADOPTS = {AdoptUnclaimed.YES: True, AdoptUnclaimed.NO: False, AdoptUnclaimed.AUTO: None}
 
@@ -76,9 +77,8 @@ class Arvados:
     slurm_queue: bool = option(
         kinds.yes_no(),
         "yes",
-        "Accepted for old files. nodemanager does not query Slurm's queue yet.",
-        no_effect="nodemanager does not query Slurm's queue; demand is min_nodes and "
-        "wishlist_command",
+        "Accepted for old files. Slurm's queue is asked where [Daemon] dispatcher = slurm.",
+        no_effect="Slurm's queue is demand where [Daemon] dispatcher = slurm, and nowhere else",
         no_effect_unless=("no", "off", "false", "0"),
     )
 
@@ -275,6 +275,50 @@ class Journal:
     )
 
 
+@dataclass(frozen=True, kw_only=True)
+class Slurm:
+    """Slurm, where [Daemon] dispatcher = slurm."""
+
+    conf: Path | None = option(
+        kinds.optional(kinds.path()),
+        "",
+        "The slurm.conf of the cluster; blank means the machine's own.",
+    )
+    partitions: tuple[str, ...] | None = option(
+        kinds.optional(kinds.names()),
+        "",
+        "The partitions whose waiting jobs are demand, separated by commas; blank means all.",
+    )
+    timeout: float = option(
+        kinds.duration(),
+        "20",
+        "How long one program of Slurm may take; sinfo and squeue are run once each poll.",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scheduler:
+    """Any other scheduler, where [Daemon] dispatcher = command: a program for each question and
+    order."""
+
+    nodes_command: tuple[str, ...] | None = option(
+        kinds.optional(kinds.command()), "", "Prints every node with its state."
+    )
+    queue_command: tuple[str, ...] | None = option(
+        kinds.optional(kinds.command()), "", "Prints the waiting jobs, the most urgent first."
+    )
+    drain_command: tuple[str, ...] | None = option(
+        kinds.optional(kinds.command()), "", "Gives a node no more work."
+    )
+    resume_command: tuple[str, ...] | None = option(
+        kinds.optional(kinds.command()), "", "Gives a node work again."
+    )
+    down_command: tuple[str, ...] | None = option(
+        kinds.optional(kinds.command()), "", "Is told that a node is gone."
+    )
+    timeout: float = option(kinds.duration(), "20", "How long one of these may take.")
+
+
 SECTIONS: tuple[Section, ...] = (
     section("Daemon", "daemon", Daemon),
     section("Manage", "manage", Manage),
@@ -283,6 +327,8 @@ SECTIONS: tuple[Section, ...] = (
     section("Cloud", "cloud", Cloud),
     section("Records", "records", Records),
     section("Registry", "registry", Registry),
+    section("Slurm", "slurm", Slurm),
+    section("Scheduler", "scheduler", Scheduler),
     section("Cleaning", "cleaning", Cleaning),
     section("Journal", "journal", Journal),
 )
@@ -316,6 +362,17 @@ class Size:
     )
     preemptible: bool | None = option(
         kinds.optional(kinds.yes_no()), "", "Boot it as a spot or preemptible node."
+    )
+    features: tuple[str, ...] | None = option(
+        kinds.optional(kinds.names()),
+        "",
+        """The features that its nodes have in the scheduler, separated by commas. A job that asks
+        for others gets no node of this size.""",
+    )
+    gres: Gres | None = option(
+        kinds.optional(kinds.gres()),
+        "",
+        """The generic resources that its nodes have in the scheduler, as in gpu:tesla:4.""",
     )
 
     @property

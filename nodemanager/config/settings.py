@@ -25,7 +25,9 @@ from nodemanager.config.sections import (
     Journal,
     Records,
     Registry,
+    Scheduler,
     Size,
+    Slurm,
 )
 from nodemanager.config.values import (
     Credentials,
@@ -58,6 +60,8 @@ class Config:
     cloud: Cloud
     records: Records
     registry: Registry
+    slurm: Slurm
+    scheduler: Scheduler
     cleaning: Cleaning
     journal: Journal
     cloud_credentials: Credentials

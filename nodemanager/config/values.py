@@ -127,7 +127,11 @@ class Backlog(StrEnum):
 
 
 class Dispatcher(StrEnum):
+    """Who says which nodes work and which jobs wait."""
+
+    PING = "ping"
     SLURM = "slurm"
+    COMMAND = "command"
 
 
 def without_user_info(text: str) -> str:

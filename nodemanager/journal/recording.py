@@ -28,6 +28,7 @@ from nodemanager.core.model.facts import (
     PollMissed,
     RecordsExplained,
     RecordsSeen,
+    SchedulerSeen,
     SettingsTaken,
     StoreClockKept,
     TagsAnswered,
@@ -60,6 +61,7 @@ OTHER_FACTS: dict[str, type[Any]] = {
     for one in (
         CloudPollBegun,
         DemandSeen,
+        SchedulerSeen,
         PollMissed,
         NodesAnswered,
         TagsAnswered,
@@ -102,6 +104,9 @@ class Base:
                 if fact.listing.complete:
                     self.records = fact.listing
                 self.snapshot = replace(self.snapshot, slots=fact.slots)
+            case SchedulerSeen():
+                asked_at = fact.asked_at
+                self.snapshot = replace(self.snapshot, demand=fact.jobs, demand_at=asked_at)
             case DemandSeen():
                 self.snapshot = replace(self.snapshot, demand=fact.jobs, demand_at=fact.started_at)
             case _:

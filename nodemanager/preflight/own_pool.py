@@ -13,7 +13,7 @@ from nodemanager import log, wiring
 from nodemanager.actors.timer import ThreadTimer
 from nodemanager.clock import Clock
 from nodemanager.config import Config
-from nodemanager.config.values import AdoptUnclaimed
+from nodemanager.config.values import AdoptUnclaimed, Dispatcher
 from nodemanager.core.model.changed import changed
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.world import Size
@@ -50,6 +50,7 @@ def pool_config(config: Config) -> Config:
         nodelist_poll_time=poll_s,
         wishlist_poll_time=min(1.0, poll_s),
         wishlist_command=None,
+        dispatcher=Dispatcher.PING,
     )
     cleaning = replace(config.cleaning, adopt_unclaimed=AdoptUnclaimed.NO, prune_after=None)
     return replace(config, daemon=daemon, cleaning=cleaning)

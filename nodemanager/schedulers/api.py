@@ -9,12 +9,11 @@ import re
 from enum import StrEnum
 from typing import Protocol
 
-from nodemanager.core.model.scheduling import SchedulerNode
+from nodemanager.core.model.scheduling import OURS, SchedulerNode
 from nodemanager.core.model.world import Job, Listed
 from nodemanager.errors import SchedulerRefused
 
-OURS = "nodemanager: "
-"""What the reason of each of our orders begins with, so that an operator's own orders stand out."""
+__all__ = ["OURS", "JobQueue", "Scheduler", "Verb", "plain", "single_node"]
 MAX_TEXT = 200
 _NODE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}")
 _WORDS_FOR_MANY = frozenset({"all", "default"})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from nodemanager.core.model.features import Alternatives, Gres, gres_of
 from nodemanager.core.model.world import Job
 from nodemanager.errors import SchedulerError
 from nodemanager.schedulers.program import output_of
@@ -56,7 +57,9 @@ _SHOWN = 60
 def _job(item: Any) -> Job:
     if not isinstance(item, dict):
         raise TypeError("is not a JSON object")
-    unknown = item.keys() - _WHOLE.keys() - {"id", "preemptible", "instance_type"}
+    unknown = (
+        item.keys() - _WHOLE.keys() - {"id", "preemptible", "instance_type", "features", "gres"}
+    )
     if unknown:
         raise ValueError(f"has an unknown key {sorted(unknown)[0]!r}")
     if "id" not in item:
@@ -79,7 +82,31 @@ def _job(item: Any) -> Job:
     instance_type = item.get("instance_type")
     if instance_type is not None and not isinstance(instance_type, str):
         raise TypeError(f"instance_type = {_shown(instance_type)} is not a name")
-    return Job(id=str(id), preemptible=preemptible, instance_type=instance_type, **numbers)
+    return Job(
+        id=str(id),
+        preemptible=preemptible,
+        instance_type=instance_type,
+        features=_features(item.get("features")),
+        gres=_gres(item.get("gres")),
+        **numbers,
+    )
+
+
+def _features(value: Any) -> Alternatives:
+    """All of the listed features are needed."""
+    if value is None:
+        return ()
+    if not isinstance(value, list) or not all(isinstance(one, str) and one for one in value):
+        raise TypeError(f"features = {_shown(value)} is not a list of names")
+    return (tuple(sorted(set(value))),) if value else ()
+
+
+def _gres(value: Any) -> Gres:
+    if value is None:
+        return ()
+    if not isinstance(value, str):
+        raise TypeError(f"gres = {_shown(value)} is not a text like gpu:2")
+    return gres_of(value)
 
 
 def _shown(value: Any) -> str:

@@ -119,10 +119,12 @@ class WebObserver:
     def _polls_of(self, snapshot: Snapshot) -> dict[str, Poll]:
         """The polls of each source so far, with the start of its newest complete answer."""
         cloud, records = snapshot.history.cloud, snapshot.history.records
+        scheduler = snapshot.history.scheduler
         started_at = {
             "cloud": cloud.started_at if cloud is not None else None,
             "records": records.started_at if records is not None else None,
             "demand": snapshot.demand_at,
+            "scheduler": None if scheduler is None else scheduler.started_at,
         }
         return {
             source: replace(poll, started_at=started_at.get(source))

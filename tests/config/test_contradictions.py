@@ -233,7 +233,6 @@ def test_a_price_of_zero_under_a_cap_is_a_warning(read: Read) -> None:
 @pytest.mark.parametrize(
     ("text", "warned"),
     [
-        pytest.param("[Daemon]\ndispatcher = slurm\n", True, id="dispatcher"),
         pytest.param("[Arvados]\nslurm_queue = yes\n", True, id="slurm-queue"),
         pytest.param("[Arvados]\njobs_queue = yes\n", True, id="jobs-queue"),
         pytest.param("[Arvados]\njobs_queue = no\nslurm_queue = off\n", False, id="off"),
@@ -244,6 +243,68 @@ def test_an_option_of_the_forerunner_that_does_nothing_here_says_so(
     read: Read, text: str, warned: bool
 ) -> None:
     assert bool(read(text).warnings) is warned
+
+
+@pytest.mark.parametrize("written", ["", "ping", "slurm", "SLURM"])
+def test_a_dispatcher_needs_no_more_than_its_name(read: Read, written: str) -> None:
+    config = read(f"[Daemon]\ndispatcher = {written}\n")
+    assert config.daemon.dispatcher == (written.lower() or "ping")
+    assert config.warnings == ()
+
+
+COMMANDS = "".join(
+    f"{verb}_command = /bin/true\n" for verb in ("nodes", "queue", "drain", "resume")
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        pytest.param(
+            "[Daemon]\ndispatcher = pbs\n", "must be ping or slurm or command", id="unknown"
+        ),
+        pytest.param(
+            f"[Daemon]\ndispatcher = command\n[Scheduler]\n{COMMANDS}",
+            "[Daemon] dispatcher = command: needs [Scheduler] down_command",
+            id="a-verb-is-missing",
+        ),
+        pytest.param(
+            "[Daemon]\ndispatcher = slurm\nwishlist_command = /bin/true\n",
+            "two sources of demand",
+            id="with-a-wishlist",
+        ),
+        pytest.param(
+            "[Daemon]\ndispatcher = slurm\n[Slurm]\ntimeout = 300\n",
+            "[Slurm] timeout = 300",
+            id="a-poll-older-than-fresh",
+        ),
+        pytest.param("[Slurm]\nconf = slurm.conf\n", "must be an absolute path", id="conf"),
+        pytest.param("[Slurm]\npartitions = a;b c\n", "separated by commas", id="partitions"),
+    ],
+)
+def test_a_dispatcher_that_can_not_work_is_refused(
+    refused: Refused, text: str, problem: str
+) -> None:
+    (told,) = refused(text)
+    assert problem in told
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        pytest.param("[Slurm]\npartitions = a\n", "dispatcher is ping", id="slurm"),
+        pytest.param(
+            "[Daemon]\ndispatcher = slurm\n[Scheduler]\ntimeout = 5\n",
+            "dispatcher is slurm",
+            id="scheduler",
+        ),
+    ],
+)
+def test_options_of_a_scheduler_that_is_not_asked_are_a_warning(
+    read: Read, text: str, told: str
+) -> None:
+    (warning,) = read(text).warnings
+    assert told in warning
 
 
 def test_pruning_needs_a_store_that_can_delete_on_a_condition(refused: Refused) -> None:

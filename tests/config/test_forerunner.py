@@ -41,7 +41,7 @@ def test_the_gce_example_loads_and_every_key_is_one_that_its_adapter_takes() -> 
 def test_the_azure_example_loads_and_says_what_has_no_effect() -> None:
     config = load(FILES / "azure.cfg", environ={}, accepts=accepted_keys)
     assert config.cloud_create["image"].count(":") == 3
-    assert [warning for warning in config.warnings if "dispatcher = slurm" in warning]
+    assert config.daemon.dispatcher == "slurm"
     (about_disks,) = [
         one for one in config.warnings if "ex_storage_account = store: ignored" in one
     ]
@@ -74,7 +74,7 @@ def test_the_development_example_loads_with_its_stray_time_out() -> None:
         ("daemon", "node_mem_scaling", 0.95),
         ("daemon", "watchdog", 600),
         ("daemon", "certs_file", None),
-        ("daemon", "dispatcher", None),
+        ("daemon", "dispatcher", "ping"),
         ("manage", "address", "127.0.0.1"),
         ("manage", "port", None),
         ("manage", "management_token", None),

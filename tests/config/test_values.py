@@ -231,6 +231,16 @@ def test_a_wrong_value_of_a_size_is_told_with_the_size_s_name(refused: Refused) 
     assert problem == "2: [Size big] cores = two: not a whole number"
 
 
+def test_the_features_and_resources_of_a_size_are_lists(read: Read, refused: Refused) -> None:
+    (size,) = read("[Size big]\nfeatures = ssd, rack1\ngres = gpu:t4:4, license\n").sizes
+    assert size.features == ("ssd", "rack1")
+    assert size.gres == (("gpu", 4), ("gpu:t4", 4), ("license", 1))
+    (problem,) = refused("[Size big]\nfeatures = ssd&rack1\n")
+    assert problem.endswith("write names, separated by commas")
+    (problem,) = refused("[Size big]\ngres = 4\n")
+    assert "no resource" in problem
+
+
 def test_a_size_says_what_it_replaces(read: Read) -> None:
     """Memory and scratch space in MB, as the forerunner's files give them (N3)."""
     (size,) = read("[Size big]\ncores = 4\nram = 8192\nscratch = 100000\nprice = .5\n").sizes

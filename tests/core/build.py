@@ -15,8 +15,9 @@ from nodemanager.core.execute.destroy import ShutdownOrder
 from nodemanager.core.judge import false_clean
 from nodemanager.core.judge.false_clean import FalseClean
 from nodemanager.core.judge.node_view import NodeView
-from nodemanager.core.model.facts import SettingsTaken
+from nodemanager.core.model.facts import SchedulerSeen, SettingsTaken
 from nodemanager.core.model.orders import CleanOrder
+from nodemanager.core.model.scheduling import SchedulerNode
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.verdict import Verdict
 from nodemanager.core.model.world import (
@@ -276,6 +277,18 @@ class World:
                 self.breaker, self.history, ids, self.now, self.settings, cloud=True
             )
         self.history = histories.cloud_listed(self.history, listing, self.settings)
+
+    def poll_scheduler(
+        self, *nodes: SchedulerNode, jobs: tuple[Job, ...] = (), complete: bool = True
+    ) -> None:
+        """The scheduler tells its queue, and after that its nodes."""
+        asked_at = self.now
+        self.now += 0.2
+        listing = Listing(nodes, asked_at + 0.1, self.now, complete)
+        state = State(history=self.history, breaker=self.breaker)
+        state = after_fact(state, SchedulerSeen(listing, jobs, asked_at), self.settings)
+        self.history, self.breaker = state.history, state.breaker
+        self.flags |= {"demand": state.demand, "demand_at": state.demand_at}
 
     def poll(self, gap: float = 0.5) -> None:
         """Records first, then the cloud, so that C6's order holds."""

@@ -136,6 +136,16 @@ class Explored:
     wrong: list[str] = field(default_factory=list)
     moves: set[Move] = field(default_factory=set)
 
+    def and_also(self, other: Explored) -> Explored:
+        """Both together: of one workflow in two worlds."""
+        return Explored(
+            self.scenes + other.scenes,
+            self.transitions + other.transitions,
+            self.states | other.states,
+            [*self.wrong, *other.wrong],
+            self.moves | other.moves,
+        )
+
     def __str__(self) -> str:
         states = ", ".join(sorted(self.states))
         return f"{self.scenes} scenes, {self.transitions} transitions; states: {states}"

@@ -9,12 +9,20 @@ from typing import Any
 
 import pytest
 
-from nodemanager.core.execute import shutdown
+from nodemanager.core.execute import destroy, shutdown
 from nodemanager.core.execute.destroy import ShutdownEvidence, ShutdownOrder
-from nodemanager.core.execute.effects import AskNode, DestroyNode, Effect, LookAtNode, NodeLooked
+from nodemanager.core.execute.effects import (
+    AskNode,
+    DestroyNode,
+    Effect,
+    LookAtNode,
+    MarkDown,
+    NodeLooked,
+)
 from nodemanager.core.execute.shutdown import ShutDown
 from nodemanager.core.execute.workflow import Failed, Seen, Step
 from nodemanager.core.model.facts import DestroySent
+from nodemanager.core.model.scheduling import OURS, Dispatched, SchedulerNode, SchedulerOrder
 from nodemanager.core.model.verdict import Verdict
 from nodemanager.core.model.world import (
     CloudNode,
@@ -172,6 +180,80 @@ def shutdown_error() -> Any:
     return CloudError("HTTP 500")
 
 
+class ScheduledShutdown(TinyShutdown):
+    """A scheduler gives the node work, until it is drained, and must hear that it is gone.
+
+    `busy` is the scheduler's word here. `wanted` gives the node work again in the scheduler, too.
+    The record is another's once it was cleaned and claimed again: `claimed`.
+    """
+
+    def __init__(self) -> None:
+        made: World = world(
+            max_nodes=4, sizes=(SMALL,), max_poll_time=4.0, scheduled=True, demand_polled=True
+        )
+        made.add_record("r", quiet=100.0)
+        made.add_node("r")
+        made.poll()
+        drained = SchedulerNode(
+            "compute1", WorkerState.IDLE, draining=True, reason=f"{OURS}to be shut down"
+        )
+        for _ in range(3):
+            made.advance(30.0)
+            made.ping("r")
+            made.poll()
+            made.poll_scheduler(drained)
+            made.plan()
+        (record,) = made.records
+        told = SchedulerOrder("compute1", record.incarnation, True, made.now)
+        made.flags |= {"dispatched": Dispatched(told={"r": told})}
+        made.advance(1.0)
+        made.poll_scheduler(drained)
+        made.plan()
+        assert made.last is not None
+        (self._order,) = made.last.shutdowns
+        self._made = made
+        self._snapshot = made.snapshot()
+        self._missing = _missing(made)
+        self._drained = drained
+
+    def begins(self) -> Iterable[tuple[ShutdownOrder, ScheduledTiny]]:
+        yield self._order, ScheduledTiny()
+
+    def carry_out(self, world: Any, effect: Effect) -> tuple[Any, Any]:
+        match effect:
+            case LookAtNode(hostname=hostname):
+                assert hostname == "compute1"
+                answer, _ = super().carry_out(world, effect)
+                state = WorkerState.BUSY if world.busy else WorkerState.IDLE
+                told = replace(self._drained, state=state, draining=not world.wanted)
+                (record,) = self._made.records
+                return replace(answer, found=ShutdownEvidence(record, scheduled=told)), world
+            case MarkDown(hostname="compute1", record="r", incarnation=incarnation):
+                (record,) = self._made.records
+                assert incarnation == record.incarnation
+                if world.claimed:
+                    return None, world
+                return None, replace(world, marked=True)
+        return super().carry_out(world, effect)
+
+    def wrong(self, before: Scene[Any], after: Scene[Any]) -> str | None:
+        if after.world.marked and after.world.node != GONE:
+            return "a node that lives is marked down"
+        over = after.is_over and after.ended == "gone"
+        if over and after.faults == 0 and not after.world.marked:
+            return "it is gone, and the scheduler does not know"
+        for one in after.out:
+            if isinstance(one, MarkDown) and "CLEAN" in after.begun:
+                return "the scheduler is told once the name may be another's"
+        return super().wrong(before, after)
+
+
+@dataclass(frozen=True)
+class ScheduledTiny(Tiny):
+    marked: bool = False
+    claimed: bool = False
+
+
 class DeniedShutdown(TinyShutdown):
     """The cloud denies a node that lives and is listed: A1 is broken. All else keeps still."""
 
@@ -190,7 +272,12 @@ class DeniedShutdown(TinyShutdown):
 
 
 def explored() -> Explored:
-    return Explorer(TinyShutdown()).explore()
+    """Without a scheduler, and with one."""
+    return Explorer(TinyShutdown()).explore().and_also(explored_with_scheduler(2))
+
+
+def explored_with_scheduler(max_faults: int = 1) -> Explored:
+    return Explorer(ScheduledShutdown(), max_faults=max_faults).explore()
 
 
 def test_no_node_that_works_is_sent_away_and_none_told_as_gone_that_lives() -> None:
@@ -234,7 +321,32 @@ def test_the_exploration_notices_a_guard_that_is_gone(
     monkeypatch: pytest.MonkeyPatch, guard: str, without: Any
 ) -> None:
     monkeypatch.setattr(shutdown, guard, without)
-    assert explored().wrong
+    assert Explorer(TinyShutdown()).explore().wrong
+
+
+@pytest.mark.parametrize(
+    ("module", "guard", "without"),
+    [
+        pytest.param(destroy, "_not_done", lambda *given: None, id="d2-asked-again"),
+        pytest.param(
+            shutdown,
+            "_marking",
+            lambda state, event, seen: shutdown._freed(state.order, seen),
+            id="freed-before-it-is-told",
+        ),
+        pytest.param(
+            shutdown,
+            "_gone",
+            lambda order, seen: shutdown._told_gone(shutdown._freed(order, seen), order, seen),
+            id="never-told",
+        ),
+    ],
+)
+def test_the_exploration_notices_a_guard_of_the_scheduler_that_is_gone(
+    monkeypatch: pytest.MonkeyPatch, module: Any, guard: str, without: Any
+) -> None:
+    monkeypatch.setattr(module, guard, without)
+    assert explored_with_scheduler().wrong
 
 
 @pytest.mark.parametrize(
@@ -261,4 +373,5 @@ def test_a_destroy_that_the_journal_does_not_have_is_noticed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(shutdown.Destroying, "is_written", False)
-    assert any("before the journal had it" in one for one in explored().wrong)
+    found = Explorer(TinyShutdown()).explore()
+    assert any("before the journal had it" in one for one in found.wrong)

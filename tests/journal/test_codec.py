@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from nodemanager.core.execute.destroy import ShutdownOrder
 from nodemanager.core.model.facts import CloudPollBegun, DemandSeen, NodesAnswered, PollMissed
 from nodemanager.core.model.orders import CleanOrder
+from nodemanager.core.model.scheduling import Dispatched, SchedulerNode, SchedulerWord
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.verdict import Verdict
 from nodemanager.core.model.world import Claim, CloudNode, Job, Listing, Record, Size, StoreTime
@@ -35,6 +36,7 @@ TYPES = [
     *(Verdict, Absence, Heard, Unpaired, KnownSets, Future, StoreClock),
     *(CleanOrder, ShutdownOrder, BootOrder),
     *(CloudPollBegun, DemandSeen, NodesAnswered, PollMissed),
+    *(SchedulerNode, SchedulerWord, Dispatched),
 ]
 
 text = st.text(alphabet=st.characters(), max_size=6)

@@ -53,6 +53,7 @@ DefMemPerCPU=10
 SchedulerParameters=sched_interval=1,bf_interval=1
 PriorityType=priority/basic
 PrivateData=cloud
+GresTypes=license
 KillWait=1
 MessageTimeout=3
 SlurmdTimeout=300
@@ -67,7 +68,8 @@ PartitionName=other Nodes={names} MaxTime=INFINITE State=UP
 """
 NODE = """\
 NodeName={name} NodeAddr=127.0.0.1 NodeHostname={host} Port={port} CPUs={cores} \
-RealMemory={memory} TmpDisk={disk} State=UNKNOWN Feature=rack1,instancetype=small Weight=5"""
+RealMemory={memory} TmpDisk={disk} State=UNKNOWN Gres=license:site:4 \
+Feature=rack1,instancetype=small Weight=5"""
 
 
 @dataclass
@@ -237,6 +239,7 @@ def slurm_cluster(folder: Path, nodes: Iterable[str] = NODES) -> Iterator[SlurmC
         ),
         encoding="utf-8",
     )
+    (folder / "gres.conf").write_text("Name=license Type=site Count=4\n", encoding="utf-8")
     cluster = SlurmCluster(folder, conf, names)
     with ExitStack() as stack:
         stack.enter_context(_munge(cluster))

@@ -102,6 +102,26 @@ def test_a_job_names_its_size_by_the_feature_instancetype(
     ]
 
 
+def test_a_job_asks_for_features_and_resources_of_its_nodes(
+    full: SlurmCluster, scheduler: Asked
+) -> None:
+    ids = [
+        submit(full, "-C", "rack1&(instancetype=small|instancetype=large)"),
+        submit(full, "-C", "[rack1*2]", "-N2"),
+        submit(full, "--gres=license:site:2"),
+        submit(full, "--gres=license"),
+    ]
+    reasons_are_known(full, *ids)
+    asked = {job.id: (job.instance_type, job.features, job.gres) for job in both_ways(scheduler)}
+    either = (("instancetype=small", "rack1"), ("instancetype=large", "rack1"))
+    assert asked == {
+        ids[0]: (None, either, ()),
+        ids[1]: (None, (), ()),
+        ids[2]: (None, (), (("license", 2), ("license:site", 2))),
+        ids[3]: (None, (), (("license", 1),)),
+    }
+
+
 def test_each_task_of_an_array_is_a_job_of_its_own(full: SlurmCluster, scheduler: Asked) -> None:
     whole = submit(full, "-a", "1-3,7,10-20:5")
     slow = submit(full, "-a", "1-50%2", "--mem=20")
@@ -139,6 +159,16 @@ def test_the_rest_of_an_array_that_has_its_tasks_running_waits_for_them(
         lambda: "JobArrayTaskLimit" in slurm.client("squeue", "-h", "-j", id, "-o", "%r"),
     )
     assert both_ways(scheduler) == ()
+
+
+def test_the_very_first_question_knows_how_large_a_node_is(
+    full: SlurmCluster, scheduler: Asked
+) -> None:
+    id = submit(full, "-n8")
+    reasons_are_known(full, id)
+    for answers in (Answers.JSON, Answers.TEXT):
+        (job,) = scheduler(answers).queue()
+        assert (job.cores, job.count) == (4, 2)
 
 
 def test_only_jobs_of_the_named_partitions_are_demand(full: SlurmCluster, scheduler: Asked) -> None:

@@ -31,10 +31,12 @@ def test_one_object_a_line_is_one_job() -> None:
         '{"id": "1", "cores": 4, "ram_mb": 8000, "scratch_mb": 10, "count": 3}',
         "",
         '{"id": 2, "preemptible": true, "instance_type": "m5.large"}',
+        '{"id": 3, "features": ["ssd", "rack1"], "gres": "gpu:t4:2"}',
     )
     assert command.queue() == (
         Job("1", cores=4, ram_mb=8000, scratch_mb=10, count=3),
         Job("2", preemptible=True, instance_type="m5.large"),
+        Job("3", features=(("rack1", "ssd"),), gres=(("gpu", 2), ("gpu:t4", 2))),
     )
 
 
@@ -55,6 +57,8 @@ def test_more_than_a_pipe_holds_is_read_whole() -> None:
         pytest.param("[1]", "not a JSON object", id="a-list"),
         pytest.param('{"cores": 1}', "no 'id'", id="no-id"),
         pytest.param('{"id": "1", "core": 1}', "unknown key 'core'", id="unknown-key"),
+        pytest.param('{"id": "1", "features": "ssd"}', "features = 'ssd'", id="no-list"),
+        pytest.param('{"id": "1", "gres": "2"}', "no resource", id="no-resource"),
         pytest.param('{"id": "1", "cores": -1}', "cores = -1", id="negative"),
         pytest.param('{"id": "1", "cores": 1.5}', "cores = 1.5", id="fraction"),
         pytest.param('{"id": "1", "count": true}', "count = True", id="truth"),

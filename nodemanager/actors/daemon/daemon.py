@@ -8,6 +8,7 @@ freed. This module only says which part handles which message.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from nodemanager.actors.base import OnDeath, RoleActor, tell
@@ -35,6 +36,7 @@ from nodemanager.actors.messages import (
     Poll,
     PollFailed,
     RecordsListed,
+    SchedulerPolled,
     Stop,
     TaggedAsked,
     TendLeftovers,
@@ -44,6 +46,7 @@ from nodemanager.actors.timer import Timer
 from nodemanager.actors.workers.worker_pool import WorkerPool
 from nodemanager.clock import Clock
 from nodemanager.core.model.facts import SettingsTaken
+from nodemanager.core.model.scheduling import Dispatched
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.replay.fold import Start
 from nodemanager.log import Logger
@@ -83,6 +86,7 @@ class NodeManagerDaemonActor(RoleActor):
             CloudListed: parts.observations.cloud_listed,
             RecordsListed: parts.observations.records_listed,
             DemandPolled: parts.observations.demand_polled,
+            SchedulerPolled: parts.observations.scheduler_polled,
             PollFailed: parts.observations.poll_failed,
             NodesAsked: parts.observations.nodes_asked,
             TaggedAsked: parts.observations.tagged_asked,
@@ -110,6 +114,8 @@ class NodeManagerDaemonActor(RoleActor):
         context.setups = WorkerPool(team.setups)
         context.shutdowns = WorkerPool(team.shutdowns)
         context.cleaner = WorkerPool((team.cleaner,))
+        if context.settings.scheduled:
+            context.books = replace(context.books, dispatched=Dispatched(since=context.now))
         self._recovery.load()
         context.journal_writer.begin(
             Start(

@@ -51,7 +51,9 @@ class Endings:
         context = self._context
         context.stopping = message
         context.runner.drop(Action.SETUP, context.setups.drop_waiting())
-        context.runner.drop(Action.SHUTDOWN, context.shutdowns.drop_waiting())
+        waiting = tuple(context.shutdowns.drop_waiting())
+        context.runner.drop(Action.SHUTDOWN, waiting)
+        context.runner.drop(Action.DISPATCH, waiting)
         context.cleaner.drop_waiting()
         # A step that a worker has begun ends by itself.
         context.runner.stop(context.now, self._is_busy)

@@ -21,14 +21,17 @@ from nodemanager.actors.messages import (
     NodesAsked,
     PollFailed,
     RecordsListed,
+    SchedulerPolled,
     TaggedAsked,
 )
+from nodemanager.core.execute.books import dispatched_listed
 from nodemanager.core.model.facts import (
     CloudPollBegun,
     CloudSeen,
     DemandSeen,
     PollMissed,
     RecordsSeen,
+    SchedulerSeen,
     TagsAnswered,
 )
 from nodemanager.core.model.world import CloudNode, CloudState, Listing, Record
@@ -134,6 +137,19 @@ class Observations:
         context.fold(DemandSeen(message.jobs, message.started_at, message.ended_at))
         took_s = message.ended_at - message.started_at
         context.event_log.listed("demand", len(message.jobs), took_s, True)
+        context.decide_soon()
+
+    def scheduler_polled(self, message: SchedulerPolled) -> None:
+        """Take in a scheduler's queue, and a listing of its nodes, complete or not."""
+        context, listing = self._context, message.listing
+        asked_s = listing.started_at - message.asked_at
+        context.event_log.listed("demand", len(message.jobs), asked_s, True)
+        took_s = listing.ended_at - listing.started_at
+        context.event_log.listed("scheduler", len(listing.items), took_s, listing.complete)
+        context.event_log.malformed("scheduler", listing.problems)
+        context.fold(SchedulerSeen(listing, message.jobs, message.asked_at))
+        books = context.books
+        context.books = replace(books, dispatched=dispatched_listed(books.dispatched, listing))
         context.decide_soon()
 
     def poll_failed(self, message: PollFailed) -> None:

@@ -52,6 +52,8 @@ class PlanOrders:
             runner.begin(Action.SHUTDOWN, shutdown, shutdown.plan_id, now)
         for drain in made.drains:
             runner.begin(Action.DRAIN, drain, drain.plan_id, now)
+        for dispatch in made.dispatches:
+            runner.begin(Action.DISPATCH, dispatch, dispatch.plan_id, now)
         for life in made.restores:
             self._false_cleans.begin_restore(life, made.plan_id, now)
         for bind in made.binds:

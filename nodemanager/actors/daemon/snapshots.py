@@ -71,6 +71,7 @@ class Snapshots:
             gone=recent.gone,
             drains=dict(marks.drains),
             drain_orders=books.drains.orders,
+            dispatched=books.dispatched,
             late_destroys=frozenset(recent.late_destroys),
             unknown_destroys=context.now <= recent.unknown_destroys,
             kills=dict(marks.kills),

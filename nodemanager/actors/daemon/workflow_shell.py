@@ -99,7 +99,9 @@ class WorkflowShell:
         context = self._context
         if action in (Action.SETUP, Action.ADOPT):
             return context.setups
-        return context.shutdowns if action is Action.SHUTDOWN else context.cleaner
+        # A scheduler that hangs must not keep the one cleaner waiting.
+        ends = (Action.SHUTDOWN, Action.DISPATCH)
+        return context.shutdowns if action in ends else context.cleaner
 
     def remind(self, seconds: float, message: WaitOver) -> None:
         self._context.remind(seconds, message)

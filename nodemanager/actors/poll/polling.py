@@ -1,4 +1,4 @@
-"""The three actors that poll: the cloud's nodes, the records, the demand.
+"""The actors that poll: the cloud's nodes, the records, and the demand or a scheduler.
 
 A failed poll is a fact of its own, never an empty list (SAFETY.md L1). Polls back off
 exponentially up to `max_poll_time` and honour Retry-After up to `max_retry_after` (D6).
@@ -24,9 +24,11 @@ from nodemanager.actors.messages import (
     PollEvery,
     PollFailed,
     RecordsListed,
+    SchedulerPolled,
     TaggedAsked,
 )
 from nodemanager.actors.team import TeamContext
+from nodemanager.core.model.scheduling import SchedulerNode
 from nodemanager.core.model.world import CloudNode, Job, Listed, Listing, Record
 from nodemanager.core.safety.rate_limits import heeded
 from nodemanager.errors import (
@@ -39,6 +41,7 @@ from nodemanager.errors import (
     Throttled,
     Unauthorized,
 )
+from nodemanager.schedulers.api import Scheduler
 
 T = TypeVar("T")
 
@@ -266,3 +269,26 @@ class DemandActor(PollingActor):
         started_at = self._context.clock.boottime()
         jobs = self._wishlist()
         self._context.report(DemandPolled(jobs, started_at, self._context.clock.boottime()))
+
+
+class SchedulerActor(PollingActor):
+    """Polls a scheduler for its queue and its nodes, in the place of the wishlist.
+
+    The nodes are asked for last: a job that starts in between shows on its node, not nowhere (D12).
+    """
+
+    source = "scheduler"
+
+    def __init__(self, context: TeamContext, every: PollEvery, scheduler: Scheduler) -> None:
+        super().__init__(context, every)
+        self._scheduler = scheduler
+
+    def poll(self) -> None:
+        clock = self._context.clock
+        asked_at = clock.boottime()
+        jobs = self._scheduler.queue()
+        started_at = clock.boottime()
+        listed = _readable(self._scheduler.nodes(), SchedulerNode)
+        ended_at = clock.boottime()
+        listing = Listing(listed.items, started_at, ended_at, listed.complete, listed.problems)
+        self._context.report(SchedulerPolled(jobs, listing, asked_at))

@@ -16,7 +16,7 @@ from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.verdict import Verdict
 from nodemanager.core.model.world import CloudNode, Record
 from nodemanager.core.plan.plan import BootOrder, Plan
-from nodemanager.core.safety.breaker import HOW_TO_CLEAR, Breaker, Cause
+from nodemanager.core.safety.breaker import HOW_TO_CLEAR, Breaker
 from nodemanager.log import DEBUG, ERROR, INFO, WARNING, Logger
 
 TOLD_ELSEWHERE = frozenset(
@@ -422,7 +422,7 @@ class EventLog:
             Event.LIST_SUSPECT,
             level=WARNING,
             reason=Reason.COLLAPSED,
-            source="cloud" if breaker.cause is Cause.CLOUD_COLLAPSED else "records",
+            source=str(breaker.cause).partition("_")[0],
             **breaker.detail,
         )
 

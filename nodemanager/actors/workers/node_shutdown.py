@@ -1,4 +1,4 @@
-"""Destroys nodes, releases leftovers, and reports each outcome. It never writes a record."""
+"""Destroys nodes, drains them in a scheduler, releases leftovers. It never writes a record."""
 
 from __future__ import annotations
 
@@ -17,10 +17,15 @@ from nodemanager.core.execute.effects import (
     DestroyNode,
     Effect,
     LookAtNode,
+    MarkDown,
     NodeLooked,
+    ReadRecord,
+    TellScheduler,
 )
+from nodemanager.core.model.scheduling import SchedulerNode
 from nodemanager.core.model.world import Outcome
-from nodemanager.errors import RemoteError, TooLate
+from nodemanager.errors import RemoteError, SchedulerError, SchedulerRefused, TooLate
+from nodemanager.schedulers.api import Scheduler
 
 
 class NodeShutdownActor(WorkerActor):
@@ -37,6 +42,15 @@ class NodeShutdownActor(WorkerActor):
                 return self._context.cloud.destroy(node_id)
             case AskNode(node_id=node_id):
                 return self._context.cloud.ask(node_id)
+            case ReadRecord(uuid=uuid):
+                return self._context.store.read(uuid)
+            case TellScheduler():
+                return self._tell_scheduler(effect)
+            case MarkDown(hostname=hostname):
+                record = self._context.store.read(effect.record)
+                if record is not None and record.incarnation == effect.incarnation:
+                    self._scheduler.mark_down(hostname, "destroyed")
+                return None
         raise self._not_mine(effect)
 
     def _look(self, effect: LookAtNode) -> NodeLooked:
@@ -49,10 +63,34 @@ class NodeShutdownActor(WorkerActor):
                 failed = error
         try:
             record = self._context.store.read(effect.record) if effect.record is not None else None
-            found = ShutdownEvidence(record)
+            # The scheduler last: what it says is the newest of all.
+            told = self._in_scheduler(effect.hostname) if effect.hostname is not None else None
+            found = ShutdownEvidence(record, scheduled=told)
         except RemoteError as error:
             found = ShutdownEvidence(None, error=str(error))
         return NodeLooked(found, pins, failed)
+
+    @property
+    def _scheduler(self) -> Scheduler:
+        scheduler = self._context.scheduler
+        if scheduler is None:
+            raise SchedulerRefused("there is no scheduler")
+        return scheduler
+
+    def _in_scheduler(self, hostname: str) -> SchedulerNode | None:
+        listed = self._scheduler.nodes()
+        if not listed.complete:
+            raise SchedulerError("its listing is incomplete")
+        return next((node for node in listed.items if node.name == hostname), None)
+
+    def _tell_scheduler(self, effect: TellScheduler) -> None:
+        late_s = self._context.clock.boottime() - effect.not_after
+        if late_s > 0:
+            raise SchedulerRefused(f"its order expired {late_s:.0f} s before it could be sent")
+        if effect.on:
+            self._scheduler.drain(effect.hostname, "to be shut down")
+        else:
+            self._scheduler.resume(effect.hostname)
 
     def on_FindLeftovers(self, message: FindLeftovers) -> None:
         try:

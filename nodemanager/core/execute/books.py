@@ -7,9 +7,15 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from nodemanager.core.model.reasons import Reason
-from nodemanager.core.model.settings import ASK_AGAIN_S, Settings
+from nodemanager.core.model.scheduling import (
+    Dispatched,
+    SchedulerNode,
+    SchedulerOrder,
+    is_drained_by_us,
+)
+from nodemanager.core.model.settings import ASK_AGAIN_S, LATE_ORDER_S, Settings
 from nodemanager.core.model.verdict import Verdict
-from nodemanager.core.model.world import life_key
+from nodemanager.core.model.world import Listing, Record, life_key
 from nodemanager.core.observe.history import Asked, History, Records
 from nodemanager.core.observe.pairing import Pairs
 from nodemanager.core.observe.signs import waits_for_first_ping
@@ -113,6 +119,20 @@ class DrainTold:
 
 
 @dataclass(frozen=True, slots=True)
+class SchedulerTold:
+    """The scheduler was told to keep work from the record's node (`on`), or to give it some (D12).
+
+    None: nobody knows what it was told, or nothing. `unclear`: it may give the node work at any
+    time from now on.
+    """
+
+    record: Record
+    hostname: str
+    on: bool | None
+    unclear: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class FenceStands:
     """The fence of a clean is up: it counts for this cycle's cap, and for no later one's (C10)."""
 
@@ -152,6 +172,7 @@ Learned = (
     | PinsCalledOff
     | PinsDoubted
     | DrainTold
+    | SchedulerTold
     | Restored
     | NotRestored
     | ItemEnded
@@ -209,6 +230,36 @@ class Books:
     withdrawn: Counter[str] = field(default_factory=Counter)
     pins_failed: Mapping[str, int] = field(default_factory=dict)
     drains: Drains = field(default_factory=Drains)
+    dispatched: Dispatched = field(default_factory=Dispatched)
+
+
+def dispatched_after(dispatched: Dispatched, one: SchedulerTold, now: float) -> Dispatched:
+    """What the scheduler was told, with that; an answered order is unclear no more."""
+    uuid = one.record.uuid
+    told = {id: order for id, order in dispatched.told.items() if id != uuid}
+    unclear = {
+        id: at for id, at in dispatched.unclear.items() if id != uuid and now - at <= LATE_ORDER_S
+    }
+    if one.on is not None:
+        told[uuid] = SchedulerOrder(one.hostname, one.record.incarnation, one.on, now)
+    elif one.unclear:
+        unclear[uuid] = now
+    elif uuid in dispatched.unclear and not one.unclear:
+        unclear[uuid] = dispatched.unclear[uuid]
+    return replace(dispatched, told=told, unclear=unclear)
+
+
+def dispatched_listed(dispatched: Dispatched, listing: Listing[SchedulerNode]) -> Dispatched:
+    """Without the orders that this listing, complete and begun since, does not show to stand."""
+    if not (dispatched.told and listing.complete):
+        return dispatched
+    drained = {node.name for node in listing.items if is_drained_by_us(node)}
+    told = {
+        uuid: order
+        for uuid, order in dispatched.told.items()
+        if order.at >= listing.started_at or (order.on and order.hostname in drained)
+    }
+    return replace(dispatched, told=told)
 
 
 def learned(books: Books, one: Learned, now: float, nodes: int, settings: Settings) -> Books:
@@ -242,6 +293,8 @@ def learned(books: Books, one: Learned, now: float, nodes: int, settings: Settin
             return replace(books, pins_failed=left)
         case DrainTold():
             return replace(books, drains=books.drains.after_told(one, now))
+        case SchedulerTold():
+            return replace(books, dispatched=dispatched_after(books.dispatched, one, now))
         case NodeGone() if one.reason is not Reason.UNPAIRED:
             # It did not vanish by itself, however late its record is cleaned (B5).
             life = one.record, one.incarnation

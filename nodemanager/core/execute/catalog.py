@@ -7,6 +7,7 @@ from typing import Any
 from nodemanager.core.execute.adopt import Adopt
 from nodemanager.core.execute.bind import Bind
 from nodemanager.core.execute.clean import Clean
+from nodemanager.core.execute.dispatch import Dispatch
 from nodemanager.core.execute.drain import Drain
 from nodemanager.core.execute.prune import Prune
 from nodemanager.core.execute.restore import Restore
@@ -17,6 +18,7 @@ from nodemanager.core.execute.workflow import Workflow
 WORKFLOWS: tuple[Workflow[Any], ...] = (
     Adopt(),
     Bind(),
+    Dispatch(),
     Drain(),
     Prune(),
     Restore(),

@@ -6,14 +6,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from nodemanager.core.judge.idle import doubt
+from nodemanager.core.judge.idle import doubt, is_done
 from nodemanager.core.judge.node_view import NodeView
 from nodemanager.core.judge.overrides import BY_HAND
 from nodemanager.core.judge.preconditions import standing_block
 from nodemanager.core.model.reasons import Kind, Reason
+from nodemanager.core.model.scheduling import SchedulerNode
 from nodemanager.core.model.settings import ASK_AGAIN_S, CLOCK_STEP_S, ORDER_TTL_S, Settings
 from nodemanager.core.model.verdict import Verdict, keep
 from nodemanager.core.model.world import CloudNode, CloudState, Outcome, Record, WorkerState
+from nodemanager.core.observe.scheduled import joined_state
 from nodemanager.core.observe.signs import worker_state
 from nodemanager.core.observe.unlisted import is_answered_held
 from nodemanager.core.plan.snapshot import Snapshot
@@ -71,11 +73,14 @@ def order_shutdown(view: NodeView, snapshot: Snapshot) -> ShutdownOrder:
 class ShutdownEvidence:
     """What was found right before a destroy: the record as it is now (D2).
 
-    `error` is set when the record could not be read; `record` is None when there is none.
+    `error` is set when the record could not be read, or the scheduler not asked; `record` is None
+    when there is none. `scheduled` is what the scheduler said of the node after that, None where it
+    was not asked, or lists none of that name.
     """
 
     record: Record | None
     error: str | None = None
+    scheduled: SchedulerNode | None = None
 
 
 def confirm_shutdown(
@@ -109,19 +114,20 @@ def confirm_shutdown(
     if listed is not None and listed.tags.pool != settings.pool:
         pool = listed.tags.pool
         return keep(node_id, Reason.UNTAGGED if pool is None else Reason.FOREIGN_NODE, pool=pool)
-    undone = _undone(order, record, snapshot, settings, wanted=wanted)
+    undone = _undone(order, found, snapshot, settings, wanted=wanted)
     return undone or Verdict(Kind.SHUTDOWN, order.reason, node_id, order.measures)
 
 
 def _undone(
     order: ShutdownOrder,
-    record: Record | None,
+    found: ShutdownEvidence,
     snapshot: Snapshot,
     settings: Settings,
     *,
     wanted: bool,
 ) -> Verdict | None:
     """What has undone the order's own reason since it was judged."""
+    record = found.record
     node_id, listed = order.node_id, snapshot.history.present.get(order.node_id)
     if order.reason is Reason.UNPAIRED:
         incarnation = None if record is None else record.incarnation
@@ -131,9 +137,14 @@ def _undone(
             return keep(node_id, Reason.CHANGED_SINCE_PLAN, detail="its record was pinged")
         return None
     if order.reason is Reason.IDLE_BEYOND_DEMAND:
-        return _not_idle(order, record, snapshot, settings, wanted=wanted)
+        idle = _not_idle(order, record, snapshot, settings, wanted=wanted)
+        return idle or _not_done(order, found, settings)
     if order.reason in BY_HAND:
-        return called_off(order, record, snapshot, settings)
+        off = called_off(order, record, snapshot, settings)
+        return off if order.reason is Reason.KILLED else off or _not_done(order, found, settings)
+    told = found.scheduled
+    if told is not None and told.state is WorkerState.BUSY and told.responds:
+        return keep(node_id, Reason.CHANGED_SINCE_PLAN, detail="it works in the scheduler")
     runs = listed is not None and listed.state is not CloudState.STOPPED
     if order.reason is Reason.NODE_STOPPED and runs:
         return keep(node_id, Reason.NO_LONGER_WANTED, detail="it runs again")
@@ -171,12 +182,20 @@ def _not_idle(
     node_id = order.node_id
     if record is None or record.incarnation != order.incarnation:
         return keep(node_id, Reason.CHANGED_SINCE_PLAN, detail="its record is another's")
-    state = worker_state(record, snapshot.history.clock, snapshot.now, settings)
-    if state is not WorkerState.IDLE:
+    if joined_state(record, snapshot, settings) is not WorkerState.IDLE:
         return keep(node_id, Reason.NO_LONGER_WANTED, detail="it is not idle any more")
     if wanted:
         return keep(node_id, Reason.NO_LONGER_WANTED, detail="demand came back")
     return doubt(node_id, record, snapshot, settings)
+
+
+def _not_done(order: ShutdownOrder, found: ShutdownEvidence, settings: Settings) -> Verdict | None:
+    """Why a node stays that goes only while our drain holds, and it does no work (D2, D12)."""
+    told = found.scheduled
+    if not settings.scheduled or (told is not None and is_done(told)):
+        return None
+    detail = "it is not drained in the scheduler any more"
+    return keep(order.node_id, Reason.NO_LONGER_WANTED, detail=detail)
 
 
 def _was_heard(record: Record, snapshot: Snapshot) -> bool:

@@ -86,11 +86,13 @@ class Created:
 
 @dataclass(frozen=True, slots=True)
 class LookAtNode:
-    """Ask the cloud what the node pins, if `pins`; then read its record. Answer: NodeLooked."""
+    """Ask the cloud what the node pins, if `pins`; then read its record; then ask the scheduler for
+    the node named `hostname`, if given (D2). Answer: NodeLooked."""
 
     node_id: str
     record: str | None
     pins: bool = True
+    hostname: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +122,31 @@ class TellDrain:
 
     record: Record
     on: bool
+
+
+@dataclass(frozen=True, slots=True)
+class TellScheduler:
+    """Tell the scheduler to give the node of that name no more work, or work again (D12).
+
+    It is not sent after `not_after` (CLOCK_BOOTTIME): then an order sent later is not undone by it.
+    """
+
+    hostname: str
+    on: bool
+    not_after: float
+
+
+@dataclass(frozen=True, slots=True)
+class MarkDown:
+    """Tell the scheduler that the node of that name is gone.
+
+    The worker first reads the record: of another incarnation, the name is another node's by now,
+    and nothing is told.
+    """
+
+    hostname: str
+    record: str
+    incarnation: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,5 +228,6 @@ StoreWrite = (
     DeleteRecord | Freeing | ClaimRecord | RenewClaim | WriteClaim | TellDrain | RestoreRecord
 )
 CloudWrite = CreateNode | DestroyNode | AdoptNode
-Write = StoreWrite | CloudWrite
+SchedulerWrite = TellScheduler | MarkDown
+Write = StoreWrite | CloudWrite | SchedulerWrite
 Effect = Question | Write | Wait

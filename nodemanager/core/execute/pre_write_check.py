@@ -14,6 +14,7 @@ from nodemanager.core.model.world import CloudNode, CloudState, Record, WorkerSt
 from nodemanager.core.observe.history import glimpsed_as
 from nodemanager.core.observe.nodes_by_record import may_be_of
 from nodemanager.core.observe.pools import not_ours
+from nodemanager.core.observe.scheduled import is_up_in_scheduler
 from nodemanager.core.observe.signs import age_of_nodes, quiet_for, window_of, word_of
 from nodemanager.core.observe.unlisted import is_denied_for_good, look_for_unlisted
 from nodemanager.core.plan.snapshot import Snapshot
@@ -222,6 +223,8 @@ def _not_stale(check: _Check) -> Verdict | None:
     state = word_of(record, snapshot, settings, told_s)
     if state in (WorkerState.BUSY, WorkerState.IDLE) and not _broken(order, Reason.BUSY):
         return keep(uuid, Reason.BUSY if state is WorkerState.BUSY else Reason.IDLE)
+    if is_up_in_scheduler(record, snapshot, settings) and not _broken(order, Reason.BUSY):
+        return keep(uuid, Reason.UP_IN_SCHEDULER)
     return None
 
 

@@ -1,7 +1,8 @@
 """Shuts a node down: pre-write check, destroy, and the wait until the node is gone (D2-D4, C20).
 
 Once the node is gone, the record that it was paired with is cleaned at once. The journal gets that
-clean together with the end of the destroy.
+clean together with the end of the destroy. Where there is a scheduler, it is told in between that
+the node is down: once the record is clean, its hostname may be another node's.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from nodemanager.core.execute.effects import (
     AskNode,
     DestroyNode,
     LookAtNode,
+    MarkDown,
     NodeLooked,
     Wait,
 )
@@ -59,6 +61,8 @@ PINS_TRIES = 3
 """After this many looks that don't tell what a node pins, it is destroyed all the same."""
 FIRST_QUESTION_S = 2.0
 """Seconds until the first question whether it is gone; the waits double, up to max_poll_time."""
+MOST_DOUBLINGS = 16
+"""So often the wait for a scheduler doubles."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,20 +99,32 @@ class Asking(Written):
 
 
 @dataclass(frozen=True, slots=True)
+class Marking(Written):
+    """The node is gone, and the scheduler is told that it is down; then its record is cleaned."""
+
+    order: ShutdownOrder
+    tries: int = 0
+    """How many times that had no clear answer."""
+    is_asked: bool = True
+    """Whether an answer is on its way: while it is, the record is not freed."""
+    is_last: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class GivenUp(Abandoned):
     """It took too long. The next plan judges the node again; the worker may still answer."""
 
     order: ShutdownOrder
 
 
-State = Looking | Destroying | Asking | GivenUp
+State = Looking | Destroying | Asking | Marking | GivenUp
 
 
 class ShutDown:
-    """Look, write down what the node pins, destroy, ask until it is gone."""
+    """Look, write down what the node pins, destroy, ask until it is gone, tell the scheduler."""
 
     action = Action.SHUTDOWN
-    states = (Looking, Destroying, Asking, GivenUp)
+    states = (Looking, Destroying, Asking, Marking, GivenUp)
 
     def id(self, order: ShutdownOrder) -> str:
         return order.node_id
@@ -122,13 +138,19 @@ class ShutDown:
 
     def start(self, order: ShutdownOrder, seen: Seen) -> Step[State]:
         asks_pins = seen.pins_failed.get(order.node_id, 0) < PINS_TRIES
-        return Step(Looking(order), (LookAtNode(order.node_id, order.record, asks_pins),))
+        # A kill waits for no scheduler (O2).
+        asks_scheduler = seen.settings.scheduled and order.reason is not Reason.KILLED
+        hostname = order.hostname if asks_scheduler else None
+        look = LookAtNode(order.node_id, order.record, asks_pins, hostname)
+        return Step(Looking(order), (look,))
 
     def resume(self, state: State, seen: Seen) -> Step[State]:
         match state:
             case Destroying() | Asking():
                 sent_at = seen.snapshot.now
                 return _ask(Asking(state.order, sent_at, inherited=True, error=UNANSWERED), seen)
+            case Marking():
+                return Step(Marking(state.order), (_mark_down(state.order),))
         return Step(None)
 
     def on(self, state: State, event: Event, seen: Seen) -> Step[State]:
@@ -139,6 +161,8 @@ class ShutDown:
                 return _destroying(state, event, seen)
             case Asking():
                 return _asking(state, event, seen)
+            case Marking():
+                return _marking(state, event, seen)
             case GivenUp():
                 return _given_up(state, event, seen)
 
@@ -304,7 +328,8 @@ def _given_up(state: GivenUp, event: Event, seen: Seen) -> Step[State]:
     order = state.order
     match event:
         case Answered(effect=DestroyNode(), answer=Outcome.GONE):
-            return _gone(order, seen)
+            # By now the name may be another node's in the scheduler.
+            return _told_gone(_freed(order, seen), order, seen)
         case Failed(effect=DestroyNode(), error=error):
             facts = (_refused(order, seen),) if error.definite else ()
             return Step(None, tell=(_failed(order, Outcome.UNKNOWN, error),), facts=facts)
@@ -317,6 +342,58 @@ def _given_up(state: GivenUp, event: Event, seen: Seen) -> Step[State]:
 
 
 def _gone(order: ShutdownOrder, seen: Seen) -> Step[State]:
+    """The node is gone: tell it, also the scheduler, before its record is freed."""
+    if order.record is None or order.hostname is None or not seen.settings.scheduled:
+        return _told_gone(_freed(order, seen), order, seen)
+    return _told_gone(Step(Marking(order), (_mark_down(order),)), order, seen)
+
+
+def _mark_down(order: ShutdownOrder) -> MarkDown:
+    assert order.hostname is not None
+    assert order.record is not None
+    return MarkDown(order.hostname, order.record, order.incarnation)
+
+
+def _marking(state: Marking, event: Event, seen: Seen) -> Step[State]:
+    """Tell the scheduler until it has answered, for `action_timeout` at the most."""
+    order = state.order
+    match event:
+        case Answered(effect=MarkDown()):
+            return _freed(order, seen)
+        case Failed(effect=MarkDown(), error=error) if error.definite:
+            return replace(_freed(order, seen), tell=(_not_marked(order, str(error)),))
+        case Failed(effect=MarkDown(), error=error) if state.is_last:
+            return replace(_freed(order, seen), tell=(_not_marked(order, str(error)),))
+        case Failed(effect=MarkDown(), error=error):
+            wait_s = min(seen.settings.max_poll_time, FIRST_QUESTION_S * 2.0**state.tries)
+            tries = min(state.tries + 1, MOST_DOUBLINGS)
+            tried = replace(state, tries=tries, is_asked=False)
+            tell = () if state.tries else (_not_marked(order, str(error)),)
+            return Step(tried, (Wait(wait_s),), tell=tell)
+        case Due():
+            return Step(replace(state, is_asked=True), (_mark_down(order),))
+        case Expired() if state.is_asked:
+            # Told after the record is free, it could be told of the next node of that name.
+            return Step(replace(state, is_last=True))
+        case Expired():
+            return replace(_freed(order, seen), tell=(_not_marked(order, UNANSWERED),))
+    return Step(state)
+
+
+def _not_marked(order: ShutdownOrder, error: str) -> Told:
+    fields = {
+        "node": order.node_id,
+        "record": order.record,
+        "host": order.hostname,
+        "action": "down",
+        "error": error,
+        "plan": order.plan_id,
+    }
+    return Told(Name.NODE_DRAIN, fields, Level.WARNING)
+
+
+def _told_gone(step: Step[State], order: ShutdownOrder, seen: Seen) -> Step[State]:
+    """The step, which also says that the node is gone."""
     fields = {
         "node": order.node_id,
         "reason": order.reason,
@@ -327,13 +404,17 @@ def _gone(order: ShutdownOrder, seen: Seen) -> Step[State]:
         "plan": order.plan_id,
     }
     gone = NodeGone(order.node_id, order.reason, order.size, order.record, order.incarnation)
-    step: Step[State] = Step(
-        None,
+    return replace(
+        step,
         tell=(Told(Name.NODE_GONE, fields),),
         facts=(NodesExplained((order.node_id,), seen.snapshot.now),),
         learn=(gone,),
-        ended=Ended(Outcome.GONE.value),
     )
+
+
+def _freed(order: ShutdownOrder, seen: Seen) -> Step[State]:
+    """The end of a shutdown whose node is gone: its record is cleaned (C20)."""
+    step: Step[State] = Step(None, ended=Ended(Outcome.GONE.value))
     if order.record is None or order.reason is Reason.UNPAIRED:
         return step
     clean = order_release(

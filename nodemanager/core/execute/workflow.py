@@ -37,6 +37,7 @@ class Action(StrEnum):
     SETUP = "create"
     SHUTDOWN = "destroy"
     CLEAN = "clean"
+    DISPATCH = "dispatch"
 
 
 class Key(NamedTuple):

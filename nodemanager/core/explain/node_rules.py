@@ -27,6 +27,7 @@ from nodemanager.core.judge.node_facts import NodeFacts
 from nodemanager.core.judge.node_paired import PAIRED
 from nodemanager.core.judge.node_view import NodeView, Subject
 from nodemanager.core.model.reasons import Kind, Reason
+from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.verdict import Verdict
 from nodemanager.core.plan.plan import Plan
 
@@ -123,14 +124,16 @@ def ask_of_plan(subject: Subject, verdict: Verdict, made: Plan, facts: NodeFacts
             visible_after_s=settings.visible_after,
         ),
     ]
-    return [sane, _word_is_news(verdict), flight, cap, *later]
+    return [sane, _word_is_news(verdict, settings), flight, cap, *later]
 
 
-def _word_is_news(verdict: Verdict) -> Finding:
+def _word_is_news(verdict: Verdict, settings: Settings) -> Finding:
     """The finding on a node that would go because its own ping says idle (D12)."""
     asks = "it drained as it was told to, or a new ping of it says idle"
     waits = {
-        Reason.DRAIN_AWAITED: "not before its pings say that it is drained",
+        Reason.DRAIN_AWAITED: "not before the scheduler shows it drained"
+        if settings.scheduled
+        else "not before its pings say that it is drained",
         Reason.IDLE_WORD_OLD: "not before its next ping says that it is idle",
     }
     reason, measures = verdict.reason, verdict.measures or {}

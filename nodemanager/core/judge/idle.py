@@ -8,10 +8,12 @@ it has drained, because then no job can start on it.
 from __future__ import annotations
 
 from nodemanager.core.model.reasons import Reason
+from nodemanager.core.model.scheduling import SchedulerNode, is_drained_by_us
 from nodemanager.core.model.settings import NEWS_S, Settings
 from nodemanager.core.model.verdict import Verdict, keep
-from nodemanager.core.model.world import Record
+from nodemanager.core.model.world import Record, WorkerState
 from nodemanager.core.observe.history import History
+from nodemanager.core.observe.scheduled import word_on
 from nodemanager.core.plan.snapshot import Snapshot
 
 AS_IDLE = frozenset({Reason.IDLE_BEYOND_DEMAND, Reason.DRAINED})
@@ -29,6 +31,10 @@ def doubt(node_id: str, record: Record, snapshot: Snapshot, settings: Settings) 
     since = history.unwanted.get(node_id)
     if since is None:
         return keep(node_id, Reason.NO_LONGER_WANTED, detail="somebody wants it again")
+    if settings.scheduled:
+        if is_drained(record, snapshot, settings):
+            return None
+        return keep(node_id, Reason.DRAIN_AWAITED, unwanted_s=now - since)
     if can_drain(record, settings):
         order = snapshot.drain_orders.get(record.uuid)
         if order is not None and record.drain == order == record.drained:
@@ -65,7 +71,42 @@ def can_drain(record: Record, settings: Settings) -> bool:
     one, but answers with an error, which tells no order. Slot 0 counts as none to the registry.
     """
     is_answered = record.slot_number is not None and record.slot_number > 0
-    return settings.tells_drain and record.drain_hook and is_answered
+    tells = settings.tells_drain and not settings.scheduled
+    return tells and record.drain_hook and is_answered
+
+
+def is_drained(record: Record, snapshot: Snapshot, settings: Settings) -> bool:
+    """Whether a listing of the scheduler that began after our drain shows the node drained.
+
+    Whatever work it had been given before shows in that listing, and it is given none since.
+    """
+    told, listing = snapshot.dispatched.told_of(record), snapshot.history.scheduler
+    word = word_on(record, snapshot.history, snapshot.now, settings)
+    if told is None or not told.on or listing is None or word is None:
+        return False
+    return listing.started_at > told.at and is_done(word.node)
+
+
+def is_done(node: SchedulerNode) -> bool:
+    """Whether the node does no work, and our drain keeps it so."""
+    return is_drained_by_us(node) and node.state is WorkerState.IDLE and not node.reserved
+
+
+def stays(node_id: str, record: Record, snapshot: Snapshot) -> bool:
+    """Whether a node drained in the scheduler must stay so: a destroy may still take effect.
+
+    Of a node that this run drained, no former run whose journal is lost had sent one.
+    """
+    is_ours = snapshot.dispatched.told_of(record) is not None
+    return node_id in snapshot.late_destroys or (snapshot.unknown_destroys and not is_ours)
+
+
+def is_kept_drained(node_id: str, record: Record, snapshot: Snapshot, settings: Settings) -> bool:
+    """Whether the node is drained in the scheduler by us, and must stay so."""
+    if not settings.scheduled or not stays(node_id, record, snapshot):
+        return False
+    word = word_on(record, snapshot.history, snapshot.now, settings)
+    return word is not None and word.is_drained_by_us
 
 
 def stays_drained(node_id: str, record: Record, snapshot: Snapshot) -> bool:

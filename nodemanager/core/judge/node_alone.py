@@ -10,6 +10,7 @@ from nodemanager.core.model.reasons import Kind, Reason
 from nodemanager.core.model.verdict import Verdict
 from nodemanager.core.model.world import WorkerState
 from nodemanager.core.observe.nodes_by_record import only_it_pings
+from nodemanager.core.observe.scheduled import word_on
 from nodemanager.core.observe.signs import silent_for
 
 
@@ -38,6 +39,17 @@ def _unheard(facts: NodeFacts, subject: Subject) -> NodeView | None:
         busy = facts.state_of(record) is WorkerState.BUSY
         reason = Reason.BUSY if busy else Reason.WORKER_UNKNOWN
         return subject.kept(reason, record=record.uuid, silent_s=silent_s)
+    return None
+
+
+def _not_in_work(facts: NodeFacts, subject: Subject) -> NodeView | None:
+    """An unpaired node is kept while the scheduler says that a node of its hostname works (D7)."""
+    for record in facts.may_be_of(subject.node):
+        if record.uuid in facts.pairs.node_of:
+            continue
+        word = word_on(record, facts.history, facts.now, facts.settings)
+        if word is not None and word.node.state is WorkerState.BUSY:
+            return subject.kept(Reason.BUSY, record=record.uuid)
     return None
 
 
@@ -84,6 +96,14 @@ ALONE: tuple[Check[Ask], ...] = (
         _unheard,
         "no record that only it can be pinging is pinged",
         lambda facts, subject, measures: facts.settings.node_stale_after - measures["silent_s"],
+        course="unpaired",
+    ),
+    Check(
+        "D7",
+        _not_in_work,
+        "the scheduler does not say that it works",
+        "not while the scheduler says that it works",
+        moot=lambda facts: not facts.settings.scheduled,
         course="unpaired",
     ),
     Check(

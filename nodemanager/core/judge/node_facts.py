@@ -6,16 +6,17 @@ from collections.abc import Mapping
 
 from nodemanager.core.judge.checks import Measured
 from nodemanager.core.judge.node_view import Silence, Subject
+from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.verdict import NOTHING_BEFORE, Verdict
 from nodemanager.core.model.world import CloudNode, Record, WorkerState
 from nodemanager.core.observe.pairing import Pairs
+from nodemanager.core.observe.scheduled import joined_state, word_on
 from nodemanager.core.observe.signs import (
     launched_for,
     quiet_for,
     silent_for,
     window_of,
-    worker_state,
 )
 from nodemanager.core.plan.snapshot import Snapshot
 
@@ -46,12 +47,30 @@ class NodeFacts:
         record = self.pairs.record_of.get(node.id)
         if record is None:
             return Subject(node, None, WorkerState.UNKNOWN, self.before.get(node.id))
-        state = worker_state(record, self.clock, self.now, self.settings)
-        return Subject(node, record, state, self.before.get(node.id))
+        return Subject(node, record, self.state_of(record), self.before.get(node.id))
 
     def state_of(self, record: Record) -> WorkerState:
-        """The state that the record's node reported, while that is fresh (T6)."""
-        return worker_state(record, self.clock, self.now, self.settings)
+        """What the record's node does, by its own fresh word and a scheduler's (T6)."""
+        return joined_state(record, self.snapshot, self.settings)
+
+    def unknown_why(self, subject: Subject) -> Reason:
+        """Why it is not known what a node does whose pings are fresh (T6).
+
+        A node that the scheduler has not called up yet may take work soon, until its grace is over.
+        """
+        if not self.settings.scheduled:
+            return Reason.WORKER_UNKNOWN
+        word = word_on(subject.own, self.history, self.now, self.settings)
+        if word is not None and word.is_set_aside:
+            return Reason.SET_ASIDE
+        was_up = word is not None and word.was_up
+        created_at, grace_s = subject.node.created_at, self.settings.boot_fail_after
+        if not was_up and created_at is not None and self.age(created_at) <= grace_s:
+            return Reason.BOOTING
+        if word is None:
+            return Reason.UNSCHEDULED
+        is_down = word.node.state is WorkerState.DOWN
+        return Reason.DOWN_IN_SCHEDULER if is_down else Reason.WORKER_UNKNOWN
 
     def age(self, created_at: float) -> float:
         """Seconds since launch, as `launched_for` counts them."""

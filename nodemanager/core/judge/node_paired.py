@@ -22,9 +22,12 @@ from nodemanager.core.model.reasons import Kind, Reason
 from nodemanager.core.model.settings import CREATE_MARGIN_S, CREATE_WITHIN_S
 from nodemanager.core.model.verdict import Verdict
 from nodemanager.core.model.world import WorkerState
-from nodemanager.core.observe.signs import idle_words, silent_for
+from nodemanager.core.observe.scheduled import idle_count
+from nodemanager.core.observe.signs import silent_for
 
 SILENT = "silent, or of unknown state"
+GIVEN_NO_WORK = frozenset({Reason.SET_ASIDE, Reason.DOWN_IN_SCHEDULER})
+"""The reasons to keep a node to which its scheduler gives no work."""
 BUSY, AT_WORK = WorkerState.BUSY, Reason.BUSY
 """Looked up once, because most nodes are busy."""
 
@@ -55,6 +58,9 @@ def _heard_of(facts: NodeFacts, subject: Subject) -> NodeView | None:
     """A node that never pinged is booting, and after `boot_fail_after` a failed boot (D8)."""
     record = subject.own
     if record.last_ping_at is not None or record.first_ping_at is not None:
+        return None
+    if subject.state is BUSY:
+        # The scheduler says so: it works, whatever keeps it from pinging.
         return None
     measures = _booting_for(facts, subject)
     silent_s, limit_s = measures["silent_s"], measures["limit_s"]
@@ -101,13 +107,15 @@ def _idle_for_long(facts: NodeFacts, subject: Subject) -> NodeView | None:
 
 def _idle_for(facts: NodeFacts, subject: Subject) -> Measured:
     needed = facts.settings.consecutive_idle_count
-    return {"idle_polls": idle_words(subject.own, facts.history), "needed_polls": needed}
+    idle = idle_count(subject.own, facts.snapshot, facts.settings)
+    return {"idle_polls": idle, "needed_polls": needed}
 
 
 def _until_idle(facts: NodeFacts, subject: Subject, measures: Measured) -> Wait:
     left = measures["needed_polls"] - measures["idle_polls"]
     says = "say" if left > 1 else "says"
-    return f"not before {left} more of its pings {says} that it is idle"
+    of = "the scheduler's answers" if facts.settings.scheduled else "its pings"
+    return f"not before {left} more of {of} {says} that it is idle"
 
 
 def _idle_of_known_age(facts: NodeFacts, subject: Subject) -> NodeView | None:
@@ -184,10 +192,11 @@ def _not_silent(facts: NodeFacts, subject: Subject) -> NodeView | None:
         reason = Reason.NO_LAUNCH_TIME
     else:
         waits = is_stale or bad_s is not None
-        reason = Reason.SILENT_WITHIN_WINDOW if waits else Reason.WORKER_UNKNOWN
+        reason = Reason.SILENT_WITHIN_WINDOW if waits else facts.unknown_why(subject)
     verdict = Verdict(Kind.KEEP, reason, subject.node.id, measures)
     view = NodeView(subject.node, verdict, WorkerState.UNKNOWN, record=subject.own)
     view.bad_s = bad_s
+    view.counts = reason not in GIVEN_NO_WORK
     return view
 
 

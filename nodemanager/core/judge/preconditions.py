@@ -31,6 +31,9 @@ def _poll_times(snapshot: Snapshot, settings: Settings) -> list[tuple[str, float
     ]
     if settings.demand_polled:
         polls.append(("demand", NEVER if snapshot.demand_at is None else snapshot.demand_at))
+    if settings.scheduled:
+        scheduler = snapshot.history.scheduler
+        polls.append(("scheduler", NEVER if scheduler is None else scheduler.started_at))
     return polls
 
 

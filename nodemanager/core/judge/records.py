@@ -14,6 +14,7 @@ from nodemanager.core.model.world import Record, WorkerState
 from nodemanager.core.observe.nodes_by_record import is_anothers, node_of
 from nodemanager.core.observe.pairing import Pairs
 from nodemanager.core.observe.pools import not_ours
+from nodemanager.core.observe.scheduled import is_up_in_scheduler
 from nodemanager.core.observe.signs import (
     newest_sign,
     quiet_for,
@@ -277,6 +278,8 @@ class RecordJudge:
         if state is WorkerState.BUSY or state is WorkerState.IDLE:
             reason = Reason.BUSY if state is WorkerState.BUSY else Reason.IDLE
             return Verdict(Kind.KEEP, reason, record.uuid, measures)
+        if is_up_in_scheduler(record, self.snapshot, self.settings):
+            return Verdict(Kind.KEEP, Reason.UP_IN_SCHEDULER, record.uuid, measures)
         return None
 
     def _word(self, record: Record) -> Measured:

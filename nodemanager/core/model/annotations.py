@@ -66,6 +66,7 @@ FORCIBLE: Mapping[str, str] = {
 
 BROKEN_AS: Mapping[Reason, str] = {
     Reason.BUSY: "C2",
+    Reason.UP_IN_SCHEDULER: "C2",
     Reason.IDLE: "C2",
     Reason.WITHIN_WINDOW: "C3",
     Reason.NOT_SETTLED: "C5",

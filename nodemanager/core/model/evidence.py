@@ -217,6 +217,8 @@ def look_at(
     }
     if settings.demand_polled:
         polls["demand"] = snapshot.demand_at
+    if settings.scheduled:
+        polls["scheduler"] = None if history.scheduler is None else history.scheduler.started_at
     flight = snapshot.record_flights.get(record.uuid)
     return Look(
         reading=reading_of(record, snapshot),

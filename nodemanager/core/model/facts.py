@@ -5,8 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from nodemanager.core.model.scheduling import SchedulerNode
 from nodemanager.core.model.settings import Settings
-from nodemanager.core.model.world import CloudNode, FreedLife, Job, LatePing, StoreTime
+from nodemanager.core.model.world import (
+    CloudNode,
+    FreedLife,
+    Job,
+    LatePing,
+    Listing,
+    StoreTime,
+)
 from nodemanager.core.observe.history import Nodes, Records
 from nodemanager.core.observe.store_clock import StoreClock
 from nodemanager.core.safety.breaker import Breaker
@@ -45,6 +53,15 @@ class DemandSeen:
     jobs: tuple[Job, ...]
     started_at: float
     ended_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class SchedulerSeen:
+    """A scheduler was polled: first, at `asked_at`, for its whole queue, then for its nodes."""
+
+    listing: Listing[SchedulerNode]
+    jobs: tuple[Job, ...]
+    asked_at: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,6 +191,7 @@ Fact = (
     | CloudSeen
     | RecordsSeen
     | DemandSeen
+    | SchedulerSeen
     | PollMissed
     | NodesAnswered
     | TagsAnswered

@@ -52,7 +52,11 @@ class Reason(Told):
         "claim_within_window",
         "It is claimed and was never pinged, and its claim has not expired yet (C21).",
     )
-    BUSY = "busy", "The node's last ping is fresh and says busy (C2)."
+    BUSY = "busy", "The node's last ping is fresh and says busy, or its scheduler does (C2, T6)."
+    UP_IN_SCHEDULER = (
+        "up_in_scheduler",
+        "The scheduler reaches a node of its hostname, busy or idle: it may live (C2, T6).",
+    )
     IDLE = "idle", "The node's last ping is fresh and says idle, so the node lives (C2)."
     NOT_SETTLED = (
         "not_settled",
@@ -228,8 +232,8 @@ class Reason(Told):
     )
     DRAIN_AWAITED = (
         "drain_awaited",
-        "It is idle and not wanted, and is told to take no more work; it is shut down once it says "
-        "that it is drained (D12).",
+        "It is idle and not wanted, and is told to take no more work; it is shut down once it, or "
+        "the scheduler, says that it is drained (D12).",
     )
     LATE_DESTROY = (
         "late_destroy",
@@ -244,6 +248,19 @@ class Reason(Told):
     WORKER_UNKNOWN = (
         "worker_unknown",
         "Its pings are fresh, but its worker state is not known, so it counts as busy (T6).",
+    )
+    UNSCHEDULED = (
+        "unscheduled",
+        "It pings, but the scheduler lists no node with its hostname, so it counts as busy (T6).",
+    )
+    DOWN_IN_SCHEDULER = (
+        "down_in_scheduler",
+        "It pings, but the scheduler calls it down: it is kept, and serves no demand (T6).",
+    )
+    SET_ASIDE = (
+        "set_aside",
+        "Somebody else drained or reserved it in the scheduler: it is kept, and serves no demand "
+        "(T6).",
     )
     SILENT_WITHIN_WINDOW = (
         "silent_within_window",
@@ -403,7 +420,8 @@ class Event(Told):
     NODE_DRAIN = (
         "node.drain",
         "The answers to a node's pings tell it to take no more work (`action=drain`), or to take "
-        "it again (`action=resume`) (D12).",
+        "it again (`action=resume`) (D12). With a scheduler, the scheduler is told, also that a "
+        "node is gone (`action=down`).",
     )
     NODE_SHUTDOWN_STARTED = "node.shutdown_started", "A node is about to be destroyed."
     NODE_GONE = "node.gone", "The cloud says that a node is gone."

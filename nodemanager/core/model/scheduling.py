@@ -1,10 +1,14 @@
-"""What a scheduler says of its nodes."""
+"""What a scheduler says of its nodes, in one answer and in successive ones."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
-from nodemanager.core.model.world import WorkerState
+from nodemanager.core.model.world import Record, WorkerState
+
+OURS = "nodemanager: "
+"""What the reason of each of our orders begins with, so that an operator's own orders stand out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,6 +19,7 @@ class SchedulerNode:
     of why the node is down. `reserved`: an advance reservation holds it. `said` is its state in the
     scheduler's own words. `weight` is its rank among nodes that a job may run on, the lowest
     first; None where the scheduler has none. `cores` is what the scheduler believes it to have.
+    `responds` is False where the scheduler has tried in vain to reach the node.
     """
 
     name: str
@@ -26,8 +31,75 @@ class SchedulerNode:
     features: tuple[str, ...] = ()
     weight: int | None = None
     cores: int | None = None
+    responds: bool = True
 
     @property
     def drained(self) -> bool:
         """Whether it does no work and is given none."""
         return self.draining and self.state in (WorkerState.IDLE, WorkerState.DOWN)
+
+
+@dataclass(frozen=True, slots=True)
+class SchedulerWord:
+    """What the newest complete answer of a scheduler says of a node, and what led to it (D12).
+
+    It is about the life `incarnation` of the node's record. `idle` counts the complete answers in a
+    row that call the node idle. `busy_since` is when the first answer in a row began that calls it
+    busy. `was_up`: some answer has called this life busy or idle. Times are CLOCK_BOOTTIME.
+    """
+
+    node: SchedulerNode
+    incarnation: str | None
+    idle: int = 0
+    busy_since: float | None = None
+    was_up: bool = False
+
+    @property
+    def is_set_aside(self) -> bool:
+        """Whether somebody else keeps work from the node: an operator's drain, or a reservation."""
+        node = self.node
+        return node.reserved or (node.draining and not self.is_drained_by_us)
+
+    @property
+    def is_drained_by_us(self) -> bool:
+        """Whether an order of ours, of whatever run, keeps work from the node."""
+        return is_drained_by_us(self.node)
+
+
+def is_drained_by_us(node: SchedulerNode) -> bool:
+    """Whether an order of ours keeps work from the node."""
+    return node.draining and node.reason.startswith(OURS)
+
+
+@dataclass(frozen=True, slots=True)
+class SchedulerOrder:
+    """What this run told a scheduler of a node, and when it had answered (CLOCK_BOOTTIME).
+
+    `on`: to give the node no more work; else to give it work again. It is about one life.
+    """
+
+    hostname: str
+    incarnation: str | None
+    on: bool
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Dispatched:
+    """What a scheduler was told of nodes, by record uuid (D12). Times are CLOCK_BOOTTIME.
+
+    `told` are the orders of this run that stand; one of unknown outcome does not count. `unclear`
+    has when a node was to get work again, where nobody knows whether it does: that may still undo a
+    later drain. So may an order that a former run sent before `since`.
+    """
+
+    told: Mapping[str, SchedulerOrder] = field(default_factory=dict)
+    unclear: Mapping[str, float] = field(default_factory=dict)
+    since: float | None = None
+
+    def told_of(self, record: Record) -> SchedulerOrder | None:
+        """The order that stands for this life of the record, under its hostname of now."""
+        order = self.told.get(record.uuid)
+        if order is None or order.incarnation != record.incarnation:
+            return None
+        return order if order.hostname == record.hostname else None

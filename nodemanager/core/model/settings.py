@@ -24,6 +24,10 @@ IMPOSSIBLE_FRACTION = 0.05
 """A cycle with a larger share of impossible items than this is aborted (L4)."""
 NEWS_S = 120.0
 """An idle ping is believed for at most this long after the listing that first showed it (D12)."""
+TOLD_WITHIN_S = 30.0
+"""A scheduler is told something at most this long after it was decided, or not at all (D12)."""
+LATE_ORDER_S = 120.0
+"""An order to a scheduler takes effect at most this long after it was sent, or never (D12)."""
 ASK_AGAIN_S = 30.0
 """A "no such node" is asked twice, this far apart (D3)."""
 
@@ -54,7 +58,8 @@ class Settings:
     cap. `adopt_unclaimed` None means: yes while no record names another pool (T3). `may_authorise`
     says that the adapters of cloud and store prove their listings complete (L2). `tells_drain` says
     that the store's answers to pings can tell a node to take no more work (D12). `prune_after` None
-    deletes nothing. `claims_keep_window` is off in a replay that tries other windows.
+    deletes nothing. `scheduled`: a scheduler says what waits and which nodes work (T6).
+    `claims_keep_window` is off in a replay that tries other windows.
     """
 
     pool: str
@@ -78,6 +83,7 @@ class Settings:
     compare_and_set: bool = True
     tells_drain: bool = False
     demand_polled: bool = False
+    scheduled: bool = False
     min_nodes: int = 0
     max_nodes: int = 1
     max_total_price: float = 0.0

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Generic, TypeVar
 
+from nodemanager.core.model.features import Alternatives, Gres
 from nodemanager.core.model.made_often import made_often
 
 T = TypeVar("T")
@@ -315,7 +316,8 @@ class Size:
 
     `name` is the name in the configuration and the log; `instance_type` is the cloud's own id.
     Memory or scratch space of 0 is unknown. If `ram_is_given`, the configuration set `ram_mb` and
-    jobs may use all of it; else they may use `node_mem_scaling` of it.
+    jobs may use all of it; else they may use `node_mem_scaling` of it. `features` and `gres` are
+    what its nodes have of those in the scheduler (`has_features`, `has_gres`).
     """
 
     name: str
@@ -326,11 +328,16 @@ class Size:
     price: float | None = None
     preemptible: bool = False
     ram_is_given: bool = False
+    features: tuple[str, ...] = ()
+    gres: Gres = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One line of the wishlist: `count` nodes with at least these resources each."""
+    """One waiting job: `count` nodes with at least these resources each.
+
+    A node must have all of one of the sets of `features`, and all of `gres`, with its counts.
+    """
 
     id: str
     cores: int = 1
@@ -339,3 +346,5 @@ class Job:
     count: int = 1
     preemptible: bool = False
     instance_type: str | None = None
+    features: Alternatives = ()
+    gres: Gres = ()

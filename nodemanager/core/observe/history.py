@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from nodemanager.core.model.changed import changed, same_items
+from nodemanager.core.model.scheduling import SchedulerNode, SchedulerWord
 from nodemanager.core.model.settings import CLOCK_STEP_S, Settings
 from nodemanager.core.model.world import (
     CloudNode,
@@ -150,6 +151,11 @@ class History:
     """Since when each record, by `rate_limits.name_of`, has been eligible to be freed (B1)."""
     asked: Mapping[str, Asked] = field(default_factory=dict)
     """The cloud's last answers: by node id, or by record uuid if asked by tag (P6, U8)."""
+    scheduler: Listing[SchedulerNode] | None = None
+    """The newest complete listing of a scheduler, where one is configured (T6)."""
+    scheduled: Mapping[str, SchedulerWord] = field(default_factory=dict)
+    """What it says of each node, by hostname."""
+    known_scheduled: KnownSets = field(default_factory=KnownSets)
 
     @property
     def twice(self) -> frozenset[str]:

@@ -124,12 +124,17 @@ def worker_state(
 
     A ping stamped in the future is not fresh, because its age is unknown (T1).
     """
-    if clock is None or record.last_ping_at is None or record.worker_state is None:
-        return WorkerState.UNKNOWN
-    age_s = clock.age(record.last_ping_at, now)
-    if age_s > settings.node_stale_after or age_s < -CLOCK_STEP_S - clock.error_s:
+    if record.worker_state is None or not is_heard(record, clock, now, settings):
         return WorkerState.UNKNOWN
     return record.worker_state
+
+
+def is_heard(record: Record, clock: StoreClock | None, now: float, settings: Settings) -> bool:
+    """Whether the node's last ping is fresh (T6); one stamped in the future is not."""
+    if clock is None or record.last_ping_at is None:
+        return False
+    age_s = clock.age(record.last_ping_at, now)
+    return not (age_s > settings.node_stale_after or age_s < -CLOCK_STEP_S - clock.error_s)
 
 
 def word_of(

@@ -110,6 +110,7 @@ RULES: Mapping[Reason, str] = {
     Reason.WITHIN_WINDOW: "C3",
     Reason.CLAIM_WITHIN_WINDOW: "C21",
     Reason.BUSY: "C2",
+    Reason.UP_IN_SCHEDULER: "C2",
     Reason.IDLE: "C2",
     Reason.NOT_SETTLED: "C5",
     Reason.NO_LISTING_ORDER: "C6",

@@ -12,6 +12,13 @@ from dataclasses import dataclass, field, replace
 
 from nodemanager.core.judge.node_view import IDLE, NodeView
 from nodemanager.core.judge.preconditions import standing_block
+from nodemanager.core.model.features import (
+    SIZE_FEATURE,
+    has_features,
+    has_gres,
+    shown,
+    shown_gres,
+)
 from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.verdict import Verdict, keep
@@ -91,7 +98,15 @@ def _fits(job: Job, size: Size, settings: Settings) -> bool:
         size.cores >= job.cores
         and (not size.ram_mb or ram_mb >= job.ram_mb)
         and (not size.scratch_mb or size.scratch_mb >= job.scratch_mb)
+        and (not job.features or has_features(_features_of(size), job.features))
+        and (not job.gres or has_gres(size.gres, job.gres))
     )
+
+
+def _features_of(size: Size) -> tuple[str, ...]:
+    """The size's features, with those that its own name and its instance type are."""
+    names = (f"{SIZE_FEATURE}{name}" for name in (size.name, size.instance_type))
+    return (*size.features, *names)
 
 
 class Market:
@@ -204,7 +219,15 @@ class Market:
         """Why the job could not be served even in an empty pool; None if it could (U12)."""
         settings = self.settings
         if size is None:
-            asked = {"cores": job.cores, "ram_mb": job.ram_mb, "scratch_mb": job.scratch_mb}
+            asked: dict[str, object] = {
+                "cores": job.cores,
+                "ram_mb": job.ram_mb,
+                "scratch_mb": job.scratch_mb,
+            }
+            if job.features:
+                asked["features"] = shown(job.features)
+            if job.gres:
+                asked["gres"] = shown_gres(job.gres)
             return keep(job.id, Reason.NO_FITTING_SIZE, size=job.instance_type, **asked)
         if job.count > settings.max_nodes:
             measures = {"size": size.name, "count": job.count, "limit": settings.max_nodes}

@@ -13,11 +13,12 @@ from itertools import chain
 
 from nodemanager.core.execute.bind import BindOrder, bind_orders
 from nodemanager.core.execute.destroy import ShutdownOrder, order_shutdown
+from nodemanager.core.execute.dispatch import DispatchOrder, dispatch_orders
 from nodemanager.core.execute.drain import DrainOrder, drain_orders
 from nodemanager.core.execute.prune import PruneOrder
 from nodemanager.core.execute.unacknowledged import left_fences
 from nodemanager.core.judge import false_clean
-from nodemanager.core.judge.idle import AS_IDLE, doubt, stays_drained
+from nodemanager.core.judge.idle import AS_IDLE, doubt, is_kept_drained, stays_drained
 from nodemanager.core.judge.node_view import OUTSIDE, NodeView
 from nodemanager.core.judge.nodes import NodeJudge
 from nodemanager.core.judge.overrides import of_node
@@ -37,7 +38,7 @@ from nodemanager.core.observe.history import History
 from nodemanager.core.observe.nodes_by_record import each_once
 from nodemanager.core.observe.pairing import NO_PAIRS, Pairs, pair
 from nodemanager.core.observe.pools import adopts_unclaimed, is_ours_to_claim, other_pools
-from nodemanager.core.observe.signs import idle_words
+from nodemanager.core.observe.scheduled import idle_count
 from nodemanager.core.observe.unlisted import NOTHING, Unlisted, look_for_unlisted
 from nodemanager.core.operate.backlog import Picture
 from nodemanager.core.plan.counts import cycle_counts, made_since
@@ -83,6 +84,7 @@ class Plan:
     boots: tuple[BootOrder, ...] = ()
     shutdowns: tuple[ShutdownOrder, ...] = ()
     drains: tuple[DrainOrder, ...] = ()
+    dispatches: tuple[DispatchOrder, ...] = ()
     cleans: tuple[CleanOrder, ...] = ()
     lifts: tuple[CleanOrder, ...] = ()
     prunes: tuple[PruneOrder, ...] = ()
@@ -169,7 +171,7 @@ def _planned(
     supply = Supply(snapshot, settings, views, pairs, unlisted)
     wants = Market(supply, snapshot, settings, slots).trade()
     snapshot = _after_unwanted(snapshot, views, wants)
-    _tell_late_destroys(snapshot, views)
+    _tell_late_destroys(snapshot, settings, views)
     shutdowns = _shutdowns(snapshot, settings, [*views, *unheard], wants, impossible.ids)
     restores, not_restored = _restores(snapshot, settings)
     boots = _boots(snapshot, settings, wants, impossible.ids)
@@ -187,6 +189,7 @@ def _planned(
         boots=boots,
         shutdowns=shutdowns,
         drains=tuple(drain_orders(views, snapshot, settings)),
+        dispatches=tuple(dispatch_orders(views, snapshot, settings)),
         cleans=cleans,
         lifts=left_fences(snapshot, settings, impossible.ids),
         prunes=prunes,
@@ -378,7 +381,7 @@ def _after_unwanted(snapshot: Snapshot, views: list[NodeView], wants: Wants) -> 
     return _with(snapshot, history)
 
 
-def _tell_late_destroys(snapshot: Snapshot, views: list[NodeView]) -> None:
+def _tell_late_destroys(snapshot: Snapshot, settings: Settings, views: list[NodeView]) -> None:
     """Change the verdict of each idle node that is wanted again, and that stays drained (D12)."""
     if not snapshot.late_destroys and not snapshot.unknown_destroys:
         return
@@ -386,7 +389,10 @@ def _tell_late_destroys(snapshot: Snapshot, views: list[NodeView]) -> None:
         node_id, record = view.node.id, view.record
         if view.verdict.reason is not Reason.NEEDED or node_id in snapshot.history.unwanted:
             continue
-        if record is not None and stays_drained(node_id, record, snapshot):
+        if record is not None and (
+            stays_drained(node_id, record, snapshot)
+            or is_kept_drained(node_id, record, snapshot, settings)
+        ):
             view.verdict = keep(node_id, Reason.LATE_DESTROY)
 
 
@@ -431,7 +437,8 @@ def _shutdowns(
     for view in asking:
         node_id = view.node.id
         if node_id in surplus:
-            words = idle_words(view.record, snapshot.history) if view.record is not None else 0
+            own = view.record
+            words = idle_count(own, snapshot, settings) if own is not None else 0
             measures = {"idle_polls": words, "needed_polls": settings.consecutive_idle_count}
             view.verdict = Verdict(Kind.SHUTDOWN, Reason.IDLE_BEYOND_DEMAND, node_id, measures)
         forbidden = _forbidden(view, block, impossible, snapshot, settings)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from nodemanager.core.model.annotations import HandClean, Mark
+from nodemanager.core.model.scheduling import Dispatched
 from nodemanager.core.model.world import Job
 from nodemanager.core.observe.history import History
 from nodemanager.core.safety.boot_loops import NONE, Loops
@@ -118,6 +119,8 @@ class Snapshot:
     """By node id: nodes to be shut down once idle (O1)."""
     drain_orders: Mapping[str, str] = field(default_factory=dict)
     """By record uuid: the numbers of the drain orders that this run gave and that stand (D12)."""
+    dispatched: Dispatched = field(default_factory=Dispatched)
+    """What the scheduler was told, and what may still undo it (D12)."""
     late_destroys: frozenset[str] = frozenset()
     """By node id: destroys that were sent, that nobody waits for any more, and that may still take
     effect (D12)."""

@@ -16,6 +16,7 @@ from nodemanager.core.model.world import Record, WorkerState
 from nodemanager.core.observe.nodes_by_record import Bearers, node_of
 from nodemanager.core.observe.pairing import Pairs
 from nodemanager.core.observe.pools import is_ours_to_claim
+from nodemanager.core.observe.scheduled import word_on
 from nodemanager.core.observe.signs import quiet_for
 from nodemanager.core.observe.unlisted import Unlisted, heard_ago, id_of, is_missed, is_spent
 from nodemanager.core.plan.snapshot import Snapshot
@@ -221,6 +222,7 @@ class Supply:
         self.records = listing.items if listing is not None else ()
         pending = pending_claims(self.records, snapshot, settings, pairs, unlisted)
         self.snapshot = snapshot
+        self._settings = settings
         self.locked = count_locked(self.records, snapshot, settings)
         self.locked += count_other_claims(self.records, pending, settings)
         self.sizes = Sizes(settings.sizes)
@@ -275,6 +277,10 @@ class Supply:
         many.
         """
         history, demand_at = self.snapshot.history, self.snapshot.demand_at
+        if self._settings.scheduled and view.record is not None and demand_at is not None:
+            word = word_on(view.record, history, self.snapshot.now, self._settings)
+            since = None if word is None else word.busy_since
+            return since is not None and since >= demand_at
         if view.record is None or history.clock is None or demand_at is None:
             return False
         heard = history.heard.get(view.record.uuid)

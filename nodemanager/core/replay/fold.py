@@ -24,6 +24,7 @@ from nodemanager.core.model.facts import (
     NodesExplained,
     RecordsExplained,
     RecordsSeen,
+    SchedulerSeen,
     SettingsTaken,
     StoreClockKept,
     TagsAnswered,
@@ -32,6 +33,7 @@ from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.world import CloudNode, Job, Listing
 from nodemanager.core.observe import history as histories
 from nodemanager.core.observe.history import History
+from nodemanager.core.observe.scheduled import ours_in_scheduler, scheduler_listed
 from nodemanager.core.plan.plan import Plan, plan
 from nodemanager.core.plan.snapshot import Snapshot
 from nodemanager.core.safety import breaker as breakers
@@ -97,6 +99,8 @@ def stages(state: State, fact: Fact, settings: Settings) -> Iterator[Stage]:
             yield from _nodes_seen(state, nodes, settings)
         case RecordsSeen():
             yield from _records_seen(state, fact, settings)
+        case SchedulerSeen():
+            yield from _scheduler_seen(state, fact, settings)
         case NodesAnswered():
             yield from _nodes_answered(state, fact, settings)
         case TagsAnswered():
@@ -161,6 +165,20 @@ def _nodes_seen(state: State, listing: Listing[CloudNode], settings: Settings) -
         yield Stage(state)
     history = histories.cloud_listed(state.history, listing, settings)
     yield Stage(replace(state, history=history))
+
+
+def _scheduler_seen(state: State, fact: SchedulerSeen, settings: Settings) -> Iterator[Stage]:
+    listing = fact.listing
+    if listing.complete:
+        names = frozenset(node.name for node in listing.items)
+        ours = ours_in_scheduler(state.history, settings)
+        breaker = breakers.after_scheduler(
+            state.breaker, state.history, names, ours, listing.started_at, settings
+        )
+        state = replace(state, breaker=breaker)
+        yield Stage(state)
+    history = scheduler_listed(state.history, listing, settings)
+    yield Stage(replace(state, history=history, demand=fact.jobs, demand_at=fact.asked_at))
 
 
 def _nodes_answered(state: State, fact: NodesAnswered, settings: Settings) -> Iterator[Stage]:

@@ -17,6 +17,7 @@ class Cause(StrEnum):
 
     CLOUD_COLLAPSED = "cloud_collapsed"
     RECORDS_COLLAPSED = "records_collapsed"
+    SCHEDULER_COLLAPSED = "scheduler_collapsed"
     MASS_SILENCE = "mass_silence"
     FALSE_CLEAN = "false_clean"
     INVARIANT = "invariant"
@@ -30,6 +31,8 @@ HOW_TO_CLEAR = {
     "by id; or by `nodemanager breaker reset` once you have looked",
     Cause.RECORDS_COLLAPSED: "closes when the lost records are listed again; or by `nodemanager "
     "breaker reset` once you have looked",
+    Cause.SCHEDULER_COLLAPSED: "closes when the scheduler lists the lost nodes again, or they are "
+    "not ours any more; or by `nodemanager breaker reset` once you have looked",
     Cause.MASS_SILENCE: "closes when few enough of these nodes are still silent, or each is "
     "terminated or stopped; or by `nodemanager breaker reset` once you have looked",
     Cause.FALSE_CLEAN: "closes when each of these records is listed as restored, or its node "
@@ -98,7 +101,7 @@ class Breaker:
         return next((part for part in self.parts if part.cause is cause), None)
 
 
-COLLAPSES = frozenset({Cause.CLOUD_COLLAPSED, Cause.RECORDS_COLLAPSED})
+COLLAPSES = frozenset({Cause.CLOUD_COLLAPSED, Cause.RECORDS_COLLAPSED, Cause.SCHEDULER_COLLAPSED})
 
 
 def _standing(lasting: Breaker, parts: Iterable[Breaker], generation: int) -> Breaker:
@@ -218,6 +221,35 @@ def after_listing(
     if is_back or part.back | part.confirmed >= lost:
         return _explained(breaker, part)
     return with_part(breaker, cause, part)
+
+
+def after_scheduler(
+    breaker: Breaker,
+    history: History,
+    names: frozenset[str],
+    ours: frozenset[str],
+    at: float,
+    settings: Settings,
+) -> Breaker:
+    """The breaker after a scheduler's complete listing of `names` that began at `at` (L3).
+
+    Only names that are `ours` now can be missing (L3a): those of nodes that the cloud lists. What
+    is no longer ours is lost no more.
+    """
+    if breaker.gone & names:
+        breaker = replace(breaker, gone=breaker.gone - names)
+    known = history.known_scheduled.largest(at, breaker.gone) & ours
+    lost = known - names
+    part = breaker.part(Cause.SCHEDULER_COLLAPSED)
+    if part is None:
+        if not collapses(len(lost), len(known), settings):
+            return breaker
+        detail = {"lost": len(lost), "known": len(known), "listed": len(names)}
+        return opened(breaker, Cause.SCHEDULER_COLLAPSED, lost, at, detail)
+    lost = (lost | part.ids) & ours
+    part = replace(part, ids=lost, back=lost & names)
+    is_back = len(part.back) >= (1 - settings.collapse_fraction) * len(lost)
+    return with_part(breaker, Cause.SCHEDULER_COLLAPSED, None if is_back else part)
 
 
 def _explained(breaker: Breaker, part: Breaker) -> Breaker:

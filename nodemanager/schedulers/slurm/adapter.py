@@ -6,18 +6,20 @@ that user must be Slurm's own, root, or an operator of Slurm.
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Callable, Sequence
 from enum import StrEnum
 from typing import TypeVar
 
+from nodemanager.core.model.features import SIZE_FEATURE
 from nodemanager.core.model.scheduling import SchedulerNode
 from nodemanager.core.model.world import Job, Listed
 from nodemanager.errors import SchedulerError, SchedulerRefused
 from nodemanager.schedulers.api import OURS, Verb, plain, single_node
 from nodemanager.schedulers.program import inherited, run
 from nodemanager.schedulers.slurm import text, told_json
-from nodemanager.schedulers.slurm.rows import SIZE_FEATURE, JobRow, NodeRow, listing, queue
+from nodemanager.schedulers.slurm.rows import JobRow, NodeRow, listing, queue
 
 T = TypeVar("T")
 
@@ -89,6 +91,10 @@ class SlurmScheduler:
             ("squeue", "--noheader", "--all", "--states=PENDING", *chosen, "--Format", format),
             text.jobs,
         )
+        if self._most_cores is None and rows:
+            # Else a job of more CPUs than any node has would want one node with all of them.
+            with contextlib.suppress(SchedulerError):
+                self.nodes()
         return queue(rows, self._most_cores)
 
     def drain(self, node: str, reason: str) -> None:

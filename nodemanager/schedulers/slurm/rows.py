@@ -7,12 +7,16 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from nodemanager.core.model.features import SIZE_FEATURE, Alternatives, Gres, alternatives_of
 from nodemanager.core.model.scheduling import SchedulerNode
-from nodemanager.core.model.worker_words import DRAIN, RESERVED, worker_state
+from nodemanager.core.model.worker_words import (
+    DRAIN,
+    NOT_RESPONDING,
+    RESERVED,
+    worker_state,
+)
 from nodemanager.core.model.world import Job, Listed
 
-SIZE_FEATURE = "instancetype="
-"""The feature `instancetype=NAME` is the size of a node, or the one that a job asks for."""
 WAITS_FOR_NODES = frozenset(
     {"None", "Resources", "Nodes", "Priority", "ReqNodeNotAvail", "NodeDown", "BadConstraints"}
 )
@@ -50,6 +54,7 @@ class NodeRow:
             features=self.features,
             weight=self.weight,
             cores=self.cores,
+            responds=NOT_RESPONDING not in self.words,
         )
 
 
@@ -74,6 +79,7 @@ class JobRow:
     disk_mb: int
     features: str
     tasks: str | None = None
+    gres: Gres = ()
 
     @property
     def waits_for_nodes(self) -> bool:
@@ -113,7 +119,7 @@ def jobs_of(row: JobRow, most_cores: int | None) -> Iterator[Job]:
     if most_cores:
         nodes = max(nodes, math.ceil(row.cpus / most_cores))
     cores = max(1, row.least_cpus, math.ceil(row.cpus / nodes))
-    asked = _ASKED_SIZE.search(row.features)
+    instance_type, features = asked_of(row.features)
     ids = [row.id] if row.tasks is None else [f"{row.id}_{task}" for task in tasks_of(row.tasks)]
     for id in ids:
         yield Job(
@@ -122,8 +128,26 @@ def jobs_of(row: JobRow, most_cores: int | None) -> Iterator[Job]:
             ram_mb=row.ram_mb_per_node or row.ram_mb_per_cpu * cores,
             scratch_mb=row.disk_mb,
             count=nodes,
-            instance_type=None if asked is None else asked[1],
+            instance_type=instance_type,
+            features=features,
+            gres=row.gres,
         )
+
+
+def asked_of(constraint: str) -> tuple[str | None, Alternatives]:
+    """The size that a job names, if it names one, and the features that it needs besides.
+
+    What is said of several nodes (`[a*2&b*4]`), or can't be read, chooses no size.
+    """
+    named = _ASKED_SIZE.search(constraint)
+    try:
+        sets = alternatives_of(constraint) if constraint else ()
+    except ValueError:
+        return (None if named is None else named[1]), ()
+    if len(sets) != 1:
+        return None, sets
+    others = tuple(one for one in sets[0] if not one.startswith(SIZE_FEATURE))
+    return (None if named is None else named[1]), ((others,) if others else ())
 
 
 def tasks_of(text: str) -> list[int]:

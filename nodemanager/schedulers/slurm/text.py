@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Iterator
 
+from nodemanager.core.model.features import gres_of
 from nodemanager.core.model.worker_words import words_of
 from nodemanager.schedulers.slurm.rows import JobRow, NodeRow
 
@@ -26,6 +27,7 @@ JOB_FIELDS = (
     "MinTmpDisk",
     "tres-alloc",
     "Feature",
+    "tres-per-node",
 )
 _MB = {"": 1.0, "K": 1 / 1024, "M": 1.0, "G": 1024.0, "T": 1024.0**2, "P": 1024.0**3}
 _AMOUNT = re.compile(r"(\d+(?:\.\d+)?)([KMGTP]?)[nc]?")
@@ -70,7 +72,7 @@ def _rows(output: str, width: int) -> Iterator[list[str]]:
 
 
 def _job(row: list[str]) -> JobRow:
-    id, array, tasks, _, reason, priority, nodes, cpus, least, ram, disk, tres, features = row
+    id, array, tasks, _, reason, priority, nodes, cpus, least, ram, disk, tres, features, gres = row
     number = int(id)
     # A task that was started and requeued is told on its own, with its own number as `tasks`.
     ram_mb, whole = megabytes(ram), _tres(tres)
@@ -90,6 +92,7 @@ def _job(row: list[str]) -> JobRow:
         disk_mb=megabytes(disk),
         features="" if features in _NOTHING else features,
         tasks=None if tasks in _NOTHING else tasks,
+        gres=() if gres in _NOTHING else gres_of(gres),
     )
 
 

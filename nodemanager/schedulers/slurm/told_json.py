@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from nodemanager.core.model.features import gres_of
 from nodemanager.core.model.worker_words import words_of
 from nodemanager.errors import SchedulerError
 from nodemanager.schedulers.slurm.rows import JobRow, NodeRow
@@ -95,6 +96,7 @@ def _job(item: dict[str, Any]) -> JobRow:
         disk_mb=_number(item["minimum_tmp_disk_per_node"]) or 0,
         features=item["features"] or "",
         tasks=tasks,
+        gres=gres_of(item.get("tres_per_node") or ""),
     )
 
 

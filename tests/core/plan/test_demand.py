@@ -128,6 +128,33 @@ def test_a_size_of_the_very_name_goes_before_a_cheaper_one_of_that_type_u11() ->
     assert size_for(job, by_price((spot, plain)), Settings(pool=POOL)) is plain
 
 
+def test_a_size_is_chosen_by_features_and_resources_u12() -> None:
+    gpu = replace(LARGE, name="gpu", features=("ssd", "rack1"), gres=(("gpu", 4), ("gpu:t4", 4)))
+    sizes = by_price((SMALL, gpu))
+
+    def chosen(**asked: Any) -> str | None:
+        size = size_for(Job("j", **asked), sizes, Settings(pool=POOL))
+        return None if size is None else size.name
+
+    assert chosen(features=(("ssd",),)) == "gpu"
+    assert chosen(features=(("ssd", "rack2"), ("rack1",))) == "gpu"
+    assert chosen(features=(("rack2",),)) is None
+    assert chosen(gres=(("gpu", 2),)) == "gpu"
+    assert chosen(gres=(("gpu", 5),)) is None
+    assert chosen(features=((f"instancetype={SMALL.name}",), ("ssd",))) == SMALL.name
+
+
+def test_a_job_that_asks_for_what_no_size_has_is_told_with_it_u12() -> None:
+    made = wanting(Job("j", features=(("ssd", "rack1"), ("rack2",)), gres=(("gpu", 2),)))
+    wants = made.plan().wants
+    assert wants is not None
+    (told,) = wants.unsatisfiable
+    assert told.reason is Reason.NO_FITTING_SIZE
+    assert told.measures is not None
+    assert told.measures["features"] == "ssd&rack1|rack2"
+    assert told.measures["gres"] == "gpu:2"
+
+
 def test_a_named_size_must_have_what_the_job_needs_n14() -> None:
     job = Job("j", cores=9, instance_type="small")
     assert size_for(job, by_price((SMALL, LARGE)), Settings(pool=POOL)) is None

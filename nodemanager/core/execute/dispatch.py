@@ -1,0 +1,199 @@
+"""Tells a scheduler to give nodes no more work, or to give them work again (SAFETY.md D12).
+
+The plan gives the orders (`dispatch_orders`); the workflow tells the scheduler. The books have what
+it was told (`Dispatched`): a node is shut down as idle only by a drain of this run that stands, and
+once a listing that began after it shows the node drained.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from nodemanager.core.execute.books import SchedulerTold
+from nodemanager.core.execute.drain import UNDECIDED
+from nodemanager.core.execute.effects import ReadRecord, TellScheduler
+from nodemanager.core.execute.workflow import (
+    Abandoned,
+    About,
+    Action,
+    Answered,
+    Event,
+    Expired,
+    Failed,
+    Level,
+    Seen,
+    Step,
+    Told,
+    Unwritten,
+)
+from nodemanager.core.judge.idle import stays
+from nodemanager.core.judge.node_view import NodeView
+from nodemanager.core.judge.overrides import of_node
+from nodemanager.core.judge.preconditions import standing_block
+from nodemanager.core.model.reasons import Event as Name
+from nodemanager.core.model.reasons import Reason
+from nodemanager.core.model.settings import LATE_ORDER_S, TOLD_WITHIN_S, Settings
+from nodemanager.core.model.world import Record
+from nodemanager.core.observe.scheduled import word_on
+from nodemanager.core.plan.snapshot import Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class DispatchOrder:
+    """Tell the scheduler to keep work from the record's node or, with `on` False, to give it some.
+
+    `hostname` is the node's name in the scheduler.
+    """
+
+    node_id: str
+    record: Record
+    hostname: str
+    on: bool
+    reason: Reason
+    plan_id: str
+
+
+def dispatch_orders(
+    views: Iterable[NodeView], snapshot: Snapshot, settings: Settings
+) -> Iterator[DispatchOrder]:
+    """The orders that this plan calls for.
+
+    A node is drained where only that keeps it from its shutdown, or where an operator drains it.
+    One that we drained, in whatever run, gets work again once it is wanted, but not while a destroy
+    that was sent may still hit it. What somebody else drained is left alone.
+    """
+    # An open breaker forbids destroying a node, not giving it work again.
+    if not settings.scheduled or standing_block(snapshot, settings, breaker=False) is not None:
+        return
+    for view in views:
+        record, node_id, reason = view.record, view.node.id, view.verdict.reason
+        if record is None or record.uuid in snapshot.record_flights or reason in UNDECIDED:
+            continue
+        word = word_on(record, snapshot.history, snapshot.now, settings)
+        if word is None or record.hostname is None:
+            continue
+        told = snapshot.dispatched.told_of(record)
+        order = DispatchOrder(node_id, record, record.hostname, True, reason, snapshot.plan_id)
+        if node_id not in snapshot.history.unwanted:
+            is_told = told is not None and not told.on
+            if word.is_drained_by_us and not is_told and not stays(node_id, record, snapshot):
+                yield _off(order)
+        elif told is None and not snapshot.breaker.is_open:
+            drains = reason is Reason.DRAIN_AWAITED or of_node(snapshot.drains, view.node)
+            if drains and not word.is_set_aside and not may_be_undone(record, snapshot):
+                yield order
+
+
+def _off(order: DispatchOrder) -> DispatchOrder:
+    return DispatchOrder(
+        order.node_id, order.record, order.hostname, False, order.reason, order.plan_id
+    )
+
+
+def may_be_undone(record: Record, snapshot: Snapshot) -> bool:
+    """Whether an earlier order, of this run or a former one, may still undo a drain given now."""
+    dispatched = snapshot.dispatched
+    unclear_at = dispatched.unclear.get(record.uuid)
+    times = [at for at in (dispatched.since, unclear_at) if at is not None]
+    return any(snapshot.now - at <= LATE_ORDER_S for at in times)
+
+
+def is_still_due(order: DispatchOrder, record: Record | None, seen: Seen) -> bool:
+    """Whether the scheduler may be told at this moment; `record` was just read."""
+    snapshot, settings, uuid = seen.snapshot, seen.settings, order.record.uuid
+    if seen.stopping or standing_block(snapshot, settings, breaker=order.on) is not None:
+        return False
+    if record is None or record.held or not snapshot.holds.isdisjoint((uuid, order.node_id)):
+        return False
+    if (record.incarnation, record.hostname) != (order.record.incarnation, order.hostname):
+        return False
+    if order.on and may_be_undone(record, snapshot):
+        return False
+    return (order.node_id in snapshot.history.unwanted) is order.on
+
+
+# The workflow.
+
+
+@dataclass(frozen=True, slots=True)
+class Reading(Unwritten):
+    """It waits for a worker, which reads the record first; the scheduler is told nothing yet."""
+
+    order: DispatchOrder
+
+
+@dataclass(frozen=True, slots=True)
+class Telling(Unwritten):
+    """The order was sent; until the answer nobody knows whether the node gets work."""
+
+    order: DispatchOrder
+
+
+@dataclass(frozen=True, slots=True)
+class GivenUp(Abandoned):
+    """It took too long. Whatever the worker answers, a later plan gives the order again."""
+
+    order: DispatchOrder
+
+
+State = Reading | Telling | GivenUp
+
+
+class Dispatch:
+    """Read the record, confirm, tell the scheduler. An order is sent in time, or not at all."""
+
+    action = Action.DISPATCH
+    states = (Reading, Telling, GivenUp)
+
+    def id(self, order: DispatchOrder) -> str:
+        return order.record.uuid
+
+    def about(self, state: State) -> About:
+        return About(record=state.order.record.uuid)
+
+    def flight(self, state: State) -> str:
+        return "drain"
+
+    def start(self, order: DispatchOrder, seen: Seen) -> Step[State]:
+        return Step(Reading(order), (ReadRecord(order.record.uuid),))
+
+    def resume(self, state: State, seen: Seen) -> Step[State]:
+        return Step(None)
+
+    def on(self, state: State, event: Event, seen: Seen) -> Step[State]:
+        order, now = state.order, seen.snapshot.now
+        match event:
+            case Failed(effect=TellScheduler(), error=error) if error.definite:
+                nothing = SchedulerTold(order.record, order.hostname, None)
+                is_known = isinstance(state, Telling)
+                learn = (nothing,) if is_known else ()
+                return Step(None, tell=(_told(order, error),), learn=learn)
+            case Failed(error=error):
+                return Step(None, tell=(_told(order, error),))
+            case Answered(effect=ReadRecord(), answer=record):
+                if not is_still_due(order, record, seen):
+                    return Step(None)
+                unclear = SchedulerTold(order.record, order.hostname, None, unclear=not order.on)
+                tells = TellScheduler(order.hostname, order.on, now + TOLD_WITHIN_S)
+                return Step(Telling(order), (tells,), learn=(unclear,))
+            case Answered(effect=TellScheduler()):
+                is_known = isinstance(state, Telling)
+                told = SchedulerTold(order.record, order.hostname, order.on)
+                return Step(None, tell=(_told(order, None),), learn=(told,) if is_known else ())
+            case Expired():
+                return Step(None if isinstance(state, Reading) else GivenUp(order))
+        return Step(state)
+
+
+def _told(order: DispatchOrder, error: Exception | None) -> Told:
+    fields = {
+        "node": order.node_id,
+        "record": order.record.uuid,
+        "host": order.hostname,
+        "reason": order.reason,
+        "action": "drain" if order.on else "resume",
+        "error": error,
+        "plan": order.plan_id,
+    }
+    return Told(Name.NODE_DRAIN, fields, Level.INFO if error is None else Level.WARNING)

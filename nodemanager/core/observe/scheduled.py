@@ -1,0 +1,153 @@
+"""What a scheduler's complete answers prove together, joined to records by hostname (T6, D12).
+
+A scheduler's word is evidence while its last complete answer is younger than poll_stale_after. It
+is about one life of a record: the count of idle answers starts anew with the next node of a name.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+
+from nodemanager.core.model.changed import changed
+from nodemanager.core.model.scheduling import SchedulerNode, SchedulerWord
+from nodemanager.core.model.settings import Settings
+from nodemanager.core.model.world import Listing, Record, WorkerState
+from nodemanager.core.observe.history import History
+from nodemanager.core.observe.pools import uuids_of_ours
+from nodemanager.core.observe.signs import idle_words, is_heard, worker_state
+from nodemanager.core.plan.snapshot import Snapshot
+
+BUSY, IDLE = WorkerState.BUSY, WorkerState.IDLE
+
+
+def scheduler_listed(
+    history: History, listing: Listing[SchedulerNode], settings: Settings
+) -> History:
+    """Fold a scheduler's listing in. An incomplete one, or a late one, is no evidence (L1)."""
+    newest = history.scheduler
+    if not listing.complete or (newest is not None and listing.started_at <= newest.started_at):
+        return history
+    gap_s = 0.0 if newest is None else listing.started_at - newest.started_at
+    before = history.scheduled if gap_s <= settings.poll_stale_after else {}
+    lives, shared = _lives(history), _shared(history)
+    ids = frozenset(node.name for node in listing.items)
+    known = history.known_scheduled.with_set(listing.started_at, ids)
+    scheduled = {
+        node.name: _after(before.get(node.name), node, lives.get(node.name), listing.started_at)
+        for node in listing.items
+        if node.name not in shared
+    }
+    return changed(history, scheduler=listing, scheduled=scheduled, known_scheduled=known)
+
+
+def _lives(history: History) -> Mapping[str, str | None]:
+    """The incarnation of the record with each hostname."""
+    records = history.records.items if history.records is not None else ()
+    return {one.hostname: one.incarnation for one in records if one.hostname is not None}
+
+
+def _shared(history: History) -> frozenset[str]:
+    """The hostnames that more than one record has: a word on them is about neither."""
+    records = history.records.items if history.records is not None else ()
+    counts = Counter(one.hostname for one in records if one.hostname is not None)
+    return frozenset(name for name, count in counts.items() if count > 1)
+
+
+def _after(
+    before: SchedulerWord | None, node: SchedulerNode, incarnation: str | None, at: float
+) -> SchedulerWord:
+    """The word of an answer begun at `at`, which goes on or ends what was counted before."""
+    if before is not None and before.incarnation != incarnation:
+        before = None
+    was_busy = before is not None and before.node.state is BUSY
+    busy_since = before.busy_since if before is not None and was_busy else at
+    idle = before.idle if before is not None else 0
+    return SchedulerWord(
+        node,
+        incarnation,
+        idle=idle + 1 if node.state is IDLE else 0,
+        busy_since=busy_since if node.state is BUSY else None,
+        was_up=node.state in (BUSY, IDLE) or (before is not None and before.was_up),
+    )
+
+
+def ours_in_scheduler(history: History, settings: Settings) -> frozenset[str]:
+    """The names that a scheduler's listing should have: of our nodes that are listed (L3a).
+
+    A node that we destroy is not among them.
+    """
+    if history.records is None:
+        return frozenset()
+    records = history.records.items
+    ours = uuids_of_ours(records, history.other_pools, settings)
+    going = history.known_nodes.destroyed
+    return frozenset(
+        record.hostname
+        for record in records
+        if record.hostname is not None
+        and record.uuid in ours
+        and any(node.id not in going for node in history.bearers.get(record.uuid, ()))
+    )
+
+
+def word_on(
+    record: Record, history: History, now: float, settings: Settings
+) -> SchedulerWord | None:
+    """What the scheduler says of the record's node; None where it says nothing that is fresh.
+
+    An answer from when no listed record had the hostname counts, too: at a start the scheduler may
+    answer before the store does. What is counted starts anew with the next answer.
+    """
+    listing, name = history.scheduler, record.hostname
+    if listing is None or name is None or now - listing.started_at > settings.poll_stale_after:
+        return None
+    word = history.scheduled.get(name)
+    if word is None or word.incarnation not in (None, record.incarnation):
+        return None
+    return word
+
+
+def joined(own: WorkerState, word: SchedulerWord | None, *, is_heard: bool) -> WorkerState:
+    """The worker state by the node's own word and by the scheduler's (T6).
+
+    Work counts, whoever tells of it; but of a node that is silent (not `is_heard`), and that the
+    scheduler does not hear either, it is no sign of life. Idle is only what the scheduler calls
+    idle, and nobody but us keeps from work. Its `down` alone is no reason to destroy a node that
+    pings.
+    """
+    if own is BUSY:
+        return BUSY
+    if word is not None and word.node.state is BUSY and (is_heard or word.node.responds):
+        return BUSY
+    if own is WorkerState.DOWN:
+        return own
+    if word is None or not is_heard or word.node.state is not IDLE or word.is_set_aside:
+        return WorkerState.UNKNOWN
+    return IDLE
+
+
+def joined_state(record: Record, snapshot: Snapshot, settings: Settings) -> WorkerState:
+    """What the record's node does, by its own fresh word and, where there is one, a scheduler's."""
+    clock, now = snapshot.history.clock, snapshot.now
+    own = worker_state(record, clock, now, settings)
+    if not settings.scheduled:
+        return own
+    word = word_on(record, snapshot.history, now, settings)
+    return joined(own, word, is_heard=is_heard(record, clock, now, settings))
+
+
+def idle_count(record: Record, snapshot: Snapshot, settings: Settings) -> int:
+    """How many words in a row called the node idle: a scheduler's answers, else its pings (D12)."""
+    if not settings.scheduled:
+        return idle_words(record, snapshot.history)
+    word = word_on(record, snapshot.history, snapshot.now, settings)
+    return 0 if word is None else word.idle
+
+
+def is_up_in_scheduler(record: Record, snapshot: Snapshot, settings: Settings) -> bool:
+    """Whether the scheduler hears the record's node at work, or idle: it lives (C2)."""
+    if not settings.scheduled:
+        return False
+    word = word_on(record, snapshot.history, snapshot.now, settings)
+    return word is not None and word.node.responds and word.node.state in (BUSY, IDLE)

@@ -1,0 +1,241 @@
+"""The daemon with a scheduler: its queue, its word on nodes, drain, mark down (T6, D12, L1)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+import pytest
+
+from nodemanager import wiring
+from nodemanager.core.model.scheduling import OURS, SchedulerNode
+from nodemanager.core.model.world import Job, Listed, WorkerState
+from nodemanager.errors import SchedulerError, SchedulerRefused
+from nodemanager.schedulers.api import Verb
+from tests.actors.conftest import MakeRig
+from tests.actors.rig import Rig, until
+
+BUSY, IDLE, DOWN = WorkerState.BUSY, WorkerState.IDLE, WorkerState.DOWN
+HOUR = 3600.0
+
+
+@dataclass
+class FakeScheduler:
+    """A scheduler in memory. While `fails` is set, every call raises it."""
+
+    provider: str = "fake"
+    can: frozenset[Verb] = frozenset()
+    jobs: tuple[Job, ...] = ()
+    known: dict[str, SchedulerNode] = field(default_factory=dict)
+    fails: Exception | None = None
+    fails_down: Exception | None = None
+    busy_at_drain: bool = False
+    resumed_behind_a_look: bool = False
+    calls: list[tuple[str, str]] = field(default_factory=list)
+
+    def says(self, name: str, state: WorkerState) -> None:
+        self.known[name] = replace(self.known.get(name, SchedulerNode(name, state)), state=state)
+
+    def queue(self) -> tuple[Job, ...]:
+        self._called("queue", "")
+        return self.jobs
+
+    def nodes(self) -> Listed[SchedulerNode]:
+        self._called("nodes", "")
+        listed = Listed(tuple(self.known.values()))
+        for name, node in self.known.items() if self.resumed_behind_a_look else ():
+            if node.draining:
+                self.known[name] = SchedulerNode(name, BUSY)
+        return listed
+
+    def drain(self, node: str, reason: str) -> None:
+        self._called("drain", node)
+        one = self.known[node]
+        self.known[node] = replace(one, draining=True, reason=f"{OURS}{reason}")
+        if self.busy_at_drain:
+            self.says(node, BUSY)
+
+    def resume(self, node: str) -> None:
+        self._called("resume", node)
+        self.known[node] = replace(self.known[node], draining=False, reason="")
+
+    def mark_down(self, node: str, reason: str) -> None:
+        self._called("down", node)
+        if self.fails_down is not None:
+            raise self.fails_down
+        self.known[node] = SchedulerNode(node, DOWN, reason=f"{OURS}{reason}")
+
+    def describe(self, node: str, weight: int, features: tuple[str, ...]) -> None: ...
+
+    def comment(self, job: str, text: str) -> None: ...
+
+    def cancel(self, job: str) -> None: ...
+
+    def _called(self, verb: str, node: str) -> None:
+        if verb not in ("queue", "nodes"):
+            self.calls.append((verb, node))
+        if self.fails is not None:
+            raise self.fails
+
+
+@pytest.fixture
+def scheduler(monkeypatch: pytest.MonkeyPatch) -> FakeScheduler:
+    fake = FakeScheduler()
+    monkeypatch.setattr(wiring, "scheduler_of", lambda config: fake)
+    return fake
+
+
+def one_node(make_rig: MakeRig, scheduler: FakeScheduler, state: WorkerState) -> tuple[Rig, str]:
+    """One node, which says nothing of its work, and its hostname."""
+    rig = make_rig(min_nodes=0, dispatcher="slurm")
+    rig.fleet.state = None
+    _, record = rig.fleet.add_node(age=10 * HOUR)
+    assert record.hostname is not None
+    scheduler.says(record.hostname, state)
+    return rig, record.hostname
+
+
+def test_an_idle_node_drains_goes_is_marked_down_and_only_then_its_record_is_freed(
+    make_rig: MakeRig, scheduler: FakeScheduler
+) -> None:
+    rig, host = one_node(make_rig, scheduler, IDLE)
+    rig.start()
+    line = until(rig, "node.drain", within=600)
+    assert (line["action"], line["host"]) == ("drain", host)
+    until(rig, "record.cleaned", within=600)
+    assert scheduler.calls == [("drain", host), ("down", host)]
+    assert rig.nodes == []
+    events = [line["event"] for line in rig.out.fields]
+    assert events.index("node.gone") < events.index("record.cleaned")
+
+
+def test_a_busy_node_stays_whatever_it_says_itself(
+    make_rig: MakeRig, scheduler: FakeScheduler
+) -> None:
+    rig, _ = one_node(make_rig, scheduler, BUSY)
+    rig.fleet.state = IDLE
+    rig.start()
+    rig.turn(2 * HOUR)
+    assert (len(rig.nodes), scheduler.calls) == (1, [])
+
+
+def test_a_job_that_comes_while_it_drains_gets_the_node_back(
+    make_rig: MakeRig, scheduler: FakeScheduler
+) -> None:
+    rig, host = one_node(make_rig, scheduler, IDLE)
+    scheduler.busy_at_drain = True
+    rig.start()
+    until(rig, "node.drain", within=600)
+    rig.turn(300)
+    assert scheduler.calls == [("drain", host), ("resume", host)]
+    assert len(rig.nodes) == 1
+    assert not scheduler.known[host].draining
+
+
+def test_a_job_that_starts_right_before_the_destroy_is_seen_by_the_second_question_d2(
+    make_rig: MakeRig, scheduler: FakeScheduler
+) -> None:
+    """Somebody resumes the node, and a job begins, behind the listing that showed it drained."""
+    rig, _ = one_node(make_rig, scheduler, IDLE)
+    scheduler.resumed_behind_a_look = True
+    rig.start()
+    until(rig, "node.shutdown_skipped", within=900)
+    assert rig.reasons("node.shutdown_skipped")[:1] == ["no_longer_wanted"]
+    rig.turn(300)
+    assert len(rig.nodes) == 1
+
+
+def test_the_queue_is_the_demand(make_rig: MakeRig, scheduler: FakeScheduler) -> None:
+    rig = make_rig(min_nodes=0, dispatcher="slurm")
+    rig.fleet.state = None
+    scheduler.jobs = (Job("7"),)
+    rig.start()
+    rig.turn(300)
+    assert len(rig.nodes) == 1
+    scheduler.jobs = (Job("7"), Job("8"))
+    rig.turn(300)
+    assert len(rig.nodes) == 2
+
+
+@pytest.mark.parametrize("incomplete", [False, True])
+def test_a_scheduler_that_does_not_answer_keeps_everything_l1_c7(
+    make_rig: MakeRig, scheduler: FakeScheduler, incomplete: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rig, _ = one_node(make_rig, scheduler, IDLE)
+    if incomplete:
+        monkeypatch.setattr(FakeScheduler, "nodes", lambda self: Listed((), complete=False))
+    else:
+        scheduler.fails = SchedulerError("timed out")
+    scheduler.jobs = (Job("7", count=3),)
+    rig.start()
+    rig.turn(3 * HOUR)
+    assert (len(rig.nodes), scheduler.calls, rig.lines("node.setup_started")) == (1, [], [])
+    failed = rig.lines("list.partial" if incomplete else "list.failed", source="scheduler")
+    assert failed
+
+
+def test_the_record_waits_until_the_scheduler_has_heard_and_no_longer_than_action_timeout(
+    make_rig: MakeRig, scheduler: FakeScheduler
+) -> None:
+    rig, host = one_node(make_rig, scheduler, IDLE)
+    scheduler.fails_down = SchedulerError("timed out")
+    rig.start()
+    until(rig, "node.gone", within=900)
+    rig.turn(300)
+    assert not rig.lines("record.cleaned")
+    assert [line["action"] for line in rig.lines("node.drain", level="warning")] == ["down"]
+    until(rig, "record.cleaned", within=1200)
+    assert ("down", host) in scheduler.calls
+
+
+def test_a_node_that_the_scheduler_does_not_know_is_freed_at_once(
+    make_rig: MakeRig, scheduler: FakeScheduler
+) -> None:
+    rig, _ = one_node(make_rig, scheduler, IDLE)
+    scheduler.fails_down = SchedulerRefused("invalid node name")
+    rig.start()
+    until(rig, "node.gone", within=900)
+    rig.turn(60)
+    assert rig.lines("record.cleaned")
+
+
+def test_a_restart_marks_down_what_a_former_run_saw_gone(
+    make_rig: MakeRig, scheduler: FakeScheduler
+) -> None:
+    rig, host = one_node(make_rig, scheduler, IDLE)
+    scheduler.fails_down = SchedulerError("timed out")
+    rig.start()
+    until(rig, "node.gone", within=900)
+    rig.kill()
+    scheduler.fails_down = None
+    rig.start()
+    rig.turn(60)
+    assert scheduler.known[host].state is DOWN
+    assert rig.lines("record.cleaned")
+
+
+def test_a_restart_gives_a_drained_node_that_is_wanted_its_work_back(
+    make_rig: MakeRig, scheduler: FakeScheduler
+) -> None:
+    rig, host = one_node(make_rig, scheduler, IDLE)
+    # It has not stopped working when the daemon is killed.
+    scheduler.busy_at_drain = True
+    rig.start()
+    until(rig, "node.drain", within=600)
+    rig.kill()
+    scheduler.says(host, IDLE)
+    scheduler.calls[:] = []
+    scheduler.jobs = (Job("7"),)
+    rig.start()
+    rig.turn(120)
+    assert scheduler.calls in ([("resume", host)], [])
+    assert not scheduler.known[host].draining
+    assert len(rig.nodes) == 1
+
+
+def test_a_dry_run_tells_the_scheduler_nothing_s3(
+    make_rig: MakeRig, scheduler: FakeScheduler
+) -> None:
+    rig, _ = one_node(make_rig, scheduler, IDLE)
+    rig.start(dry_run=True)
+    rig.turn(900)
+    assert (len(rig.nodes), scheduler.calls) == (1, [])

@@ -1,0 +1,303 @@
+"""A scheduler's word on nodes: what it keeps, what it never destroys, and while it counts (T6)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from nodemanager.core.model.reasons import Kind, Reason
+from nodemanager.core.model.scheduling import SchedulerNode
+from nodemanager.core.model.world import CloudState, Job, WorkerState
+from nodemanager.core.safety.breaker import Cause, reset
+from tests.core.build import SMALL, World, world
+
+BUSY, IDLE, DOWN, UNKNOWN = (
+    WorkerState.BUSY,
+    WorkerState.IDLE,
+    WorkerState.DOWN,
+    WorkerState.UNKNOWN,
+)
+HOST = "compute1"
+
+
+def scheduled(count: int = 1, *, age: float = 10_000.0, **settings: Any) -> World:
+    """A pool whose nodes pair and ping, and of which no scheduler's answer has come yet."""
+    settings = {"max_nodes": 8, "sizes": (SMALL,), "consecutive_idle_count": 2} | settings
+    made = world(scheduled=True, demand_polled=True, **settings)
+    made.flags |= {"demand": None, "demand_at": None}
+    for number in range(1, count + 1):
+        made.add_record(f"r{number}", quiet=100.0, hostname=f"compute{number}")
+        made.add_node(f"r{number}", age=age)
+    made.poll()
+    return made
+
+
+def told(
+    made: World,
+    state: WorkerState,
+    *,
+    own: WorkerState | None = None,
+    polls: int = 1,
+    jobs: tuple[Job, ...] = (),
+    name: str = HOST,
+    **fields: Any,
+) -> Reason:
+    """Rounds in which all nodes ping `own` and the scheduler calls one `state`; r1's reason."""
+    for _ in range(polls):
+        made.advance(30.0)
+        for one in list(made.records):
+            made.ping(one.uuid, own)
+        made.poll()
+        made.poll_scheduler(SchedulerNode(name, state, **fields), jobs=jobs)
+        made.plan()
+    return made.of_node("i-r1").reason
+
+
+@pytest.mark.parametrize("own", [None, IDLE, DOWN, BUSY])
+def test_a_node_that_the_scheduler_calls_busy_is_busy_whatever_it_says_itself_t6(
+    own: WorkerState | None,
+) -> None:
+    made = scheduled()
+    assert told(made, BUSY, own=own, polls=6) is Reason.BUSY
+    assert made.destroyed == []
+
+
+def test_a_node_that_calls_itself_busy_is_busy_whatever_the_scheduler_says_t6() -> None:
+    for state in (IDLE, DOWN, UNKNOWN):
+        made = scheduled()
+        assert told(made, state, own=BUSY, polls=6) is Reason.BUSY
+
+
+@pytest.mark.parametrize(
+    ("state", "fields", "reason"),
+    [
+        pytest.param(UNKNOWN, {}, Reason.WORKER_UNKNOWN, id="unknown"),
+        pytest.param(UNKNOWN, {"reserved": True}, Reason.SET_ASIDE, id="reserved"),
+        pytest.param(
+            IDLE, {"draining": True, "reason": "disk"}, Reason.SET_ASIDE, id="drained-by-others"
+        ),
+        pytest.param(DOWN, {}, Reason.DOWN_IN_SCHEDULER, id="down"),
+        pytest.param(IDLE, {"name": "compute9"}, Reason.UNSCHEDULED, id="not-listed"),
+    ],
+)
+def test_what_is_not_idle_in_the_scheduler_is_kept_however_idle_it_calls_itself_t6(
+    state: WorkerState, fields: dict[str, Any], reason: Reason
+) -> None:
+    made = scheduled()
+    told(made, IDLE, own=IDLE)
+    assert told(made, state, own=IDLE, polls=9, **fields) is reason
+    assert made.destroyed == []
+
+
+@pytest.mark.parametrize(
+    ("state", "serves"), [(DOWN, False), (UNKNOWN, True)], ids=["down", "unknown"]
+)
+def test_a_node_that_gets_no_work_serves_no_demand_t6(state: WorkerState, serves: bool) -> None:
+    made = scheduled(min_nodes=1)
+    told(made, IDLE)
+    told(made, state, polls=2)
+    assert made.booted == ([] if serves else ["small"])
+
+
+def test_an_idle_node_goes_on_no_word_before_it_was_drained_d12() -> None:
+    made = scheduled()
+    assert told(made, IDLE, own=IDLE) is Reason.NOT_IDLE_LONG
+    assert told(made, IDLE, own=IDLE, polls=9) is Reason.DRAIN_AWAITED
+    assert made.destroyed == []
+
+
+def test_idle_answers_count_and_pings_do_not_d12() -> None:
+    made = scheduled(consecutive_idle_count=3)
+    told(made, IDLE, polls=2)
+    for _ in range(4):
+        made.advance(30.0)
+        made.ping("r1", IDLE)
+        made.poll()
+        made.plan()
+    assert made.of_node("i-r1").reason is Reason.NOT_IDLE_LONG
+    told(made, BUSY)
+    assert told(made, IDLE, polls=2) is Reason.NOT_IDLE_LONG
+    assert told(made, IDLE) is Reason.DRAIN_AWAITED
+
+
+def test_the_count_of_idle_answers_is_of_one_life_d12() -> None:
+    made = scheduled(consecutive_idle_count=3)
+    told(made, IDLE, polls=2)
+    old = made.record("r1").claim
+    assert old is not None
+    made.records, made.nodes = [], []
+    made.add_record("r1", hostname=HOST, life=2, slot=1)
+    made.add_node("r1", life=2, id="i-r1")
+    made.poll()
+    assert told(made, IDLE) is Reason.NOT_IDLE_LONG
+    assert made.of_node("i-r1").measures == {"idle_polls": 1, "needed_polls": 3}
+
+
+def test_an_answer_that_came_before_the_first_record_listing_counts_t6() -> None:
+    made = world(scheduled=True, demand_polled=True, max_nodes=8, sizes=(SMALL,))
+    made.add_record("r1", quiet=100.0)
+    made.add_node("r1")
+    made.ping("r1")
+    made.poll_scheduler(SchedulerNode(HOST, IDLE), jobs=(Job("j"),))
+    made.poll()
+    made.plan()
+    assert made.booted == []
+    assert made.of_node("i-r1").reason is Reason.NOT_IDLE_LONG
+    assert told(made, IDLE) is Reason.NOT_IDLE_LONG
+
+
+def test_a_node_that_the_scheduler_has_not_called_up_yet_serves_while_it_boots_t6() -> None:
+    made = scheduled(age=100.0)
+    job = (Job("j"),)
+    assert told(made, DOWN, jobs=job) is Reason.BOOTING
+    assert made.booted == []
+    assert told(made, UNKNOWN, jobs=job, name="other") is Reason.BOOTING
+    assert told(made, IDLE, jobs=job, polls=2) is Reason.NEEDED
+    assert told(made, DOWN, jobs=job) is Reason.DOWN_IN_SCHEDULER
+    assert made.booted == ["small"]
+
+
+def test_a_job_that_began_between_queue_and_nodes_is_not_booted_for_twice() -> None:
+    made = scheduled()
+    job = (Job("j"),)
+    assert told(made, IDLE, jobs=job) is not None
+    told(made, BUSY, jobs=job)
+    assert made.booted == []
+    told(made, BUSY, jobs=job)
+    assert made.booted == ["small"]
+
+
+def test_an_old_answer_keeps_everything_and_boots_nothing_c7() -> None:
+    made = scheduled(poll_stale_after=600.0, boot_fail_after=300.0)
+    told(made, IDLE, polls=4)
+    for count in range(40):
+        made.advance(30.0)
+        made.ping("r1", IDLE)
+        if count == 13:
+            made.add_node("r9", id="i-lost", age=100_000.0)
+        made.poll()
+        made.flags |= {"demand": (Job("j", count=3),), "demand_at": made.now}
+        made.plan()
+        if count > 20:
+            assert (made.destroyed, made.booted) == ([], [])
+    lost = made.of_node("i-lost")
+    assert (lost.kind, lost.reason) == (Kind.KEEP, Reason.POLL_STALE)
+    assert (lost.measures or {})["source"] == "scheduler"
+    assert made.of_node("i-r1").reason is Reason.UNSCHEDULED
+
+
+def test_an_incomplete_listing_is_no_evidence_l1() -> None:
+    made = scheduled()
+    told(made, BUSY)
+    before = made.history.scheduler
+    made.advance(30.0)
+    made.poll_scheduler(SchedulerNode(HOST, IDLE), complete=False)
+    assert made.history.scheduler is before
+    assert made.history.scheduled[HOST].node.state is BUSY
+
+
+def listed(made: World, count: int) -> None:
+    made.advance(30.0)
+    made.poll()
+    nodes = [SchedulerNode(f"compute{number}", IDLE) for number in range(1, count + 1)]
+    made.poll_scheduler(*nodes)
+    made.plan()
+
+
+def test_a_scheduler_that_suddenly_lists_too_few_of_our_nodes_opens_the_breaker_l3() -> None:
+    made = scheduled(10, max_nodes=10)
+    listed(made, 10)
+    listed(made, 7)
+    assert made.breaker.cause is None
+    listed(made, 6)
+    assert made.breaker.cause is Cause.SCHEDULER_COLLAPSED
+    assert made.breaker.stops_booting
+    listed(made, 6)
+    assert made.breaker.is_open
+    listed(made, 10)
+    assert not made.breaker.is_open
+
+
+def test_nodes_that_are_gone_from_the_cloud_are_not_lost_in_the_scheduler_l3a() -> None:
+    made = scheduled(10, max_nodes=10)
+    listed(made, 10)
+    for number in range(7, 11):
+        made.change_node(f"i-r{number}", state=CloudState.TERMINATED)
+    listed(made, 6)
+    assert Cause.SCHEDULER_COLLAPSED not in {part.cause for part in made.breaker.parts}
+
+
+def test_an_operators_reset_ends_the_collapse_for_good_b3() -> None:
+    made = scheduled(10, max_nodes=10)
+    listed(made, 10)
+    listed(made, 3)
+    made.breaker = reset(made.breaker, made.now)
+    listed(made, 3)
+    assert not made.breaker.is_open
+
+
+def never_pinged(state: WorkerState, **fields: Any) -> World:
+    """A node that never pinged, for more than an hour of polls in which the scheduler tells it."""
+    made = world(scheduled=True, demand_polled=True, max_nodes=8, sizes=(SMALL,))
+    made.add_record("r1", pinged=False, quiet=100.0, **fields)
+    made.add_node("r1")
+    for _ in range(80):
+        made.advance(60.0)
+        made.poll()
+        made.poll_scheduler(SchedulerNode(HOST, state))
+        made.plan()
+    return made
+
+
+@pytest.mark.parametrize("state", [BUSY, DOWN])
+def test_a_node_that_works_by_the_scheduler_is_no_failed_boot_d8(state: WorkerState) -> None:
+    made = never_pinged(state)
+    assert made.destroyed == ([] if state is BUSY else ["i-r1"])
+
+
+@pytest.mark.parametrize("state", [BUSY, DOWN])
+def test_an_unpaired_node_is_kept_while_the_scheduler_says_that_it_works_d7(
+    state: WorkerState,
+) -> None:
+    made = never_pinged(state, claimed=False)
+    assert made.destroyed == ([] if state is BUSY else ["i-r1"])
+    assert (made.of_node("i-r1").reason is Reason.BUSY) is (state is BUSY)
+
+
+@pytest.mark.parametrize("responds", [True, False])
+def test_a_silent_node_works_only_while_the_scheduler_reaches_it_d8(responds: bool) -> None:
+    made = scheduled(node_stale_after=3600.0)
+    told(made, BUSY)
+    for _ in range(100):
+        made.advance(60.0)
+        made.poll()
+        made.poll_scheduler(SchedulerNode(HOST, BUSY, responds=responds))
+        made.plan()
+    assert made.destroyed == ([] if responds else ["i-r1"])
+
+
+@pytest.mark.parametrize(
+    ("state", "responds", "cleaned"),
+    [
+        pytest.param(BUSY, True, False, id="busy"),
+        pytest.param(IDLE, True, False, id="idle"),
+        pytest.param(BUSY, False, True, id="busy-and-not-reached"),
+        pytest.param(DOWN, True, True, id="down"),
+    ],
+)
+def test_a_record_is_kept_while_the_scheduler_reaches_its_node_c2(
+    state: WorkerState, responds: bool, cleaned: bool
+) -> None:
+    made = scheduled()
+    told(made, BUSY)
+    made.advance(made.settings.node_stale_after + 60.0)
+    made.nodes = []
+    for _ in range(3):
+        made.advance(61.0)
+        made.poll()
+        made.poll_scheduler(SchedulerNode(HOST, state, responds=responds))
+        made.plan()
+    verdict = made.of_record("r1")
+    assert (made.cleaned == ["r1"]) is cleaned
+    assert cleaned or verdict.reason is Reason.UP_IN_SCHEDULER

@@ -1,0 +1,83 @@
+"""Features and resources: what jobs ask for, and what a size has (U12)."""
+
+from __future__ import annotations
+
+import pytest
+
+from nodemanager.core.model.features import (
+    alternatives_of,
+    gres_of,
+    has_features,
+    has_gres,
+    shown,
+    shown_gres,
+)
+
+
+@pytest.mark.parametrize(
+    ("constraint", "sets"),
+    [
+        pytest.param("gpu", (("gpu",),), id="one"),
+        pytest.param("gpu&rack1", (("gpu", "rack1"),), id="both"),
+        pytest.param("gpu,rack1", (("gpu", "rack1"),), id="a-comma-is-both"),
+        pytest.param("gpu|rack1", (("gpu",), ("rack1",)), id="either"),
+        pytest.param("[rack1|rack2]", (("rack1",), ("rack2",)), id="one-of-them-for-all-nodes"),
+        pytest.param(
+            "gpu&(rack1|rack2)", (("gpu", "rack1"), ("gpu", "rack2")), id="with-alternatives"
+        ),
+        pytest.param("(a)&instancetype=m5.large", (("a", "instancetype=m5.large"),), id="a-size"),
+        pytest.param("a|a", (("a",),), id="twice"),
+    ],
+)
+def test_a_constraint_is_read_as_its_alternatives(
+    constraint: str, sets: tuple[tuple[str, ...], ...]
+) -> None:
+    assert alternatives_of(constraint) == sets
+
+
+@pytest.mark.parametrize(
+    "constraint",
+    ["", "a&", "a*2&b*4", "[a*2]", "(a", "a)", "&a", "a b", "()", "&".join(["(a|b|c)"] * 9)],
+)
+def test_what_no_one_size_can_meet_is_no_constraint(constraint: str) -> None:
+    if "c)&" in constraint:
+        constraint = "&".join(f"(a{n}|b{n}|c{n})" for n in range(9))
+    with pytest.raises(ValueError, match="constraint"):
+        alternatives_of(constraint)
+
+
+@pytest.mark.parametrize(
+    ("text", "gres"),
+    [
+        pytest.param("", (), id="none"),
+        pytest.param("gpu", (("gpu", 1),), id="one"),
+        pytest.param("gpu:2", (("gpu", 2),), id="a-count"),
+        pytest.param("gpu:tesla", (("gpu", 1), ("gpu:tesla", 1)), id="a-type"),
+        pytest.param("gres:gpu:tesla:2", (("gpu", 2), ("gpu:tesla", 2)), id="as-22.05"),
+        pytest.param("gres/gpu=3", (("gpu", 3),), id="as-23.11"),
+        pytest.param("gpu:a:1,gpu:b:2", (("gpu", 3), ("gpu:a", 1), ("gpu:b", 2)), id="two-types"),
+        pytest.param("shard:2K(S:0-1)", (("shard", 2048),), id="thousands"),
+    ],
+)
+def test_resources_are_read_with_their_types(text: str, gres: tuple[tuple[str, int], ...]) -> None:
+    assert gres_of(text) == gres
+    assert gres_of(shown_gres(gres)) == gres
+
+
+@pytest.mark.parametrize("text", ["2", "gpu:-1", "gpu:2:3", "gpu 2", "gpu:2;id"])
+def test_other_text_is_no_resource(text: str) -> None:
+    with pytest.raises(ValueError, match="no resource"):
+        gres_of(text)
+
+
+def test_a_node_needs_all_of_one_alternative_and_enough_of_each_resource() -> None:
+    asked = alternatives_of("gpu&(rack1|rack2)")
+    assert shown(asked) == "gpu&rack1|gpu&rack2"
+    assert has_features(("rack2", "gpu", "ssd"), asked)
+    assert not has_features(("rack2", "rack1"), asked)
+    assert has_features((), ())
+    there = gres_of("gpu:tesla:4")
+    assert has_gres(there, gres_of("gpu:4"))
+    assert has_gres(there, gres_of("gpu:tesla:2"))
+    assert not has_gres(there, gres_of("gpu:5"))
+    assert not has_gres(there, gres_of("gpu:a100:1"))
