@@ -94,7 +94,8 @@ class CloudNode:
 
     `created_at` is the cloud's launch time, None where the cloud gave none. `managed` says that
     the node has our pool's tag or matches `[Cloud List]` (T5); other nodes are seen but never
-    touched. `problems` tells which fields could not be read (P3).
+    touched. `places` are the cloud's names for where it is, its zone and its subnet; empty where
+    nobody asks for them. `problems` tells which fields could not be read (P3).
     """
 
     id: str
@@ -108,6 +109,7 @@ class CloudNode:
     raw_state: str = ""
     addresses: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()
+    places: tuple[str, ...] = ()
 
     @property
     def is_absent(self) -> bool:
@@ -315,7 +317,8 @@ class Size:
 
     `name` is the name in the configuration and the log; `instance_type` is the cloud's own id.
     Memory or scratch space of 0 is unknown. If `ram_is_given`, the configuration set `ram_mb` and
-    jobs may use all of it; else they may use `node_mem_scaling` of it.
+    jobs may use all of it; else they may use `node_mem_scaling` of it. `places` are the zones or
+    subnets to boot it in: in this order or, with `spread`, where the fewest nodes are.
     """
 
     name: str
@@ -326,6 +329,8 @@ class Size:
     price: float | None = None
     preemptible: bool = False
     ram_is_given: bool = False
+    places: tuple[str, ...] = ()
+    spread: bool = False
 
 
 @dataclass(frozen=True, slots=True)
