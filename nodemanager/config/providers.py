@@ -40,9 +40,9 @@ PROVIDERS: Mapping[str, Traits] = {
     "dummy": Traits(near=True, needs_no_demand=True),
     # The adapter orders one GiB for each thousand MB of scratch.
     "ec2": Traits(places=True, largest_volume=LargestVolume(16_384_000, "EC2's largest volume")),
-    "gce": Traits(),
-    "azure": Traits(),
-    "openstack": Traits(preemptible=False),
+    "gce": Traits(places=True),
+    "azure": Traits(places=True),
+    "openstack": Traits(preemptible=False, places=True),
     "libvirt": Traits(preemptible=False),
 }
 
