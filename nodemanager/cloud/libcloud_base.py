@@ -214,9 +214,10 @@ class LibcloudCloud:
         try:
             raw = self._call(doing, self._provider.create, order)
         except CloudError as error:
-            if order.place is None:
+            full = None if order.place is None else _full_place(error, order.place)
+            if full is None:
                 raise
-            raise _of_place(error, order.place) from error
+            raise full from error.__cause__
         node = self._identified(raw, doing)
         if node.tags != order.tags:
             problem = "tags in the answer are not those that were ordered"
@@ -299,19 +300,15 @@ def _merged(listings: Sequence[Sequence[CloudNode]]) -> tuple[CloudNode, ...]:
     return tuple(node for nodes in found.values() for node in nodes)
 
 
-def _of_place(error: CloudError, place: str) -> CloudError:
-    """PlaceFull for the error of a create in that place, if another place may have room (D6)."""
+def _full_place(error: CloudError, place: str) -> PlaceFull | None:
+    """PlaceFull for the error of a create there, if another place may have room; else None (D6)."""
     cause = error.__cause__
     refusal = cause if isinstance(cause, CodedRefusal) else None
     full_there = refusal is not None and refusal.code in refusal.FULL_THERE
     if not full_there and not isinstance(error, CapacityUnavailable):
-        return error
-    return PlaceFull(
-        str(error),
-        place=place,
-        lingers=refusal is not None and refusal.lingers,
-        retry_after=error.retry_after,
-    )
+        return None
+    lingers = refusal is not None and refusal.lingers
+    return PlaceFull(str(error), place=place, lingers=lingers, retry_after=error.retry_after)
 
 
 def with_managed(node: CloudNode, managed: bool) -> CloudNode:

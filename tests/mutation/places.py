@@ -158,4 +158,57 @@ PLACES = (
         "tests/cloud/ec2/test_places.py::"
         "test_a_full_place_is_told_by_its_name_and_the_next_one_takes_the_node",
     ),
+    TextMutant(
+        "U9",
+        "on Azure a create in another zone is answered with what the refused one left",
+        "cloud/azure/order.py",
+        '[:OF_INCARNATION] + (zone or "")',
+        "[:OF_INCARNATION]",
+        "tests/cloud/azure/test_places.py::"
+        "test_a_machine_that_is_still_being_taken_back_lingers_and_the_next_has_another_name",
+    ),
+    TextMutant(
+        "P2",
+        "on Azure a machine that is still being deleted passes for gone",
+        "cloud/azure/adapter.py",
+        "                failure.lingers = left is not None\n",
+        "",
+        "tests/cloud/azure/test_places.py::"
+        "test_a_machine_that_is_still_being_taken_back_lingers_and_the_next_has_another_name",
+    ),
+    TextMutant(
+        "U6",
+        "on OpenStack a server that fails for any reason is deleted and told as refused",
+        "cloud/openstack/adapter.py",
+        " or not is_no_room(server.fault)",
+        "",
+        "tests/cloud/openstack/test_places.py::"
+        "test_a_server_that_boots_for_long_or_fails_otherwise_is_left_to_the_listings",
+    ),
+    TextMutant(
+        "D6",
+        "on OpenStack a zone without a host is not noticed",
+        "cloud/openstack/adapter.py",
+        "            self._room_found(wire, made.id)\n",
+        "            pass\n",
+        "tests/cloud/openstack/test_places.py::"
+        "test_a_zone_without_a_host_is_told_its_server_is_ended_and_the_next_zone_takes_the_node",
+    ),
+    TextMutant(
+        "P2",
+        "on OpenStack a server that is still being deleted passes for gone",
+        "cloud/openstack/adapter.py",
+        "        refusal.lingers = lingers\n",
+        "",
+        "tests/cloud/openstack/test_places.py::test_what_is_left_of_it_is_told_while_it_lingers",
+    ),
+    TextMutant(
+        "D6",
+        "on Google every node is made in the zone of the file",
+        "cloud/gce/adapter.py",
+        "order.place or self.access.zone",
+        "self.access.zone",
+        "tests/cloud/gce/test_places.py::"
+        "test_a_full_zone_is_told_by_its_name_and_the_next_one_takes_the_node",
+    ),
 )
