@@ -12,13 +12,13 @@ from urllib.parse import unquote, urlsplit
 from nodemanager.cloud.api import CloudDriver
 from nodemanager.config import Config, StoreProvider, located
 from nodemanager.config.deciding import fields_of
-from nodemanager.config.kinds import did_you_mean
 from nodemanager.config.providers import traits_of
 from nodemanager.config.sections import Size as SizeSection
-from nodemanager.config.values import Dispatcher
+from nodemanager.config.values import Dispatcher, PlaceOrder
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.world import Record, Size
 from nodemanager.errors import ConfigError
+from nodemanager.near import did_you_mean
 from nodemanager.records.api import RecordStore
 from nodemanager.redact import is_secret
 
@@ -34,7 +34,7 @@ def sizes_of(config: Config, cloud: CloudDriver) -> tuple[Size, ...]:
         problem = f"[Size NAME]: is missing: {cloud.provider} boots only sizes that the file has"
         raise ConfigError(located(config, [problem]))
     if not config.sizes:
-        return tuple(known.values())
+        return tuple(replace(size, places=config.cloud.places) for size in known.values())
     problems = []
     sizes = []
     for wanted in config.sizes:
@@ -52,10 +52,24 @@ def sizes_of(config: Config, cloud: CloudDriver) -> tuple[Size, ...]:
                 f"{did_you_mean(wanted.cloud_id, list(known))}"
             )
             continue
-        sizes.append(_size(wanted, listed))
+        sizes.append(replace(_size(wanted, listed), places=places_of(config, wanted)))
     if problems:
         raise ConfigError(located(config, problems))
     return tuple(sizes)
+
+
+def places_of(config: Config, size: SizeSection) -> tuple[str, ...]:
+    """The zones or subnets of a size: its own, else those of the cloud."""
+    return size.places or config.cloud.places
+
+
+def named_places(config: Config) -> dict[str, str]:
+    """Every place of the file, with the option that names it first, as `[Section] places`."""
+    found = dict.fromkeys(config.cloud.places, "[Cloud] places")
+    for size in config.sizes:
+        for place in size.places or ():
+            found.setdefault(place, f"[Size {size.name}] places")
+    return found
 
 
 def _size(wanted: SizeSection, listed: Size | None) -> Size:
@@ -66,6 +80,7 @@ def _size(wanted: SizeSection, listed: Size | None) -> Size:
         base,
         name=wanted.name,
         ram_is_given=wanted.ram_mb is not None,
+        spread=wanted.place_order is PlaceOrder.SPREAD,
         **{key: value for key, value in given.items() if value is not None},
     )
 

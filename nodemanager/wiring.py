@@ -42,7 +42,7 @@ from nodemanager.core.explain.picture import Picture
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.world import Job
 from nodemanager.errors import ConfigError
-from nodemanager.from_config import user_data_of
+from nodemanager.from_config import named_places, user_data_of
 from nodemanager.httpserver import HttpServer
 from nodemanager.journal.api import Journal
 from nodemanager.log import Logger
@@ -87,6 +87,7 @@ def build_cloud(config: Config, clock: Clock) -> CloudDriver:
                 driver_class=config.cloud.driver_class,
                 directory=config.daemon.state_dir / f"{provider}-cloud",
                 clock=clock,
+                places=named_places(config),
             )
         )
     except ConfigError as error:

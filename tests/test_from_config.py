@@ -59,6 +59,24 @@ def test_a_size_that_is_described_needs_no_cloud_to_list_it(
     assert from_config.sizes_of(config, cloud) == (new,)
 
 
+def test_a_size_is_booted_in_its_own_places_else_in_those_of_the_cloud(
+    configured: Configured, cloud: FakeCloud
+) -> None:
+    given = "cores = 2\nram = 4000\nprice = 1\n"
+    sizes = (
+        f"[Size shared]\n{given}place_order = spread\n",
+        f"[Size own]\n{given}places = z-3\n",
+    )
+    config = configured(f"places = z-1, z-2\n{''.join(sizes)}", provider="ec2")
+    shared, own = from_config.sizes_of(config, cloud)
+    assert (shared.places, shared.spread) == (("z-1", "z-2"), True)
+    assert (own.places, own.spread) == (("z-3",), False)
+    places = dict.fromkeys(("z-1", "z-2"), "[Cloud] places")
+    assert from_config.named_places(config) == {**places, "z-3": "[Size own] places"}
+    every = dataclasses.replace(config, sizes=())
+    assert {size.places for size in from_config.sizes_of(every, cloud)} == {("z-1", "z-2")}
+
+
 # Settings.
 
 

@@ -148,7 +148,15 @@ EC2 = Sample(
         ),
         Part("Manage", {"address": SHOWN, "port": "8991", "ManagementToken": SHOWN}),
         Part("Logging", {"file": SHOWN, "level": SHOWN, "format": SHOWN}),
-        Part("Cloud", {"provider": "ec2", "shutdown_windows": "20, 999999", "driver_class": SHOWN}),
+        Part(
+            "Cloud",
+            {
+                "provider": "ec2",
+                "shutdown_windows": "20, 999999",
+                "driver_class": SHOWN,
+                "places": Hint("us-east-1a, us-east-1b"),
+            },
+        ),
         Part(
             "Cloud Credentials",
             {
@@ -195,7 +203,7 @@ EC2 = Sample(
             },
             EC2_CREATE,
         ),
-        Part("Size m5.large", {"cores": "2", "price": "0.096"}),
+        Part("Size m5.large", {"cores": "2", "price": "0.096", "place_order": Hint("spread")}),
         Part(
             "Size m5.xlarge",
             {
@@ -233,7 +241,14 @@ GCE = Sample(
             },
         ),
         Part("Manage", {"port": "8996"}),
-        Part("Cloud", {"provider": "gce", "shutdown_windows": "20, 999999"}),
+        Part(
+            "Cloud",
+            {
+                "provider": "gce",
+                "shutdown_windows": "20, 999999",
+                "places": Hint("us-central1-a, us-central1-b"),
+            },
+        ),
         Part(
             "Cloud Credentials",
             {
@@ -273,7 +288,7 @@ GCE = Sample(
             },
             GCE_CREATE,
         ),
-        Part("Size e2-standard-2", {"cores": "2", "price": "0.067"}),
+        Part("Size e2-standard-2", {"cores": "2", "price": "0.067", "place_order": Hint("spread")}),
         Part(
             "Size e2-standard-4",
             {"cores": "4", "price": "0.134", "preemptible": Hint("no")},
@@ -302,7 +317,10 @@ AZURE = Sample(
             },
         ),
         Part("Manage", {"port": "8999"}),
-        Part("Cloud", {"provider": "azure", "shutdown_windows": "20, 999999"}),
+        Part(
+            "Cloud",
+            {"provider": "azure", "shutdown_windows": "20, 999999", "places": Hint("1, 2, 3")},
+        ),
         Part(
             "Cloud Credentials",
             {
@@ -348,7 +366,9 @@ AZURE = Sample(
             },
             AZURE_CREATE,
         ),
-        Part("Size Standard_D2s_v4", {"cores": "2", "price": "0.096"}),
+        Part(
+            "Size Standard_D2s_v4", {"cores": "2", "price": "0.096", "place_order": Hint("spread")}
+        ),
         Part(
             "Size Standard_D4s_v4",
             {"cores": "4", "price": "0.192", "preemptible": Hint("no")},
@@ -383,7 +403,12 @@ OPENSTACK = Sample(
         Part("Logging", {"file": SHOWN, "level": SHOWN, "format": SHOWN}),
         Part(
             "Cloud",
-            {"provider": "openstack", "shutdown_windows": "5, 999999", "driver_class": SHOWN},
+            {
+                "provider": "openstack",
+                "shutdown_windows": "5, 999999",
+                "driver_class": SHOWN,
+                "places": Hint("az-1, az-2"),
+            },
         ),
         Part(
             "Cloud Credentials",
@@ -423,7 +448,10 @@ OPENSTACK = Sample(
             },
             OPENSTACK_CREATE,
         ),
-        Part("Size m1.small", {"cores": "1", "ram": "2048", "price": "0.02"}),
+        Part(
+            "Size m1.small",
+            {"cores": "1", "ram": "2048", "price": "0.02", "place_order": Hint("spread")},
+        ),
         Part(
             "Size m1.large",
             {

@@ -18,7 +18,8 @@ class CreateOrder:
     """A node to create. The tags travel in the create call itself (U5).
 
     `user_data` holds the record's ping URL with its secret, so the repr leaves it out.
-    `client_token` makes a repeated create idempotent, where the cloud has such tokens.
+    `client_token` makes a repeated create idempotent, where the cloud has such tokens. `place` is
+    the zone or subnet to create it in, by the cloud's own name; None leaves it to `[Cloud Create]`.
     """
 
     name: str
@@ -26,6 +27,7 @@ class CreateOrder:
     tags: Tags
     client_token: str
     user_data: str = field(repr=False)
+    place: str | None = None
 
 
 class CloudDriver(Protocol):
@@ -99,7 +101,8 @@ class CloudDriver(Protocol):
     def create(self, order: CreateOrder) -> CloudNode:
         """Create the node with its tags in one call, which the driver never repeats.
 
-        A definite refusal raises an error whose `definite` is True: nothing was made (U6).
+        A definite refusal raises an error whose `definite` is True: nothing was made (U6). It is
+        PlaceFull where the order names a place, and another may have room.
         """
         ...
 

@@ -65,6 +65,11 @@ class Wanted:
     nodes: tuple[str, ...] = ()
 
     @property
+    def places(self) -> tuple[str, ...]:
+        """The zones and subnets of all sizes, each once."""
+        return tuple(dict.fromkeys(place for size in self.sizes for place in size.places))
+
+    @property
     def types(self) -> dict[str, list[Size]]:
         """The sizes by the cloud's own types of nodes; a type may be there as spot and without."""
         found: dict[str, list[Size]] = {}

@@ -25,3 +25,5 @@ class CloudConfig:
     driver_class: str | None
     directory: Path
     clock: Clock
+    places: Mapping[str, str] = field(default_factory=dict)
+    """The zones and subnets that sizes are booted in, each with the option that names it."""

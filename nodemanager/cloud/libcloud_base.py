@@ -19,7 +19,13 @@ from nodemanager.cloud.reading import NodeReader, Unidentifiable, checked_list
 from nodemanager.cloud.refusal import CodedRefusal
 from nodemanager.cloud.translate import tells_secrets, translate
 from nodemanager.core.model.world import CloudNode, Leftover, Listed, Outcome, Size, Tags
-from nodemanager.errors import CloudError, ConfigError, IncompleteListing
+from nodemanager.errors import (
+    CapacityUnavailable,
+    CloudError,
+    ConfigError,
+    IncompleteListing,
+    PlaceFull,
+)
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -205,7 +211,14 @@ class LibcloudCloud:
 
     def create(self, order: CreateOrder) -> CloudNode:
         doing = f"create {order.name}"
-        node = self._identified(self._call(doing, self._provider.create, order), doing)
+        try:
+            raw = self._call(doing, self._provider.create, order)
+        except CloudError as error:
+            full = None if order.place is None else _full_place(error, order.place)
+            if full is None:
+                raise
+            raise full from error.__cause__
+        node = self._identified(raw, doing)
         if node.tags != order.tags:
             problem = "tags in the answer are not those that were ordered"
             node = replace(node, problems=(*node.problems, problem))
@@ -285,6 +298,17 @@ def _merged(listings: Sequence[Sequence[CloudNode]]) -> tuple[CloudNode, ...]:
             managed = any(node.managed for node in (*found.get(node_id, ()), *same))
             found[node_id] = [with_managed(node, managed) for node in same]
     return tuple(node for nodes in found.values() for node in nodes)
+
+
+def _full_place(error: CloudError, place: str) -> PlaceFull | None:
+    """PlaceFull for the error of a create there, if another place may have room; else None (D6)."""
+    cause = error.__cause__
+    refusal = cause if isinstance(cause, CodedRefusal) else None
+    full_there = refusal is not None and refusal.code in refusal.FULL_THERE
+    if not full_there and not isinstance(error, CapacityUnavailable):
+        return None
+    lingers = refusal is not None and refusal.lingers
+    return PlaceFull(str(error), place=place, lingers=lingers, retry_after=error.retry_after)
 
 
 def with_managed(node: CloudNode, managed: bool) -> CloudNode:

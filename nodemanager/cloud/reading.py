@@ -56,6 +56,8 @@ class NodeReader:
     addresses: Callable[[Any], tuple[str, ...]] = lambda raw: tuple(
         map(str, (*raw.private_ips, *raw.public_ips))
     )
+    places: Callable[[Any], tuple[str, ...]] = lambda raw: ()
+    """The cloud's names for where the node is."""
     launch_time_needed: bool = True
     """Whether a node without a launch time is malformed, as in every cloud that keeps one."""
 
@@ -101,6 +103,7 @@ class NodeReader:
                 and before.size == self.size(raw)
                 and before.held == self.held(raw)
                 and before.addresses == self.addresses(raw)
+                and before.places == self.places(raw)
             )
         except Exception:
             return False
@@ -133,6 +136,7 @@ class NodeReader:
             held=of("hold", self.held, False),
             raw_state=raw_state,
             addresses=of("addresses", self.addresses, ()),
+            places=of("places", self.places, ()),
             problems=tuple(problems),
         )
 

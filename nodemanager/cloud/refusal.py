@@ -17,6 +17,10 @@ class CodedRefusal(Exception):
     MEANINGS: ClassVar[Sequence[tuple[Collection[str], type[CloudError]]]] = ()
     """The cloud's codes, and the error that they mean (D6). The first row that has the code counts;
     without one it is the HTTP status."""
+    FULL_THERE: ClassVar[Collection[str]] = ()
+    """Further codes that say of one place alone that it has no room."""
+    lingers: bool = False
+    """What the refused create left is not gone yet."""
 
     def __init__(
         self, code: str, message: str, status: int, retry_after: float | None = None

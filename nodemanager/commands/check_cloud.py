@@ -144,7 +144,7 @@ def check(
 
 def chosen_size(sizes: Sequence[Any], name: str | None) -> Any:
     """The size of that name, or the cheapest of known price."""
-    from nodemanager.config.kinds import did_you_mean
+    from nodemanager.near import did_you_mean
     from nodemanager.preflight.checks import cheapness
 
     if name is not None:

@@ -14,9 +14,9 @@ import click
 
 from nodemanager.commands.common import ETC, examples
 from nodemanager.config import ini
-from nodemanager.config.kinds import did_you_mean
 from nodemanager.errors import StartError
 from nodemanager.logline import visible
+from nodemanager.near import did_you_mean
 from nodemanager.redact import is_secret
 
 SIZES = "Size"

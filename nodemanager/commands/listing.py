@@ -16,7 +16,7 @@ from rich.text import Text
 from nodemanager.commands import show
 from nodemanager.commands.common import client, daemon_flags, examples
 from nodemanager.commands.times import local, span
-from nodemanager.config.kinds import did_you_mean
+from nodemanager.near import did_you_mean
 
 Row = Mapping[str, Any]
 

@@ -24,12 +24,12 @@ from nodemanager.commands.common import (
 from nodemanager.commands.ids import complete_id
 from nodemanager.commands.times import given, local, span
 from nodemanager.config import load
-from nodemanager.config.kinds import did_you_mean
 from nodemanager.core.model.reasons import Reason
 from nodemanager.errors import JournalError
 from nodemanager.journal.event import Told
 from nodemanager.logline import as_json as json_line
 from nodemanager.logline import logfmt, timestamp
+from nodemanager.near import did_you_mean
 
 LOOK_EVERY_S = 1.0
 LAST = 10

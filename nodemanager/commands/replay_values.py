@@ -9,10 +9,10 @@ from typing import Any
 
 from nodemanager.config import deciding
 from nodemanager.config.deciding import Variation, varied
-from nodemanager.config.kinds import did_you_mean
 from nodemanager.config.options import Option
 from nodemanager.core.model.settings import Settings
 from nodemanager.errors import ConfigError
+from nodemanager.near import did_you_mean
 
 MINUTE, HOUR, DAY = 60.0, 3600.0, 86400.0
 ROUND_S = (

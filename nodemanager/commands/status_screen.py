@@ -149,6 +149,13 @@ def _boots(status: Shown) -> Sequence[RenderableType]:
         )
         for one in refused
     ]
+    lines += [
+        Text.assemble(
+            (f"rests for {span(one['for_s'])}", ODD),
+            *("  ", cell(one["size"]), "  in ", cell(one["place"])),
+        )
+        for one in status.get("places_resting", ())
+    ]
     named = jobs.get("jobs", ())[:JOBS_SHOWN]
     lines += [
         Text.assemble(("can't be had", BAD), "  job ", cell(one["id"]), f"  {one['reason']}")

@@ -44,6 +44,7 @@ def check_all(draft: Draft) -> None:
     _servers(draft)
     _prices(draft)
     _preemptible(draft)
+    _places(draft)
     _scratch(draft)
     _demand(draft)
     _dispatcher(draft)
@@ -274,6 +275,24 @@ def _preemptible(draft: Draft) -> None:
         if size.preemptible and not traits_of(provider).preemptible:
             place = draft.place(f"Size {size.name}", "preemptible")
             draft.report.wrong(place, f"{provider} has no such nodes")
+
+
+def _places(draft: Draft) -> None:
+    """Refuse places where the adapter has one only; warn of an order of less than two."""
+    provider = draft.value("Cloud", "provider")
+    shared = draft.value("Cloud", "places")
+    given = [("Cloud", shared)] + [(f"Size {size.name}", size.places) for size in draft.sizes]
+    if not traits_of(provider).places:
+        for section, places in given:
+            if places:
+                text = f"{provider} boots its nodes in one place: leave it out"
+                draft.report.wrong(draft.place(section, "places"), text)
+        return
+    for size in draft.sizes:
+        section, places = f"Size {size.name}", size.places or shared or ()
+        if size.place_order is not None and len(places) < 2:
+            text = "has no effect: the size has less than two places"
+            draft.report.warn(draft.place(section, "place_order"), text)
 
 
 def _scratch(draft: Draft) -> None:

@@ -16,7 +16,6 @@ from typing import Any
 from nodemanager.config import kinds
 from nodemanager.config.checks import POLLS, check_all
 from nodemanager.config.ini import Entry, IniFile
-from nodemanager.config.kinds import did_you_mean
 from nodemanager.config.options import AS_POLLED, Option
 from nodemanager.config.reader import Draft, read_all
 from nodemanager.config.report import Place, Report
@@ -24,6 +23,7 @@ from nodemanager.config.sections import PASS_THROUGH, SECTIONS
 from nodemanager.config.settings import Config
 from nodemanager.core.model.settings import Settings
 from nodemanager.errors import ConfigError
+from nodemanager.near import did_you_mean
 
 ELSEWHERE = "no decision depends on it"
 AS_RECORDED = "it stays as recorded"

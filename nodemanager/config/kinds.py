@@ -5,7 +5,6 @@ A `parse` raises ValueError with the end of the sentence `[Section] option = val
 
 from __future__ import annotations
 
-import difflib
 import math
 import re
 import shlex
@@ -18,6 +17,7 @@ from urllib.parse import urlsplit
 
 from nodemanager.config.values import Endpoint, Listen, LogLevel, Secret
 from nodemanager.core.model.features import Gres, gres_of, shown_gres
+from nodemanager.near import did_you_mean
 from nodemanager.redact import MASK
 
 T = TypeVar("T")
@@ -48,13 +48,6 @@ class Kind(Generic[T]):
     show: Callable[[T], str] = str
     secret: bool = False
     multiline: bool = False
-
-
-def did_you_mean(word: str, known: list[str]) -> str:
-    """`; did you mean 'x'?`, or an empty text when no known word is similar."""
-    lowered = {name.lower(): name for name in reversed(known)}
-    near = difflib.get_close_matches(word.lower(), lowered, n=1, cutoff=0.6)
-    return f"; did you mean '{lowered[near[0]]}'?" if near else ""
 
 
 def duration(*, longest: float | None = LONGEST_S) -> Kind[float]:
@@ -215,6 +208,23 @@ def any_text() -> Kind[str]:
     return Kind("text", lambda value: value)
 
 
+def names() -> Kind[tuple[str, ...]]:
+    """Names separated by commas, each once; none for an empty text."""
+
+    def parse(value: str) -> tuple[str, ...]:
+        found = tuple(name.strip() for name in value.split(",")) if value else ()
+        if "" in found:
+            raise ValueError("has a comma without a name beside it")
+        for name in found:
+            if not _NAME.fullmatch(name):
+                raise ValueError(f"{name!r} is not a name; write names, separated by commas")
+            if found.count(name) > 1:
+                raise ValueError(f"names {name} twice")
+        return found
+
+    return Kind("names, separated by commas", parse, ", ".join)
+
+
 def secret() -> Kind[Secret]:
     """A secret that is not empty."""
     return Kind("secret", lambda value: Secret(text().parse(value)), secret=True)
@@ -287,18 +297,6 @@ def command() -> Kind[tuple[str, ...]]:
         return words
 
     return Kind("command line, run without a shell", parse, shlex.join, multiline=True)
-
-
-def names() -> Kind[tuple[str, ...]]:
-    """Names, separated by commas."""
-
-    def parse(value: str) -> tuple[str, ...]:
-        words = tuple(word.strip() for word in value.split(","))
-        if not all(_NAME.fullmatch(word) for word in words):
-            raise ValueError("write names, separated by commas")
-        return words
-
-    return Kind("names, separated by commas", parse, ", ".join)
 
 
 def gres() -> Kind[Gres]:

@@ -7,7 +7,7 @@ has ACCEPTED, the keys of its sections, and the module `adapter` has `build_clou
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 
@@ -29,6 +29,8 @@ class Traits:
     """A file in which nothing asks for nodes is no mistake."""
     preemptible: bool = True
     """It has spot or preemptible nodes."""
+    places: bool = False
+    """Its adapter boots nodes in several zones or subnets, as the order says."""
     largest_volume: LargestVolume | None = None
     """What the adapter orders for a node whose size has more scratch space."""
 
@@ -37,10 +39,10 @@ PROVIDERS: Mapping[str, Traits] = {
     "local": Traits(near=True),
     "dummy": Traits(near=True, needs_no_demand=True),
     # The adapter orders one GiB for each thousand MB of scratch.
-    "ec2": Traits(largest_volume=LargestVolume(16_384_000, "EC2's largest volume")),
-    "gce": Traits(),
-    "azure": Traits(),
-    "openstack": Traits(preemptible=False),
+    "ec2": Traits(places=True, largest_volume=LargestVolume(16_384_000, "EC2's largest volume")),
+    "gce": Traits(places=True),
+    "azure": Traits(places=True),
+    "openstack": Traits(preemptible=False, places=True),
     "libvirt": Traits(preemptible=False),
 }
 
@@ -52,7 +54,7 @@ def traits_of(provider: str | None) -> Traits:
     return NO_CLOUD if provider == "" else PROVIDERS.get(provider or "", Traits())
 
 
-def listed(word: str) -> str:
-    """The names of all clouds, with that word before the last one."""
-    *others, last = PROVIDERS
-    return f"{', '.join(others)} {word} {last}"
+def listed(word: str, names: Collection[str] = PROVIDERS) -> str:
+    """The names, those of all clouds where none are given, with that word before the last one."""
+    *others, last = names
+    return f"{', '.join(others)} {word} {last}" if others else last

@@ -10,11 +10,11 @@ from typing import Any
 
 from nodemanager.config import kinds
 from nodemanager.config.ini import Entry, IniFile
-from nodemanager.config.kinds import did_you_mean
 from nodemanager.config.options import Derived, Option, Section
 from nodemanager.config.report import Place, Report, shown
 from nodemanager.config.sections import PASS_THROUGH, SECTIONS, SIZE, Size
 from nodemanager.config.values import Credentials
+from nodemanager.near import did_you_mean
 from nodemanager.redact import is_secret
 
 FILE_SUFFIX = "_file"

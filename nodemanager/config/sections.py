@@ -25,10 +25,15 @@ from nodemanager.config.values import (
     Backlog,
     Endpoint,
     Listen,
+    PlaceOrder,
     Secret,
     StoreProvider,
 )
 from nodemanager.core.model.features import Gres
+
+MORE_PLACES = providers.listed(
+    "and", [name for name, traits in providers.PROVIDERS.items() if traits.places]
+)
 
 ADOPTS = {AdoptUnclaimed.YES: True, AdoptUnclaimed.NO: False, AdoptUnclaimed.AUTO: None}
 
@@ -102,6 +107,13 @@ class Cloud:
         decides=Decides(
             to_field=lambda windows: tuple(length for length in windows if math.isfinite(length))
         ),
+    )
+    places: tuple[str, ...] = option(
+        kinds.names(),
+        "",
+        f"""The zones or subnets to boot nodes in, by the cloud's own names; for {MORE_PLACES} only.
+        Where one has no room for a size, it rests for that size for max_poll_time, and the node is
+        booted in the next one at once. Blank boots all nodes where [Cloud Create] says.""",
     )
     timeout: float | None = option(
         kinds.optional(kinds.duration()),
@@ -373,6 +385,15 @@ class Size:
         kinds.optional(kinds.gres()),
         "",
         """The generic resources that its nodes have in the scheduler, as in gpu:tesla:4.""",
+    )
+    places: tuple[str, ...] | None = option(
+        kinds.optional(kinds.names()), "", "Its zones or subnets, in place of [Cloud] places."
+    )
+    place_order: PlaceOrder | None = option(
+        kinds.optional(kinds.choice(PlaceOrder)),
+        "",
+        """In which of its places it is booted: first takes them in the written order, and is meant
+        when blank; spread takes the one that has the fewest of the pool's nodes.""",
     )
 
     @property

@@ -13,7 +13,6 @@ from typing import Any
 from nodemanager.config import ini
 from nodemanager.config.checks import PING_HOST, check_all
 from nodemanager.config.daemon import Daemon, Logging, Manage
-from nodemanager.config.kinds import did_you_mean
 from nodemanager.config.providers import PROVIDERS, listed
 from nodemanager.config.reader import Draft, read_all
 from nodemanager.config.report import Place, Places, Report
@@ -35,6 +34,7 @@ from nodemanager.config.values import (
     StoreProvider,
 )
 from nodemanager.errors import ConfigError
+from nodemanager.near import did_you_mean
 
 Accepts = Callable[[str], Mapping[str, frozenset[str]] | None]
 """Gives the keys that a provider's adapter takes in each pass-through section; None for an

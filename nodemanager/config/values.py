@@ -126,6 +126,13 @@ class Backlog(StrEnum):
     CLEAN = "clean"
 
 
+class PlaceOrder(StrEnum):
+    """In which of its places a size is booted (D6)."""
+
+    FIRST = "first"
+    SPREAD = "spread"
+
+
 class Dispatcher(StrEnum):
     """Who says which nodes work and which jobs wait."""
 

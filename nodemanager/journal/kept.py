@@ -14,7 +14,7 @@ from nodemanager.core.execute.unacknowledged import Late
 from nodemanager.core.model.annotations import NO_MARKS, Marks
 from nodemanager.core.model.world import FreedLife
 from nodemanager.core.observe.store_clock import StoreClock, after_boot
-from nodemanager.core.plan.snapshot import LateWrite
+from nodemanager.core.plan.snapshot import LateWrite, Rests
 from nodemanager.core.safety.boot_loops import NONE, Loops, Streak
 from nodemanager.core.safety.breaker import Breaker, Cause, opened
 from nodemanager.journal.codec import codec_of, decoded, known_part
@@ -198,6 +198,28 @@ BOOT_LOOPS: Kept[Loops] = Kept(
 # Values whose times are epoch seconds.
 
 
+def _write_rests(rests: Rests, now: Now) -> Any:
+    ahead_s = now.wall - now.boottime
+    return _shifted(rests, ahead_s) if rests else None
+
+
+def _rests_from(data: Any, now: Now) -> Rests:
+    """The rests by this boot's clock, as our wall clock tells it. Where that was set, a place is
+    asked once too often, or another one is taken."""
+    rests: Rests = decoded(Rests, data)
+    return _shifted(rests, now.boottime - now.wall)
+
+
+def _shifted(rests: Rests, by_s: float) -> Rests:
+    return {
+        size: {place: until + by_s for place, until in places.items()}
+        for size, places in rests.items()
+    }
+
+
+PLACE_RESTS: Kept[Rests] = Kept("place_rests", "rests of places", {}, _write_rests, _rests_from)
+
+
 def _write_marks(marks: Marks, now: Now) -> Any:
     """The marks without holds, which have their own table."""
     is_any = marks.drains or marks.kills or marks.paused
@@ -235,4 +257,5 @@ ALL: tuple[Kept[Any], ...] = (
     BACKLOG_RUN,
     MARKS,
     BOOT_LOOPS,
+    PLACE_RESTS,
 )

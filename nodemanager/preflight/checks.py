@@ -11,12 +11,12 @@ from nodemanager.clock import Clock
 from nodemanager.cloud.api import CloudDriver
 from nodemanager.cloud.checks import Check, Found, Mark, Wanted
 from nodemanager.config import Config
-from nodemanager.config.kinds import did_you_mean
 from nodemanager.config.sections import Size as SizeSection
 from nodemanager.core.model.world import CloudNode, Size
 from nodemanager.core.observe.pools import preflight_of
 from nodemanager.errors import CloudError, ConfigError, NodeManagerError
 from nodemanager.from_config import sizes_of
+from nodemanager.near import did_you_mean
 from nodemanager.preflight import ping_url
 
 

@@ -103,6 +103,7 @@ class WebObserver:
             deferred=plan.deferred,
             refused=_refused(plan),
             unsatisfiable=_unsatisfiable(plan),
+            resting=_resting(snapshot),
             under_way=_under_way(snapshot),
             held=tuple(sorted(snapshot.holds)),
             leftovers=picture.leftovers,
@@ -136,6 +137,16 @@ def _refused(plan: Plan) -> dict[tuple[str, str], int]:
     if plan.wants is None:
         return {}
     return {(size, why.value): count for (size, why), count in plan.wants.refused.items()}
+
+
+def _resting(snapshot: Snapshot) -> tuple[tuple[str, str, float], ...]:
+    rests = snapshot.limits.places
+    return tuple(
+        (size, place, until)
+        for size, places in sorted(rests.items())
+        for place, until in sorted(places.items())
+        if until > snapshot.now
+    )
 
 
 def _unsatisfiable(plan: Plan) -> tuple[tuple[str, str], ...]:

@@ -74,6 +74,7 @@ class Status:
     `reasons` the last plan's verdicts by reason code, `leftovers` the unreleased ones by ledger
     state. `refused` counts the boots that the demand needs but rules forbid, by (size, reason
     code). `unsatisfiable` are the jobs that no node can satisfy, each with its reason code.
+    `resting` are the places without room: size, place and until when it rests (boottime seconds).
     `under_way` counts in-flight actions. `aborted` is why the last snapshot allowed no decision.
     `paused_at` is when the pool was paused.
 
@@ -109,6 +110,7 @@ class Status:
     deferred: int = 0
     refused: Mapping[tuple[str, str], int] = field(default_factory=dict)
     unsatisfiable: tuple[tuple[str, str], ...] = ()
+    resting: tuple[tuple[str, str, float], ...] = ()
     under_way: Mapping[str, int] = field(default_factory=dict)
     held: tuple[str, ...] = ()
     leftovers: Mapping[tuple[LeftoverKind, LedgerState], int] = field(default_factory=dict)
@@ -138,6 +140,10 @@ class Status:
             "boots_refused": [
                 {"size": size, "reason": reason, "count": count}
                 for (size, reason), count in sorted(self.refused.items())
+            ],
+            "places_resting": [
+                {"size": size, "place": place, "for_s": _rounded(max(0.0, until - now))}
+                for size, place, until in self.resting
             ],
             "jobs_unsatisfiable": self._jobs(with_names),
             "under_way": dict(self.under_way),

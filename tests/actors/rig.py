@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -89,6 +90,8 @@ class Rig:
         self.jobs: tuple[Job, ...] | None = None
         self.sizes: tuple[Size, ...] = ()
         """The `[Size]` sections; without any, all that the cloud has."""
+        self.places: tuple[str, ...] = ()
+        """Where every size is booted; the configured provider itself has one place."""
         self.jobs_fail: list[Exception] = []
         self.deaths: list[tuple[str, BaseException]] = []
         self.codes: list[int] = []
@@ -120,6 +123,9 @@ class Rig:
         state = StateDirectory(self.directory / "state", clock=self.clock)
         config = load(self._file(), environ={})
         settings = settings_of(config, self.cloud, self.store)
+        if self.places:
+            sizes = tuple(replace(size, places=self.places) for size in settings.sizes)
+            settings = replace(settings, sizes=sizes)
         told = log.get("nodemanager.daemon")
         told.listeners = [self.metrics.heard, Teller(self.journal, self.clock).heard]
         self._system = wiring.start_actors(

@@ -13,7 +13,7 @@ PING_URL = "https://example.org/ping?ping_secret=hush"
 
 
 def order_for(name: str, size: Size, *, pool: str = POOL, **rest: Any) -> CreateOrder:
-    """An order; `rest` is its incarnation, record, client_token or user_data."""
+    """An order; `rest` is its incarnation, record, client_token, user_data or place."""
     incarnation = rest.get("incarnation") or secrets.token_hex(16)
     record = rest.get("record") or f"zzzzz-7ekkf-{secrets.token_hex(7)}x"
     return CreateOrder(
@@ -22,4 +22,5 @@ def order_for(name: str, size: Size, *, pool: str = POOL, **rest: Any) -> Create
         tags=Tags(pool, record, incarnation, size.name),
         client_token=rest.get("client_token", incarnation),
         user_data=rest.get("user_data", PING_URL),
+        place=rest.get("place"),
     )

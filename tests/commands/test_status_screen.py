@@ -165,6 +165,9 @@ def test_an_open_breaker_says_each_cause_since_when_and_how_to_clear_it(read: Re
             {"refused": {("large", "at_quota"): 2}}, "boots", "2 refused large at_quota", id="boots"
         ),
         pytest.param(
+            {"resting": (("small", "zone-a", 1e9),)}, "boots", "small in zone-a", id="places"
+        ),
+        pytest.param(
             {"unsatisfiable": (("j7", "no_fitting_size"),)},
             "boots",
             "can't be had job j7 no_fitting_size",

@@ -341,3 +341,29 @@ def test_scratch_space_that_is_meant_in_gb_is_told_n3(
 def test_a_pool_of_a_pre_flight_is_nobody_else_s(refused: Refused, name: str) -> None:
     problems = refused(f"[Daemon]\npool = x{name}\n")
     assert [one for one in problems if "check-cloud --boot" in one]
+
+
+@pytest.mark.parametrize("provider", ["local", "libvirt", "dummy"])
+@pytest.mark.parametrize("section", ["Cloud", "Size small"])
+def test_places_are_refused_where_the_cloud_has_only_one(
+    refused: Refused, provider: str, section: str
+) -> None:
+    size = "[Size small]\n" if section == "Size small" else ""
+    problems = refused(f"[Cloud]\nprovider = {provider}\n{size}places = a, b\n", cloud=False)
+    assert any(
+        f"[{section}] places = a, b: {provider} boots its nodes in one place" in one
+        for one in problems
+    ), problems
+
+
+@pytest.mark.parametrize("text", ["a,,b", "a, b, a"])
+def test_places_without_a_name_or_named_twice_are_refused(refused: Refused, text: str) -> None:
+    problems = refused(f"[Cloud]\nprovider = ec2\nplaces = {text}\n", cloud=False)
+    assert any(f"[Cloud] places = {text}: " in one for one in problems), problems
+
+
+def test_an_order_of_less_than_two_places_has_no_effect(read: Read) -> None:
+    sizes = "[Size a]\nplace_order = spread\n[Size b]\nplace_order = first\nplaces = z-1, z-2\n"
+    config = read(f"[Cloud]\nprovider = ec2\nplaces = z-1\n{sizes}", cloud=False)
+    (told,) = (one for one in config.warnings if "place_order" in one)
+    assert "[Size a] place_order = spread: has no effect" in told

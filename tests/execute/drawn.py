@@ -64,7 +64,8 @@ def explored(action: Action) -> Iterable[Explored]:
     module = importlib.import_module(f"tests.execute.test_{MODULES.get(action, action.value)}")
     match action:
         case Action.SETUP:
-            return [module.explored(tokens=tokens) for tokens in (True, False)]
+            placed = module.explored(tokens=True, places=("a", "b"), faults=2)
+            return [*(module.explored(tokens=tokens) for tokens in (True, False)), placed]
         case Action.CLEAN:
             module.clean.MOST_DOUBLINGS = 0
             return [module.explored(*case) for case in module.CASES]

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from nodemanager.core.execute import setup
+from nodemanager.core.execute.books import CreateRefused, Learned
 from nodemanager.core.execute.effects import (
     CheckImage,
     ClaimRecord,
@@ -33,7 +34,8 @@ from nodemanager.core.model.world import (
     Tags,
 )
 from nodemanager.core.plan.plan import BootOrder
-from nodemanager.errors import NoSuchRecord
+from nodemanager.core.plan.snapshot import Limits
+from nodemanager.errors import NoSuchRecord, PlaceFull
 from tests.core.build import POOL, SMALL, World, world
 from tests.execute.drawn import differences
 from tests.execute.explorer import NOW, Explored, Explorer, Scene
@@ -50,6 +52,12 @@ class Tiny:
 
     claimed: bool = False
     nodes: int = 0
+    where: frozenset[str | None] = frozenset()
+    """The places that have a node; only a cloud with tokens notices that a create is a repeat."""
+    full: frozenset[str] = frozenset()
+    """The places without room."""
+    rests: frozenset[str] = frozenset()
+    """The places that the manager knows to be full."""
     pinged: bool = False
     tokens: bool = True
     """The cloud makes one node of creates with one token."""
@@ -70,12 +78,14 @@ class Tiny:
 class TinySetUp:
     workflow = SetUp()
 
-    def __init__(self, *, tokens: bool) -> None:
+    def __init__(self, *, tokens: bool, places: tuple[str, ...] = ()) -> None:
         self._tokens = tokens
+        self._places = places
         made: World = world(max_nodes=4)
         made.round()
         claim = Claim(POOL, "manager-1", 1, 0.0, "compute-a", LIFE, size=SMALL.name)
-        boot = BootOrder(SMALL, Reason.WANTED, "p")
+        size = replace(SMALL, places=places)
+        boot = BootOrder(size, Reason.WANTED, "p", place=places[0] if places else None)
         self._snapshot = made.snapshot()
         self._settings = made.settings
         self._order = order_setup(boot, claim, "store-1", self._snapshot.now)
@@ -101,7 +111,10 @@ class TinySetUp:
         listing = Listing(items, now + 1.0, now + 1.0, complete=True)
         history = replace(self._snapshot.history, records=listing)
         holds = frozenset({"r"} if world.limit == "hold" else ())
-        snapshot = replace(self._snapshot, now=now, history=history, lease=world.lease, holds=holds)
+        limits = Limits(places={SMALL.name: dict.fromkeys(world.rests, now + 300.0)})
+        snapshot = replace(
+            self._snapshot, now=now, history=history, lease=world.lease, holds=holds, limits=limits
+        )
         needless = {} if world.wanted else {SMALL.name: 1}
         return Seen(
             snapshot,
@@ -125,9 +138,12 @@ class TinySetUp:
             case RenewClaim():
                 fresh = replace(world, renewed=world.late)
                 return self._record(fresh), fresh
-            case CreateNode():
-                nodes = max(1, world.nodes) if world.tokens else world.nodes + 1
-                return Created(self._node(), 1.0), replace(world, nodes=nodes)
+            case CreateNode(place=place) if place in world.full and place not in world.where:
+                return PlaceFull("no room", place=str(place)), world
+            case CreateNode(place=place):
+                where = world.where | {place}
+                nodes = len(where) if world.tokens else world.nodes + 1
+                return Created(self._node(), 1.0), replace(world, nodes=nodes, where=where)
             case FindByTag():
                 return (self._node(),) if world.nodes else (), world
         raise AssertionError(f"a set-up asks for no {effect}")
@@ -142,6 +158,16 @@ class TinySetUp:
                 yield f"{limit} is reached", replace(world, limit=limit)
         if not world.late:
             yield "time passes", replace(world, late=True)
+        for place in self._places:
+            yield f"{place} fills or empties", replace(world, full=world.full ^ {place})
+
+    def learns(self, world: Tiny, one: Learned) -> Tiny:
+        if isinstance(one, CreateRefused) and isinstance(one.error, PlaceFull):
+            return replace(world, rests=world.rests | {one.error.place})
+        return world
+
+    def forgets(self, world: Tiny) -> Tiny:
+        return replace(world, rests=frozenset())
 
     def progress(self, world: Tiny) -> Iterator[tuple[str, Tiny]]:
         if world.claimed and not world.nodes:
@@ -161,8 +187,17 @@ class TinySetUp:
                 return "sent though nothing wants it any more (U10)"
             if before.world.limit:
                 return f"sent though {before.world.limit} forbids it (U10)"
-        if any(isinstance(one, CreateNode) for one in sent) and after.world.too_old:
-            return "a create on a claim that is too old (U5)"
+        for one in sent:
+            if not isinstance(one, CreateNode):
+                continue
+            if after.world.too_old:
+                return "a create on a claim that is too old (U5)"
+            if one.place in before.world.rests and isinstance(before.running, setup.Claiming):
+                return "a create where the manager knows that there is no room (D6)"
+            if any(isinstance(late, CreateNode) for late in before.loose):
+                other = {late.place for late in before.loose if isinstance(late, CreateNode)}
+                if other != {one.place}:
+                    return "a create elsewhere, while one may still take effect (U6)"
         if after.ended == "refused" and after.world.nodes and not before.world.nodes:
             return "a node of a create that was told as refused"
         if "CLEAN" in str(after.begun) and (after.world.nodes or after.loose):
@@ -170,8 +205,8 @@ class TinySetUp:
         return None
 
 
-def explored(*, tokens: bool) -> Explored:
-    return Explorer(TinySetUp(tokens=tokens)).explore()
+def explored(*, tokens: bool, places: tuple[str, ...] = (), faults: int = 3) -> Explored:
+    return Explorer(TinySetUp(tokens=tokens, places=places), faults).explore()
 
 
 @pytest.mark.parametrize("tokens", [True, False], ids=["client-tokens", "none"])
@@ -182,6 +217,68 @@ def test_whatever_happens_a_set_up_makes_one_node_at_the_most(tokens: bool) -> N
     assert differences(SetUp(), found.moves, is_all=False) == []
     states = {one.__name__ for one in SetUp.states}
     assert found.states == (states if tokens else states - {"Waiting"})
+
+
+@pytest.mark.parametrize("tokens", [True, False], ids=["client-tokens", "none"])
+def test_with_several_places_it_makes_one_node_at_the_most_too(tokens: bool) -> None:
+    """A lost answer in one place is followed by no create in another (U6, D6)."""
+    found = explored(tokens=tokens, places=("a", "b"), faults=2)
+    print(found)
+    assert found.wrong == [], "\n".join(found.wrong)
+    moved = ("Creating", "CreateNode failed", "Creating", ("CreateNode",), ())
+    assert moved in found.moves
+
+
+def _always_elsewhere(original: Any) -> Any:
+    """Takes a create whose answer was lost for refused, and tries the next place."""
+
+    def creating(state: Any, event: Any, seen: Any) -> Any:
+        if isinstance(event, setup.Failed) and not isinstance(event.error, PlaceFull):
+            event = replace(event, error=PlaceFull("lost", place=str(state.order.place)))
+        return original(state, event, seen)
+
+    return creating
+
+
+def test_the_exploration_notices_a_lost_answer_that_is_followed_by_another_place(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(setup, "_creating", _always_elsewhere(setup._creating))
+    found = explored(tokens=True, places=("a", "b"), faults=1)
+    assert any("two nodes" in one or "elsewhere" in one for one in found.wrong)
+
+
+def test_the_next_place_is_tried_at_once_and_none_twice() -> None:
+    tiny = TinySetUp(tokens=True, places=("a", "b", "c"))
+    seen, record = tiny.seen(Tiny(claimed=True)), tiny._record(Tiny(claimed=True))
+    state: Any = setup.Creating(tiny._order, record)
+    places = []
+    for place in ("a", "b", "c"):
+        assert state.order.place == place
+        refused = setup.Failed(
+            CreateNode(record, tiny._order.claim, tiny._order.size, place),
+            PlaceFull("no room", place=place),
+        )
+        step = tiny.workflow.on(state, refused, seen)
+        state = step.state
+        places += [one.place for one in step.effects if isinstance(one, CreateNode)]
+        learned = [one for one in step.learn if isinstance(one, CreateRefused)]
+        assert [one.error.place for one in learned] == [place]  # type: ignore[attr-defined]
+    assert places == ["b", "c"]
+    assert step.ended is not None
+    assert (state, step.ended.name) == (None, "refused")
+    assert [one.action.name for one in step.begin] == ["CLEAN"]
+
+
+def test_a_refused_create_whose_rest_lingers_ends_the_set_up() -> None:
+    """Another node with its tags would be the double of what is being deleted (P2)."""
+    tiny = TinySetUp(tokens=True, places=("a", "b"))
+    seen, record = tiny.seen(Tiny(claimed=True)), tiny._record(Tiny(claimed=True))
+    error = PlaceFull("no room", place="a", lingers=True)
+    create = CreateNode(record, tiny._order.claim, tiny._order.size, "a")
+    step = tiny.workflow.on(setup.Creating(tiny._order, record), setup.Failed(create, error), seen)
+    assert (step.state, step.effects) == (None, ())
+    assert CreateRefused((SMALL.name,), error) in step.learn
 
 
 def _nothing(*given: Any) -> None:

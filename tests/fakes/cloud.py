@@ -18,7 +18,7 @@ from nodemanager.core.model.world import (
     Size,
     Tags,
 )
-from nodemanager.errors import BadRequest, LeftAlone
+from nodemanager.errors import BadRequest, LeftAlone, PlaceFull
 from tests.fakes.script import Scripted
 
 SMALL = Size("small", "small", cores=1, ram_mb=2000, scratch_mb=1000, price=0.1)
@@ -57,6 +57,8 @@ class FakeCloud(Scripted):
         self.machines: dict[str, Machine] = {}
         self.destroy_takes: float | None = 0.0
         self.sizes = (SMALL, LARGE)
+        self.full: set[str] = set()
+        """The places that have no room for any size."""
         self.asked: list[str] = []
         self.things: dict[str, Leftover] = {}
         self._by_token: dict[str, CloudNode] = {}
@@ -164,6 +166,7 @@ class FakeCloud(Scripted):
         name: str | None = None,
         size: str = "small",
         managed: bool = True,
+        places: tuple[str, ...] = (),
     ) -> CloudNode:
         """A machine that has been there for `age` seconds."""
         node_id = f"i-{next(self._numbers):04d}"
@@ -176,6 +179,7 @@ class FakeCloud(Scripted):
             tags=tags,
             managed=managed,
             raw_state=state.value,
+            places=places,
         )
         self.machines[node_id] = Machine(node, user_data)
         return node
@@ -195,6 +199,8 @@ class FakeCloud(Scripted):
     def _create(self, order: CreateOrder) -> CloudNode:
         """A client token that is known answers with what was made for it, as on EC2."""
         known = self._by_token.get(order.client_token)
+        if known is None and order.place in self.full:
+            raise PlaceFull(f"no room in {order.place}", place=order.place)
         if known is None:
             known = self._by_token[order.client_token] = self._make(order)
         return known
@@ -205,6 +211,7 @@ class FakeCloud(Scripted):
             user_data=order.user_data,
             name=order.name,
             size=order.size.instance_type,
+            places=() if order.place is None else (order.place,),
         )
 
     def _adopt(self, node_id: str, tags: Tags) -> None:

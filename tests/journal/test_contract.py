@@ -15,7 +15,14 @@ from nodemanager.core.safety.boot_loops import NONE, Loops, Streak
 from nodemanager.core.safety.breaker import Breaker, Cause
 from nodemanager.journal.api import Conclusion, Hold, Intent, IntentKind, Journal
 from nodemanager.journal.event import Told
-from nodemanager.journal.kept import BACKLOG_RUN, BOOT_LOOPS, BREAKER, LATE_WRITES, STORE_CLOCK
+from nodemanager.journal.kept import (
+    BACKLOG_RUN,
+    BOOT_LOOPS,
+    BREAKER,
+    LATE_WRITES,
+    PLACE_RESTS,
+    STORE_CLOCK,
+)
 from tests.core.build import record
 from tests.fakes.clock import ManualClock
 from tests.fakes.journal import MemoryJournal
@@ -330,6 +337,18 @@ def test_a_rest_of_booting_survives_and_after_another_boot_goes_on_by_the_wall(
         moved = again(clock=booted, boot_id="boot-2").kept(BOOT_LOOPS)
         small, pool = Streak(5, 1, 20.0 + 600.0 - passed_s, 0.5), Streak(10, 1, 920.0 - passed_s)
         assert moved == Loops({"small": small, "large": Streak(2)}, pool)
+
+
+def test_rests_of_places_survive_by_the_wall_clock(again: Again, clock: ManualClock) -> None:
+    assert again().kept(PLACE_RESTS) == {}
+    rests = {"small": {"zone-a": clock.boottime() + 600.0, "zone-b": clock.boottime() + 5.0}}
+    again().keep(PLACE_RESTS, rests)
+    assert again().kept(PLACE_RESTS) == rests
+    booted = ManualClock(boottime=20.0, wall=clock.wall() + 50.0)
+    moved = again(clock=booted, boot_id="boot-2").kept(PLACE_RESTS)
+    assert moved == {"small": {"zone-a": 20.0 + 550.0, "zone-b": 20.0 - 45.0}}
+    again().keep(PLACE_RESTS, {})
+    assert again().kept(PLACE_RESTS) == {}
 
 
 def test_the_breakers_times_move_to_the_clock_of_a_new_boot(

@@ -43,6 +43,17 @@ class Moto(ServerProcess):
     def heal(self, action: str) -> None:
         self.ask("heal", action)
 
+    def fill(self, place: str) -> None:
+        """That zone or subnet takes no node, until `empty`."""
+        self.ask("fill", place)
+
+    def empty(self, place: str) -> None:
+        self.ask("empty", place)
+
+    def subnets(self) -> list[str]:
+        """The ids of the account's subnets, one for each zone."""
+        return sorted(one["SubnetId"] for one in self.ec2.describe_subnets()["Subnets"])
+
     def calls(self, action: str) -> list[dict[str, str]]:
         """The parameters of every call of `action` so far."""
         called: list[dict[str, str]] = self.ask("called", action)
@@ -116,6 +127,10 @@ def main(orders: TextIO, answers: TextIO) -> None:
                 server.fault(action, times=sys.maxsize, before=plain(500, ""))
             case "heal":
                 server.heal(action)
+            case "fill":
+                server.full[action] = "InsufficientInstanceCapacity"
+            case "empty":
+                del server.full[action]
             case "called":
                 return [call.params for call in server.called(action)]
         return None

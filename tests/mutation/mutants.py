@@ -8,13 +8,14 @@ from tests.mutation.clouds.gce import GCE
 from tests.mutation.clouds.libvirt import LIBVIRT
 from tests.mutation.clouds.openstack import OPENSTACK
 from tests.mutation.clouds.shared import SHARED
+from tests.mutation.places import PLACES
 
 MUTANTS = (
     TextMutant(
         "U5",
         "the client token is the record's uuid: a record used again gets its old instance",
         "actors/workers/node_setup.py",
-        "client_token=claim.incarnation",
+        "client_token=client_token(claim.incarnation, effect.place)",
         "client_token=record.uuid",
         "tests/actors/test_write_ahead.py::test_a_record_used_again_boots_a_new_instance_u5",
     ),
@@ -694,6 +695,7 @@ MUTANTS = (
         "        return BadRequest\n",
         "tests/cloud/ec2/test_errors.py::test_a_code_that_decides_nothing_is_not_definite",
     ),
+    *PLACES,
     *SHARED,
     *GCE,
     *AZURE,

@@ -16,6 +16,9 @@ SPOT = Size("small.spot", "s.1", cores=1, ram_mb=1000, price=0.05, preemptible=T
 """Of the same instance type as the small one (U11)."""
 UNPRICED = Size("odd", "s.2", cores=2, ram_mb=2000, price=None)
 
+ZONES = ("zone-a", "zone-b", "zone-c")
+"""Of a world in which zones have no room."""
+
 POLL_TIMES = (20.0, 30.0, 45.0)
 RELOADED: Mapping[str, tuple[Any, ...]] = {
     "node_stale_after": (240.0, 300.0, 420.0),

@@ -24,7 +24,7 @@ from nodemanager.core.model.world import (
     Size,
     Tags,
 )
-from nodemanager.errors import BadRequest, CloudError, LeftAlone
+from nodemanager.errors import BadRequest, CloudError, LeftAlone, PlaceFull
 from tests.simulation.engine import EPOCH, Engine
 from tests.simulation.weather import Line
 
@@ -55,6 +55,7 @@ class Instance:
     by: str = ""
     machine: Machine | None = None
     twin: bool = False
+    places: tuple[str, ...] = ()
     view: CloudNode | None = None
 
     @property
@@ -122,6 +123,8 @@ class SimCloud:
         self.alterations: list[Callable[[Random], Alteration]] = []
         self.wrong_account = False
         self.lazy_destroys = False
+        self.full: set[str] = set()
+        """The places without room."""
         self.twins = False
         self.hidden: set[str] = set()
         self.unknown: set[str] = set()
@@ -139,7 +142,9 @@ class SimCloud:
 
     # What is so.
 
-    def start(self, *, tags: Tags, size: str, name: str, by: str) -> Instance:
+    def start(
+        self, *, tags: Tags, size: str, name: str, by: str, place: str | None = None
+    ) -> Instance:
         """A new node is there, from now on."""
         now = self.engine.now
         random = self._random
@@ -156,6 +161,7 @@ class SimCloud:
             launched_at=now,
             sealed=self._pins.random() < 0.15,
             by=by,
+            places=() if place is None else (place,),
         )
         self.instances[made.id] = made
         if tags.record is not None:
@@ -245,6 +251,7 @@ class SimCloud:
                 tags=instance.tags,
                 held=instance.held,
                 raw_state=state.value,
+                places=instance.places,
             )
         return instance.view
 
@@ -380,12 +387,15 @@ class SimDriver:
             if known is None and cloud.obeys_a2 and cloud.is_too_late(order.tags):
                 # "... or never" (A2).
                 raise CloudError("the request is too old")
+            if known is None and order.place in cloud.full:
+                raise PlaceFull("no room", place=str(order.place))
             if known is None:
                 known = cloud.start(
                     tags=order.tags,
                     size=order.size.instance_type,
                     name=order.name,
                     by=self._manager,
+                    place=order.place,
                 )
                 cloud.tokens[order.client_token] = known
                 for told in cloud.books.created:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from random import Random
 
 from nodemanager.core.model.settings import Settings
-from tests.simulation.choices import LARGE, POLL_TIMES, SMALL, SPOT, UNPRICED
+from tests.simulation.choices import LARGE, POLL_TIMES, SMALL, SPOT, UNPRICED, ZONES
 from tests.simulation.cloud import CloudTraits
 from tests.simulation.faults import KINDS, Fault, Kind
 from tests.simulation.jobs import Rounds, draw_rounds, with_scheduler
@@ -62,6 +62,8 @@ def draw(seed: int, storm: Storm | None = None) -> Scenario:
     else:
         kinds = [KINDS[name] for name in storm.kinds]
         script = _faults(random, kinds, storm.count, shape, breaks, stormy)
+    if any(one.kind == "a zone has no room" for one in script):
+        shape = _with_zones(Random(f"{seed}/zones"), shape)
     rounds = draw_rounds(seed)
     if rounds is not None:
         shape = with_scheduler(shape, rounds)
@@ -141,6 +143,16 @@ def _special(random: Random, shape: Shape, breaks: str | None) -> Shape:
         crowd=crowd,
         slots=shape.slots + crowd + max(0, heirlooms - 5),
     )
+
+
+def _with_zones(random: Random, shape: Shape) -> Shape:
+    """The same pools, whose sizes are booted in several zones."""
+    pools = []
+    for settings, poll_time in shape.pools:
+        zones, spread = ZONES[: random.choice((1, 2, 3))], random.random() < 0.5
+        sizes = tuple(replace(size, places=zones, spread=spread) for size in settings.sizes)
+        pools.append((replace(settings, sizes=sizes), poll_time))
+    return replace(shape, pools=tuple(pools))
 
 
 def _pool(

@@ -20,7 +20,7 @@ from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.world import CloudState
 from nodemanager.core.plan.plan import Plan
 from nodemanager.core.plan.snapshot import Snapshot
-from nodemanager.errors import BadRequest, QuotaExceeded, RemoteError, Throttled
+from nodemanager.errors import BadRequest, PlaceFull, QuotaExceeded, RemoteError, Throttled
 from tests.simulation.cleans import EXACT_S
 from tests.simulation.cloud import Instance
 from tests.simulation.manager import Manager
@@ -33,6 +33,7 @@ CLAIMS = ("store.claim", "store.create")
 LONGEST_REFUSAL_S = 3600.0
 Call = tuple[str, str]
 """A manager, and the record that a create or a claim is about; no record for a new one's claim."""
+Token = tuple[str, str | None]
 Sort = tuple[str, str]
 """A pool, and the name of a size."""
 
@@ -44,6 +45,12 @@ class Create:
     incarnation: str
     size: str
     was_held: bool
+    place: str | None = None
+
+    @property
+    def token(self) -> tuple[str, str | None]:
+        """What the cloud tells its repeats by: each place has another token."""
+        return self.incarnation, self.place
 
 
 @dataclass(frozen=True)
@@ -67,9 +74,11 @@ class SetUpRules:
         self._room: dict[str, Room] = {}
         self._creates: dict[Call, Create] = {}
         self._claims: dict[Call, bool] = {}
-        self._sent_of: Counter[tuple[str, str]] = Counter()
-        """By manager and incarnation, the creates that left."""
-        self._failed_at: dict[tuple[str, str], float] = {}
+        self._sent_of: Counter[tuple[str, Token]] = Counter()
+        """By manager and token, the creates that left."""
+        self._failed_at: dict[tuple[str, Token], float] = {}
+        self._in_doubt: dict[str, set[str | None]] = {}
+        """By incarnation, the places in which a create has made a node, or may have."""
         self._made: dict[str | None, Instance] = {}
         self.refused_until: dict[str, float] = {}
         """By pool, when what the cloud refused may be asked for again (D6)."""
@@ -104,11 +113,11 @@ class SetUpRules:
         if not isinstance(message, CarryOut):
             return
         match message.effect:
-            case CreateNode(record=record, claim=claim, size=size):
-                create = Create(claim.incarnation, size.name, manager.lease)
+            case CreateNode(record=record, claim=claim, size=size, place=place):
+                create = Create(claim.incarnation, size.name, manager.lease, place)
                 self._creates[manager.name, record.uuid] = create
                 room = self._room.get(manager.name)
-                repeats = self._sent_of[manager.name, claim.incarnation] > 0
+                repeats = self._sent_of[manager.name, create.token] > 0
                 if room is not None and not (room.is_for(size.name) or repeats):
                     self._wrong("U10", manager, f"creates for {record.uuid}, one too many")
             case ClaimRecord(record=None):
@@ -120,7 +129,7 @@ class SetUpRules:
         manager = self.world.managers[name]
         if method == "cloud.create":
             create = self._creates[name, about]
-            self._created_by(manager, create.incarnation)
+            self._created_by(manager, create)
             if not (create.was_held or manager.lease):
                 self._wrong("U10", manager, f"sends the create of {about} without the lease")
         elif method in CLAIMS:
@@ -128,9 +137,14 @@ class SetUpRules:
             if not (was_held or manager.lease):
                 self._wrong("U10", manager, f"claims {about or 'a record'} without the lease")
 
-    def _created_by(self, manager: Manager, incarnation: str) -> None:
-        """How often it was sent, and how soon after the last one failed."""
-        key = manager.name, incarnation
+    def _created_by(self, manager: Manager, create: Create) -> None:
+        """How often it was sent, how soon after the last one failed, and where others may be."""
+        incarnation, key = create.incarnation, (manager.name, create.token)
+        doubted = self._in_doubt.setdefault(incarnation, set())
+        if doubted - {create.place}:
+            others = ", ".join(sorted(map(str, doubted)))
+            self._wrong("U6", manager, f"creates {incarnation} in {create.place}, too: {others}")
+        doubted.add(create.place)
         failed = self._sent_of[key]
         self._sent_of[key] += 1
         if failed and not self.world.shape.traits.client_tokens:
@@ -146,7 +160,9 @@ class SetUpRules:
     def _failed(self, name: str, method: str, about: str, error: RemoteError) -> None:
         if method == "cloud.create":
             create = self._creates[name, about]
-            self._failed_at[name, create.incarnation] = self.world.engine.now
+            self._failed_at[name, create.token] = self.world.engine.now
+            if error.definite and self._sent_of[name, create.token] == 1:
+                self._in_doubt[create.incarnation].discard(create.place)
             self._refused(self.world.managers[name].pool, create.size, error)
 
     def _refused(self, pool: Pool, size: str, error: RemoteError) -> None:
@@ -160,7 +176,7 @@ class SetUpRules:
         elif isinstance(error, BadRequest):
             self._bad[sort] += self._resting.get(sort, 0.0) <= now
             rest_s = max(rest_s, min(LONGEST_REFUSAL_S, rest_s * 2.0 ** (self._bad[sort] - 1)))
-        if not isinstance(error, QuotaExceeded):
+        if not isinstance(error, QuotaExceeded | PlaceFull):
             self._resting[sort] = now + rest_s
         self.refused_until[pool.name] = max(self.refused_until.get(pool.name, 0.0), now + rest_s)
 

@@ -12,6 +12,7 @@ from nodemanager.actors.daemon.endings import Endings
 from nodemanager.actors.daemon.identities import Identities
 from nodemanager.actors.daemon.leftover_releases import LeftoverReleases
 from nodemanager.actors.daemon.operator_commands import CommandHandler
+from nodemanager.actors.daemon.place_rests import PlaceRests
 from nodemanager.actors.daemon.plan_orders import PlanOrders
 from nodemanager.actors.daemon.record_writes import RecordWrites
 from nodemanager.actors.daemon.recovery import Recovery
@@ -40,6 +41,7 @@ class Decisions:
         snapshots: Snapshots,
         recovery: Recovery,
         writes: RecordWrites,
+        place_rests: PlaceRests,
         releases: LeftoverReleases,
         backlog: BacklogRuns,
         operators: CommandHandler,
@@ -51,6 +53,7 @@ class Decisions:
         self._snapshots = snapshots
         self._recovery = recovery
         self._writes = writes
+        self._place_rests = place_rests
         self._releases = releases
         self._backlog = backlog
         self._operators = operators
@@ -86,6 +89,7 @@ class Decisions:
             context.books, sizes=still_unheard(context.books.sizes, context.history)
         )
         self._writes.forget_late(now)
+        self._place_rests.tend(now)
 
     def _decided(self, now: float) -> Plan:
         """Make the plan of this moment, enter it into the books, log it and show it."""

@@ -115,7 +115,8 @@ def answers_of_creates(ended: Iterable[Concluded]) -> Iterator[tuple[NodeExpecte
         except ValueError:
             continue
         life = order.claim.incarnation
-        yield NodeExpected(record, life, order.size.name, node_id), one.concluded_at
+        expected = NodeExpected(record, life, order.size.name, node_id, place=order.place)
+        yield expected, one.concluded_at
 
 
 def ends_of(ended: Iterable[Concluded]) -> Iterator[str]:

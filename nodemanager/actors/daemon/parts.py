@@ -18,6 +18,7 @@ from nodemanager.actors.daemon.leftover_releases import LeftoverReleases
 from nodemanager.actors.daemon.observations import Observations
 from nodemanager.actors.daemon.operator_commands import CommandHandler
 from nodemanager.actors.daemon.operator_marks import OperatorMarks
+from nodemanager.actors.daemon.place_rests import PlaceRests
 from nodemanager.actors.daemon.plan_orders import PlanOrders
 from nodemanager.actors.daemon.record_writes import RecordWrites
 from nodemanager.actors.daemon.recovery import Recovery
@@ -44,6 +45,7 @@ def parts_of(context: Context) -> Parts:
     """Make all parts of a daemon, and the runner that they share."""
     identities, endings = Identities(context), Endings(context)
     writes, boot_failures = RecordWrites(context), BootFailures(context)
+    place_rests = PlaceRests(context)
     invariants, false_cleans = Invariants(context), FalseCleans(context)
     marks = OperatorMarks(context.journal_writer.orders)
     leftovers = LeftoverBook(context.journal_writer, context.log, mode=context.inputs.mode)
@@ -60,6 +62,7 @@ def parts_of(context: Context) -> Parts:
         identities=identities,
         writes=writes,
         boot_failures=boot_failures,
+        place_rests=place_rests,
         false_cleans=false_cleans,
         leftovers=leftovers,
         invariants=invariants,
@@ -72,6 +75,7 @@ def parts_of(context: Context) -> Parts:
         snapshots=snapshots,
         recovery=recovery,
         writes=writes,
+        place_rests=place_rests,
         releases=releases,
         backlog=backlog,
         operators=operators,
@@ -83,6 +87,7 @@ def parts_of(context: Context) -> Parts:
         snapshots=snapshots,
         writes=writes,
         boot_failures=boot_failures,
+        place_rests=place_rests,
         invariants=invariants,
         releases=releases,
         backlog=backlog,

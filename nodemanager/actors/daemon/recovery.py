@@ -20,6 +20,7 @@ from nodemanager.actors.daemon.intents import (
 from nodemanager.actors.daemon.invariants import Invariants
 from nodemanager.actors.daemon.leftover_book import LeftoverBook
 from nodemanager.actors.daemon.operator_marks import OperatorMarks
+from nodemanager.actors.daemon.place_rests import PlaceRests
 from nodemanager.actors.daemon.record_writes import RecordWrites
 from nodemanager.actors.report.journal_writer import Loaded
 from nodemanager.core.execute.books import expected_again, waiting_claims, without_ended
@@ -28,7 +29,14 @@ from nodemanager.core.model.facts import BreakerSet, DestroySent, StoreClockKept
 from nodemanager.core.model.world import life_key
 from nodemanager.core.safety import breaker as breakers
 from nodemanager.core.safety.breaker import Breaker
-from nodemanager.journal.kept import BOOT_LOOPS, BREAKER, LATE_WRITES, MARKS, STORE_CLOCK
+from nodemanager.journal.kept import (
+    BOOT_LOOPS,
+    BREAKER,
+    LATE_WRITES,
+    MARKS,
+    PLACE_RESTS,
+    STORE_CLOCK,
+)
 
 
 class Recovery:
@@ -41,6 +49,7 @@ class Recovery:
         identities: Identities,
         writes: RecordWrites,
         boot_failures: BootFailures,
+        place_rests: PlaceRests,
         false_cleans: FalseCleans,
         leftovers: LeftoverBook,
         invariants: Invariants,
@@ -51,6 +60,7 @@ class Recovery:
         self._identities = identities
         self._writes = writes
         self._boot_failures = boot_failures
+        self._place_rests = place_rests
         self._false_cleans = false_cleans
         self._leftovers = leftovers
         self._invariants = invariants
@@ -87,6 +97,7 @@ class Recovery:
         self._owes_since = min((one.opened_at for one in loaded.intents), default=math.inf)
         self._await_late_destroys(loaded)
         self._boot_failures.load(loaded.of(BOOT_LOOPS))
+        self._place_rests.load(loaded.of(PLACE_RESTS))
         self._backlog.load()
         self._false_cleans.load()
         context.runner.load(loaded.intents, now)

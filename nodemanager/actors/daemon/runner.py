@@ -276,6 +276,15 @@ class Runner:
             if self._about(key, running.state).record is None
         )
 
+    def places(self, without: Key | None = None) -> Counter[str]:
+        """The number of set-ups in each place, without the one of the key `without`."""
+        return Counter(
+            running.state.order.place
+            for key, running in self._running.items()
+            if key.action is Action.SETUP and key != without and running.state.is_under_way
+            if running.state.order.place is not None
+        )
+
     def unclear(self) -> Mapping[str, int]:
         """The number of set-ups, by size, whose create got no clear answer."""
         return Counter(

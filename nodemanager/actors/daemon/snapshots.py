@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from nodemanager.actors.daemon.context import Context
 from nodemanager.actors.daemon.held_backlog import HeldBacklog
 from nodemanager.actors.daemon.identities import Identities
@@ -56,6 +58,7 @@ class Snapshots:
             unclear=runner.unclear(),
             claimed_sizes=books.sizes,
             expected=books.expected,
+            places_to_be=runner.places(besides) + self._places_expected(),
             holds=context.journal_writer.orders.held,
             limits=books.limits,
             breaker=state.breaker,
@@ -77,6 +80,14 @@ class Snapshots:
             kills=dict(marks.kills),
             by_hand=dict(marks.by_hand),
             paused=marks.paused,
+        )
+
+    def _places_expected(self) -> Counter[str]:
+        present, expected = self._context.history.present, self._context.books.expected
+        return Counter(
+            one.place
+            for one in expected.values()
+            if one.place is not None and one.node_id not in present
         )
 
     @property

@@ -12,11 +12,13 @@ from nodemanager.actors.daemon.endings import Endings
 from nodemanager.actors.daemon.invariants import Invariants
 from nodemanager.actors.daemon.leftover_releases import LeftoverReleases
 from nodemanager.actors.daemon.operator_commands import CommandHandler
+from nodemanager.actors.daemon.place_rests import PlaceRests
 from nodemanager.actors.daemon.record_writes import RecordWrites
 from nodemanager.actors.daemon.snapshots import Snapshots
 from nodemanager.actors.messages import WaitOver
 from nodemanager.actors.workers.worker_pool import WorkerPool
 from nodemanager.core.execute.books import (
+    CreateRefused,
     FenceStands,
     ItemEnded,
     Learned,
@@ -49,6 +51,7 @@ class WorkflowShell:
         snapshots: Snapshots,
         writes: RecordWrites,
         boot_failures: BootFailures,
+        place_rests: PlaceRests,
         invariants: Invariants,
         releases: LeftoverReleases,
         backlog: BacklogRuns,
@@ -59,6 +62,7 @@ class WorkflowShell:
         self._snapshots = snapshots
         self._writes = writes
         self._boot_failures = boot_failures
+        self._place_rests = place_rests
         self._invariants = invariants
         self._releases = releases
         self._backlog = backlog
@@ -128,6 +132,8 @@ class WorkflowShell:
         match one:
             case NodeGone():
                 self._node_gone(one, now)
+            case CreateRefused():
+                self._place_rests.refused(one)
             case FenceStands():
                 context.recent = after_fence(context.recent, now)
             case PinsCalledOff(node_id):

@@ -370,6 +370,7 @@ class EventLog:
             boot,
             size=boot.size.name,
             price=boot.size.price,
+            place=boot.place,
             record=boot.record.uuid if boot.record else None,
             incarnation=incarnation,
         )

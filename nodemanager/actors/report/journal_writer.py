@@ -49,7 +49,8 @@ from nodemanager.log import Logger
 T = TypeVar("T")
 
 WRITTEN_AGAIN: tuple[Kept[Any], ...] = (BREAKER, LATE_WRITES, BOOT_LOOPS, GIVEN_BACK, BACKLOG_RUN)
-"""The values that this keeps in memory, too, because they must go into a new file."""
+"""The values that this keeps in memory, too, because they must go into a new file. So do others
+from when they are first kept: a pool without places writes no rests of places."""
 
 
 @dataclass(frozen=True)
@@ -211,7 +212,7 @@ class JournalWriter:
     # What the next run must know.
 
     def keep(self, what: Kept[T], value: T) -> None:
-        """Write a value of WRITTEN_AGAIN for the next run, before it takes effect here."""
+        """Write a value for the next run, before it takes effect here."""
         self._values[what] = value
         self._access.does_or_owes(lambda: self._journal.keep(what, value))
 

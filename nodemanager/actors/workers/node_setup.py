@@ -21,6 +21,7 @@ from nodemanager.core.execute.effects import (
     RenewClaim,
 )
 from nodemanager.core.model.world import Claim, Record, Tags
+from nodemanager.core.plan.places import client_token
 from nodemanager.errors import StoreRefused, before_writing
 
 UserData = Callable[[Record, str], str]
@@ -72,8 +73,9 @@ class NodeSetupActor(WorkerActor):
             name=record.hostname or claim.node_name,
             size=effect.size,
             tags=Tags(claim.pool, record.uuid, claim.incarnation, effect.size.name),
-            client_token=claim.incarnation,
+            client_token=client_token(claim.incarnation, effect.place),
             user_data=self._user_data(record, self._context.store.ping_url(record)),
+            place=effect.place,
         )
         node = self._context.cloud.create(order)
         return Created(node, self._context.clock.boottime() - began_at)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from operator import attrgetter
 
 from libcloud.compute.base import NodeDriver
 from libcloud.compute.drivers.azure_arm import AzureNodeDriver
@@ -128,7 +129,8 @@ class Azure(Provider):
     def create(self, driver: NodeDriver, order: CreateOrder) -> object:
         """The machine's name has the incarnation in it: a repeated create makes no second one."""
         wire = self.wire(driver)
-        name = machine_name(order.name, order.tags.incarnation or order.client_token)
+        incarnation = order.tags.incarnation or order.client_token
+        name = machine_name(order.name, incarnation, order.place)
         body = machine_body(order, self.template, name, self.access.region)
         try:
             begun = wire.call(
@@ -178,6 +180,7 @@ class Azure(Provider):
             # Only the machine itself tells whether it goes: a proxy may have answered the delete.
             left = wire.machine(name)
             if left is None or left.state == DELETING:
+                failure.lingers = left is not None
                 raise failure
             return left
         except Refusal as refusal:
@@ -261,7 +264,8 @@ def build_cloud(config: CloudConfig, *, timeout: float = TIMEOUT) -> LibcloudClo
     return LibcloudCloud(
         pool=pool,
         provider=azure,
-        reader=READER,
+        # Without places nobody asks where a node is.
+        reader=replace(READER, places=attrgetter("zones")) if config.places else READER,
         leftovers=AzureLeftovers(pool, azure.wire, azure.find_node),
         timeout=access.timeout,
     )

@@ -68,6 +68,8 @@ class _Asker:
         ]
         types = self._wanted.types
         found += [Check(f"offer of {name}", partial(self._offer, name)) for name in types]
+        places = self._wanted.places
+        found += [Check(f"place {zone}", partial(self._place, zone)) for zone in places]
         for spot, name in ((False, "quota"), (True, "quota for Spot")):
             if sizes := [one for one in self._wanted.sizes if self._is_spot(one) is spot]:
                 found.append(Check(name, partial(self._quota, sizes, spot)))
@@ -120,7 +122,7 @@ class _Asker:
         sku = offers.get(name)
         if sku is None:
             return Found(f"{region} has no {name}", Mark.FAILED, "choose another size or region")
-        if why := self._restricted(sku):
+        if why := self._restricted(sku, None if sizes[0].places else self._template.zone):
             return Found(
                 f"{name} is restricted for this subscription: {why}",
                 Mark.FAILED,
@@ -143,11 +145,30 @@ class _Asker:
             return found
         return {str(one.get("name")): one for one in found if _is_machine(one)}
 
-    def _restricted(self, sku: Mapping[str, Any]) -> str:
-        """Why the region, or the zone of the file, is closed to the size; empty if it is not."""
+    def _place(self, zone: str) -> Found:
+        """Whether the zone has the sizes that are booted there."""
+        offers = self._offers
+        if isinstance(offers, Found):
+            return offers
+        sizes = (size for size in self._wanted.sizes if zone in size.places)
+        lacking = []
+        for name in sorted({size.instance_type for size in sizes}):
+            sku = offers.get(name, {})
+            if not _has_zone(sku, zone):
+                lacking.append(f"{name} is not offered")
+            elif why := self._restricted(sku, zone):
+                lacking.append(f"{name} is restricted: {why}")
+        if lacking:
+            text = f"in zone {zone} {', '.join(lacking)}"
+            return Found(text, Mark.FAILED, "take the zone out of the places of that size")
+        return Found(f"zone {zone} of {self._access.region} has its sizes")
+
+    @staticmethod
+    def _restricted(sku: Mapping[str, Any], zone: str | None) -> str:
+        """Why the region, or that zone of it, is closed to the size; empty if it is not."""
         for one in sku.get("restrictions") or []:
             zones = (one.get("restrictionInfo") or {}).get("zones") or []
-            if one.get("type") != "Zone" or self._template.zone in zones:
+            if one.get("type") != "Zone" or zone in zones:
                 return str(one.get("reasonCode") or one.get("type"))
         return ""
 
@@ -193,6 +214,12 @@ def _allowed(roles: list[Any], action: str) -> bool:
         return any(fnmatchcase(action.lower(), str(one).lower()) for one in given)
 
     return any(named(one.get("actions")) and not named(one.get("notActions")) for one in roles)
+
+
+def _has_zone(sku: Mapping[str, Any], zone: str) -> bool:
+    """Whether the size is offered in the zone; where Azure names no zones at all, it may be."""
+    zones = [one.get("zones") or [] for one in sku.get("locationInfo") or []]
+    return not zones or any(zone in map(str, of) for of in zones)
 
 
 def _is_machine(sku: object) -> bool:

@@ -127,6 +127,12 @@ class VirtualMachine:
         stamp = self.about.get("timeCreated")
         return None if stamp is None else datetime.fromisoformat(_text(self.about, "timeCreated"))
 
+    @property
+    def zones(self) -> tuple[str, ...]:
+        """The availability zone that it was ordered in, if any."""
+        found = self.item.get("zones")
+        return tuple(map(str, found)) if isinstance(found, list) else ()
+
     def interfaces(self) -> Iterator[tuple[str, bool]]:
         """The resource id of each interface, and whether Azure deletes it with the machine."""
         profile = self.about.get("networkProfile") or {}

@@ -68,6 +68,7 @@ CLASS_TAG = "tag_arvados-class"
 DISK_TYPES = words(
     "Premium_LRS Premium_ZRS PremiumV2_LRS StandardSSD_LRS StandardSSD_ZRS Standard_LRS"
 )
+ZONES = ("1", "2", "3")
 MOST_TAGS, LONGEST_TAG_NAME, LONGEST_TAG = 50, 512, 256
 """Azure's limits for one resource, and in characters."""
 GALLERIES_OF_OTHERS = {
@@ -137,6 +138,9 @@ def read(config: CloudConfig, timeout: float) -> tuple[Access, dict[str, str], T
     template = _template(wanted, access, tags)
     if not tags and wanted.text(CLASS_TAG):
         tags = {CLASS_TAG.removeprefix("tag_"): str(wanted.text(CLASS_TAG))}
+    for place, option in config.places.items():
+        if place not in ZONES:
+            problems.append(f"{option}: {place} is no zone of Azure: they are {', '.join(ZONES)}")
     if len(config.pool) > LONGEST_TAG:
         problems.append(f"[Daemon] pool: a tag has at most {LONGEST_TAG} characters")
     if problems:
@@ -279,7 +283,7 @@ def _template(given: SectionReader, access: Access, tags: Mapping[str, str]) -> 
     if not _USER.fullmatch(user):
         given.wrong("user_name", "is no name of a Linux user", user)
     zone = given.text("zone")
-    if zone is not None and zone not in ("1", "2", "3"):
+    if zone is not None and zone not in ZONES:
         given.wrong("zone", "is 1, 2 or 3", zone)
     every = {**tags, **_tags(given)}
     if len(every) + OURS > MOST_TAGS:

@@ -38,13 +38,13 @@ printf '%s\\n' {size} >/var/tmp/arv-node-data/meta-data/instance-type
 Arvados Node Manager's images look for it. Azure shows custom data to cloud-init alone."""
 
 
-def machine_name(name: str, incarnation: str) -> str:
-    """The machine's name: the node's, as Azure takes names, and the incarnation's beginning.
+def machine_name(name: str, incarnation: str, zone: str | None = None) -> str:
+    """The machine's name: the node's, as Azure takes names, the incarnation's beginning, the zone.
 
     A name is unique in its resource group, whatever pool the node is in, and a create with the same
-    name makes no second machine.
+    name makes no second machine. What a refused create left in another zone has another name.
     """
-    end = re.sub(r"[^a-z0-9]", "", incarnation.lower())[:OF_INCARNATION]
+    end = re.sub(r"[^a-z0-9]", "", incarnation.lower())[:OF_INCARNATION] + (zone or "")
     begin = re.sub(r"[^A-Za-z0-9]+", "-", name).strip("-") or "n"
     room = LONGEST_NAME - len(end) - 1
     return f"{begin[:room].rstrip('-')}-{end}" if end else begin[:LONGEST_NAME].rstrip("-")
@@ -84,8 +84,9 @@ def machine_body(order: CreateOrder, template: Template, name: str, region: str)
             "billingProfile": {"maxPrice": template.spot_max_price or -1},
         }
     body: dict[str, Any] = {"location": region, "tags": tags, "properties": about}
-    if template.zone is not None:
-        body["zones"] = [template.zone]
+    zone = order.place or template.zone
+    if zone is not None:
+        body["zones"] = [zone]
     return body
 
 

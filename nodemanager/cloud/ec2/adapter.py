@@ -285,7 +285,8 @@ def build_cloud(
     return LibcloudCloud(
         pool=config.pool,
         provider=ec2,
-        reader=READER,
+        # Without places nobody asks where a node is.
+        reader=replace(READER, places=attrgetter("places")) if config.places else READER,
         leftovers=Ec2Leftovers(config.pool, ec2.wire),
         timeout=access.timeout,
     )

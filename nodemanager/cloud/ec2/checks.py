@@ -18,12 +18,13 @@ from xml.etree.ElementTree import Element
 from nodemanager.cloud.api import CreateOrder
 from nodemanager.cloud.checks import Check, Found, Mark, Wanted, held_against
 from nodemanager.cloud.ec2.errors import UNAUTHORIZED, Refusal
-from nodemanager.cloud.ec2.options import Access, Template
+from nodemanager.cloud.ec2.options import SUBNET, Access, Template
 from nodemanager.cloud.ec2.order import filter_params, literal, run_params
 from nodemanager.cloud.ec2.wire import Wire
 from nodemanager.cloud.tags import POOL_TAG
 from nodemanager.core.model.world import Tags
 from nodemanager.core.observe.pools import preflight_of
+from nodemanager.near import did_you_mean
 
 READS = (
     "DescribeInstances",
@@ -71,7 +72,10 @@ class _Asker:
         types = self._wanted.types
         found += [Check(f"offer of {kind}", partial(self._offer, kind)) for kind in types]
         if template.subnet_id is not None:
-            found.append(Check("subnet", self._subnet))
+            found.append(Check("subnet", partial(self._subnet, template.subnet_id)))
+        for place in self._wanted.places:
+            look = self._subnet if place.startswith(SUBNET) else self._zone
+            found.append(Check(f"place {place}", partial(look, place)))
         if template.group_ids:
             found.append(Check("security groups", self._groups))
         if template.key_name is not None:
@@ -101,8 +105,10 @@ class _Asker:
         # Amazon's policies are bound to the pool's tag. Elsewhere a node that an API made in spite
         # of DryRun must not be the pool's.
         pool = self._wanted.pool if self._access.amazon else preflight_of(self._wanted.pool)
+        token = secrets.token_hex(16)
+        place = next(iter(size.places), None)
         order = CreateOrder(
-            "nodemanager-check-cloud", size, Tags(pool), secrets.token_hex(16), "nothing"
+            "nodemanager-check-cloud", size, Tags(pool), token, "nothing", place=place
         )
         params = run_params(order, self._template, 0)
         return self._dry("RunInstances", params, f" as {size.name}", made=self._end_made)
@@ -214,15 +220,32 @@ class _Asker:
             )
         return Found(f"{image}: {state[0] if state else 'not listed'}")
 
-    def _subnet(self) -> Found:
-        subnet = self._template.subnet_id or ""
+    def _zone(self, zone: str) -> Found:
+        """Whether the account has that zone; near names where it has not."""
+        root = self._optional("DescribeAvailabilityZones", {})
+        if isinstance(root, Found):
+            return root
+        pairs = zip(self._texts(root, "zoneName"), self._texts(root, "zoneState"), strict=False)
+        states = dict(pairs)
+        if zone not in states:
+            text = f"{self._access.region} has no zone {zone}"
+            return self._unknown(text, zone, [*states])
+        state = states[zone]
+        if state != "available":
+            return Found(f"{zone} is {state}", Mark.FAILED, "take another zone")
+        return Found(f"{zone} is available")
+
+    def _subnet(self, subnet: str) -> Found:
         root = self._optional("DescribeSubnets", {"SubnetId.1": subnet})
         if isinstance(root, Found):
+            if root.mark is Mark.FAILED and (near := self._near_subnet(subnet)):
+                return replace(root, text=f"{root.text}{near}")
             return root
         (free,) = self._texts(root, "availableIpAddressCount") or ["?"]
         (zone,) = self._texts(root, "availabilityZone") or ["?"]
         (vpc,) = self._texts(root, "vpcId") or ["?"]
-        wanted = self._template.availability_zone
+        own = subnet == self._template.subnet_id
+        wanted = self._template.availability_zone if own else None
         text = f"{subnet} in {zone} of {vpc}, {free} addresses free"
         if wanted and zone != wanted:
             return Found(
@@ -231,6 +254,20 @@ class _Asker:
         if free == "0":
             return Found(text, Mark.FAILED, "no node fits there: use another subnet")
         return Found(text)
+
+    def _near_subnet(self, subnet: str) -> str:
+        root = self._optional("DescribeSubnets", {})
+        known = [] if isinstance(root, Found) else self._texts(root, "subnetId")
+        return did_you_mean(subnet, known)
+
+    @staticmethod
+    def _unknown(text: str, name: str, known: Sequence[str]) -> Found:
+        known = sorted(one for one in known if one)
+        return Found(
+            f"{text}{did_you_mean(name, known)}",
+            Mark.FAILED,
+            f"name one of: {', '.join(known)}",
+        )
 
     def _groups(self) -> Found:
         ids = self._template.group_ids

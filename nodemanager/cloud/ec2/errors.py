@@ -40,6 +40,9 @@ CAPACITY = words(
 """EC2 has no capacity for this size now, or not in this zone (`Unsupported`); it may have some
 for another size."""
 
+FULL_SUBNET = frozenset({"InsufficientFreeAddressesInSubnet"})
+"""A limit like any other where all nodes are in one subnet."""
+
 THROTTLED = words(
     """
     EC2ThrottledException RequestLimitExceeded RequestThrottled RequestThrottledException SlowDown
@@ -87,6 +90,8 @@ class Refusal(CodedRefusal):
         (UNAUTHORIZED, Unauthorized),
         (UNDECIDED, CloudError),
     )
+
+    FULL_THERE = FULL_SUBNET
 
     def __init__(self, code: str, message: str, status: int, retry_after: float | None) -> None:
         own = code.removeprefix("Client.").removeprefix("Server.")

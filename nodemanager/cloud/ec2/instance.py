@@ -77,3 +77,9 @@ class Instance:
     def addresses(self) -> tuple[str, ...]:
         found = (self.text("privateIpAddress"), self.text("ipAddress"))
         return tuple(address for address in found if address)
+
+    @property
+    def places(self) -> tuple[str, ...]:
+        """Its availability zone and its subnet; a terminated one has no subnet any more."""
+        found = (self.text("placement", "availabilityZone"), self.text("subnetId"))
+        return tuple(place for place in found if place)

@@ -16,6 +16,7 @@ from nodemanager.cloud.endpoint import Endpoint
 from nodemanager.cloud.section_reader import CREATE, CREDENTIALS, LIST, SectionReader, Sections
 from nodemanager.cloud.tags import OUR_TAGS
 from nodemanager.cloud.words import words
+from nodemanager.near import did_you_mean
 
 STATE_FILTERS = words(
     """
@@ -68,6 +69,9 @@ ACCEPTED: Mapping[str, frozenset[str]] = {
     | {*ALIASES, *ALIASES.values(), *TAG_KEYS},
 }
 """The keys that each section takes; `*` and `?` in them are wildcards, as in fnmatch."""
+
+SUBNET = "subnet-"
+"""How a subnet's id begins. Every other place is an availability zone."""
 
 _OURS = OUR_TAGS | {"Name"}
 _REGION = re.compile(r"[a-z]{2,4}(-[a-z]+){1,3}-\d{1,2}")
@@ -129,6 +133,7 @@ def read(config: CloudConfig, timeout: float) -> tuple[Access, dict[str, str], T
     access = _access(given.credentials, timeout)
     filters = _filters(given.listing)
     template = _template(given.create, filters)
+    _check_places(given.create, config.places, access, template)
     given.check()
     return access, filters, template
 
@@ -271,6 +276,28 @@ def _public_key(given: SectionReader) -> bytes | None:
     except OSError as error:
         given.wrong("ssh_key", f"can't be read: {error.strerror}", path)
         return None
+
+
+def _check_places(
+    given: SectionReader, places: Mapping[str, str], access: Access, template: Template
+) -> None:
+    """Say what is wrong with the places as such; check-cloud asks EC2 whether they are there."""
+    for place, option in places.items():
+        if place.startswith(SUBNET):
+            if template.group_names:
+                names = ", ".join(template.group_names)
+                given.wrong("security_groups", f"beside {option}, EC2 takes ids (sg-)", names)
+        elif access.amazon and not place.startswith(access.region):
+            zones = [f"{access.region}{letter}" for letter in "abcdef"]
+            given.problems.append(
+                f"{option}: {place} is neither a subnet's id (subnet-...) nor a zone of "
+                f"{access.region}{did_you_mean(place, zones)}"
+            )
+        elif template.subnet_id is not None:
+            given.problems.append(
+                f"{option}: {place} is a zone, and [Cloud Create] subnet_id is in one zone: "
+                "name subnets, or leave subnet_id out"
+            )
 
 
 def _without_aliases(given: SectionReader) -> dict[str, str]:

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 from nodemanager.cloud.api import CreateOrder
-from nodemanager.cloud.ec2.options import Template
+from nodemanager.cloud.ec2.options import SUBNET, Template
 from nodemanager.cloud.tags import tags_for
 from nodemanager.errors import BadRequest
 
@@ -43,6 +44,7 @@ def run_params(order: CreateOrder, template: Template, own_scratch_mb: int) -> d
     `own_scratch_mb` is the size of the instance type's own disks. Raises BadRequest for what EC2
     would refuse: too much user data, too long a token.
     """
+    template = in_place(template, order.place)
     user_data = order.user_data.encode("utf-8")
     if len(user_data) > LONGEST_USER_DATA:
         raise BadRequest(f"the user data has {len(user_data)} bytes, EC2 takes {LONGEST_USER_DATA}")
@@ -77,6 +79,15 @@ def run_params(order: CreateOrder, template: Template, own_scratch_mb: int) -> d
         params |= _spot(template.spot_max_price)
     params |= _tags(order, template.tags)
     return params
+
+
+def in_place(template: Template, place: str | None) -> Template:
+    """The template for a node in that subnet or zone; itself where the order names none."""
+    if place is None:
+        return template
+    if place.startswith(SUBNET):
+        return replace(template, subnet_id=place, availability_zone=None)
+    return replace(template, subnet_id=None, availability_zone=place)
 
 
 def _optional(params: Mapping[str, str | None]) -> dict[str, str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -138,7 +138,7 @@ class Gce(Provider):
         return self._image
 
     def create(self, driver: NodeDriver, order: CreateOrder) -> object:
-        wire, zone = self.wire(driver), self.access.zone
+        wire, zone = self.wire(driver), order.place or self.access.zone
         body = insert_body(order, self.template, zone, self._found_image(wire), self._scope)
         path = f"zones/{zone}/instances"
         params = {"requestId": request_id(order.client_token)}
@@ -276,7 +276,8 @@ def build_cloud(
     return LibcloudCloud(
         pool=config.pool,
         provider=gce,
-        reader=READER,
+        # Without places nobody asks where a node is.
+        reader=replace(READER, places=lambda raw: (raw.zone,)) if config.places else READER,
         leftovers=GceLeftovers(config.pool, gce.wire, gce.find_node),
         timeout=access.timeout,
     )

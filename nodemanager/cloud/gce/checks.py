@@ -21,6 +21,7 @@ from nodemanager.cloud.gce.quotas import Quotas
 from nodemanager.cloud.gce.rights import ALL, COMPUTE, Rights
 from nodemanager.cloud.gce.wire import Wire
 from nodemanager.errors import Unauthorized
+from nodemanager.near import did_you_mean
 
 SEE = (
     "compute.disks.get",
@@ -103,6 +104,8 @@ class _Asker:
             ask = partial(self._may_act_as, one.email)
             found.append(self._check(f"permission to act as {one.email}", ask))
         found.append(self._check("zone", self._zone))
+        for place in self._wanted.places:
+            found.append(self._check(f"place {place}", partial(self._place_of_sizes, place)))
         found.append(self._check("image id", self._image_id))
         found.append(self._check("permission to use the image", self._may_use_image, ROLE))
         for kind in sorted({size.instance_type for size in self._wanted.sizes}):
@@ -166,8 +169,44 @@ class _Asker:
 
     # What nodes are made of.
 
-    def _zone(self) -> Found:
-        zone = self._access.zone
+    def _place_of_sizes(self, zone: str) -> Found:
+        """Whether there is that zone, and whether it has the machine types of its sizes."""
+        wire = self._wire()
+        try:
+            found = self._zone(zone)
+        except Refusal as refusal:
+            if not refusal.is_not_found:
+                raise
+            return self._no_zone(zone)
+        lacking = []
+        sizes = (size for size in self._wanted.sizes if zone in size.places)
+        for kind in sorted({size.instance_type for size in sizes}):
+            try:
+                wire.call("machineType", f"zones/{zone}/machineTypes/{kind}")
+            except Refusal as refusal:
+                if not refusal.is_not_found:
+                    raise
+                lacking.append(kind)
+        if lacking:
+            text = f"{zone} has no {', '.join(lacking)}"
+            return Found(text, Mark.FAILED, "take it out of the places of that size")
+        return found
+
+    def _no_zone(self, zone: str) -> Found:
+        try:
+            told = self._wire().call("zoneList", "zones").get("items", [])
+        except Refusal:
+            # Only the hint needs this right.
+            told = []
+        known = sorted(str(one.get("name")) for one in told)
+        return Found(
+            f"Google has no zone {zone}{did_you_mean(zone, known)}",
+            Mark.FAILED,
+            "gcloud compute zones list shows them",
+        )
+
+    def _zone(self, zone: str | None = None) -> Found:
+        zone = zone or self._access.zone
         status = self._wire().call("zone", f"zones/{zone}").get("status")
         if status == "UP":
             return Found(f"{zone} is up")

@@ -121,14 +121,21 @@ class Template:
 def read(config: CloudConfig, timeout: float) -> tuple[Access, Listing, Template]:
     """The settings of the three sections. Raises ConfigError with every problem in them."""
     given = Sections.of(config)
-    access = _access(given.credentials, given.create, timeout)
+    access = _access(given.credentials, given.create, timeout, tuple(config.places))
     listed = _listing(given.listing)
     template = _template(given.create, listed)
+    for place, option in config.places.items():
+        if not _ZONE.fullmatch(place):
+            given.create.problems.append(
+                f"{option}: {place} is no zone's name (they look like us-central1-a)"
+            )
     given.check()
     return access, listed, template
 
 
-def _access(given: SectionReader, create: SectionReader, timeout: float) -> Access:
+def _access(
+    given: SectionReader, create: SectionReader, timeout: float, places: tuple[str, ...]
+) -> Access:
     auth = given.text("auth_type")
     key, found = _key(given)
     if auth not in (None, "SA", "GCE"):
@@ -147,7 +154,7 @@ def _access(given: SectionReader, create: SectionReader, timeout: float) -> Acce
         given.wrong("project", "is no project's id, which has small letters", project)
     return Access(
         project=project,
-        zone=_zone(given, create),
+        zone=_zone(given, create, places),
         endpoint=given.endpoint("endpoint", GOOGLE),
         tokens=given.endpoint("token_endpoint", GOOGLE_TOKENS),
         timeout=given.number("timeout") or timeout,
@@ -197,12 +204,15 @@ def _signs(pem: str) -> bool:
     return True
 
 
-def _zone(given: SectionReader, create: SectionReader) -> str:
-    """The zone to boot in: `zone` or `location`, else libcloud's `datacenter`."""
+def _zone(given: SectionReader, create: SectionReader, places: tuple[str, ...]) -> str:
+    """The zone to boot in: `zone` or `location`, else libcloud's `datacenter`, else the first of
+    the places."""
     named = [key for key in ("zone", "location") if create.text(key)]
     if len(named) == 2:
         create.wrong("location", "means the same as zone, which is given, too")
     zone = create.text(named[0]) if named else given.text("datacenter")
+    if zone is None and places:
+        return places[0]
     if zone is None:
         create.wrong("zone", "is missing: the zone to boot nodes in, such as us-central1-a")
         return ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from operator import attrgetter
 from typing import Any
@@ -16,7 +16,7 @@ from nodemanager.cloud.checks import Check, Wanted
 from nodemanager.cloud.cloud_config import CloudConfig
 from nodemanager.cloud.libcloud_base import TIMEOUT, LibcloudCloud, load_driver_class
 from nodemanager.cloud.openstack import checks, options, rights
-from nodemanager.cloud.openstack.errors import Refusal
+from nodemanager.cloud.openstack.errors import Refusal, is_no_room
 from nodemanager.cloud.openstack.leftovers import OpenStackLeftovers
 from nodemanager.cloud.openstack.node import STATES, Server
 from nodemanager.cloud.openstack.options import UUID, Access, Template
@@ -33,7 +33,7 @@ from nodemanager.cloud.provider import Provider
 from nodemanager.cloud.reading import NodeReader, epoch
 from nodemanager.cloud.tags import on_hold, tags_for, tags_from
 from nodemanager.core.model.world import Outcome, Size, Tags
-from nodemanager.errors import BadRequest, ForeignAnswer
+from nodemanager.errors import BadRequest, CloudError, ForeignAnswer
 
 READER = NodeReader(
     STATES,
@@ -45,6 +45,9 @@ READER = NodeReader(
     addresses=attrgetter("addresses"),
 )
 """For Servers (nodemanager.cloud.openstack.node)."""
+WAIT_S = 15.0
+"""How long a create in a zone waits for nova's word whether the zone has room, and after that how
+long for the end of a server without a host."""
 
 
 @dataclass
@@ -167,12 +170,34 @@ class OpenStack(Provider):
             raise ForeignAnswer("the answer to a create names no server")
         # The answer has little but the id, and a password. The server itself shows what was made.
         known = Server(made.id, {"id": made.id, "name": order.name})
+        if order.place is not None:
+            self._room_found(wire, made.id)
         try:
             return wire.server(made.id) or known
         except Exception:
             # It is made, so a failed question must not make the create look failed. The next
             # listing shows the rest.
             return known
+
+    def _room_found(self, wire: Wire, node_id: str) -> None:
+        """Wait until nova has a host for the server, for some seconds at the most.
+
+        If it has none, the server, which never ran, is deleted, and Refusal is raised. Any other
+        question that fails says nothing: the listings show what becomes of the server.
+        """
+        try:
+            server = wire.scheduled(node_id, min(WAIT_S, self.access.timeout))
+            if server is None or server.state != "ERROR" or not is_no_room(server.fault):
+                return
+            fault = server.fault
+            wire.delete("compute", server_path(node_id))
+            lingers = wire.gone(node_id, min(WAIT_S, self.access.timeout)) is False
+        except (Refusal, CloudError, OSError, KeyError, ValueError, TypeError):
+            # requests' exceptions are OSErrors.
+            return
+        refusal = Refusal("", fault, 500)
+        refusal.lingers = lingers
+        raise refusal
 
     def adopt(self, driver: NodeDriver, node_id: str, tags: Tags) -> None:
         given = tags_for(tags)
@@ -215,7 +240,8 @@ def build_cloud(config: CloudConfig, *, timeout: float = TIMEOUT) -> LibcloudClo
     return LibcloudCloud(
         pool=config.pool,
         provider=provider,
-        reader=READER,
+        # Without places nobody asks where a node is.
+        reader=replace(READER, places=attrgetter("places")) if config.places else READER,
         leftovers=OpenStackLeftovers(config.pool, provider.wire),
         timeout=access.timeout,
     )

@@ -19,6 +19,7 @@ from nodemanager.cloud.openstack.wire import Wire
 from nodemanager.cloud.room import Limit, room
 from nodemanager.core.model.world import Size
 from nodemanager.errors import ForeignAnswer
+from nodemanager.near import did_you_mean
 
 QUOTAS: Mapping[str, tuple[str, str, str, str]] = {
     "instances": ("compute", "maxTotalInstances", "totalInstancesUsed", ""),
@@ -68,7 +69,8 @@ class _Asker:
         if template.key_name is not None:
             asks["key pair"] = self._key
         if template.availability_zone is not None:
-            asks["availability zone"] = self._zone
+            asks["availability zone"] = partial(self._zone, template.availability_zone)
+        asks |= {f"place {zone}": partial(self._zone, zone) for zone in self._wanted.places}
         if template.boot_volume_type is not None:
             asks["volume type"] = self._volume_type
         boots_from = () if template.boot_volume_gb is None else ("volumes", "gigabytes")
@@ -155,13 +157,13 @@ class _Asker:
                 )
         return Found(text)
 
-    def _zone(self) -> Found:
-        zone = self._template.availability_zone
+    def _zone(self, zone: str) -> Found:
         zones = self._wire().get("compute", "/os-availability-zone")["availabilityZoneInfo"]
         up = sorted(one["zoneName"] for one in zones if one["zoneState"]["available"])
         if zone in up:
             return Found(f"{zone} is available")
-        return Found(f"{zone} is not among {', '.join(up)}", Mark.FAILED, "give one of those")
+        text = f"{zone} is not among {', '.join(up)}{did_you_mean(zone, up)}"
+        return Found(text, Mark.FAILED, "give one of those")
 
     def _key(self) -> Found:
         name = self._template.key_name or ""

@@ -57,6 +57,11 @@ class Refusal(CodedRefusal):
         return CloudError if status == 300 else super().meaning
 
 
+def is_no_room(fault: str) -> bool:
+    """Whether a server's fault says that nova had no host for it."""
+    return CAPACITY.search(fault) is not None
+
+
 def error_of(answer: Answer, doing: str, *, of_a_service: bool = False) -> Refusal | CloudError:
     """The error for an answer that is none of success: a service's own, or that of a proxy or a web
     server before it, which says nothing of OpenStack. `of_a_service`: no other one answers there.

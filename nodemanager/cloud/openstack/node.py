@@ -67,6 +67,23 @@ class Server:
         return DELETING if task in (DELETING, "soft-deleting") else str(self.raw["status"])
 
     @property
+    def is_scheduling(self) -> bool:
+        """Whether nova still looks for a host."""
+        return self.raw.get("OS-EXT-STS:task_state") == "scheduling"
+
+    @property
+    def fault(self) -> str:
+        """Why it is in ERROR; empty where nova does not tell."""
+        found = self.raw.get("fault")
+        return str(found.get("message", "")) if isinstance(found, dict) else ""
+
+    @property
+    def places(self) -> tuple[str, ...]:
+        """Its availability zone; nova tells none for a server without a host."""
+        zone = self.raw.get("OS-EXT-AZ:availability_zone")
+        return (zone,) if isinstance(zone, str) and zone else ()
+
+    @property
     def metadata(self) -> dict[str, str]:
         found = self.raw["metadata"]
         if not isinstance(found, dict):

@@ -106,6 +106,11 @@ def read(config: CloudConfig, timeout: float) -> tuple[Access, dict[str, str], T
     access = _access(given.credentials, timeout)
     wanted = _metadata(given.listing)
     template = _template(given.create, wanted)
+    for place, option in config.places.items():
+        if UUID.fullmatch(place):
+            given.create.problems.append(
+                f"{option}: {place} is an id, and a place is an availability zone's name"
+            )
     given.check()
     return access, wanted, template
 

@@ -44,8 +44,9 @@ def server_body(order: CreateOrder, template: Template, image: str, flavor: str)
         server["security_groups"] = [{"name": name} for name in template.security_groups]
     if template.key_name is not None:
         server["key_name"] = template.key_name
-    if template.availability_zone is not None:
-        server["availability_zone"] = template.availability_zone
+    zone = order.place or template.availability_zone
+    if zone is not None:
+        server["availability_zone"] = zone
     if template.config_drive:
         server["config_drive"] = True
     return {"server": server}

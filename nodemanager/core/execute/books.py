@@ -51,6 +51,7 @@ class NodeExpected:
     node_id: str | None = None
     is_new: bool = True
     """Whether the create was answered just now; False for a node that was found by its tag."""
+    place: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,7 +277,7 @@ def learned(books: Books, one: Learned, now: float, nodes: int, settings: Settin
                 limits = after_refusal(limits, error, size, nodes, now, settings)
             return replace(books, limits=limits)
         case NodeExpected():
-            expected = Expected(one.node_id, one.size, now, one.incarnation)
+            expected = Expected(one.node_id, one.size, now, one.incarnation, one.place)
             books = replace(books, expected={**books.expected, one.record: expected})
             if one.node_id is None or not one.is_new:
                 return replace(books, sizes={**books.sizes, one.record: one.size})
@@ -376,7 +377,9 @@ def expected_again(
             continue
         since = min(now, max(since, waiting.get(life, since)))
         if life in waiting or now - since <= settings.boot_fail_after:
-            expected[one.record] = Expected(one.node_id, one.size, since, one.incarnation)
+            expected[one.record] = Expected(
+                one.node_id, one.size, since, one.incarnation, one.place
+            )
     return expected
 
 

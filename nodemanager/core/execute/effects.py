@@ -69,11 +69,12 @@ class RenewClaim:
 
 @dataclass(frozen=True, slots=True)
 class CreateNode:
-    """Create a node for the claimed record. Answered with Created."""
+    """Create a node for the claimed record, in `place` if it is given. Answered with Created."""
 
     record: Record
     claim: Claim
     size: Size
+    place: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

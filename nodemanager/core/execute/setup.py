@@ -54,9 +54,10 @@ from nodemanager.core.model.reasons import Event as Name
 from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.settings import CREATE_WITHIN_S, ORDER_TTL_S
 from nodemanager.core.model.world import Claim, Record, Size
+from nodemanager.core.plan.places import choose, nodes_by_place
 from nodemanager.core.plan.plan import BootOrder
 from nodemanager.core.plan.supply import held_records
-from nodemanager.errors import RemoteError, Throttled
+from nodemanager.errors import PlaceFull, RemoteError, Throttled
 
 FIRST_REPEAT_S = 2.0
 LONGEST_REPEAT_S = 30.0
@@ -74,7 +75,8 @@ GIVES_UP = frozenset(
 class SetUpOrder:
     """One node to set up: on a cleaned record, or on a new one. `not_after` is CLOCK_BOOTTIME.
 
-    The worker will set `claim.at`. The claim is written to no store but `store_id` (L5).
+    The worker will set `claim.at`. The claim is written to no store but `store_id` (L5). `place` is
+    where the node is created, None for a size without places; `tried` had no room for it.
     """
 
     size: Size
@@ -84,12 +86,16 @@ class SetUpOrder:
     store_id: str
     not_after: float
     record: Record | None = None
+    place: str | None = None
+    tried: tuple[str, ...] = ()
 
 
 def order_setup(boot: BootOrder, claim: Claim, store_id: str, now: float) -> SetUpOrder:
     """The order for a boot that a plan called for; `claim` starts a new incarnation."""
     not_after = now + ORDER_TTL_S
-    return SetUpOrder(boot.size, boot.reason, boot.plan_id, claim, store_id, not_after, boot.record)
+    return SetUpOrder(
+        boot.size, boot.reason, boot.plan_id, claim, store_id, not_after, boot.record, boot.place
+    )
 
 
 def left_by_older(details: Mapping[str, Any], record: str | None, plan_id: str) -> Doubtful:
@@ -312,6 +318,8 @@ def _claimed(order: SetUpOrder, record: Record, seen: Seen) -> Step[State]:
 def _go_on(order: SetUpOrder, record: Record, tries: int, seen: Seen) -> Step[State]:
     """Send the create if nothing forbids it; first renew a claim that is too old for it (U5)."""
     block = confirm_setup(order, seen, record)
+    if block is None and not tries:
+        order, block = _placed(order, seen)
     if block is not None and tries:
         # An earlier create may have made a node, and the claim stands for that node.
         if block[0] in GIVES_UP:
@@ -325,7 +333,23 @@ def _go_on(order: SetUpOrder, record: Record, tries: int, seen: Seen) -> Step[St
     if age_s > CREATE_WITHIN_S:
         renew = RenewClaim(record, claim, _offset(seen))
         return Step(Renewing(order, record, tries), (renew,))
-    return Step(Creating(order, record, tries), (CreateNode(record, claim, order.size),))
+    create = CreateNode(record, claim, order.size, order.place)
+    return Step(Creating(order, record, tries), (create,))
+
+
+def _placed(order: SetUpOrder, seen: Seen) -> tuple[SetUpOrder, Block | None]:
+    """The order in its own place or, if that rests or was tried, in the next; or why in none."""
+    size, limits, now = order.size, seen.snapshot.limits, seen.snapshot.now
+    if order.place is None:
+        return order, None
+    own = replace(size, places=(order.place,))
+    nodes = nodes_by_place(seen.snapshot) if size.spread else {}
+    place = choose(own, limits.places, {}, now, order.tried) or choose(
+        size, limits.places, nodes, now, order.tried
+    )
+    if place is None:
+        return order, (Reason.PLACES_REST, {})
+    return replace(order, place=place), None
 
 
 def _renewing(state: Renewing, event: Event, seen: Seen) -> Step[State]:
@@ -350,6 +374,8 @@ def _creating(state: Creating, event: Event, seen: Seen) -> Step[State]:
     match event:
         case Answered(answer=Created() as created):
             return _created(order, record, created)
+        case Failed(error=PlaceFull() as error) if not state.tries:
+            return _elsewhere(order, record, error, seen)
         case Failed(error=error) if error.definite and not state.tries:
             return _refused(order, record, error, seen)
         case Failed(error=error):
@@ -364,6 +390,21 @@ def _creating(state: Creating, event: Event, seen: Seen) -> Step[State]:
         case Expired():
             return Step(_doubtful(state, seen), learn=(_perhaps(order, record.uuid),))
     return Step(state)
+
+
+def _elsewhere(order: SetUpOrder, record: Record, error: PlaceFull, seen: Seen) -> Step[State]:
+    """Send the create to the next place at once: in this one nothing was made, nor will be (U6).
+
+    A claim that waited too long is renewed first. Without another place the order has failed.
+    """
+    order = replace(order, tried=(*order.tried, error.place))
+    # While something with the node's tags is left, another node would be its double.
+    if error.lingers or _placed(order, seen)[1] is not None:
+        return _refused(order, record, error, seen)
+    step = _go_on(order, record, 0, seen)
+    told = _failed(order, record, "create", error)
+    learn = CreateRefused((order.size.name,), error)
+    return replace(step, tell=(told, *step.tell), learn=(learn, *step.learn))
 
 
 def _again(order: SetUpOrder, record: Record, tries: int, seen: Seen) -> Step[State]:
@@ -399,7 +440,9 @@ def _in_doubt(state: Doubtful, event: Event, seen: Seen) -> Step[State]:
             for node in nodes:
                 if not node.is_absent and node.tags.incarnation == order.claim.incarnation:
                     uuid, life = state.record or "", order.claim.incarnation
-                    found = NodeExpected(uuid, life, order.size.name, node.id, is_new=False)
+                    found = NodeExpected(
+                        uuid, life, order.size.name, node.id, is_new=False, place=order.place
+                    )
                     details = {"node": node.id, "record": state.record}
                     return Step(None, learn=(found,), ended=Ended("created", details))
             return Step(state)
@@ -458,12 +501,13 @@ def _created(order: SetUpOrder, record: Record, created: Created) -> Step[State]
         "name": node.name,
         **_whose(record),
         "size": order.size.name,
+        "place": order.place,
         "took_s": created.took_s,
     }
     return Step(
         None,
         tell=(Told(Name.NODE_CREATED, fields),),
-        learn=(NodeExpected(record.uuid, life, order.size.name, node.id),),
+        learn=(NodeExpected(record.uuid, life, order.size.name, node.id, place=order.place),),
         ended=Ended("created", {"node": node.id, **_whose(record)}),
     )
 
@@ -522,7 +566,7 @@ def _doubtful(state: Claiming | Renewing | Creating | Waiting, seen: Seen) -> Do
 
 def _perhaps(order: SetUpOrder, uuid: str) -> NodeExpected:
     """Expect the node that may exist: a listing from before the claim must not hide it."""
-    return NodeExpected(uuid, order.claim.incarnation, order.size.name)
+    return NodeExpected(uuid, order.claim.incarnation, order.size.name, place=order.place)
 
 
 def _in_doubt_of(record: Record | None) -> tuple[Learned, ...]:
@@ -541,6 +585,7 @@ def _failed(
     fields = {
         **(_whose(record) if record is not None else {}),
         "size": order.size.name,
+        "place": order.place if stage == "create" else None,
         "action": stage,
         "definite": error.definite if definite is None else definite,
         "error": error,

@@ -28,6 +28,7 @@ class Key(Told):
     POOL = "pool", "The pool that this manager serves, or that a record or node names."
     MANAGER = "manager", "The manager that acts, or that a claim names."
     SIZE = "size", "Name of the node's size."
+    PLACE = "place", "Zone or subnet, by the cloud's name, where the size has such places."
     PRICE = "price", "Price per hour, of one node, of a job's nodes, or of all that are counted."
     CORES = "cores", "Cores that a job needs."
     RAM_MB = "ram_mb", "Memory that a job needs, in MB."
@@ -99,6 +100,7 @@ class Key(Told):
     TOOK_S = "took_s", "How long it took."
     ATTEMPT = "attempt", "Attempt number, from 1."
     RETRY_S = "retry_s", "Seconds until the next attempt."
+    UNTIL = "until", "When a place takes nodes again, UTC."
     PINGS_ANSWERED = (
         "pings_answered",
         "Whether the nodes' own ping URL answered; silence counts only while it does (D8).",

@@ -303,6 +303,15 @@ class Reason(Told):
         "`nodemanager breaker reset` ends that once the cause is mended (B5).",
     )
     SIZE_RESTS = "size_rests", "The cloud refused this size lately, so it rests for a while (D6)."
+    PLACE_RESTS = (
+        "place_rests",
+        "The cloud had no room for this size in this zone or subnet, which rests for that size; "
+        "its other places are tried (D6).",
+    )
+    PLACES_REST = (
+        "places_rest",
+        "The cloud had no room for this size in any of its places, so all of them rest (D6).",
+    )
     THROTTLED = "throttled", "The cloud asked for fewer calls, so this one waits (D6)."
     UNPRICED_SIZE = (
         "unpriced_size",
@@ -417,6 +426,11 @@ class Event(Told):
         "Nodes in a row never pinged; see when the next is booted and what they cost (B5).",
     )
     BOOTS_RESUMED = "boots.resumed", "Booting goes on: a node pinged, or an operator said so (B5)."
+    PLACE_RESTING = (
+        "place.rests",
+        "A zone or subnet had no room for a size; it is not tried for that size before `until`.",
+    )
+    PLACE_RESUMED = "place.resumed", "A zone or subnet that rested for a size is tried again."
     NODE_DRAIN = (
         "node.drain",
         "The answers to a node's pings tell it to take no more work (`action=drain`), or to take "

@@ -95,7 +95,8 @@ class CloudNode:
 
     `created_at` is the cloud's launch time, None where the cloud gave none. `managed` says that
     the node has our pool's tag or matches `[Cloud List]` (T5); other nodes are seen but never
-    touched. `problems` tells which fields could not be read (P3).
+    touched. `places` are the cloud's names for where it is, its zone and its subnet; empty where
+    nobody asks for them. `problems` tells which fields could not be read (P3).
     """
 
     id: str
@@ -109,6 +110,7 @@ class CloudNode:
     raw_state: str = ""
     addresses: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()
+    places: tuple[str, ...] = ()
 
     @property
     def is_absent(self) -> bool:
@@ -317,7 +319,8 @@ class Size:
     `name` is the name in the configuration and the log; `instance_type` is the cloud's own id.
     Memory or scratch space of 0 is unknown. If `ram_is_given`, the configuration set `ram_mb` and
     jobs may use all of it; else they may use `node_mem_scaling` of it. `features` and `gres` are
-    what its nodes have of those in the scheduler (`has_features`, `has_gres`).
+    what its nodes have of those in the scheduler (`has_features`, `has_gres`). `places` are the
+    zones or subnets to boot it in: in this order or, with `spread`, where the fewest nodes are.
     """
 
     name: str
@@ -330,6 +333,8 @@ class Size:
     ram_is_given: bool = False
     features: tuple[str, ...] = ()
     gres: Gres = ()
+    places: tuple[str, ...] = ()
+    spread: bool = False
 
 
 @dataclass(frozen=True, slots=True)

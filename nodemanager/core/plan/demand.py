@@ -23,10 +23,11 @@ from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.verdict import Verdict, keep
 from nodemanager.core.model.world import Job, Size, WorkerState
+from nodemanager.core.plan import places
 from nodemanager.core.plan.slots import Slots
 from nodemanager.core.plan.snapshot import Limits, Snapshot
 from nodemanager.core.plan.supply import Supply
-from nodemanager.errors import BadRequest, QuotaExceeded, Throttled
+from nodemanager.errors import BadRequest, PlaceFull, QuotaExceeded, Throttled
 
 LONGEST_REFUSAL_S = 3600.0
 """The longest rest of a size after bad requests, unless max_poll_time is longer (D6)."""
@@ -255,6 +256,7 @@ class Market:
             limits = self.snapshot.limits
             rests = limits.resting.get(size.name, 0.0) > now
             rests = rests or limits.loops.resting_until(size.name, now) is not None
+            rests = rests or places.rests_until(size, limits.places, now) is not None
             if not size.preemptible and not rests:
                 return size
         return self.sizes.by_price[0]
@@ -325,6 +327,8 @@ class Market:
                 return Reason.AT_QUOTA
         if limits.resting.get(size.name, 0.0) > now:
             return Reason.SIZE_RESTS
+        if places.rests_until(size, limits.places, now) is not None:
+            return Reason.PLACES_REST
         if limits.loops.resting_until(size.name, now) is not None:
             return Reason.BOOT_LOOP
         if limits.loops.probing and booted >= 1:
@@ -400,15 +404,18 @@ def after_refusal(
     """The limits after the cloud refused a create of `size` while there were `nodes` (D6).
 
     A quota is noted, and tried again later. After any other definite refusal the size rests for
-    max_poll_time; each bad request in a row (for example for a wrong image) doubles that, up to
-    LONGEST_REFUSAL_S. Throttling and an error that is not definite change nothing: the claim of an
-    unclear create stays and counts (U6).
+    max_poll_time, or only in its place where just that is full; each bad request in a row (for
+    example for a wrong image) doubles that, up to LONGEST_REFUSAL_S. Throttling and an error that
+    is not definite change nothing: the claim of an unclear create stays and counts (U6).
     """
     if isinstance(error, QuotaExceeded):
         return replace(limits, quota=nodes, quota_at=now)
     if isinstance(error, Throttled) or not getattr(error, "definite", False):
         return limits
     rest_s, bad = settings.max_poll_time, 0
+    if isinstance(error, PlaceFull):
+        full = places.after_full(limits.places, size, error.place, now + rest_s)
+        return replace(limits, places=full)
     if isinstance(error, BadRequest):
         if limits.resting.get(size, 0.0) > now:
             # Another create of the same plan was refused: the size rests already.

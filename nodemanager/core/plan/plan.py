@@ -6,6 +6,7 @@ its items. The same predicates feed the action, the log line, the metric and the
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -44,6 +45,7 @@ from nodemanager.core.operate.backlog import Picture
 from nodemanager.core.plan.counts import cycle_counts, made_since
 from nodemanager.core.plan.demand import Market, Wants
 from nodemanager.core.plan.due import Judged, judge_records, to_prune, with_prunes
+from nodemanager.core.plan.places import choose, nodes_by_place
 from nodemanager.core.plan.slots import Slots, count_slots
 from nodemanager.core.plan.snapshot import Snapshot
 from nodemanager.core.plan.supply import Supply, held_records, is_locked
@@ -54,12 +56,16 @@ from nodemanager.core.safety.rate_limits import after_eligible, eligible_seen, n
 
 @dataclass(frozen=True, slots=True)
 class BootOrder:
-    """One node to boot: on this cleaned record, or on a new record where it is None (U1)."""
+    """One node to boot: on this cleaned record, or on a new record where it is None (U1).
+
+    `place` is where, None for a size without places.
+    """
 
     size: Size
     reason: Reason
     plan_id: str
     record: Record | None = None
+    place: str | None = None
 
 
 @dataclass(frozen=True)
@@ -501,10 +507,15 @@ def _boots(
         ),
         key=lambda record: record.uuid,
     )
+    spreads = any(size.spread for size, _ in wants.boots)
+    nodes = nodes_by_place(snapshot) if spreads else Counter[str]()
     orders = []
     for index, (size, reason) in enumerate(wants.boots):
         record = reusable[index] if index < len(reusable) else None
-        orders.append(BootOrder(size, reason, snapshot.plan_id, record))
+        place = choose(size, snapshot.limits.places, nodes, snapshot.now)
+        if place is not None:
+            nodes[place] += 1
+        orders.append(BootOrder(size, reason, snapshot.plan_id, record, place))
     return tuple(orders)
 
 

@@ -12,6 +12,9 @@ from nodemanager.core.observe.history import History
 from nodemanager.core.safety.boot_loops import NONE, Loops
 from nodemanager.core.safety.breaker import Breaker
 
+Rests = Mapping[str, Mapping[str, float]]
+"""By size name and place: until when no such node is booted there, CLOCK_BOOTTIME (D6)."""
+
 
 @dataclass(frozen=True, slots=True)
 class Flight:
@@ -36,6 +39,7 @@ class Expected:
     size: str
     since: float
     incarnation: str | None = None
+    place: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +68,8 @@ class Limits:
     bad: Mapping[str, int] = field(default_factory=dict)
     loops: Loops = NONE
     """Created nodes in a row that never pinged (B5)."""
+    places: Rests = field(default_factory=dict)
+    """Places that had no room for a size lately."""
 
 
 @dataclass(frozen=True)
@@ -100,6 +106,8 @@ class Snapshot:
     """By size name: how many set-ups have a create without a clear answer (U9)."""
     claimed_sizes: Mapping[str, str] = field(default_factory=dict)
     expected: Mapping[str, Expected] = field(default_factory=dict)
+    places_to_be: Mapping[str, int] = field(default_factory=dict)
+    """By place: how many nodes are being set up there, or were created and are not listed yet."""
     holds: frozenset[str] = frozenset()
     limits: Limits = field(default_factory=Limits)
     breaker: Breaker = field(default_factory=Breaker)

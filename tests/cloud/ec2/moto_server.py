@@ -112,6 +112,8 @@ class MotoServer(FaultsOnOrder):
     def __init__(self, port: int = 0, tls: tuple[str, str] | None = None) -> None:
         super().__init__()
         self.page_limit: int | None = None
+        self.full: dict[str | None, str] = {}
+        """By zone or subnet: the code by which it takes no node."""
         self._tokens: dict[str | None, tuple[dict[str, str], Reply]] = {}
         self._runs = threading.Lock()
         self._moto = DomainDispatcherApplication(create_backend_app)
@@ -150,6 +152,7 @@ class MotoServer(FaultsOnOrder):
             ):
                 made.clear()
         self.page_limit = None
+        self.full.clear()
         self.start_afresh()
         self._tokens.clear()
 
@@ -238,6 +241,15 @@ class MotoServer(FaultsOnOrder):
             return self._once(environ, call)
         return self._asked(environ, call)
 
+    def _refuses(self, params: dict[str, str]) -> str | None:
+        """The code that refuses a node in its zone or subnet; None where there is room."""
+        wanted = (
+            params.get("SubnetId"),
+            params.get("NetworkInterface.1.SubnetId"),
+            params.get("Placement.AvailabilityZone"),
+        )
+        return next((self.full[place] for place in wanted if place in self.full), None)
+
     def _regions(self) -> list[Any]:
         return list(get_backend("ec2")[ACCOUNT].values())
 
@@ -246,6 +258,9 @@ class MotoServer(FaultsOnOrder):
         token = call.params.get("ClientToken")
         with self._runs:
             known = self._tokens.get(token)
+            full = self._refuses(call.params)
+            if known is None and full is not None:
+                return refusal(full, 500 if full.startswith("InsufficientInstance") else 400)()
             if known is not None and known[0] != call.params:
                 return refusal("IdempotentParameterMismatch", 400)()
             reply = known[1] if known is not None else self._asked(environ, call)

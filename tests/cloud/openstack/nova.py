@@ -122,9 +122,9 @@ class Nova:
 
     `boot_s` and `delete_s` are how long a boot and a deletion take. `max_limit` is the most items
     of one page, whatever was asked for. Servers of a cell in `down` can't be read. `no_host` makes
-    each new server end in ERROR. `cores` is the quota. `ended` is called with each server that is
-    gone. A marker in `begins_anew` is taken for none, once. `knows` says whether there is an image
-    or a network of that id.
+    each new server end in ERROR, as do new servers of the zones in `full`. `cores` is the quota.
+    `ended` is called with each server that is gone. A marker in `begins_anew` is taken for none,
+    once. `knows` says whether there is an image or a network of that id.
     """
 
     def __init__(self, ended: Callable[[Server], None], knows: Callable[[str, str], bool]) -> None:
@@ -141,6 +141,7 @@ class Nova:
             self.maximum = MAXIMUM
             self.down: set[str] = set()
             self.no_host = False
+            self.full = set[str]()
             self.begins_anew = set[str]()
             self.cores = 10_000
             self.flavors = [
@@ -190,7 +191,11 @@ class Nova:
                 created=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
                 ready_at=time.monotonic() + self.boot_s,
                 asked=asked,
-                fault=NO_VALID_HOST if self.no_host else None,
+                fault=(
+                    NO_VALID_HOST
+                    if self.no_host or asked.get("availability_zone") in self.full
+                    else None
+                ),
             )
             self.servers[server.id] = server
         answer = {"id": server.id, "links": [], "OS-DCF:diskConfig": "MANUAL"}
@@ -332,12 +337,18 @@ class Nova:
             "config_drive": "True" if server.asked.get("config_drive") else "",
             "security_groups": server.asked.get("security_groups", [{"name": "default"}]),
             "OS-EXT-AZ:availability_zone": server.asked.get("availability_zone", "nova"),
-            "OS-EXT-STS:task_state": "deleting" if server.gone_at is not None else None,
+            "OS-EXT-STS:task_state": _task(server),
             "os-extended-volumes:volumes_attached": [],
         }
         if server.fault and told["status"] == "ERROR":
             told["fault"] = {"code": 500, "message": server.fault, "created": server.created}
         return told
+
+
+def _task(server: Server) -> str | None:
+    if server.gone_at is not None:
+        return "deleting"
+    return "scheduling" if server.shown == "BUILD" else None
 
 
 def _checked(metadata: Any) -> dict[str, str]:

@@ -8,6 +8,7 @@ from random import Random
 
 from nodemanager.core.model.world import CloudNode, CloudState, Listed
 from nodemanager.errors import BadRequest, CapacityUnavailable, CloudError, QuotaExceeded
+from tests.simulation.choices import ZONES
 from tests.simulation.cloud import Instance
 from tests.simulation.faults.calls import CLOUD_QUESTIONS, raises, slow, spell, throttled, twice
 from tests.simulation.faults.script import LONG, MIDDLING, SHORT, Effect, Scene, fault
@@ -231,6 +232,25 @@ def _(scene: Scene) -> None:
         # So that there is something to create.
         cloud.end(node)
     scene.finally_(lambda: setattr(cloud, "twins", False))
+
+
+@fault("a zone has no room", share=0.05, lasts=LONG)
+def _(scene: Scene) -> None:
+    """Now one of them and now another, or all; a world in which this comes has such zones (D6)."""
+    world, random = scene.world, scene.random
+    until = world.engine.now + scene.fault.lasts
+
+    def change() -> None:
+        still = world.engine.now < until
+        world.cloud.full = {one for one in ZONES if still and random.random() < 0.6}
+        for node in scene.nodes()[:1] if still else ():
+            # So that there is something to create.
+            world.cloud.end(node)
+        if still:
+            scene.later(30 + random.random() * 90, change)
+
+    change()
+    scene.finally_(world.cloud.full.clear)
 
 
 fault("creates lost", lasts=MIDDLING)(spell("cloud.create", slow(100, 200, effect=False)))

@@ -1,0 +1,92 @@
+"""Several zones of Azure's: where a node is created, and what a full zone is told as (D6)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from nodemanager.cloud.azure.order import machine_name
+from nodemanager.cloud.checks import Found, Mark, Wanted
+from nodemanager.errors import ConfigError, PlaceFull, QuotaExceeded
+from tests.cloud import asking
+from tests.cloud.azure.helpers import POOL, SMALL, cloud, order
+from tests.cloud.azure.server import AzureServer, changed, refusal
+
+pytestmark = pytest.mark.socket
+
+OPTION = "[Cloud] places"
+PLACES = dict.fromkeys(("1", "2"), OPTION)
+NO_ROOM = ("ZonalAllocationFailed", "no room")
+
+
+@pytest.mark.parametrize("how", ["refused", "failed"])
+def test_a_full_zone_is_told_by_its_name_and_the_next_one_takes_the_node(
+    azure: AzureServer, how: str
+) -> None:
+    ours = cloud(azure, places=PLACES)
+    if how == "failed":
+        azure.world.create_fails = [NO_ROOM]
+    else:
+        azure.fault("virtualMachines.put", before=refusal("SkuNotAvailable", 409))
+    first = replace(order(), place="1")
+    with pytest.raises(PlaceFull) as full:
+        ours.create(first)
+    assert (full.value.place, full.value.lingers, full.value.definite) == ("1", False, True)
+    node = ours.create(replace(first, place="2"))
+    assert node.places == ("2",)
+    assert [one.places for one in ours.list_nodes().items] == [("2",)]
+
+
+def test_a_machine_that_is_still_being_taken_back_lingers_and_the_next_has_another_name(
+    azure: AzureServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """P2, U9: else the second create would be answered with what is left of the first."""
+    ours = cloud(azure, places=PLACES)
+    azure.world.create_fails = [NO_ROOM]
+    first = replace(order(), place="1")
+    begun = azure.world.begin
+
+    def slowly(*given: object, **how: object) -> object:
+        made = begun(*given, **how)  # type: ignore[arg-type]  # as it was asked
+        azure.world.takes = 1000.0
+        return made
+
+    monkeypatch.setattr(azure.world, "begin", slowly)
+    monkeypatch.setattr("nodemanager.cloud.azure.adapter.WAIT_S", 0.3)
+    with pytest.raises(PlaceFull) as full:
+        ours.create(first)
+    assert full.value.lingers
+    life = str(first.tags.incarnation)
+    assert len({machine_name("n", life, zone) for zone in (None, "1", "2")}) == 3
+
+
+def test_a_quota_is_no_full_zone(azure: AzureServer) -> None:
+    azure.world.create_fails = [("QuotaExceeded", "no")]
+    with pytest.raises(QuotaExceeded):
+        cloud(azure, places=PLACES).create(replace(order(), place="1"))
+
+
+def test_a_zone_that_azure_has_nowhere_is_refused(azure: AzureServer) -> None:
+    with pytest.raises(ConfigError) as caught:
+        cloud(azure, places={"1": OPTION, "eastus-4": OPTION})
+    assert caught.value.problems == [
+        f"{OPTION}: eastus-4 is no zone of Azure: they are 1, 2, 3",
+    ]
+
+
+def test_each_zone_is_asked_whether_it_has_the_sizes(azure: AzureServer) -> None:
+    def zonal(told: dict[str, list[dict[str, object]]]) -> None:
+        about = {"type": "Zone", "reasonCode": "Quota", "restrictionInfo": {"zones": ["2"]}}
+        for one in told["value"]:
+            one["restrictions"] = [about]
+            one["locationInfo"] = [{"location": "eastus", "zones": ["1", "2"]}]
+
+    azure.fault("skus.list", after=changed(zonal))
+    size = replace(SMALL, places=("1", "2", "3"))
+    found = asking.asked(cloud(azure, places=PLACES), Wanted(POOL, (size,)))
+    assert found["place 1"] == Found("zone 1 of eastus has its sizes")
+    assert (found["place 2"].mark, found["place 3"].mark) == (Mark.FAILED, Mark.FAILED)
+    assert "Standard_D2s_v5 is restricted: Quota" in found["place 2"].text
+    assert "Standard_D2s_v5 is not offered" in found["place 3"].text
+    assert found[f"offer of {SMALL.name}"].mark is Mark.FINE

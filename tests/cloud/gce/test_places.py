@@ -1,0 +1,81 @@
+"""Several zones of Google's: where a node is created, and what a full zone is told as (D6)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from nodemanager.cloud.checks import Found, Mark, Wanted
+from nodemanager.core.plan.places import client_token
+from nodemanager.errors import CloudError, ConfigError, PlaceFull, QuotaExceeded
+from tests.cloud import asking
+from tests.cloud.gce.helpers import POOL, SMALL, ZONE, cloud, order
+from tests.cloud.gce.server import GceServer, refusal
+
+pytestmark = pytest.mark.socket
+
+OPTION = "[Cloud] places"
+OTHER = "us-central1-b"
+PLACES = dict.fromkeys((ZONE, OTHER), OPTION)
+
+
+@pytest.mark.parametrize("how", ["refused", "failed"])
+def test_a_full_zone_is_told_by_its_name_and_the_next_one_takes_the_node(
+    gce: GceServer, how: str
+) -> None:
+    ours = cloud(gce, places=PLACES)
+    if how == "failed":
+        gce.project.next_fails.append(("ZONE_RESOURCE_POOL_EXHAUSTED", "no resources"))
+    else:
+        gce.fault("instances.insert", before=refusal("zoneResourcePoolExhausted", 503))
+    first = order(place=ZONE)
+    life = str(first.tags.incarnation)
+    with pytest.raises(PlaceFull) as full:
+        ours.create(replace(first, client_token=client_token(life, ZONE)))
+    assert (full.value.place, full.value.lingers) == (ZONE, False)
+    node = ours.create(replace(first, place=OTHER, client_token=client_token(life, OTHER)))
+    assert node.places == (OTHER,)
+    assert [one.places for one in ours.list_nodes().items] == [(OTHER,)]
+    assert [zone for zone, _ in gce.project.instances] == [OTHER]
+    ids = {call.query["requestId"] for call in gce.called("instances.insert")}
+    assert len(ids) == 2
+    assert gce.wrong == []
+
+
+def test_a_quota_or_an_unclear_answer_is_no_full_zone(gce: GceServer) -> None:
+    ours = cloud(gce, places=PLACES)
+    for code, expected in (("QUOTA_EXCEEDED", QuotaExceeded), ("INTERNAL_ERROR", CloudError)):
+        gce.project.next_fails.append((code, "no"))
+        with pytest.raises(expected) as refused:
+            ours.create(order(place=ZONE))
+        assert not isinstance(refused.value, PlaceFull)
+
+
+def test_without_a_zone_of_its_own_the_file_means_the_first_place(gce: GceServer) -> None:
+    ours: Any = cloud(gce, create={"zone": ""}, places={OTHER: OPTION})
+    assert ours._provider.access.zone == OTHER
+
+
+def test_what_can_be_no_zone_is_refused(gce: GceServer) -> None:
+    with pytest.raises(ConfigError) as caught:
+        cloud(gce, places={ZONE: OPTION, "central": OPTION})
+    (told,) = caught.value.problems
+    assert told.startswith(f"{OPTION}: central is no zone's name")
+
+
+def asked(gce: GceServer, *places: str) -> dict[str, Found]:
+    size = replace(SMALL, places=places)
+    ours = cloud(gce, places=dict.fromkeys(places, OPTION))
+    return asking.asked(ours, Wanted(POOL, (size,)))
+
+
+def test_each_zone_is_looked_up_and_a_wrong_one_is_told_with_the_near_one(
+    gce: GceServer,
+) -> None:
+    found = asked(gce, ZONE, "us-central2-b")
+    assert found[f"place {ZONE}"] == Found(f"{ZONE} is up")
+    wrong = found["place us-central2-b"]
+    assert wrong.mark is Mark.FAILED
+    assert f"did you mean '{OTHER}'?" in wrong.text

@@ -1,0 +1,214 @@
+"""Changes of what places do, each with the test that must notice it."""
+
+from __future__ import annotations
+
+from tests.mutation.catalog import TextMutant
+
+PLACES = (
+    TextMutant(
+        "D6",
+        "a place that rests is asked again",
+        "core/plan/places.py",
+        "if place not in tried and not _until(size.name, place, rests) > now",
+        "if place not in tried",
+        "tests/core/plan/test_places.py::"
+        "test_boots_go_to_the_first_place_and_to_the_next_while_that_rests",
+    ),
+    TextMutant(
+        "D6",
+        "one boot order asks a place twice",
+        "core/plan/places.py",
+        "if place not in tried and not",
+        "if not",
+        "tests/execute/test_setup.py::test_the_next_place_is_tried_at_once_and_none_twice",
+    ),
+    TextMutant(
+        "D6",
+        "a size rests with the first of its places",
+        "core/plan/places.py",
+        "    until = min((_until",
+        "    until = max((_until",
+        "tests/core/plan/test_places.py::test_a_size_rests_until_the_first_of_its_places_wakes",
+    ),
+    TextMutant(
+        "D6",
+        "the rest of one place makes the others forget theirs",
+        "core/plan/places.py",
+        "size: {**rests.get(size, {}), place: until}",
+        "size: {place: until}",
+        "tests/actors/test_places.py::"
+        "test_while_every_place_rests_the_boot_is_refused_and_then_tried_again",
+    ),
+    TextMutant(
+        "D6",
+        "nodes that no listing shows yet count in no place",
+        "core/plan/places.py",
+        " + Counter(snapshot.places_to_be)",
+        "",
+        "tests/core/plan/test_places.py::"
+        "test_spread_counts_listed_nodes_those_to_be_and_those_of_the_same_plan",
+    ),
+    TextMutant(
+        "D6",
+        "the boots of one plan all go to the emptiest place",
+        "core/plan/plan.py",
+        "            nodes[place] += 1\n",
+        "            pass\n",
+        "tests/core/plan/test_places.py::"
+        "test_spread_counts_listed_nodes_those_to_be_and_those_of_the_same_plan",
+    ),
+    TextMutant(
+        "D6",
+        "a size is booted though all its places rest",
+        "core/plan/demand.py",
+        "            return Reason.PLACES_REST\n",
+        "            pass\n",
+        "tests/core/plan/test_places.py::test_while_every_place_rests_the_size_is_refused",
+    ),
+    TextMutant(
+        "D6",
+        "a full place rests the whole size",
+        "core/plan/demand.py",
+        "    if isinstance(error, PlaceFull):\n",
+        "    if False:\n",
+        "tests/core/plan/test_places.py::"
+        "test_only_a_full_place_rests_a_place_and_anything_else_the_size",
+    ),
+    TextMutant(
+        "D6",
+        "a set-up that is refused in one place ends",
+        "core/execute/setup.py",
+        "        case Failed(error=PlaceFull() as error) if not state.tries:\n",
+        "        case Failed(error=PlaceFull() as error) if False:\n",
+        "tests/execute/test_setup.py::test_the_next_place_is_tried_at_once_and_none_twice",
+    ),
+    TextMutant(
+        "U6",
+        "a full place is followed by the next though an earlier create there may make a node",
+        "core/execute/setup.py",
+        "        case Failed(error=PlaceFull() as error) if not state.tries:\n",
+        "        case Failed(error=PlaceFull() as error):\n",
+        "tests/execute/test_setup.py::test_with_several_places_it_makes_one_node_at_the_most_too",
+    ),
+    TextMutant(
+        "P2",
+        "another node is made while the refused one is not gone yet",
+        "core/execute/setup.py",
+        "    if error.lingers or _placed",
+        "    if _placed",
+        "tests/execute/test_setup.py::test_a_refused_create_whose_rest_lingers_ends_the_set_up",
+    ),
+    TextMutant(
+        "U9",
+        "every place gets the same client token",
+        "core/plan/places.py",
+        "    if place is None:\n",
+        "    if True:\n",
+        "tests/core/plan/test_places.py::"
+        "test_a_client_token_is_the_same_for_one_place_and_another_for_each_u9",
+    ),
+    TextMutant(
+        "R4",
+        "a restart forgets which places rest",
+        "actors/daemon/recovery.py",
+        "        self._place_rests.load(loaded.of(PLACE_RESTS))\n",
+        "",
+        "tests/actors/test_places.py::test_a_rest_goes_on_after_a_restart_and_ends_in_its_time",
+    ),
+    TextMutant(
+        "R4",
+        "a wall clock that was set back lengthens the rest of a place",
+        "actors/daemon/place_rests.py",
+        "min(until, longest)",
+        "until",
+        "tests/actors/test_places.py::"
+        "test_no_rest_outlasts_a_new_one_however_our_wall_clock_stepped_over_a_restart",
+    ),
+    TextMutant(
+        "D6",
+        "the end of a place's rest is neither told nor kept",
+        "actors/daemon/decisions.py",
+        "        self._place_rests.tend(now)\n",
+        "",
+        "tests/actors/test_places.py::test_a_resting_place_is_not_asked_until_its_rest_is_over",
+    ),
+    TextMutant(
+        "D6",
+        "a pool without places writes their rests",
+        "actors/report/journal_writer.py",
+        "(BREAKER, LATE_WRITES, BOOT_LOOPS, GIVEN_BACK, BACKLOG_RUN)",
+        "(*ALL,)",
+        "tests/actors/test_places.py::"
+        "test_a_pool_without_places_writes_no_rests_even_into_a_new_journal",
+    ),
+    TextMutant(
+        "D6",
+        "any refusal in a place passes for a full place",
+        "cloud/libcloud_base.py",
+        "    if not full_there and not isinstance(error, CapacityUnavailable):\n",
+        "    if False:\n",
+        "tests/cloud/ec2/test_places.py::test_any_other_refusal_is_no_places",
+    ),
+    TextMutant(
+        "D6",
+        "a subnet without addresses on EC2 ends all boots though another has some",
+        "cloud/ec2/errors.py",
+        "    FULL_THERE = FULL_SUBNET\n",
+        "",
+        "tests/cloud/ec2/test_places.py::"
+        "test_a_full_place_is_told_by_its_name_and_the_next_one_takes_the_node",
+    ),
+    TextMutant(
+        "U9",
+        "on Azure a create in another zone is answered with what the refused one left",
+        "cloud/azure/order.py",
+        '[:OF_INCARNATION] + (zone or "")',
+        "[:OF_INCARNATION]",
+        "tests/cloud/azure/test_places.py::"
+        "test_a_machine_that_is_still_being_taken_back_lingers_and_the_next_has_another_name",
+    ),
+    TextMutant(
+        "P2",
+        "on Azure a machine that is still being deleted passes for gone",
+        "cloud/azure/adapter.py",
+        "                failure.lingers = left is not None\n",
+        "",
+        "tests/cloud/azure/test_places.py::"
+        "test_a_machine_that_is_still_being_taken_back_lingers_and_the_next_has_another_name",
+    ),
+    TextMutant(
+        "U6",
+        "on OpenStack a server that fails for any reason is deleted and told as refused",
+        "cloud/openstack/adapter.py",
+        " or not is_no_room(server.fault)",
+        "",
+        "tests/cloud/openstack/test_places.py::"
+        "test_a_server_that_boots_for_long_or_fails_otherwise_is_left_to_the_listings",
+    ),
+    TextMutant(
+        "D6",
+        "on OpenStack a zone without a host is not noticed",
+        "cloud/openstack/adapter.py",
+        "            self._room_found(wire, made.id)\n",
+        "            pass\n",
+        "tests/cloud/openstack/test_places.py::"
+        "test_a_zone_without_a_host_is_told_its_server_is_ended_and_the_next_zone_takes_the_node",
+    ),
+    TextMutant(
+        "P2",
+        "on OpenStack a server that is still being deleted passes for gone",
+        "cloud/openstack/adapter.py",
+        "        refusal.lingers = lingers\n",
+        "",
+        "tests/cloud/openstack/test_places.py::test_what_is_left_of_it_is_told_while_it_lingers",
+    ),
+    TextMutant(
+        "D6",
+        "on Google every node is made in the zone of the file",
+        "cloud/gce/adapter.py",
+        "order.place or self.access.zone",
+        "self.access.zone",
+        "tests/cloud/gce/test_places.py::"
+        "test_a_full_zone_is_told_by_its_name_and_the_next_one_takes_the_node",
+    ),
+)
