@@ -364,7 +364,7 @@ MUTANTS: tuple[Mutant, ...] = (
                 pre_write_check._sign_of_life,
                 "order.is_exception and record.instance_id not in (None, order.instance_id)",
             ),
-            off(shutdowns._gone, "order.reason is Reason.UNPAIRED"),
+            off(shutdowns._freed, "order.reason is Reason.UNPAIRED"),
             off(
                 pre_write_check._sign_of_life,
                 "_is_alive(node, order) and (is_other or may_be_of(node, record, known_as))",

@@ -94,12 +94,15 @@ NODES = _table(
         Reason.AMBIGUOUS,
         Reason.IMPOSSIBLE,
         Reason.NO_LAUNCH_TIME,
+        # It gets no work, and somebody has to see why.
+        Reason.DOWN_IN_SCHEDULER,
+        Reason.UNSCHEDULED,
         Reason.READ_ONLY,
         Reason.PAUSED,
         Reason.BREAKER_OPEN,
         Reason.NOT_AUTHORISED,
     ),
-    apart=(Reason.HELD, Reason.FOREIGN_NODE, Reason.UNTAGGED),
+    apart=(Reason.HELD, Reason.FOREIGN_NODE, Reason.UNTAGGED, Reason.SET_ASIDE),
 )
 """By a listed node's verdict. Terminated nodes (`node_absent`) are not counted."""
 
@@ -118,6 +121,7 @@ RECORDS = _table(
         # Pings say that its node lives, and no listing shows the node.
         Reason.BUSY,
         Reason.IDLE,
+        Reason.UP_IN_SCHEDULER,
         Reason.PINGING_UNLISTED,
         Reason.UNTAGGED,
         Reason.LISTING_SHORT,
