@@ -103,6 +103,7 @@ class NodeReader:
                 and before.size == self.size(raw)
                 and before.held == self.held(raw)
                 and before.addresses == self.addresses(raw)
+                and before.places == self.places(raw)
             )
         except Exception:
             return False

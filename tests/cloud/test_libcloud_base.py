@@ -90,10 +90,14 @@ def Cloud(
             {"running": CloudState.RUNNING},
             tags=lambda raw: Tags(**raw.extra["tags"]),
             held=lambda raw: bool((raw.extra or {}).get("held")),
+            places=lambda raw: (raw.extra or {}).get("places", ()),
         ),
         leftovers=NoLeftovers(),
         timeout=timeout,
     )
+
+
+OURS = {"pool": "mine", "record": "r1", "incarnation": "i1"}
 
 
 def node(node_id: str = "n1", **changes: Any) -> Node:
@@ -106,7 +110,7 @@ def node(node_id: str = "n1", **changes: Any) -> Node:
         driver=None,
         size=NodeSize("m1", "m1", 1, 1, None, 0.1, None),
         created_at=BOOTED,
-        extra={"tags": {"pool": "mine", "record": "r1", "incarnation": "i1"}},
+        extra={"tags": OURS},
     )
     for name, value in changes.items():
         setattr(made, name, value)
@@ -174,6 +178,7 @@ def test_a_node_that_did_not_change_is_the_object_of_the_listing_before() -> Non
         pytest.param({"extra": {"tags": {"pool": "other"}}}, id="no-longer-ours"),
         pytest.param({"extra": {}}, id="bad-tags"),
         pytest.param({"extra": {"tags": {}, "held": True}}, id="hold"),
+        pytest.param({"extra": {"tags": OURS, "places": ("zone-b",)}}, id="places"),
     ],
 )
 def test_a_node_listed_before_is_read_as_a_look_at_it_alone_reads_it(
