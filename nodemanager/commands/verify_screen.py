@@ -86,7 +86,7 @@ def _nodes(shown: Shown) -> str:
     if not nodes:
         return "not known"
     seen = {name: count for name, count in nodes.items() if count or name in ALWAYS}
-    seen.pop("listed")
+    seen.pop("listed", None)
     coming = seen.pop("coming", 0)
     return _counts(seen) + (f", {coming} to come" if coming else "")
 

@@ -16,7 +16,7 @@ from tests.waiting import until
 
 pytestmark = [pytest.mark.live]
 
-RESTS_S = 12
+RESTS_S = 30
 
 
 @pytest.fixture

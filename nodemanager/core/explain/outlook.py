@@ -167,6 +167,7 @@ BOOTS = _table(
         # Until the slot's window ends, and until the size's rest ends; but see `of_refusal`.
         Reason.NO_FREE_SLOT,
         Reason.SIZE_RESTS,
+        Reason.PLACES_REST,
     ),
     stuck=(
         Reason.AT_QUOTA,
