@@ -12,12 +12,14 @@ import pytest
 from nodemanager import cli
 from nodemanager.client import ClientError
 from nodemanager.commands import verify as command
+from nodemanager.commands import verify_screen
 from nodemanager.commands.verify import FIRST_S, attempt
 from nodemanager.core.explain.picture import Picture
 from nodemanager.core.explain.verify import NO_DECISION, verify
 from nodemanager.web.verify import as_json
 from tests.core.build import World
 from tests.core.explain.test_verify import booting, empty, pool, refused_as_wrong
+from tests.core.explain.test_verify import look as look_at
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -92,6 +94,15 @@ def test_a_settling_pool_is_looked_at_until_it_has_settled() -> None:
     told = look(daemon)
     assert (told.code, told.attempts) == (0, 4)
     assert daemon.asked_at == pytest.approx([0.0, 5.1, 10.2, 15.3])
+
+
+def test_a_pool_whose_first_node_is_still_to_come_is_told_in_numbers_too() -> None:
+    """No node is listed, not even another pool's."""
+    made = pool(nodes=0)
+    look_at(made)
+    wanted = {"open": [{"id": None, "reason": "wanted"}]}
+    line = verify_screen._line(shown(made, allow_empty=True) | wanted, 3.0)
+    assert line == "3s: 0 up, 0 settling, 0 stuck; pool wanted"
 
 
 def test_what_waiting_can_not_mend_ends_it_at_once() -> None:
