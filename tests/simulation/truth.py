@@ -15,7 +15,7 @@ from nodemanager.core.plan.plan import Plan
 from nodemanager.core.plan.snapshot import Snapshot
 from tests.simulation.cloud import Instance
 from tests.simulation.manager import Manager
-from tests.simulation.told import Told
+from tests.simulation.told import Heard, Told
 from tests.simulation.world import World
 
 CREATE_BOUND_S = 120.0
@@ -280,7 +280,8 @@ class Truth:
         showed for `settle` and that did not ping either, might as well be gone; so might one whose
         record was not listed.
         """
-        ears, settings = self.told.ears[manager.name], manager.pool.settings
+        # A reload since then binds later orders alone.
+        ears, settings = self.told.ears[manager.name], self.bound_by(manager.name, by)
         newest, records = ears.had("cloud", by), ears.had("records", by)
         if newest is None or records is None:
             return True
@@ -309,8 +310,12 @@ class Truth:
         # Of two that were made on one record, either may be the one that pings.
         bearers = self.world.cloud.by_record.get(one.tags.record or "", [])
         same = {other.id for other in bearers if other.tags == one.tags}
-        # Before a run's first record listing nothing is known that a cloud listing could lack.
-        known_at = min(heard.given_at for heard in ears.records if heard.complete)
+        # Before a listing shows the record nothing is known that a cloud listing could lack.
+        known_at = min(
+            heard.given_at
+            for heard in ears.records
+            if heard.complete and self._shows(heard, record)
+        )
         lacking = []
         for heard in reversed([one for one in ears.cloud if known_at <= one.given_at <= by]):
             if same & heard.items.keys():
@@ -323,6 +328,11 @@ class Truth:
         if lacking[0].started - lacking[-1].started < settings.settle:
             return True
         return heard_at > lacking[-1].started
+
+    @staticmethod
+    def _shows(heard: Heard, record: Record) -> bool:
+        listed = heard.items.get(record.uuid)
+        return listed is not None and listed.incarnation == record.incarnation
 
     def destroyed(self, one: Instance, by: str) -> None:
         world = self.world
