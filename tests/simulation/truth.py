@@ -310,12 +310,12 @@ class Truth:
         # Of two that were made on one record, either may be the one that pings.
         bearers = self.world.cloud.by_record.get(one.tags.record or "", [])
         same = {other.id for other in bearers if other.tags == one.tags}
-        # Before a listing shows the record nothing is known that a cloud listing could lack.
-        known_at = min(
-            heard.given_at
-            for heard in ears.records
-            if heard.complete and self._shows(heard, record)
-        )
+        # Before a run's first record listing nothing is known that a cloud listing could lack; nor
+        # before one shows the record, where others that began after its claim did not.
+        whole = [heard for heard in ears.records if heard.complete]
+        claimed_at = self.claimed_at.get(record.incarnation or "", by)
+        late = [one for one in whole if one.started > claimed_at and not self._shows(one, record)]
+        known_at = min(one.given_at for one in whole if not late or self._shows(one, record))
         lacking = []
         for heard in reversed([one for one in ears.cloud if known_at <= one.given_at <= by]):
             if same & heard.items.keys():
