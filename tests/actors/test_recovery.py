@@ -854,6 +854,34 @@ def test_a_hold_stands_over_restarts_until_it_is_released(make_rig: MakeRig) -> 
     assert rig.journal.holds() == ()
 
 
+@pytest.mark.parametrize("verb", [Verb.RELEASE, Verb.RUN, Verb.RESUME])
+def test_what_an_unread_journal_may_keep_is_not_called_undone_already(
+    make_rig: MakeRig, verb: Verb
+) -> None:
+    """C9: a hold was ordered before the restart, and its release must not be lost in silence."""
+    rig = make_rig(min_nodes=0, backlog="clean")
+    rig.fleet.state = WorkerState.BUSY
+    machine, record = rig.fleet.add_node(age=10 * HOUR)
+    ids = {Verb.RELEASE: record.uuid, Verb.RUN: machine.node.id, Verb.RESUME: None}
+    rig.journal.hold(Hold(record.uuid, "to look at", "anna", 1.0))
+    assert isinstance(rig.journal, MemoryJournal)
+    rig.journal.fail("the disk is full")
+    rig.start()
+    rig.turn(120)
+    said: list[Reply] = []
+    rig.system.daemon.tell(Ordered(Command(verb, "anna", "", ids[verb]), said.append))
+    rig.flush()
+    ((result, text),) = [(one.result, one.text) for one in said]
+    assert result is Result.FAILED
+    assert "the disk is full" in text
+    rig.journal.heal()
+    rig.turn(120)
+    rig.system.daemon.tell(Ordered(Command(verb, "anna", "", ids[verb]), said.append))
+    rig.flush()
+    done = Result.DONE if verb is Verb.RELEASE else Result.ALREADY
+    assert said[-1].result is done
+
+
 def test_a_command_that_can_not_be_written_down_is_refused(make_rig: MakeRig) -> None:
     rig = make_rig(min_nodes=0)
     rig.start()

@@ -44,7 +44,8 @@ _EVENTS = {
     Verb.RESUME: Event.OPERATOR_RESUME,
     Verb.BREAKER_RESET: Event.OPERATOR_BREAKER_RESET,
 }
-
+UNDOING = frozenset({Verb.RELEASE, Verb.RUN, Verb.RESUME})
+"""The verbs that end an order, mostly one that the journal keeps."""
 
 Asked = tuple[Ordered, Named]
 
@@ -87,6 +88,10 @@ class CommandHandler:
 
     def order(self, said: Ordered) -> None:
         """Begin what the command's verb says, or answer why not."""
+        if said.command.verb in UNDOING and self._scribe.problem is not None:
+            # What a former run was ordered may not be known yet: that it stands is not denied.
+            self._not_written(said, None)
+            return
         self._orders[said.command.verb](said)
 
     # What a command names.
