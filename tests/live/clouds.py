@@ -104,10 +104,11 @@ def forerunner(provider: str) -> Sections:
 
 
 HERE: Sections = {
-    "Daemon": {"certs_file": None, "max_nodes": 4},
+    "Daemon": {"certs_file": None, "max_nodes": 4, "dispatcher": None},
     "Logging": {"file": None},
     "Arvados": {"host": None},
     "Records": {"provider": "registry"},
     "Cloud Create": {"ping_host": None},
 }
-"""What whoever fills in one of those examples has to say of this machine."""
+"""What whoever fills in one of those examples has to say of this machine. No Slurm runs here: a
+wishlist stands for its queue, and the nodes' pings for what it says of them."""

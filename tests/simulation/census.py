@@ -27,14 +27,22 @@ from tests.simulation.world import World
 KNOWN = Path(__file__).with_name("census.json")
 TIMES = 2
 """What one seed alone shows, the next change of the product may take away."""
-NEVER: Mapping[Reason, str] = dict.fromkeys(
-    (
-        *(Reason.NO_TOKEN, Reason.WRONG_TOKEN, Reason.WRONG_HOST, Reason.WRONG_SECRET),
-        Reason.WRONG_INSTANCE,
-        *(Reason.NOT_HTTP, Reason.TOO_LARGE, Reason.TOO_SLOW, Reason.TOO_MANY_CONNECTIONS),
+NEVER: Mapping[Reason, str] = {
+    **dict.fromkeys(
+        (
+            *(Reason.NO_TOKEN, Reason.WRONG_TOKEN, Reason.WRONG_HOST, Reason.WRONG_SECRET),
+            Reason.WRONG_INSTANCE,
+            *(Reason.NOT_HTTP, Reason.TOO_LARGE, Reason.TOO_SLOW, Reason.TOO_MANY_CONNECTIONS),
+        ),
+        "An HTTP server refuses a request, and the simulation has none: real servers show it.",
     ),
-    "An HTTP server refuses a request, and the simulation has none: real servers show it.",
-) | {
+    **dict.fromkeys(
+        (
+            *(Reason.UNSCHEDULED, Reason.SET_ASIDE),
+            *(Reason.DOWN_IN_SCHEDULER, Reason.UP_IN_SCHEDULER),
+        ),
+        "No simulated pool asks a scheduler: the tests of the actors do, and a real Slurm.",
+    ),
     Reason.ONE_PLAN: "No simulated manager runs with `--once`: the tests of commands by hand do.",
     Reason.POOL_EMPTY: "Only `nodemanager verify` says it.",
     Reason.SUM_IMPOSSIBLE: "Only `nodemanager verify` says it, of numbers that contradict.",
