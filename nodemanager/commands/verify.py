@@ -116,7 +116,7 @@ def verify(
     if as_json:
         show.print_json(result.to_json())
     elif result.snapshot is not None:
-        verify_screen.print_result(result)
+        verify_screen.print_snapshot(result.snapshot, result.attempts, result.waited_s)
     if result.error is not None:
         click.echo(f"nodemanager: {visible(result.error)}", err=True)
     sys.exit(result.code)

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from nodemanager.commands import show
 from nodemanager.commands.times import span
 from nodemanager.core.model.reasons import Reason
-
-if TYPE_CHECKING:
-    from nodemanager.commands.verify import Result
 
 Shown = Mapping[str, Any]
 
@@ -33,13 +30,11 @@ def progress() -> Iterator[Callable[[Shown, float], None]]:
     yield lambda shown, waited_s: show.say(out, show.cell(_line(shown, waited_s)))
 
 
-def print_result(result: Result) -> None:
+def print_snapshot(shown: Shown, attempts: int, waited_s: float) -> None:
     """Print the snapshot: its numbers, and who is not at rest and why."""
-    shown = result.snapshot
-    assert shown is not None
     out = show.console()
-    tries = f"{result.attempts} attempt{'' if result.attempts == 1 else 's'}"
-    after = f"after {span(result.waited_s)}, {tries}"
+    tries = f"{attempts} attempt{'' if attempts == 1 else 's'}"
+    after = f"after {span(waited_s)}, {tries}"
     outlook = show.cell(f"{shown['outlook']:<{WIDTH}}", STYLES[shown["outlook"]])
     show.say(out, outlook + show.cell(_of(shown, after)))
     lines = {"nodes": _nodes(shown)}
