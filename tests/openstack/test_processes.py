@@ -54,6 +54,8 @@ def test_a_kill_of_ours_leaves_no_process(tmp_path: Path) -> None:
     ) as holder:
         assert holder.stdout is not None
         sleeper = int(holder.stdout.readline())
-        assert runs(sleeper)
+        # Who dies before setpriv has told the kernel leaves it.
+        comm = Path(f"/proc/{sleeper}/comm")
+        until("it sleeps", lambda: comm.read_text().strip() == "sleep")
         holder.kill()
     until("no sleeper", lambda: not runs(sleeper))

@@ -50,7 +50,7 @@ T = TypeVar("T")
 
 WRITTEN_AGAIN: tuple[Kept[Any], ...] = (BREAKER, LATE_WRITES, BOOT_LOOPS, GIVEN_BACK, BACKLOG_RUN)
 """The values that this keeps in memory, too, because they must go into a new file. So do others
-from when they are first kept: a pool without places writes no rests of places."""
+once they are kept: a pool without places writes no rests of places."""
 
 
 @dataclass(frozen=True)
