@@ -16,7 +16,7 @@ from tests.waiting import until
 
 pytestmark = [pytest.mark.live]
 
-RESTS_S = 30
+RESTS_S = 45
 
 
 @pytest.fixture
@@ -60,14 +60,16 @@ def test_a_node_boots_in_the_next_subnet_at_once_and_the_full_one_rests_over_a_r
     rests = daemon.wait_for("place.rests")
     assert (rests["size"], rests["place"], rests["reason"]) == ("m5.large", first, "place_rests")
     assert len(daemon.lines("record.claimed")) == 1, daemon.told()
-    (shown,) = cluster.status(daemon)["places_resting"]
+    # Status is of the newest decision, and the rest may be newer.
+    (shown,) = until("the rest", lambda: cluster.status(daemon)["places_resting"])
     assert (shown["size"], shown["place"]) == ("m5.large", first)
     assert 0 < shown["for_s"] <= RESTS_S
 
     daemon.kill()
     daemon = cluster.start()
     daemon.wait_for("cycle.done")
-    assert [one["place"] for one in cluster.status(daemon)["places_resting"]] == [first]
+    (shown,) = until("the rest", lambda: cluster.status(daemon)["places_resting"])
+    assert shown["place"] == first
     moto.empty(first)
     resumed = daemon.wait_for("place.resumed")
     assert (resumed["size"], resumed["place"]) == ("m5.large", first)

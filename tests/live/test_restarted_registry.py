@@ -142,12 +142,12 @@ def test_a_registry_restarted_under_load_loses_no_acknowledged_ping_and_no_node(
     finally:
         crowd.close()
 
-    until(
-        "a picture of fresh polls",
-        lambda: cluster.status(daemon)["polls"]["records"]["failures_in_a_row"] == 0,
-        told=daemon.told,
-    )
-    assert cluster.status(daemon)["nodes_busy"] == NODES
+    def is_well() -> bool:
+        status = cluster.status(daemon)
+        polled = status["polls"]["records"]["failures_in_a_row"] == 0
+        return bool(polled and status["nodes_busy"] == NODES)
+
+    until("a picture of fresh polls and pings", is_well, told=daemon.told)
     rows = cluster.registry.rows()
     assert {uuid for uuid, at in crowd.acknowledged.items() if lost(rows[uuid], at)} == set()
     assert len(crowd.acknowledged) == MANY

@@ -172,7 +172,8 @@ def test_a_terminal_shows_the_progress_in_its_place(pool: Verified) -> None:
 def test_a_create_that_the_cloud_calls_wrong_ends_it_early(pool: Verified) -> None:
     pool.faults.set(refused="no image named golden-42")
     pool.cluster.change({"Daemon": {"min_nodes": 4}})
-    pool.daemon.reload()
+    # The first snapshot after a reload may be of the settings before it.
+    pool.daemon.wait_for("node.setup_started", after=pool.daemon.reload())
     told = pool.json(*QUICK)
     assert told["exit_code"] == 3, told
     assert told["waited_s"] < 30
