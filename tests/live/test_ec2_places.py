@@ -71,7 +71,7 @@ def test_a_node_boots_in_the_next_subnet_at_once_and_the_full_one_rests_over_a_r
     (shown,) = until("the rest", lambda: cluster.status(daemon)["places_resting"])
     assert shown["place"] == first
     moto.empty(first)
-    resumed = daemon.wait_for("place.resumed")
+    resumed = daemon.wait_for("place.resumed", within=RESTS_S + 30)
     assert (resumed["size"], resumed["place"]) == ("m5.large", first)
     cluster.want(2)
     until("the second", lambda: len(moto.instances()) == 2, told=daemon.told)
