@@ -33,8 +33,9 @@ class NobodyThereError(ClientError):
     """No daemon answers there."""
 
 
-class _Connection(Bounded, http.client.HTTPConnection):  # type: ignore[misc]  # `timeout`
-    pass
+# `timeout` is a property of Bounded, and a plain field of the other.
+class _Connection(Bounded, http.client.HTTPConnection):  # type: ignore[misc]
+    """A connection to the socket whose whole answer takes no longer than `timeout` seconds."""
 
 
 @dataclass(frozen=True)

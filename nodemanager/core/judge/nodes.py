@@ -18,9 +18,8 @@ from nodemanager.core.model.world import CloudNode, WorkerState
 from nodemanager.core.observe.pairing import Pairs
 from nodemanager.core.plan.snapshot import Snapshot
 
-HELD, KILLED = Reason.HELD, Reason.KILLED
-UNKNOWN = WorkerState.UNKNOWN
-"""Looked up once, because every verdict is compared with them."""
+HELD, KILLED, UNKNOWN = Reason.HELD, Reason.KILLED, WorkerState.UNKNOWN
+"""Looked up once, because every node is compared with them."""
 
 
 class NodeJudge:
