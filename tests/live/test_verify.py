@@ -204,7 +204,8 @@ def test_a_cloud_that_does_not_answer_is_waited_for_until_the_deadline(pool: Ver
     told = pool.json("--wait", "3", "--interval", "0.5")
     assert time.monotonic() - began < 30
     assert told["exit_code"] == 4
-    assert told["waited_s"] <= 3
+    # The last answer is cut off at the deadline, and the program says so a moment later.
+    assert told["waited_s"] < 4
     assert ("settling", None, "poll_stale") in reasons(told)
 
 
