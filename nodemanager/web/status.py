@@ -71,13 +71,15 @@ class Status:
     """The status after one cycle. Times are boottime seconds; `made_at` is the end of the cycle.
 
     `mode` is apply, dry-run or read-only; `read_only` tells why. `records` counts records by state,
-    `reasons` the last plan's verdicts by reason code, `leftovers` the unreleased ones by ledger
-    state. `refused` counts the boots that the demand needs but rules forbid, by (size, reason
-    code). `unsatisfiable` are the jobs that no node can satisfy, each with its reason code.
+    `record_reasons` by state and reason code, `reasons` the last plan's verdicts by reason code,
+    `leftovers` the unreleased ones by ledger state. `refused` counts the boots that the demand
+    needs but rules forbid, by (size, reason code). `unsatisfiable` are the jobs that no node can
+    satisfy, each with its reason code.
     `resting` are the places without room: size, place and until when it rests (boottime seconds).
     `under_way` counts in-flight actions. `aborted` is why the last snapshot allowed no decision.
     `paused_at` is when the pool was paused.
 
+    `last_ping_s` is the age of the pool's newest ping on the store's clock, None before any.
     `live` is how many nodes of the pool are listed, whatever they do.
 
     `idle_times` (node name -> seconds), `held` (ids), `account`, `store` and `holder` contain
@@ -104,6 +106,8 @@ class Status:
     holder: str = ""
     slots: Slots = NO_SLOTS
     records: Mapping[str, int] = field(default_factory=dict)
+    record_reasons: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    last_ping_s: float | None = None
     plan: str = ""
     reasons: Mapping[str, int] = field(default_factory=dict)
     aborted: str | None = None
