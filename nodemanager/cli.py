@@ -34,6 +34,8 @@ SECTIONS: Mapping[str, Mapping[str, Entry]] = {
         "status": Entry("status", "status", "Slots, nodes, polls, breaker and pending work."),
         "nodes": Entry("listing", "nodes", "Every node: state, age, reason."),
         "slots": Entry("listing", "slots", "Every held slot, and when it will be free."),
+        "why": Entry("why", "why", "What keeps each size from growing or shrinking."),
+        "events": Entry("why", "events", "What happened lately, in groups."),
         "explain": Entry("explain", "explain", "Why a node or record is left alone, or not."),
         "log": Entry("log", "log", "What was decided and done, from the journal."),
         "orders": Entry("operate", "orders", "Standing holds, drains, kills and the pause."),

@@ -121,6 +121,15 @@ class Client:
         """Every held slot, and the number of slots."""
         return dict(self._get("/api/slots"))
 
+    def why(self, size: str | None = None) -> dict[str, Any]:
+        """What keeps each size, or that one, from growing or shrinking (web.why)."""
+        return dict(self._get("/api/why" if size is None else f"/api/why?size={quote(size)}"))
+
+    def events(self, since: float | None = None, *, all: bool = False) -> dict[str, Any]:
+        """What happened since (epoch seconds; by default in the last hour), in groups."""
+        query = f"all={'yes' if all else 'no'}" + ("" if since is None else f"&since={since}")
+        return dict(self._get(f"/api/events?{query}"))
+
     def verify(self, *, allow_empty: bool, within_s: float = TIMEOUT_S) -> dict[str, Any]:
         """Whether the pool is at rest, all from one decision (core.explain.verify).
 

@@ -23,7 +23,7 @@ STYLES = (
 def line_of(one: Told) -> Text:
     """An event's line for a terminal: time, event, reason, subject and measures."""
     line = Text(f"{local(one.at)}  ", style="dim")
-    line.append(f"{one.event:<21} ", style=_style(one.event) or "not dim")
+    line.append(f"{one.event:<21} ", style=style_of(one.event) or "not dim")
     line.append(f"{one.reason or '':<22} ", style="not dim bold")
     whom = [one.host or "", one.record or "", one.node or ""]
     line.append(show.cell(" ".join(word for word in whom if word), "not dim"))
@@ -33,7 +33,8 @@ def line_of(one: Told) -> Text:
     return line
 
 
-def _style(event: str) -> str:
+def style_of(event: str) -> str:
+    """The style of that event's name."""
     for words, style in STYLES:
         if any(word in event for word in words):
             return f"not dim {style}"

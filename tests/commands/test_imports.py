@@ -62,6 +62,8 @@ ASKING = {
     "status": (),
     "nodes": (),
     "slots": (),
+    "why": (),
+    "events": (),
     "orders": (),
     "verify": ("--wait", "0"),
     "hold": ("i-1",),
