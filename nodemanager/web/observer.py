@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from nodemanager.core.explain.explain import APPLY
 from nodemanager.core.explain.picture import Picture
+from nodemanager.core.explain.why import why
 from nodemanager.core.model.reasons import Event
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.observe.signs import classify
@@ -108,6 +109,7 @@ class WebObserver:
             refused=_refused(plan),
             unsatisfiable=_unsatisfiable(plan),
             resting=_resting(snapshot),
+            sizes=why(picture),
             under_way=_under_way(snapshot),
             held=tuple(sorted(snapshot.holds)),
             leftovers=picture.leftovers,

@@ -6,6 +6,7 @@
     GET /api/explain/ID with the token: see explain.py
     GET /api/nodes      with the token, and /api/slots: see inventory.py
     GET /api/verify     with the token: see verify.py
+    GET /api/why        with the token, and /api/events: see why.py
     POST /api/...       with the token: see commands.py and backlog.py
 
 A token is sent as `Authorization: Bearer TOKEN`. A wrong token gives 403 everywhere, even where
@@ -41,6 +42,7 @@ from nodemanager.web.inventory import add_inventory
 from nodemanager.web.metrics import Metrics
 from nodemanager.web.status import Board
 from nodemanager.web.verify import add_verify
+from nodemanager.web.why import add_why
 from nodemanager.workers import Workers
 
 _log = get(__name__)
@@ -100,6 +102,7 @@ class ManagementServer(HttpServer):
         if explanations is not None:
             add_explain(app, explanations, door, workers)
             add_inventory(app, explanations, door, workers)
+            add_why(app, explanations, door, workers)
             add_verify(app, explanations, door, workers, board.now)
         super().__init__(
             app,
