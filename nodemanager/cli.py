@@ -19,6 +19,7 @@ from nodemanager.commands import (
     log,
     operate,
     replay,
+    slurm_config,
     status,
     verify,
 )
@@ -117,6 +118,7 @@ for _command in (
     explain.explain,
     log.log,
     verify.verify,
+    slurm_config.slurm_config,
     completion.completion,
 ):
     group.add_command(_command)
