@@ -57,6 +57,7 @@ SECTIONS: Mapping[str, Mapping[str, Entry]] = {
         "check-config": Entry("daemon", "check_config", "Find every problem of a file."),
         "check-cloud": Entry("check_cloud", "check_cloud", "Ask the cloud for all we need."),
         "init": Entry("init", "init", "Write a configuration file."),
+        "slurm-config": Entry("slurm_config", "slurm_config", "The lines that slurm.conf needs."),
         "replay": Entry("replay", "replay", "What other settings would have done."),
     },
     "Run": {
