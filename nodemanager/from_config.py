@@ -200,7 +200,9 @@ def advice_on_scheduler(config: Config) -> list[str]:
 
 def secrets_of(config: Config) -> list[str]:
     """Every secret of the file, for the log to hide."""
-    given = (config.manage.management_token, config.arvados.token, config.registry.token)
+    manage = config.manage
+    own = (manage.management_token, manage.read_token)
+    given = (*own, config.arvados.token, config.registry.token)
     secrets = [secret.reveal() for secret in given if secret is not None]
     password = urlsplit(config.registry.database.reveal()).password
     if password is not None:

@@ -47,6 +47,8 @@ from nodemanager.state import (
     RememberedIdentity,
     StateDirectory,
 )
+from nodemanager.web.dashboard.dashboard import Dashboard
+from nodemanager.web.dashboard.history import SlotHistory
 from nodemanager.web.explain import Explanations
 from nodemanager.web.metrics import Metrics
 from nodemanager.web.observer import WebObserver
@@ -255,6 +257,9 @@ class Service:
         if pings is not None:
             metrics.count_pings(pings)
         explanations = Explanations(wiring.journal_path(config, dry_run=self._dry_run))
+        read = config.manage.read_token
+        healthy_for = max(config.daemon.poll_stale_after, 2 * config.daemon.max_poll_time)
+        slots = SlotHistory(state.path / f"slots{'-dry-run' * self._dry_run}.history")
         server = ManagementServer(
             board,
             metrics,
@@ -265,12 +270,16 @@ class Service:
             commands=self._commands,
             backlog=BacklogCommands(self._commands),
             explanations=explanations,
-            healthy_for=max(config.daemon.poll_stale_after, 2 * config.daemon.max_poll_time),
+            healthy_for=healthy_for,
+            read_token=None if read is None else read.reveal(),
+            dashboard=Dashboard(board, explanations, slots, self._clock, old_after=healthy_for),
         )
         server.start()
         stack.callback(server.stop)
         self._servers.append(server)
-        observer = WebObserver(board, metrics, holder=str(state.path), explanations=explanations)
+        observer = WebObserver(
+            board, metrics, holder=str(state.path), explanations=explanations, slots=slots
+        )
         told.listeners.append(observer.heard)
         self._log.listeners.append(observer.heard)
         return observer.show

@@ -10,8 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from nodemanager.commands.show import cell
-from nodemanager.commands.times import span
-from nodemanager.logline import visible
+from nodemanager.logline import span, visible
 
 GOOD, ODD, BAD, FAINT = "green", "yellow", "bold red", "dim"
 

@@ -245,6 +245,7 @@ def _servers(draft: Draft) -> None:
             draft.place("Manage", "address"),
             "the management server has no TLS, so others on the network can read its token",
         )
+    _tokens(draft)
     if listen is None or port is None or address is None:
         return
     overlap = address == listen.host or is_wildcard(address) or is_wildcard(listen.host)
@@ -253,6 +254,16 @@ def _servers(draft: Draft) -> None:
             draft.place("Manage", "port"),
             draft.place("Registry", "listen"),
             "{one} and {other} use the same port",
+        )
+
+
+def _tokens(draft: Draft) -> None:
+    full, read = draft.value("Manage", "ManagementToken"), draft.value("Manage", "read_token")
+    if full is not None and full == read:
+        draft.report.clash(
+            draft.place("Manage", "read_token"),
+            draft.place("Manage", "ManagementToken"),
+            "{one} and {other} are the same token, so that it could change everything",
         )
 
 
