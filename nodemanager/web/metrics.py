@@ -156,6 +156,14 @@ def _slots(status: Status) -> Mapping[str, int]:
     return {"used": used} if total is None else {"used": used, "free": max(0, total - used)}
 
 
+def _spares(status: Status) -> Mapping[tuple[str, ...], int]:
+    return {
+        (size, state): count
+        for size, one in status.spares.items()
+        for state, count in (("wanted", one.wanted), ("ready", one.there), ("kept", one.kept))
+    }
+
+
 def _orders(status: Status) -> Mapping[str, int]:
     marks = status.marks
     return {"hold": len(marks.holds), "drain": len(marks.drains), "kill": len(marks.kills)}
@@ -173,6 +181,13 @@ def _leftovers(status: Status) -> Mapping[tuple[str, ...], int]:
 GAUGES = (
     Gauged("nodes", "Cloud nodes by what they do.", _nodes, ("state",)),
     Gauged("nodes_wanted", "Nodes that the demand needs.", lambda shown: shown.nodes.wish),
+    Gauged(
+        "spare_nodes",
+        "Nodes of each size beyond demand: `wanted` by `spare_nodes`, `ready` (idle or to come), "
+        "and `kept` (fewer than wanted while something runs short).",
+        _spares,
+        ("size", "state"),
+    ),
     Gauged("records", "Records by state.", lambda shown: shown.records, ("state",)),
     Gauged("verdicts", "The last plan's verdicts.", lambda shown: shown.reasons, ("reason",)),
     Gauged("slots", "Slots by whether a record holds them.", _slots, ("state",)),
