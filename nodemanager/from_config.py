@@ -58,6 +58,12 @@ def sizes_of(config: Config, cloud: CloudDriver) -> tuple[Size, ...]:
     return tuple(sizes)
 
 
+def with_spares(sizes: Sequence[Size], config: Config) -> tuple[Size, ...]:
+    """`sizes` with the spare_nodes of the file."""
+    given = {size.name: size.spare_nodes or 0 for size in config.sizes}
+    return tuple(replace(size, spare_nodes=given.get(size.name, 0)) for size in sizes)
+
+
 def places_of(config: Config, size: SizeSection) -> tuple[str, ...]:
     """The zones or subnets of a size: its own, else those of the cloud."""
     return size.places or config.cloud.places
@@ -82,6 +88,7 @@ def size_of(wanted: SizeSection, listed: Size | None) -> Size:
         name=wanted.name,
         ram_is_given=wanted.ram_mb is not None,
         spread=wanted.place_order is PlaceOrder.SPREAD,
+        spare_nodes=wanted.spare_nodes or 0,
         **{key: value for key, value in given.items() if value is not None},
     )
 

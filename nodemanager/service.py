@@ -34,6 +34,7 @@ from nodemanager.from_config import (
     settings_of,
     sizes_of,
     user_data_of,
+    with_spares,
 )
 from nodemanager.httpserver import HttpServer
 from nodemanager.journal.told import Teller
@@ -376,7 +377,7 @@ class Service:
             )
         self._config = taken = reloaded(self._config, new)
         # Sizes stay as at the start, so that a reload never waits for the cloud.
-        sizes = system.settings.sizes
+        sizes = with_spares(system.settings.sizes, taken)
         settings = settings_of(taken, system.cloud, system.records.store, sizes)
         tell(system.daemon, ApplySettings(settings))
         team = system.team

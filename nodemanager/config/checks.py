@@ -64,6 +64,15 @@ def _limits(draft: Draft) -> None:
     places = draft.place("Daemon", "min_nodes"), draft.place("Daemon", "max_nodes")
     if least is not None and most is not None and least > most:
         draft.report.clash(*places, "{one} asks for more nodes than {other} allows")
+    spare = sum(size.spare_nodes or 0 for size in draft.sizes)
+    if most is not None and spare > most:
+        size = max(draft.sizes, key=lambda one: one.spare_nodes or 0)
+        draft.report.clash(
+            draft.place(f"Size {size.name}", "spare_nodes"),
+            places[1],
+            f"all sizes together keep {spare} spare nodes, more than {{other}} allows",
+            refuse=False,
+        )
     section = "Registry"
     if draft.value("Records", "provider") is StoreProvider.ARVADOS:
         section = "Records"
@@ -327,11 +336,12 @@ def _demand(draft: Draft) -> None:
     least, most = draft.value("Daemon", "min_nodes"), draft.value("Daemon", "max_nodes")
     asks = draft.value("Daemon", "dispatcher") is not Dispatcher.PING
     asks = asks or draft.value("Daemon", "wishlist_command") is not None
+    asks = asks or any(size.spare_nodes for size in draft.sizes)
     if least == 0 and most and not asks:
         draft.report.warn(
             draft.place("Daemon", "min_nodes"),
             "nothing asks for nodes, so none is ever booted: set [Daemon] wishlist_command, "
-            "dispatcher, or min_nodes above 0",
+            "dispatcher, [Size NAME] spare_nodes, or min_nodes above 0",
         )
 
 

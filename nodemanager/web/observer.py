@@ -89,6 +89,7 @@ class WebObserver:
                 wish=plan.wants.wishlist if plan.wants is not None else 0,
             ),
             live=counts.get("nodes", 0),
+            spares=plan.wants.spares if plan.wants is not None else {},
             errors=errors,
             max_nodes=settings.max_nodes,
             quota=snapshot.limits.quota,

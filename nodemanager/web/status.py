@@ -18,6 +18,7 @@ from nodemanager.core.explain.why import Cause, SizeWhy
 from nodemanager.core.model.annotations import NO_MARKS, Mark, Marks
 from nodemanager.core.model.world import LeftoverKind
 from nodemanager.core.plan.slots import Slots
+from nodemanager.core.plan.spares import Spares
 from nodemanager.core.safety.breaker import HOW_TO_CLEAR, Breaker
 from nodemanager.logline import timestamp
 
@@ -82,7 +83,8 @@ class Status:
     shrinking; the node ids in it are names.
 
     `last_ping_s` is the age of the pool's newest ping on the store's clock, None before any.
-    `live` is how many nodes of the pool are listed, whatever they do.
+    `live` is how many nodes of the pool are listed, whatever they do. `spares` has each size with
+    spare_nodes.
 
     `idle_times` (node name -> seconds), `held` (ids), `account`, `store` and `holder` contain
     names. They are shown only with the token, as are `read_only`, the breaker's sentences and the
@@ -96,6 +98,7 @@ class Status:
     version: str = __version__
     nodes: NodeCounts = NodeCounts()
     live: int = 0
+    spares: Mapping[str, Spares] = field(default_factory=dict)
     errors: ErrorCounts = ErrorCounts()
     max_nodes: int = 0
     quota: int | None = None
@@ -148,6 +151,10 @@ class Status:
                 {"size": size, "reason": reason, "count": count}
                 for (size, reason), count in sorted(self.refused.items())
             ],
+            "spares": {
+                size: {"wanted": one.wanted, "ready": one.there, "kept": one.kept}
+                for size, one in sorted(self.spares.items())
+            },
             "places_resting": [
                 {"size": size, "place": place, "for_s": _rounded(max(0.0, until - now))}
                 for size, place, until in self.resting
