@@ -52,7 +52,7 @@ def sizes_of(config: Config, cloud: CloudDriver) -> tuple[Size, ...]:
                 f"{did_you_mean(wanted.cloud_id, list(known))}"
             )
             continue
-        sizes.append(replace(_size(wanted, listed), places=places_of(config, wanted)))
+        sizes.append(replace(size_of(wanted, listed), places=places_of(config, wanted)))
     if problems:
         raise ConfigError(located(config, problems))
     return tuple(sizes)
@@ -72,7 +72,8 @@ def named_places(config: Config) -> dict[str, str]:
     return found
 
 
-def _size(wanted: SizeSection, listed: Size | None) -> Size:
+def size_of(wanted: SizeSection, listed: Size | None) -> Size:
+    """The size of a section, with what the cloud lists of it where the section is silent."""
     base = listed or Size(wanted.name, wanted.cloud_id, cores=1, ram_mb=0)
     names = ("cores", "ram_mb", "scratch_mb", "price", "preemptible", "features", "gres")
     given = {name: getattr(wanted, name) for name in names}

@@ -186,7 +186,7 @@ class Service:
         told, teller = log.get("nodemanager.daemon"), Teller(journal, clock)
         told.listeners.append(teller.heard)
         self._log.listeners.append(teller.heard)
-        show = self._manage(stack, state, told)
+        show = self._manage(stack, state, told, records.pings)
         self._tell_start(settings, records.store)
         timer = ThreadTimer(clock)
         timer.start()
@@ -233,9 +233,16 @@ class Service:
         )
 
     def _manage(
-        self, stack: ExitStack, state: StateDirectory, told: log.Logger
+        self,
+        stack: ExitStack,
+        state: StateDirectory,
+        told: log.Logger,
+        pings: Callable[[], int] | None,
     ) -> Callable[[Picture], None]:
-        """Serve status and metrics of what is logged by `told` and shown from now on."""
+        """Serve status and metrics of what is logged by `told` and shown from now on.
+
+        `pings` tells how many pings this process has answered, if it serves the registry.
+        """
         config = self._config
         if self._once:
             return lambda picture: None
@@ -245,6 +252,8 @@ class Service:
         metrics = Metrics(config.daemon.pool, self._clock)
         for face in self._servers:
             metrics.count_refusals(face.refusals)
+        if pings is not None:
+            metrics.count_pings(pings)
         explanations = Explanations(wiring.journal_path(config, dry_run=self._dry_run))
         server = ManagementServer(
             board,

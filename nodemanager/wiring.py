@@ -101,11 +101,15 @@ def _part(provider: str, name: str) -> ModuleType:
 
 @dataclass(frozen=True)
 class Records:
-    """The record store, and its HTTP server where this process serves it."""
+    """The record store, and its HTTP server where this process serves it.
+
+    `pings` tells how many pings that server has answered.
+    """
 
     store: RecordStore
     face: HttpServer | None = None
     serve: Callable[[str], None] | None = None
+    pings: Callable[[], int] | None = None
 
     def served(self) -> None:
         """Tell the store the server's URL, which nodes ping unless the file gives another."""
@@ -164,8 +168,9 @@ def build_registry(config: Config, state: StateDirectory, clock: Clock) -> Recor
         return Records(store)
     token = registry.token.reveal() if registry.token else state.token("registry")
     refusals = Refusals(NAME)
+    app = build_app(store, token, refusals)
     face = registry_server(
-        build_app(store, token, refusals),
+        app,
         registry.listen.host,
         registry.listen.port,
         str(registry.tls_cert) if registry.tls_cert else None,
@@ -176,7 +181,7 @@ def build_registry(config: Config, state: StateDirectory, clock: Clock) -> Recor
     def serve(url: str) -> None:
         store.public_url = url
 
-    return Records(store, face, None if config.ping_host else serve)
+    return Records(store, face, None if config.ping_host else serve, app.answered)
 
 
 def journal_path(config: Config, *, dry_run: bool = False) -> Path:

@@ -25,7 +25,7 @@ from typing import Any, Protocol
 import falcon
 from falcon.asgi import Request, Response
 
-from nodemanager.core.operate.commands import Command, Reply, Result, Verb, lacks_reason
+from nodemanager.core.operate.verbs import Command, Reply, Result, Verb, lacks_reason
 from nodemanager.journal.explained import plain
 from nodemanager.workers import Workers
 

@@ -157,6 +157,15 @@ class Market:
             too_dear=self._too_dear(),
         )
 
+    def wished(self) -> Mapping[str, int]:
+        """How many nodes of each size the queue wants, those that there are included."""
+        return self._weigh_demand()[0]
+
+    def forbids_one_more(self, size: Size, granted: Sequence[Size]) -> Reason | None:
+        """What would forbid one more node of that size beside the `granted` boots."""
+        price = self.supply.price + sum(one.price or 0.0 for one in granted)
+        return self._standing_refusal() or self._refusal(size, len(granted), price)
+
     def _needless(self, wishes: Mapping[str, int]) -> dict[str, int]:
         """How many future nodes are beyond demand, by size; those that min_nodes needs are not."""
         may_go = self.supply.serving - self.settings.min_nodes
