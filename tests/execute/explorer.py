@@ -426,9 +426,7 @@ class Explorer(Generic[W]):
                 stand.run().expire(NOW + 1e6, 1.0)
                 yield from self._and_killed("it takes too long", is_fault, stand)
 
-    def _answers(
-        self, scene: Scene[W], *, may_fail: bool
-    ) -> Iterator[tuple[str, bool, Scene[W]]]:
+    def _answers(self, scene: Scene[W], *, may_fail: bool) -> Iterator[tuple[str, bool, Scene[W]]]:
         for number, effect in enumerate(scene.out):
             rest = scene.out[:number] + scene.out[number + 1 :]
             waits = replace(scene, out=rest)
