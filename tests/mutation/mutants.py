@@ -22,7 +22,7 @@ MUTANTS = (
     TextMutant(
         "C20",
         "the clean after a shutdown is not written down first",
-        "core/execute/clean.py",
+        "core/execute/clean_state.py",
         "        return self.order.is_exception\n",
         "        return False\n",
         "tests/actors/test_write_ahead.py::"
@@ -441,8 +441,8 @@ MUTANTS = (
         "C11",
         "a record is pruned though a node bears its tag",
         "core/execute/prune.py",
-        "        if not node.is_absent:\n",
-        "        if False:\n",
+        "(*tagged, *shown) if not node.is_absent), None)",
+        "(*tagged, *shown) if False), None)",
         "tests/core/execute/test_prune.py::test_whatever_changed_since_is_left_alone_c11",
     ),
     TextMutant(
