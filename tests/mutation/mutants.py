@@ -76,7 +76,7 @@ MUTANTS = (
     TextMutant(
         "R1",
         "a create is concluded on a record listing older than it",
-        "core/execute/setup.py",
+        "core/execute/setup_doubt.py",
         "state.since is None or listing.started_at <= state.since:",
         "state.since is None:",
         "tests/execute/test_setup.py::"
