@@ -68,8 +68,8 @@ MUTANTS = (
         "L6",
         "an order to drain waits for a worker with its look behind it",
         "core/execute/drain.py",
-        "                if not is_still_due(order, record, seen):\n",
-        "                if False:\n",
+        "        if not is_still_due(order, answer, seen):\n",
+        "        if False:\n",
         "tests/actors/test_drain.py::"
         "test_no_order_that_waits_for_the_worker_goes_out_after_the_lease_is_lost_l6",
     ),
