@@ -348,24 +348,33 @@ def _demand(draft: Draft) -> None:
 def _dispatcher(draft: Draft) -> None:
     """Refuse a scheduler that can't be asked; warn of options of one that is not."""
     place, chosen = draft.place("Daemon", "dispatcher"), draft.value("Daemon", "dispatcher")
+    if chosen is None:
+        return
     for section, uses in ((SLURM, Dispatcher.SLURM), (SCHEDULER, Dispatcher.COMMAND)):
         for key in (key for key in draft.places if key[0] == section and chosen is not uses):
-            if draft.is_set(*key) and chosen is not None:
+            if draft.is_set(*key):
                 draft.report.warn(draft.place(*key), f"not used: [Daemon] dispatcher is {chosen}")
-    if chosen is None or chosen is Dispatcher.PING:
+    if chosen is Dispatcher.PING:
         return
     if draft.value("Daemon", "wishlist_command") is not None:
         wishlist = draft.place("Daemon", "wishlist_command")
         draft.report.clash(
             wishlist, place, "{one} and {other} would be two sources of demand: keep one of them"
         )
-    section = SLURM if chosen is Dispatcher.SLURM else SCHEDULER
     if chosen is Dispatcher.COMMAND:
-        for name in ("nodes", "queue", "drain", "resume", "down"):
-            needed = f"{name}_command"
-            if draft.value(section, needed) is None and not _is_wrong(draft, section, needed):
-                text = f"needs [{section}] {needed}"
-                draft.report.wrong(place, text)
+        _a_program_for_each_verb(draft, place)
+    _asked_in_time(draft, SLURM if chosen is Dispatcher.SLURM else SCHEDULER)
+
+
+def _a_program_for_each_verb(draft: Draft, place: Place) -> None:
+    for name in ("nodes", "queue", "drain", "resume", "down"):
+        needed = f"{name}_command"
+        if draft.value(SCHEDULER, needed) is None and not _is_wrong(draft, SCHEDULER, needed):
+            draft.report.wrong(place, f"needs [{SCHEDULER}] {needed}")
+
+
+def _asked_in_time(draft: Draft, section: str) -> None:
+    """Refuse a time limit by which each poll of the scheduler would be too old."""
     timeout, fresh = draft.value(section, "timeout"), draft.value("Daemon", "poll_stale_after")
     every = draft.value("Daemon", "wishlist_poll_time")
     if None not in (timeout, fresh, every) and 2 * timeout + every > fresh:
