@@ -7,7 +7,7 @@
     GET /api/nodes      with the token, and /api/slots: see inventory.py
     GET /api/verify     with the token: see verify.py
     GET /api/why        with the token, and /api/events: see why.py
-    POST /api/...       with the token: see commands.py and backlog.py
+    POST /api/...       with the token: see commands.py, backlog.py and reload.py
 
 A token is sent as `Authorization: Bearer TOKEN`. A wrong token gives 403 everywhere, even where
 none is needed, so that its sender notices.
@@ -39,6 +39,7 @@ from nodemanager.web.commands import Commands, add_commands, user_of
 from nodemanager.web.explain import Explanations, add_explain
 from nodemanager.web.inventory import add_inventory
 from nodemanager.web.metrics import Metrics
+from nodemanager.web.reload import Reload, add_reload
 from nodemanager.web.status import Board
 from nodemanager.web.verify import add_verify
 from nodemanager.web.why import add_why
@@ -82,6 +83,7 @@ class ManagementServer(HttpServer):
         commands: Commands | None = None,
         backlog: Backlog | None = None,
         explanations: Explanations | None = None,
+        reload: Reload | None = None,
     ) -> None:
         hide(token)
         refusals = Refusals("management")
@@ -98,6 +100,8 @@ class ManagementServer(HttpServer):
             add_commands(app, commands, door, workers)
         if backlog is not None:
             add_backlog(app, backlog, door, workers)
+        if reload is not None:
+            add_reload(app, reload, door, workers)
         if explanations is not None:
             add_explain(app, explanations, door, workers)
             add_inventory(app, explanations, door, workers)
