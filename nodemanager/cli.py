@@ -119,6 +119,8 @@ for _command in (
     log.log,
     verify.verify,
     slurm_config.slurm_config,
+    slurm_config.slurm_resume,
+    slurm_config.slurm_suspend,
     completion.completion,
 ):
     group.add_command(_command)

@@ -141,7 +141,11 @@ def build_records(config: Config, state: StateDirectory, clock: Clock) -> Record
         slurm = config.slurm
         conf = None if slurm.conf is None else str(slurm.conf)
         partitions = slurm.partitions or ()
-        return Records(SlurmRecordStore(slurm.timeout, clock, conf=conf, partitions=partitions))
+        return Records(
+            SlurmRecordStore(
+                slurm.timeout, clock, conf=conf, partitions=partitions, pool=config.daemon.pool
+            )
+        )
     return build_registry(config, state, clock)
 
 

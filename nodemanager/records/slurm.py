@@ -40,7 +40,8 @@ class SlurmRecordStore:
     """The CLOUD nodes of the cluster of `conf`, or of the machine's own slurm.conf.
 
     `timeout` is in seconds, for each call of scontrol; a question needs two, a write up to seven.
-    `partitions` are those whose nodes are slots; none is all of them.
+    `partitions` are those whose nodes are slots; none is all of them. A node that names no pool is
+    of `pool`: managers that share a Slurm must have partitions that share no node.
     """
 
     provider = "slurm"
@@ -55,7 +56,9 @@ class SlurmRecordStore:
         *,
         conf: str | None = None,
         partitions: Sequence[str] = (),
+        pool: str | None = None,
     ) -> None:
+        self._pool = pool
         self.settle_wait = timeout
         self._timeout = timeout
         self._clock = clock
@@ -244,7 +247,7 @@ class SlurmRecordStore:
         """Do nothing: no connection outlives its question."""
 
     def _record(self, cluster: str, node: SlurmNode, at: float) -> Record:
-        return slurm.record(cluster, node, self._last_sign(node, at))
+        return slurm.record(cluster, node, self._last_sign(node, at), self._pool)
 
     def _last_sign(self, node: SlurmNode, at: float) -> float | None:
         """When Slurm last took the node for alive, or later; None in a life without a slurmd.

@@ -166,13 +166,15 @@ def version_of(node: SlurmNode) -> str:
     return hashlib.blake2b(json.dumps(told).encode(), digest_size=12).hexdigest()
 
 
-def record(cluster: str, node: SlurmNode, last_sign: float | None) -> Record:
+def record(
+    cluster: str, node: SlurmNode, last_sign: float | None, default_pool: str | None = None
+) -> Record:
     """The record that the node is; `last_sign` is when it last lived, on Slurm's clock."""
     claim = _claim(node)
     lives = node.has_life
     at = float(node.kept.get(AT) or 0.0)
     first = max(float(node.start), at) if node.has_come and node.start is not None else None
-    pool = node.kept.get(POOL)
+    pool = node.kept.get(POOL) or default_pool
     properties = {SEAT: node.name, **({SEAT_SIZE: node.size} if node.size else {})}
     if pool is not None:
         properties[wire.POOL] = pool

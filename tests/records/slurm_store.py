@@ -42,6 +42,7 @@ class CloudSlurm:
 
     def __init__(self, cluster: SlurmCluster) -> None:
         self.cluster = cluster
+        self.was = ""
 
     def store(self, timeout: float = 10.0, **more: object) -> SlurmRecordStore:
         return SlurmRecordStore(timeout, SystemClock(), conf=str(self.cluster.conf), **more)
@@ -50,7 +51,10 @@ class CloudSlurm:
         return self.cluster.node_words(name)
 
     def boot(self, name: str) -> None:
-        """Start the machine's slurmd, and wait until Slurm has it."""
+        """Start the machine's slurmd once Slurm expects it, and wait until Slurm has it."""
+        self.was = self.start_of(name)
+        expected = {"POWERING_UP", "DOWN"}
+        until("power up", lambda: self.words(name) & expected, told=self.cluster.log)
         self.start(name)
         until("a slurmd", lambda: self.is_up(name), told=self.cluster.log)
 
@@ -60,7 +64,11 @@ class CloudSlurm:
 
     def is_up(self, name: str) -> bool:
         away = {"NOT_RESPONDING", "POWERING_UP", "POWERED_DOWN", "POWERING_DOWN", "DOWN"}
-        return not self.words(name) & away
+        return self.start_of(name) != self.was and not self.words(name) & away
+
+    def start_of(self, name: str) -> str:
+        shown = self.cluster.client("scontrol", "show", "node", name, SLURM_TIME_FORMAT="%s")
+        return shown.partition("SlurmdStartTime=")[2].split()[0]
 
     def kill(self, name: str) -> None:
         self.cluster.kill_node(name)
@@ -71,7 +79,7 @@ class CloudSlurm:
         until("its end", lambda: "DOWN" in self.words(name), told=self.cluster.log)
 
     def is_off(self, name: str) -> bool:
-        return self.words(name) == {"IDLE", "CLOUD", "POWERED_DOWN"}
+        return self.words(name) - {"NOT_RESPONDING"} == {"IDLE", "CLOUD", "POWERED_DOWN"}
 
     def tidy(self) -> None:
         """Every node powered down, and nothing kept in it."""
@@ -95,9 +103,13 @@ class CloudSlurm:
     def off(self, name: str) -> bool:
         """Power the node down, as far as that goes now; whether it is."""
         words = self.words(name)
-        if words != {"IDLE", "CLOUD", "POWERED_DOWN"} and "POWERING_DOWN" not in words:
-            # RESUME on a node that is powering down would call that off.
-            state = "RESUME" if "POWERED_DOWN" in words else "POWER_DOWN_FORCE"
+        state = None
+        if "POWERED_DOWN" not in words and not words & {"POWERING_DOWN", "POWER_DOWN"}:
+            state = "POWER_DOWN_FORCE"
+        elif "POWERED_DOWN" in words and words & {"DOWN", "DRAIN"}:
+            # On a node that is powering down it would call that off.
+            state = "RESUME"
+        if state is not None:
             self.cluster._run("scontrol", "update", f"NodeName={name}", f"State={state}")
         return self.is_off(name)
 

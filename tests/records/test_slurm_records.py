@@ -203,7 +203,7 @@ def test_a_fence_or_clean_judged_before_a_sign_of_life_is_a_conflict(
         store.fence(record)
     with pytest.raises(Conflict):
         store.clean(record, "claim_expired")
-    assert slurm.is_up("small-1")
+    assert slurm.words("small-1") == {"IDLE", "CLOUD"}
     assert read(store, record).claim == record.claim
 
 
