@@ -66,6 +66,8 @@ SECTIONS: Mapping[str, Mapping[str, Entry]] = {
     "Run": {
         "run": Entry("daemon", "run", "The daemon, in the foreground."),
         "registry": Entry("daemon", "registry", "The record registry on its own."),
+        "slurm-resume": Entry("slurm_config", "slurm_resume", "Slurm's ResumeProgram."),
+        "slurm-suspend": Entry("slurm_config", "slurm_suspend", "Slurm's SuspendProgram."),
         "completion": Entry("completion", "completion", "The script for completion in a shell."),
     },
 }

@@ -56,7 +56,11 @@ _TITLES = {
 
 
 class Commands(Protocol):
-    """The receiver of operators' commands."""
+    """The receiver of operators' commands, and of what a scheduler's power saving says."""
+
+    def power(self, direction: str, nodes: str, by: str) -> bool:
+        """Pass it on without waiting; False while the daemon is still starting."""
+        ...
 
     def give(self, command: Command) -> Reply:
         """Carry out a command; gives its outcome."""

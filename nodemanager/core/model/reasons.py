@@ -503,6 +503,10 @@ class Event(Told):
     BACKLOG_DONE = "backlog.done", "A backlog plan is applied: the counts of its items."
     BREAKER_OPENED = "breaker.opened", "All freeing and destroying stops; `clear` says what to do."
     BREAKER_CLOSED = "breaker.closed", "Freeing and destroying may go on."
+    SCHEDULER_POWER = (
+        "scheduler.power",
+        "A scheduler's power saving wants nodes resumed or suspended (`action`): it is asked now.",
+    )
     IDENTITY_SEEN = "identity.seen", "The account or store that we talk to is the known one (L5)."
     IDENTITY_UNVERIFIED = (
         "identity.unverified",
