@@ -300,23 +300,28 @@ def start_actors(
         scheduler=scheduler,
     )
     cloud_every, records_every, demand_every = poll_intervals(config, settings)
-    wishlist = wishlist or wishlist_of(config)
     user_data = user_data_of(config)
-    demand: pykka.ActorRef[Any] | None = None
-    if scheduler is not None:
-        demand = SchedulerActor.start(context, demand_every, scheduler)
-    elif wishlist is not None:
-        demand = DemandActor.start(context, demand_every, wishlist)
     team = Team(
         CloudNodeListActor.start(context, cloud_every),
         RecordListActor.start(context, records_every, writes=not dry_run),
-        demand,
+        _demand_of(context, demand_every, wishlist or wishlist_of(config)),
         tuple(NodeSetupActor.start(context, user_data) for _ in range(SETUPS)),
         tuple(NodeShutdownActor.start(context) for _ in range(SHUTDOWNS)),
         RecordCleanerActor.start(context),
     )
     daemon.tell(Begin(team))
     return System(config, cloud, records, settings, daemon, team)
+
+
+def _demand_of(
+    context: TeamContext, every: PollEvery, wishlist: Wishlist | None
+) -> pykka.ActorRef[Any] | None:
+    """The actor that polls the demand: a scheduler's, a wishlist's, or none."""
+    if context.scheduler is not None:
+        return SchedulerActor.start(context, every, context.scheduler)
+    if wishlist is not None:
+        return DemandActor.start(context, every, wishlist)
+    return None
 
 
 def poll_intervals(config: Config, settings: Settings) -> list[PollEvery]:

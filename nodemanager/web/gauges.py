@@ -32,6 +32,14 @@ def _nodes(status: Status) -> Mapping[str, int]:
     return counts
 
 
+def _spares(status: Status) -> Mapping[tuple[str, str], int]:
+    return {
+        (size, state): count
+        for size, one in status.spares.items()
+        for state, count in (("wanted", one.wanted), ("ready", one.there), ("kept", one.kept))
+    }
+
+
 def _slots(status: Status) -> Mapping[str, int]:
     """Used and free slots; only the used ones where the store can't tell the total."""
     used, total = slots_used(status.slots), status.slots.total
@@ -44,8 +52,7 @@ def _causes(status: Status) -> Mapping[str, int]:
 
 
 def _orders(status: Status) -> Mapping[str, int]:
-    marks = status.marks
-    return {"hold": len(marks.holds), "drain": len(marks.drains), "kill": len(marks.kills)}
+    return {kind: len(marks) for kind, marks in status.marks.by_kind.items()}
 
 
 def _leftovers(status: Status) -> Mapping[tuple[str, str], int]:
@@ -60,6 +67,13 @@ def _leftovers(status: Status) -> Mapping[tuple[str, str], int]:
 GAUGES = (
     Gauged("nodes", "Cloud nodes by what they do.", _nodes, ("state",)),
     Gauged("nodes_wanted", "Nodes that the demand needs.", lambda shown: shown.nodes.wish),
+    Gauged(
+        "spare_nodes",
+        "Nodes of each size beyond demand: `wanted` by `spare_nodes`, `ready` (idle or to come), "
+        "and `kept` (fewer than wanted while something runs short).",
+        _spares,
+        ("size", "state"),
+    ),
     Gauged("records", "Records by state.", lambda shown: shown.records, ("state",)),
     Gauged(
         "record_verdicts",
