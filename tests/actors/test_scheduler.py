@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass, field, replace
 
 import pytest
@@ -30,7 +31,9 @@ class FakeScheduler:
     fails_down: Exception | None = None
     busy_at_drain: bool = False
     resumed_behind_a_look: bool = False
+    fails_errands: Exception | None = None
     calls: list[tuple[str, str]] = field(default_factory=list)
+    errands: list[tuple[str, ...]] = field(default_factory=list)
 
     def says(self, name: str, state: WorkerState) -> None:
         self.known[name] = replace(self.known.get(name, SchedulerNode(name, state)), state=state)
@@ -64,11 +67,23 @@ class FakeScheduler:
             raise self.fails_down
         self.known[node] = SchedulerNode(node, DOWN, reason=f"{OURS}{reason}")
 
-    def describe(self, node: str, weight: int, features: tuple[str, ...]) -> None: ...
+    def describe(
+        self, node: str, weight: int, features: tuple[str, ...], drop: tuple[str, ...] = ()
+    ) -> None:
+        self._ran("describe", node, str(weight))
+        self.known[node] = replace(self.known[node], weight=weight, features=features)
 
-    def comment(self, job: str, text: str) -> None: ...
+    def comment(self, job: str, text: str) -> None:
+        self._ran("comment", job, text)
 
-    def cancel(self, job: str) -> None: ...
+    def cancel(self, job: str) -> None:
+        self._ran("cancel", job)
+        self.jobs = tuple(one for one in self.jobs if one.id != job)
+
+    def _ran(self, *errand: str) -> None:
+        self.errands.append(errand)
+        if self.fails_errands is not None:
+            raise self.fails_errands
 
     def _called(self, verb: str, node: str) -> None:
         if verb not in ("queue", "nodes"):
@@ -84,9 +99,11 @@ def scheduler(monkeypatch: pytest.MonkeyPatch) -> FakeScheduler:
     return fake
 
 
-def one_node(make_rig: MakeRig, scheduler: FakeScheduler, state: WorkerState) -> tuple[Rig, str]:
+def one_node(
+    make_rig: MakeRig, scheduler: FakeScheduler, state: WorkerState, **options: object
+) -> tuple[Rig, str]:
     """One node, which says nothing of its work, and its hostname."""
-    rig = make_rig(min_nodes=0, dispatcher="slurm")
+    rig = make_rig(min_nodes=0, dispatcher="slurm", **options)
     rig.fleet.state = None
     _, record = rig.fleet.add_node(age=10 * HOUR)
     assert record.hostname is not None
@@ -239,3 +256,108 @@ def test_a_dry_run_tells_the_scheduler_nothing_s3(
     rig.start(dry_run=True)
     rig.turn(900)
     assert (len(rig.nodes), scheduler.calls) == (1, [])
+
+
+HUGE = Job("9", cores=64)
+
+
+def test_a_job_that_no_size_can_run_is_told_once_and_stays_u12(
+    make_rig: MakeRig, scheduler: FakeScheduler
+) -> None:
+    rig = make_rig(min_nodes=0, dispatcher="slurm")
+    scheduler.jobs = (HUGE,)
+    rig.start()
+    rig.turn(900)
+    (told,) = [one for one in scheduler.errands if one[0] == "comment"]
+    assert told[1] == "9"
+    assert told[2].startswith(OURS)
+    assert "cores=64" in told[2]
+    assert not [one for one in scheduler.errands if one[0] == "cancel"]
+    (line,) = rig.lines("scheduler.told", action="comment")
+    assert (line["job"], line["reason"]) == ("9", "no_fitting_size")
+
+
+def test_it_is_cancelled_only_where_the_file_says_so_and_after_it_was_told_u12(
+    make_rig: MakeRig, scheduler: FakeScheduler
+) -> None:
+    rig = make_rig(min_nodes=0, dispatcher="slurm")
+    scheduler.jobs = (HUGE,)
+    rig.start()
+    rig.apply(replace(rig.system.settings, cancel_unsatisfiable=True))
+    rig.turn(600)
+    told = [one for one in scheduler.errands if one[0] in ("comment", "cancel")]
+    assert [one[:2] for one in told] == [("comment", "9"), ("cancel", "9")]
+    comment, cancel = (rig.lines("scheduler.told", action=one)[0] for one in ("comment", "cancel"))
+    assert rig.out.fields.index(comment) < rig.out.fields.index(cancel)
+
+
+def test_a_node_gets_the_weight_and_features_of_its_size_once(
+    make_rig: MakeRig, scheduler: FakeScheduler
+) -> None:
+    rig, host = one_node(make_rig, scheduler, BUSY)
+    rig.start()
+    rig.turn(900)
+    assert [one[:2] for one in scheduler.errands] == [("describe", host)]
+    size = rig.nodes[0].size
+    assert f"instancetype={size}" in scheduler.known[host].features
+
+
+@pytest.mark.parametrize(
+    "error", [SchedulerError("timed out"), SchedulerRefused("access denied")], ids=str
+)
+def test_an_errand_that_fails_is_not_repeated_each_poll(
+    make_rig: MakeRig, scheduler: FakeScheduler, error: SchedulerError
+) -> None:
+    rig = make_rig(min_nodes=0, dispatcher="slurm")
+    scheduler.jobs, scheduler.fails_errands = (HUGE,), error
+    rig.start()
+    rig.turn(1500)
+    tries = len([one for one in scheduler.errands if one[0] == "comment"])
+    assert tries == 1 if error.definite else 1 < tries <= 6
+    scheduler.fails_errands = None
+    rig.turn(2400)
+    assert rig.lines("scheduler.told", action="comment")[-1].get("error") is None
+
+
+def test_a_vanished_node_is_marked_down_once_its_record_is_free_c20(
+    make_rig: MakeRig, scheduler: FakeScheduler
+) -> None:
+    rig, host = one_node(make_rig, scheduler, BUSY, node_stale_after=1800)
+    rig.start()
+    rig.turn(120)
+    (node,) = rig.nodes
+    rig.cloud.vanish(node.id)
+    scheduler.known[host] = SchedulerNode(host, BUSY, responds=False)
+    until(rig, "record.cleaned", within=6 * HOUR)
+    assert scheduler.calls == []
+    rig.turn(300)
+    assert scheduler.calls == [("down", host)]
+    (line,) = rig.lines("scheduler.told", action="down")
+    assert line["host"] == host
+    rig.turn(900)
+    assert scheduler.calls == [("down", host)]
+
+
+def test_no_node_is_marked_down_that_the_scheduler_reaches_when_it_is_asked_again(
+    make_rig: MakeRig, scheduler: FakeScheduler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next node of that name comes up behind the listing that the plan was made from."""
+    rig, host = one_node(make_rig, scheduler, BUSY, node_stale_after=1800)
+    rig.start()
+    rig.turn(120)
+    rig.cloud.vanish(rig.nodes[0].id)
+    scheduler.known[host] = SchedulerNode(host, BUSY, responds=False)
+    gone, up = scheduler.known[host], SchedulerNode(host, BUSY)
+    asked = [0.0]
+
+    def nodes(self: FakeScheduler) -> Listed[SchedulerNode]:
+        asked.append(rig.clock.boottime())
+        again = asked[-1] - asked[-2] < 1.0
+        return Listed((up if again else gone,))
+
+    monkeypatch.setattr(FakeScheduler, "nodes", nodes)
+    until(rig, "record.cleaned", within=6 * HOUR)
+    rig.turn(120)
+    assert any(after - before < 1.0 for before, after in itertools.pairwise(asked))
+    assert scheduler.calls == []
+    assert not rig.lines("scheduler.told", action="down")

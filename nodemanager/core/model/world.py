@@ -342,6 +342,7 @@ class Job:
     """One waiting job: `count` nodes with at least these resources each.
 
     A node must have all of one of the sets of `features`, and all of `gres`, with its counts.
+    `array` is the id of the array that it is a task of: its owner is told once for all of them.
     """
 
     id: str
@@ -353,3 +354,4 @@ class Job:
     instance_type: str | None = None
     features: Alternatives = ()
     gres: Gres = ()
+    array: str | None = None
