@@ -56,7 +56,7 @@ PrivateData=cloud
 GresTypes=license
 KillWait=1
 MessageTimeout=3
-SlurmdTimeout=300
+SlurmdTimeout={silence_s}
 ResumeProgram=/bin/true
 SuspendProgram=/bin/true
 SuspendTime=-1
@@ -213,8 +213,13 @@ class SlurmCluster:
 
 
 @contextmanager
-def slurm_cluster(folder: Path, nodes: Iterable[str] = NODES) -> Iterator[SlurmCluster]:
-    """A cluster whose nodes are idle; it has ended, with all its jobs, when this ends."""
+def slurm_cluster(
+    folder: Path, nodes: Iterable[str] = NODES, *, silence_s: int = 300
+) -> Iterator[SlurmCluster]:
+    """A cluster whose nodes are idle; it has ended, with all its jobs, when this ends.
+
+    A node that does not answer for `silence_s` is down.
+    """
     names = tuple(nodes)
     conf = folder / "slurm.conf"
     (folder / "state").mkdir()
@@ -236,6 +241,7 @@ def slurm_cluster(folder: Path, nodes: Iterable[str] = NODES) -> Iterator[SlurmC
             large=LARGE,
             large_cores=LARGE_CORES,
             disk=DISK_MB,
+            silence_s=silence_s,
         ),
         encoding="utf-8",
     )

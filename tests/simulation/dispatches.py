@@ -70,10 +70,9 @@ class Dispatches:
             looked_at = self._last_asked(by, sent_at)
             if self.slurm.forgotten.get(node.name, 0.0) < looked_at:
                 self._hit(one, by, began, f"as {reason.value}")
-        elif reason not in UNASKED and node.answers and is_up_for(one):
-            # The last word before the destroy came from a question after the order.
-            if began < self._last_asked(by, sent_at) and began < known[0]:
-                self._hit(one, by, began, f"as {reason.value}, and the scheduler hears it")
+        elif reason not in UNASKED and began < known[0] and node.answers and is_up_for(one):
+            # It is looked at once more after the order, and its work showed then.
+            self._hit(one, by, began, f"as {reason.value}, and the scheduler hears it")
 
     def _last_asked(self, by: str, sent_at: float) -> float:
         return max((at for at in self._asked[by] if at <= sent_at), default=0.0)
