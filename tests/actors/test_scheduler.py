@@ -10,10 +10,11 @@ import pytest
 from nodemanager import wiring
 from nodemanager.core.model.scheduling import OURS, SchedulerNode
 from nodemanager.core.model.world import Job, Listed, WorkerState
-from nodemanager.errors import SchedulerError, SchedulerRefused
+from nodemanager.errors import CapacityUnavailable, SchedulerError, SchedulerRefused
 from nodemanager.schedulers.api import Verb
 from tests.actors.conftest import MakeRig
 from tests.actors.rig import Rig, until
+from tests.fakes import fail
 
 BUSY, IDLE, DOWN = WorkerState.BUSY, WorkerState.IDLE, WorkerState.DOWN
 HOUR = 3600.0
@@ -361,3 +362,61 @@ def test_no_node_is_marked_down_that_the_scheduler_reaches_when_it_is_asked_agai
     assert any(after - before < 1.0 for before, after in itertools.pairwise(asked))
     assert scheduler.calls == []
     assert not rig.lines("scheduler.told", action="down")
+
+
+# What users of other tools met (doc/slurm.rst).
+
+
+def test_a_stockout_leaves_no_mark_on_a_node_and_its_job_is_served_later(
+    make_rig: MakeRig, scheduler: FakeScheduler
+) -> None:
+    rig = make_rig(min_nodes=0, dispatcher="slurm")
+    rig.fleet.state = None
+    scheduler.jobs = (Job("7"),)
+    rig.cloud.always("create", fail(CapacityUnavailable("no small ones")))
+    rig.start()
+    rig.turn(300)
+    assert (rig.nodes, scheduler.calls) == ([], [])
+    assert rig.lines("node.boot_refused", reason="size_rests")
+    rig.cloud.always("create", None)
+    until(rig, "node.created", within=2400)
+    assert scheduler.calls == []
+
+
+def test_an_idle_node_goes_while_a_size_has_no_capacity(
+    make_rig: MakeRig, scheduler: FakeScheduler
+) -> None:
+    rig, host = one_node(make_rig, scheduler, IDLE)
+    scheduler.jobs = (Job("7", cores=2),)
+    rig.cloud.always("create", fail(CapacityUnavailable("no large ones")))
+    rig.start()
+    until(rig, "node.gone", within=600)
+    rig.turn(30)
+    assert scheduler.calls == [("drain", host), ("down", host)]
+
+
+def test_a_node_that_never_comes_up_is_ended_and_its_name_is_used_again(
+    make_rig: MakeRig, scheduler: FakeScheduler
+) -> None:
+    rig = make_rig(min_nodes=0, max_nodes=1, dispatcher="slurm", boot_fail_after=600)
+    rig.fleet.mute = True
+    scheduler.jobs = (Job("7"),)
+    rig.start()
+    first = until(rig, "node.created", within=120)
+    scheduler.says(first["host"], DOWN)
+    until(rig, "node.gone", within=1800)
+    second = rig.turn_until("node.created", within=1200)
+    assert second["host"] == first["host"]
+    assert scheduler.calls == [("down", first["host"])]
+
+
+def test_a_booting_node_is_never_resumed(make_rig: MakeRig, scheduler: FakeScheduler) -> None:
+    rig = make_rig(min_nodes=0, dispatcher="slurm")
+    rig.fleet.state = None
+    scheduler.jobs = (Job("7"),)
+    rig.start()
+    host = until(rig, "node.created", within=120)["host"]
+    for state in (DOWN, WorkerState.UNKNOWN, IDLE):
+        scheduler.says(host, state)
+        rig.turn(120)
+    assert (len(rig.nodes), scheduler.calls) == (1, [])

@@ -89,9 +89,10 @@ def test_a_controller_that_is_lost_and_restarted_loses_no_job_and_no_node(
 
 def test_the_most_urgent_job_runs_first(tmp_path: Path, slurm: SlurmCluster) -> None:
     with started(tmp_path / "live", slurm, {"Daemon": {"max_nodes": 1}}) as (_, daemon):
-        jobs = [slurm.submit("-H", "-x", LARGE, "-n", "4", seconds=2) for _ in range(3)]
-        for job, priority in zip(jobs, (10, 30, 20), strict=True):
-            slurm.client("scontrol", "update", f"JobId={job}", f"Priority={priority}")
+        jobs = [
+            slurm.submit("-x", LARGE, "-n", "4", f"--priority={priority}", seconds=2)
+            for priority in (10, 30, 20)
+        ]
         for job in jobs:
             is_now(slurm, job, "COMPLETED", daemon)
         began = [told_of(slurm, job, "StartTime") for job in jobs]

@@ -68,7 +68,8 @@ def draw(seed: int, storm: Storm | None = None) -> Scenario:
         shape = _with_zones(Random(f"{seed}/zones"), shape)
     dispatching = draw_dispatching(seed) if storm is None else storm.dispatching
     if dispatching is not None:
-        return _dispatched(random, seed, shape, dispatching, script, stormy)
+        own = storm is None
+        return _dispatched(random, seed, shape, dispatching, script, stormy, draws=own)
     rounds = draw_rounds(seed)
     if rounds is not None:
         shape = with_scheduler(shape, rounds)
@@ -82,13 +83,15 @@ def _dispatched(
     dispatching: Dispatching,
     script: tuple[Fault, ...],
     stormy: float,
+    *,
+    draws: bool,
 ) -> Scenario:
     """With a scheduler, and what goes wrong with it besides; no assumption is broken."""
     shape = with_dispatcher(replace(shape, stampless_pings=False), dispatching)
     kept = [one for one in script if KINDS[one.kind].breaks is None]
     own, count = Random(f"{seed}/dispatched"), 2 + int(stormy / 400)
     kinds = [kind for _, kind in sorted(KINDS.items()) if kind.dispatched]
-    drawn = _faults(own, kinds, count, shape, None, stormy)
+    drawn = _faults(own, kinds, count if draws else 0, shape, None, stormy)
     script = tuple(
         replace(one, number=number)
         for number, one in enumerate(sorted((*kept, *drawn), key=lambda one: one.at))
