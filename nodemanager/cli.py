@@ -59,12 +59,15 @@ SECTIONS: Mapping[str, Mapping[str, Entry]] = {
         "check-config": Entry("daemon", "check_config", "Find every problem of a file."),
         "check-cloud": Entry("check_cloud", "check_cloud", "Ask the cloud for all we need."),
         "init": Entry("init", "init", "Write a configuration file."),
+        "slurm-config": Entry("slurm_config", "slurm_config", "The lines that slurm.conf needs."),
         "reload": Entry("operate", "reload", "Let the daemon read its file again."),
         "replay": Entry("replay", "replay", "What other settings would have done."),
     },
     "Run": {
         "run": Entry("daemon", "run", "The daemon, in the foreground."),
         "registry": Entry("daemon", "registry", "The record registry on its own."),
+        "slurm-resume": Entry("slurm_config", "slurm_resume", "Slurm's ResumeProgram."),
+        "slurm-suspend": Entry("slurm_config", "slurm_suspend", "Slurm's SuspendProgram."),
         "completion": Entry("completion", "completion", "The script for completion in a shell."),
     },
 }

@@ -7,9 +7,9 @@ from typing import Any
 from rich.text import Text
 
 from nodemanager.commands import show
-from nodemanager.commands.times import local, span
+from nodemanager.commands.times import local
 from nodemanager.journal.event import LEVEL, Told
-from nodemanager.logline import logfmt
+from nodemanager.logline import logfmt, span
 
 STYLES = (
     (("breaker.opened", "false_clean", "failed", "invariant"), "bold red"),

@@ -11,11 +11,10 @@ import click
 from nodemanager.commands.common import answered, client, examples
 from nodemanager.commands.ids import complete_id
 from nodemanager.commands.show import print_json
-from nodemanager.commands.times import span
 from nodemanager.commands.waiting import until_clean, until_gone, wait_options
 from nodemanager.core.model.annotations import FORCIBLE
 from nodemanager.core.operate.verbs import Verb
-from nodemanager.logline import visible
+from nodemanager.logline import span, visible
 
 RUNTIME_FAILURE, WRONG_CONFIGURATION = 1, 2
 

@@ -131,7 +131,8 @@ class Records:
     provider: StoreProvider = option(
         kinds.choice(StoreProvider),
         Derived("arvados when [Arvados] host is set, else registry", _provider),
-        "An Arvados server, or the registry of this program.",
+        """An Arvados server, the registry of this program, or Slurm: the CLOUD nodes of its
+        slurm.conf, where [Daemon] dispatcher = slurm.""",
     )
     slots: int = option(
         kinds.whole(1),
@@ -394,6 +395,14 @@ class Size:
         "",
         """In which of its places it is booted: first takes them in the written order, and is meant
         when blank; spread takes the one that has the fewest of the pool's nodes.""",
+    )
+
+    spare_nodes: int | None = option(
+        kinds.optional(kinds.whole(0, unit="nodes")),
+        "",
+        """Keep this many idle nodes of the size ready beyond demand, within max_nodes and
+        max_total_price; 0 when blank. They count towards min_nodes.""",
+        reload=True,
     )
 
     @property

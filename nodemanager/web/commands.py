@@ -29,12 +29,13 @@ from falcon.asgi import Request, Response
 
 from nodemanager.core.operate.verbs import Command, Reply, Result, Verb, lacks_reason
 from nodemanager.journal.explained import plain
+from nodemanager.web.door import user_of
 from nodemanager.workers import Workers
 
 LONGEST = 1000
 MOST_FORCED = 20
 
-_STATUS = {
+STATUS = {
     Result.DONE: falcon.HTTP_200,
     Result.ALREADY: falcon.HTTP_200,
     Result.UNDER_WAY: falcon.HTTP_202,
@@ -55,7 +56,11 @@ _TITLES = {
 
 
 class Commands(Protocol):
-    """The receiver of operators' commands."""
+    """The receiver of operators' commands, and of what a scheduler's power saving says."""
+
+    def power(self, direction: str, nodes: str, by: str) -> bool:
+        """Pass it on without waiting; False while the daemon is still starting."""
+        ...
 
     def give(self, command: Command) -> Reply:
         """Carry out a command; gives its outcome."""
@@ -68,12 +73,6 @@ class Doorkeeper(Protocol):
     def lets_in(self, request: Request) -> None:
         """Raise falcon's 401, 403 or 404 for a request without the token."""
         ...
-
-
-def user_of(request: Request) -> str | None:
-    """The user who sent the request, according to the kernel; None for a request over TCP."""
-    user: str | None = request.scope["state"].get("user")
-    return user
 
 
 def told_by(request: Request, said: str) -> str:
@@ -113,7 +112,7 @@ class _Order:
         if missing is not None:
             raise bad_request(f"{missing}: send `reason`")
         reply = await self.workers.run(self.commands.give, command)
-        response.status = _STATUS[reply.result]
+        response.status = STATUS[reply.result]
         response.media = as_json(reply)
 
 

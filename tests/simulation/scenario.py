@@ -14,6 +14,8 @@ from tests.simulation.machine import Habits
 from tests.simulation.world import Shape
 
 ASSUMPTIONS = ("A1", "A2", "A3", "A4", "A5")
+SPARED = 0.15
+"""In so many worlds spare nodes are kept."""
 QUIET_S = 240.0
 """Nothing goes wrong for this long at the start."""
 
@@ -64,6 +66,7 @@ def draw(seed: int, storm: Storm | None = None) -> Scenario:
         script = _faults(random, kinds, storm.count, shape, breaks, stormy)
     if any(one.kind == "a zone has no room" for one in script):
         shape = _with_zones(Random(f"{seed}/zones"), shape)
+    shape = _with_spares(Random(f"{seed}/spares"), shape)
     rounds = draw_rounds(seed)
     if rounds is not None:
         shape = with_scheduler(shape, rounds)
@@ -143,6 +146,22 @@ def _special(random: Random, shape: Shape, breaks: str | None) -> Shape:
         crowd=crowd,
         slots=shape.slots + crowd + max(0, heirlooms - 5),
     )
+
+
+def _with_spares(random: Random, shape: Shape) -> Shape:
+    """The same pools; in some worlds one or two nodes of some sizes are kept spare."""
+    if random.random() >= SPARED:
+        return shape
+    pools = []
+    for settings, poll_time in shape.pools:
+        sizes = tuple(
+            replace(size, spare_nodes=random.choice((0, 1, 1, 2)) if size.price else 0)
+            for size in settings.sizes
+        )
+        # With one more than before, so that demand finds some room beside them.
+        most = settings.max_nodes + random.choice((0, 1, 2))
+        pools.append((replace(settings, sizes=sizes, max_nodes=most), poll_time))
+    return replace(shape, pools=tuple(pools), slots=shape.slots + 2)
 
 
 def _with_zones(random: Random, shape: Shape) -> Shape:

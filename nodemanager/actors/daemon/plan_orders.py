@@ -8,7 +8,7 @@ from nodemanager.actors.daemon.boot_failures import BootFailures
 from nodemanager.actors.daemon.context import Context
 from nodemanager.actors.daemon.false_cleans import FalseCleans
 from nodemanager.actors.daemon.identities import Identities
-from nodemanager.core.execute.setup import order_setup
+from nodemanager.core.execute.setup_state import order_setup
 from nodemanager.core.execute.workflow import Action
 from nodemanager.core.model.world import Claim
 from nodemanager.core.plan.plan import BootOrder, Plan

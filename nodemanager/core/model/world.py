@@ -321,6 +321,7 @@ class Size:
     jobs may use all of it; else they may use `node_mem_scaling` of it. `features` and `gres` are
     what its nodes have of those in the scheduler (`has_features`, `has_gres`). `places` are the
     zones or subnets to boot it in: in this order or, with `spread`, where the fewest nodes are.
+    `spare_nodes` are kept idle beyond demand.
     """
 
     name: str
@@ -335,6 +336,7 @@ class Size:
     gres: Gres = ()
     places: tuple[str, ...] = ()
     spread: bool = False
+    spare_nodes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -342,6 +344,7 @@ class Job:
     """One waiting job: `count` nodes with at least these resources each.
 
     A node must have all of one of the sets of `features`, and all of `gres`, with its counts.
+    `host` is the one node of the scheduler that serves the job, by its name; None: any does.
     """
 
     id: str
@@ -353,3 +356,4 @@ class Job:
     instance_type: str | None = None
     features: Alternatives = ()
     gres: Gres = ()
+    host: str | None = None
