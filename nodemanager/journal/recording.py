@@ -60,6 +60,7 @@ OTHER_FACTS: dict[str, type[Any]] = {
     one.__name__: one
     for one in (
         CloudPollBegun,
+        ImageFound,
         DemandSeen,
         SchedulerSeen,
         PollMissed,

@@ -164,6 +164,18 @@ def _spares(status: Status) -> Mapping[tuple[str, ...], int]:
     }
 
 
+def _outdated(status: Status) -> Mapping[tuple[str, ...], int]:
+    return {
+        (size, cause): count
+        for size, one in status.rotations.items()
+        for cause, count in one.causes.items()
+    }
+
+
+def _stalled(status: Status) -> Mapping[str, int]:
+    return {size: one.waits is Reason.ROTATION_STALLED for size, one in status.rotations.items()}
+
+
 def _orders(status: Status) -> Mapping[str, int]:
     marks = status.marks
     return {"hold": len(marks.holds), "drain": len(marks.drains), "kill": len(marks.kills)}
@@ -187,6 +199,23 @@ GAUGES = (
         "and `kept` (fewer than wanted while something runs short).",
         _spares,
         ("size", "state"),
+    ),
+    Gauged(
+        "nodes_outdated",
+        "Nodes that wait to be replaced, by size and cause (image, type or age).",
+        _outdated,
+        ("size", "cause"),
+    ),
+    Gauged(
+        "rotation_stalled",
+        "1 while a size's replacements are as outdated as what they replace.",
+        _stalled,
+        ("size",),
+    ),
+    Gauged(
+        "rotation_paused",
+        "1 while an operator pauses the replacement of outdated nodes.",
+        lambda shown: shown.marks.rotation is not None,
     ),
     Gauged("records", "Records by state.", lambda shown: shown.records, ("state",)),
     Gauged("verdicts", "The last plan's verdicts.", lambda shown: shown.reasons, ("reason",)),

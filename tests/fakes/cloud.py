@@ -58,6 +58,7 @@ class FakeCloud(Scripted):
         self.destroy_takes: float | None = 0.0
         self.sizes = (SMALL, LARGE)
         self.full: set[str] = set()
+        self.image_id: str | None = None
         """The places that have no room for any size."""
         self.asked: list[str] = []
         self.things: dict[str, Leftover] = {}
@@ -97,6 +98,9 @@ class FakeCloud(Scripted):
 
     def check_image(self) -> None:
         self._run("check_image", lambda: None)
+
+    def image(self) -> str | None:
+        return self.image_id
 
     def create(self, order: CreateOrder) -> CloudNode:
         return self._run("create", lambda: self._create(order), write=order.tags.record or "")

@@ -380,6 +380,12 @@ class SimDriver:
     def check_image(self) -> None:
         return
 
+    def image(self) -> str | None:
+        cloud = self._cloud
+        if not cloud.traits.images:
+            return None
+        return self._line.call("image", lambda: cloud.image)
+
     def create(self, order: CreateOrder) -> CloudNode:
         def answer() -> CloudNode:
             cloud = self._cloud

@@ -81,12 +81,14 @@ CLAIM_WITHIN_WINDOW is left out: the node of a claim that never pinged may still
 
 @dataclass(frozen=True, slots=True)
 class Marks:
-    """All standing marks by id; `paused` is the pool's. Decisions read `Snapshot.holds` instead."""
+    """All standing marks by id; `paused` is the pool's, `rotation` that of
+    the replacement of outdated nodes. Decisions read `Snapshot.holds` instead."""
 
     holds: Mapping[str, Mark] = field(default_factory=dict)
     drains: Mapping[str, Mark] = field(default_factory=dict)
     kills: Mapping[str, Mark] = field(default_factory=dict)
     paused: Mark | None = None
+    rotation: Mark | None = None
 
 
 NO_MARKS = Marks()

@@ -58,7 +58,7 @@ class Settings:
     cap. `adopt_unclaimed` None means: yes while no record names another pool (T3). `may_authorise`
     says that the adapters of cloud and store prove their listings complete (L2). `tells_drain` says
     that the store's answers to pings can tell a node to take no more work (D12). `prune_after` None
-    deletes nothing. `scheduled`: a scheduler says what waits and which nodes work (T6).
+    deletes nothing, `max_node_age` None replaces no node for its age. `scheduled`: a scheduler says what waits and which nodes work (T6).
     `claims_keep_window` is off in a replay that tries other windows.
     """
 
@@ -74,6 +74,7 @@ class Settings:
     max_shutdowns_per_cycle: int = 5
     hold_backlog: bool = True
     prune_after: float | None = None
+    max_node_age: float | None = None
     action_timeout: float = 900.0
     visible_after: float = 300.0
     claim_expiry: bool = True
