@@ -21,6 +21,7 @@ from nodemanager.core.model.facts import (
     DemandSeen,
     DestroySent,
     Fact,
+    ImageFound,
     LatePinged,
     LivesFreed,
     NodesAnswered,

@@ -111,9 +111,7 @@ class WebObserver:
             leftovers=picture.leftovers,
             account=picture.account,
             store=picture.store,
-            marks=replace(
-                picture.marks, paused=snapshot.paused, rotation=snapshot.rotation_paused
-            ),
+            marks=replace(picture.marks, paused=snapshot.paused, rotation=snapshot.rotation_paused),
             paused_at=(
                 None
                 if snapshot.paused is None

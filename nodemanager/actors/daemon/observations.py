@@ -28,8 +28,8 @@ from nodemanager.core.execute.books import dispatched_listed
 from nodemanager.core.model.facts import (
     CloudPollBegun,
     CloudSeen,
-    ImageFound,
     DemandSeen,
+    ImageFound,
     PollMissed,
     RecordsSeen,
     SchedulerSeen,

@@ -165,7 +165,7 @@ def _kept_after_all(
     snapshot: Snapshot,
     settings: Settings,
 ) -> Verdict | None:
-    """Why a node that was to be replaced stays: it works, is as new ones are, or it is called off."""
+    """Why a node that was to be replaced stays after all; None if it still goes (D15)."""
     node_id, sizes = order.node_id, Sizes(settings.sizes)
     if snapshot.rotation_paused is not None:
         return keep(node_id, Reason.ROTATION_PAUSED)

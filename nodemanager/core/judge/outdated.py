@@ -36,10 +36,10 @@ def outdated(
     """Why the node of that size is to be replaced; None if it is as new ones are, or unknown."""
     image = snapshot.history.image
     if image is not None and node.image is not None and node.image != image:
-        return Outdated(Reason.OTHER_IMAGE, {"image": node.image, "wanted": image})
+        return Outdated(Reason.OTHER_IMAGE, {"old": node.image, "new": image})
     kind = size.instance_type
     if _is_another(node.size, kind) and size_name(node, record) == size.name:
-        return Outdated(Reason.OTHER_TYPE, {"type": node.size, "wanted": kind})
+        return Outdated(Reason.OTHER_TYPE, {"old": node.size, "new": kind})
     most = settings.max_node_age
     if most is not None and node.created_at is not None:
         age_s = launched_for(node.created_at, snapshot)

@@ -462,8 +462,8 @@ class Event(Told):
     )
     ROTATION = (
         "nodes.rotation",
-        "The replacement of a size's outdated nodes: how many are left, which goes (`node`), or why "
-        "none does now (`reason`); when that changes.",
+        "The replacement of a size's outdated nodes, when it changes: how many are left, and which "
+        "goes now (`node`), or why none does (`reason`).",
     )
     BOOTS_REST = (
         "boots.rest",

@@ -58,7 +58,8 @@ class Settings:
     cap. `adopt_unclaimed` None means: yes while no record names another pool (T3). `may_authorise`
     says that the adapters of cloud and store prove their listings complete (L2). `tells_drain` says
     that the store's answers to pings can tell a node to take no more work (D12). `prune_after` None
-    deletes nothing, `max_node_age` None replaces no node for its age. `scheduled`: a scheduler says what waits and which nodes work (T6).
+    deletes nothing, `max_node_age` None replaces no node for its age. `scheduled`: a scheduler says
+    what waits and which nodes work (T6).
     `claims_keep_window` is off in a replay that tries other windows.
     """
 

@@ -51,8 +51,8 @@ class Wants:
     max_nodes has room: the shutdown of a node of such a size may be called off. `price` is that of
     all nodes, future ones included. Of the future nodes, `needless` (by size) are beyond demand,
     `too_many` beyond max_nodes, and `too_dear` (by size) beyond max_total_price. `spares` has each
-    size with spare_nodes, `spare` the idle nodes that are kept as such. `rotations` are the outdated
-    nodes; the one of each size that is to be replaced is `unwanted`, too.
+    size with spare_nodes, `spare` the idle nodes that are kept as such. `rotations` has the
+    outdated nodes; the one of each size that is to be replaced is `unwanted`, too.
     """
 
     boots: tuple[tuple[Size, Reason], ...]

@@ -56,10 +56,11 @@ NONE = Rotations()
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """What demand makes of the sizes, by name: `wishes` of the queue, `lacking` nodes, `going` ones.
+    """What demand makes of the sizes, by name: the queue's `wishes`, and what is `lacking`.
 
-    `refusal` says what forbids one more node of a size, None if nothing does. `lacking` are nodes
-    that are to be booted, but for those that only wait until another node goes.
+    `lacking` are nodes that are to be booted, but for those that only wait until another node goes.
+    `going` are the nodes that go as unwanted. `refusal` says what forbids one more node of a size,
+    None if nothing does.
     """
 
     wishes: Mapping[str, int]
