@@ -21,6 +21,7 @@ from tests.simulation.liveness import Calm, Liveness
 from tests.simulation.nodes import NodeRules
 from tests.simulation.people import People
 from tests.simulation.progress import Progress
+from tests.simulation.rotations import RotationRules
 from tests.simulation.scenario import Scenario, Storm, draw
 from tests.simulation.setups import SetUpRules
 from tests.simulation.told import Told
@@ -120,13 +121,14 @@ def _play(world: World, scenario: Scenario) -> None:
     rules = NodeRules(world, told, CleanRules(world, told, truth))
     setups = SetUpRules(world, told)
     Work(world, told, rules)
+    rotated = RotationRules(world, rules)
     fair = Calm(world)
     latch = Latch(world, truth, fair)
     watched = (
         fair,
         latch,
         Liveness(world, truth, fair, latch),
-        Progress(world, truth, fair, latch, setups),
+        Progress(world, truth, fair, latch, setups, rotated),
         Aftermath(world, told),
     )
     if world.shape.operators_every:
@@ -177,7 +179,8 @@ def calm(world: World, scenario: Scenario) -> None:
         elif manager is not None:
             manager.wake()
         faults.restart(world, pool)
-        pool.settings = replace(pool.settings, hold_backlog=False)
+        # Else nodes would be replaced for their age for ever.
+        pool.settings = replace(pool.settings, hold_backlog=False, max_node_age=None)
         assert pool.manager is not None
         pool.manager.reload(pool.settings)
         for name in pool.held():

@@ -6,11 +6,12 @@ found with the newest cloud listing.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
-from nodemanager.core.model.reasons import Reason
+from nodemanager.core.model.reasons import Kind, Reason
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.sizes import size_name
+from nodemanager.core.model.verdict import Verdict
 from nodemanager.core.model.world import CloudNode, Record, Size
 from nodemanager.core.observe.signs import launched_for
 from nodemanager.core.plan.snapshot import Snapshot
@@ -19,32 +20,31 @@ ROTATE = frozenset({Reason.OTHER_IMAGE, Reason.OTHER_TYPE, Reason.TOO_OLD})
 """The reasons for a shutdown of an idle node whose place another one takes."""
 
 
-class Outdated(NamedTuple):
-    """Why a node is to be replaced, and the measured value beside the wanted one."""
-
-    reason: Reason
-    measures: dict[str, Any]
-
-
 def outdated(
     node: CloudNode,
     record: Record | None,
     size: Size,
     snapshot: Snapshot,
     settings: Settings,
-) -> Outdated | None:
-    """Why the node of that size is to be replaced; None if it is as new ones are, or unknown."""
+) -> Verdict | None:
+    """The shutdown of a node of that size that is to be replaced; None if it is as new ones are.
+
+    Nor is one of which that is not known.
+    """
     image = snapshot.history.image
     if image is not None and node.image is not None and node.image != image:
-        return Outdated(Reason.OTHER_IMAGE, {"old": node.image, "new": image})
+        measures: dict[str, Any] = {"old": node.image, "new": image}
+        return Verdict(Kind.SHUTDOWN, Reason.OTHER_IMAGE, node.id, measures)
     kind = size.instance_type
     if _is_another(node.size, kind) and size_name(node, record) == size.name:
-        return Outdated(Reason.OTHER_TYPE, {"old": node.size, "new": kind})
+        measures = {"old": node.size, "new": kind}
+        return Verdict(Kind.SHUTDOWN, Reason.OTHER_TYPE, node.id, measures)
     most = settings.max_node_age
     if most is not None and node.created_at is not None:
         age_s = launched_for(node.created_at, snapshot)
         if age_s > most:
-            return Outdated(Reason.TOO_OLD, {"age_s": age_s, "limit_s": most})
+            measures = {"age_s": age_s, "limit_s": most}
+            return Verdict(Kind.SHUTDOWN, Reason.TOO_OLD, node.id, measures)
     return None
 
 

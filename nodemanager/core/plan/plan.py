@@ -468,8 +468,7 @@ def _shutdowns(
             measures = {"idle_polls": words, "needed_polls": settings.consecutive_idle_count}
             view.verdict = Verdict(Kind.SHUTDOWN, Reason.IDLE_BEYOND_DEMAND, node_id, measures)
         elif view.verdict.kind is not goes:
-            why = replaced[node_id]
-            view.verdict = Verdict(Kind.SHUTDOWN, why.reason, node_id, why.measures)
+            view.verdict = replaced[node_id]
         forbidden = _forbidden(view, block, impossible, snapshot, settings)
         if forbidden is None:
             wanting.append(view)

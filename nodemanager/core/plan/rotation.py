@@ -11,10 +11,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from nodemanager.core.judge.node_view import OUTSIDE, NodeView
-from nodemanager.core.judge.outdated import Outdated, is_in_vain, outdated
+from nodemanager.core.judge.outdated import is_in_vain, outdated
 from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.settings import Settings
-from nodemanager.core.model.world import Size, WorkerState
+from nodemanager.core.model.verdict import Verdict
+from nodemanager.core.model.world import CloudState, Size, WorkerState
 from nodemanager.core.plan.snapshot import Snapshot
 from nodemanager.core.plan.supply import SPARE, Supply
 
@@ -48,7 +49,7 @@ class Rotations:
     """The rotations by size, and why each node goes now that is to be replaced, by its id."""
 
     sizes: Mapping[str, Rotation] = field(default_factory=dict)
-    chosen: Mapping[str, Outdated] = field(default_factory=dict)
+    chosen: Mapping[str, Verdict] = field(default_factory=dict)
 
 
 NONE = Rotations()
@@ -71,7 +72,7 @@ class Need:
 
 def rotations(supply: Supply, snapshot: Snapshot, settings: Settings, need: Need) -> Rotations:
     """What is replaced now, and what of each size is left to replace."""
-    found: defaultdict[str, dict[str, Outdated]] = defaultdict(dict)
+    found: defaultdict[str, dict[str, Verdict]] = defaultdict(dict)
     by_size: defaultdict[str, list[NodeView]] = defaultdict(list)
     for view in supply.views:
         size = None if view.size is None else supply.sizes.named(view.size)
@@ -82,7 +83,7 @@ def rotations(supply: Supply, snapshot: Snapshot, settings: Settings, need: Need
         if why is not None:
             found[size.name][view.node.id] = why
     sizes: dict[str, Rotation] = {}
-    chosen: dict[str, Outdated] = {}
+    chosen: dict[str, Verdict] = {}
     for name, old in found.items():
         views, size = by_size[name], supply.sizes.named(name)
         assert size is not None
@@ -100,7 +101,7 @@ class _Turn:
         self,
         size: Size,
         views: list[NodeView],
-        old: Mapping[str, Outdated],
+        old: Mapping[str, Verdict],
         supply: Supply,
         snapshot: Snapshot,
         need: Need,
@@ -162,6 +163,9 @@ class _Turn:
         for view in self.views:
             reason, node_id = view.verdict.reason, view.node.id
             if reason is Reason.SHUTTING_DOWN or reason in SPARE:
+                return node_id
+            # A former run may have sent its destroy.
+            if view.node.state is CloudState.STOPPING:
                 return node_id
             if node_id in snapshot.late_destroys:
                 return node_id
