@@ -157,7 +157,7 @@ class _Turn:
         listed = snapshot.history.present
         if self.supply.coming.get(name) or self.need.lacking.get(name):
             return ""
-        for node_id in (*snapshot.node_flights, *snapshot.late_destroys):
+        for node_id in snapshot.node_flights:
             if node_id not in listed:
                 return node_id
         for view in self.views:

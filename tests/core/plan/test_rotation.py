@@ -219,6 +219,12 @@ def test_while_another_goes_or_comes_none_is_replaced_d15(flags: dict[str, Any])
     assert (replaced(idle(made)), waits(made)) == ([], Reason.REFILL_AWAITED)
 
 
+def test_a_gone_node_whose_destroy_was_late_holds_up_nothing_d15() -> None:
+    made = pool()
+    made.flags["late_destroys"] = frozenset({"i-r9"})
+    assert replaced(idle(made)) == [("i-r1", Reason.OTHER_IMAGE)]
+
+
 def test_at_max_nodes_the_node_that_goes_makes_room_for_the_next_d15() -> None:
     made = idle(pool(max_nodes=3, spare=5))
     assert replaced(made) == [("i-r1", Reason.OTHER_IMAGE)]
