@@ -39,6 +39,8 @@ class RotationRules:
             if before.lives and before.state is CloudState.STOPPING:
                 self._wrong(by, f"replaces {one.id} while {other} still goes")
         self._is_refilled(one, by)
+        if known[1].reason is Reason.OTHER_IMAGE:
+            self._is_of_use(one, by)
         self._going[pool, size].add(one.id)
 
     def _is_outdated(self, one: Instance, by: str, reason: Reason) -> None:
@@ -66,6 +68,19 @@ class RotationRules:
             is_later = other.created_at > self.world.weather.sent_at - NEWS_S / 4
             if alike and young and machine.heard_at is None and not is_later:
                 self._wrong(by, f"replaces {one.id} while {other.id} still boots")
+
+    def _is_of_use(self, one: Instance, by: str) -> None:
+        """No node that was created since for the wanted image got another one."""
+        cloud, now = self.world.cloud, self.world.engine.now
+        if self.world.broken:
+            return
+        for other in cloud.living():
+            alike = (other.tags.pool, other.tags.size) == (one.tags.pool, one.tags.size)
+            heard = other.machine is not None and other.machine.heard_at is not None
+            is_known = heard and now - other.created_at > NEWS_S
+            created_after = other.created_at - cloud.image_changed_at > NEWS_S / 2
+            if alike and is_known and created_after and other.image != cloud.image:
+                self._wrong(by, f"replaces {one.id} though {other.id} has the former image")
 
     def _wrong(self, by: str, what: str) -> None:
         self.world.violate("D15", f"{by} {what}")
