@@ -128,14 +128,16 @@ def test_a_job_boots_its_node_which_is_lost_cleaned_and_used_again(
 def test_slurm_powers_a_node_up_for_a_job_and_down_when_it_is_idle(
     slurm: CloudSlurm, cluster: Cluster
 ):
+    # By then Slurm has suspended the node.
+    cluster.change({"Daemon": {"consecutive_idle_count": 20}})
     daemon = cluster.start()
     daemon.wait_for("list.ok", source="scheduler")
     job = slurm.cluster.submit("-C", "instancetype=large", seconds=2)
     daemon.wait_for("scheduler.power", action="resume", host="large-1")
     daemon.wait_for("node.created", host="large-1", size="large")
     is_now(slurm, job, "COMPLETED", daemon)
-    daemon.wait_for("scheduler.power", action="suspend", host="large-1")
-    begun = daemon.wait_for("node.shutdown_started", host="large-1")
+    suspended = daemon.wait_for("scheduler.power", action="suspend", host="large-1")
+    begun = daemon.wait_for("node.shutdown_started", after=suspended, host="large-1")
     assert begun["reason"] == "idle_beyond_demand"
     daemon.wait_for("record.cleaned", after=begun, reason="after_shutdown", host="large-1")
     until("power off", lambda: slurm.is_off("large-1"), told=daemon.told)
