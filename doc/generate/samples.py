@@ -584,7 +584,7 @@ REGISTRY = Sample(
 
 SLURM = Sample(
     "slurm",
-    """An elastic partition of Slurm, on Amazon EC2: its queue is the demand, and its nodes are the
+    """An elastic partition of Slurm, on Amazon EC2: its queue is the demand, its nodes are the
     slots of this program's registry. Before the first boot, set [Cloud Create] image_id and
     ping_host, and the sizes; `nodemanager slurm-config` prints the lines for slurm.conf. For
     another cloud, take the [Cloud...] sections of its own sample.""",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -10,8 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from nodemanager.commands.show import cell
-from nodemanager.commands.times import span
-from nodemanager.logline import visible
+from nodemanager.logline import span, visible
 
 GOOD, ODD, BAD, FAINT = "green", "yellow", "bold red", "dim"
 
@@ -26,7 +26,7 @@ HELD_FOR = {
     "claim_without_slot": "being set up",
     "other_pool": "other pools'",
 }
-MOST_IDS, MOST_MARKS = 5, 10
+MOST_IDS, MOST_MARKS, LATEST = 5, 10, 6
 WIDEST = 24
 AT_NEXT_POLL = frozenset({"changed_since_listing", "no_listing_order", "in_flight", "cap_reached"})
 
@@ -47,6 +47,8 @@ def screen(status: Shown) -> RenderableType:
 def _subjects(status: Shown) -> Iterator[tuple[str, Sequence[RenderableType]]]:
     yield "slots", _slots(status["slots"])
     yield "nodes", _nodes(status)
+    if status.get("spares"):
+        yield "spares", _spares(status["spares"])
     yield "boots", _boots(status)
     yield "records", [_counts(status["records"]) or _none()]
     yield "polls", _polls(status)
@@ -56,6 +58,8 @@ def _subjects(status: Shown) -> Iterator[tuple[str, Sequence[RenderableType]]]:
     yield "holds", _holds(status)
     leftovers = {state: count for state, count in status["leftovers"].items() if count}
     yield "leftovers", [_counts(leftovers, bad=("failed",)) or _none()]
+    if status.get("lately"):
+        yield "lately", _lately(status["lately"])
 
 
 def _head(status: Shown) -> RenderableType:
@@ -139,6 +143,20 @@ def _nodes(status: Shown) -> Sequence[RenderableType]:
     if status["price"]:
         line.append(f", {status['price']:g} per hour", style=FAINT)
     return [line]
+
+
+def _spares(spares: Shown) -> Sequence[Text]:
+    """`2 of 3  small`, and how many are given up while something runs short."""
+    lines = []
+    for size, one in spares.items():
+        ready = min(one["ready"], one["wanted"])
+        line = Text(f"{ready} of {one['wanted']}", style=GOOD if ready else ODD)
+        line.append("  ").append(cell(size))
+        if one["kept"] < one["wanted"]:
+            given_up = one["wanted"] - one["kept"]
+            line.append(f"  {given_up} given up: something runs short", style=ODD)
+        lines.append(line)
+    return lines
 
 
 def _boots(status: Shown) -> Sequence[RenderableType]:
@@ -243,6 +261,22 @@ def _holds(status: Shown) -> Sequence[RenderableType]:
         return [cell(f"{len(ids)}: {' '.join(ids[:MOST_IDS])}{more}", ODD)]
     orders = status.get("orders", {"hold": status["holds"]["count"]})
     return [_counts({kind: count for kind, count in orders.items() if count}) or _none()]
+
+
+def _lately(groups: Sequence[Shown]) -> Sequence[RenderableType]:
+    """What happened in the last hour, in groups, the newest first (`nodemanager events`)."""
+    now = time.time()
+    rows = [
+        (
+            cell(f"{span(max(0.0, now - one['last_at']))} ago", FAINT),
+            Text(f"{one['count']} x" if one["count"] > 1 else ""),
+            cell(one["event"]),
+            cell(one["reason"] or ""),
+            cell(" ".join(one["names"]), FAINT),
+        )
+        for one in groups[:LATEST]
+    ]
+    return _aligned(rows)
 
 
 def _mark(mark: Shown) -> Text:

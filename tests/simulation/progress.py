@@ -81,8 +81,10 @@ class Progress:
             seen = health.ward(self.world, pool)
             since = max(self.calm.awake(pool), self.latch.open_until.get(pool.name, 0.0))
             bounds = self.calm.bounds(pool)
-            yield from self._wanted(pool, seen, since, bounds)
-            yield from self._surplus(pool, seen, since, bounds)
+            if self.world.slurm is None:
+                # Else whoever watches the scheduler knows who is wanted (`dispatches`).
+                yield from self._wanted(pool, seen, since, bounds)
+                yield from self._surplus(pool, seen, since, bounds)
             yield from self._ill(pool, seen, since, bounds)
             yield from self._restored(pool, bounds)
 
@@ -136,6 +138,11 @@ class Progress:
                 since = max(since, self.calm.since(pool) + pool.settings.action_timeout)
             what = f"one of {count} idle nodes of {pool.name} goes that nobody wants"
             key = f"surplus {pool.name} {len(seen.idle)}"
+            yield Owed("PROGRESS", key, what, since, bounds.surplus)
+        count = health.given_up(self.world, pool, seen)
+        if count:
+            what = f"one of {count} spare nodes of {pool.name} makes room for a job"
+            key = f"given up {pool.name} {len(seen.idle)}"
             yield Owed("PROGRESS", key, what, since, bounds.surplus)
 
     def _ill(self, pool: Pool, seen: Ward, since: float, bounds: Bounds) -> Iterator[Owed]:

@@ -225,6 +225,7 @@ class Reason(Told):
     SHUTTING_DOWN = "shutting_down", "Its shutdown is under way."
     BOOTING = "booting", "It was started less than `boot_fail_after` ago, and is not up yet."
     NEEDED = "needed", "It is idle, and demand still wants it."
+    SPARE = "spare", "It is idle, and kept ready as one of its size's `spare_nodes`."
     WINDOW_CLOSED = "window_closed", "It is idle, but its shutdown window is closed (D1)."
     NOT_IDLE_LONG = (
         "not_idle_long",
@@ -276,6 +277,10 @@ class Reason(Told):
     DRAINING = "draining", "An operator drains it; it goes once a new ping of it says idle (O1)."
 
     # A node is destroyed.
+    CORDONED = (
+        "cordoned",
+        "An operator cordons it: it takes no more work, and nothing but a kill destroys it (O5).",
+    )
     DRAINED = "drained", "An operator drains it, and its own new ping says that it is idle (O1)."
     KILLED = "killed", "An operator kills it: it is destroyed now, busy or not (O2)."
     IDLE_BEYOND_DEMAND = (
@@ -289,6 +294,10 @@ class Reason(Told):
 
     # A node is booted, or not.
     BELOW_MIN_NODES = "below_min_nodes", "There are fewer nodes than `min_nodes`."
+    BELOW_SPARE_NODES = (
+        "below_spare_nodes",
+        "Fewer nodes of the size are idle beyond demand than its `spare_nodes`.",
+    )
     WANTED = "wanted", "The wishlist asks for more nodes than there are."
     AT_MAX_NODES = "at_max_nodes", "`max_nodes` is reached."
     AT_MAX_PRICE = "at_max_price", "One more node would exceed `max_total_price`."
@@ -437,6 +446,11 @@ class Event(Told):
         "it again (`action=resume`) (D12). With a scheduler, the scheduler is told, also that a "
         "node is gone (`action=down`).",
     )
+    SCHEDULER_TOLD = (
+        "scheduler.told",
+        "The scheduler was told why a job can't run (`action=comment`, `cancel`), a node's weight "
+        "and features (`describe`), or that a node is gone whose record is free (`down`).",
+    )
     NODE_SHUTDOWN_STARTED = "node.shutdown_started", "A node is about to be destroyed."
     NODE_GONE = "node.gone", "The cloud says that a node is gone."
     NODE_SHUTDOWN_FAILED = "node.shutdown_failed", "A node was not destroyed, or that is not known."
@@ -536,6 +550,8 @@ class Event(Told):
     OPERATOR_HOLD = "operator.hold", "An operator holds a node or record (C9)."
     OPERATOR_RELEASE = "operator.release", "An operator ended a hold."
     OPERATOR_DRAIN = "operator.drain", "An operator wants a node gone once it is idle (O1)."
+    OPERATOR_CORDON = "operator.cordon", "An operator drains a node and keeps it (O5)."
+    OPERATOR_UNCORDON = "operator.uncordon", "An operator ended a cordon: the node works again."
     OPERATOR_RUN = "operator.run", "An operator undoes a drain, or a kill not yet carried out."
     OPERATOR_KILL = "operator.kill", "An operator wants a node gone now (O2)."
     OPERATOR_CLEAN = "operator.clean", "An operator wants a record freed now (O3)."

@@ -321,6 +321,7 @@ class Size:
     jobs may use all of it; else they may use `node_mem_scaling` of it. `features` and `gres` are
     what its nodes have of those in the scheduler (`has_features`, `has_gres`). `places` are the
     zones or subnets to boot it in: in this order or, with `spread`, where the fewest nodes are.
+    `spare_nodes` are kept idle beyond demand.
     """
 
     name: str
@@ -335,6 +336,7 @@ class Size:
     gres: Gres = ()
     places: tuple[str, ...] = ()
     spread: bool = False
+    spare_nodes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -343,6 +345,7 @@ class Job:
 
     A node must have all of one of the sets of `features`, and all of `gres`, with its counts.
     `host` is the one node of the scheduler that serves the job, by its name; None: any does.
+    `array` is the id of the array that it is a task of: its owner is told once for all of them.
     """
 
     id: str
@@ -355,3 +358,4 @@ class Job:
     features: Alternatives = ()
     gres: Gres = ()
     host: str | None = None
+    array: str | None = None

@@ -46,6 +46,7 @@ from nodemanager.core.operate.backlog import Picture
 from nodemanager.core.plan.counts import cycle_counts, made_since
 from nodemanager.core.plan.demand import Market, Wants
 from nodemanager.core.plan.due import Judged, judge_records, to_prune, with_prunes
+from nodemanager.core.plan.errands import Errand, errands
 from nodemanager.core.plan.places import choose, nodes_by_place
 from nodemanager.core.plan.slots import Slots, count_slots
 from nodemanager.core.plan.snapshot import Snapshot
@@ -78,7 +79,8 @@ class Plan:
     next snapshot starts from. `ask` are ids of nodes to ask the cloud for, `ask_tagged` uuids of
     records to ask for by tag (B3, P6, U8). `restores` are freed lives to restore, `not_restored`
     says why others can't be. `lifts` are fences to lift, that no clean follows any more (C12).
-    `prunes` are records to delete, `binds` claims that lack the id of their node (P1a).
+    `prunes` are records to delete, `binds` claims that lack the id of their node (P1a). `errands`
+    are for the scheduler.
     """
 
     plan_id: str
@@ -92,6 +94,7 @@ class Plan:
     shutdowns: tuple[ShutdownOrder, ...] = ()
     drains: tuple[DrainOrder, ...] = ()
     dispatches: tuple[DispatchOrder, ...] = ()
+    errands: tuple[Errand, ...] = ()
     cleans: tuple[CleanOrder, ...] = ()
     lifts: tuple[CleanOrder, ...] = ()
     prunes: tuple[PruneOrder, ...] = ()
@@ -180,6 +183,7 @@ def _planned(
     wants = Market(supply, snapshot, settings, slots, seats).trade()
     snapshot = _after_unwanted(snapshot, views, wants)
     _tell_late_destroys(snapshot, settings, views)
+    _tell_spares(views, wants)
     shutdowns = _shutdowns(snapshot, settings, [*views, *unheard], wants, impossible.ids)
     restores, not_restored = _restores(snapshot, settings)
     boots = _boots(snapshot, settings, wants, impossible.ids)
@@ -198,6 +202,7 @@ def _planned(
         shutdowns=shutdowns,
         drains=tuple(drain_orders(views, snapshot, settings)),
         dispatches=tuple(dispatch_orders(views, snapshot, settings)),
+        errands=errands(views, wants, snapshot, settings),
         cleans=cleans,
         lifts=left_fences(snapshot, settings, impossible.ids),
         prunes=prunes,
@@ -402,6 +407,15 @@ def _tell_late_destroys(snapshot: Snapshot, settings: Settings, views: list[Node
             or is_kept_drained(node_id, record, snapshot, settings)
         ):
             view.verdict = keep(node_id, Reason.LATE_DESTROY)
+
+
+def _tell_spares(views: list[NodeView], wants: Wants) -> None:
+    """Change the verdict of each idle node that is kept as a spare one."""
+    for view in views if wants.spare else ():
+        if view.node.id in wants.spare and view.verdict.reason is Reason.NEEDED:
+            one = wants.spares[view.size or ""]
+            measures = {"size": view.size, "spares": one.there, "spare_nodes": one.wanted}
+            view.verdict = keep(view.node.id, Reason.SPARE, **measures)
 
 
 def _restores(
