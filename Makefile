@@ -1,7 +1,7 @@
 # Everything one does with this tree. `make` alone lists the targets.
 
 .DEFAULT_GOAL := help
-.PHONY: help run test quick lint static unit soak census mutants chaos dispatch slurm openstack incident race test-deps bench docs install uninstall clean venv venv-test
+.PHONY: help run run-slurm test quick lint static unit soak census mutants chaos dispatch slurm openstack incident race test-deps bench docs install uninstall clean venv venv-test
 
 VENV := .venv
 PY := $(VENV)/bin/python
@@ -29,6 +29,10 @@ help: ## list the targets
 run: venv ## watch the daemon keep a small cluster of local processes (Ctrl-C ends it)
 	@exec $(PY) etc/demo/run.py start
 
+run-slurm: venv ## the same with a real Slurm, installed if need be: a job that you submit boots its node
+	@etc/install/test-deps slurm
+	@exec $(PY) etc/demo/slurm.py start
+
 test: lint unit ## lint, types, layers and the whole test suite; ARGS="..." goes to pytest
 
 quick: static ## about a minute, for every change: lint, types, layers, unit tests without sockets
@@ -41,7 +45,7 @@ static: venv-test
 	$(VENV)/bin/lint-imports
 
 lint: static
-	$(PY) -m mypy etc/demo/run.py etc/install/nodes.py doc/screens.py doc/timeline.py
+	$(PY) -m mypy etc/demo/run.py etc/demo/slurm.py etc/install/nodes.py doc/screens.py doc/timeline.py
 	$(PY) -m mypy -p doc.generate
 	$(PY) -m tests.figures
 
@@ -100,8 +104,8 @@ uninstall: ## take the program away again; configuration and state are kept
 	@etc/install/uninstall
 
 clean: ## end what the demo left running; remove all that was built
-	@if [ -x $(PY) ]; then $(PY) etc/demo/run.py end; fi
-	rm -rf $(VENV) .demo .openstack build dist doc/_build *.egg-info .*_cache .hypothesis
+	@if [ -x $(PY) ]; then $(PY) etc/demo/run.py end; $(PY) etc/demo/slurm.py end; fi
+	rm -rf $(VENV) .demo .demo-slurm .openstack build dist doc/_build *.egg-info .*_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 venv:

@@ -53,10 +53,16 @@ def sizes_of(config: Config, cloud: CloudDriver) -> tuple[Size, ...]:
                 f"{did_you_mean(wanted.cloud_id, list(known))}"
             )
             continue
-        sizes.append(replace(_size(wanted, listed), places=places_of(config, wanted)))
+        sizes.append(replace(size_of(wanted, listed), places=places_of(config, wanted)))
     if problems:
         raise ConfigError(located(config, problems))
     return tuple(sizes)
+
+
+def with_spares(sizes: Sequence[Size], config: Config) -> tuple[Size, ...]:
+    """`sizes` with the spare_nodes of the file."""
+    given = {size.name: size.spare_nodes or 0 for size in config.sizes}
+    return tuple(replace(size, spare_nodes=given.get(size.name, 0)) for size in sizes)
 
 
 def places_of(config: Config, size: SizeSection) -> tuple[str, ...]:
@@ -73,7 +79,8 @@ def named_places(config: Config) -> dict[str, str]:
     return found
 
 
-def _size(wanted: SizeSection, listed: Size | None) -> Size:
+def size_of(wanted: SizeSection, listed: Size | None) -> Size:
+    """The size of a section, with what the cloud lists of it where the section is silent."""
     base = listed or Size(wanted.name, wanted.cloud_id, cores=1, ram_mb=0)
     names = ("cores", "ram_mb", "scratch_mb", "price", "preemptible", "features", "gres")
     given = {name: getattr(wanted, name) for name in names}
@@ -82,6 +89,7 @@ def _size(wanted: SizeSection, listed: Size | None) -> Size:
         name=wanted.name,
         ram_is_given=wanted.ram_mb is not None,
         spread=wanted.place_order is PlaceOrder.SPREAD,
+        spare_nodes=wanted.spare_nodes or 0,
         **{key: value for key, value in given.items() if value is not None},
     )
 
@@ -222,7 +230,9 @@ def advice_on_scheduler(config: Config) -> list[str]:
 
 def secrets_of(config: Config) -> list[str]:
     """Every secret of the file, for the log to hide."""
-    given = (config.manage.management_token, config.arvados.token, config.registry.token)
+    manage = config.manage
+    own = (manage.management_token, manage.read_token)
+    given = (*own, config.arvados.token, config.registry.token)
     secrets = [secret.reveal() for secret in given if secret is not None]
     password = urlsplit(config.registry.database.reveal()).password
     if password is not None:

@@ -10,7 +10,7 @@ from nodemanager.actors.base import tell
 from nodemanager.actors.daemon.backlog_runs import ApplyBacklog, ShowBacklog, Shown, StopBacklog
 from nodemanager.actors.messages import Ordered, Ref
 from nodemanager.core.operate.backlog_run import Order, Run
-from nodemanager.core.operate.commands import Command, Reply, Result, Verb
+from nodemanager.core.operate.verbs import Command, Reply, Result, Verb
 
 ANSWER_S = 20.0
 STARTING = "the daemon is still starting; try again"

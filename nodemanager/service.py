@@ -34,6 +34,7 @@ from nodemanager.from_config import (
     settings_of,
     sizes_of,
     user_data_of,
+    with_spares,
 )
 from nodemanager.httpserver import HttpServer
 from nodemanager.journal.told import Teller
@@ -47,6 +48,8 @@ from nodemanager.state import (
     RememberedIdentity,
     StateDirectory,
 )
+from nodemanager.web.dashboard.dashboard import Dashboard
+from nodemanager.web.dashboard.history import SlotHistory
 from nodemanager.web.explain import Explanations
 from nodemanager.web.metrics import Metrics
 from nodemanager.web.observer import WebObserver
@@ -186,7 +189,7 @@ class Service:
         told, teller = log.get("nodemanager.daemon"), Teller(journal, clock)
         told.listeners.append(teller.heard)
         self._log.listeners.append(teller.heard)
-        show = self._manage(stack, state, told)
+        show = self._manage(stack, state, told, records.pings)
         self._tell_start(settings, records.store)
         timer = ThreadTimer(clock)
         timer.start()
@@ -233,9 +236,16 @@ class Service:
         )
 
     def _manage(
-        self, stack: ExitStack, state: StateDirectory, told: log.Logger
+        self,
+        stack: ExitStack,
+        state: StateDirectory,
+        told: log.Logger,
+        pings: Callable[[], int] | None,
     ) -> Callable[[Picture], None]:
-        """Serve status and metrics of what is logged by `told` and shown from now on."""
+        """Serve status and metrics of what is logged by `told` and shown from now on.
+
+        `pings` tells how many pings this process has answered, if it serves the registry.
+        """
         config = self._config
         if self._once:
             return lambda picture: None
@@ -245,7 +255,12 @@ class Service:
         metrics = Metrics(config.daemon.pool, self._clock)
         for face in self._servers:
             metrics.count_refusals(face.refusals)
+        if pings is not None:
+            metrics.count_pings(pings)
         explanations = Explanations(wiring.journal_path(config, dry_run=self._dry_run))
+        read = config.manage.read_token
+        healthy_for = max(config.daemon.poll_stale_after, 2 * config.daemon.max_poll_time)
+        slots = SlotHistory(state.path / f"slots{'-dry-run' * self._dry_run}.history")
         server = ManagementServer(
             board,
             metrics,
@@ -256,12 +271,16 @@ class Service:
             commands=self._commands,
             backlog=BacklogCommands(self._commands),
             explanations=explanations,
-            healthy_for=max(config.daemon.poll_stale_after, 2 * config.daemon.max_poll_time),
+            healthy_for=healthy_for,
+            read_token=None if read is None else read.reveal(),
+            dashboard=Dashboard(board, explanations, slots, self._clock, old_after=healthy_for),
         )
         server.start()
         stack.callback(server.stop)
         self._servers.append(server)
-        observer = WebObserver(board, metrics, holder=str(state.path), explanations=explanations)
+        observer = WebObserver(
+            board, metrics, holder=str(state.path), explanations=explanations, slots=slots
+        )
         told.listeners.append(observer.heard)
         self._log.listeners.append(observer.heard)
         return observer.show
@@ -358,7 +377,7 @@ class Service:
             )
         self._config = taken = reloaded(self._config, new)
         # Sizes stay as at the start, so that a reload never waits for the cloud.
-        sizes = system.settings.sizes
+        sizes = with_spares(system.settings.sizes, taken)
         settings = settings_of(taken, system.cloud, system.records.store, sizes)
         tell(system.daemon, ApplySettings(settings))
         team = system.team

@@ -20,7 +20,7 @@ from nodemanager.core.model.world import (
     StoreTime,
 )
 from nodemanager.core.observe.history import Nodes, Records
-from nodemanager.core.operate.commands import Command, Reply
+from nodemanager.core.operate.verbs import Command, Reply
 from nodemanager.core.plan.errands import Errand
 from nodemanager.errors import RemoteError
 

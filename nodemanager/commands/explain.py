@@ -6,11 +6,10 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from nodemanager.client import ClientError, NobodyThereError
 from nodemanager.commands import show
 from nodemanager.commands.common import (
     answered,
@@ -19,11 +18,12 @@ from nodemanager.commands.common import (
     existing_journal,
     journal_of,
 )
-from nodemanager.commands.explain_screen import screen
 from nodemanager.commands.ids import complete_id
 from nodemanager.commands.times import given
-from nodemanager.config import Config, load
 from nodemanager.errors import NodeManagerError
+
+if TYPE_CHECKING:
+    from nodemanager.config import Config
 
 
 class UnknownError(NodeManagerError):
@@ -68,6 +68,9 @@ def explain(
     that block; and the earliest time at which none will block if only time passes. The running
     daemon answers; with --at or --journal, or when no daemon runs, the journal is replayed.
     """
+    from nodemanager.commands.explain_screen import screen
+    from nodemanager.config import load
+
     shown: dict[str, Any] | None
     if journal is not None:
         shown = _from_journal(existing_journal(journal, given=True), id, at, since)
@@ -87,6 +90,8 @@ def explain(
 
 def _from_daemon(config: Config, id: str, since: float | None) -> dict[str, Any] | None:
     """The daemon's explanation; None when no daemon answers and its journal exists."""
+    from nodemanager.client import ClientError, NobodyThereError
+
     try:
         return client_of(config).explain(id, since)
     except NobodyThereError as error:

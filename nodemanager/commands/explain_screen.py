@@ -11,8 +11,8 @@ from rich.table import Table
 from rich.text import Text
 
 from nodemanager.commands import show
-from nodemanager.commands.times import local, span
-from nodemanager.logline import number
+from nodemanager.commands.times import local
+from nodemanager.logline import number, span
 
 Shown = Mapping[str, Any]
 

@@ -7,12 +7,10 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.shell_completion import CompletionItem
-from rich.console import Console
-from rich.text import Text
 
 from nodemanager.commands import show
 from nodemanager.commands.common import (
@@ -22,14 +20,16 @@ from nodemanager.commands.common import (
     journal_of,
 )
 from nodemanager.commands.ids import complete_id
-from nodemanager.commands.times import given, local, span
-from nodemanager.config import load
+from nodemanager.commands.times import given
 from nodemanager.core.model.reasons import Reason
 from nodemanager.errors import JournalError
 from nodemanager.journal.event import Told
 from nodemanager.logline import as_json as json_line
 from nodemanager.logline import logfmt, timestamp
 from nodemanager.near import did_you_mean
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 LOOK_EVERY_S = 1.0
 LAST = 10
@@ -108,7 +108,8 @@ def log(
     operators' commands and the breaker, oldest first. It reads the journal, whether the daemon runs
     or not, or a copy of it. Times are local on a terminal, UTC elsewhere.
     """
-    # These imports take half a second, and shell completion must not wait for them.
+    # Shell completion must not wait for these imports.
+    from nodemanager.config import load
     from nodemanager.core.operate.naming import UnknownIdError
     from nodemanager.journal.story import Story
 
@@ -159,6 +160,8 @@ def _teller(out: Console, *, as_json: bool) -> Callable[[Told], None]:
     if as_json:
         return lambda one: click.echo(json_line(fields_of(one)))
     if out.is_terminal:
+        from nodemanager.commands.log_screen import line_of
+
         return lambda one: out.print(line_of(one), soft_wrap=True)
     return lambda one: click.echo(logfmt(fields_of(one)))
 
@@ -176,38 +179,3 @@ def fields_of(one: Told) -> dict[str, Any]:
         **one.more,
         "plan": one.plan,
     }
-
-
-STYLES = (
-    (("breaker.opened", "false_clean", "failed", "invariant"), "bold red"),
-    (("operator.", "breaker."), "magenta"),
-    (("cleaned", "created", "gone", "restored"), "green"),
-    (("clean", "shutdown", "setup"), "yellow"),
-    (("deferred", "skipped", "aborted", "foreign"), "cyan"),
-)
-
-
-def line_of(one: Told) -> Text:
-    """An event's line for a terminal: time, event, reason, subject and measures."""
-    line = Text(f"{local(one.at)}  ", style="dim")
-    line.append(f"{one.event:<21} ", style=_style(one.event) or "not dim")
-    line.append(f"{one.reason or '':<22} ", style="not dim bold")
-    whom = [one.host or "", one.record or "", one.node or ""]
-    line.append(show.cell(" ".join(word for word in whom if word), "not dim"))
-    for key, value in one.more.items():
-        if value is not None:
-            line.append("  ").append(show.cell(_measure(key, value), "dim"))
-    return line
-
-
-def _style(event: str) -> str:
-    for words, style in STYLES:
-        if any(word in event for word in words):
-            return f"not dim {style}"
-    return ""
-
-
-def _measure(key: str, value: Any) -> str:
-    if key.endswith("_s") and isinstance(value, (int, float)):
-        return f"{key.removesuffix('_s')} {span(value)}"
-    return logfmt({key: value}).replace("=", " ", 1)

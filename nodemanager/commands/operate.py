@@ -7,14 +7,12 @@ from collections.abc import Sequence
 
 import click
 
-from nodemanager.client import Client
 from nodemanager.commands.common import answered, client, examples
 from nodemanager.commands.ids import complete_id
 from nodemanager.commands.show import print_json
-from nodemanager.commands.times import span
 from nodemanager.core.model.annotations import FORCIBLE
-from nodemanager.core.operate.commands import Verb
-from nodemanager.logline import visible
+from nodemanager.core.operate.verbs import Verb
+from nodemanager.logline import span, visible
 
 RUNTIME_FAILURE = 1
 
@@ -41,7 +39,7 @@ def tell(
     unlisted: bool = False,
 ) -> None:
     """Send one command, print its answer, and exit 1 where it was not done."""
-    to: Client = client(config)
+    to = client(config)
     answer = to.order(verb, id, reason=reason, forced=forced, unlisted=unlisted)
     done = bool(answer.get("done")) or answer.get("result") == "under_way"
     if as_json:

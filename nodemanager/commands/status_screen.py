@@ -10,8 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from nodemanager.commands.show import cell
-from nodemanager.commands.times import span
-from nodemanager.logline import visible
+from nodemanager.logline import span, visible
 
 GOOD, ODD, BAD, FAINT = "green", "yellow", "bold red", "dim"
 
@@ -47,6 +46,8 @@ def screen(status: Shown) -> RenderableType:
 def _subjects(status: Shown) -> Iterator[tuple[str, Sequence[RenderableType]]]:
     yield "slots", _slots(status["slots"])
     yield "nodes", _nodes(status)
+    if status.get("spares"):
+        yield "spares", _spares(status["spares"])
     yield "boots", _boots(status)
     yield "records", [_counts(status["records"]) or _none()]
     yield "polls", _polls(status)
@@ -139,6 +140,20 @@ def _nodes(status: Shown) -> Sequence[RenderableType]:
     if status["price"]:
         line.append(f", {status['price']:g} per hour", style=FAINT)
     return [line]
+
+
+def _spares(spares: Shown) -> Sequence[Text]:
+    """`2 of 3  small`, and how many are given up while something runs short."""
+    lines = []
+    for size, one in spares.items():
+        ready = min(one["ready"], one["wanted"])
+        line = Text(f"{ready} of {one['wanted']}", style=GOOD if ready else ODD)
+        line.append("  ").append(cell(size))
+        if one["kept"] < one["wanted"]:
+            given_up = one["wanted"] - one["kept"]
+            line.append(f"  {given_up} given up: something runs short", style=ODD)
+        lines.append(line)
+    return lines
 
 
 def _boots(status: Shown) -> Sequence[RenderableType]:

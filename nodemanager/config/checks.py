@@ -64,6 +64,15 @@ def _limits(draft: Draft) -> None:
     places = draft.place("Daemon", "min_nodes"), draft.place("Daemon", "max_nodes")
     if least is not None and most is not None and least > most:
         draft.report.clash(*places, "{one} asks for more nodes than {other} allows")
+    spare = sum(size.spare_nodes or 0 for size in draft.sizes)
+    if most is not None and spare > most:
+        size = max(draft.sizes, key=lambda one: one.spare_nodes or 0)
+        draft.report.clash(
+            draft.place(f"Size {size.name}", "spare_nodes"),
+            places[1],
+            f"all sizes together keep {spare} spare nodes, more than {{other}} allows",
+            refuse=False,
+        )
     section = "Registry"
     if draft.value("Records", "provider") is StoreProvider.ARVADOS:
         section = "Records"
@@ -245,6 +254,7 @@ def _servers(draft: Draft) -> None:
             draft.place("Manage", "address"),
             "the management server has no TLS, so others on the network can read its token",
         )
+    _tokens(draft)
     if listen is None or port is None or address is None:
         return
     overlap = address == listen.host or is_wildcard(address) or is_wildcard(listen.host)
@@ -253,6 +263,16 @@ def _servers(draft: Draft) -> None:
             draft.place("Manage", "port"),
             draft.place("Registry", "listen"),
             "{one} and {other} use the same port",
+        )
+
+
+def _tokens(draft: Draft) -> None:
+    full, read = draft.value("Manage", "ManagementToken"), draft.value("Manage", "read_token")
+    if full is not None and full == read:
+        draft.report.clash(
+            draft.place("Manage", "read_token"),
+            draft.place("Manage", "ManagementToken"),
+            "{one} and {other} are the same token, so that it could change everything",
         )
 
 
@@ -316,35 +336,45 @@ def _demand(draft: Draft) -> None:
     least, most = draft.value("Daemon", "min_nodes"), draft.value("Daemon", "max_nodes")
     asks = draft.value("Daemon", "dispatcher") is not Dispatcher.PING
     asks = asks or draft.value("Daemon", "wishlist_command") is not None
+    asks = asks or any(size.spare_nodes for size in draft.sizes)
     if least == 0 and most and not asks:
         draft.report.warn(
             draft.place("Daemon", "min_nodes"),
             "nothing asks for nodes, so none is ever booted: set [Daemon] wishlist_command, "
-            "dispatcher, or min_nodes above 0",
+            "dispatcher, [Size NAME] spare_nodes, or min_nodes above 0",
         )
 
 
 def _dispatcher(draft: Draft) -> None:
     """Refuse a scheduler that can't be asked; warn of options of one that is not."""
     place, chosen = draft.place("Daemon", "dispatcher"), draft.value("Daemon", "dispatcher")
+    if chosen is None:
+        return
     for section, uses in ((SLURM, Dispatcher.SLURM), (SCHEDULER, Dispatcher.COMMAND)):
         for key in (key for key in draft.places if key[0] == section and chosen is not uses):
-            if draft.is_set(*key) and chosen is not None:
+            if draft.is_set(*key):
                 draft.report.warn(draft.place(*key), f"not used: [Daemon] dispatcher is {chosen}")
-    if chosen is None or chosen is Dispatcher.PING:
+    if chosen is Dispatcher.PING:
         return
     if draft.value("Daemon", "wishlist_command") is not None:
         wishlist = draft.place("Daemon", "wishlist_command")
         draft.report.clash(
             wishlist, place, "{one} and {other} would be two sources of demand: keep one of them"
         )
-    section = SLURM if chosen is Dispatcher.SLURM else SCHEDULER
     if chosen is Dispatcher.COMMAND:
-        for name in ("nodes", "queue", "drain", "resume", "down"):
-            needed = f"{name}_command"
-            if draft.value(section, needed) is None and not _is_wrong(draft, section, needed):
-                text = f"needs [{section}] {needed}"
-                draft.report.wrong(place, text)
+        _a_program_for_each_verb(draft, place)
+    _asked_in_time(draft, SLURM if chosen is Dispatcher.SLURM else SCHEDULER)
+
+
+def _a_program_for_each_verb(draft: Draft, place: Place) -> None:
+    for name in ("nodes", "queue", "drain", "resume", "down"):
+        needed = f"{name}_command"
+        if draft.value(SCHEDULER, needed) is None and not _is_wrong(draft, SCHEDULER, needed):
+            draft.report.wrong(place, f"needs [{SCHEDULER}] {needed}")
+
+
+def _asked_in_time(draft: Draft, section: str) -> None:
+    """Refuse a time limit by which each poll of the scheduler would be too old."""
     timeout, fresh = draft.value(section, "timeout"), draft.value("Daemon", "poll_stale_after")
     every = draft.value("Daemon", "wishlist_poll_time")
     if None not in (timeout, fresh, every) and 2 * timeout + every > fresh:

@@ -417,6 +417,14 @@ class Size:
         when blank; spread takes the one that has the fewest of the pool's nodes.""",
     )
 
+    spare_nodes: int | None = option(
+        kinds.optional(kinds.whole(0, unit="nodes")),
+        "",
+        """Keep this many idle nodes of the size ready beyond demand, within max_nodes and
+        max_total_price; 0 when blank. They count towards min_nodes.""",
+        reload=True,
+    )
+
     @property
     def cloud_id(self) -> str:
         """The cloud's own id of the size, NAME where the file gives none."""

@@ -25,14 +25,15 @@ from typing import Any, Protocol
 import falcon
 from falcon.asgi import Request, Response
 
-from nodemanager.core.operate.commands import Command, Reply, Result, Verb, lacks_reason
+from nodemanager.core.operate.verbs import Command, Reply, Result, Verb, lacks_reason
 from nodemanager.journal.explained import plain
+from nodemanager.web.door import user_of
 from nodemanager.workers import Workers
 
 LONGEST = 1000
 MOST_FORCED = 20
 
-_STATUS = {
+STATUS = {
     Result.DONE: falcon.HTTP_200,
     Result.ALREADY: falcon.HTTP_200,
     Result.UNDER_WAY: falcon.HTTP_202,
@@ -61,12 +62,6 @@ class Doorkeeper(Protocol):
     def lets_in(self, request: Request) -> None:
         """Raise falcon's 401, 403 or 404 for a request without the token."""
         ...
-
-
-def user_of(request: Request) -> str | None:
-    """The user who sent the request, according to the kernel; None for a request over TCP."""
-    user: str | None = request.scope["state"].get("user")
-    return user
 
 
 def told_by(request: Request, said: str) -> str:
@@ -106,7 +101,7 @@ class _Order:
         if missing is not None:
             raise bad_request(f"{missing}: send `reason`")
         reply = await self.workers.run(self.commands.give, command)
-        response.status = _STATUS[reply.result]
+        response.status = STATUS[reply.result]
         response.media = as_json(reply)
 
 

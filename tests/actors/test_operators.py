@@ -15,7 +15,7 @@ from nodemanager.core.model.facts import CommandGiven
 from nodemanager.core.model.reasons import Event, Reason
 from nodemanager.core.model.world import Outcome, Record, Tags, WorkerState
 from nodemanager.core.operate import commands
-from nodemanager.core.operate.commands import Command, Reply, Result, Verb
+from nodemanager.core.operate.verbs import Command, Reply, Result, Verb
 from nodemanager.core.plan.plan import Plan
 from nodemanager.errors import CloudError, StoreError, Throttled
 from nodemanager.journal.api import Hold

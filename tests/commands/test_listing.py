@@ -11,7 +11,7 @@ from rich.console import Console
 
 from nodemanager import cli
 from nodemanager.commands import listing, show
-from nodemanager.commands.listing import short_ids
+from nodemanager.commands.listing_screen import short_ids
 from nodemanager.core.explain.explain import APPLY
 from nodemanager.core.explain.picture import Picture
 from nodemanager.core.model.world import WorkerState

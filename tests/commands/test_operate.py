@@ -10,7 +10,7 @@ import pytest
 from nodemanager import cli
 from nodemanager.client import ClientError
 from nodemanager.commands import operate
-from nodemanager.core.operate.commands import Verb
+from nodemanager.core.operate.verbs import Verb
 
 ROW = {
     "host": "compute2",

@@ -13,7 +13,7 @@ import shutil
 import signal
 import socket
 import subprocess
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -45,7 +45,6 @@ TaskPlugin=task/none
 JobAcctGatherType=jobacct_gather/none
 SwitchType=switch/none
 MpiDefault=none
-ReturnToService=2
 SlurmdParameters=config_overrides
 SelectType=select/cons_tres
 SelectTypeParameters=CR_Core_Memory
@@ -53,10 +52,14 @@ DefMemPerCPU=10
 SchedulerParameters=sched_interval=1,bf_interval=1
 PriorityType=priority/basic
 PrivateData=cloud
-GresTypes=license
 KillWait=1
 MessageTimeout=3
 SlurmdTimeout={silence_s}
+"""
+"""What every cluster of these tests has."""
+NODES_CONF = """\
+ReturnToService=2
+GresTypes=license
 ResumeProgram=/bin/true
 SuspendProgram=/bin/true
 SuspendTime=-1
@@ -212,13 +215,33 @@ class SlurmCluster:
             )
 
 
+def on_this_machine(lines: Iterable[str], ports: Sequence[int]) -> str:
+    """Lines of slurm.conf with their nodes here: one port each, and no name to be resolved."""
+    host = socket.gethostname().partition(".")[0]
+    left = list(ports)
+    done = []
+    for line in lines:
+        ranged = re.match(r"NodeName=\S+\[0*(\d+)-0*(\d+)\] ", line)
+        if ranged is not None:
+            first, last = left[0], left[int(ranged[2]) - int(ranged[1])]
+            del left[: last - first + 1]
+            line += f" NodeAddr=127.0.0.1 NodeHostname={host} Port=[{first}-{last}]"
+        done.append(line)
+    return "\n".join([*done, ""])
+
+
 @contextmanager
 def slurm_cluster(
-    folder: Path, nodes: Iterable[str] = NODES, *, silence_s: int = 300
+    folder: Path,
+    nodes: Iterable[str] = NODES,
+    *,
+    nodes_conf: str | None = None,
+    silence_s: int = 300,
 ) -> Iterator[SlurmCluster]:
     """A cluster whose nodes are idle; it has ended, with all its jobs, when this ends.
 
-    A node that does not answer for `silence_s` is down.
+    `nodes_conf` has other nodes and partitions; then `nodes` are those to start. A node that does
+    not answer for `silence_s` is down.
     """
     names = tuple(nodes)
     conf = folder / "slurm.conf"
@@ -229,22 +252,23 @@ def slurm_cluster(
         NODE.format(name=name, host=host, port=port, cores=CORES, memory=MEMORY_MB, disk=DISK_MB)
         for name, port in zip(names, ports, strict=True)
     ]
-    conf.write_text(
-        CONF.format(
-            host=host,
-            folder=folder,
-            user=getpass.getuser(),
-            controller=controller,
-            spare=spare,
-            nodes="\n".join(lines),
-            names=",".join(names),
-            large=LARGE,
-            large_cores=LARGE_CORES,
-            disk=DISK_MB,
-            silence_s=silence_s,
-        ),
-        encoding="utf-8",
+    base = CONF.format(
+        host=host,
+        folder=folder,
+        user=getpass.getuser(),
+        controller=controller,
+        silence_s=silence_s,
     )
+    own = NODES_CONF.format(
+        host=host,
+        spare=spare,
+        nodes="\n".join(lines),
+        names=",".join(names),
+        large=LARGE,
+        large_cores=LARGE_CORES,
+        disk=DISK_MB,
+    )
+    conf.write_text(base + (own if nodes_conf is None else nodes_conf), encoding="utf-8")
     (folder / "gres.conf").write_text("Name=license Type=site Count=4\n", encoding="utf-8")
     cluster = SlurmCluster(folder, conf, names)
     with ExitStack() as stack:

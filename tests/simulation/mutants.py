@@ -22,7 +22,14 @@ from nodemanager.actors.report.journal_writer import JournalWriter
 from nodemanager.actors.workers.node_setup import NodeSetupActor
 from nodemanager.actors.workers.node_shutdown import NodeShutdownActor
 from nodemanager.cloud.api import CreateOrder
-from nodemanager.core.execute import clean, destroy, dispatch, pre_write_check, setup
+from nodemanager.core.execute import (
+    clean,
+    clean_fenced,
+    destroy,
+    dispatch,
+    pre_write_check,
+    setup,
+)
 from nodemanager.core.execute import shutdown as shutdowns
 from nodemanager.core.judge import (
     false_clean,
@@ -356,7 +363,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "C12",
         "nobody waits behind the fence",
-        (instead(clean._stand, "seen.fence_wait", "0.0"),),
+        (instead(clean_fenced._stand, "seen.fence_wait", "0.0"),),
     ),
     Mutant(
         "C12",
@@ -380,9 +387,9 @@ MUTANTS: tuple[Mutant, ...] = (
         "C20",
         "after a shutdown whatever stands in the record is freed",
         (
-            off(pre_write_check._sign_of_life, "record.incarnation != order.incarnation"),
+            off(pre_write_check._changed, "record.incarnation != order.incarnation"),
             off(
-                pre_write_check._sign_of_life,
+                pre_write_check._changed,
                 "order.is_exception and record.instance_id not in (None, order.instance_id)",
             ),
             off(shutdowns._freed, "order.reason is Reason.UNPAIRED"),

@@ -139,6 +139,11 @@ class Progress:
             what = f"one of {count} idle nodes of {pool.name} goes that nobody wants"
             key = f"surplus {pool.name} {len(seen.idle)}"
             yield Owed("PROGRESS", key, what, since, bounds.surplus)
+        count = health.given_up(self.world, pool, seen)
+        if count:
+            what = f"one of {count} spare nodes of {pool.name} makes room for a job"
+            key = f"given up {pool.name} {len(seen.idle)}"
+            yield Owed("PROGRESS", key, what, since, bounds.surplus)
 
     def _ill(self, pool: Pool, seen: Ward, since: float, bounds: Bounds) -> Iterator[Owed]:
         known = [one for one in seen.patients if not health.is_lost(self.world, one)]

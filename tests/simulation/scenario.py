@@ -15,6 +15,8 @@ from tests.simulation.slurm import Dispatching, draw_dispatching, with_dispatche
 from tests.simulation.world import Shape
 
 ASSUMPTIONS = ("A1", "A2", "A3", "A4", "A5")
+SPARED = 0.15
+"""In so many worlds spare nodes are kept."""
 QUIET_S = 240.0
 """Nothing goes wrong for this long at the start."""
 
@@ -70,6 +72,7 @@ def draw(seed: int, storm: Storm | None = None) -> Scenario:
     if dispatching is not None:
         own = storm is None
         return _dispatched(random, seed, shape, dispatching, script, stormy, draws=own)
+    shape = _with_spares(Random(f"{seed}/spares"), shape)
     rounds = draw_rounds(seed)
     if rounds is not None:
         shape = with_scheduler(shape, rounds)
@@ -172,6 +175,22 @@ def _special(random: Random, shape: Shape, breaks: str | None) -> Shape:
         crowd=crowd,
         slots=shape.slots + crowd + max(0, heirlooms - 5),
     )
+
+
+def _with_spares(random: Random, shape: Shape) -> Shape:
+    """The same pools; in some worlds one or two nodes of some sizes are kept spare."""
+    if random.random() >= SPARED:
+        return shape
+    pools = []
+    for settings, poll_time in shape.pools:
+        sizes = tuple(
+            replace(size, spare_nodes=random.choice((0, 1, 1, 2)) if size.price else 0)
+            for size in settings.sizes
+        )
+        # With one more than before, so that demand finds some room beside them.
+        most = settings.max_nodes + random.choice((0, 1, 2))
+        pools.append((replace(settings, sizes=sizes, max_nodes=most), poll_time))
+    return replace(shape, pools=tuple(pools), slots=shape.slots + 2)
 
 
 def _with_zones(random: Random, shape: Shape) -> Shape:

@@ -10,7 +10,7 @@ from typing import Any
 from nodemanager.core.model.reasons import Event
 from nodemanager.core.model.settings import CLOCK_STEP_S, Settings
 from nodemanager.core.model.world import Job, Listed, Record, Tags
-from nodemanager.core.operate.commands import Reply
+from nodemanager.core.operate.verbs import Reply
 from nodemanager.core.plan.plan import Plan
 from nodemanager.core.plan.snapshot import Snapshot
 from nodemanager.errors import NodeManagerError

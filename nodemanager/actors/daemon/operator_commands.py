@@ -23,8 +23,8 @@ from nodemanager.core.model.reasons import Event, Reason
 from nodemanager.core.model.verdict import keep
 from nodemanager.core.observe.pairing import NO_PAIRS
 from nodemanager.core.operate import commands
-from nodemanager.core.operate.commands import Reply, Result, Verb
 from nodemanager.core.operate.naming import Known, Named
+from nodemanager.core.operate.verbs import Reply, Result, Verb
 from nodemanager.core.plan.plan import Plan
 from nodemanager.core.plan.snapshot import Snapshot
 from nodemanager.core.safety import breaker as breakers

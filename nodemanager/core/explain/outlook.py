@@ -58,6 +58,7 @@ NODES = _table(
         Reason.BUSY,
         Reason.WORKER_UNKNOWN,
         Reason.NEEDED,
+        Reason.SPARE,
         Reason.NOT_IDLE_LONG,
         Reason.WINDOW_CLOSED,
         Reason.NO_LONGER_WANTED,
@@ -157,6 +158,7 @@ RECORDS = _table(
 BOOTS = _table(
     settling=(
         Reason.BELOW_MIN_NODES,
+        Reason.BELOW_SPARE_NODES,
         Reason.WANTED,
         Reason.IN_FLIGHT,
         Reason.CLAIMS_PENDING,
@@ -180,7 +182,7 @@ BOOTS = _table(
     # The pool is as large as its owner lets it be.
     apart=(Reason.AT_MAX_NODES, Reason.AT_MAX_PRICE),
 )
-"""By the reason of nodes that demand or min_nodes wants, granted or refused."""
+"""By the reason of nodes that demand, spare_nodes or min_nodes wants, granted or refused."""
 
 
 def of_refusal(reason: Reason, *, bad_requests: int, slot_free_in_s: float | None) -> Outlook:

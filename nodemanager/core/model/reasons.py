@@ -225,6 +225,7 @@ class Reason(Told):
     SHUTTING_DOWN = "shutting_down", "Its shutdown is under way."
     BOOTING = "booting", "It was started less than `boot_fail_after` ago, and is not up yet."
     NEEDED = "needed", "It is idle, and demand still wants it."
+    SPARE = "spare", "It is idle, and kept ready as one of its size's `spare_nodes`."
     WINDOW_CLOSED = "window_closed", "It is idle, but its shutdown window is closed (D1)."
     NOT_IDLE_LONG = (
         "not_idle_long",
@@ -289,6 +290,10 @@ class Reason(Told):
 
     # A node is booted, or not.
     BELOW_MIN_NODES = "below_min_nodes", "There are fewer nodes than `min_nodes`."
+    BELOW_SPARE_NODES = (
+        "below_spare_nodes",
+        "Fewer nodes of the size are idle beyond demand than its `spare_nodes`.",
+    )
     WANTED = "wanted", "The wishlist asks for more nodes than there are."
     AT_MAX_NODES = "at_max_nodes", "`max_nodes` is reached."
     AT_MAX_PRICE = "at_max_price", "One more node would exceed `max_total_price`."

@@ -321,6 +321,7 @@ class Size:
     jobs may use all of it; else they may use `node_mem_scaling` of it. `features` and `gres` are
     what its nodes have of those in the scheduler (`has_features`, `has_gres`). `places` are the
     zones or subnets to boot it in: in this order or, with `spread`, where the fewest nodes are.
+    `spare_nodes` are kept idle beyond demand.
     """
 
     name: str
@@ -335,6 +336,7 @@ class Size:
     gres: Gres = ()
     places: tuple[str, ...] = ()
     spread: bool = False
+    spare_nodes: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,7 @@ It judges no rule: a refusal names the rule behind the reason of the plan's verd
 from __future__ import annotations
 
 from collections.abc import Collection, Container, Iterable, Mapping
-from dataclasses import dataclass, field, replace
-from enum import StrEnum
+from dataclasses import replace
 from typing import Any
 
 from nodemanager.core.execute.destroy import ShutdownOrder
@@ -19,85 +18,12 @@ from nodemanager.core.model.settings import FREED_KEPT_S
 from nodemanager.core.model.verdict import Verdict, keep
 from nodemanager.core.observe.history import History, freed_since_listed
 from nodemanager.core.operate.naming import AmbiguousIdError, Known, Named, UnknownIdError
+from nodemanager.core.operate.verbs import Reply, Result, Verb
 from nodemanager.core.plan.plan import Plan
 from nodemanager.core.plan.snapshot import Snapshot
 
-
-class Verb(StrEnum):
-    """The commands of an operator to the daemon."""
-
-    HOLD = "hold"
-    RELEASE = "release"
-    DRAIN = "drain"
-    RUN = "run"
-    KILL = "kill"
-    CLEAN = "clean"
-    PAUSE = "pause"
-    RESUME = "resume"
-    BREAKER_RESET = "breaker_reset"
-
-
-class Result(StrEnum):
-    """How a command ended. DONE and ALREADY are successes; only DONE changed anything."""
-
-    DONE = "done"
-    ALREADY = "already"
-    REFUSED = "refused"
-    UNKNOWN = "unknown"
-    FAILED = "failed"
-    UNDER_WAY = "under_way"
-
-
 SENT_AWAY_S = 3600.0
 """Seconds for which a hostname or slot still means the node that an operator sent away by it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Command:
-    """An operator's command. `forced` are the rules that they break by name (O3).
-
-    `unlisted` lets a hold be put on what no listing shows.
-    """
-
-    verb: Verb
-    by: str
-    reason: str = ""
-    id: str | None = None
-    forced: tuple[str, ...] = ()
-    unlisted: bool = False
-
-
-def lacks_reason(command: Command) -> str | None:
-    """Why the command needs a reason, if it lacks one; None if nothing is missing."""
-    if command.reason:
-        return None
-    if command.verb in (Verb.KILL, Verb.PAUSE):
-        return f"a {command.verb.value} needs a reason"
-    if command.forced:
-        return "a clean that breaks a rule needs a reason"
-    return None
-
-
-@dataclass(frozen=True, slots=True)
-class Reply:
-    """The answer to a command: `text` is for people, the rest for programs.
-
-    `reason` is the reason code of a refusal, `rule` the id of the rule behind it, and `measures`
-    what it measured. `nearest` is a known id like the one that was given.
-    """
-
-    result: Result
-    text: str
-    record: str | None = None
-    node: str | None = None
-    reason: Reason | None = None
-    rule: str | None = None
-    measures: Mapping[str, Any] = field(default_factory=dict)
-    nearest: str | None = None
-
-    @property
-    def ok(self) -> bool:
-        return self.result in (Result.DONE, Result.ALREADY)
 
 
 RULES: Mapping[Reason, str] = {

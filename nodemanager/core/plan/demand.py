@@ -1,7 +1,8 @@
 """How many nodes of each size are wanted, may be booted, or are more than wanted.
 
-It weighs min_nodes, max_nodes, sizes by price, max_total_price (S4), quota and capacity (D6) and
-free slots (U7). `supply` counts the existing and the future nodes. Prices are per hour.
+It weighs min_nodes, spare_nodes, max_nodes, sizes by price, max_total_price (S4), quota and
+capacity (D6) and free slots (U7). `supply` counts the existing and the future nodes. Prices are
+per hour.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from nodemanager.core.model.world import Job, Size, WorkerState
 from nodemanager.core.plan import places
 from nodemanager.core.plan.slots import Slots
 from nodemanager.core.plan.snapshot import Limits, Snapshot
+from nodemanager.core.plan.spares import Spares, chosen, spares_of
 from nodemanager.core.plan.supply import Supply
 from nodemanager.errors import BadRequest, PlaceFull, QuotaExceeded, Throttled
 
@@ -46,7 +48,8 @@ class Wants:
     that demand wants, but that exceed max_nodes. `unmet` are the sizes that demand lacks while
     max_nodes has room: the shutdown of a node of such a size may be called off. `price` is that of
     all nodes, future ones included. Of the future nodes, `needless` (by size) are beyond demand,
-    `too_many` beyond max_nodes, and `too_dear` (by size) beyond max_total_price.
+    `too_many` beyond max_nodes, and `too_dear` (by size) beyond max_total_price. `spares` has each
+    size with spare_nodes, `spare` the idle nodes that are kept as such.
     """
 
     boots: tuple[tuple[Size, Reason], ...]
@@ -61,6 +64,8 @@ class Wants:
     needless: Mapping[str, int] = field(default_factory=dict)
     too_many: int = 0
     too_dear: Mapping[str, int] = field(default_factory=dict)
+    spares: Mapping[str, Spares] = field(default_factory=dict)
+    spare: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +132,10 @@ class Market:
         refused: defaultdict[tuple[str, Reason], int] = defaultdict(int)
         wishes, lots, unsatisfiable = self._weigh_demand()
         boots = self._grant(lots, refused, [])
+        spares = spares_of(self.supply, self.settings, wishes, refused, boots)
+        below_spare = self._below_spare(spares)
+        boots = self._grant(below_spare, refused, boots)
+        lots += below_spare
         # Boots that the wishlist was refused do not count towards min_nodes.
         there = self.supply.serving + len(boots)
         lacking = max(0, self.settings.min_nodes - there)
@@ -137,11 +146,14 @@ class Market:
         wanted = frozenset(lot.size.name for lot in lots if lot.count)
         for name, count in self.snapshot.unclear.items():
             refused[name, Reason.CREATE_UNCLEAR] += count
-        unwanted, over_max = self._unwanted(wishes)
+        kept = Counter(wishes)
+        kept.update({name: one.kept for name, one in spares.items()})
+        unwanted, over_max = self._unwanted(kept)
         # If max_nodes has no room for one more, no shutdown is called off.
         unmet = wanted if self.supply.staying < self.settings.max_nodes else frozenset()
         going = [view for view in self._going_as_unwanted() if view.size not in unmet]
         over_max += [view.node.id for view in going if view.size in wanted]
+        gone = frozenset(view.node.id for view in (*unwanted, *going))
         return Wants(
             boots=tuple(boots),
             refused=dict(refused),
@@ -150,19 +162,41 @@ class Market:
             wishlist=sum(wishes.values()),
             price=self.supply.price,
             unsatisfiable=tuple(unsatisfiable),
-            unwanted=frozenset(view.node.id for view in (*unwanted, *going)),
+            unwanted=gone,
             over_max=frozenset(over_max),
-            needless=self._needless(wishes),
+            needless=self._needless(kept),
             too_many=self._too_many(),
             too_dear=self._too_dear(),
+            spares=spares,
+            spare=chosen(spares, self.supply.views, gone),
         )
 
-    def _needless(self, wishes: Mapping[str, int]) -> dict[str, int]:
-        """How many future nodes are beyond demand, by size; those that min_nodes needs are not."""
+    def wished(self) -> Mapping[str, int]:
+        """How many nodes of each size the queue wants, those that there are included."""
+        return self._weigh_demand()[0]
+
+    def forbids_one_more(self, size: Size, granted: Sequence[Size]) -> Reason | None:
+        """What would forbid one more node of that size beside the `granted` boots."""
+        price = self.supply.price + sum(one.price or 0.0 for one in granted)
+        return self._standing_refusal() or self._refusal(size, len(granted), price)
+
+    def _below_spare(self, spares: Mapping[str, Spares]) -> list[Lot]:
+        """The spare nodes that are lacking, the cheapest size first; they count for min_nodes."""
+        return [
+            Lot(size, Reason.BELOW_SPARE_NODES, spares[size.name].lacking)
+            for size in self.sizes.by_price
+            if size.name in spares and spares[size.name].lacking
+        ]
+
+    def _needless(self, kept: Mapping[str, int]) -> dict[str, int]:
+        """How many future nodes are neither wished for nor `kept` as spare, by size.
+
+        Those that min_nodes needs are not.
+        """
         may_go = self.supply.serving - self.settings.min_nodes
         needless: dict[str, int] = {}
         for name, coming in self.supply.coming.items():
-            count = min(coming, self.supply.spare[name] + coming - wishes[name], may_go)
+            count = min(coming, self.supply.spare[name] + coming - kept[name], may_go)
             if count > 0:
                 needless[name] = count
                 may_go -= count
@@ -337,8 +371,10 @@ class Market:
             return Reason.NO_FREE_SLOT
         return None
 
-    def _unwanted(self, wishes: defaultdict[str, int]) -> tuple[list[NodeView], list[str]]:
+    def _unwanted(self, kept: Mapping[str, int]) -> tuple[list[NodeView], list[str]]:
         """Idle nodes beyond demand or max_nodes, and the ids of those that go for max_nodes alone.
+
+        `kept` are those that the queue wants, and the spare ones, by size.
 
         At least min_nodes stay up; future nodes don't count, because they may never come. Nodes
         that may go now are chosen first, and among these the longest unwanted.
@@ -363,19 +399,17 @@ class Market:
         may_go = self.supply.up - self.settings.min_nodes
         spare = self.supply.spare.copy()
         unwanted: list[NodeView] = []
-        only_over_max: list[str] = []
+        wanted: list[NodeView] = []
         for view in idle:
-            if len(unwanted) >= may_go:
-                break
             size = self.sizes.of_node(view.node, view.record)
             name = size.name if size is not None else ""
-            if size is not None and spare[name] <= wishes[name]:
-                if over_max <= len(unwanted):
-                    continue
-                only_over_max.append(view.node.id)
-            spare[name] -= 1
-            unwanted.append(view)
-        return unwanted, only_over_max
+            if size is not None and spare[name] <= kept[name]:
+                wanted.append(view)
+            elif len(unwanted) < may_go:
+                spare[name] -= 1
+                unwanted.append(view)
+        only_over_max = wanted[: max(0, min(over_max, may_go) - len(unwanted))]
+        return unwanted + only_over_max, [view.node.id for view in only_over_max]
 
     def _going_as_unwanted(self) -> list[NodeView]:
         """Nodes that are being shut down, and that an earlier plan found unwanted (D12)."""

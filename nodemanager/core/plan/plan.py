@@ -181,6 +181,7 @@ def _planned(
     wants = Market(supply, snapshot, settings, slots).trade()
     snapshot = _after_unwanted(snapshot, views, wants)
     _tell_late_destroys(snapshot, settings, views)
+    _tell_spares(views, wants)
     shutdowns = _shutdowns(snapshot, settings, [*views, *unheard], wants, impossible.ids)
     restores, not_restored = _restores(snapshot, settings)
     boots = _boots(snapshot, settings, wants, impossible.ids)
@@ -404,6 +405,15 @@ def _tell_late_destroys(snapshot: Snapshot, settings: Settings, views: list[Node
             or is_kept_drained(node_id, record, snapshot, settings)
         ):
             view.verdict = keep(node_id, Reason.LATE_DESTROY)
+
+
+def _tell_spares(views: list[NodeView], wants: Wants) -> None:
+    """Change the verdict of each idle node that is kept as a spare one."""
+    for view in views if wants.spare else ():
+        if view.node.id in wants.spare and view.verdict.reason is Reason.NEEDED:
+            one = wants.spares[view.size or ""]
+            measures = {"size": view.size, "spares": one.there, "spare_nodes": one.wanted}
+            view.verdict = keep(view.node.id, Reason.SPARE, **measures)
 
 
 def _restores(
