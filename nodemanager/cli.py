@@ -46,6 +46,8 @@ SECTIONS: Mapping[str, Mapping[str, Entry]] = {
         "release": Entry("operate", "release", "End a hold."),
         "drain": Entry("operate", "drain", "Shut a node down once it is idle."),
         "undrain": Entry("operate", "undrain", "Undo a drain, or a kill not carried out."),
+        "cordon": Entry("operate", "cordon", "Give a node no more work, and keep it."),
+        "uncordon": Entry("operate", "uncordon", "End a cordon."),
         "kill": Entry("operate", "kill", "Shut a node down now, busy or not."),
         "clean": Entry("operate", "clean", "Free a record now, by the usual rules."),
         "pause": Entry("operate", "pause", "Create, destroy and free nothing for now."),
@@ -58,11 +60,14 @@ SECTIONS: Mapping[str, Mapping[str, Entry]] = {
         "check-cloud": Entry("check_cloud", "check_cloud", "Ask the cloud for all we need."),
         "init": Entry("init", "init", "Write a configuration file."),
         "slurm-config": Entry("slurm_config", "slurm_config", "The lines that slurm.conf needs."),
+        "reload": Entry("operate", "reload", "Let the daemon read its file again."),
         "replay": Entry("replay", "replay", "What other settings would have done."),
     },
     "Run": {
         "run": Entry("daemon", "run", "The daemon, in the foreground."),
         "registry": Entry("daemon", "registry", "The record registry on its own."),
+        "slurm-resume": Entry("slurm_config", "slurm_resume", "Slurm's ResumeProgram."),
+        "slurm-suspend": Entry("slurm_config", "slurm_suspend", "Slurm's SuspendProgram."),
         "completion": Entry("completion", "completion", "The script for completion in a shell."),
     },
 }

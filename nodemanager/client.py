@@ -138,6 +138,10 @@ class Client:
         path = f"/api/verify?allow_empty={'yes' if allow_empty else 'no'}"
         return dict(self._request("GET", path, None, within_s=within_s))
 
+    def reload(self) -> dict[str, Any]:
+        """Let the daemon read its file again; gives its problems, or what changed (web.reload)."""
+        return dict(self._post("/api/reload", {}))
+
     def backlog(self) -> dict[str, Any]:
         """The items that wait for an operator's decision, with the evidence."""
         return dict(self._get("/api/backlog"))

@@ -138,7 +138,8 @@ def user_data_of(config: Config) -> Callable[[Record, str], str]:
     """A function that makes a node's user data from its record and ping URL.
 
     It fills in the template of `[Cloud Create] user_data`; without one it gives the bare ping URL.
-    Raises ConfigError for a template that can't be read or has no `{ping_url}`.
+    With Slurm's nodes as records, nodes don't ping: there the bare hostname is in its place.
+    Raises ConfigError for a template that can't be read or has no `{ping_url}` (`{hostname}`).
     """
     path = config.cloud_create.get("user_data")
     if path is None:
@@ -160,6 +161,8 @@ def user_data_of(config: Config) -> Callable[[Record, str], str]:
         # pass, so that nothing is replaced within a value that was filled in.
         return re.sub("|".join(map(re.escape, values)), lambda found: values[found[0]], template)
 
+    if config.records.provider is StoreProvider.SLURM and "{hostname}" in template:
+        return render
     if "{ping_url}" not in template:
         problem = f"[Cloud Create] user_data = {path}: has no {{ping_url}}, so its node can't ping"
         raise ConfigError(located(config, [problem]))

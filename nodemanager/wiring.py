@@ -139,6 +139,17 @@ def build_records(config: Config, state: StateDirectory, clock: Clock) -> Record
                 clock=clock,
             )
         )
+    if config.records.provider is StoreProvider.SLURM:
+        from nodemanager.records.slurm import SlurmRecordStore
+
+        slurm = config.slurm
+        conf = None if slurm.conf is None else str(slurm.conf)
+        partitions = slurm.partitions or ()
+        return Records(
+            SlurmRecordStore(
+                slurm.timeout, clock, conf=conf, partitions=partitions, pool=config.daemon.pool
+            )
+        )
     return build_registry(config, state, clock)
 
 
@@ -225,7 +236,12 @@ def scheduler_of(config: Config) -> Scheduler | None:
 
             slurm = config.slurm
             conf = None if slurm.conf is None else str(slurm.conf)
-            return SlurmScheduler(slurm.timeout, conf=conf, partitions=slurm.partitions or ())
+            return SlurmScheduler(
+                slurm.timeout,
+                conf=conf,
+                partitions=slurm.partitions or (),
+                power_saving=config.records.provider is StoreProvider.SLURM,
+            )
         case Dispatcher.COMMAND:
             from nodemanager.schedulers.command import CommandScheduler
 

@@ -73,6 +73,11 @@ class Poll:
 
 
 @dataclass(frozen=True, slots=True)
+class PollNow:
+    """Something is new: poll before the poll that is scheduled, and go on from then."""
+
+
+@dataclass(frozen=True, slots=True)
 class BackOff:
     """The cloud asks for fewer calls: no poll before `until` (CLOCK_BOOTTIME)."""
 
@@ -301,6 +306,15 @@ class Ordered:
 
     command: Command
     answered: Answered
+
+
+@dataclass(frozen=True, slots=True)
+class PowerAsked:
+    """A scheduler's power saving wants `nodes` (a list in its own words) resumed or suspended."""
+
+    direction: str
+    nodes: str
+    by: str
 
 
 @dataclass(frozen=True, slots=True)

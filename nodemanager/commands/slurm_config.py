@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Sequence
 
 import click
 
-from nodemanager.commands.common import config_option, config_path, examples
+from nodemanager.commands.common import config_flag, config_option, config_path, examples
 from nodemanager.config import Config, load, located
 from nodemanager.config.values import Dispatcher
 from nodemanager.core.model.world import Size
@@ -36,6 +37,25 @@ def slurm_config(config: str | None, file: str | None) -> None:
     loaded = load(config_path(config, file), accepts=wiring.accepted_keys)
     for line in lines(loaded, sizes(loaded)):
         click.echo(line)
+
+
+def _program(command: str, when: str) -> click.Command:
+    @click.command(command, context_settings={"ignore_unknown_options": True})
+    @config_flag
+    @click.argument("hostlist")
+    def run(config: str | None, hostlist: str) -> None:
+        from nodemanager import power_program
+
+        given = [] if config is None else ["--config", config]
+        sys.exit(power_program.main(command, [*given, hostlist]))
+
+    run.help = f"""{when} Exits at once: 0 if the daemon has it, 1 if no daemon took it (its next
+    poll of Slurm sees the same), 2 for wrong usage. Errors go to syslog, too."""
+    return run
+
+
+slurm_resume = _program("slurm-resume", "ResumeProgram: tell the daemon that Slurm wants nodes up.")
+slurm_suspend = _program("slurm-suspend", "SuspendProgram: tell it that Slurm wants nodes down.")
 
 
 def sizes(config: Config) -> tuple[Size, ...]:

@@ -14,8 +14,8 @@ from typing import Any
 from nodemanager.core.model.scheduling import SchedulerNode
 from nodemanager.core.model.world import Job, Listed, WorkerState
 from nodemanager.errors import SchedulerError, SchedulerRefused
+from nodemanager.program import output_of
 from nodemanager.schedulers.api import OURS, Verb, plain, single_node
-from nodemanager.schedulers.program import output_of
 from nodemanager.schedulers.wishlist import WishlistCommand
 
 MAX_NODES = 1_000_000

@@ -8,7 +8,7 @@ from typing import Any
 from nodemanager.core.model.features import Alternatives, Gres, gres_of
 from nodemanager.core.model.world import Job
 from nodemanager.errors import SchedulerError
-from nodemanager.schedulers.program import output_of
+from nodemanager.program import output_of
 
 MAX_COUNT = 1_000_000
 MAX_NUMBER = 10**12
@@ -88,6 +88,7 @@ def _job(item: Any) -> Job:
         instance_type=instance_type,
         features=_features(item.get("features")),
         gres=_gres(item.get("gres")),
+        host=None,
         **numbers,
     )
 

@@ -52,8 +52,7 @@ def _causes(status: Status) -> Mapping[str, int]:
 
 
 def _orders(status: Status) -> Mapping[str, int]:
-    marks = status.marks
-    return {"hold": len(marks.holds), "drain": len(marks.drains), "kill": len(marks.kills)}
+    return {kind: len(marks) for kind, marks in status.marks.by_kind.items()}
 
 
 def _leftovers(status: Status) -> Mapping[tuple[str, str], int]:

@@ -7,7 +7,7 @@
     GET /api/nodes      with the token, and /api/slots: see inventory.py
     GET /api/verify     with the token: see verify.py
     GET /api/why        with the token, and /api/events: see why.py
-    POST /api/...       with the token: see commands.py and backlog.py
+    POST /api/...       with the token: see commands.py, backlog.py and reload.py
     /                   the dashboard, behind a sign-in: see dashboard/site.py
 
 A token is sent as `Authorization: Bearer TOKEN`; for what changes nothing the read-only token will
@@ -42,6 +42,8 @@ from nodemanager.web.explain import Explanations, add_explain
 from nodemanager.web.health import Health, add_health
 from nodemanager.web.inventory import add_inventory
 from nodemanager.web.metrics import Metrics
+from nodemanager.web.power import add_power
+from nodemanager.web.reload import Reload, add_reload
 from nodemanager.web.status import Board
 from nodemanager.web.verify import add_verify
 from nodemanager.web.why import add_why
@@ -89,6 +91,7 @@ class ManagementServer(HttpServer):
         explanations: Explanations | None = None,
         read_token: str | None = None,
         dashboard: Dashboard | None = None,
+        reload: Reload | None = None,
     ) -> None:
         hide(token)
         hide(read_token)
@@ -104,8 +107,11 @@ class ManagementServer(HttpServer):
         app.add_route("/metrics", _MetricsPage(board, metrics, workers))
         if commands is not None:
             add_commands(app, commands, door, workers)
+            add_power(app, commands, door)
         if backlog is not None:
             add_backlog(app, backlog, door, workers)
+        if reload is not None:
+            add_reload(app, reload, door, workers)
         if explanations is not None:
             add_explain(app, explanations, door, workers)
             add_inventory(app, explanations, door, workers)

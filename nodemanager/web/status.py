@@ -202,8 +202,7 @@ class Status:
         }
 
     def _orders(self) -> dict[str, Mapping[str, Mark]]:
-        marks = self.marks
-        return {"hold": marks.holds, "drain": marks.drains, "kill": marks.kills}
+        return dict(self.marks.by_kind)
 
     def _pause(self, with_names: bool, now: float) -> Json:
         mark = self.marks.paused

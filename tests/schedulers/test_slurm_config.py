@@ -13,7 +13,7 @@ from nodemanager.config import load
 from nodemanager.errors import ConfigError
 from nodemanager.schedulers.slurm import conf
 from nodemanager.schedulers.slurm.adapter import SlurmScheduler
-from tests.schedulers.slurm_cluster import on_this_machine, slurm_cluster
+from tests.schedulers.slurm_cluster import free_ports_in_a_row, on_this_machine, slurm_cluster
 
 FILE = """\
 [Daemon]
@@ -106,7 +106,7 @@ def test_the_command_prints_them(file: Path):
 def test_a_real_slurm_starts_with_them(file: Path, tmp_path: Path):
     folder = tmp_path / "slurm"
     folder.mkdir()
-    own = on_this_machine(printed(file), range(17101, 17109))
+    own = on_this_machine(printed(file), free_ports_in_a_row(8))
     with slurm_cluster(folder, nodes=(), nodes_conf=own) as slurm:
         nodes = SlurmScheduler(15.0, conf=str(slurm.conf)).nodes().items
         assert [one.name for one in nodes] == [f"n0{number}" for number in range(1, 9)]

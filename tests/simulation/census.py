@@ -39,6 +39,7 @@ NEVER: Mapping[Reason, str] = {
     Reason.UP_IN_SCHEDULER: (
         "A simulated scheduler sees at once that a machine is gone: the tests of the core show it."
     ),
+    Reason.CORDONED: "No simulated operator cordons: the tests of judges and actors do.",
     Reason.ONE_PLAN: "No simulated manager runs with `--once`: the tests of commands by hand do.",
     Reason.POOL_EMPTY: "Only `nodemanager verify` says it.",
     Reason.SUM_IMPOSSIBLE: "Only `nodemanager verify` says it, of numbers that contradict.",

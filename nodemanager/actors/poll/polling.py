@@ -24,6 +24,7 @@ from nodemanager.actors.messages import (
     Poll,
     PollEvery,
     PollFailed,
+    PollNow,
     RecordsListed,
     RunErrands,
     SchedulerPolled,
@@ -100,6 +101,10 @@ class PollingActor(RoleActor, ABC):
         self._every = message
         if self._number:
             self._poll_later()
+
+    def on_PollNow(self, message: PollNow) -> None:
+        if self._number and not self._failures:
+            self._poll_in(0.0)
 
     def on_BackOff(self, message: BackOff) -> None:
         self._not_before = max(self._not_before, message.until)

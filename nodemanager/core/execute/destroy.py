@@ -111,6 +111,10 @@ def confirm_shutdown(
     is_marked = any(one is not None and one.held for one in (record, listed))
     if is_marked or is_answered_held(node_id, order.record, snapshot, settings):
         return keep(node_id, Reason.HELD)
+    cordon = snapshot.drains.get(node_id)
+    is_cordoned = cordon is not None and cordon.kept and cordon.incarnation == order.incarnation
+    if is_cordoned and order.reason is not Reason.KILLED:
+        return keep(node_id, Reason.CORDONED)
     if listed is not None and listed.tags.pool != settings.pool:
         pool = listed.tags.pool
         return keep(node_id, Reason.UNTAGGED if pool is None else Reason.FOREIGN_NODE, pool=pool)

@@ -277,6 +277,10 @@ class Reason(Told):
     DRAINING = "draining", "An operator drains it; it goes once a new ping of it says idle (O1)."
 
     # A node is destroyed.
+    CORDONED = (
+        "cordoned",
+        "An operator cordons it: it takes no more work, and nothing but a kill destroys it (O5).",
+    )
     DRAINED = "drained", "An operator drains it, and its own new ping says that it is idle (O1)."
     KILLED = "killed", "An operator kills it: it is destroyed now, busy or not (O2)."
     IDLE_BEYOND_DEMAND = (
@@ -504,6 +508,10 @@ class Event(Told):
     BACKLOG_DONE = "backlog.done", "A backlog plan is applied: the counts of its items."
     BREAKER_OPENED = "breaker.opened", "All freeing and destroying stops; `clear` says what to do."
     BREAKER_CLOSED = "breaker.closed", "Freeing and destroying may go on."
+    SCHEDULER_POWER = (
+        "scheduler.power",
+        "A scheduler's power saving wants nodes resumed or suspended (`action`): it is asked now.",
+    )
     IDENTITY_SEEN = "identity.seen", "The account or store that we talk to is the known one (L5)."
     IDENTITY_UNVERIFIED = (
         "identity.unverified",
@@ -542,6 +550,8 @@ class Event(Told):
     OPERATOR_HOLD = "operator.hold", "An operator holds a node or record (C9)."
     OPERATOR_RELEASE = "operator.release", "An operator ended a hold."
     OPERATOR_DRAIN = "operator.drain", "An operator wants a node gone once it is idle (O1)."
+    OPERATOR_CORDON = "operator.cordon", "An operator drains a node and keeps it (O5)."
+    OPERATOR_UNCORDON = "operator.uncordon", "An operator ended a cordon: the node works again."
     OPERATOR_RUN = "operator.run", "An operator undoes a drain, or a kill not yet carried out."
     OPERATOR_KILL = "operator.kill", "An operator wants a node gone now (O2)."
     OPERATOR_CLEAN = "operator.clean", "An operator wants a record freed now (O3)."

@@ -19,6 +19,8 @@ class Verb(StrEnum):
     HOLD = "hold"
     RELEASE = "release"
     DRAIN = "drain"
+    CORDON = "cordon"
+    UNCORDON = "uncordon"
     RUN = "run"
     KILL = "kill"
     CLEAN = "clean"

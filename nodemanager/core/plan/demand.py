@@ -41,7 +41,8 @@ PRICE_ERROR = 1e-9
 class Wants:
     """What demand makes of a snapshot. Nodes are named by id, sizes by name.
 
-    `boots` are the granted boots, in order; `refused` counts the others by (size, reason).
+    `boots` are the granted boots, in order, and `hosts` the seats that they are for; `refused`
+    counts the others by (size, reason).
     `unsatisfiable` has a verdict for each job that no boot can serve (U12); the other jobs want
     `wishlist` nodes. `surplus` are idle nodes that may go now; `unwanted` are these, idle nodes
     that may not go yet, and unwanted nodes that are being shut down; `over_max` are those of them
@@ -66,15 +67,17 @@ class Wants:
     too_dear: Mapping[str, int] = field(default_factory=dict)
     spares: Mapping[str, Spares] = field(default_factory=dict)
     spare: frozenset[str] = frozenset()
+    hosts: tuple[str | None, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Lot:
-    """How many nodes of a size are wanted, and why."""
+    """How many nodes of a size are wanted, and why; `host` is the seat that one is for."""
 
     size: Size
     reason: Reason
     count: int
+    host: str | None = None
 
 
 def size_for(job: Job, sizes: Sequence[Size], settings: Settings) -> Size | None:
@@ -116,16 +119,24 @@ def _features_of(size: Size) -> tuple[str, ...]:
 
 
 class Market:
-    """What demand makes of the supply of one snapshot."""
+    """What demand makes of the supply of one snapshot; `free_seats` are those a boot may take."""
 
     def __init__(
-        self, supply: Supply, snapshot: Snapshot, settings: Settings, slots: Slots
+        self,
+        supply: Supply,
+        snapshot: Snapshot,
+        settings: Settings,
+        slots: Slots,
+        free_seats: frozenset[str] = frozenset(),
     ) -> None:
         self.supply = supply
         self.sizes = supply.sizes
         self.snapshot = snapshot
         self.settings = settings
         self.slots = slots
+        self.free_seats = free_seats
+        self.hosts: list[str | None] = []
+        """The seat of each granted boot."""
 
     def trade(self) -> Wants:
         """What demand calls for: the boots, the refusals, and the nodes that may go."""
@@ -169,6 +180,7 @@ class Market:
             too_dear=self._too_dear(),
             spares=spares,
             spare=chosen(spares, self.supply.views, gone),
+            hosts=tuple(self.hosts),
         )
 
     def wished(self) -> Mapping[str, int]:
@@ -244,6 +256,11 @@ class Market:
             if verdict is not None or size is None:
                 continue
             wishes[size.name] += job.count
+            if job.host is not None:
+                # Nodes that serve other seats don't serve this one.
+                lacks = int(job.host in self.free_seats)
+                lots.append(Lot(size, Reason.WANTED, lacks, job.host))
+                continue
             served = min(job.count, spare[size.name])
             spare[size.name] -= served
             if served < job.count:
@@ -318,6 +335,7 @@ class Market:
                         standing = reason
                     break
                 boots.append((size, lot.reason))
+                self.hosts.append(lot.host)
                 price += size.price or 0.0
         return boots
 
