@@ -78,7 +78,7 @@ class Client:
 
         Raises ClientError where no daemon answers or the answer is not a daemon's.
         """
-        path = "/api/breaker/reset" if verb is Verb.BREAKER_RESET else f"/api/{verb.value}"
+        path = f"/api/{verb.value.replace('_', '/')}"
         body: dict[str, Any] = {"by": _me(), "reason": reason}
         if id is not None:
             path += f"/{quote(id)}"
@@ -137,6 +137,10 @@ class Client:
         """
         path = f"/api/verify?allow_empty={'yes' if allow_empty else 'no'}"
         return dict(self._request("GET", path, None, within_s=within_s))
+
+    def reload(self) -> dict[str, Any]:
+        """Let the daemon read its file again; gives its problems, or what changed (web.reload)."""
+        return dict(self._post("/api/reload", {}))
 
     def backlog(self) -> dict[str, Any]:
         """The items that wait for an operator's decision, with the evidence."""

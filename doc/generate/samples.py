@@ -80,7 +80,13 @@ LOCAL = Sample(
         Part("Cloud", {"provider": "local", "shutdown_windows": "1, 999999"}),
         Part(
             "Cloud Create",
-            {"boot_delay": "3", "work_for": "20", "vanish_after": "20", "ping_interval": Hint("2")},
+            {
+                "boot_delay": "3",
+                "work_for": "20",
+                "vanish_after": "20",
+                "ping_interval": Hint("2"),
+                "image": Hint("worker"),
+            },
             LOCAL_CREATE,
         ),
         Part("Records", {"provider": "registry"}),
@@ -584,10 +590,10 @@ REGISTRY = Sample(
 
 SLURM = Sample(
     "slurm",
-    """An elastic partition of Slurm, on Amazon EC2: its queue is the demand, its nodes are the slots
-    of this program's registry. Before the first boot, set [Cloud Create] image_id and ping_host,
-    and the sizes; `nodemanager slurm-config` prints the lines for slurm.conf. For another cloud,
-    take the [Cloud...] sections of its own sample.""",
+    """An elastic partition of Slurm, on Amazon EC2: its queue is the demand, its nodes are the
+    slots of this program's registry. Before the first boot, set [Cloud Create] image_id and
+    ping_host, and the sizes; `nodemanager slurm-config` prints the lines for slurm.conf. For
+    another cloud, take the [Cloud...] sections of its own sample.""",
     (
         Part(
             "Daemon",

@@ -13,7 +13,8 @@ from rich.text import Text
 
 from nodemanager.commands import show
 from nodemanager.commands.listing import Column, Row
-from nodemanager.commands.times import local, span
+from nodemanager.commands.times import local
+from nodemanager.logline import span
 
 STYLES = {
     **dict.fromkeys(("busy", "idle", "listed_node"), "green"),

@@ -7,9 +7,9 @@ from typing import Any
 from rich.text import Text
 
 from nodemanager.commands import show
-from nodemanager.commands.times import local, span
-from nodemanager.journal.event import Told
-from nodemanager.logline import logfmt
+from nodemanager.commands.times import local
+from nodemanager.journal.event import LEVEL, Told
+from nodemanager.logline import logfmt, span
 
 STYLES = (
     (("breaker.opened", "false_clean", "failed", "invariant"), "bold red"),
@@ -28,7 +28,7 @@ def line_of(one: Told) -> Text:
     whom = [one.host or "", one.record or "", one.node or ""]
     line.append(show.cell(" ".join(word for word in whom if word), "not dim"))
     for key, value in one.more.items():
-        if value is not None:
+        if value is not None and key != LEVEL:
             line.append("  ").append(show.cell(_measure(key, value), "dim"))
     return line
 

@@ -18,13 +18,24 @@ from nodemanager.commands.watch import watch_option
 @watch_option
 @answered
 def status(watch: float | None, as_json: bool, config: str | None) -> None:
-    """Show slots, nodes, polls, breaker and pending work of the running daemon.
+    """Show slots, nodes, polls, breaker, pending work and what happened lately.
 
     A slot is leaked while its record's node is gone and the record still holds it. Each cause is
     the reason code that keeps such records, with the longest time that one has been quiet, and the
     time until the first is free.
     """
+    from nodemanager.client import ClientError
     from nodemanager.commands.status_screen import screen
+
+    def ask() -> dict[str, Any]:
+        """The picture; for people with what happened lately, where that can be told."""
+        shown = daemon.status()
+        if as_json:
+            return shown
+        try:
+            return {**shown, "lately": daemon.events()["groups"]}
+        except ClientError:
+            return shown
 
     def told(shown: dict[str, Any]) -> None:
         if as_json:
@@ -34,6 +45,6 @@ def status(watch: float | None, as_json: bool, config: str | None) -> None:
 
     daemon = client(config)
     if watch is None:
-        told(daemon.status())
+        told(ask())
     else:
-        watch_it(daemon.status, watch, drawn=screen, told=told, in_place=not as_json)
+        watch_it(ask, watch, drawn=screen, told=told, in_place=not as_json)

@@ -84,18 +84,3 @@ def local(at: float) -> str:
 def told(at: float, *, terminal: bool) -> str:
     """Epoch seconds as local time on a terminal, as RFC 3339 in UTC in a pipe."""
     return local(at) if terminal else timestamp(at)
-
-
-def span(seconds: float) -> str:
-    """A duration in its two largest units: `45s`, `3m 20s`, `2h 05m`, `3d 04h`."""
-    whole = max(0, round(seconds))
-    if whole < 60:
-        return f"{whole}s"
-    minutes, second = divmod(whole, 60)
-    if minutes < 60:
-        return f"{minutes}m {second:02d}s"
-    hours, minute = divmod(minutes, 60)
-    if hours < 24:
-        return f"{hours}h {minute:02d}m"
-    days, hour = divmod(hours, 24)
-    return f"{days}d {hour:02d}h"

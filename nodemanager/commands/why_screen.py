@@ -11,7 +11,8 @@ from rich.text import Text
 
 from nodemanager.commands import show
 from nodemanager.commands.log_screen import style_of
-from nodemanager.commands.times import span, told
+from nodemanager.commands.times import told
+from nodemanager.logline import span
 
 Shown = Mapping[str, Any]
 

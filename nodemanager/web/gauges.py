@@ -11,6 +11,7 @@ from dataclasses import asdict
 from typing import NamedTuple
 
 from nodemanager.core.execute.leftovers import LedgerState
+from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.world import LeftoverKind
 from nodemanager.core.plan.slots import slots_per_node
 from nodemanager.core.safety.breaker import Cause
@@ -32,6 +33,14 @@ def _nodes(status: Status) -> Mapping[str, int]:
     return counts
 
 
+def _spares(status: Status) -> Mapping[tuple[str, str], int]:
+    return {
+        (size, state): count
+        for size, one in status.spares.items()
+        for state, count in (("wanted", one.wanted), ("ready", one.there), ("kept", one.kept))
+    }
+
+
 def _slots(status: Status) -> Mapping[str, int]:
     """Used and free slots; only the used ones where the store can't tell the total."""
     used, total = slots_used(status.slots), status.slots.total
@@ -43,9 +52,20 @@ def _causes(status: Status) -> Mapping[str, int]:
     return {cause.value: int(cause in open_now) for cause in Cause}
 
 
+def _outdated(status: Status) -> Mapping[tuple[str, str], int]:
+    return {
+        (size, cause): count
+        for size, one in status.rotations.items()
+        for cause, count in one.causes.items()
+    }
+
+
+def _stalled(status: Status) -> Mapping[str, int]:
+    return {size: one.waits is Reason.ROTATION_STALLED for size, one in status.rotations.items()}
+
+
 def _orders(status: Status) -> Mapping[str, int]:
-    marks = status.marks
-    return {"hold": len(marks.holds), "drain": len(marks.drains), "kill": len(marks.kills)}
+    return {kind: len(marks) for kind, marks in status.marks.by_kind.items()}
 
 
 def _leftovers(status: Status) -> Mapping[tuple[str, str], int]:
@@ -60,6 +80,30 @@ def _leftovers(status: Status) -> Mapping[tuple[str, str], int]:
 GAUGES = (
     Gauged("nodes", "Cloud nodes by what they do.", _nodes, ("state",)),
     Gauged("nodes_wanted", "Nodes that the demand needs.", lambda shown: shown.nodes.wish),
+    Gauged(
+        "spare_nodes",
+        "Nodes of each size beyond demand: `wanted` by `spare_nodes`, `ready` (idle or to come), "
+        "and `kept` (fewer than wanted while something runs short).",
+        _spares,
+        ("size", "state"),
+    ),
+    Gauged(
+        "nodes_outdated",
+        "Nodes that wait to be replaced, by size and cause (image, type or age).",
+        _outdated,
+        ("size", "cause"),
+    ),
+    Gauged(
+        "rotation_stalled",
+        "1 while a size's replacements are as outdated as what they replace.",
+        _stalled,
+        ("size",),
+    ),
+    Gauged(
+        "rotation_paused",
+        "1 while an operator pauses the replacement of outdated nodes.",
+        lambda shown: shown.marks.rotation is not None,
+    ),
     Gauged("records", "Records by state.", lambda shown: shown.records, ("state",)),
     Gauged(
         "record_verdicts",

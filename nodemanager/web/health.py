@@ -11,21 +11,15 @@ fails calls for a restart; one of readiness calls for patience, or for a look at
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import falcon
 from falcon.asgi import Request, Response
 
-from nodemanager.web.commands import Doorkeeper
+from nodemanager.web.door import Door
 from nodemanager.web.status import Board, Status
 
 OK = {"health": "OK"}
-
-
-class Door(Doorkeeper, Protocol):
-    def opens(self, request: Request) -> bool:
-        """Whether the request has the token; raises a 403 for a wrong token."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from nodemanager.core.explain.explain import APPLY
 from nodemanager.core.explain.picture import Picture
+from nodemanager.core.explain.slot_states import slot_states
 from nodemanager.core.explain.why import why
 from nodemanager.core.model.reasons import Event
 from nodemanager.core.model.settings import Settings
@@ -15,6 +16,7 @@ from nodemanager.core.observe.signs import classify
 from nodemanager.core.plan.plan import Plan
 from nodemanager.core.plan.snapshot import Snapshot
 from nodemanager.log import Fields
+from nodemanager.web.dashboard.history import SlotHistory
 from nodemanager.web.explain import Explanations
 from nodemanager.web.metrics import Metrics
 from nodemanager.web.status import NO_SLOTS, Board, ErrorCounts, NodeCounts, Poll, Status
@@ -30,10 +32,12 @@ class WebObserver:
         *,
         holder: str,
         explanations: Explanations | None = None,
+        slots: SlotHistory | None = None,
     ) -> None:
         self._board = board
         self._metrics = metrics
         self._explanations = explanations
+        self._slots = slots
         self._holder = holder
         self._polls: dict[str, Poll] = {}
 
@@ -54,6 +58,9 @@ class WebObserver:
             self._metrics.slots(picture.made.slots)
         if self._explanations is not None:
             self._explanations.picture = picture
+        states = None if self._slots is None else slot_states(picture.made)
+        if self._slots is not None and states is not None:
+            self._slots.add(picture.snapshot.wall, states)
         polls, errors = self._polls_of(picture.snapshot), self._metrics.error_counts()
         self._board.replace(
             picture.snapshot.now, lambda: self._status(picture, polls=polls, errors=errors)
@@ -82,6 +89,8 @@ class WebObserver:
                 wish=plan.wants.wishlist if plan.wants is not None else 0,
             ),
             live=counts.get("nodes", 0),
+            spares=plan.wants.spares if plan.wants is not None else {},
+            rotations=plan.wants.rotations.sizes if plan.wants is not None else {},
             errors=errors,
             max_nodes=settings.max_nodes,
             quota=snapshot.limits.quota,
@@ -115,7 +124,7 @@ class WebObserver:
             leftovers=picture.leftovers,
             account=picture.account,
             store=picture.store,
-            marks=replace(picture.marks, paused=snapshot.paused),
+            marks=replace(picture.marks, paused=snapshot.paused, rotation=snapshot.rotation_paused),
             paused_at=(
                 None
                 if snapshot.paused is None

@@ -17,7 +17,9 @@ from nodemanager.core.execute.leftovers import LedgerState
 from nodemanager.core.explain.why import Cause, SizeWhy
 from nodemanager.core.model.annotations import NO_MARKS, Mark, Marks
 from nodemanager.core.model.world import LeftoverKind
+from nodemanager.core.plan.rotation import Rotation
 from nodemanager.core.plan.slots import Slots
+from nodemanager.core.plan.spares import Spares
 from nodemanager.core.safety.breaker import HOW_TO_CLEAR, Breaker
 from nodemanager.logline import timestamp
 
@@ -82,7 +84,8 @@ class Status:
     shrinking; the node ids in it are names.
 
     `last_ping_s` is the age of the pool's newest ping on the store's clock, None before any.
-    `live` is how many nodes of the pool are listed, whatever they do.
+    `live` is how many nodes of the pool are listed, whatever they do. `spares` has each size with
+    spare_nodes, `rotations` each with outdated nodes.
 
     `idle_times` (node name -> seconds), `held` (ids), `account`, `store` and `holder` contain
     names. They are shown only with the token, as are `read_only`, the breaker's sentences and the
@@ -96,6 +99,8 @@ class Status:
     version: str = __version__
     nodes: NodeCounts = NodeCounts()
     live: int = 0
+    spares: Mapping[str, Spares] = field(default_factory=dict)
+    rotations: Mapping[str, Rotation] = field(default_factory=dict)
     errors: ErrorCounts = ErrorCounts()
     max_nodes: int = 0
     quota: int | None = None
@@ -148,6 +153,11 @@ class Status:
                 {"size": size, "reason": reason, "count": count}
                 for (size, reason), count in sorted(self.refused.items())
             ],
+            "spares": {
+                size: {"wanted": one.wanted, "ready": one.there, "kept": one.kept}
+                for size, one in sorted(self.spares.items())
+            },
+            "rotation": self._rotation(with_names),
             "places_resting": [
                 {"size": size, "place": place, "for_s": _rounded(max(0.0, until - now))}
                 for size, place, until in self.resting
@@ -195,8 +205,7 @@ class Status:
         }
 
     def _orders(self) -> dict[str, Mapping[str, Mark]]:
-        marks = self.marks
-        return {"hold": marks.holds, "drain": marks.drains, "kill": marks.kills}
+        return dict(self.marks.by_kind)
 
     def _pause(self, with_names: bool, now: float) -> Json:
         mark = self.marks.paused
@@ -205,6 +214,25 @@ class Status:
             shown["paused_s"] = _age(self.paused_at, now)
             if with_names:
                 shown |= _told(mark)
+        return shown
+
+    def _rotation(self, with_names: bool) -> Json:
+        """What is left to replace, by size; with names, who paused it, and the nodes."""
+        mark = self.marks.rotation
+        shown: Json = {"paused": mark is not None}
+        if mark is not None and with_names:
+            shown |= _told(mark)
+        shown["sizes"] = [
+            {
+                "size": size,
+                "nodes": one.nodes,
+                "outdated": one.outdated,
+                "causes": dict(one.causes),
+                "waits": None if one.waits is None else one.waits.value,
+                **({"node": one.node, "at": one.at or None} if with_names else {}),
+            }
+            for size, one in sorted(self.rotations.items())
+        ]
         return shown
 
     def _forerunner(self) -> Json:

@@ -213,6 +213,13 @@ def test_a_certificate_needs_its_key(refused: Refused, read: Read) -> None:
     assert read("[Registry]\ntls_cert = /a.crt\ntls_key = /a.key\n").warnings == ()
 
 
+def test_a_token_that_may_only_look_is_another_than_the_one_that_may_act(refused: Refused) -> None:
+    (problem,) = refused("[Manage]\nManagementToken = x1\nread_token = x1\n")
+    assert "3: [Manage] read_token" in problem
+    assert "[Manage] ManagementToken = *** (line 2)" in problem
+    assert "x1" not in problem
+
+
 def test_one_port_for_two_servers_is_refused(refused: Refused) -> None:
     (problem,) = refused("[Registry]\nlisten = 0.0.0.0:8989\n[Manage]\nport = 8989\n")
     assert problem.startswith("4: [Manage] port = 8989: ")
@@ -360,6 +367,13 @@ def test_places_are_refused_where_the_cloud_has_only_one(
 def test_places_without_a_name_or_named_twice_are_refused(refused: Refused, text: str) -> None:
     problems = refused(f"[Cloud]\nprovider = ec2\nplaces = {text}\n", cloud=False)
     assert any(f"[Cloud] places = {text}: " in one for one in problems), problems
+
+
+def test_more_spare_nodes_than_max_nodes_are_told(read: Read) -> None:
+    sizes = "[Size a]\nspare_nodes = 1\n[Size b]\nspare_nodes = 2\n"
+    config = read(f"[Daemon]\nmax_nodes = 2\n[Cloud]\nprovider = ec2\n{sizes}", cloud=False)
+    (told,) = (one for one in config.warnings if "all sizes" in one)
+    assert "[Size b] spare_nodes = 2: all sizes together keep 3 spare nodes, more than" in told
 
 
 def test_an_order_of_less_than_two_places_has_no_effect(read: Read) -> None:

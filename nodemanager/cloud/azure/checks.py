@@ -19,6 +19,7 @@ from nodemanager.cloud.azure.wire import COMPUTE, MACHINES, NETWORK, Wire
 from nodemanager.cloud.checks import Check, Found, Mark, Wanted, held_against
 from nodemanager.core.model.world import Size
 from nodemanager.errors import Unauthorized
+from nodemanager.near import did_you_mean
 
 AUTHORIZATION = "2022-04-01"
 SKUS = "2021-07-01"
@@ -126,7 +127,8 @@ class _Asker:
         region, sizes = self._access.region, self._wanted.types[name]
         sku = offers.get(name)
         if sku is None:
-            return Found(f"{region} has no {name}", Mark.FAILED, "choose another size or region")
+            text = f"{region} has no {name}{did_you_mean(name, list(offers))}"
+            return Found(text, Mark.FAILED, "choose another size or region")
         if why := self._restricted(sku, None if sizes[0].places else self._template.zone):
             return Found(
                 f"{name} is restricted for this subscription: {why}",

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from nodemanager.core.judge.checks import Check, Measured, until_released
 from nodemanager.core.judge.node_facts import NodeFacts
 from nodemanager.core.judge.node_view import NodeView, Subject
-from nodemanager.core.judge.overrides import killed, of_node
+from nodemanager.core.judge.overrides import cordoned, killed, of_node
 from nodemanager.core.model.annotations import Mark
 from nodemanager.core.model.reasons import Kind, Reason
 from nodemanager.core.model.verdict import Verdict
@@ -81,8 +81,13 @@ def _not_killed(facts: NodeFacts, subject: Subject) -> NodeView | None:
     return ordered_away(subject, killed(subject.node, facts.snapshot))
 
 
+def _not_cordoned(facts: NodeFacts, subject: Subject) -> NodeView | None:
+    return ordered_away(subject, cordoned(subject.node, facts.snapshot))
+
+
 def ordered_away(subject: Subject, ordered: Verdict | None) -> NodeView | None:
-    """The view of a node that an operator ordered away, which no longer counts; None without."""
+    """The view of a node that an operator ordered away, or out of use, which no longer counts; None
+    without an order."""
     if ordered is None:
         return None
     view = subject.view(ordered)
@@ -176,6 +181,14 @@ NOT_KILLED: Check[Ask] = Check(
     marked(lambda facts: facts.snapshot.kills),
     moot=lambda facts: not facts.snapshot.kills,
     course="killed",
+)
+NOT_CORDONED: Check[Ask] = Check(
+    "O5",
+    _not_cordoned,
+    "no operator cordons it",
+    "not before `nodemanager uncordon`",
+    marked(lambda facts: facts.snapshot.drains),
+    moot=lambda facts: not facts.snapshot.drains,
 )
 TAGGED: Check[Ask] = Check(
     "D11",

@@ -44,6 +44,7 @@ RULES: Mapping[Reason, str] = {
     Reason.CLOCK_UNKNOWN: "T1",
     Reason.IN_FLIGHT: "C8",
     Reason.HELD: "C9",
+    Reason.CORDONED: "O5",
     Reason.BREAKER_OPEN: "B2",
     Reason.NO_LEASE: "L6",
     Reason.NOT_AUTHORISED: "L2",
@@ -78,6 +79,7 @@ _OF_RECORDS: Mapping[Reason, str] = {Reason.UNTAGGED: "P6"}
 """The rules of reasons that have another one where they keep a record."""
 
 _CLEAR: Mapping[Reason, str] = {
+    Reason.CORDONED: "`nodemanager uncordon` ends it.",
     Reason.HELD: "`nodemanager orders` says by whom, and `nodemanager release` ends it.",
     Reason.PAUSED: "`nodemanager resume` ends that.",
     Reason.BREAKER_OPEN: "`nodemanager breaker reset` closes it, once you have looked.",
@@ -210,7 +212,7 @@ def of_sent_away(
     ago = f"{ago_s:.0f} s" if ago_s < 120 else f"{ago_s / 60:.0f} min"
     name = given if given == order.hostname else f"slot {given}"
     text = f"{order.node_id}, which was {name}, was {order.reason.value} {ago} ago, and is gone"
-    if verb is Verb.RUN:
+    if verb in (Verb.RUN, Verb.CORDON, Verb.UNCORDON):
         late, absent = f"too late: {text}", Reason.NODE_ABSENT
         return Reply(Result.REFUSED, late, order.record, order.node_id, absent)
     if now is not None:
@@ -228,6 +230,29 @@ def of_drain(named: Named, made: Plan, snapshot: Snapshot, destroyed: Container[
         return _nothing_to_end(named, snapshot.history, destroyed)
     if made.aborted is not None or verdict.reason in _REFUSE_DRAIN:
         return refused(Verb.DRAIN, verdict, named)
+    return draining(named)
+
+
+def of_cordon(named: Named, made: Plan, snapshot: Snapshot, destroyed: Container[str]) -> Reply:
+    """The answer to a cordon, as `of_drain` gives a drain's; a node that is gone refuses it."""
+    reply = of_drain(named, made, snapshot, destroyed)
+    if reply.result is Result.ALREADY:
+        return replace(reply, result=Result.REFUSED, reason=Reason.NODE_ABSENT)
+    return reply if reply.result is not Result.DONE else cordoned(named)
+
+
+def cordoned(named: Named) -> Reply:
+    """The answer to a cordon that stands."""
+    node = _node(named)
+    return _done(
+        named,
+        f"{node} is cordoned: it takes no more work and is not destroyed, also over restarts; "
+        f"`nodemanager uncordon {node}` ends that",
+    )
+
+
+def draining(named: Named) -> Reply:
+    """The answer to a drain that stands."""
     node = _node(named)
     return _done(
         named,

@@ -101,6 +101,12 @@ def test_without_the_reading_rights_little_is_asked_and_nothing_fails(azure: Azu
     ("size", "create", "mark", "text"),
     [
         (replace(SMALL, instance_type="Standard_X9"), {}, Mark.FAILED, "eastus has no Standard_X9"),
+        (
+            replace(SMALL, instance_type="Standard_D2s_v4"),
+            {},
+            Mark.FAILED,
+            "did you mean 'Standard_D2s_v5'?",
+        ),
         (replace(SMALL, cores=3), {}, Mark.WARNING, "[Size Standard_D2s_v5] says 3 cores"),
         (replace(SMALL, ram_mb=9000), {}, Mark.WARNING, "2 cores, 9000 MB"),
         (
