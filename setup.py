@@ -30,6 +30,7 @@ setup(
             for files in ("*.py", "versions/*.py")
         ]
         + ["commands/templates/*.j2"]
+        + ["web/dashboard/templates/*.j2", "web/dashboard/static/*"]
     },
     include_package_data=True,
     data_files=[
@@ -68,6 +69,7 @@ setup(
     ],
     extras_require={
         "test": [
+            "axe-playwright-python>=0.1.4,<1",
             "azure-mgmt-compute>=38,<40",
             "azure-mgmt-network>=33,<34",
             "google-cloud-compute>=1.20,<2",
@@ -79,6 +81,7 @@ setup(
             "moto[ec2,server]>=5.1,<6",
             "mypy>=1.13,<3",
             "openstacksdk>=4,<5",
+            "playwright>=1.50,<2",
             "pytest>=8.3,<10",
             "pytest-timeout>=2.3,<3",
             "pytest-xdist>=3.6,<4",
@@ -88,7 +91,7 @@ setup(
         "libvirt": ["libvirt-python>=9,<13"],
         "doc": ["furo>=2024,<2028", "Sphinx>=8,<10", "sphinx-click>=6,<7"],
     },
-    entry_points={"console_scripts": ["nodemanager = nodemanager.cli:main"]},
+    entry_points={"console_scripts": ["nodemanager = nodemanager.__main__:main"]},
     classifiers=[
         "License :: OSI Approved :: Apache Software License",
         "Operating System :: POSIX :: Linux",

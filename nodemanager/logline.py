@@ -62,6 +62,21 @@ def number(value: float) -> str:
     return "0" if shown == "-0" else shown
 
 
+def span(seconds: float) -> str:
+    """A duration in its two largest units: `45s`, `3m 20s`, `2h 05m`, `3d 04h`."""
+    whole = max(0, round(seconds))
+    if whole < 60:
+        return f"{whole}s"
+    minutes, second = divmod(whole, 60)
+    if minutes < 60:
+        return f"{minutes}m {second:02d}s"
+    hours, minute = divmod(minutes, 60)
+    if hours < 24:
+        return f"{hours}h {minute:02d}m"
+    days, hour = divmod(hours, 24)
+    return f"{days}d {hour:02d}h"
+
+
 def visible(text: str) -> str:
     """`text` with every invisible character escaped."""
     if text.isprintable():

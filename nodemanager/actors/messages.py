@@ -20,7 +20,8 @@ from nodemanager.core.model.world import (
     StoreTime,
 )
 from nodemanager.core.observe.history import Nodes, Records
-from nodemanager.core.operate.commands import Command, Reply
+from nodemanager.core.operate.verbs import Command, Reply
+from nodemanager.core.plan.errands import Errand
 from nodemanager.errors import RemoteError
 
 
@@ -69,6 +70,11 @@ class Poll:
     """Poll now, and schedule the next poll. A poll that was rescheduled has an older `number`."""
 
     number: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class PollNow:
+    """Something is new: poll before the poll that is scheduled, and go on from then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,6 +235,31 @@ class TendLeftovers:
     at: float
 
 
+# To and from the actor that polls the scheduler.
+
+
+@dataclass(frozen=True, slots=True)
+class RunErrands:
+    """Tell the scheduler these things, but none after `not_after` (CLOCK_BOOTTIME)."""
+
+    errands: tuple[Errand, ...]
+    plan_id: str
+    not_after: float
+
+
+@dataclass(frozen=True, slots=True)
+class ErrandRun:
+    """What became of an errand: `error` None says that it is done.
+
+    `is_moot`: there was no need for it any more.
+    """
+
+    errand: Errand
+    plan_id: str
+    error: RemoteError | None = None
+    is_moot: bool = False
+
+
 # To and from the daemon.
 
 
@@ -279,6 +310,15 @@ class Ordered:
 
     command: Command
     answered: Answered
+
+
+@dataclass(frozen=True, slots=True)
+class PowerAsked:
+    """A scheduler's power saving wants `nodes` (a list in its own words) resumed or suspended."""
+
+    direction: str
+    nodes: str
+    by: str
 
 
 @dataclass(frozen=True, slots=True)

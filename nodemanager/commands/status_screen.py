@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -10,8 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from nodemanager.commands.show import cell
-from nodemanager.commands.times import span
-from nodemanager.logline import visible
+from nodemanager.logline import span, visible
 
 GOOD, ODD, BAD, FAINT = "green", "yellow", "bold red", "dim"
 
@@ -26,7 +26,7 @@ HELD_FOR = {
     "claim_without_slot": "being set up",
     "other_pool": "other pools'",
 }
-MOST_IDS, MOST_MARKS = 5, 10
+MOST_IDS, MOST_MARKS, LATEST = 5, 10, 6
 WIDEST = 24
 AT_NEXT_POLL = frozenset({"changed_since_listing", "no_listing_order", "in_flight", "cap_reached"})
 
@@ -61,6 +61,8 @@ def _subjects(status: Shown) -> Iterator[tuple[str, Sequence[RenderableType]]]:
     yield "holds", _holds(status)
     leftovers = {state: count for state, count in status["leftovers"].items() if count}
     yield "leftovers", [_counts(leftovers, bad=("failed",)) or _none()]
+    if status.get("lately"):
+        yield "lately", _lately(status["lately"])
 
 
 def _head(status: Shown) -> RenderableType:
@@ -285,6 +287,22 @@ def _holds(status: Shown) -> Sequence[RenderableType]:
         return [cell(f"{len(ids)}: {' '.join(ids[:MOST_IDS])}{more}", ODD)]
     orders = status.get("orders", {"hold": status["holds"]["count"]})
     return [_counts({kind: count for kind, count in orders.items() if count}) or _none()]
+
+
+def _lately(groups: Sequence[Shown]) -> Sequence[RenderableType]:
+    """What happened in the last hour, in groups, the newest first (`nodemanager events`)."""
+    now = time.time()
+    rows = [
+        (
+            cell(f"{span(max(0.0, now - one['last_at']))} ago", FAINT),
+            Text(f"{one['count']} x" if one["count"] > 1 else ""),
+            cell(one["event"]),
+            cell(one["reason"] or ""),
+            cell(" ".join(one["names"]), FAINT),
+        )
+        for one in groups[:LATEST]
+    ]
+    return _aligned(rows)
 
 
 def _mark(mark: Shown) -> Text:

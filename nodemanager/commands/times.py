@@ -8,7 +8,6 @@ from datetime import datetime, timedelta
 
 import click
 
-from nodemanager.config import kinds
 from nodemanager.logline import timestamp
 
 HOW = "write 14:05, 2026-03-01 14:05, 2026-03-01T14:05:00Z, or 2h for two hours ago"
@@ -16,7 +15,6 @@ HOW = "write 14:05, 2026-03-01 14:05, 2026-03-01T14:05:00Z, or 2h for two hours 
 _CLOCK = re.compile(r"(\d{1,2}):(\d{2})(?::(\d{2}))?", re.ASCII)
 _DATED = re.compile(r"\d{4}-\d{2}-\d{2}.*", re.ASCII)
 _DAYS = {"today": 0, "yesterday": 1}
-_duration = kinds.duration()
 
 
 def moment(text: str, now: float) -> float:
@@ -38,8 +36,10 @@ def moment(text: str, now: float) -> float:
         return _dated(written)
     ago = written.lower().removesuffix("ago").strip()
     if ago and ago[-1] in "smhd":
+        from nodemanager.config import kinds
+
         try:
-            return now - _duration.parse(ago)
+            return now - kinds.duration().parse(ago)
         except ValueError as error:
             raise ValueError(f"{text!r}: {error}") from error
     raise ValueError(f"{text!r} is not a time: {HOW}")
@@ -84,18 +84,3 @@ def local(at: float) -> str:
 def told(at: float, *, terminal: bool) -> str:
     """Epoch seconds as local time on a terminal, as RFC 3339 in UTC in a pipe."""
     return local(at) if terminal else timestamp(at)
-
-
-def span(seconds: float) -> str:
-    """A duration in its two largest units: `45s`, `3m 20s`, `2h 05m`, `3d 04h`."""
-    whole = max(0, round(seconds))
-    if whole < 60:
-        return f"{whole}s"
-    minutes, second = divmod(whole, 60)
-    if minutes < 60:
-        return f"{minutes}m {second:02d}s"
-    hours, minute = divmod(minutes, 60)
-    if hours < 24:
-        return f"{hours}h {minute:02d}m"
-    days, hour = divmod(hours, 24)
-    return f"{days}d {hour:02d}h"

@@ -178,6 +178,12 @@ class Manage:
         the first start makes one and keeps it in the state directory.""",
         name="ManagementToken",
     )
+    read_token: Secret | None = option(
+        kinds.optional(kinds.secret()),
+        "",
+        """A token with which clients may see everything over TCP and change nothing. When it is
+        blank there is none.""",
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

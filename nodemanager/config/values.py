@@ -94,6 +94,7 @@ class Listen:
 class StoreProvider(StrEnum):
     ARVADOS = "arvados"
     REGISTRY = "registry"
+    SLURM = "slurm"
 
 
 class LogFormat(StrEnum):

@@ -1,20 +1,21 @@
 """The management server: status, health and metrics over HTTP, and the operators' commands.
 
     GET /status.json    counts for anybody; with the token also names of nodes and accounts
-    GET /_health/ping   with the token: 200 {"health": "OK"}, or 503 when cycles stopped
+    GET /healthz        200 {"health": "OK"}, or 503 when cycles stopped, and more: see health.py
     GET /metrics        Prometheus' text format
     GET /api/explain/ID with the token: see explain.py
     GET /api/nodes      with the token, and /api/slots: see inventory.py
     GET /api/verify     with the token: see verify.py
-    POST /api/...       with the token: see commands.py and backlog.py
+    GET /api/why        with the token, and /api/events: see why.py
+    POST /api/...       with the token: see commands.py, backlog.py and reload.py
+    /                   the dashboard, behind a sign-in: see dashboard/site.py
 
-A token is sent as `Authorization: Bearer TOKEN`. A wrong token gives 403 everywhere, even where
-none is needed, so that its sender notices.
+A token is sent as `Authorization: Bearer TOKEN`; for what changes nothing the read-only token will
+do. A wrong token gives 403 everywhere, even where none is needed, so that its sender notices.
 """
 
 from __future__ import annotations
 
-import hmac
 import ipaddress
 import json
 import socket
@@ -34,12 +35,18 @@ from nodemanager.httpserver import HttpServer
 from nodemanager.log import get, hide
 from nodemanager.refusals import Refusals
 from nodemanager.web.backlog import Backlog, add_backlog
-from nodemanager.web.commands import Commands, add_commands, user_of
+from nodemanager.web.commands import Commands, add_commands
+from nodemanager.web.dashboard.dashboard import Dashboard
+from nodemanager.web.door import Door
 from nodemanager.web.explain import Explanations, add_explain
+from nodemanager.web.health import Health, add_health
 from nodemanager.web.inventory import add_inventory
 from nodemanager.web.metrics import Metrics
+from nodemanager.web.power import add_power
+from nodemanager.web.reload import Reload, add_reload
 from nodemanager.web.status import Board
 from nodemanager.web.verify import add_verify
+from nodemanager.web.why import add_why
 from nodemanager.workers import Workers
 
 _log = get(__name__)
@@ -48,6 +55,7 @@ NAME = "nodemanager"
 THREADS = 4
 _SHARE = 1 / 8
 """The share of the process's file descriptors for this server's connections."""
+_TAKE_POSTS = ("/api/", "/act/", "/sign-in", "/sign-out", "/windows")
 _HEADERS = [
     ("X-Content-Type-Options", "nosniff"),
     ("X-Frame-Options", "DENY"),
@@ -64,7 +72,8 @@ class ManagementServer(HttpServer):
     the socket need no token. See HttpServer.
 
     `healthy_for` is the age in seconds of the last cycle above which the health answer is 503.
-    Without a `token` (None or empty) health is 404, and the status shows only counts.
+    Without a `token` (None or empty) health is 404, and the status shows only counts. `dashboard`
+    has what the dashboard is made of; without it there is none.
     """
 
     def __init__(
@@ -80,32 +89,46 @@ class ManagementServer(HttpServer):
         commands: Commands | None = None,
         backlog: Backlog | None = None,
         explanations: Explanations | None = None,
+        read_token: str | None = None,
+        dashboard: Dashboard | None = None,
+        reload: Reload | None = None,
     ) -> None:
         hide(token)
+        hide(read_token)
         refusals = Refusals("management")
         metrics.count_refusals(refusals)
-        door, workers = _Door(token, refusals), Workers("management", THREADS)
+        door, workers = Door(token, refusals, read_token), Workers("management", THREADS)
         middleware: list[Any] = [_Manners(door, refusals, listen[0])]
         app = falcon.asgi.App(media_type=falcon.MEDIA_JSON, middleware=middleware)
         app.set_error_serializer(_serialize)
         app.add_error_handler(Exception, _failed)
         app.add_route("/status.json", _StatusPage(board, door))
-        app.add_route("/_health/ping", _HealthPage(board, door, healthy_for))
+        add_health(app, Health(board, door, healthy_for))
         app.add_route("/metrics", _MetricsPage(board, metrics, workers))
         if commands is not None:
             add_commands(app, commands, door, workers)
+            add_power(app, commands, door)
         if backlog is not None:
             add_backlog(app, backlog, door, workers)
+        if reload is not None:
+            add_reload(app, reload, door, workers)
         if explanations is not None:
             add_explain(app, explanations, door, workers)
             add_inventory(app, explanations, door, workers)
+            add_why(app, explanations, door, workers)
             add_verify(app, explanations, door, workers, board.now)
+        limits = limits_of(_SHARE)
+        if dashboard is not None:
+            dashboard.add_to(app, door, limits, commands)
+        self._dashboard = dashboard
+        self.app = app
+        """The ASGI application, for tests without a socket."""
         super().__init__(
             app,
             *listen,
             option="[Manage] port",
             name=NAME,
-            limits=limits_of(_SHARE),
+            limits=limits,
             control_socket=control_socket,
             takes_over=takes_over,
             refusals=refusals,
@@ -116,57 +139,17 @@ class ManagementServer(HttpServer):
         super().start()
         _log.event(Event.SERVER_STARTED, name="management", url=self.url)
 
-
-class _Door:
-    """The check for the token, or for the Unix socket."""
-
-    def __init__(self, token: str | None, refusals: Refusals) -> None:
-        self._expected = f"Bearer {token}".encode() if token else None
-        self._refusals = refusals
-
-    @property
-    def exists(self) -> bool:
-        return self._expected is not None
-
-    def knows(self, request: Request) -> bool:
-        """Whether the request has the token, or came over the Unix socket."""
-        if user_of(request) is not None:
-            return True
-        given = request.get_header("Authorization")
-        if given is None or self._expected is None:
-            return False
-        return hmac.compare_digest(given.encode("utf-8", "replace"), self._expected)
-
-    def opens(self, request: Request) -> bool:
-        """Whether the request has the token; raises a 403 for a wrong token."""
-        if self.knows(request):
-            return True
-        if self.exists and request.get_header("Authorization") is not None:
-            self._refusals.note(Reason.WRONG_TOKEN, request.remote_addr)
-            raise falcon.HTTPForbidden(
-                title="wrong token", description="it is [Manage] ManagementToken"
-            )
-        return False
-
-    def lets_in(self, request: Request) -> None:
-        """Raise a 401 or 403 for a request without the token, a 404 where there is no token."""
-        if user_of(request) is not None:
-            return
-        if not self.exists:
-            raise falcon.HTTPNotFound(title="disabled", description="there is no token")
-        if not self.opens(request):
-            self._refusals.note(Reason.NO_TOKEN, request.remote_addr)
-            raise falcon.HTTPUnauthorized(
-                title="authorization required",
-                description="send the header `Authorization: Bearer TOKEN`",
-                challenges=["Bearer"],
-            )
+    def stop(self) -> None:
+        """Stop listening and let running requests end; idempotent."""
+        if self._dashboard is not None:
+            self._dashboard.stop()
+        super().stop()
 
 
 class _Manners:
     """Middleware for every request: checks method and host, and sets the answer's headers."""
 
-    def __init__(self, door: _Door, refusals: Refusals, address: str) -> None:
+    def __init__(self, door: Door, refusals: Refusals, address: str) -> None:
         self._door = door
         self._refusals = refusals
         self._names = {"localhost", socket.gethostname().lower(), address.lower()}
@@ -177,7 +160,7 @@ class _Manners:
         if request.method == "HEAD":
             # The server omits the body.
             request.method = "GET"
-        if request.method != "GET" and not request.path.startswith("/api/"):
+        if request.method != "GET" and not request.path.startswith(_TAKE_POSTS):
             raise falcon.HTTPMethodNotAllowed(["GET", "HEAD"])
 
     def _check_host(self, request: Request) -> None:
@@ -226,7 +209,7 @@ class _MetricsPage:
 
 
 class _StatusPage:
-    def __init__(self, board: Board, door: _Door) -> None:
+    def __init__(self, board: Board, door: Door) -> None:
         self._board = board
         self._door = door
 
@@ -239,25 +222,6 @@ class _StatusPage:
                 title="starting", description="the first cycle has not ended yet", retry_after=1
             )
         response.media = status.to_json(with_names=with_names, now=self._board.now())
-
-
-class _HealthPage:
-    def __init__(self, board: Board, door: _Door, healthy_for: float) -> None:
-        self._board = board
-        self._door = door
-        self._healthy_for = healthy_for
-
-    async def on_get(self, request: Request, response: Response) -> None:
-        self._door.lets_in(request)
-        age_s = self._board.age()
-        if age_s <= self._healthy_for:
-            response.media = {"health": "OK"}
-            return
-        response.status = falcon.HTTP_503
-        response.media = {
-            "health": "ERROR",
-            "error": f"no cycle ended for {age_s:.0f} s; the limit is {self._healthy_for:.0f} s",
-        }
 
 
 def _serialize(request: Request, response: Response, error: falcon.HTTPError) -> None:

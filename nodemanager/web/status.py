@@ -14,6 +14,7 @@ from functools import cache
 from nodemanager import __version__
 from nodemanager.clock import Clock
 from nodemanager.core.execute.leftovers import LedgerState
+from nodemanager.core.explain.why import Cause, SizeWhy
 from nodemanager.core.model.annotations import NO_MARKS, Mark, Marks
 from nodemanager.core.model.world import LeftoverKind
 from nodemanager.core.plan.rotation import Rotation
@@ -73,13 +74,16 @@ class Status:
     """The status after one cycle. Times are boottime seconds; `made_at` is the end of the cycle.
 
     `mode` is apply, dry-run or read-only; `read_only` tells why. `records` counts records by state,
-    `reasons` the last plan's verdicts by reason code, `leftovers` the unreleased ones by ledger
-    state. `refused` counts the boots that the demand needs but rules forbid, by (size, reason
-    code). `unsatisfiable` are the jobs that no node can satisfy, each with its reason code.
+    `record_reasons` by state and reason code, `reasons` the last plan's verdicts by reason code,
+    `leftovers` the unreleased ones by ledger state. `refused` counts the boots that the demand
+    needs but rules forbid, by (size, reason code). `unsatisfiable` are the jobs that no node can
+    satisfy, each with its reason code.
     `resting` are the places without room: size, place and until when it rests (boottime seconds).
     `under_way` counts in-flight actions. `aborted` is why the last snapshot allowed no decision.
-    `paused_at` is when the pool was paused.
+    `paused_at` is when the pool was paused. `sizes` says what keeps each size from growing or
+    shrinking; the node ids in it are names.
 
+    `last_ping_s` is the age of the pool's newest ping on the store's clock, None before any.
     `live` is how many nodes of the pool are listed, whatever they do. `spares` has each size with
     spare_nodes, `rotations` each with outdated nodes.
 
@@ -109,6 +113,8 @@ class Status:
     holder: str = ""
     slots: Slots = NO_SLOTS
     records: Mapping[str, int] = field(default_factory=dict)
+    record_reasons: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    last_ping_s: float | None = None
     plan: str = ""
     reasons: Mapping[str, int] = field(default_factory=dict)
     aborted: str | None = None
@@ -123,6 +129,7 @@ class Status:
     store: str = ""
     marks: Marks = NO_MARKS
     paused_at: float | None = None
+    sizes: tuple[SizeWhy, ...] = ()
 
     def to_json(self, *, with_names: bool, now: float) -> Json:
         """The status as JSON at `now` (boottime seconds); without names only health and counts."""
@@ -156,6 +163,7 @@ class Status:
                 for size, place, until in self.resting
             ],
             "jobs_unsatisfiable": self._jobs(with_names),
+            "sizes": [_size(one, with_names) for one in self.sizes],
             "under_way": dict(self.under_way),
             "holds": {"count": len(self.held)},
             "price": _rounded(self.price),
@@ -197,8 +205,7 @@ class Status:
         }
 
     def _orders(self) -> dict[str, Mapping[str, Mark]]:
-        marks = self.marks
-        return {"hold": marks.holds, "drain": marks.drains, "kill": marks.kills}
+        return dict(self.marks.by_kind)
 
     def _pause(self, with_names: bool, now: float) -> Json:
         mark = self.marks.paused
@@ -275,6 +282,30 @@ class Status:
         parts = [_part(part, with_names, now) for part in self.breaker.parts]
         first, *others = parts or [{"reason": None}]
         return {"open": self.breaker.is_open, **first, "others": others}
+
+
+def _size(one: SizeWhy, with_names: bool) -> Json:
+    """What keeps one size from growing and shrinking; without names no ids and no places."""
+    return {
+        "size": one.size,
+        "nodes": dict(one.nodes),
+        "coming": one.coming,
+        "booting": one.booting,
+        "wished": one.wished,
+        "going": one.going,
+        "grows": [_cause(cause, with_names) for cause in one.grows],
+        "one_more": None if one.one_more is None else _cause(one.one_more, with_names),
+        "shrinks": [_cause(cause, with_names) for cause in one.shrinks],
+    }
+
+
+def _cause(cause: Cause, with_names: bool) -> Json:
+    shown: Json = {
+        "reason": cause.reason.value,
+        "count": cause.count,
+        "in_s": _rounded(cause.in_s),
+    }
+    return {**shown, "nodes": list(cause.nodes)} if with_names else shown
 
 
 def slots_used(slots: Slots) -> int:

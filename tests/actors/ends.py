@@ -16,7 +16,7 @@ from doc.generate.file import write_page
 from nodemanager.actors.messages import Ordered
 from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.world import CloudState, Job, LeftoverKind, Tags, WorkerState
-from nodemanager.core.operate.commands import Command, Verb
+from nodemanager.core.operate.verbs import Command, Verb
 from nodemanager.errors import BadRequest
 from tests.actors.rig import Rig, until
 from tests.fakes import fail

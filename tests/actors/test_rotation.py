@@ -1,4 +1,4 @@
-"""Outdated nodes are replaced by the real actors, and operators steer it (D15, O5)."""
+"""Outdated nodes are replaced by the real actors, and operators steer it (D15, O6)."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_while_the_cloud_does_not_tell_the_image_none_is_replaced_d15(make_rig: 
     assert (replaced(rig), rig.lines("list.failed", source="cloud")) == (0, [])
 
 
-def test_a_pause_of_the_rotation_outlives_the_daemon_and_its_end_goes_on_o5(
+def test_a_pause_of_the_rotation_outlives_the_daemon_and_its_end_goes_on_o6(
     make_rig: MakeRig,
 ) -> None:
     rig = idle_pool(make_rig)

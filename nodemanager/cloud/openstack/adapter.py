@@ -34,6 +34,7 @@ from nodemanager.cloud.reading import NodeReader, epoch
 from nodemanager.cloud.tags import on_hold, tags_for, tags_from
 from nodemanager.core.model.world import Outcome, Size, Tags
 from nodemanager.errors import BadRequest, CloudError, ForeignAnswer
+from nodemanager.near import did_you_mean
 
 READER = NodeReader(
     STATES,
@@ -126,7 +127,8 @@ class OpenStack(Provider):
         if found is None:
             raise BadRequest(
                 f"[Size {size.name}] instance_type = {size.instance_type}: the cloud has no "
-                "flavor of that name; `openstack flavor list` shows them"
+                f"flavor of that name{did_you_mean(size.instance_type, list(self._flavors))}; "
+                "`openstack flavor list` shows them"
             )
         return found
 

@@ -65,6 +65,8 @@ NODES = _table(
         Reason.NO_LONGER_WANTED,
         # It works until its job ends, and that may take days.
         Reason.DRAINING,
+        # An operator wants it just so.
+        Reason.CORDONED,
     ),
     settling=(
         Reason.BOOTING,

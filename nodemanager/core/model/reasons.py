@@ -277,6 +277,10 @@ class Reason(Told):
     DRAINING = "draining", "An operator drains it; it goes once a new ping of it says idle (O1)."
 
     # A node is destroyed.
+    CORDONED = (
+        "cordoned",
+        "An operator cordons it: it takes no more work, and nothing but a kill destroys it (O5).",
+    )
     DRAINED = "drained", "An operator drains it, and its own new ping says that it is idle (O1)."
     KILLED = "killed", "An operator kills it: it is destroyed now, busy or not (O2)."
     IDLE_BEYOND_DEMAND = (
@@ -344,7 +348,7 @@ class Reason(Told):
     ROTATION_PAUSED = (
         "rotation_paused",
         "An operator paused the replacement of outdated nodes; `nodemanager rotate resume` ends "
-        "that (O5).",
+        "that (O6).",
     )
     ROTATION_STALLED = (
         "rotation_stalled",
@@ -481,6 +485,11 @@ class Event(Told):
         "it again (`action=resume`) (D12). With a scheduler, the scheduler is told, also that a "
         "node is gone (`action=down`).",
     )
+    SCHEDULER_TOLD = (
+        "scheduler.told",
+        "The scheduler was told why a job can't run (`action=comment`, `cancel`), a node's weight "
+        "and features (`describe`), or that a node is gone whose record is free (`down`).",
+    )
     NODE_SHUTDOWN_STARTED = "node.shutdown_started", "A node is about to be destroyed."
     NODE_GONE = "node.gone", "The cloud says that a node is gone."
     NODE_SHUTDOWN_FAILED = "node.shutdown_failed", "A node was not destroyed, or that is not known."
@@ -538,6 +547,10 @@ class Event(Told):
     BACKLOG_DONE = "backlog.done", "A backlog plan is applied: the counts of its items."
     BREAKER_OPENED = "breaker.opened", "All freeing and destroying stops; `clear` says what to do."
     BREAKER_CLOSED = "breaker.closed", "Freeing and destroying may go on."
+    SCHEDULER_POWER = (
+        "scheduler.power",
+        "A scheduler's power saving wants nodes resumed or suspended (`action`): it is asked now.",
+    )
     IDENTITY_SEEN = "identity.seen", "The account or store that we talk to is the known one (L5)."
     IDENTITY_UNVERIFIED = (
         "identity.unverified",
@@ -576,17 +589,19 @@ class Event(Told):
     OPERATOR_HOLD = "operator.hold", "An operator holds a node or record (C9)."
     OPERATOR_RELEASE = "operator.release", "An operator ended a hold."
     OPERATOR_DRAIN = "operator.drain", "An operator wants a node gone once it is idle (O1)."
+    OPERATOR_CORDON = "operator.cordon", "An operator drains a node and keeps it (O5)."
+    OPERATOR_UNCORDON = "operator.uncordon", "An operator ended a cordon: the node works again."
     OPERATOR_RUN = "operator.run", "An operator undoes a drain, or a kill not yet carried out."
     OPERATOR_KILL = "operator.kill", "An operator wants a node gone now (O2)."
     OPERATOR_CLEAN = "operator.clean", "An operator wants a record freed now (O3)."
     OPERATOR_PAUSE = "operator.pause", "An operator pauses the pool (O4)."
     OPERATOR_ROTATE_PAUSE = (
         "operator.rotate_pause",
-        "An operator pauses the replacement of outdated nodes (O5).",
+        "An operator pauses the replacement of outdated nodes (O6).",
     )
     OPERATOR_ROTATE_RESUME = (
         "operator.rotate_resume",
-        "An operator ended that pause (O5).",
+        "An operator ended that pause (O6).",
     )
     OPERATOR_RESUME = "operator.resume", "An operator ended the pause (O4)."
     LEASE_ACQUIRED = "lease.acquired", "This manager is now the pool's one active manager."

@@ -348,6 +348,8 @@ class Job:
     """One waiting job: `count` nodes with at least these resources each.
 
     A node must have all of one of the sets of `features`, and all of `gres`, with its counts.
+    `host` is the one node of the scheduler that serves the job, by its name; None: any does.
+    `array` is the id of the array that it is a task of: its owner is told once for all of them.
     """
 
     id: str
@@ -359,3 +361,5 @@ class Job:
     instance_type: str | None = None
     features: Alternatives = ()
     gres: Gres = ()
+    host: str | None = None
+    array: str | None = None

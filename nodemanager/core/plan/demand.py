@@ -43,7 +43,8 @@ PRICE_ERROR = 1e-9
 class Wants:
     """What demand makes of a snapshot. Nodes are named by id, sizes by name.
 
-    `boots` are the granted boots, in order; `refused` counts the others by (size, reason).
+    `boots` are the granted boots, in order, and `hosts` the seats that they are for; `refused`
+    counts the others by (size, reason).
     `unsatisfiable` has a verdict for each job that no boot can serve (U12); the other jobs want
     `wishlist` nodes. `surplus` are idle nodes that may go now; `unwanted` are these, idle nodes
     that may not go yet, and unwanted nodes that are being shut down; `over_max` are those of them
@@ -70,15 +71,17 @@ class Wants:
     spares: Mapping[str, Spares] = field(default_factory=dict)
     spare: frozenset[str] = frozenset()
     rotations: Rotations = NO_ROTATIONS
+    hosts: tuple[str | None, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Lot:
-    """How many nodes of a size are wanted, and why."""
+    """How many nodes of a size are wanted, and why; `host` is the seat that one is for."""
 
     size: Size
     reason: Reason
     count: int
+    host: str | None = None
 
 
 def size_for(job: Job, sizes: Sequence[Size], settings: Settings) -> Size | None:
@@ -120,16 +123,24 @@ def _features_of(size: Size) -> tuple[str, ...]:
 
 
 class Market:
-    """What demand makes of the supply of one snapshot."""
+    """What demand makes of the supply of one snapshot; `free_seats` are those a boot may take."""
 
     def __init__(
-        self, supply: Supply, snapshot: Snapshot, settings: Settings, slots: Slots
+        self,
+        supply: Supply,
+        snapshot: Snapshot,
+        settings: Settings,
+        slots: Slots,
+        free_seats: frozenset[str] = frozenset(),
     ) -> None:
         self.supply = supply
         self.sizes = supply.sizes
         self.snapshot = snapshot
         self.settings = settings
         self.slots = slots
+        self.free_seats = free_seats
+        self.hosts: list[str | None] = []
+        """The seat of each granted boot."""
 
     def trade(self) -> Wants:
         """What demand calls for: the boots, the refusals, and the nodes that may go."""
@@ -176,6 +187,7 @@ class Market:
             spares=spares,
             rotations=replaced,
             spare=chosen(spares, self.supply.views, gone),
+            hosts=tuple(self.hosts),
         )
 
     def _replaced(
@@ -213,6 +225,15 @@ class Market:
             and view.node.id in known
             and view.size not in wanted
         )
+
+    def wished(self) -> Mapping[str, int]:
+        """How many nodes of each size the queue wants, those that there are included."""
+        return self._weigh_demand()[0]
+
+    def forbids_one_more(self, size: Size, granted: Sequence[Size]) -> Reason | None:
+        """What would forbid one more node of that size beside the `granted` boots."""
+        price = self.supply.price + sum(one.price or 0.0 for one in granted)
+        return self._standing_refusal() or self._refusal(size, len(granted), price)
 
     def _below_spare(self, spares: Mapping[str, Spares]) -> list[Lot]:
         """The spare nodes that are lacking, the cheapest size first; they count for min_nodes."""
@@ -278,6 +299,11 @@ class Market:
             if verdict is not None or size is None:
                 continue
             wishes[size.name] += job.count
+            if job.host is not None:
+                # Nodes that serve other seats don't serve this one.
+                lacks = int(job.host in self.free_seats)
+                lots.append(Lot(size, Reason.WANTED, lacks, job.host))
+                continue
             served = min(job.count, spare[size.name])
             spare[size.name] -= served
             if served < job.count:
@@ -352,6 +378,7 @@ class Market:
                         standing = reason
                     break
                 boots.append((size, lot.reason))
+                self.hosts.append(lot.host)
                 price += size.price or 0.0
         return boots
 

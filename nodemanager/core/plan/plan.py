@@ -29,6 +29,7 @@ from nodemanager.core.model.annotations import Mark
 from nodemanager.core.model.changed import changed
 from nodemanager.core.model.orders import CleanOrder
 from nodemanager.core.model.reasons import Kind, Reason
+from nodemanager.core.model.seats import may_take, seat_of
 from nodemanager.core.model.settings import ASK_LIMIT, Settings
 from nodemanager.core.model.sizes import Sizes
 from nodemanager.core.model.verdict import NOTHING_BEFORE, Verdict, keep
@@ -45,6 +46,7 @@ from nodemanager.core.operate.backlog import Picture
 from nodemanager.core.plan.counts import cycle_counts, made_since
 from nodemanager.core.plan.demand import Market, Wants
 from nodemanager.core.plan.due import Judged, judge_records, to_prune, with_prunes
+from nodemanager.core.plan.errands import Errand, errands
 from nodemanager.core.plan.places import choose, nodes_by_place
 from nodemanager.core.plan.rotation import ROTATING
 from nodemanager.core.plan.slots import Slots, count_slots
@@ -78,7 +80,8 @@ class Plan:
     next snapshot starts from. `ask` are ids of nodes to ask the cloud for, `ask_tagged` uuids of
     records to ask for by tag (B3, P6, U8). `restores` are freed lives to restore, `not_restored`
     says why others can't be. `lifts` are fences to lift, that no clean follows any more (C12).
-    `prunes` are records to delete, `binds` claims that lack the id of their node (P1a).
+    `prunes` are records to delete, `binds` claims that lack the id of their node (P1a). `errands`
+    are for the scheduler.
     """
 
     plan_id: str
@@ -92,6 +95,7 @@ class Plan:
     shutdowns: tuple[ShutdownOrder, ...] = ()
     drains: tuple[DrainOrder, ...] = ()
     dispatches: tuple[DispatchOrder, ...] = ()
+    errands: tuple[Errand, ...] = ()
     cleans: tuple[CleanOrder, ...] = ()
     lifts: tuple[CleanOrder, ...] = ()
     prunes: tuple[PruneOrder, ...] = ()
@@ -179,7 +183,8 @@ def _planned(
     records = snapshot.history.records.items if snapshot.history.records else ()
     slots = count_slots(records, verdicts, snapshot, settings)
     supply = Supply(snapshot, settings, views, pairs, unlisted)
-    wants = Market(supply, snapshot, settings, slots).trade()
+    seats = _free_seats(snapshot, settings, impossible.ids)
+    wants = Market(supply, snapshot, settings, slots, seats).trade()
     snapshot = _after_unwanted(snapshot, views, wants)
     _tell_late_destroys(snapshot, settings, views)
     _tell_spares(views, wants)
@@ -201,6 +206,7 @@ def _planned(
         shutdowns=shutdowns,
         drains=tuple(drain_orders(views, snapshot, settings)),
         dispatches=tuple(dispatch_orders(views, snapshot, settings)),
+        errands=errands(views, wants, snapshot, settings),
         cleans=cleans,
         lifts=left_fences(snapshot, settings, impossible.ids),
         prunes=prunes,
@@ -517,11 +523,30 @@ def _boots(
     """The granted boots, each on a cleaned record to reuse as long as there are any (U1-U3)."""
     if not wants.boots:
         return ()
+    reusable = _reusable(snapshot, settings, impossible)
+    spreads = any(size.spread for size, _ in wants.boots)
+    nodes = nodes_by_place(snapshot) if spreads else Counter[str]()
+    orders = []
+    for (size, reason), host in zip(wants.boots, wants.hosts, strict=True):
+        record = next((one for one in reusable if may_take(one, size, host)), None)
+        if record is not None:
+            reusable.remove(record)
+        elif host is not None:
+            continue
+        place = choose(size, snapshot.limits.places, nodes, snapshot.now)
+        if place is not None:
+            nodes[place] += 1
+        orders.append(BootOrder(size, reason, snapshot.plan_id, record, place))
+    return tuple(orders)
+
+
+def _reusable(snapshot: Snapshot, settings: Settings, impossible: frozenset[str]) -> list[Record]:
+    """The records that set-ups may claim, ordered by uuid."""
     assert snapshot.history.records is not None
     # A record that was freed by mistake is kept for its node (U8).
     kept = impossible | {life.record for life in false_clean.open_lives(snapshot.breaker)}
     kept |= held_records(snapshot)
-    reusable = sorted(
+    return sorted(
         (
             record
             for record in snapshot.history.records.items
@@ -529,16 +554,16 @@ def _boots(
         ),
         key=lambda record: record.uuid,
     )
-    spreads = any(size.spread for size, _ in wants.boots)
-    nodes = nodes_by_place(snapshot) if spreads else Counter[str]()
-    orders = []
-    for index, (size, reason) in enumerate(wants.boots):
-        record = reusable[index] if index < len(reusable) else None
-        place = choose(size, snapshot.limits.places, nodes, snapshot.now)
-        if place is not None:
-            nodes[place] += 1
-        orders.append(BootOrder(size, reason, snapshot.plan_id, record, place))
-    return tuple(orders)
+
+
+def _free_seats(
+    snapshot: Snapshot, settings: Settings, impossible: frozenset[str]
+) -> frozenset[str]:
+    """The seats that a boot may take now; none is looked for where no job is for one."""
+    if snapshot.history.records is None or not any(job.host for job in snapshot.demand or ()):
+        return frozenset()
+    free = (seat_of(record) for record in _reusable(snapshot, settings, impossible))
+    return frozenset(seat for seat in free if seat is not None)
 
 
 def _is_reusable(record: Record, snapshot: Snapshot, settings: Settings) -> bool:

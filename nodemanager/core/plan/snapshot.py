@@ -139,6 +139,6 @@ class Snapshot:
     by_hand: Mapping[str, HandClean] = field(default_factory=dict)
     """By record uuid: records to be freed now (O3)."""
     rotation_paused: Mark | None = None
-    """Who paused the replacement of outdated nodes, and why; None while it goes on (O5)."""
+    """Who paused the replacement of outdated nodes, and why; None while it goes on (O6)."""
     paused: Mark | None = None
     """Who paused the pool, and why; None while it runs (O4)."""

@@ -1,0 +1,154 @@
+"""Orders by button: a page that says what the order will do, and the form that gives it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import falcon
+from falcon.asgi import Request, Response
+
+from nodemanager.core.explain.consequences import consequences
+from nodemanager.core.explain.explain import Explanation, explain
+from nodemanager.core.model.annotations import BROKEN_AS, FORCIBLE
+from nodemanager.core.operate.naming import Known, UnknownIdError
+from nodemanager.core.operate.verbs import Command, Result, Verb, lacks_reason
+from nodemanager.logline import span
+from nodemanager.web.commands import STATUS, Commands
+from nodemanager.web.dashboard import forms
+from nodemanager.web.dashboard.render import path_of, words
+from nodemanager.web.dashboard.site import Site
+from nodemanager.web.dashboard.source import Seen
+
+TITLES = {
+    Verb.DRAIN: "Drain",
+    Verb.KILL: "Kill",
+    Verb.RUN: "Undo drain or kill",
+    Verb.HOLD: "Hold",
+    Verb.RELEASE: "Release",
+    Verb.CLEAN: "Clean",
+    Verb.PAUSE: "Pause the pool",
+    Verb.RESUME: "Resume the pool",
+    Verb.BREAKER_RESET: "Reset the breaker",
+}
+OF_POOL = frozenset({Verb.PAUSE, Verb.RESUME, Verb.BREAKER_RESET})
+OF_NODES = frozenset({Verb.DRAIN, Verb.KILL, Verb.RUN})
+DANGER = frozenset({Verb.KILL, Verb.CLEAN, Verb.BREAKER_RESET})
+LONGEST_ID = 500
+
+
+def add_acts(app: Any, site: Site, commands: Commands) -> None:
+    app.add_route("/act/{verb}", _Act(site, commands))
+
+
+@dataclass(frozen=True, slots=True)
+class _Act:
+    site: Site
+    commands: Commands
+
+    async def on_get(self, request: Request, response: Response, verb: str) -> None:
+        session = self.site.signed_in(request, response)
+        wanted = _verb(verb)
+        if not session.may_act:
+            response.status = falcon.HTTP_403
+            self._tell(response, session, "odd", "You may only look.", None, wanted)
+            return
+        id = None if wanted in OF_POOL else (request.get_param("id") or "")[:LONGEST_ID]
+        seen = self.site.source.seen()
+        if seen is None:
+            raise falcon.HTTPServiceUnavailable(title="starting", description="no decision yet")
+        try:
+            given = await self.site.workers.run(_told, wanted, seen, id)
+        except UnknownIdError as error:
+            response.status = falcon.HTTP_404
+            self._tell(response, session, "odd", str(error), None, wanted)
+            return
+        self.site.show(
+            response,
+            session,
+            "act.html.j2",
+            title=TITLES[wanted] + (f" {id}" if id is not None else ""),
+            verb=wanted.value,
+            id=id,
+            danger=wanted in DANGER,
+            back=_back(id),
+            **given,
+        )
+
+    async def on_post(self, request: Request, response: Response, verb: str) -> None:
+        session, form = await self.site.acting(request, response)
+        wanted = _verb(verb)
+        id = None if wanted in OF_POOL else forms.text(form, "id", LONGEST_ID)
+        forced = tuple(rule for rule in forms.several(form, "force") if rule in FORCIBLE)
+        command = Command(
+            wanted,
+            by=session.name,
+            reason=forms.text(form, "reason").strip(),
+            id=id,
+            forced=forced if wanted is Verb.CLEAN else (),
+        )
+        missing = lacks_reason(command)
+        if not command.reason:
+            raise falcon.HTTPBadRequest(title="no reason", description=missing or "say why")
+        reply = await self.site.workers.run(self.commands.give, command)
+        response.status = STATUS[reply.result]
+        level = "good" if reply.ok or reply.result is Result.UNDER_WAY else "bad"
+        self._tell(response, session, level, reply.text, id, wanted)
+
+    def _tell(
+        self, response: Response, session: Any, level: str, text: str, id: str | None, verb: Verb
+    ) -> None:
+        links = [("Back to the overview", "/")]
+        if id is not None:
+            links.insert(0, (f"Back to {id}", _back(id)))
+        told = {"level": level, "text": text, "links": links, "title": TITLES[verb]}
+        self.site.show(response, session, "message.html.j2", **told)
+
+
+def _verb(given: str) -> Verb:
+    try:
+        return Verb(given)
+    except ValueError as error:
+        raise falcon.HTTPNotFound(title="unknown", description="no such order") from error
+
+
+def _back(id: str | None) -> str:
+    return "/" if id is None else path_of("nodes", id)
+
+
+def _told(verb: Verb, seen: Seen, id: str | None) -> dict[str, Any]:
+    """What the page says about the order. Raises UnknownIdError."""
+    picture = seen.picture
+    says = consequences(verb, picture.made, picture.snapshot, id)
+    if id is None:
+        return {"says": says, "facts": list(_of_pool(seen)), "force": []}
+    if verb in OF_NODES:
+        named = Known(picture.snapshot.history, picture.made.pairs).find(id)
+        id = named.node or id
+    found = explain(picture.snapshot, picture.made, picture.settings, id, mode=picture.mode)
+    rule = BROKEN_AS.get(found.verdict.reason) if verb is Verb.CLEAN else None
+    force = [(rule, FORCIBLE[rule])] if rule is not None else []
+    return {"says": says, "facts": list(_of_one(found)), "force": force}
+
+
+def _of_pool(seen: Seen) -> Iterator[tuple[str, str]]:
+    breaker = seen.status.breaker
+    causes = ", ".join(words(part.cause) for part in breaker.parts if part.cause is not None)
+    yield "breaker", f"open: {causes}" if breaker.is_open else "closed"
+    paused = seen.status.marks.paused
+    yield "paused", "no" if paused is None else f"by {paused.by}: {paused.reason}"
+    under_way = ", ".join(f"{n} {words(kind)}" for kind, n in seen.status.under_way.items())
+    yield "under way", under_way or "nothing"
+
+
+def _of_one(found: Explanation) -> Iterator[tuple[str, str]]:
+    yield found.subject, found.id
+    yield "state", words(found.state)
+    if found.record is not None and found.subject == "node":
+        yield "host", str(found.record["hostname"])
+    if found.node is not None and found.node["age_s"] is not None:
+        yield "age", span(found.node["age_s"])
+    yield "decision", f"{found.verdict.reason.value}: {found.verdict.reason.doc}"
+    if found.blocks:
+        yield "blocking", ", ".join(f"{one.rule} {one.reason}" for one in found.blocks)

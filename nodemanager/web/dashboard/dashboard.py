@@ -1,0 +1,52 @@
+"""The dashboard as one part of the management server."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nodemanager.clock import Clock
+from nodemanager.connections import Limits
+from nodemanager.web.commands import Commands
+from nodemanager.web.dashboard.acts import add_acts
+from nodemanager.web.dashboard.history import SlotHistory
+from nodemanager.web.dashboard.live import Viewers
+from nodemanager.web.dashboard.site import Site, add_dashboard
+from nodemanager.web.dashboard.source import Source
+from nodemanager.web.dashboard.sweep import Sweeps
+from nodemanager.web.door import Door
+from nodemanager.web.explain import Explanations
+from nodemanager.web.status import Board
+from nodemanager.workers import Workers
+
+THREADS = 2
+
+
+class Dashboard:
+    """Shows what `board`, `explanations` and `history` hold. `old_after` is the age in seconds
+    above which a decision is too old."""
+
+    def __init__(
+        self,
+        board: Board,
+        explanations: Explanations,
+        history: SlotHistory,
+        clock: Clock,
+        *,
+        old_after: float,
+    ) -> None:
+        self._source = Source(board, explanations, history, clock, old_after)
+        self._sweeps = Sweeps(explanations.journal, clock)
+
+    def add_to(self, app: Any, door: Door, limits: Limits, commands: Commands | None) -> None:
+        """Add the pages to the server's application; without `commands` they only show."""
+        workers = Workers("dashboard", THREADS)
+        # A page and its files need a few connections beside the stream.
+        viewers = Viewers(max(2, limits.connections // 2), max(2, limits.per_peer // 2))
+        site = Site(self._source, door, workers, viewers, self._sweeps)
+        add_dashboard(app, site)
+        if commands is not None:
+            add_acts(app, site, commands)
+
+    def stop(self) -> None:
+        """End what the dashboard started."""
+        self._sweeps.stop()

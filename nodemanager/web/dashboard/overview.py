@@ -1,0 +1,216 @@
+"""The first page: what is wrong, the slots, the nodes, the demand, and what happened lately."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from nodemanager.core.execute.leftovers import LedgerState
+from nodemanager.core.explain.slot_states import slot_states
+from nodemanager.core.model.reasons import Event, Reason
+from nodemanager.core.operate.verbs import Verb
+from nodemanager.core.safety.breaker import HOW_TO_CLEAR
+from nodemanager.errors import JournalError
+from nodemanager.journal.latest import latest
+from nodemanager.web.dashboard.charts import slots_chart
+from nodemanager.web.dashboard.page import Block, Page, Table
+from nodemanager.web.dashboard.render import act_path, doc_of, part, words
+from nodemanager.web.dashboard.source import Seen, Source
+
+RANGES = {"1h": 3600, "6h": 6 * 3600, "24h": 86400, "7d": 7 * 86400}
+USUAL_RANGE = "6h"
+LATEST = 12
+UNCHANGED = frozenset(
+    {
+        Event.RECORD_KEEP.value,
+        Event.RECORD_DEFERRED.value,
+        Event.RECORD_UNLISTED.value,
+        Event.NODE_KEEP.value,
+        Event.NODE_FOREIGN.value,
+        Event.NODE_UNLISTED.value,
+    }
+)
+"""Events that tell why something is left as it is; the page on decisions has them."""
+UNDO = {"hold": Verb.RELEASE, "drain": Verb.RUN, "kill": Verb.RUN}
+EVENT_HEAD = (
+    '<tr><th scope="col">when</th><th scope="col">what</th><th scope="col">why</th>'
+    '<th scope="col">which</th><th scope="col">measured</th></tr>'
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Alert:
+    """What an operator should see first. `acts` are links that end it, with their labels."""
+
+    level: str
+    title: str
+    text: str
+    since: float | None = None
+    acts: tuple[tuple[str, str], ...] = ()
+
+
+def overview(source: Source, seen: Seen, query: Mapping[str, str]) -> Page:
+    """The first page; `query` has the chart's `range`."""
+    blocks = (
+        alerts_block(seen),
+        _slots(seen),
+        _chart(source, seen, query.get("range", USUAL_RANGE)),
+        _nodes(seen),
+        _demand(seen),
+        _health(seen),
+        Block("orders", "Operators' orders", part("orders", *_marks(seen))),
+        _stream(source),
+    )
+    return Page("Overview", "Overview", blocks)
+
+
+def alerts_block(seen: Seen) -> Block:
+    """What is wrong with the pool as a whole, for the top of every page."""
+    found = [{**asdict(one), "acts": one.acts} for one in alerts(seen)]
+    return Block("alerts", "", part("alerts", found), wide=True)
+
+
+def alerts(seen: Seen) -> Iterator[Alert]:
+    """What is wrong with the pool as a whole, the worst first."""
+    status = seen.status
+    reset = (("Reset the breaker…", act_path("breaker_reset")),)
+    for breaker in status.breaker.parts:
+        assert breaker.cause is not None
+        counts = ", ".join(f"{name} {count}" for name, count in breaker.detail.items())
+        text = f"{words(breaker.cause.value)}: {counts}" if counts else words(breaker.cause.value)
+        text += f". Nothing is freed or destroyed. It {HOW_TO_CLEAR[breaker.cause]}."
+        opened = seen.wall(breaker.opened_at)
+        yield Alert("bad", "The breaker is open", text, opened, reset)
+    if status.mode == "read-only":
+        yield Alert("bad", "This daemon is read-only", status.read_only or "look at its log")
+    elif status.mode == "dry-run":
+        yield Alert("odd", "Dry run", "It only tells what it would do: nothing is written.")
+    elif not status.lease_held:
+        yield Alert("bad", "The lease is not held", "Another daemon may act for this pool.")
+    paused = status.marks.paused
+    if paused is not None:
+        resume = (("Resume…", act_path("resume")),)
+        text = f"by {paused.by or 'somebody'}: {paused.reason}"
+        yield Alert("bad", "The pool is paused", text, paused.at, resume)
+    if status.aborted is not None:
+        yield Alert("bad", f"No decision: {status.aborted}", doc_of(status.aborted))
+    if status.slots.free is not None and status.slots.free <= 0:
+        yield Alert("odd", "No slot is free", "No node can be booted until one is.")
+    held = status.reasons.get(Reason.BACKLOG_HELD.value, 0)
+    if held:
+        text = f"{held} records wait for you: `nodemanager backlog` shows them."
+        yield Alert("odd", "A backlog is held", text)
+    failed = sum(
+        count for (_, state), count in status.leftovers.items() if state is LedgerState.FAILED
+    )
+    if failed:
+        text = f"{failed} could not be released, and are tried again."
+        yield Alert("odd", "Leftovers of nodes", text)
+
+
+def _slots(seen: Seen) -> Block:
+    states = slot_states(seen.picture.made)
+    slots = seen.status.slots
+    if states is None:
+        return Block("slots", "Slots", "<p class=dim>The last decision counted none.</p>")
+    leaks = [
+        {
+            "count": leak.count,
+            "cause": leak.cause.value,
+            "oldest": seen.ahead(None if leak.oldest_s is None else -leak.oldest_s),
+            "free": seen.ahead(leak.free_in_s),
+        }
+        for leak in slots.leaks
+    ]
+    next_free = seen.ahead(slots.earliest_free_s) if states.free == 0 else None
+    return Block("slots", "Slots", part("slots", states, slots.total, leaks, next_free))
+
+
+def _chart(source: Source, seen: Seen, chosen: str) -> Block:
+    chosen = chosen if chosen in RANGES else USUAL_RANGE
+    samples = source.history.since(seen.picture.snapshot.wall - RANGES[chosen])
+    # Up to the last finished minute, so that the chart changes once a minute and not each time.
+    end = samples[-1].at if samples else 0.0
+    begin = end - RANGES[chosen]
+    if samples and samples[0].at > begin:
+        begin = max(begin, min(samples[0].at, end - 600))
+    svg = slots_chart(samples, begin, end)
+    return Block("chart", "Slots over time", part("chart", svg, list(RANGES), chosen))
+
+
+def _nodes(seen: Seen) -> Block:
+    status = seen.status
+    counts = Counter(asdict(status.nodes))
+    del counts["wish"]
+    shown = [(name, count) for name, count in counts.items() if count]
+    given = (status.live, status.nodes.wish, status.max_nodes, status.quota, status.price)
+    return Block("nodes", "Nodes", part("counts", shown, *given))
+
+
+def _demand(seen: Seen) -> Block:
+    status, wants = seen.status, seen.picture.made.wants
+    granted = Counter((size.name, why.value) for size, why in (wants.boots if wants else ()))
+    html = part(
+        "demand",
+        status.nodes.wish,
+        [(size, why, count) for (size, why), count in sorted(granted.items())],
+        [(size, why, count) for (size, why), count in sorted(status.refused.items())],
+        status.unsatisfiable,
+        [(size, place, seen.wall(until)) for size, place, until in status.resting],
+        sorted(status.under_way.items()),
+        status.deferred,
+    )
+    return Block("demand", "Demand", html)
+
+
+def _health(seen: Seen) -> Block:
+    status, limit = seen.status, seen.status.poll_stale_after
+    polls = [
+        (
+            source,
+            seen.wall(poll.started_at),
+            poll.items,
+            poll.failures_in_a_row,
+            limit is not None
+            and poll.started_at is not None
+            and seen.picture.snapshot.now - poll.started_at > limit,
+        )
+        for source, poll in status.polls.items()
+    ]
+    given = (status.holder, polls, status.account, status.store)
+    held = status.lease_held
+    return Block(
+        "health", "Breaker, lease, polls", part("health", status.breaker.is_open, held, *given)
+    )
+
+
+def _marks(seen: Seen) -> tuple[list[tuple[Any, ...]], bool]:
+    marks = seen.status.marks
+    standing = {"hold": marks.holds, "drain": marks.drains, "kill": marks.kills}
+    rows = [
+        (kind, id, mark, UNDO[kind].value)
+        for kind, these in standing.items()
+        for id, mark in sorted(these.items())
+    ]
+    return rows[:50], marks.paused is not None
+
+
+def _stream(source: Source) -> Block:
+    rows, problem = event_rows(source, LATEST, without=UNCHANGED)
+    table = Table("What was done last", EVENT_HEAD, rows, problem or "nothing yet")
+    return Block("stream", "Lately", '<p><a href="/log">All decisions</a></p>', table, wide=True)
+
+
+def event_rows(
+    source: Source, most: int, *, without: frozenset[str] = frozenset(), about: str | None = None
+) -> tuple[dict[str, str], str | None]:
+    """The newest events as rows, or why there are none."""
+    if source.explanations.journal is None:
+        return {}, "there is no journal"
+    try:
+        found = latest(source.explanations.journal, most, without=without, about=about)
+    except JournalError as error:
+        return {}, str(error)
+    return {f"e{number}": part("event_row", f"e{number}", one) for number, one in found}, None

@@ -1,0 +1,128 @@
+"""Jinja's environment for the dashboard, and what its templates may call."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+from urllib.parse import quote, urlencode
+
+import jinja2
+from markupsafe import Markup
+
+from nodemanager import __version__
+from nodemanager.core.model.reasons import Event, Reason
+from nodemanager.logline import number, span, timestamp, visible
+
+_DOCS: dict[str, str] = {one.value: one.doc for one in (*Reason, *Event)}
+
+
+_QUIET = {"idle_s": "quiet"}
+"""Measures that another word says better."""
+
+
+def _shown(value: Any) -> Any:
+    """What a template prints: texts of clouds and users with no invisible character in them."""
+    if isinstance(value, Markup):
+        return value
+    if value is None:
+        return ""
+    return visible(value) if isinstance(value, str) else value
+
+
+def _time(kind: str, at: float | None) -> Markup:
+    if at is None:
+        return Markup()
+    stamp = timestamp(at)
+    shown = f"{stamp[:10]} {stamp[11:19]}Z"
+    frame = Markup('<time data-{}="{}" datetime="{}Z">{}</time>')
+    return frame.format(kind, round(at), stamp[:19], shown)
+
+
+def ago(at: float | None) -> Markup:
+    """A moment that the page's script shows as the time since then; without it as UTC."""
+    return _time("ago", at)
+
+
+def until(at: float | None) -> Markup:
+    """A moment that the page's script shows as the time until then."""
+    return _time("until", at)
+
+
+def clock(at: float | None) -> Markup:
+    """A moment that the page's script shows in the browser's own time zone."""
+    return _time("clock", at)
+
+
+def words(value: Any) -> str:
+    """A name of the code in words."""
+    return str(value).replace("_", " ")
+
+
+def doc_of(code: Any) -> str:
+    """The sentence about a reason code or an event; empty for another text."""
+    return _DOCS.get(str(code), "")
+
+
+def path_of(kind: str, id: str) -> str:
+    """The page of a node or record."""
+    return f"/{kind}/{quote(id, safe='')}"
+
+
+def act_path(verb: str, id: str | None = None) -> str:
+    """The page that asks before it gives that order."""
+    return f"/act/{verb}" + ("" if id is None else f"?{urlencode({'id': id})}")
+
+
+def measure(key: str, value: Any) -> str:
+    """A measure of a verdict in words: seconds as a duration."""
+    name = _QUIET.get(key) or words(key.removesuffix("_s"))
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if key.endswith("_s") and is_number:
+        return f"{name} {span(value)}"
+    if isinstance(value, float):
+        return f"{name} {number(value)}"
+    if isinstance(value, (list, tuple)):
+        return f"{name} {' '.join(str(one) for one in value)}"
+    return f"{name} {value}"
+
+
+def measures(told: Any) -> str:
+    """All measures of a verdict or event, on one line."""
+    return ", ".join(measure(key, one) for key, one in (told or {}).items() if one is not None)
+
+
+@cache
+def environment() -> jinja2.Environment:
+    """The templates; every text from a cloud or user is escaped."""
+    made = jinja2.Environment(
+        loader=jinja2.PackageLoader("nodemanager.web.dashboard"),
+        autoescape=True,
+        finalize=_shown,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=jinja2.StrictUndefined,
+        auto_reload=False,
+    )
+    made.globals |= {
+        "ago": ago,
+        "until": until,
+        "clock": clock,
+        "words": words,
+        "doc_of": doc_of,
+        "path_of": path_of,
+        "act_path": act_path,
+        "measures": measures,
+        "span": span,
+        "version": __version__,
+    }
+    return made
+
+
+def rendered(template: str, **given: Any) -> str:
+    return environment().get_template(template).render(**given)
+
+
+def part(name: str, *given: Any) -> str:
+    """The macro `name` of parts.html.j2, called with these values."""
+    made = environment().get_template("parts.html.j2").module
+    return str(getattr(made, name)(*given)).strip()

@@ -1,0 +1,45 @@
+"""What the pages are made from: the newest decision and status, the slots' history, the journal."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from nodemanager.clock import Clock
+from nodemanager.core.explain.picture import Picture
+from nodemanager.web.dashboard.history import SlotHistory
+from nodemanager.web.explain import Explanations
+from nodemanager.web.status import Board, Status
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """One decision as a page shows it. `status` is of the same decision or a newer one."""
+
+    picture: Picture
+    status: Status
+
+    def wall(self, boottime: float | None) -> float | None:
+        """Boottime seconds as epoch seconds."""
+        snapshot = self.picture.snapshot
+        return None if boottime is None else snapshot.wall + boottime - snapshot.now
+
+    def ahead(self, seconds: float | None) -> float | None:
+        """The epoch seconds that are so many seconds after the decision."""
+        return None if seconds is None else self.picture.snapshot.wall + seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where the pages' numbers come from. `old_after` is the age in seconds above which a decision
+    is too old."""
+
+    board: Board
+    explanations: Explanations
+    history: SlotHistory
+    clock: Clock
+    old_after: float
+
+    def seen(self) -> Seen | None:
+        """The newest decision; None before the first."""
+        picture, status = self.explanations.picture, self.board.read()
+        return None if picture is None or status is None else Seen(picture, status)

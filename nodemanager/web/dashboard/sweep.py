@@ -1,0 +1,152 @@
+"""What other stale windows would have done, worked out from the journal by a process of its own.
+
+A replay takes a processor for a while, so it runs as `nodemanager replay` at the lowest priority,
+one at a time, and only when somebody asks for it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from nodemanager.clock import Clock
+from nodemanager.web.dashboard.charts import sweep_chart
+from nodemanager.web.dashboard.overview import alerts_block
+from nodemanager.web.dashboard.page import Block, Page
+from nodemanager.web.dashboard.render import part
+from nodemanager.web.dashboard.source import Seen
+from nodemanager.workers import Workers
+
+LIMIT_S = 300.0
+STEPS = 7
+SPAN = "1d"
+"""How far back the recording is read."""
+SMALLEST_S = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """The newest result, and whether another one is being worked out. Times are epoch seconds."""
+
+    running: bool = False
+    began: float | None = None
+    problem: str = ""
+    result: Mapping[str, Any] | None = None
+
+
+class Sweeps:
+    """Works out the sweeps of the journal at `path`; any thread may use it."""
+
+    def __init__(self, path: Path | None, clock: Clock) -> None:
+        self._path = path
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._workers = Workers("sweep", 1)
+        self._process: subprocess.Popen[str] | None = None
+        self.state = State() if path is not None else State(problem="There is no journal.")
+        self.window_s = 3600.0
+        """The stale window in force, which the tried ones are around."""
+
+    def start(self) -> bool:
+        """Begin another one; False while one runs, or without a journal."""
+        with self._lock:
+            if self.state.running or self._path is None:
+                return False
+            self.state = replace(self.state, running=True, began=self._clock.wall(), problem="")
+        self._workers.submit(self._work, self._path)
+        return True
+
+    def stop(self) -> None:
+        """End the process, if one runs."""
+        with self._lock, contextlib.suppress(ProcessLookupError):
+            if self._process is not None:
+                self._process.kill()
+
+    def _work(self, path: Path) -> None:
+        try:
+            told, problem = self._replayed(path)
+        except (OSError, ValueError) as error:
+            told, problem = None, f"It could not be worked out: {error}"
+        with self._lock:
+            result = self.state.result if told is None else _result(told, self._clock.wall())
+            self.state = State(problem=problem, result=result)
+
+    def _replayed(self, path: Path) -> tuple[Mapping[str, Any] | None, str]:
+        low = max(SMALLEST_S, self.window_s / 8)
+        swept = f"node_stale_after={low:.0f}s..{max(low + 1, self.window_s * 4):.0f}s"
+        command = ["nice", "-n", "19", sys.executable, "-m", "nodemanager", "replay", str(path)]
+        command += ["--sweep", swept, "--steps", str(STEPS), "--since", SPAN]
+        process = subprocess.Popen(
+            [*command, "--jobs", "1", "--json"],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        with self._lock:
+            self._process = process
+        try:
+            out, err = process.communicate(timeout=LIMIT_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.communicate()
+            return None, (
+                f"It took longer than {LIMIT_S:.0f} s. `nodemanager replay --sweep {swept}` on a "
+                "copy of the journal takes its time."
+            )
+        finally:
+            with self._lock:
+                self._process = None
+        if not out.strip():
+            return None, (err.strip().splitlines() or ["The replay was ended."])[-1]
+        return json.loads(out), ""
+
+
+def _result(told: Mapping[str, Any], now: float) -> dict[str, Any]:
+    """What the page shows of a replay's answer."""
+    rows = [
+        {
+            "label": one["label"],
+            "value": one["value"],
+            "slot_hours": one["slot_hours"],
+            "cleans": one["cleans"],
+            "sooner": one["sooner"],
+            "later": one["later"],
+            "hits": len(one["hits"]),
+        }
+        for one in told["values"]
+    ]
+    return {
+        "rows": rows,
+        "decisions": told["decisions"],
+        "first": told["from"],
+        "last": told["until"],
+        "made_at": now,
+    }
+
+
+def windows(seen: Seen, sweeps: Sweeps) -> Page:
+    """The page of the stale windows."""
+    state = sweeps.state
+    sweeps.window_s = own_s = seen.picture.settings.node_stale_after
+    shown = None
+    svg: Any = ""
+    if state.result is not None:
+        rows = [{**one, "own": one["value"] == own_s} for one in state.result["rows"]]
+        shown = {**state.result, "rows": rows}
+        svg = sweep_chart(
+            [(one["label"], one["slot_hours"], one["hits"], one["own"]) for one in rows],
+            "slot-hours sooner",
+            "hits",
+        )
+    told = {"running": state.running, "began": state.began, "problem": state.problem}
+    html = part("sweep", svg, told, shown)
+    blocks = (alerts_block(seen), Block("sweep", "", html, wide=True))
+    return Page("Stale windows", "Windows", blocks)

@@ -1,0 +1,142 @@
+"""The page of one record or node: its explanation, its history, and what can be ordered."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from typing import Any
+
+from nodemanager.core.model.reasons import Kind
+from nodemanager.core.operate.verbs import Verb
+from nodemanager.journal.event import Told
+from nodemanager.journal.explained import told
+from nodemanager.logline import span
+from nodemanager.web.dashboard.overview import EVENT_HEAD, alerts_block
+from nodemanager.web.dashboard.page import Block, Page, Table, row_id
+from nodemanager.web.dashboard.render import part, words
+from nodemanager.web.dashboard.source import Seen, Source
+from nodemanager.web.explain import SOURCE
+
+Json = Mapping[str, Any]
+DOING = {
+    Kind.KEEP.value: "It is left alone",
+    Kind.CLEAN.value: "It is freed",
+    Kind.DEFER.value: "It is freed in a later cycle",
+    Kind.SHUTDOWN.value: "It is shut down",
+}
+_RULES = (
+    '<tr><th scope="col">rule</th><th scope="col">says</th>'
+    '<th scope="col">what must hold</th><th scope="col">measured</th></tr>'
+)
+
+
+def thing(source: Source, seen: Seen, given: str) -> Page:
+    """The page of what `given` names. Raises UnknownIdError."""
+    journal = source.explanations.journal
+    shown = told(seen.picture, given, source=SOURCE, journal=journal)
+    doing = DOING.get(shown["verdict"]["kind"], words(shown["verdict"]["kind"]))
+    orders = _orders(seen, shown)
+    html = part("verdict", shown, doing)
+    blocks = [
+        alerts_block(seen),
+        Block("verdict", "Decision", html),
+        Block("acts", "Orders", _standing(orders) + part("acts", list(_acts(shown, orders)))),
+        Block("facts", "What is known", part("facts", list(_facts(shown, seen)))),
+        Block("rules", "Each rule's answer", "", _rules(shown), wide=True),
+        Block("history", "History of a day", "", _history(shown), wide=True),
+    ]
+    record = shown["record"]
+    name = (record or {}).get("hostname") or shown["id"]
+    nav = "Records" if shown["subject"] == "record" else "Nodes"
+    return Page(f"{words(shown['subject']).capitalize()} {name}", nav, tuple(blocks))
+
+
+def ids_of(shown: Json) -> tuple[str | None, str | None]:
+    """The ids of the node and of the record that the explanation is of."""
+    node, record = shown["node"], shown["record"]
+    return (None if node is None else node["id"], None if record is None else record["uuid"])
+
+
+def _orders(seen: Seen, shown: Json) -> dict[str, Any]:
+    """The operators' orders that stand for it: the mark by its kind."""
+    marks = seen.status.marks
+    ids = set(ids_of(shown)) - {None}
+    standing = {"hold": marks.holds, "drain": marks.drains, "kill": marks.kills}
+    return {
+        kind: mark for kind, these in standing.items() for id, mark in these.items() if id in ids
+    }
+
+
+def _standing(orders: Mapping[str, Any]) -> str:
+    rows = [
+        (kind, f"by {mark.by or 'somebody'}{': ' + mark.reason if mark.reason else ''}")
+        for kind, mark in orders.items()
+    ]
+    return part("facts", rows) if rows else ""
+
+
+def _acts(shown: Json, orders: Mapping[str, Any]) -> Iterator[tuple[str, str, str, bool]]:
+    """What can be ordered: verb, label, id, and whether it destroys or frees something."""
+    node, record = ids_of(shown)
+    if node is not None:
+        if orders.keys() & {"drain", "kill"}:
+            yield Verb.RUN.value, "Undo drain or kill…", node, False
+        else:
+            yield Verb.DRAIN.value, "Drain…", node, False
+            yield Verb.KILL.value, "Kill…", node, True
+    held = shown["id"]
+    if "hold" in orders:
+        yield Verb.RELEASE.value, "Release…", held, False
+    else:
+        yield Verb.HOLD.value, "Hold…", held, False
+    if record is not None and node is None:
+        yield Verb.CLEAN.value, "Clean…", record, True
+
+
+def _facts(shown: Json, seen: Seen) -> Iterator[tuple[str, Any]]:
+    for kind in ("record", "node"):
+        for key, value in (shown[kind] or {}).items():
+            if value is None or value in ("", False, []):
+                continue
+            yield f"{kind} {words(key.removesuffix('_s'))}", _fact(key, value)
+    if shown["rivals"]:
+        yield "rivals", ", ".join(shown["rivals"])
+
+
+def _fact(key: str, value: Any) -> str:
+    if key.endswith("_s") and isinstance(value, (int, float)):
+        # In whole minutes from two on, so that the page does not change with each decision.
+        seconds = value if value < 120 else value // 60 * 60
+        return f"{span(seconds)} ago" if key != "clock_s" else span(seconds)
+    if value is True:
+        return "yes"
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+def _rules(shown: Json) -> Table:
+    order = ["blocks", "calls", "passed", "not_asked"]
+    rows = {}
+    for number, one in sorted(
+        enumerate(shown["rules"]), key=lambda each: order.index(each[1]["status"])
+    ):
+        id = row_id(f"rule {one['rule']} {one['name']} {number}")
+        rows[id] = part("rule_row", id, one)
+    return Table("Rules, the blocking ones first", _RULES, rows, "no rule was asked")
+
+
+def _history(shown: Json) -> Table:
+    rows = {}
+    for number, one in enumerate(reversed(shown["history"])):
+        id = row_id(f"past {one['at']} {one['event']} {number}")
+        event = Told(
+            at=_epoch(one["at"]),
+            event=one["event"],
+            reason=one["reason"],
+            more=one["measures"],
+        )
+        rows[id] = part("event_row", id, event)
+    return Table("Events, the newest first", EVENT_HEAD, rows, shown["history_problem"] or "none")
+
+
+def _epoch(stamp: str) -> float:
+    return datetime.fromisoformat(stamp).timestamp()

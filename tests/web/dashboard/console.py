@@ -1,0 +1,137 @@
+"""A dashboard without a socket, a browser that remembers its cookie, and a world to show."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+from falcon import testing
+
+from nodemanager.core.explain.picture import Picture
+from nodemanager.core.model.annotations import Marks
+from nodemanager.core.operate.commands import Command, Reply, Result
+from nodemanager.web.dashboard.dashboard import Dashboard
+from nodemanager.web.dashboard.history import SlotHistory
+from nodemanager.web.explain import Explanations
+from nodemanager.web.metrics import Metrics
+from nodemanager.web.observer import WebObserver
+from nodemanager.web.server import ManagementServer
+from nodemanager.web.status import Board
+from tests.core.build import World, world
+from tests.fakes.clock import ManualClock
+
+TOKEN, READ_TOKEN = "correct-horse", "battery-staple"
+HOST = "127.0.0.1:8989"
+FORM = {"Content-Type": "application/x-www-form-urlencoded"}
+
+
+class Daemon:
+    """Hears commands, and answers what the test wants."""
+
+    def __init__(self) -> None:
+        self.heard: list[Command] = []
+        self.reply = Reply(Result.DONE, "it is so", node="i-7")
+
+    def give(self, command: Command) -> Reply:
+        self.heard.append(command)
+        return self.reply
+
+
+def small(nodes: int = 2) -> World:
+    """A world with slot 7 leaked, and nodes i-1 and so on in the other slots from 1 on."""
+    made = world()
+    for number in (one for one in range(1, nodes + 1) if one != 7):
+        made.add_record(f"r{number}", slot=number, ping_secret="s3cr3t")
+        made.add_node(f"r{number}", id=f"i-{number}")
+    made.add_record("r7", slot=7)
+    return made
+
+
+class Console:
+    """A management server with a dashboard, and one browser at it."""
+
+    def __init__(self, journal: Path | None = None, token: str | None = TOKEN) -> None:
+        self.clock = ManualClock()
+        self.board = Board(self.clock)
+        self.explanations = Explanations(journal)
+        self.history = SlotHistory()
+        self.daemon = Daemon()
+        metrics = Metrics("main", self.clock)
+        self.observer = WebObserver(
+            self.board,
+            metrics,
+            holder="here",
+            explanations=self.explanations,
+            slots=self.history,
+        )
+        self.dashboard = Dashboard(
+            self.board, self.explanations, self.history, self.clock, old_after=60.0
+        )
+        self.server = ManagementServer(
+            self.board,
+            metrics,
+            listen=("127.0.0.1", 0),
+            token=token,
+            read_token=READ_TOKEN if token else None,
+            healthy_for=600.0,
+            commands=self.daemon,
+            explanations=self.explanations,
+            dashboard=self.dashboard,
+        )
+        self.client = testing.TestClient(self.server.app)
+        self.cookie: str | None = None
+
+    def decides(self, made: World, marks: Marks | None = None, **flags: Any) -> Picture:
+        """Show the next decision about that world; `flags` are the snapshot's."""
+        made.flags |= flags
+        made.settle()
+        assert made.last is not None
+        assert made.decided is not None
+        picture = Picture(made.decided, made.last, made.settings, marks=marks or Marks())
+        self.observer.show(picture)
+        return picture
+
+    def get(self, path: str, **headers: str) -> testing.Result:
+        return self._ask("GET", path, {}, headers)
+
+    def post(self, path: str, fields: dict[str, str], **headers: str) -> testing.Result:
+        return self._ask("POST", path, fields, headers)
+
+    def _ask(
+        self, method: str, path: str, fields: dict[str, str], headers: dict[str, str]
+    ) -> testing.Result:
+        host, _, port = headers.pop("Host", HOST).partition(":")
+        sent = {key.replace("_", "-"): one for key, one in headers.items()}
+        if self.cookie is not None:
+            sent["Cookie"] = self.cookie
+        body = None
+        if method == "POST":
+            sent = {**FORM, **sent}
+            body = urlencode(fields)
+        path, _, query = path.partition("?")
+        answer = self.client.simulate_request(
+            method,
+            path,
+            query_string=query,
+            headers=sent,
+            body=body,
+            host=host,
+            port=int(port or 80),
+        )
+        given = answer.headers.get("set-cookie")
+        if given is not None:
+            pair = given.partition(";")[0]
+            self.cookie = pair if not pair.endswith('=""') and not pair.endswith("=") else None
+        return answer
+
+    def sign_in(self, token: str = TOKEN, name: str = "Ann", **more: str) -> testing.Result:
+        return self.post("/sign-in", {"name": name, "token": token, **more})
+
+    @property
+    def form_token(self) -> str:
+        """The form token in the page that is shown."""
+        found = re.search(r'name="form_token" value="([^"]+)"', self.get("/nodes").text)
+        assert found is not None
+        return found[1]

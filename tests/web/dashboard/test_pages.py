@@ -1,0 +1,175 @@
+"""What the pages show, of one decision."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import pytest
+
+from nodemanager.core.explain.slot_states import SlotStates, slot_states
+from nodemanager.core.model.annotations import Mark, Marks
+from nodemanager.core.model.world import Job, WorkerState
+from nodemanager.core.safety.breaker import Breaker, Cause
+from tests.core.build import EPOCH, START, World, world
+from tests.web.dashboard.console import READ_TOKEN, Console, small
+
+
+@pytest.fixture
+def signed_in(console: Console) -> Console:
+    console.sign_in()
+    return console
+
+
+def text_of(html: str) -> str:
+    """The words of a page, without tags."""
+    return " ".join(re.sub(r"<[^>]*>", " ", html).split())
+
+
+def section(html: str, id: str) -> str:
+    found = re.search(rf'<section id="{id}".*?</section>', html, re.DOTALL)
+    assert found is not None
+    return text_of(found[0])
+
+
+def test_before_the_first_decision_it_says_so() -> None:
+    console = Console()
+    console.sign_in()
+    answer = console.get("/")
+    assert answer.status_code == 503
+    assert "no decision yet" in answer.text
+    assert answer.headers["refresh"] == "2"
+
+
+def test_the_slots_are_counted_by_state(signed_in: Console) -> None:
+    told = section(signed_in.get("/").text, "slots")
+    assert told.startswith("Slots 2 used 0 idle 1 leaked ? free")
+    assert "1 within_window" in told
+
+
+def test_the_states_of_all_slots_add_up() -> None:
+    made = small(nodes=4)
+    made.flags["slots"] = 20
+    made.records[1] = replace(made.records[1], worker_state=WorkerState.IDLE)
+    made.settle()
+    assert made.last is not None
+    states = slot_states(made.last)
+    assert states is not None
+    assert states.leaked == 1
+    assert states.used + states.idle == 4
+    assert states.free == 15
+    assert isinstance(states, SlotStates)
+
+
+def test_an_open_breaker_is_seen_on_each_page_with_the_way_to_end_it() -> None:
+    console = Console()
+    made = small()
+    made.breaker = Breaker(cause=Cause.INVARIANT, opened_at=START, detail={"broken": 2})
+    console.decides(made)
+    console.sign_in()
+    for path in ("/", "/nodes", "/records", "/log", "/nodes/i-1", "/windows"):
+        told = section(console.get(path).text, "alerts")
+        assert told.startswith("The breaker is open"), path
+        assert "invariant: broken 2. Nothing is freed or destroyed." in told
+        assert "Reset the breaker" in told
+
+
+def test_a_pause_a_full_store_and_an_aborted_decision_are_seen() -> None:
+    console = Console()
+    made = small()
+    paused = Mark("Bob", EPOCH + START, "upgrade")
+    console.decides(made, Marks(paused=paused), paused=paused, slots=3)
+    console.sign_in()
+    told = section(console.get("/").text, "alerts")
+    assert "The pool is paused" in told
+    assert "by Bob: upgrade" in told
+    assert "No slot is free" in told
+
+
+def test_demand_says_what_it_waits_for() -> None:
+    console = Console()
+    made = small().with_settings(max_nodes=50)
+    console.decides(made, demand=(Job("j1", cores=1), Job("j2", cores=99)), slots=3)
+    console.sign_in()
+    told = section(console.get("/").text, "demand")
+    assert "no_free_slot" in told
+    assert "job j2: no_fitting_size" in told
+
+
+def test_nodes_are_listed_filtered_and_sorted(signed_in: Console) -> None:
+    made = small(nodes=13)
+    signed_in.decides(made)
+
+    def hosts(path: str) -> list[str]:
+        return re.findall(r'<th scope="row"><a [^>]*>([^<]*)', signed_in.get(path).text)
+
+    assert hosts("/nodes")[:3] == ["compute1", "compute2", "compute3"]
+    assert hosts("/nodes?sort=-slot")[0] == "compute13"
+    assert hosts("/nodes?q=i-11") == ["compute11"]
+    assert hosts("/nodes?state=busy") == []
+    assert len(hosts("/nodes?state=unknown&size=small")) == 12
+    assert hosts("/records?state=leaked") == ["compute7"]
+    assert "1 of 13 shown" in text_of(signed_in.get("/records?state=leaked").text)
+
+
+@pytest.mark.parametrize("path", ["/records/r7", "/nodes/compute7", "/records/7"])
+def test_a_record_has_its_explanation(signed_in: Console, path: str) -> None:
+    told = signed_in.get(path).text
+    assert "Record compute7" in told
+    assert "It is left alone : within_window ." in section(told, "verdict")
+    assert "C3 blocks" in section(told, "rules")
+    assert "Clean…" in section(told, "acts")
+    assert "Drain…" not in section(told, "acts")
+
+
+def test_a_node_has_its_buttons_and_its_orders() -> None:
+    console = Console()
+    mark = Mark("Bob", EPOCH + START, "new image")
+    console.decides(small(), Marks(drains={"i-1": mark}), drains={"i-1": mark})
+    console.sign_in()
+    told = section(console.get("/nodes/i-1").text, "acts")
+    assert "by Bob: new image" in told
+    assert "Undo drain or kill…" in told
+    assert "drain i-1 by Bob" in section(console.get("/").text, "orders")
+
+
+def test_what_no_listing_has_is_told_with_what_is_like_it(signed_in: Console) -> None:
+    answer = signed_in.get("/nodes/i-99")
+    assert answer.status_code == 404
+    assert "i-99" in answer.text
+
+
+def test_a_clouds_names_are_text_and_nothing_else() -> None:
+    console = Console()
+    made: World = world()
+    evil = "<script>alert(1)</script>\"'&\u202e/a b"
+    made.add_record("r1", slot=1, hostname=evil)
+    made.add_node("r1", id=evil)
+    console.decides(made)
+    console.sign_in()
+    shown = console.get("/nodes").text
+    assert "<script>alert" not in shown
+    assert "\u202e" not in shown
+    assert "&lt;script&gt;alert(1)" in shown
+    link = re.search(r'href="(/nodes/[^"]+)"', shown)
+    assert link is not None
+    assert console.get(link[1]).status_code == 200
+
+
+def test_who_may_only_look_is_told_so(console: Console) -> None:
+    console.sign_in(READ_TOKEN)
+    assert "may only look" in console.get("/").text
+
+
+def test_a_page_made_once_is_shown_again_until_the_next_decision(signed_in: Console) -> None:
+    def version() -> str:
+        found = re.search(r'data-version="([^"]+)"', signed_in.get("/nodes").text)
+        assert found is not None
+        return found[1]
+
+    first = version()
+    assert version() == first
+    signed_in.decides(small())
+    assert version() == first, "nothing changed"
+    signed_in.decides(small(nodes=3))
+    assert version() != first
