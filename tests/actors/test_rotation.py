@@ -6,7 +6,7 @@ from typing import Any
 
 from nodemanager.actors.messages import Ordered
 from nodemanager.core.model.world import WorkerState
-from nodemanager.core.operate.commands import Command, Reply, Result, Verb
+from nodemanager.core.operate.verbs import Command, Reply, Result, Verb
 from nodemanager.errors import CloudError
 from tests.actors.conftest import MakeRig
 from tests.actors.rig import Rig, restart
