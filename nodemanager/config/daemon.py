@@ -197,5 +197,7 @@ class Logging:
         kinds.log_level(), "INFO", "INFO shows every decision; WARNING hides them."
     )
     format: LogFormat = option(
-        kinds.choice(LogFormat), "logfmt", "One event a line, as key=value or as JSON."
+        kinds.choice(LogFormat),
+        "auto",
+        "One event a line: auto is for people on a terminal and key=value elsewhere; or JSON.",
     )

@@ -140,7 +140,8 @@ def _undone(
         idle = _not_idle(order, record, snapshot, settings, wanted=wanted)
         return idle or _not_done(order, found, settings)
     if order.reason in ROTATE:
-        off = _kept_after_all(order, record, snapshot, settings)
+        listed = snapshot.history.present.get(order.node_id)
+        off = _kept_after_all(order, listed, record, snapshot, settings)
         return off or _not_done(order, found, settings)
     if order.reason in BY_HAND:
         off = called_off(order, record, snapshot, settings)
@@ -180,13 +181,13 @@ def _not_bad(
 
 def _kept_after_all(
     order: ShutdownOrder,
+    listed: CloudNode | None,
     record: Record | None,
     snapshot: Snapshot,
     settings: Settings,
 ) -> Verdict | None:
     """Why a node that was to be replaced stays after all; None if it still goes (D15)."""
     node_id, sizes = order.node_id, Sizes(settings.sizes)
-    listed = snapshot.history.present.get(node_id)
     if snapshot.rotation_paused is not None:
         return keep(node_id, Reason.ROTATION_PAUSED)
     size = sizes.named(order.size)

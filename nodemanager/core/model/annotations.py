@@ -83,9 +83,8 @@ CLAIM_WITHIN_WINDOW is left out: the node of a claim that never pinged may still
 
 @dataclass(frozen=True, slots=True)
 class Marks:
-    """All standing marks by id; `paused` is the pool's. Decisions read `Snapshot.holds` instead.
-
-    `drains` has the cordons, too. `rotation` is the pause of the replacement of outdated nodes.
+    """All standing marks by id; `paused` is the pool's, `rotation` that of the replacement of
+    outdated nodes. Decisions read `Snapshot.holds` instead. `drains` has the cordons, too.
     """
 
     holds: Mapping[str, Mark] = field(default_factory=dict)

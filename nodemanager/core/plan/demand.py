@@ -70,8 +70,8 @@ class Wants:
     too_dear: Mapping[str, int] = field(default_factory=dict)
     spares: Mapping[str, Spares] = field(default_factory=dict)
     spare: frozenset[str] = frozenset()
-    rotations: Rotations = NO_ROTATIONS
     hosts: tuple[str | None, ...] = ()
+    rotations: Rotations = NO_ROTATIONS
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,6 +190,15 @@ class Market:
             hosts=tuple(self.hosts),
         )
 
+    def wished(self) -> Mapping[str, int]:
+        """How many nodes of each size the queue wants, those that there are included."""
+        return self._weigh_demand()[0]
+
+    def forbids_one_more(self, size: Size, granted: Sequence[Size]) -> Reason | None:
+        """What would forbid one more node of that size beside the `granted` boots."""
+        price = self.supply.price + sum(one.price or 0.0 for one in granted)
+        return self._standing_refusal() or self._refusal(size, len(granted), price)
+
     def _replaced(
         self,
         wishes: Mapping[str, int],
@@ -225,15 +234,6 @@ class Market:
             and view.node.id in known
             and view.size not in wanted
         )
-
-    def wished(self) -> Mapping[str, int]:
-        """How many nodes of each size the queue wants, those that there are included."""
-        return self._weigh_demand()[0]
-
-    def forbids_one_more(self, size: Size, granted: Sequence[Size]) -> Reason | None:
-        """What would forbid one more node of that size beside the `granted` boots."""
-        price = self.supply.price + sum(one.price or 0.0 for one in granted)
-        return self._standing_refusal() or self._refusal(size, len(granted), price)
 
     def _below_spare(self, spares: Mapping[str, Spares]) -> list[Lot]:
         """The spare nodes that are lacking, the cheapest size first; they count for min_nodes."""
