@@ -41,6 +41,8 @@ NEVER: Mapping[Reason, str] = {
     ),
     Reason.CORDONED: "No simulated operator cordons: the tests of judges and actors do.",
     Reason.ONE_PLAN: "No simulated manager runs with `--once`: the tests of commands by hand do.",
+    Reason.OTHER_TYPE: "No simulated cloud has other types than the file: the ways out have.",
+    Reason.ROTATION_PAUSED: "No simulated operator pauses it: the tests of the actors do.",
     Reason.POOL_EMPTY: "Only `nodemanager verify` says it.",
     Reason.SUM_IMPOSSIBLE: "Only `nodemanager verify` says it, of numbers that contradict.",
 }
