@@ -98,6 +98,7 @@ class StoreProvider(StrEnum):
 
 
 class LogFormat(StrEnum):
+    AUTO = "auto"
     LOGFMT = "logfmt"
     JSON = "json"
 
