@@ -48,7 +48,7 @@ from nodemanager.journal.api import Journal
 from nodemanager.log import Logger
 from nodemanager.records.api import RecordStore
 from nodemanager.refusals import Refusals
-from nodemanager.schedulers.api import Scheduler
+from nodemanager.schedulers.api import Scheduler, Verb
 from nodemanager.state import StateDirectory
 
 SETUPS = 3
@@ -245,8 +245,9 @@ def scheduler_of(config: Config) -> Scheduler | None:
         case Dispatcher.COMMAND:
             from nodemanager.schedulers.command import CommandScheduler
 
-            verbs = ("nodes", "queue", "drain", "resume", "down")
-            given = {verb: getattr(config.scheduler, f"{verb}_command") for verb in verbs}
+            verbs = ("nodes", "queue", "drain", "resume", "down", *Verb)
+            programs = {verb: getattr(config.scheduler, f"{verb}_command") for verb in verbs}
+            given = {verb: program for verb, program in programs.items() if program is not None}
             return CommandScheduler(given, config.scheduler.timeout)
     return None
 

@@ -21,6 +21,7 @@ from nodemanager.core.model.world import (
 )
 from nodemanager.core.observe.history import Nodes, Records
 from nodemanager.core.operate.verbs import Command, Reply
+from nodemanager.core.plan.errands import Errand
 from nodemanager.errors import RemoteError
 
 
@@ -228,6 +229,31 @@ class TendLeftovers:
     """The timer's reminder that a search or release may be due at `at` (CLOCK_BOOTTIME)."""
 
     at: float
+
+
+# To and from the actor that polls the scheduler.
+
+
+@dataclass(frozen=True, slots=True)
+class RunErrands:
+    """Tell the scheduler these things, but none after `not_after` (CLOCK_BOOTTIME)."""
+
+    errands: tuple[Errand, ...]
+    plan_id: str
+    not_after: float
+
+
+@dataclass(frozen=True, slots=True)
+class ErrandRun:
+    """What became of an errand: `error` None says that it is done.
+
+    `is_moot`: there was no need for it any more.
+    """
+
+    errand: Errand
+    plan_id: str
+    error: RemoteError | None = None
+    is_moot: bool = False
 
 
 # To and from the daemon.

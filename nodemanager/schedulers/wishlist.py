@@ -67,7 +67,7 @@ def _job(item: Any) -> Job:
     id = item["id"]
     if isinstance(id, bool) or not isinstance(id, int | str) or len(str(id)) > MAX_ID:
         raise ValueError(f"id = {_shown(id)} is not a text of at most {MAX_ID} characters")
-    numbers = {}
+    numbers: dict[str, Any] = {}
     for key, default in _WHOLE.items():
         value = item.get(key, default)
         if isinstance(value, bool) or not isinstance(value, int) or value < 0:

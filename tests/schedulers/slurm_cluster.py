@@ -54,7 +54,7 @@ PriorityType=priority/basic
 PrivateData=cloud
 KillWait=1
 MessageTimeout=3
-SlurmdTimeout=300
+SlurmdTimeout={silence_s}
 """
 """What every cluster of these tests has."""
 NODES_CONF = """\
@@ -234,11 +234,16 @@ def on_this_machine(lines: Iterable[str], ports: Sequence[int]) -> str:
 
 @contextmanager
 def slurm_cluster(
-    folder: Path, nodes: Iterable[str] = NODES, *, nodes_conf: str | None = None
+    folder: Path,
+    nodes: Iterable[str] = NODES,
+    *,
+    nodes_conf: str | None = None,
+    silence_s: int = 300,
 ) -> Iterator[SlurmCluster]:
     """A cluster whose nodes are idle; it has ended, with all its jobs, when this ends.
 
-    `nodes_conf` has other nodes and partitions; then `nodes` are those to start.
+    `nodes_conf` has other nodes and partitions; then `nodes` are those to start. A node that does
+    not answer for `silence_s` is down.
     """
     names = tuple(nodes)
     conf = folder / "slurm.conf"
@@ -249,7 +254,13 @@ def slurm_cluster(
         NODE.format(name=name, host=host, port=port, cores=CORES, memory=MEMORY_MB, disk=DISK_MB)
         for name, port in zip(names, ports, strict=True)
     ]
-    base = CONF.format(host=host, folder=folder, user=getpass.getuser(), controller=controller)
+    base = CONF.format(
+        host=host,
+        folder=folder,
+        user=getpass.getuser(),
+        controller=controller,
+        silence_s=silence_s,
+    )
     own = NODES_CONF.format(
         host=host,
         spare=spare,

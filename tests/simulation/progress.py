@@ -81,8 +81,10 @@ class Progress:
             seen = health.ward(self.world, pool)
             since = max(self.calm.awake(pool), self.latch.open_until.get(pool.name, 0.0))
             bounds = self.calm.bounds(pool)
-            yield from self._wanted(pool, seen, since, bounds)
-            yield from self._surplus(pool, seen, since, bounds)
+            if self.world.slurm is None:
+                # Else whoever watches the scheduler knows who is wanted (`dispatches`).
+                yield from self._wanted(pool, seen, since, bounds)
+                yield from self._surplus(pool, seen, since, bounds)
             yield from self._ill(pool, seen, since, bounds)
             yield from self._restored(pool, bounds)
 

@@ -13,6 +13,7 @@ from tests.simulation import faults
 from tests.simulation.aftermath import Aftermath
 from tests.simulation.cleans import CleanRules
 from tests.simulation.debts import Debts
+from tests.simulation.dispatches import Dispatches
 from tests.simulation.engine import START
 from tests.simulation.faults import Fault
 from tests.simulation.jobs import Scheduler
@@ -119,15 +120,18 @@ def _play(world: World, scenario: Scenario) -> None:
     truth = Truth(world, told)
     rules = NodeRules(world, told, CleanRules(world, told, truth))
     setups = SetUpRules(world, told)
-    Work(world, told, rules)
+    if world.slurm is None:
+        Work(world, told, rules)
     fair = Calm(world)
     latch = Latch(world, truth, fair)
+    dispatch = () if world.slurm is None else (Dispatches(world, rules, fair, latch),)
     watched = (
         fair,
         latch,
         Liveness(world, truth, fair, latch),
         Progress(world, truth, fair, latch, setups),
         Aftermath(world, told),
+        *dispatch,
     )
     if world.shape.operators_every:
         People(world, world.shape.operators_every)

@@ -11,6 +11,7 @@ from tests.simulation.cloud import CloudTraits
 from tests.simulation.faults import KINDS, Fault, Kind
 from tests.simulation.jobs import Rounds, draw_rounds, with_scheduler
 from tests.simulation.machine import Habits
+from tests.simulation.slurm import Dispatching, draw_dispatching, with_dispatcher
 from tests.simulation.world import Shape
 
 ASSUMPTIONS = ("A1", "A2", "A3", "A4", "A5")
@@ -27,6 +28,7 @@ class Storm:
     kinds: tuple[str, ...]
     breaks: str | None = None
     count: int = 20
+    dispatching: Dispatching | None = None
 
 
 @dataclass(frozen=True)
@@ -67,10 +69,37 @@ def draw(seed: int, storm: Storm | None = None) -> Scenario:
     if any(one.kind == "a zone has no room" for one in script):
         shape = _with_zones(Random(f"{seed}/zones"), shape)
     shape = _with_spares(Random(f"{seed}/spares"), shape)
+    dispatching = draw_dispatching(seed) if storm is None else storm.dispatching
+    if dispatching is not None:
+        own = storm is None
+        return _dispatched(random, seed, shape, dispatching, script, stormy, draws=own)
     rounds = draw_rounds(seed)
     if rounds is not None:
         shape = with_scheduler(shape, rounds)
     return Scenario(seed, shape, breaks, stormy, script, random.random() < 0.4, rounds)
+
+
+def _dispatched(
+    random: Random,
+    seed: int,
+    shape: Shape,
+    dispatching: Dispatching,
+    script: tuple[Fault, ...],
+    stormy: float,
+    *,
+    draws: bool,
+) -> Scenario:
+    """With a scheduler, and what goes wrong with it besides; no assumption is broken."""
+    shape = with_dispatcher(replace(shape, stampless_pings=False), dispatching)
+    kept = [one for one in script if KINDS[one.kind].breaks is None]
+    own, count = Random(f"{seed}/dispatched"), 2 + int(stormy / 400)
+    kinds = [kind for _, kind in sorted(KINDS.items()) if kind.dispatched]
+    drawn = _faults(own, kinds, count if draws else 0, shape, None, stormy)
+    script = tuple(
+        replace(one, number=number)
+        for number, one in enumerate(sorted((*kept, *drawn), key=lambda one: one.at))
+    )
+    return Scenario(seed, shape, None, stormy, script, random.random() < 0.4)
 
 
 def _shape(random: Random, breaks: str | None) -> Shape:
@@ -224,7 +253,7 @@ def _with_shares(
 
 
 def _may_come(kind: Kind, breaks: str | None) -> bool:
-    return kind.breaks is None or kind.breaks == breaks
+    return not kind.dispatched and (kind.breaks is None or kind.breaks == breaks)
 
 
 def _faults(

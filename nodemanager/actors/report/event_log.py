@@ -15,6 +15,7 @@ from nodemanager.core.model.reasons import Event, Kind, Reason
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.verdict import Verdict
 from nodemanager.core.model.world import CloudNode, Record
+from nodemanager.core.plan.errands import Errand
 from nodemanager.core.plan.plan import BootOrder, Plan
 from nodemanager.core.safety.breaker import HOW_TO_CLEAR, Breaker
 from nodemanager.log import DEBUG, ERROR, INFO, WARNING, Logger
@@ -99,6 +100,12 @@ class EventLog:
         level = DEBUG if complete and failed == 0 else INFO if complete else WARNING
         self._log.event(event, level=level, source=source, items=items, took_s=took_s, **more)
         self._failing[source] = 0
+
+    def errand(self, errand: Errand, error: Exception | None, plan_id: str) -> None:
+        """Log what a scheduler was told, or that it was not."""
+        level = INFO if error is None else WARNING
+        fields = {**errand.told, "error": error, "plan": plan_id}
+        self._log.event(Event.SCHEDULER_TOLD, level=level, **fields)
 
     def list_failed(self, source: str, error: Exception, retry_s: float, took_s: float) -> None:
         attempt = self._failing.get(source, 0) + 1

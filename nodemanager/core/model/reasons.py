@@ -446,6 +446,11 @@ class Event(Told):
         "it again (`action=resume`) (D12). With a scheduler, the scheduler is told, also that a "
         "node is gone (`action=down`).",
     )
+    SCHEDULER_TOLD = (
+        "scheduler.told",
+        "The scheduler was told why a job can't run (`action=comment`, `cancel`), a node's weight "
+        "and features (`describe`), or that a node is gone whose record is free (`down`).",
+    )
     NODE_SHUTDOWN_STARTED = "node.shutdown_started", "A node is about to be destroyed."
     NODE_GONE = "node.gone", "The cloud says that a node is gone."
     NODE_SHUTDOWN_FAILED = "node.shutdown_failed", "A node was not destroyed, or that is not known."

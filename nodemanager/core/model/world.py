@@ -345,6 +345,7 @@ class Job:
 
     A node must have all of one of the sets of `features`, and all of `gres`, with its counts.
     `host` is the one node of the scheduler that serves the job, by its name; None: any does.
+    `array` is the id of the array that it is a task of: its owner is told once for all of them.
     """
 
     id: str
@@ -357,3 +358,4 @@ class Job:
     features: Alternatives = ()
     gres: Gres = ()
     host: str | None = None
+    array: str | None = None

@@ -46,6 +46,7 @@ from nodemanager.core.operate.backlog import Picture
 from nodemanager.core.plan.counts import cycle_counts, made_since
 from nodemanager.core.plan.demand import Market, Wants
 from nodemanager.core.plan.due import Judged, judge_records, to_prune, with_prunes
+from nodemanager.core.plan.errands import Errand, errands
 from nodemanager.core.plan.places import choose, nodes_by_place
 from nodemanager.core.plan.slots import Slots, count_slots
 from nodemanager.core.plan.snapshot import Snapshot
@@ -78,7 +79,8 @@ class Plan:
     next snapshot starts from. `ask` are ids of nodes to ask the cloud for, `ask_tagged` uuids of
     records to ask for by tag (B3, P6, U8). `restores` are freed lives to restore, `not_restored`
     says why others can't be. `lifts` are fences to lift, that no clean follows any more (C12).
-    `prunes` are records to delete, `binds` claims that lack the id of their node (P1a).
+    `prunes` are records to delete, `binds` claims that lack the id of their node (P1a). `errands`
+    are for the scheduler.
     """
 
     plan_id: str
@@ -92,6 +94,7 @@ class Plan:
     shutdowns: tuple[ShutdownOrder, ...] = ()
     drains: tuple[DrainOrder, ...] = ()
     dispatches: tuple[DispatchOrder, ...] = ()
+    errands: tuple[Errand, ...] = ()
     cleans: tuple[CleanOrder, ...] = ()
     lifts: tuple[CleanOrder, ...] = ()
     prunes: tuple[PruneOrder, ...] = ()
@@ -199,6 +202,7 @@ def _planned(
         shutdowns=shutdowns,
         drains=tuple(drain_orders(views, snapshot, settings)),
         dispatches=tuple(dispatch_orders(views, snapshot, settings)),
+        errands=errands(views, wants, snapshot, settings),
         cleans=cleans,
         lifts=left_fences(snapshot, settings, impossible.ids),
         prunes=prunes,

@@ -121,11 +121,15 @@ class SlurmScheduler:
         # would be the next of that name. The other way round, a job could begin in between.
         self._update_node(node, "State=UNDRAIN")
 
-    def describe(self, node: str, weight: int, features: tuple[str, ...]) -> None:
+    def describe(
+        self, node: str, weight: int, features: tuple[str, ...], drop: tuple[str, ...] = ()
+    ) -> None:
         known = next((one for one in self.nodes().items if one.name == single_node(node)), None)
         if known is None:
             raise SchedulerRefused(f"Slurm lists no node {node}")
-        others = [one for one in known.features if not one.startswith(SIZE_FEATURE)]
+        others = [
+            one for one in known.features if not one.startswith(SIZE_FEATURE) and one not in drop
+        ]
         told = ",".join(dict.fromkeys((*others, *features)))
         # Active features must be among the available ones, so both are set.
         features_now = (f"AvailableFeatures={told}", f"ActiveFeatures={told}")
