@@ -38,6 +38,7 @@ setup(
         ("share/nodemanager/iam", shipped("etc/iam", "*")),
         ("share/nodemanager/node", shipped("etc/node", "*")),
         ("share/nodemanager/schedulers", shipped("etc/schedulers", "*")),
+        ("share/nodemanager/slurm", shipped("etc/slurm", "*")),
     ],
     install_requires=[
         "alembic>=1.13,<2",

@@ -122,11 +122,15 @@ class CloudPollStarted:
 
 @dataclass(frozen=True, slots=True)
 class CloudListed:
-    """A cloud listing, with the `account` if it was asked for, or why that failed (L5)."""
+    """A cloud listing, with the `account` if it was asked for, or why that failed (L5).
+
+    `image` is the id of the image that nodes would be booted from then, None if not known.
+    """
 
     listing: Nodes
     account: str | None = None
     unverified: Exception | None = None
+    image: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

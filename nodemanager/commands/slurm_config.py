@@ -8,13 +8,15 @@ from collections.abc import Iterator, Sequence
 import click
 
 from nodemanager.commands.common import config_flag, config_option, config_path, examples
-from nodemanager.config import Config, load, located
+from nodemanager.config import Config, StoreProvider, load, located
 from nodemanager.config.values import Dispatcher
 from nodemanager.core.model.world import Size
 from nodemanager.errors import ConfigError
 from nodemanager.schedulers.slurm import conf
 
 PARTITION = "elastic"
+PROGRAMS = "/etc/nodemanager"
+"""Where etc/slurm/slurm-resume and slurm-suspend are meant to be."""
 
 
 @click.command(
@@ -91,8 +93,17 @@ def lines(config: Config, known: Sequence[Size]) -> Iterator[str]:
         yield "# Each node's gres.conf names its devices, too."
         yield types
     scaling = config.daemon.node_mem_scaling
+    partitions = config.slurm.partitions or (PARTITION,)
+    if config.records.provider is StoreProvider.SLURM:
+        yield from conf.power_saving(PROGRAMS, config.daemon.boot_fail_after)
+        ranges = [conf.names_of_size(one.name, config.daemon.max_nodes) for one in known]
+        for size, names in zip(known, ranges, strict=True):
+            yield conf.of_each_size(size.name, names, known, scaling)
+        for name in partitions:
+            yield conf.partition(name, ",".join(ranges))
+        return
     yield "# These names must resolve, on the controller and on the nodes."
     names = conf.hosts(config.registry.hostname, config.slots)
     yield from conf.of_any_size(names, known, scaling)
-    for name in config.slurm.partitions or (PARTITION,):
+    for name in partitions:
         yield conf.partition(name, names)

@@ -38,6 +38,7 @@ def check_all(draft: Draft) -> None:
     _polls(draft)
     _freshness(draft)
     _settle(draft)
+    _ages(draft)
     _store(draft)
     _prune(draft)
     _endpoints(draft)
@@ -86,6 +87,14 @@ def _limits(draft: Draft) -> None:
             f"{{one}} allows more nodes than {{other}} can give a slot; {slots} is the most",
             refuse=False,
         )
+
+
+def _ages(draft: Draft) -> None:
+    """Refuse an age that a node has before it is surely up: it would be replaced for ever."""
+    most, boots = draft.value("Daemon", "max_node_age"), draft.value("Daemon", "boot_fail_after")
+    if most is not None and boots is not None and most <= boots:
+        places = draft.place("Daemon", "max_node_age"), draft.place("Daemon", "boot_fail_after")
+        draft.report.clash(*places, "{one} is not above {other}")
 
 
 def _polls(draft: Draft) -> None:

@@ -130,7 +130,7 @@ def _kept(extras: list[str]) -> tuple[Mapping[str, Any], tuple[str, ...]]:
     if not extras[0].startswith(MARK):
         return {}, ("its Extra is somebody else's",)
     try:
-        kept = json.loads(base64.urlsafe_b64decode(extras[0].removeprefix(MARK)))
+        kept = json.loads(base64.b64decode(extras[0].removeprefix(MARK), b"-_", validate=True))
         if not isinstance(kept, dict):
             raise ValueError("is no object")
         if kept.get(CLAIM) is not None:

@@ -5,6 +5,7 @@ The nodes are processes of the local cloud; each starts a slurmd of its record's
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -12,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.live.cluster import Sections
-from tests.live.harness import PING_SCRIPT, Daemon
+from tests.live.harness import PING_SCRIPT, TREE, Daemon
 from tests.live.test_slurm import PromptCluster
 from tests.records.slurm_store import CloudSlurm, cloud_slurm
 from tests.waiting import until
@@ -24,6 +25,10 @@ pytestmark = [
 ]
 
 LATEST_S = 60.0
+PROGRAM = """\
+#!/bin/sh
+cd {tree} && STATE_DIRECTORY={state} exec {python} -m nodemanager slurm-{which} -c {config} "$1"
+"""
 NODE = """\
 #!/bin/sh
 # A machine that starts the slurmd its user data name, and never pings.
@@ -48,7 +53,20 @@ class Cluster(PromptCluster):
 def slurm(tmp_path: Path) -> Iterator[CloudSlurm]:
     folder = tmp_path / "slurm"
     folder.mkdir()
-    with cloud_slurm(folder, suspend_time=4, resume_timeout=40) as slurm:
+    programs = {}
+    for which in ("resume", "suspend"):
+        programs[which] = tmp_path / which
+        text = PROGRAM.format(
+            tree=TREE,
+            state=tmp_path / "live/state",
+            python=sys.executable,
+            which=which,
+            config=tmp_path / "live/live.cfg",
+        )
+        programs[which].write_text(text, encoding="utf-8")
+        programs[which].chmod(0o755)
+    given = {which: str(path) for which, path in programs.items()}
+    with cloud_slurm(folder, **given, suspend_time=4, resume_timeout=40) as slurm:
         yield slurm
 
 
@@ -105,3 +123,23 @@ def test_a_job_boots_its_node_which_is_lost_cleaned_and_used_again(
     again = slurm.cluster.submit("-w", "small-2", seconds=600)
     daemon.wait_for("node.created", after=cleaned, host="small-2")
     is_now(slurm, again, "RUNNING", daemon)
+
+
+def test_slurm_powers_a_node_up_for_a_job_and_down_when_it_is_idle(
+    slurm: CloudSlurm, cluster: Cluster
+):
+    # By then Slurm has suspended the node.
+    cluster.change({"Daemon": {"consecutive_idle_count": 20}})
+    daemon = cluster.start()
+    daemon.wait_for("list.ok", source="scheduler")
+    job = slurm.cluster.submit("-C", "instancetype=large", seconds=2)
+    daemon.wait_for("scheduler.power", action="resume", host="large-1")
+    daemon.wait_for("node.created", host="large-1", size="large")
+    is_now(slurm, job, "COMPLETED", daemon)
+    suspended = daemon.wait_for("scheduler.power", action="suspend", host="large-1")
+    begun = daemon.wait_for("node.shutdown_started", after=suspended, host="large-1")
+    assert begun["reason"] == "idle_beyond_demand"
+    daemon.wait_for("record.cleaned", after=begun, reason="after_shutdown", host="large-1")
+    until("power off", lambda: slurm.is_off("large-1"), told=daemon.told)
+    assert not cluster.running()
+    assert len(daemon.lines("node.created")) == 1

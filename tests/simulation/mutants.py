@@ -36,6 +36,7 @@ from nodemanager.core.judge import (
     idle,
     node_alone,
     node_paired,
+    outdated,
     preconditions,
     records,
 )
@@ -56,7 +57,7 @@ from nodemanager.core.observe import (
 )
 from nodemanager.core.observe.consistency import Impossible
 from nodemanager.core.observe.store_clock import StoreClock
-from nodemanager.core.plan import due, errands, plan, supply
+from nodemanager.core.plan import due, errands, plan, rotation, spares, supply
 from nodemanager.core.plan.demand import Market
 from nodemanager.core.safety import breaker
 from nodemanager.errors import RemoteError
@@ -884,6 +885,75 @@ MUTANTS: tuple[Mutant, ...] = (
         by=STILL,
     ),
     Mutant(
+        "D14",
+        "spare nodes are never booted",
+        (instead(Market.trade, "self._below_spare(spares)", "[]"),),
+        by=STILL,
+    ),
+    Mutant(
+        "D14",
+        "no spare node makes room for a job",
+        (
+            instead(
+                spares.spares_of,
+                "kept > 0 and has > 0 and (nodes > 0 or (money > 0 and size.price))",
+                "False",
+            ),
+        ),
+        by=STILL,
+    ),
+    Mutant(
+        "D15",
+        "outdated nodes stay for ever",
+        (instead(Market.trade, "self._replaced(wishes, lots, refused, gone)", "NO_ROTATIONS"),),
+    ),
+    Mutant(
+        "D15",
+        "a node that is as new ones are is replaced, too",
+        (instead(outdated.outdated, "node.image != image", "True"),),
+    ),
+    Mutant(
+        "D15",
+        "the next node does not wait until the one before is gone and refilled",
+        (
+            instead(rotation._Turn._next, "unready is not None", "False"),
+            instead(
+                rotation._Turn._next, "flight is not None and flight.kind == ROTATING", "False"
+            ),
+        ),
+    ),
+    Mutant(
+        "D15",
+        "a replacement in vain stops nothing",
+        (
+            instead(
+                rotation._Turn._next,
+                "is_in_vain(view.node, view.record, self.size, snapshot)",
+                "False",
+            ),
+        ),
+    ),
+    Mutant(
+        "D15",
+        "a busy node is replaced, too",
+        (
+            instead(rotation._Turn._is_free, "view.verdict.reason in IDLE", "True"),
+            instead(
+                plan._shutdowns,
+                "one.node.id in replaced and one.surplus_if_idle",
+                "one.node.id in replaced",
+            ),
+            instead(
+                plan._forbidden, "view.verdict.reason in AS_IDLE and record is not None", "False"
+            ),
+            instead(
+                destroy._kept_after_all, "_not_idle(order, record, snapshot, settings)", "None"
+            ),
+        ),
+        with_=("D12", "D2"),
+        by=WORK,
+    ),
+    Mutant(
         "D12",
         "any ping that says idle is believed, however old",
         (
@@ -985,7 +1055,7 @@ MUTANTS: tuple[Mutant, ...] = (
                 "False",
             ),
             instead(
-                destroy._undone,
+                destroy._not_bad,
                 "told is not None and told.state is WorkerState.BUSY and told.responds",
                 "False",
             ),

@@ -68,11 +68,13 @@ def draw(seed: int, storm: Storm | None = None) -> Scenario:
         script = _faults(random, kinds, storm.count, shape, breaks, stormy)
     if any(one.kind == "a zone has no room" for one in script):
         shape = _with_zones(Random(f"{seed}/zones"), shape)
-    shape = _with_spares(Random(f"{seed}/spares"), shape)
+    if any(one.kind == "the image changes" for one in script):
+        shape = _with_images(Random(f"{seed}/images"), shape)
     dispatching = draw_dispatching(seed) if storm is None else storm.dispatching
     if dispatching is not None:
         own = storm is None
         return _dispatched(random, seed, shape, dispatching, script, stormy, draws=own)
+    shape = _with_spares(Random(f"{seed}/spares"), shape)
     rounds = draw_rounds(seed)
     if rounds is not None:
         shape = with_scheduler(shape, rounds)
@@ -191,6 +193,22 @@ def _with_spares(random: Random, shape: Shape) -> Shape:
         most = settings.max_nodes + random.choice((0, 1, 2))
         pools.append((replace(settings, sizes=sizes, max_nodes=most), poll_time))
     return replace(shape, pools=tuple(pools), slots=shape.slots + 2)
+
+
+def _with_images(random: Random, shape: Shape) -> Shape:
+    """The same pools in a cloud that tells its nodes' images; each keeps some idle nodes."""
+    pools = []
+    for settings, poll_time in shape.pools:
+        sizes = tuple(
+            replace(size, spare_nodes=random.choice((0, 1, 2)) if size.price else 0)
+            for size in settings.sizes
+        )
+        oldest = random.choice((None, None, 900.0, 1500.0))
+        most = settings.max_nodes + random.choice((0, 1, 2))
+        settings = replace(settings, sizes=sizes, max_nodes=most, max_node_age=oldest)
+        pools.append((settings, poll_time))
+    traits = replace(shape.traits, images=True)
+    return replace(shape, pools=tuple(pools), traits=traits, slots=shape.slots + 2)
 
 
 def _with_zones(random: Random, shape: Shape) -> Shape:

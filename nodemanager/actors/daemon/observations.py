@@ -30,6 +30,7 @@ from nodemanager.core.model.facts import (
     CloudPollBegun,
     CloudSeen,
     DemandSeen,
+    ImageFound,
     PollMissed,
     RecordsSeen,
     SchedulerSeen,
@@ -86,6 +87,8 @@ class Observations:
         problems = context.event_log.items_with_problems(listing.items)
         context.event_log.malformed("cloud", listing.problems + problems)
         context.take(fact)
+        if message.image != context.history.image:
+            context.fold(ImageFound(message.image, context.now))
         context.decide_soon()
 
     def records_listed(self, message: RecordsListed) -> None:

@@ -100,4 +100,6 @@ class PlanOrders:
             size=boot.size.name,
             price=boot.size.price,
             window=settings.claim_window,
+            image=self._context.history.image,
+            instance_type=boot.size.instance_type,
         )

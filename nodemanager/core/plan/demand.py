@@ -25,9 +25,11 @@ from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.verdict import Verdict, keep
 from nodemanager.core.model.world import Job, Size, WorkerState
 from nodemanager.core.plan import places
+from nodemanager.core.plan.rotation import NONE as NO_ROTATIONS
+from nodemanager.core.plan.rotation import ROTATING, Need, Rotations, rotations
 from nodemanager.core.plan.slots import Slots
 from nodemanager.core.plan.snapshot import Limits, Snapshot
-from nodemanager.core.plan.spares import Spares, chosen, spares_of
+from nodemanager.core.plan.spares import ROOM, Spares, chosen, spares_of
 from nodemanager.core.plan.supply import Supply
 from nodemanager.errors import BadRequest, PlaceFull, QuotaExceeded, Throttled
 
@@ -50,7 +52,8 @@ class Wants:
     max_nodes has room: the shutdown of a node of such a size may be called off. `price` is that of
     all nodes, future ones included. Of the future nodes, `needless` (by size) are beyond demand,
     `too_many` beyond max_nodes, and `too_dear` (by size) beyond max_total_price. `spares` has each
-    size with spare_nodes, `spare` the idle nodes that are kept as such.
+    size with spare_nodes, `spare` the idle nodes that are kept as such. `rotations` has the
+    outdated nodes; the one of each size that is to be replaced is `unwanted`, too.
     """
 
     boots: tuple[tuple[Size, Reason], ...]
@@ -68,6 +71,7 @@ class Wants:
     spares: Mapping[str, Spares] = field(default_factory=dict)
     spare: frozenset[str] = frozenset()
     hosts: tuple[str | None, ...] = ()
+    rotations: Rotations = NO_ROTATIONS
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +169,8 @@ class Market:
         going = [view for view in self._going_as_unwanted() if view.size not in unmet]
         over_max += [view.node.id for view in going if view.size in wanted]
         gone = frozenset(view.node.id for view in (*unwanted, *going))
+        replaced = self._replaced(wishes, lots, refused, gone)
+        gone |= replaced.chosen.keys() | self._rotating(lots)
         return Wants(
             boots=tuple(boots),
             refused=dict(refused),
@@ -179,6 +185,7 @@ class Market:
             too_many=self._too_many(),
             too_dear=self._too_dear(),
             spares=spares,
+            rotations=replaced,
             spare=chosen(spares, self.supply.views, gone),
             hosts=tuple(self.hosts),
         )
@@ -191,6 +198,42 @@ class Market:
         """What would forbid one more node of that size beside the `granted` boots."""
         price = self.supply.price + sum(one.price or 0.0 for one in granted)
         return self._standing_refusal() or self._refusal(size, len(granted), price)
+
+    def _replaced(
+        self,
+        wishes: Mapping[str, int],
+        lots: Sequence[Lot],
+        refused: Mapping[tuple[str, Reason], int],
+        going: frozenset[str],
+    ) -> Rotations:
+        """The outdated nodes, and the one of each size that is replaced next."""
+        lacking = Counter[str]()
+        for lot in lots:
+            lacking[lot.size.name] += lot.count
+        for (name, reason), count in refused.items():
+            if reason in ROOM or reason is Reason.AT_MAX_PRICE:
+                lacking[name] -= count
+        standing = self._standing_refusal()
+        price = self.supply.price
+
+        def refusal(size: Size) -> Reason | None:
+            return standing or self._refusal(size, 0, price)
+
+        need = Need(wishes, +lacking, going, refusal)
+        return rotations(self.supply, self.snapshot, self.settings, need)
+
+    def _rotating(self, lots: Sequence[Lot]) -> frozenset[str]:
+        """Nodes that are being replaced, but for those of sizes that the queue lacks (D12)."""
+        flights, known = self.snapshot.node_flights, self.snapshot.history.unwanted
+        wanted = {lot.size.name for lot in lots if lot.count and lot.reason is Reason.WANTED}
+        return frozenset(
+            view.node.id
+            for view in self.supply.views
+            if view.node.id in flights
+            and flights[view.node.id].kind == ROTATING
+            and view.node.id in known
+            and view.size not in wanted
+        )
 
     def _below_spare(self, spares: Mapping[str, Spares]) -> list[Lot]:
         """The spare nodes that are lacking, the cheapest size first; they count for min_nodes."""
@@ -430,14 +473,19 @@ class Market:
         return unwanted + only_over_max, [view.node.id for view in only_over_max]
 
     def _going_as_unwanted(self) -> list[NodeView]:
-        """Nodes that are being shut down, and that an earlier plan found unwanted (D12)."""
-        known = self.snapshot.history.unwanted
+        """Nodes that are being shut down, and that an earlier plan found unwanted (D12).
+
+        Those that are being replaced are told by `_rotating`.
+        """
+        known, flights = self.snapshot.history.unwanted, self.snapshot.node_flights
         if not known:
             return []
         return [
             view
             for view in self.supply.views
-            if view.verdict.reason is Reason.SHUTTING_DOWN and view.node.id in known
+            if view.verdict.reason is Reason.SHUTTING_DOWN
+            and view.node.id in known
+            and flights[view.node.id].kind != ROTATING
         ]
 
     def _just_ended(self, view: NodeView) -> bool:

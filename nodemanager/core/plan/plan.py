@@ -48,6 +48,7 @@ from nodemanager.core.plan.demand import Market, Wants
 from nodemanager.core.plan.due import Judged, judge_records, to_prune, with_prunes
 from nodemanager.core.plan.errands import Errand, errands
 from nodemanager.core.plan.places import choose, nodes_by_place
+from nodemanager.core.plan.rotation import ROTATING
 from nodemanager.core.plan.slots import Slots, count_slots
 from nodemanager.core.plan.snapshot import Snapshot
 from nodemanager.core.plan.supply import Supply, held_records, is_locked
@@ -118,6 +119,9 @@ HANDLED = frozenset(
     {Reason.SHUTTING_DOWN, Reason.CHANGED_SINCE_LISTING, Reason.NODE_ABSENT, Reason.IN_FLIGHT}
 )
 """Verdicts under which a node that turned bad still counts as bad (D9)."""
+
+CAPPED = frozenset({"shutdown:bad", ROTATING})
+"""The flights that use up the cap on shutdowns, which are for any reason but idle (D9)."""
 
 UNCOUNTED = OUTSIDE | {Reason.UNTAGGED}
 """Nodes that D9 leaves out: we never destroy them."""
@@ -450,8 +454,14 @@ def _shutdowns(
     impossible: frozenset[str],
 ) -> tuple[ShutdownOrder, ...]:
     """Apply demand, breaker and caps to the views; return the orders that remain (D1, D9)."""
-    surplus, goes = wants.surplus, Kind.SHUTDOWN
-    asking = [one for one in views if one.verdict.kind is goes or one.node.id in surplus]
+    surplus, goes, replaced = wants.surplus, Kind.SHUTDOWN, wants.rotations.chosen
+    asking = [
+        one
+        for one in views
+        if one.verdict.kind is goes
+        or one.node.id in surplus
+        or (one.node.id in replaced and one.surplus_if_idle)
+    ]
     if not asking:
         return ()
     block = standing_block(snapshot, settings)
@@ -463,13 +473,15 @@ def _shutdowns(
             words = idle_count(own, snapshot, settings) if own is not None else 0
             measures = {"idle_polls": words, "needed_polls": settings.consecutive_idle_count}
             view.verdict = Verdict(Kind.SHUTDOWN, Reason.IDLE_BEYOND_DEMAND, node_id, measures)
+        elif view.verdict.kind is not goes:
+            view.verdict = replaced[node_id]
         forbidden = _forbidden(view, block, impossible, snapshot, settings)
         if forbidden is None:
             wanting.append(view)
         else:
             view.verdict = forbidden
     wanting.sort(key=lambda view: (view.node.created_at or 0.0, view.node.id))
-    destroying = sum(flight.kind == "shutdown:bad" for flight in snapshot.node_flights.values())
+    destroying = sum(flight.kind in CAPPED for flight in snapshot.node_flights.values())
     destroying += snapshot.destroyed_lately
     room = max(0, settings.max_shutdowns_per_cycle - destroying)
     orders: list[ShutdownOrder] = []
