@@ -7,11 +7,12 @@ import sys
 import tempfile
 from contextlib import ExitStack
 from glob import glob
+from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import daemon, planner, registry
+from benchmarks import commands, daemon, planner, registry
 from nodemanager.clock import SystemClock
 from nodemanager.memory import collecting
 
@@ -27,13 +28,34 @@ PLAIN = 2_000
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="leave 100,000 nodes out")
-    quick = parser.parse_args().quick
+    parser.add_argument("--only", choices=("commands",), help="measure only the command's start")
+    given = parser.parse_args()
+    quick = given.quick
     console = Console()
+    starting(console)
+    if given.only:
+        return 0
     with collecting(SystemClock()):  # as in the daemon
         deciding(console, COUNTS[:-1] if quick else COUNTS)
     running(console)
     pinging(console)
     return 0
+
+
+def starting(console: Console) -> None:
+    """What an operator waits for before a command says anything, or completes a word."""
+    table = Table(
+        title="The command's start, the shortest of a dozen",
+        caption="the ratio is to `python -c pass` in turns; the goals are for a quiet machine",
+    )
+    for heading in ("", "ms", "ratio", "goal ms"):
+        table.add_column(heading, justify="right" if heading else "left")
+    console.log("the command's start")
+    with tempfile.TemporaryDirectory() as home:
+        for one in commands.starts(Path(home)):
+            took = f"{one.seconds * 1e3:.0f}"
+            table.add_row(one.what, took, f"{one.ratio:.1f}", f"<= {one.goal_s * 1e3:.0f}")
+    console.print(table)
 
 
 def deciding(console: Console, counts: tuple[int, ...]) -> None:

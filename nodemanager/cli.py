@@ -1,150 +1,159 @@
-"""The `nodemanager` command."""
+"""The `nodemanager` command: which subcommands there are. Only the one that is run is imported."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from importlib import import_module
 from pathlib import Path
+from typing import NamedTuple
 
 import click
+from click.shell_completion import CompletionItem
 
 from nodemanager import __version__
-from nodemanager.commands import (
-    backlog,
-    check_cloud,
-    completion,
-    explain,
-    init,
-    listing,
-    log,
-    operate,
-    replay,
-    status,
-    verify,
-)
-from nodemanager.commands.common import config_option, config_path
-from nodemanager.config import Config, load, show
 from nodemanager.errors import ConfigError, NodeManagerError
 from nodemanager.logline import visible
 
 RUNTIME_FAILURE, USAGE = 1, 2
 
 
+class Entry(NamedTuple):
+    """A subcommand: its module in `nodemanager.commands`, its name there, and what it does.
+
+    `does` stands in the list of the commands, where the command itself is not loaded yet.
+    """
+
+    module: str
+    attribute: str
+    does: str
+
+
+SECTIONS: Mapping[str, Mapping[str, Entry]] = {
+    "Look": {
+        "status": Entry("status", "status", "Slots, nodes, polls, breaker and pending work."),
+        "nodes": Entry("listing", "nodes", "Every node: state, age, reason."),
+        "slots": Entry("listing", "slots", "Every held slot, and when it will be free."),
+        "why": Entry("why", "why", "What keeps each size from growing or shrinking."),
+        "events": Entry("why", "events", "What happened lately, in groups."),
+        "explain": Entry("explain", "explain", "Why a node or record is left alone, or not."),
+        "log": Entry("log", "log", "What was decided and done, from the journal."),
+        "orders": Entry("operate", "orders", "Standing holds, drains, kills and the pause."),
+        "verify": Entry("verify", "verify", "Is the pool at rest? For scripts."),
+    },
+    "Act": {
+        "hold": Entry("operate", "hold", "Keep everything automatic away from it."),
+        "release": Entry("operate", "release", "End a hold."),
+        "drain": Entry("operate", "drain", "Shut a node down once it is idle."),
+        "undrain": Entry("operate", "undrain", "Undo a drain, or a kill not carried out."),
+        "cordon": Entry("operate", "cordon", "Give a node no more work, and keep it."),
+        "uncordon": Entry("operate", "uncordon", "End a cordon."),
+        "kill": Entry("operate", "kill", "Shut a node down now, busy or not."),
+        "clean": Entry("operate", "clean", "Free a record now, by the usual rules."),
+        "pause": Entry("operate", "pause", "Create, destroy and free nothing for now."),
+        "resume": Entry("operate", "resume", "End a pause."),
+        "rotate": Entry("operate", "rotate", "Pause or resume the replacement of old nodes."),
+        "breaker": Entry("operate", "breaker", "Close the breaker (breaker reset)."),
+        "backlog": Entry("backlog", "backlog", "Review and free what leaked before us."),
+    },
+    "Tune": {
+        "check-config": Entry("daemon", "check_config", "Find every problem of a file."),
+        "check-cloud": Entry("check_cloud", "check_cloud", "Ask the cloud for all we need."),
+        "init": Entry("init", "init", "Write a configuration file."),
+        "slurm-config": Entry("slurm_config", "slurm_config", "The lines that slurm.conf needs."),
+        "reload": Entry("operate", "reload", "Let the daemon read its file again."),
+        "replay": Entry("replay", "replay", "What other settings would have done."),
+    },
+    "Run": {
+        "run": Entry("daemon", "run", "The daemon, in the foreground."),
+        "registry": Entry("daemon", "registry", "The record registry on its own."),
+        "slurm-resume": Entry("slurm_config", "slurm_resume", "Slurm's ResumeProgram."),
+        "slurm-suspend": Entry("slurm_config", "slurm_suspend", "Slurm's SuspendProgram."),
+        "completion": Entry("completion", "completion", "The script for completion in a shell."),
+    },
+}
+"""The subcommands, in the order of the help."""
+
+ENTRIES: Mapping[str, Entry] = {
+    name: entry for entries in SECTIONS.values() for name, entry in entries.items()
+}
+
+
+class _Commands(MutableMapping[str, click.Command]):
+    """The subcommands by name; each is imported when it is asked for."""
+
+    def __init__(self) -> None:
+        self._more: dict[str, click.Command] = {}
+
+    def __getitem__(self, name: str) -> click.Command:
+        if name in self._more:
+            return self._more[name]
+        entry = ENTRIES[name]
+        module = import_module(f"nodemanager.commands.{entry.module}")
+        found: click.Command = getattr(module, entry.attribute)
+        return found
+
+    def __setitem__(self, name: str, command: click.Command) -> None:
+        self._more[name] = command
+
+    def __delitem__(self, name: str) -> None:
+        del self._more[name]
+
+    def __contains__(self, name: object) -> bool:
+        # The base class would import it.
+        return name in ENTRIES or name in self._more
+
+    def __iter__(self) -> Iterator[str]:
+        yield from ENTRIES
+        yield from self._more
+
+    def __len__(self) -> int:
+        return len(ENTRIES) + len(self._more)
+
+
 class _Group(click.Group):
-    """Takes `nodemanager --config FILE`, as old unit files call it, for `run`."""
+    """Takes `nodemanager --config FILE`, as old unit files call it, for `run`.
+
+    Shows the subcommands in sections, and completes their names, without importing them.
+    """
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        known = set(self.commands) | {"--help", "-h", "--version"}
+        known = {*self.commands, "--help", "-h", "--version"}
         if args and not known & {args[0]} and (args[0].startswith("-") or Path(args[0]).is_file()):
             args = ["run", *args]
         return super().parse_args(ctx, args)
 
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        wide = max(map(len, ENTRIES))
+        for section, entries in SECTIONS.items():
+            with formatter.section(section):
+                rows = [(name.ljust(wide), entry.does) for name, entry in entries.items()]
+                formatter.write_dl(rows)
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        names = [
+            CompletionItem(name, help=entry.does)
+            for name, entry in ENTRIES.items()
+            if name.startswith(incomplete)
+        ]
+        return [*names, *click.Command.shell_complete(self, ctx, incomplete)]
+
 
 @click.group(
     cls=_Group,
+    commands=_Commands(),
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    epilog="Examples: nodemanager check-config --show /etc/nodemanager/ec2.cfg; "
-    "nodemanager run --dry-run --config /etc/nodemanager/ec2.cfg; "
-    "nodemanager hold i-0abc --reason 'debugging'",
+    epilog="\b\nExamples:\n"
+    "  nodemanager check-config --show /etc/nodemanager/ec2.cfg\n"
+    "  nodemanager run --dry-run --config /etc/nodemanager/ec2.cfg\n"
+    "  nodemanager explain compute7\n"
+    "  nodemanager hold i-0abc --reason debugging\n\n"
+    "`nodemanager COMMAND --help` has the options and examples of each.",
 )
 @click.version_option(__version__, prog_name="nodemanager")
 def group() -> None:
     """Keeps a cluster's cloud nodes and their records in step and never frees a live node's
     record."""
-
-
-@group.command()
-@config_option
-@click.option("--dry-run", is_flag=True, help="Decide as usual, but write nothing anywhere.")
-@click.option("--once", is_flag=True, help="Apply one plan, wait for its outcomes, and end.")
-@click.option("--foreground", is_flag=True, hidden=True, help="Accepted for old unit files.")
-def run(config: str | None, file: str | None, dry_run: bool, once: bool, foreground: bool) -> None:
-    """Run the daemon, in the foreground.
-
-    SIGTERM stops it cleanly, SIGHUP re-reads the file, SIGUSR1 logs threads and mailboxes.
-    """
-    from nodemanager import service, wiring
-
-    loaded = load(config_path(config, file), accepts=wiring.accepted_keys)
-    sys.exit(service.run(loaded, dry_run=dry_run, once=once))
-
-
-@group.command("check-config")
-@config_option
-@click.option(
-    "--show", "show_all", is_flag=True, help="Print each effective setting and its origin."
-)
-def check_config(config: str | None, file: str | None, show_all: bool) -> None:
-    """Check a configuration file: exit 0, or 2 with every problem found.
-
-    A file with a [Registry] and no [Cloud] is checked for `nodemanager registry`.
-    """
-    from nodemanager import service
-
-    checked, warnings = service.check(config_path(config, file))
-    for warning in warnings:
-        click.echo(f"warning: {visible(str(warning))}", err=True)
-    if show_all:
-        _print_settings(checked)
-    elif checked.cloud.provider:
-        click.echo(f"{checked.path}: fine; it serves pool {checked.daemon.pool}")
-    else:
-        click.echo(
-            f"{checked.path}: fine for `nodemanager registry`, on {checked.registry.listen}; "
-            "a daemon needs [Cloud] provider, too"
-        )
-
-
-@group.command()
-@config_option
-def registry(config: str | None, file: str | None) -> None:
-    """Serve the record registry on its own, for daemons and nodes elsewhere."""
-    from nodemanager import service
-
-    loaded = load(config_path(config, file), require_cloud=False)
-    sys.exit(service.serve_registry(loaded))
-
-
-for _command in (
-    check_cloud.check_cloud,
-    init.init,
-    backlog.backlog,
-    *operate.COMMANDS,
-    replay.replay,
-    status.status,
-    listing.nodes,
-    listing.slots,
-    explain.explain,
-    log.log,
-    verify.verify,
-    completion.completion,
-):
-    group.add_command(_command)
-
-
-def _print_settings(config: Config) -> None:
-    """Print a table on a terminal, `[Section] option = value  # origin` lines in a pipe."""
-    rows = show(config)
-    if not sys.stdout.isatty():
-        for row in rows:
-            click.echo(visible(f"[{row.section}] {row.option} = {row.value}  # {row.origin}"))
-        return
-    from rich.console import Console
-    from rich.table import Table
-
-    from nodemanager.commands.show import cell
-
-    table = Table(title=f"{config.path}: pool {config.daemon.pool}", title_justify="left")
-    for heading in ("section", "option", "value", "from"):
-        table.add_column(heading, overflow="fold")
-    section = None
-    for row in rows:
-        if section is not None and row.section != section:
-            table.add_section()
-        shown = row.section if row.section != section else ""
-        table.add_row(*(cell(one) for one in (shown, row.option, row.value, row.origin)))
-        section = row.section
-    Console().print(table)
 
 
 def main(argv: Sequence[str] | None = None) -> None:

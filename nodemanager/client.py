@@ -10,16 +10,16 @@ import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-import requests
-
 from nodemanager import control
-from nodemanager.config import Config
-from nodemanager.core.operate.commands import Verb
-from nodemanager.deadline import Bounded, within_its_time
+from nodemanager.core.operate.verbs import Verb
+from nodemanager.deadline import Bounded
 from nodemanager.errors import NodeManagerError
+
+if TYPE_CHECKING:
+    from nodemanager.config import Config
 
 TIMEOUT_S = 30.0
 """How long a whole answer may take."""
@@ -78,7 +78,7 @@ class Client:
 
         Raises ClientError where no daemon answers or the answer is not a daemon's.
         """
-        path = "/api/breaker/reset" if verb is Verb.BREAKER_RESET else f"/api/{verb.value}"
+        path = f"/api/{verb.value.replace('_', '/')}"
         body: dict[str, Any] = {"by": _me(), "reason": reason}
         if id is not None:
             path += f"/{quote(id)}"
@@ -121,6 +121,15 @@ class Client:
         """Every held slot, and the number of slots."""
         return dict(self._get("/api/slots"))
 
+    def why(self, size: str | None = None) -> dict[str, Any]:
+        """What keeps each size, or that one, from growing or shrinking (web.why)."""
+        return dict(self._get("/api/why" if size is None else f"/api/why?size={quote(size)}"))
+
+    def events(self, since: float | None = None, *, all: bool = False) -> dict[str, Any]:
+        """What happened since (epoch seconds; by default in the last hour), in groups."""
+        query = f"all={'yes' if all else 'no'}" + ("" if since is None else f"&since={since}")
+        return dict(self._get(f"/api/events?{query}"))
+
     def verify(self, *, allow_empty: bool, within_s: float = TIMEOUT_S) -> dict[str, Any]:
         """Whether the pool is at rest, all from one decision (core.explain.verify).
 
@@ -128,6 +137,10 @@ class Client:
         """
         path = f"/api/verify?allow_empty={'yes' if allow_empty else 'no'}"
         return dict(self._request("GET", path, None, within_s=within_s))
+
+    def reload(self) -> dict[str, Any]:
+        """Let the daemon read its file again; gives its problems, or what changed (web.reload)."""
+        return dict(self._post("/api/reload", {}))
 
     def backlog(self) -> dict[str, Any]:
         """The items that wait for an operator's decision, with the evidence."""
@@ -210,6 +223,16 @@ class Client:
     ) -> _Answer:
         if not self._over_tcp:
             return self._send_locally(method, path, body, within_s)
+        return self._send_over_tcp(method, path, body, within_s, must=must)
+
+    def _send_over_tcp(
+        self, method: str, path: str, body: Mapping[str, Any] | None, within_s: float, *, must: bool
+    ) -> _Answer:
+        # Most commands use the socket, and this import costs as much as all their others.
+        import requests
+
+        from nodemanager.bounded_session import within_its_time
+
         headers = {}
         try:
             headers["Authorization"] = f"Bearer {self._token()}"

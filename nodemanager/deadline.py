@@ -1,7 +1,7 @@
-"""A time limit for a whole HTTP answer, for the connections of http.client and of requests.
+"""A time limit for a whole HTTP answer, for the connections of http.client.
 
 The libraries above it limit each read of the socket alone: a server that sends a byte now and then
-would keep a call for ever.
+would keep a call for ever. `bounded_session` has the same for requests.
 """
 
 from __future__ import annotations
@@ -11,11 +11,6 @@ import io
 import time
 from collections.abc import Callable
 from typing import Any
-
-from requests import Session
-from requests.adapters import HTTPAdapter
-from urllib3 import HTTPConnectionPool, HTTPSConnectionPool, ProxyManager
-from urllib3.connection import HTTPConnection, HTTPSConnection
 
 _LEAST_S = 0.001
 
@@ -78,43 +73,3 @@ class _Until(io.RawIOBase):
         if not self.closed:
             self._raw.close()
         super().close()
-
-
-def within_its_time(session: Session) -> None:
-    """Let the time-out of a request in that session end the whole answer, and not each read."""
-    for scheme in ("http://", "https://"):
-        session.mount(scheme, _WithinTime())
-
-
-class _Connection(Bounded, HTTPConnection):  # type: ignore[misc]  # `timeout` is a property here
-    pass
-
-
-class _TlsConnection(Bounded, HTTPSConnection):  # type: ignore[misc]  # as above
-    pass
-
-
-class _Pool(HTTPConnectionPool):
-    ConnectionCls = _Connection
-
-
-class _TlsPool(HTTPSConnectionPool):
-    ConnectionCls = _TlsConnection
-
-
-class _WithinTime(HTTPAdapter):
-    """Connections with a time limit for a whole answer, straight and through a proxy."""
-
-    def init_poolmanager(self, *args: Any, **kwargs: Any) -> None:
-        super().init_poolmanager(*args, **kwargs)
-        self.poolmanager.pool_classes_by_scheme = _POOLS
-
-    def proxy_manager_for(self, *args: Any, **kwargs: Any) -> Any:
-        manager = super().proxy_manager_for(*args, **kwargs)
-        # One for SOCKS has pools of its own.
-        if isinstance(manager, ProxyManager):
-            manager.pool_classes_by_scheme = _POOLS
-        return manager
-
-
-_POOLS = {"http": _Pool, "https": _TlsPool}

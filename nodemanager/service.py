@@ -34,11 +34,12 @@ from nodemanager.from_config import (
     settings_of,
     sizes_of,
     user_data_of,
+    with_spares,
 )
 from nodemanager.httpserver import HttpServer
 from nodemanager.journal.told import Teller
 from nodemanager.memory import Collector, collecting
-from nodemanager.operators import BacklogCommands, OperatorCommands
+from nodemanager.operators import ANSWER_S, BacklogCommands, OperatorCommands
 from nodemanager.records.api import RecordStore
 from nodemanager.state import (
     Lease,
@@ -68,6 +69,14 @@ STOPS = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT)
 @dataclass(frozen=True, slots=True)
 class _Signal:
     number: signal.Signals
+
+
+@dataclass(frozen=True, slots=True)
+class _Reload:
+    """An operator's command to read the file again; `answered` takes what came of it."""
+
+    by: str
+    answered: Callable[[dict[str, Any]], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +153,7 @@ class Service:
         self._servers: list[HttpServer] = []
         self._lease: Lease | None = None
         self._lease_problem: str | None = None
-        self._inbox: queue.SimpleQueue[_Signal | _Death | _Finished] = queue.SimpleQueue()
+        self._inbox: queue.SimpleQueue[_Signal | _Reload | _Death | _Finished] = queue.SimpleQueue()
 
     def run(self) -> int:
         """Start, serve, stop; gives the exit code. The start raises ConfigError or StartError."""
@@ -188,7 +197,7 @@ class Service:
         told, teller = log.get("nodemanager.daemon"), Teller(journal, clock)
         told.listeners.append(teller.heard)
         self._log.listeners.append(teller.heard)
-        show = self._manage(stack, state, told)
+        show = self._manage(stack, state, told, records.pings)
         self._tell_start(settings, records.store)
         timer = ThreadTimer(clock)
         timer.start()
@@ -235,9 +244,16 @@ class Service:
         )
 
     def _manage(
-        self, stack: ExitStack, state: StateDirectory, told: log.Logger
+        self,
+        stack: ExitStack,
+        state: StateDirectory,
+        told: log.Logger,
+        pings: Callable[[], int] | None,
     ) -> Callable[[Picture], None]:
-        """Serve status and metrics of what is logged by `told` and shown from now on."""
+        """Serve status and metrics of what is logged by `told` and shown from now on.
+
+        `pings` tells how many pings this process has answered, if it serves the registry.
+        """
         config = self._config
         if self._once:
             return lambda picture: None
@@ -247,6 +263,8 @@ class Service:
         metrics = Metrics(config.daemon.pool, self._clock)
         for face in self._servers:
             metrics.count_refusals(face.refusals)
+        if pings is not None:
+            metrics.count_pings(pings)
         explanations = Explanations(wiring.journal_path(config, dry_run=self._dry_run))
         read = config.manage.read_token
         healthy_for = max(config.daemon.poll_stale_after, 2 * config.daemon.max_poll_time)
@@ -264,6 +282,7 @@ class Service:
             healthy_for=healthy_for,
             read_token=None if read is None else read.reveal(),
             dashboard=Dashboard(board, explanations, slots, self._clock, old_after=healthy_for),
+            reload=self._reload_for,
         )
         server.start()
         stack.callback(server.stop)
@@ -312,6 +331,9 @@ class Service:
             if isinstance(news, _Death):
                 self._log.failure(Event.ACTOR_DIED, news.error, actor=news.actor)
                 return 1, f"{news.actor} died"
+            if isinstance(news, _Reload):
+                news.answered(self._reload(system, news.by))
+                continue
             if news.number in STOPS:
                 return 0, news.number.name
             if news.number is signal.SIGHUP:
@@ -343,8 +365,20 @@ class Service:
         )
         return None
 
-    def _reload(self, system: wiring.System) -> None:
-        """Apply the changed windows and limits of the file; a wrong file changes nothing."""
+    def _reload_for(self, by: str) -> dict[str, Any] | None:
+        """Have the file read again; gives what came of it, None where that takes too long."""
+        answers: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
+        self._inbox.put(_Reload(by, answers.put))
+        try:
+            return answers.get(timeout=ANSWER_S)
+        except queue.Empty:
+            return None
+
+    def _reload(self, system: wiring.System, by: str | None = None) -> dict[str, Any]:
+        """Apply the changed windows and limits of the file; a wrong file changes nothing.
+
+        Gives the answer of `nodemanager reload` (web.reload).
+        """
         sdnotify.reloading()
         try:
             new = load(self._config.path, accepts=wiring.accepted_keys)
@@ -352,11 +386,12 @@ class Service:
             for problem in error.problems:
                 self._log.event(Event.CONFIG_WARNING, level=log.ERROR, message=problem)
             self._log.event(
-                Event.DAEMON_RELOADED, level=log.ERROR, outcome="refused, nothing changed"
+                Event.DAEMON_RELOADED, level=log.ERROR, outcome="refused, nothing changed", by=by
             )
             sdnotify.notify("READY=1")
-            return
-        for change in diff(self._config, new):
+            return {"done": False, "problems": list(error.problems), "changes": []}
+        changes = diff(self._config, new)
+        for change in changes:
             self._log.event(
                 Event.CONFIG_CHANGED,
                 level=log.INFO if change.reloadable else log.WARNING,
@@ -367,7 +402,7 @@ class Service:
             )
         self._config = taken = reloaded(self._config, new)
         # Sizes stay as at the start, so that a reload never waits for the cloud.
-        sizes = system.settings.sizes
+        sizes = with_spares(system.settings.sizes, taken)
         settings = settings_of(taken, system.cloud, system.records.store, sizes)
         tell(system.daemon, ApplySettings(settings))
         team = system.team
@@ -375,8 +410,19 @@ class Service:
         for poller, every in zip(pollers, wiring.poll_intervals(taken, settings), strict=True):
             if poller is not None:
                 tell(poller, every)
-        self._log.event(Event.DAEMON_RELOADED, file=str(self._config.path), outcome="applied")
+        file = str(self._config.path)
+        self._log.event(Event.DAEMON_RELOADED, file=file, outcome="applied", by=by)
         sdnotify.notify("READY=1")
+        told = [
+            {
+                "option": f"[{change.section}] {change.option}",
+                "old": change.old,
+                "new": change.new,
+                "applied": change.reloadable,
+            }
+            for change in changes
+        ]
+        return {"done": True, "problems": [], "changes": told}
 
     def _dump(self, system: wiring.System) -> None:
         for actor in system.actors:

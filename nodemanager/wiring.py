@@ -48,7 +48,7 @@ from nodemanager.journal.api import Journal
 from nodemanager.log import Logger
 from nodemanager.records.api import RecordStore
 from nodemanager.refusals import Refusals
-from nodemanager.schedulers.api import Scheduler
+from nodemanager.schedulers.api import Scheduler, Verb
 from nodemanager.state import StateDirectory
 
 SETUPS = 3
@@ -101,11 +101,15 @@ def _part(provider: str, name: str) -> ModuleType:
 
 @dataclass(frozen=True)
 class Records:
-    """The record store, and its HTTP server where this process serves it."""
+    """The record store, and its HTTP server where this process serves it.
+
+    `pings` tells how many pings that server has answered.
+    """
 
     store: RecordStore
     face: HttpServer | None = None
     serve: Callable[[str], None] | None = None
+    pings: Callable[[], int] | None = None
 
     def served(self) -> None:
         """Tell the store the server's URL, which nodes ping unless the file gives another."""
@@ -133,6 +137,17 @@ def build_records(config: Config, state: StateDirectory, clock: Clock) -> Record
                 ping_url=config.ping_host.url if config.ping_host else None,
                 ca_file=str(config.daemon.certs_file) if config.daemon.certs_file else None,
                 clock=clock,
+            )
+        )
+    if config.records.provider is StoreProvider.SLURM:
+        from nodemanager.records.slurm import SlurmRecordStore
+
+        slurm = config.slurm
+        conf = None if slurm.conf is None else str(slurm.conf)
+        partitions = slurm.partitions or ()
+        return Records(
+            SlurmRecordStore(
+                slurm.timeout, clock, conf=conf, partitions=partitions, pool=config.daemon.pool
             )
         )
     return build_registry(config, state, clock)
@@ -164,8 +179,9 @@ def build_registry(config: Config, state: StateDirectory, clock: Clock) -> Recor
         return Records(store)
     token = registry.token.reveal() if registry.token else state.token("registry")
     refusals = Refusals(NAME)
+    app = build_app(store, token, refusals)
     face = registry_server(
-        build_app(store, token, refusals),
+        app,
         registry.listen.host,
         registry.listen.port,
         str(registry.tls_cert) if registry.tls_cert else None,
@@ -176,7 +192,7 @@ def build_registry(config: Config, state: StateDirectory, clock: Clock) -> Recor
     def serve(url: str) -> None:
         store.public_url = url
 
-    return Records(store, face, None if config.ping_host else serve)
+    return Records(store, face, None if config.ping_host else serve, app.answered)
 
 
 def journal_path(config: Config, *, dry_run: bool = False) -> Path:
@@ -220,12 +236,18 @@ def scheduler_of(config: Config) -> Scheduler | None:
 
             slurm = config.slurm
             conf = None if slurm.conf is None else str(slurm.conf)
-            return SlurmScheduler(slurm.timeout, conf=conf, partitions=slurm.partitions or ())
+            return SlurmScheduler(
+                slurm.timeout,
+                conf=conf,
+                partitions=slurm.partitions or (),
+                power_saving=config.records.provider is StoreProvider.SLURM,
+            )
         case Dispatcher.COMMAND:
             from nodemanager.schedulers.command import CommandScheduler
 
-            verbs = ("nodes", "queue", "drain", "resume", "down")
-            given = {verb: getattr(config.scheduler, f"{verb}_command") for verb in verbs}
+            verbs = ("nodes", "queue", "drain", "resume", "down", *Verb)
+            programs = {verb: getattr(config.scheduler, f"{verb}_command") for verb in verbs}
+            given = {verb: program for verb, program in programs.items() if program is not None}
             return CommandScheduler(given, config.scheduler.timeout)
     return None
 
@@ -295,23 +317,28 @@ def start_actors(
         scheduler=scheduler,
     )
     cloud_every, records_every, demand_every = poll_intervals(config, settings)
-    wishlist = wishlist or wishlist_of(config)
     user_data = user_data_of(config)
-    demand: pykka.ActorRef[Any] | None = None
-    if scheduler is not None:
-        demand = SchedulerActor.start(context, demand_every, scheduler)
-    elif wishlist is not None:
-        demand = DemandActor.start(context, demand_every, wishlist)
     team = Team(
         CloudNodeListActor.start(context, cloud_every),
         RecordListActor.start(context, records_every, writes=not dry_run),
-        demand,
+        _demand_of(context, demand_every, wishlist or wishlist_of(config)),
         tuple(NodeSetupActor.start(context, user_data) for _ in range(SETUPS)),
         tuple(NodeShutdownActor.start(context) for _ in range(SHUTDOWNS)),
         RecordCleanerActor.start(context),
     )
     daemon.tell(Begin(team))
     return System(config, cloud, records, settings, daemon, team)
+
+
+def _demand_of(
+    context: TeamContext, every: PollEvery, wishlist: Wishlist | None
+) -> pykka.ActorRef[Any] | None:
+    """The actor that polls the demand: a scheduler's, a wishlist's, or none."""
+    if context.scheduler is not None:
+        return SchedulerActor.start(context, every, context.scheduler)
+    if wishlist is not None:
+        return DemandActor.start(context, every, wishlist)
+    return None
 
 
 def poll_intervals(config: Config, settings: Settings) -> list[PollEvery]:

@@ -14,7 +14,7 @@ import pytest
 from nodemanager import control
 from nodemanager.client import Client, ClientError, NobodyThereError
 from nodemanager.config import load
-from nodemanager.core.operate.commands import Command, Reply, Result, Verb
+from nodemanager.core.operate.verbs import Command, Reply, Result, Verb
 from nodemanager.errors import StartError
 from nodemanager.web.metrics import Metrics
 from nodemanager.web.server import ManagementServer

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from doc.generate import outlooks
+from doc.generate import metrics, outlooks
 from doc.generate.events import events_page, main
 from nodemanager.core.model.keys import Key
 from nodemanager.core.model.reasons import Event, Reason, Told
@@ -24,6 +24,12 @@ def test_the_page_in_the_repository_is_current() -> None:
 def test_the_table_of_what_verify_waits_for_is_current() -> None:
     assert (DOC / "verify.inc").read_text(encoding="utf-8") == outlooks.table(), (
         "run `python -m doc.generate.outlooks doc/verify.inc`"
+    )
+
+
+def test_the_table_of_metrics_is_current() -> None:
+    assert (DOC / "metrics.inc").read_text(encoding="utf-8") == metrics.table(), (
+        "run `python -m doc.generate.metrics doc/metrics.inc`"
     )
 
 

@@ -12,7 +12,7 @@ import pytest
 from nodemanager import control
 from nodemanager.core.model.annotations import FORCIBLE, Mark, Marks
 from nodemanager.core.model.reasons import Reason
-from nodemanager.core.operate.commands import Command, Reply, Result, Verb
+from nodemanager.core.operate.verbs import Command, Reply, Result, Verb
 from nodemanager.web.metrics import Metrics
 from nodemanager.web.server import ManagementServer
 from nodemanager.web.status import Board, Status

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from nodemanager.actors.messages import NodesAsked, Ordered, TaggedAsked
-from nodemanager.core.operate.commands import Reply, Result
+from nodemanager.core.operate.verbs import Reply, Result
 from tests.core.build import claim, node, record
 from tests.simulation.cleans import EXACT_S, held_in_the_gap
 from tests.simulation.people import People

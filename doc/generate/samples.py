@@ -80,7 +80,13 @@ LOCAL = Sample(
         Part("Cloud", {"provider": "local", "shutdown_windows": "1, 999999"}),
         Part(
             "Cloud Create",
-            {"boot_delay": "3", "work_for": "20", "vanish_after": "20", "ping_interval": Hint("2")},
+            {
+                "boot_delay": "3",
+                "work_for": "20",
+                "vanish_after": "20",
+                "ping_interval": Hint("2"),
+                "image": Hint("worker"),
+            },
             LOCAL_CREATE,
         ),
         Part("Records", {"provider": "registry"}),
@@ -582,4 +588,65 @@ REGISTRY = Sample(
     ),
 )
 
-SAMPLES = (LOCAL, EC2, GCE, AZURE, OPENSTACK, LIBVIRT, DUMMY, ARVADOS, REGISTRY)
+SLURM = Sample(
+    "slurm",
+    """An elastic partition of Slurm, on Amazon EC2: its queue is the demand, its nodes are the
+    slots of this program's registry. Before the first boot, set [Cloud Create] image_id and
+    ping_host, and the sizes; `nodemanager slurm-config` prints the lines for slurm.conf. For
+    another cloud, take the [Cloud...] sections of its own sample.""",
+    (
+        Part(
+            "Daemon",
+            {
+                "dispatcher": "slurm",
+                "min_nodes": "0",
+                "max_nodes": "16",
+                "max_total_price": "5.00",
+                "consecutive_idle_count": SHOWN,
+                "boot_fail_after": SHOWN,
+                "node_stale_after": SHOWN,
+                "node_mem_scaling": SHOWN,
+            },
+        ),
+        Part(
+            "Slurm",
+            {
+                "conf": Hint("/etc/slurm/slurm.conf"),
+                "partitions": "elastic",
+                "timeout": SHOWN,
+            },
+        ),
+        Part("Manage", {"port": "9000"}),
+        Part("Cloud", {"provider": "ec2", "shutdown_windows": "5, 999999"}),
+        Part("Cloud Credentials", {"region": "us-east-1"}, EC2_CREDENTIALS),
+        Part(
+            "Cloud Create",
+            {
+                "ping_host": "https://registry.example.org:8990",
+                "image_id": "ami-0123456789abcdef0",
+                "subnet_id": Hint("subnet-0123456789abcdef0"),
+                "security_groups": Hint("sg-0123456789abcdef0"),
+                "iam_instance_profile": Hint("compute-node"),
+                "user_data": Hint("/etc/nodemanager/user-data.yaml"),
+            },
+            EC2_CREATE,
+        ),
+        Part(
+            "Size m5.large",
+            {
+                "cores": "2",
+                "ram": "7200",
+                "price": "0.096",
+                "features": Hint("rack1"),
+                "gres": Hint("gpu:tesla:1"),
+            },
+        ),
+        Part("Records", {"provider": "registry"}),
+        Part(
+            "Registry",
+            {"slots": "16", "hostname": SHOWN, "listen": Hint("0.0.0.0:8990")},
+        ),
+    ),
+)
+
+SAMPLES = (LOCAL, EC2, GCE, AZURE, OPENSTACK, LIBVIRT, DUMMY, ARVADOS, SLURM, REGISTRY)

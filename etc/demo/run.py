@@ -195,12 +195,21 @@ class Daemon:
 
 
 def start(state: Path, config: Path) -> int:
+    curl_or_stand_in()
+    return watch(state, config, take_over(state))
+
+
+def curl_or_stand_in() -> None:
+    """Give the nodes a stand-in for curl where there is none."""
     if shutil.which("curl") is None:
         stand_in = Path(__file__).parent / "bin"
         say(f"curl is not installed; the demo's nodes ping with {stand_in}/curl instead")
         here = Path(sys.executable).parent
         os.environ["PATH"] = f"{stand_in}:{os.environ.get('PATH', os.defpath)}:{here}"
-    held = take_over(state)
+
+
+def watch(state: Path, config: Path, held: int) -> int:
+    """Run the daemon to its end, and end its nodes; `held` is the lock on `state`."""
     tell_where(state, config)
     daemon = Daemon(state, config)
     status = daemon.wait()

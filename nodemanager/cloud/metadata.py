@@ -10,8 +10,8 @@ from typing import Any
 import requests
 from urllib3.exceptions import NewConnectionError
 
+from nodemanager.bounded_session import within_its_time
 from nodemanager.cloud.transport import Answer
-from nodemanager.deadline import within_its_time
 from nodemanager.errors import CloudError, Unauthorized
 
 

@@ -11,10 +11,10 @@ from typing import Any, TypeVar
 
 from libcloud.common.base import Connection
 
+from nodemanager.bounded_session import within_its_time
 from nodemanager.cloud.endpoint import Endpoint
 from nodemanager.cloud.refusal import CodedRefusal
 from nodemanager.cloud.token import TokenSource
-from nodemanager.deadline import within_its_time
 from nodemanager.errors import CloudError, ForeignAnswer, IncompleteListing, Throttled
 
 P = TypeVar("P")

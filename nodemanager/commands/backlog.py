@@ -9,15 +9,15 @@ import time
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from nodemanager.client import Client, ClientError
-from nodemanager.commands import backlog_file
 from nodemanager.commands.common import client, daemon_flags
-from nodemanager.core.operate.backlog_run import FASTEST
 from nodemanager.logline import logfmt, visible
+
+if TYPE_CHECKING:
+    from nodemanager.client import Client
 
 POLL_S = 0.5
 PATIENCE_S = 60.0
@@ -28,6 +28,8 @@ _PER = {"s": 60.0, "sec": 60.0, "min": 1.0, "m": 1.0, "h": 1 / 60, "hour": 1 / 6
 
 def rate_of(text: str) -> float:
     """The rate per minute of `20/min`, `2/s`, `100/h`, or a number per minute."""
+    from nodemanager.core.operate.backlog_run import FASTEST
+
     found = _RATE.fullmatch(text)
     rate = float(found[1]) * _PER[found[2] or "min"] if found is not None else 0.0
     if not 0 < rate <= FASTEST:
@@ -60,6 +62,8 @@ def plan(out: Path | None, force: bool, as_json: bool, config: str | None) -> No
 
     Prints the summary on a terminal; in a pipe, without --out, the plan itself. Changes nothing.
     """
+    from nodemanager.commands import backlog_file
+
     if out is not None and out.exists() and not force:
         raise click.UsageError(f"{out} exists, and may have been edited; --force overwrites it")
     made = client(config).backlog()
@@ -94,6 +98,8 @@ def apply(file: Path, rate: float, no_wait: bool, as_json: bool, config: str | N
     what changed, and reports the reason. It goes on when this command ends, and after a restart.
     Applying the same file again reports what is done already.
     """
+    from nodemanager.commands import backlog_file
+
     reviewed = backlog_file.read(file)
     if not reviewed.items:
         click.echo(f"{file}: every line is commented out; nothing to do", err=True)
@@ -169,6 +175,8 @@ def _follow(daemon: Client, run: Mapping[str, Any]) -> None:
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+    from nodemanager.client import ClientError
+
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
     console = Console(stderr=True)
     run_id, lost_at = run["id"], None
@@ -205,6 +213,8 @@ _DONE = {"clean": "cleaned", "adopt": "adopted"}
 
 
 def _report(run: Mapping[str, Any], *, as_json: bool) -> None:
+    from nodemanager.commands import backlog_file
+
     if as_json:
         click.echo(json.dumps(run, indent=2))
         return

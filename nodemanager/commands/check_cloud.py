@@ -12,13 +12,13 @@ import click
 
 from nodemanager.commands.common import config_option, config_path, examples
 from nodemanager.commands.show import cell, console, json_option, print_json, say
-from nodemanager.config import Config, load
 from nodemanager.errors import NodeManagerError
 
 if TYPE_CHECKING:
     from rich.status import Status
 
     from nodemanager.cloud.checks import Found
+    from nodemanager.config import Config
     from nodemanager.preflight.checks import Asked
 
 STYLES = {"ok": "green", "warning": "yellow", "failed": "red", "not asked": "dim"}
@@ -83,6 +83,8 @@ def check_cloud(
 
     if size is not None and not boot:
         raise click.UsageError("--size is for --boot")
+    from nodemanager.config import load
+
     loaded = load(config_path(config, file), accepts=wiring.accepted_keys)
     sys.exit(0 if check(loaded, boot=boot, size=size, wait=wait, yes=yes, as_json=as_json) else 1)
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from nodemanager.client import Client
 from nodemanager.commands.show import json_option
-from nodemanager.config import Config, load
 from nodemanager.errors import JournalError
-from nodemanager.journal.opened import is_there
+
+if TYPE_CHECKING:
+    from nodemanager.client import Client
+    from nodemanager.config import Config
 
 ETC = Path("/etc/nodemanager")
 
@@ -70,6 +72,8 @@ def existing_journal(path: Path, *, given: bool) -> Path:
 
     Otherwise raises JournalError, which says what to do.
     """
+    from nodemanager.journal.opened import is_there
+
     if is_there(path):
         return path
     hint = (
@@ -110,8 +114,12 @@ def answered(command: click.decorators.FC) -> click.decorators.FC:
 
 def client(config: str | None) -> Client:
     """A client of the daemon with that configuration file, or of the one at --url."""
+    from nodemanager.config import load
+
     return client_of(load(config_path(config)))
 
 
 def client_of(config: Config) -> Client:
+    from nodemanager.client import Client
+
     return Client(config, click.get_current_context().meta.get(_URL))

@@ -6,24 +6,25 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from nodemanager.client import ClientError, NobodyThereError
 from nodemanager.commands import show
 from nodemanager.commands.common import (
     answered,
     client_of,
     config_path,
+    examples,
     existing_journal,
     journal_of,
 )
-from nodemanager.commands.explain_screen import screen
 from nodemanager.commands.ids import complete_id
 from nodemanager.commands.times import given
-from nodemanager.config import Config, load
 from nodemanager.errors import NodeManagerError
+
+if TYPE_CHECKING:
+    from nodemanager.config import Config
 
 
 class UnknownError(NodeManagerError):
@@ -31,9 +32,13 @@ class UnknownError(NodeManagerError):
 
 
 @click.command(
-    epilog="Examples: nodemanager explain compute7; nodemanager explain i-0abc --at 14:05; "
-    "nodemanager explain 7 --journal copy.db --at '2026-03-01 02:30'; "
-    "nodemanager explain compute7 --json | jq .earliest"
+    epilog=examples(
+        "explain compute7",
+        "explain i-0abc --all",
+        "explain i-0abc --at 14:05",
+        "explain 7 --journal copy.db --at '2026-03-01 02:30'",
+        "explain compute7 --json | jq .earliest",
+    )
 )
 @click.argument("id", shell_complete=complete_id)
 @click.option(
@@ -45,6 +50,7 @@ class UnknownError(NodeManagerError):
     metavar="TIME",
     help="Show its history from then on; default: of the last day.",
 )
+@click.option("--all", "-a", "whole", is_flag=True, help="Show every rule and the whole history.")
 @click.option(
     "--journal",
     "journal",
@@ -57,6 +63,7 @@ def explain(
     id: str,
     at: float | None,
     since: float | None,
+    whole: bool,
     journal: Path | None,
     as_json: bool,
     config: str | None,
@@ -64,10 +71,14 @@ def explain(
     """Explain why ID is left alone or not, and when it could be freed or shut down.
 
     ID is a record's uuid, a hostname, a slot number, a cloud node's id or name, or the beginning of
-    an id. Shows every rule that was checked, with its measured values and thresholds; the rules
-    that block; and the earliest time at which none will block if only time passes. The running
-    daemon answers; with --at or --journal, or when no daemon runs, the journal is replayed.
+    an id. Says in a sentence what is decided, and the earliest time at which nothing will forbid
+    it if only time passes; then the rules that block, with their measured values and thresholds.
+    --all shows every rule that was checked. The running daemon answers; with --at or --journal,
+    or when no daemon runs, the journal is replayed.
     """
+    from nodemanager.commands.explain_screen import screen
+    from nodemanager.config import load
+
     shown: dict[str, Any] | None
     if journal is not None:
         shown = _from_journal(existing_journal(journal, given=True), id, at, since)
@@ -81,12 +92,14 @@ def explain(
         show.print_json(shown)
         return
     out = show.console()
-    for part in screen(shown, terminal=out.is_terminal, now=time.time()):
+    for part in screen(shown, terminal=out.is_terminal, now=time.time(), whole=whole):
         show.say(out, part)
 
 
 def _from_daemon(config: Config, id: str, since: float | None) -> dict[str, Any] | None:
     """The daemon's explanation; None when no daemon answers and its journal exists."""
+    from nodemanager.client import ClientError, NobodyThereError
+
     try:
         return client_of(config).explain(id, since)
     except NobodyThereError as error:

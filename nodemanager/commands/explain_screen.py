@@ -11,8 +11,8 @@ from rich.table import Table
 from rich.text import Text
 
 from nodemanager.commands import show
-from nodemanager.commands.times import local, span
-from nodemanager.logline import number
+from nodemanager.commands.times import local
+from nodemanager.logline import number, span
 
 Shown = Mapping[str, Any]
 
@@ -53,16 +53,32 @@ KINDS = {
 }
 
 
-def screen(shown: Shown, *, terminal: bool, now: float) -> Iterator[RenderableType]:
-    """The parts of the answer, from top to bottom; `now` is epoch seconds."""
+LATELY = 5
+"""How many events of its history are shown without --all."""
+
+
+def screen(
+    shown: Shown, *, terminal: bool, now: float, whole: bool = False
+) -> Iterator[RenderableType]:
+    """The parts of the answer, from top to bottom; `now` is epoch seconds.
+
+    It begins with the answer in a sentence, then what blocks; `whole` adds every rule that was
+    asked and the whole history.
+    """
     yield _headline(shown)
-    yield _facts(shown, terminal=terminal, now=now)
-    yield from _history(shown, terminal=terminal)
-    yield Text()
-    yield _rules(shown["rules"], terminal=terminal)
-    yield Text()
-    yield _blocking(shown)
     yield _earliest(shown, now)
+    blocks = [one for one in shown["rules"] if one["status"] == "blocks"]
+    yield _blocking(shown)
+    if blocks and not whole:
+        yield _rules(blocks, terminal=terminal)
+    yield _facts(shown, terminal=terminal, now=now)
+    if whole:
+        yield Text()
+        yield _rules(shown["rules"], terminal=terminal)
+    yield from _history(shown, terminal=terminal, most=None if whole else LATELY)
+    if not whole:
+        rest = len(shown["rules"]) - len(blocks)
+        yield Text(f"{rest} other rules do not block; --all shows them", style="dim")
 
 
 def _headline(shown: Shown) -> Text:
@@ -214,7 +230,8 @@ def _moment(stamp: str, now: float) -> str:
     )
 
 
-def _history(shown: Shown, *, terminal: bool) -> Iterator[RenderableType]:
+def _history(shown: Shown, *, terminal: bool, most: int | None) -> Iterator[RenderableType]:
+    """The newest `most` events of its history, or all."""
     if shown["history_problem"]:
         yield Text()
         yield show.cell(f"no history: {shown['history_problem']}", "dim")
@@ -222,7 +239,7 @@ def _history(shown: Shown, *, terminal: bool) -> Iterator[RenderableType]:
         return
     yield Text()
     table = show.table("when", "what", "why", "measured", "threshold", terminal=terminal)
-    for one in shown["history"]:
+    for one in shown["history"] if most is None else shown["history"][-most:]:
         measured, threshold = _beside(one["measures"])
         at = datetime.fromisoformat(one["at"]).timestamp()
         table.add_row(

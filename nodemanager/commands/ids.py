@@ -9,9 +9,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from nodemanager.commands.common import config_path, journal_of
-from nodemanager.config import load
 from nodemanager.errors import NodeManagerError
-from nodemanager.journal.story import names_in
 
 
 def complete_id(
@@ -22,12 +20,14 @@ def complete_id(
     A shell shows whatever we print in the middle of the user's input. So we print no error, and no
     name that could move the cursor (X9).
     """
+    from nodemanager.config import load
+    from nodemanager.journal.names import names_in
+
     try:
         journal = ctx.params.get("journal")
         config = ctx.params.get("config")
         path = Path(os.fspath(journal)) if journal else journal_of(load(config_path(config)))
-        known = names_in(path)
+        known = names_in(path, incomplete)
     except (NodeManagerError, click.UsageError, OSError):
         return []
-    names = (name for name in sorted(known) if name.startswith(incomplete) and name.isprintable())
-    return [CompletionItem(name) for name in names]
+    return [CompletionItem(name) for name in sorted(known) if name.isprintable()]

@@ -2,32 +2,25 @@
 
 from __future__ import annotations
 
-import os
 import re
-import time
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import pairwise
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
-from rich.text import Text
 
 from nodemanager.commands import show
 from nodemanager.commands.common import client, daemon_flags, examples
-from nodemanager.commands.times import local, span
+from nodemanager.commands.watch import watch as watch_it
+from nodemanager.commands.watch import watch_option
+from nodemanager.logline import visible
 from nodemanager.near import did_you_mean
 
-Row = Mapping[str, Any]
+if TYPE_CHECKING:
+    from rich.console import RenderableType
 
-STYLES = {
-    **dict.fromkeys(("busy", "idle", "listed_node"), "green"),
-    **dict.fromkeys(("booting", "shutdown", "claim", "drained", "leaked"), "yellow"),
-    **dict.fromkeys(("down", "unpaired", "fail"), "bold red"),
-    **dict.fromkeys(("foreign", "other_pool"), "dim"),
-}
-SHORT_TAIL = 6
-"""The number of characters shown after an id's last dash; more where two ids would look alike."""
+Row = Mapping[str, Any]
+Shown = dict[str, Any]
 
 
 class Column(NamedTuple):
@@ -58,27 +51,56 @@ SLOTS_WIDE = (
 )
 
 
-def _options(columns: Sequence[Column]) -> Callable[[click.decorators.FC], click.decorators.FC]:
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """One of the lists: its key in the answer, the word for a row, and its columns.
+
+    `name` is the key of what `-o name` prints, with which other commands name the row.
+    """
+
+    key: str
+    what: str
+    columns: Sequence[Column]
+    wide: Sequence[Column]
+    name: tuple[str, ...]
+
+
+NODES_LIST = Kind("nodes", "node", NODES, NODES_WIDE, ("node", "record"))
+SLOTS_LIST = Kind("slots", "slot", SLOTS, SLOTS_WIDE, ("record",))
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which rows are wanted, in which order and form; `choices` are by key of a row."""
+
+    choices: Mapping[str, Sequence[str]]
+    sort: str | None
+    output: str
+    watch: float | None
+
+    @property
+    def for_people(self) -> bool:
+        return self.output in ("table", "wide")
+
+
+def _options(kind: Kind) -> Callable[[click.decorators.FC], click.decorators.FC]:
     """The options of both lists."""
-    headings = [one.heading for one in columns]
+    headings = [one.heading for one in kind.columns]
     options = (
         click.option(
             "--output",
             "-o",
-            type=click.Choice(["table", "wide", "json"]),
+            type=click.Choice(["table", "wide", "json", "name"]),
             default="table",
             show_default=True,
-            help="wide has more columns and complete ids.",
+            help="wide has more columns and whole ids; name prints only ids, for other commands.",
         ),
         click.option("--json", "as_json", is_flag=True, help="The same as -o json."),
         click.option(
             "--state", multiple=True, metavar="STATE", help="Only these states: STATE[,STATE...]."
         ),
         click.option(
-            "--reason",
-            multiple=True,
-            metavar="REASON",
-            help="Only rows with this reason code.",
+            "--reason", multiple=True, metavar="REASON", help="Only rows with this reason code."
         ),
         click.option(
             "--sort",
@@ -86,6 +108,7 @@ def _options(columns: Sequence[Column]) -> Callable[[click.decorators.FC], click
             callback=_sort_key(headings),
             help=f"By {', '.join(headings)}; -COLUMN sorts in reverse.",
         ),
+        watch_option,
         daemon_flags,
     )
 
@@ -112,12 +135,14 @@ def _sort_key(headings: Sequence[str]) -> Callable[..., str | None]:
         "nodes",
         "nodes --state idle,down --sort -age",
         "nodes -o wide --size spot",
+        "nodes --watch --state booting",
+        "drain $(nodemanager nodes -o name --size old) --reason 'new image'",
         "nodes --json | jq -r '.nodes[] | select(.state == \"busy\") | .node'",
     )
 )
 @click.option("--size", multiple=True, metavar="SIZE", help="Only these sizes: SIZE[,SIZE...].")
 @click.option("--all", "-a", "foreign", is_flag=True, help="Include nodes of other pools.")
-@_options(NODES)
+@_options(NODES_LIST)
 def nodes(
     size: tuple[str, ...],
     foreign: bool,
@@ -126,6 +151,7 @@ def nodes(
     state: tuple[str, ...],
     reason: tuple[str, ...],
     sort: str | None,
+    watch: float | None,
     config: str | None,
 ) -> None:
     """List the cloud nodes with their state, their age and the decision about each.
@@ -134,17 +160,16 @@ def nodes(
     or shutdown, as `status` counts them; `explain NODE` tells more about the reason. On a terminal
     ids are shortened: every command takes them so.
     """
-    shown = client(config).nodes()
-    wanted = {"state": state, "reason": reason, "size": size}
-    rows = [one for one in shown["nodes"] if foreign or state or one["state"] != "foreign"]
-    hidden = len(shown["nodes"]) - len(rows)
-    found = _sorted(_filtered(rows, wanted), sort, NODES)
-    if as_json or output == "json":
-        show.print_json({**shown, "nodes": found})
-        return
-    _print(found, NODES_WIDE if output == "wide" else NODES, whole=output == "wide")
-    more = f"; {hidden} that are not this pool's are left out (--all)" if hidden else ""
-    _foot(found, rows, "node", shown["at"], more)
+    choices = {"state": state, "reason": reason, "size": size}
+    wanted = Wanted(choices, sort, "json" if as_json else output, watch)
+
+    def seen(shown: Shown) -> tuple[list[Row], str]:
+        rows = [one for one in shown["nodes"] if foreign or state or one["state"] != "foreign"]
+        hidden = len(shown["nodes"]) - len(rows)
+        more = f"; {hidden} that are not this pool's are left out (--all)" if hidden else ""
+        return rows, more
+
+    _show(client(config).nodes, NODES_LIST, wanted, seen)
 
 
 @click.command(
@@ -152,16 +177,18 @@ def nodes(
         "slots",
         "slots --state leaked --sort -quiet",
         "slots -o wide",
+        "slots --watch --state leaked",
         "slots --json | jq '.total - (.slots | length)'",
     )
 )
-@_options(SLOTS)
+@_options(SLOTS_LIST)
 def slots(
     output: str,
     as_json: bool,
     state: tuple[str, ...],
     reason: tuple[str, ...],
     sort: str | None,
+    watch: float | None,
     config: str | None,
 ) -> None:
     """List the held slots: their records, how long these are quiet, and when they will be free.
@@ -170,15 +197,75 @@ def slots(
     gone, but the record is not cleaned yet), no_node or other_pool; the reason is why the record is
     kept.
     """
-    shown = client(config).slots()
-    found = _sorted(_filtered(shown["slots"], {"state": state, "reason": reason}), sort, SLOTS)
-    if as_json or output == "json":
-        show.print_json({**shown, "slots": found})
+    choices = {"state": state, "reason": reason}
+    wanted = Wanted(choices, sort, "json" if as_json else output, watch)
+
+    def seen(shown: Shown) -> tuple[list[Row], str]:
+        rows, total = shown["slots"], shown["total"]
+        free = None if total is None else max(0, total - len(rows))
+        return rows, "" if free is None else f"; {free} of {total} are free"
+
+    _show(client(config).slots, SLOTS_LIST, wanted, seen)
+
+
+def _show(
+    ask: Callable[[], Shown],
+    kind: Kind,
+    wanted: Wanted,
+    seen: Callable[[Shown], tuple[list[Row], str]],
+) -> None:
+    """Print the list, once or again and again; `seen` gives its rows and what the foot adds."""
+
+    def told(shown: Shown) -> None:
+        _print(shown, kind, wanted, seen)
+
+    def drawn(shown: Shown) -> RenderableType:
+        from rich.console import Group
+
+        from nodemanager.commands import listing_screen as screen
+
+        rows, more = seen(shown)
+        found = _sorted(_filtered(rows, wanted.choices), wanted.sort, kind.columns)
+        whole = wanted.output == "wide"
+        columns = kind.wide if whole else kind.columns
+        foot = screen.foot(found, rows, kind.what, shown["at"], more)
+        if not found:
+            return foot
+        return Group(screen.table(found, columns, whole=whole, terminal=True), foot)
+
+    if wanted.watch is None:
+        told(ask())
+    else:
+        watch_it(ask, wanted.watch, drawn=drawn, told=told, in_place=wanted.for_people)
+
+
+def _print(
+    shown: Shown,
+    kind: Kind,
+    wanted: Wanted,
+    seen: Callable[[Shown], tuple[list[Row], str]],
+) -> None:
+    """Print the list; its foot only on a terminal, in a pipe only where no row was found."""
+    rows, more = seen(shown)
+    found = _sorted(_filtered(rows, wanted.choices), wanted.sort, kind.columns)
+    if wanted.output == "json":
+        show.print_json({**shown, kind.key: found}, a_line=wanted.watch is not None)
         return
-    _print(found, SLOTS_WIDE if output == "wide" else SLOTS, whole=output == "wide")
-    total = shown["total"]
-    more = "" if total is None else f"; {max(0, total - len(shown['slots']))} of {total} are free"
-    _foot(found, shown["slots"], "slot", shown["at"], more)
+    if wanted.output == "name":
+        names = (next((one[key] for key in kind.name if one[key]), None) for one in found)
+        for name in names:
+            if name is not None:
+                click.echo(visible(name))
+        return
+    from nodemanager.commands import listing_screen as screen
+
+    out, whole = show.console(), wanted.output == "wide"
+    columns = kind.wide if whole else kind.columns
+    if found:
+        show.say(out, screen.table(found, columns, whole=whole, terminal=out.is_terminal))
+    if not found or out.is_terminal:
+        foot = screen.foot(found, rows, kind.what, shown["at"], more)
+        show.say(show.console(stderr=True), foot)
 
 
 def _filtered(rows: Iterable[Row], wanted: Mapping[str, Sequence[str]]) -> list[Row]:
@@ -211,57 +298,3 @@ def _rank(value: Any) -> tuple[Any, ...]:
         return (0, ((0, value, ""),))
     parts = re.split(r"(\d+)", str(value))
     return (0, tuple((0, int(one), "") if one.isdecimal() else (1, 0, one) for one in parts))
-
-
-def _print(rows: Sequence[Row], columns: Sequence[Column], *, whole: bool) -> None:
-    out = show.console()
-    numbers = ",".join(one.heading for one in columns if one.is_number)
-    headings = [one.heading for one in columns]
-    table = show.table(*headings, terminal=out.is_terminal, right=numbers)
-    short = {} if whole or not out.is_terminal else short_ids([one["node"] for one in rows])
-    for row in rows:
-        table.add_row(*(_cell(row, one.key, short) for one in columns))
-    if rows:
-        show.say(out, table)
-
-
-def _cell(row: Row, key: str, short: Mapping[str, str]) -> Text:
-    value = row[key]
-    if value is None:
-        return Text("-", style="dim")
-    if key.endswith("_s"):
-        # Without a blank, so that a pipe's reader can split columns at blanks.
-        return show.cell(span(value).replace(" ", ""))
-    if key == "node":
-        return show.cell(short.get(value, value))
-    if isinstance(value, list):
-        return show.cell(" ".join(str(one) for one in value) or "-")
-    return show.cell(value, STYLES.get(value, "") if key == "state" else "")
-
-
-def _foot(found: Sequence[Row], rows: Sequence[Row], what: str, at: float, more: str) -> None:
-    """Print the counts below a table on a terminal; in a pipe only for an empty list."""
-    out = show.console(stderr=True)
-    if found and not show.console().is_terminal:
-        return
-    states = Counter(str(one["state"]) for one in (found or rows))
-    told = ", ".join(f"{count} {state}" for state, count in states.most_common())
-    if found or not rows:
-        line = f"{len(found)} {what}{'' if len(found) == 1 else 's'}"
-    else:
-        line = f"no {what} matches; there are"
-    line += f" {told}" if rows and not found else f": {told}" if told else ""
-    age = span(max(0.0, time.time() - at))
-    show.say(out, show.cell(f"{line}{more}; as of {local(at)}, {age} ago", "dim"))
-
-
-def short_ids(ids: Iterable[str | None]) -> dict[str, str]:
-    """For each id its shortened form, a beginning that no other id has."""
-    whole = sorted({one for one in ids if one})
-    same = [os.path.commonprefix(two) for two in pairwise(whole)]  # noqa: RUF071 - by character
-    alike = [0, *map(len, same), 0]
-    made = {}
-    for place, id in enumerate(whole):
-        least = id.rfind("-") + 1 + SHORT_TAIL
-        made[id] = id[: max(least, alike[place] + 1, alike[place + 1] + 1)]
-    return made

@@ -7,30 +7,32 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.shell_completion import CompletionItem
-from rich.console import Console
-from rich.text import Text
 
 from nodemanager.commands import show
 from nodemanager.commands.common import (
     config_flag,
     config_path,
+    examples,
     existing_journal,
     journal_of,
 )
 from nodemanager.commands.ids import complete_id
-from nodemanager.commands.times import given, local, span
-from nodemanager.config import load
-from nodemanager.core.model.reasons import Reason
+from nodemanager.commands.times import given
+from nodemanager.core.model.reasons import Event, Reason
 from nodemanager.errors import JournalError
-from nodemanager.journal.event import Told
+from nodemanager.journal.event import LEVEL, Told
 from nodemanager.logline import as_json as json_line
 from nodemanager.logline import logfmt, timestamp
 from nodemanager.near import did_you_mean
 
+if TYPE_CHECKING:
+    from rich.console import Console
+
+LEVELS = ("info", "warning", "error")
 LOOK_EVERY_S = 1.0
 LAST = 10
 """How many earlier events `--follow` shows by default."""
@@ -50,6 +52,31 @@ def _reasons(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]
     return frozenset(found)
 
 
+def _events(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> frozenset[str]:
+    """The events of the given names; a group, as `node.`, means all of it."""
+    known = [event.value for event in Event]
+    found: set[str] = set()
+    for word in (word.strip() for value in values for word in value.split(",")):
+        of = {event for event in known if event == word or event.startswith(f"{word.rstrip('.')}.")}
+        if word and not of:
+            raise click.BadParameter(
+                f"{word!r} is no event{did_you_mean(word, known)}; the manual's page on events has "
+                "them all"
+            )
+        found |= of if word else set()
+    return frozenset(found)
+
+
+def _known_events(
+    ctx: click.Context, param: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    return [
+        CompletionItem(event.value, help=event.doc)
+        for event in Event
+        if event.value.startswith(incomplete)
+    ]
+
+
 def _known_reasons(
     ctx: click.Context, param: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
@@ -61,8 +88,14 @@ def _known_reasons(
 
 
 @click.command(
-    epilog="Examples: nodemanager log compute7; nodemanager log --since 2h --reason stale_slot; "
-    "nodemanager log i-0abc --follow; nodemanager log --journal copy.db --json | jq .reason"
+    epilog=examples(
+        "log compute7",
+        "log --since 2h --reason stale_slot",
+        "log --level warning --since yesterday",
+        "log --event breaker,operator --follow",
+        "log i-0abc --follow",
+        "log --journal copy.db --json | jq .reason",
+    )
 )
 @click.argument("id", required=False, shell_complete=complete_id)
 @click.option(
@@ -76,6 +109,22 @@ def _known_reasons(
     shell_complete=_known_reasons,
     metavar="REASON",
     help="Only events with this reason code; may be repeated.",
+)
+@click.option(
+    "--event",
+    "events",
+    multiple=True,
+    callback=_events,
+    shell_complete=_known_events,
+    metavar="EVENT",
+    help="Only this event, or all of a kind, as `breaker` or `node`; may be repeated.",
+)
+@click.option(
+    "--level",
+    type=click.Choice(LEVELS, case_sensitive=False),
+    default=LEVELS[0],
+    show_default=True,
+    help="Only events of this level or above.",
 )
 @click.option(
     "--last", "-n", type=click.IntRange(min=0), metavar="N", help="Only the last N events."
@@ -95,6 +144,8 @@ def log(
     since: float | None,
     until: float | None,
     reason: frozenset[str],
+    events: frozenset[str],
+    level: str,
     last: int | None,
     follow: bool,
     journal: Path | None,
@@ -108,7 +159,8 @@ def log(
     operators' commands and the breaker, oldest first. It reads the journal, whether the daemon runs
     or not, or a copy of it. Times are local on a terminal, UTC elsewhere.
     """
-    # These imports take half a second, and shell completion must not wait for them.
+    # Shell completion must not wait for these imports.
+    from nodemanager.config import load
     from nodemanager.core.operate.naming import UnknownIdError
     from nodemanager.journal.story import Story
 
@@ -119,7 +171,7 @@ def log(
         last = LAST
     story = Story(existing_journal(path, given=journal is not None), since or 0.0, id)
     tell = _teller(show.console(), as_json=as_json)
-    wanted = _filter(until, reason)
+    wanted = _filter(until, reason, events, level)
     try:
         if not _tell(_wanted(story.news(), wanted, last), tell):
             # An empty answer may mean a mistyped reason.
@@ -133,10 +185,19 @@ def log(
         return
 
 
-def _filter(until: float | None, reasons: frozenset[str]) -> Filter:
+def _filter(
+    until: float | None, reasons: frozenset[str], events: frozenset[str], level: str
+) -> Filter:
+    least = LEVELS.index(level)
+
     def wanted(one: Told) -> bool:
         is_past = until is not None and one.at > until
-        return not is_past and (not reasons or one.reason in reasons)
+        return (
+            not is_past
+            and (not reasons or one.reason in reasons)
+            and (not events or one.event in events)
+            and LEVELS.index(level_of(one)) >= least
+        )
 
     return wanted
 
@@ -159,8 +220,16 @@ def _teller(out: Console, *, as_json: bool) -> Callable[[Told], None]:
     if as_json:
         return lambda one: click.echo(json_line(fields_of(one)))
     if out.is_terminal:
+        from nodemanager.commands.log_screen import line_of
+
         return lambda one: out.print(line_of(one), soft_wrap=True)
     return lambda one: click.echo(logfmt(fields_of(one)))
+
+
+def level_of(one: Told) -> str:
+    """The event's level; an older journal does not tell it, so that it counts as info."""
+    level = str(one.more.get(LEVEL, LEVELS[0]))
+    return level if level in LEVELS else LEVELS[-1]
 
 
 def fields_of(one: Told) -> dict[str, Any]:
@@ -168,46 +237,12 @@ def fields_of(one: Told) -> dict[str, Any]:
     return {
         "ts": timestamp(one.at),
         "event": one.event,
+        "level": one.more.get(LEVEL),
         "reason": one.reason,
         "record": one.record,
         "slot": one.slot,
         "host": one.host,
         "node": one.node,
-        **one.more,
+        **{key: value for key, value in one.more.items() if key != LEVEL},
         "plan": one.plan,
     }
-
-
-STYLES = (
-    (("breaker.opened", "false_clean", "failed", "invariant"), "bold red"),
-    (("operator.", "breaker."), "magenta"),
-    (("cleaned", "created", "gone", "restored"), "green"),
-    (("clean", "shutdown", "setup"), "yellow"),
-    (("deferred", "skipped", "aborted", "foreign"), "cyan"),
-)
-
-
-def line_of(one: Told) -> Text:
-    """An event's line for a terminal: time, event, reason, subject and measures."""
-    line = Text(f"{local(one.at)}  ", style="dim")
-    line.append(f"{one.event:<21} ", style=_style(one.event) or "not dim")
-    line.append(f"{one.reason or '':<22} ", style="not dim bold")
-    whom = [one.host or "", one.record or "", one.node or ""]
-    line.append(show.cell(" ".join(word for word in whom if word), "not dim"))
-    for key, value in one.more.items():
-        if value is not None:
-            line.append("  ").append(show.cell(_measure(key, value), "dim"))
-    return line
-
-
-def _style(event: str) -> str:
-    for words, style in STYLES:
-        if any(word in event for word in words):
-            return f"not dim {style}"
-    return ""
-
-
-def _measure(key: str, value: Any) -> str:
-    if key.endswith("_s") and isinstance(value, (int, float)):
-        return f"{key.removesuffix('_s')} {span(value)}"
-    return logfmt({key: value}).replace("=", " ", 1)

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import click
 
-from nodemanager.client import Client
 from nodemanager.commands.common import answered, client, examples
 from nodemanager.commands.ids import complete_id
 from nodemanager.commands.show import print_json
-from nodemanager.commands.times import span
+from nodemanager.commands.waiting import until_clean, until_gone, wait_options
 from nodemanager.core.model.annotations import FORCIBLE
-from nodemanager.core.operate.commands import Verb
-from nodemanager.logline import visible
+from nodemanager.core.operate.verbs import Verb
+from nodemanager.logline import span, visible
 
-RUNTIME_FAILURE = 1
+RUNTIME_FAILURE, WRONG_CONFIGURATION = 1, 2
+
+Answer = dict[str, Any]
 
 _reason = click.option("--reason", default="", metavar="TEXT", help="Why; written to the log.")
 
@@ -33,26 +35,54 @@ _why = click.option(
 def tell(
     config: str | None,
     verb: Verb,
-    id: str | None = None,
-    *,
+    *ids: str,
     as_json: bool,
     reason: str = "",
     forced: Sequence[str] = (),
     unlisted: bool = False,
+    then: Callable[[Any, list[Answer]], None] | None = None,
 ) -> None:
-    """Send one command, print its answer, and exit 1 where it was not done."""
-    to: Client = client(config)
-    answer = to.order(verb, id, reason=reason, forced=forced, unlisted=unlisted)
-    done = bool(answer.get("done")) or answer.get("result") == "under_way"
+    """Send the command, once for each id, print each answer, and exit 1 where one was not done.
+
+    `then` goes on with the client and the answers, where all were done.
+    """
+    daemon = client(config)
+    given: Sequence[str | None] = ids or (None,)
+    answers = [
+        daemon.order(verb, id, reason=reason, forced=forced, unlisted=unlisted) for id in given
+    ]
     if as_json:
-        print_json(answer)
-    elif done:
-        click.echo(visible(str(answer.get("message", ""))))
-    else:
-        title, why = answer.get("title", "not done"), visible(str(answer.get("message", "")))
-        click.echo(f"nodemanager: {title}: {why}", err=True)
-    if not done:
+        print_json(answers[0] if len(answers) == 1 else answers)
+    for answer in () if as_json else answers:
+        if _is_done(answer):
+            click.echo(visible(str(answer.get("message", ""))))
+        else:
+            title, why = answer.get("title", "not done"), visible(str(answer.get("message", "")))
+            click.echo(f"nodemanager: {title}: {why}", err=True)
+    if not all(map(_is_done, answers)):
         sys.exit(RUNTIME_FAILURE)
+    if then is not None:
+        then(daemon, answers)
+
+
+def _is_done(answer: Answer) -> bool:
+    return bool(answer.get("done")) or answer.get("result") == "under_way"
+
+
+def _gone_within(wait: bool, limit_s: float) -> Callable[[Any, list[Answer]], None] | None:
+    """With `wait`: waits until the nodes of the answers are gone."""
+
+    def then(daemon: Any, answers: list[Answer]) -> None:
+        until_gone(daemon, [one["node"] for one in answers if one.get("node")], limit_s)
+
+    return then if wait else None
+
+
+def _ids(name: str) -> Callable[[click.decorators.FC], click.decorators.FC]:
+    """One or more ids, which a shell completes."""
+    return click.argument(
+        name, nargs=-1, required=True, metavar=f"{name.upper()}...", shell_complete=complete_id
+    )
 
 
 @click.group()
@@ -60,7 +90,7 @@ def breaker() -> None:
     """Control the breaker, the latch that stops all freeing and destroying."""
 
 
-@breaker.command("reset")
+@breaker.command("reset", epilog=examples("breaker reset --reason 'the cloud is back'"))
 @_noted
 def breaker_reset(reason: str, as_json: bool, config: str | None) -> None:
     """Close the breaker, once you have looked at what opened it."""
@@ -70,57 +100,104 @@ def breaker_reset(reason: str, as_json: bool, config: str | None) -> None:
 @click.command(
     epilog=examples("hold i-0abc --reason 'I am logged in'", "hold compute7 --reason 'disk swap'")
 )
-@click.argument("id", shell_complete=complete_id)
+@_ids("id")
 @_reason
 @click.option("--unlisted", is_flag=True, help="Accept an ID that no listing shows.")
 @answered
-def hold(id: str, reason: str, unlisted: bool, as_json: bool, config: str | None) -> None:
+def hold(
+    id: tuple[str, ...], reason: str, unlisted: bool, as_json: bool, config: str | None
+) -> None:
     """Keep everything automatic away from a node or record until `release`, even over restarts.
 
     ID is a record's uuid, a cloud node's id, a hostname that only one record has, or the id of a
     leftover.
     """
-    tell(config, Verb.HOLD, id, reason=reason, unlisted=unlisted, as_json=as_json)
+    tell(config, Verb.HOLD, *id, reason=reason, unlisted=unlisted, as_json=as_json)
 
 
-@click.command()
-@click.argument("id", shell_complete=complete_id)
+@click.command(epilog=examples("release compute7", "release i-0abc i-0def"))
+@_ids("id")
 @_noted
-def release(id: str, reason: str, as_json: bool, config: str | None) -> None:
+def release(id: tuple[str, ...], reason: str, as_json: bool, config: str | None) -> None:
     """End the hold on a node or record."""
-    tell(config, Verb.RELEASE, id, reason=reason, as_json=as_json)
-
-
-@click.command(epilog=examples("drain i-0abc --reason 'new image'", "drain compute7"))
-@click.argument("node", shell_complete=complete_id)
-@_noted
-def drain(node: str, reason: str, as_json: bool, config: str | None) -> None:
-    """Shut a node down as soon as it is idle, whatever the demand, and never while it is busy.
-
-    Another node is booted where the demand needs one. `undrain` undoes it. NODE is a cloud node's
-    id, its record's uuid, or its hostname.
-    """
-    tell(config, Verb.DRAIN, node, reason=reason, as_json=as_json)
-
-
-@click.command()
-@click.argument("node", shell_complete=complete_id)
-@_noted
-def undrain(node: str, reason: str, as_json: bool, config: str | None) -> None:
-    """Let a node take work again: undo a drain, or a kill that has not been carried out yet."""
-    tell(config, Verb.RUN, node, reason=reason, as_json=as_json)
+    tell(config, Verb.RELEASE, *id, reason=reason, as_json=as_json)
 
 
 @click.command(
     epilog=examples(
-        "kill i-0abc --reason 'its kernel hangs'", "kill compute7 --reason 'bad disk' --yes"
+        "drain i-0abc --reason 'new image'",
+        "drain compute7 compute8 --wait --timeout 2h",
+        "drain $(nodemanager nodes -o name --size old) --reason 'another size'",
     )
 )
-@click.argument("node", shell_complete=complete_id)
+@_ids("node")
+@wait_options
+@_noted
+def drain(
+    node: tuple[str, ...],
+    wait: bool,
+    timeout: float,
+    reason: str,
+    as_json: bool,
+    config: str | None,
+) -> None:
+    """Shut a node down as soon as it is idle, whatever the demand, and never while it is busy.
+
+    Another node is booted where the demand needs one. `undrain` undoes it. NODE is a cloud node's
+    id, its record's uuid, or its hostname. `cordon` keeps the node instead.
+    """
+    then = _gone_within(wait, timeout)
+    tell(config, Verb.DRAIN, *node, reason=reason, as_json=as_json, then=then)
+
+
+@click.command(epilog=examples("undrain i-0abc", "undrain compute7 compute8"))
+@_ids("node")
+@_noted
+def undrain(node: tuple[str, ...], reason: str, as_json: bool, config: str | None) -> None:
+    """Let a node take work again: undo a drain, a cordon, or a kill not carried out yet."""
+    tell(config, Verb.RUN, *node, reason=reason, as_json=as_json)
+
+
+@click.command(epilog=examples("cordon compute7 --reason 'a strange disk'", "cordon i-0abc i-0def"))
+@_ids("node")
+@_noted
+def cordon(node: tuple[str, ...], reason: str, as_json: bool, config: str | None) -> None:
+    """Give a node no more work, but keep it until `uncordon`, even over restarts.
+
+    It is told to drain, and demand no longer counts it, so that another is booted where one is
+    needed. Nothing but a `kill` destroys it. `hold` keeps a node, too, but lets it work.
+    """
+    tell(config, Verb.CORDON, *node, reason=reason, as_json=as_json)
+
+
+@click.command(epilog=examples("uncordon compute7"))
+@_ids("node")
+@_noted
+def uncordon(node: tuple[str, ...], reason: str, as_json: bool, config: str | None) -> None:
+    """End a cordon: the node takes work again, and may be shut down again."""
+    tell(config, Verb.UNCORDON, *node, reason=reason, as_json=as_json)
+
+
+@click.command(
+    epilog=examples(
+        "kill i-0abc --reason 'its kernel hangs'",
+        "kill compute7 compute8 --reason 'bad disks' --yes --wait",
+    )
+)
+@_ids("node")
 @_why
 @click.option("--yes", "-y", is_flag=True, help="Don't ask; needed without a terminal.")
+@wait_options
 @answered
-def kill(node: str, reason: str, yes: bool, as_json: bool, config: str | None) -> None:
+def kill(
+    node: tuple[str, ...],
+    reason: str,
+    yes: bool,
+    wait: bool,
+    timeout: float,
+    as_json: bool,
+    config: str | None,
+) -> None:
     """Shut a node down now, busy or not; its record is freed once the cloud says it is gone.
 
     On a terminal it shows the node, its state and its age, and asks; elsewhere, as in a script, it
@@ -130,24 +207,32 @@ def kill(node: str, reason: str, yes: bool, as_json: bool, config: str | None) -
     while breaker, pause, lease or old polls forbid every shutdown.
     """
     meant = node if yes else _confirmed(config, node)
-    tell(config, Verb.KILL, meant, reason=reason, as_json=as_json)
+    then = _gone_within(wait, timeout)
+    tell(config, Verb.KILL, *meant, reason=reason, as_json=as_json, then=then)
 
 
 def _can_ask() -> bool:
     return sys.stdin.isatty() and sys.stderr.isatty()
 
 
-def _confirmed(config: str | None, given: str) -> str:
-    """The id of the node that `given` names, after the user has confirmed that node."""
+def _confirmed(config: str | None, given: Sequence[str]) -> list[str]:
+    """The ids of the nodes that are named, after the user has confirmed these nodes."""
     if not _can_ask():
         raise click.UsageError("without a terminal nobody can confirm the kill: give --yes")
-    row = client(config).node(given)
+    daemon = client(config)
+    rows = [(one, daemon.node(one)) for one in given]
+    click.confirm(
+        visible(f"kill {'; '.join(_about(row) for _, row in rows)}?"), abort=True, err=True
+    )
+    return [str(row["node"] or one) for one, row in rows]
+
+
+def _about(row: Answer) -> str:
+    """A node as it is confirmed: its names, size, state, age and standing orders."""
     age = "" if row["age_s"] is None else f", {span(row['age_s'])} old"
     named = " ".join(one for one in (row["host"], row["node"] or row["record"]) if one)
     orders = f", with a standing {' and '.join(row['orders'])}" if row["orders"] else ""
-    about = f"{named} ({row['size'] or 'unknown size'}, {row['state']}{age}{orders})"
-    click.confirm(visible(f"kill {about}?"), abort=True, err=True)
-    return str(row["node"] or given)
+    return f"{named} ({row['size'] or 'unknown size'}, {row['state']}{age}{orders})"
 
 
 def _rules() -> str:
@@ -176,7 +261,7 @@ _NEVER = (
         )
     )
 )
-@click.argument("record", shell_complete=complete_id)
+@_ids("record")
 @click.option(
     "--force",
     "forced",
@@ -184,18 +269,39 @@ _NEVER = (
     metavar="RULE",
     help="Break this rule, and note that in journal and log; may be repeated.",
 )
+@wait_options
 @_noted
 def clean(
-    record: str, forced: tuple[str, ...], reason: str, as_json: bool, config: str | None
+    record: tuple[str, ...],
+    forced: tuple[str, ...],
+    wait: bool,
+    timeout: float,
+    reason: str,
+    as_json: bool,
+    config: str | None,
 ) -> None:
     """Free a record now, by the usual rules (C0 to C12).
 
-    A refusal names the rule that forbids it and the measured values. Waits for the outcome. RECORD
-    is a record's uuid or hostname, or the id of its former node.
+    A refusal names the rule that forbids it and the measured values. Waits some seconds for the
+    outcome, and with --wait until it is there. RECORD is a record's uuid or hostname, or the id of
+    its former node.
     """
     if forced and not reason:
         raise click.UsageError("--force needs --reason TEXT: say why the rule does not apply")
-    tell(config, Verb.CLEAN, record, forced=forced, reason=reason, as_json=as_json)
+
+    def then(daemon: Any, answers: list[Answer]) -> None:
+        under_way = [one for one in zip(record, answers, strict=True) if not one[1].get("done")]
+        until_clean(daemon, [one.get("record") or id for id, one in under_way], timeout)
+
+    tell(
+        config,
+        Verb.CLEAN,
+        *record,
+        forced=forced,
+        reason=reason,
+        as_json=as_json,
+        then=then if wait else None,
+    )
 
 
 @click.command(epilog=examples("pause --reason 'the cloud is being upgraded'"))
@@ -209,23 +315,71 @@ def pause(reason: str, as_json: bool, config: str | None) -> None:
     tell(config, Verb.PAUSE, reason=reason, as_json=as_json)
 
 
-@click.command()
+@click.command(epilog=examples("resume"))
 @_noted
 def resume(reason: str, as_json: bool, config: str | None) -> None:
     """End a pause."""
     tell(config, Verb.RESUME, reason=reason, as_json=as_json)
 
 
-@click.command()
+@click.group()
+def rotate() -> None:
+    """Pause or resume the replacement of outdated nodes; `status` shows how far it is."""
+
+
+@rotate.command("pause", epilog=examples("rotate pause --reason 'the new image has a bug'"))
+@_why
+@answered
+def rotate_pause(reason: str, as_json: bool, config: str | None) -> None:
+    """Replace no node for its image, type or age until `rotate resume`, even over restarts."""
+    tell(config, Verb.ROTATE_PAUSE, reason=reason, as_json=as_json)
+
+
+@rotate.command("resume")
+@_noted
+def rotate_resume(reason: str, as_json: bool, config: str | None) -> None:
+    """End a pause of the rotation."""
+    tell(config, Verb.ROTATE_RESUME, reason=reason, as_json=as_json)
+
+
+@click.command(
+    epilog=examples("reload", "reload --json | jq '.changes[] | select(.applied | not)'")
+)
+@answered
+def reload(as_json: bool, config: str | None) -> None:
+    """Let the daemon read its file again, as SIGHUP does, and show what that changed.
+
+    Windows and limits apply at once; what needs a restart is named. A wrong file changes nothing:
+    its problems are printed, with exit code 2.
+    """
+    told = client(config).reload()
+    if as_json:
+        print_json(told)
+    else:
+        for one in told["changes"]:
+            was, now = one["old"] or "unset", one["new"] or "unset"
+            how = "" if one["applied"] else "  (needs a restart)"
+            click.echo(visible(f"{one['option']}: {was} -> {now}{how}"))
+        if told["done"] and not told["changes"]:
+            click.echo("nothing changed")
+        for problem in told["problems"]:
+            click.echo(visible(problem), err=True)
+    if not told["done"]:
+        sys.exit(WRONG_CONFIGURATION)
+
+
+@click.command(epilog=examples("orders", "orders --json | jq -r '.marks[].id'"))
 @answered
 def orders(as_json: bool, config: str | None) -> None:
-    """List the standing orders (pause, holds, drains and kills), who gave them, and why."""
+    """List the standing orders (pause, hold, cordon, drain, kill), who gave them, and why."""
     status = client(config).standing()
     paused, marks = status.get("pause", {}), status.get("marks", [])
     if as_json:
-        print_json({"pause": paused, "marks": marks})
+        print_json({"pause": paused, "rotation": status.get("rotation", {}), "marks": marks})
         return
     rows = [("pause", "the whole pool", paused)] if paused.get("paused") else []
+    rotation = status.get("rotation", {})
+    rows += [("pause", "the rotation", rotation)] if rotation.get("paused") else []
     rows += [(mark["kind"], mark["id"], mark) for mark in marks]
     if not rows:
         click.echo("no standing orders")
@@ -234,17 +388,3 @@ def orders(as_json: bool, config: str | None) -> None:
         who = f"by {told.get('by') or 'somebody'} since {told.get('since')}"
         why = f": {told['reason']}" if told.get("reason") else ""
         click.echo(visible(f"{kind}  {id}  {who}{why}"))
-
-
-COMMANDS: tuple[click.Command, ...] = (
-    breaker,
-    hold,
-    release,
-    drain,
-    undrain,
-    kill,
-    clean,
-    pause,
-    resume,
-    orders,
-)

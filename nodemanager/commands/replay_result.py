@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from nodemanager.commands.replay_values import Sweep, Tried, duration, shown
-from nodemanager.commands.times import local, span, told
+from nodemanager.commands.times import local, told
 from nodemanager.core.replay.whatif import Hit, Life
 from nodemanager.core.replay.worth import Balance, Move, Outcome, weigh
 from nodemanager.journal.reading import Outline
 from nodemanager.journal.sweep import Replayed
-from nodemanager.logline import visible
+from nodemanager.logline import span, visible
 
 RECORDED = "recorded"
 WINDOW = "node_stale_after"

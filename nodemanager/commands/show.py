@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
-from rich import box
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from nodemanager.logline import visible
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
 
 PIPE_WIDTH = 10_000
 
@@ -28,6 +29,9 @@ def console(*, stderr: bool = False) -> Console:
 
     In a pipe no line is wrapped or cut, whatever its length.
     """
+    # Not at the top: a completion has no time for it.
+    from rich.console import Console
+
     stream = sys.stderr if stderr else sys.stdout
     if stream.isatty():
         return Console(stderr=stderr, highlight=False, markup=False, emoji=False)
@@ -47,6 +51,9 @@ def table(*headings: str, title: str | None = None, terminal: bool, right: str =
 
     `right` names the right-aligned columns, separated by commas.
     """
+    from rich import box
+    from rich.table import Table
+
     made = Table(
         title=title if terminal else None,
         title_justify="left",
@@ -80,6 +87,8 @@ def say(out: Console, *things: Any) -> None:
 
 def cell(value: object, style: str = "") -> Text:
     """A value from elsewhere as text, with invisible characters escaped."""
+    from rich.text import Text
+
     return Text(visible("" if value is None else str(value)), style=style)
 
 

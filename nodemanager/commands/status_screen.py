@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -10,8 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from nodemanager.commands.show import cell
-from nodemanager.commands.times import span
-from nodemanager.logline import visible
+from nodemanager.logline import span, visible
 
 GOOD, ODD, BAD, FAINT = "green", "yellow", "bold red", "dim"
 
@@ -26,7 +26,7 @@ HELD_FOR = {
     "claim_without_slot": "being set up",
     "other_pool": "other pools'",
 }
-MOST_IDS, MOST_MARKS = 5, 10
+MOST_IDS, MOST_MARKS, LATEST = 5, 10, 6
 WIDEST = 24
 AT_NEXT_POLL = frozenset({"changed_since_listing", "no_listing_order", "in_flight", "cap_reached"})
 
@@ -47,6 +47,11 @@ def screen(status: Shown) -> RenderableType:
 def _subjects(status: Shown) -> Iterator[tuple[str, Sequence[RenderableType]]]:
     yield "slots", _slots(status["slots"])
     yield "nodes", _nodes(status)
+    if status.get("spares"):
+        yield "spares", _spares(status["spares"])
+    rotation = status.get("rotation", {})
+    if rotation.get("sizes") or rotation.get("paused"):
+        yield "rotation", _rotation(rotation)
     yield "boots", _boots(status)
     yield "records", [_counts(status["records"]) or _none()]
     yield "polls", _polls(status)
@@ -56,6 +61,8 @@ def _subjects(status: Shown) -> Iterator[tuple[str, Sequence[RenderableType]]]:
     yield "holds", _holds(status)
     leftovers = {state: count for state, count in status["leftovers"].items() if count}
     yield "leftovers", [_counts(leftovers, bad=("failed",)) or _none()]
+    if status.get("lately"):
+        yield "lately", _lately(status["lately"])
 
 
 def _head(status: Shown) -> RenderableType:
@@ -139,6 +146,43 @@ def _nodes(status: Shown) -> Sequence[RenderableType]:
     if status["price"]:
         line.append(f", {status['price']:g} per hour", style=FAINT)
     return [line]
+
+
+def _spares(spares: Shown) -> Sequence[Text]:
+    """`2 of 3  small`, and how many are given up while something runs short."""
+    lines = []
+    for size, one in spares.items():
+        ready = min(one["ready"], one["wanted"])
+        line = Text(f"{ready} of {one['wanted']}", style=GOOD if ready else ODD)
+        line.append("  ").append(cell(size))
+        if one["kept"] < one["wanted"]:
+            given_up = one["wanted"] - one["kept"]
+            line.append(f"  {given_up} given up: something runs short", style=ODD)
+        lines.append(line)
+    return lines
+
+
+def _rotation(rotation: Shown) -> Sequence[Text]:
+    """The outdated nodes of each size, and which is replaced now, or why none is."""
+    lines = []
+    if rotation["paused"]:
+        line = Text("PAUSED", style=BAD)
+        if "by" in rotation:
+            line.append(" by ").append(cell(f"{rotation['by']}: {rotation['reason']}", ODD))
+        lines.append(line)
+    for one in rotation["sizes"]:
+        line = Text(f"{one['outdated']} of {one['nodes']} to replace", style=ODD)
+        line.append("  ").append(cell(one["size"])).append("  ")
+        line.append(", ".join(f"{count} {cause}" for cause, count in one["causes"].items()))
+        if one.get("node"):
+            line.append("  now ").append(cell(one["node"]))
+        if one["waits"] is not None:
+            style = BAD if one["waits"] == "rotation_stalled" else FAINT
+            line.append(f"  waits: {one['waits']}", style=style)
+            if one.get("at"):
+                line.append(" by ").append(cell(one["at"]))
+        lines.append(line)
+    return lines
 
 
 def _boots(status: Shown) -> Sequence[RenderableType]:
@@ -243,6 +287,22 @@ def _holds(status: Shown) -> Sequence[RenderableType]:
         return [cell(f"{len(ids)}: {' '.join(ids[:MOST_IDS])}{more}", ODD)]
     orders = status.get("orders", {"hold": status["holds"]["count"]})
     return [_counts({kind: count for kind, count in orders.items() if count}) or _none()]
+
+
+def _lately(groups: Sequence[Shown]) -> Sequence[RenderableType]:
+    """What happened in the last hour, in groups, the newest first (`nodemanager events`)."""
+    now = time.time()
+    rows = [
+        (
+            cell(f"{span(max(0.0, now - one['last_at']))} ago", FAINT),
+            Text(f"{one['count']} x" if one["count"] > 1 else ""),
+            cell(one["event"]),
+            cell(one["reason"] or ""),
+            cell(" ".join(one["names"]), FAINT),
+        )
+        for one in groups[:LATEST]
+    ]
+    return _aligned(rows)
 
 
 def _mark(mark: Shown) -> Text:

@@ -8,17 +8,13 @@ from datetime import datetime, timedelta
 
 import click
 
-from nodemanager.config import kinds
-from nodemanager.logline import span, timestamp
-
-__all__ = ["given", "local", "moment", "span", "told"]
+from nodemanager.logline import timestamp
 
 HOW = "write 14:05, 2026-03-01 14:05, 2026-03-01T14:05:00Z, or 2h for two hours ago"
 
 _CLOCK = re.compile(r"(\d{1,2}):(\d{2})(?::(\d{2}))?", re.ASCII)
 _DATED = re.compile(r"\d{4}-\d{2}-\d{2}.*", re.ASCII)
 _DAYS = {"today": 0, "yesterday": 1}
-_duration = kinds.duration()
 
 
 def moment(text: str, now: float) -> float:
@@ -40,8 +36,10 @@ def moment(text: str, now: float) -> float:
         return _dated(written)
     ago = written.lower().removesuffix("ago").strip()
     if ago and ago[-1] in "smhd":
+        from nodemanager.config import kinds
+
         try:
-            return now - _duration.parse(ago)
+            return now - kinds.duration().parse(ago)
         except ValueError as error:
             raise ValueError(f"{text!r}: {error}") from error
     raise ValueError(f"{text!r} is not a time: {HOW}")

@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from nodemanager.commands import show
-from nodemanager.commands.times import span
 from nodemanager.core.model.reasons import Reason
+from nodemanager.logline import span
 
 Shown = Mapping[str, Any]
 

@@ -38,6 +38,7 @@ def check_all(draft: Draft) -> None:
     _polls(draft)
     _freshness(draft)
     _settle(draft)
+    _ages(draft)
     _store(draft)
     _prune(draft)
     _endpoints(draft)
@@ -64,6 +65,17 @@ def _limits(draft: Draft) -> None:
     places = draft.place("Daemon", "min_nodes"), draft.place("Daemon", "max_nodes")
     if least is not None and most is not None and least > most:
         draft.report.clash(*places, "{one} asks for more nodes than {other} allows")
+    spare = sum(size.spare_nodes or 0 for size in draft.sizes)
+    if most is not None and spare > most:
+        size = max(draft.sizes, key=lambda one: one.spare_nodes or 0)
+        draft.report.clash(
+            draft.place(f"Size {size.name}", "spare_nodes"),
+            places[1],
+            f"all sizes together keep {spare} spare nodes, more than {{other}} allows",
+            refuse=False,
+        )
+    if draft.value("Records", "provider") is StoreProvider.SLURM:
+        return
     section = "Registry"
     if draft.value("Records", "provider") is StoreProvider.ARVADOS:
         section = "Records"
@@ -75,6 +87,14 @@ def _limits(draft: Draft) -> None:
             f"{{one}} allows more nodes than {{other}} can give a slot; {slots} is the most",
             refuse=False,
         )
+
+
+def _ages(draft: Draft) -> None:
+    """Refuse an age that a node has before it is surely up: it would be replaced for ever."""
+    most, boots = draft.value("Daemon", "max_node_age"), draft.value("Daemon", "boot_fail_after")
+    if most is not None and boots is not None and most <= boots:
+        places = draft.place("Daemon", "max_node_age"), draft.place("Daemon", "boot_fail_after")
+        draft.report.clash(*places, "{one} is not above {other}")
 
 
 def _polls(draft: Draft) -> None:
@@ -140,11 +160,23 @@ def _store(draft: Draft) -> None:
             draft.report.warn(
                 draft.place("Records", "slots"), "not used; the slots are [Registry] slots"
             )
+    elif (
+        provider is StoreProvider.SLURM
+        and draft.value("Daemon", "dispatcher") is not Dispatcher.SLURM
+    ):
+        dispatcher = draft.place("Daemon", "dispatcher")
+        draft.report.clash(place, dispatcher, "{one} needs [Daemon] dispatcher = slurm")
 
 
 def _prune(draft: Draft) -> None:
-    arvados = draft.value("Records", "provider") is StoreProvider.ARVADOS
-    if arvados and draft.value("Cleaning", "prune_after") is not None:
+    provider = draft.value("Records", "provider")
+    if provider is StoreProvider.SLURM and draft.value("Cleaning", "prune_after") is not None:
+        draft.report.clash(
+            draft.place("Cleaning", "prune_after"),
+            draft.place("Records", "provider"),
+            "{one} needs a registry: with {other} the records are the nodes of slurm.conf",
+        )
+    if provider is StoreProvider.ARVADOS and draft.value("Cleaning", "prune_after") is not None:
         draft.report.clash(
             draft.place("Cleaning", "prune_after"),
             draft.place("Records", "provider"),
@@ -205,6 +237,8 @@ def _ping_is_answered(draft: Draft, ping: Endpoint | None) -> None:
 def _ping_reaches_us(draft: Draft, ping: Endpoint | None) -> None:
     """Warn when a remote cloud's nodes would ping a loopback address or use plain http."""
     provider = draft.value("Cloud", "provider")
+    if draft.value("Records", "provider") is StoreProvider.SLURM:
+        return
     if provider is None or traits_of(provider).near or _is_wrong(draft, *PING_HOST):
         return
     place, loopback, plain = _ping_target(draft, ping)
@@ -327,35 +361,45 @@ def _demand(draft: Draft) -> None:
     least, most = draft.value("Daemon", "min_nodes"), draft.value("Daemon", "max_nodes")
     asks = draft.value("Daemon", "dispatcher") is not Dispatcher.PING
     asks = asks or draft.value("Daemon", "wishlist_command") is not None
+    asks = asks or any(size.spare_nodes for size in draft.sizes)
     if least == 0 and most and not asks:
         draft.report.warn(
             draft.place("Daemon", "min_nodes"),
             "nothing asks for nodes, so none is ever booted: set [Daemon] wishlist_command, "
-            "dispatcher, or min_nodes above 0",
+            "dispatcher, [Size NAME] spare_nodes, or min_nodes above 0",
         )
 
 
 def _dispatcher(draft: Draft) -> None:
     """Refuse a scheduler that can't be asked; warn of options of one that is not."""
     place, chosen = draft.place("Daemon", "dispatcher"), draft.value("Daemon", "dispatcher")
+    if chosen is None:
+        return
     for section, uses in ((SLURM, Dispatcher.SLURM), (SCHEDULER, Dispatcher.COMMAND)):
         for key in (key for key in draft.places if key[0] == section and chosen is not uses):
-            if draft.is_set(*key) and chosen is not None:
+            if draft.is_set(*key):
                 draft.report.warn(draft.place(*key), f"not used: [Daemon] dispatcher is {chosen}")
-    if chosen is None or chosen is Dispatcher.PING:
+    if chosen is Dispatcher.PING:
         return
     if draft.value("Daemon", "wishlist_command") is not None:
         wishlist = draft.place("Daemon", "wishlist_command")
         draft.report.clash(
             wishlist, place, "{one} and {other} would be two sources of demand: keep one of them"
         )
-    section = SLURM if chosen is Dispatcher.SLURM else SCHEDULER
     if chosen is Dispatcher.COMMAND:
-        for name in ("nodes", "queue", "drain", "resume", "down"):
-            needed = f"{name}_command"
-            if draft.value(section, needed) is None and not _is_wrong(draft, section, needed):
-                text = f"needs [{section}] {needed}"
-                draft.report.wrong(place, text)
+        _a_program_for_each_verb(draft, place)
+    _asked_in_time(draft, SLURM if chosen is Dispatcher.SLURM else SCHEDULER)
+
+
+def _a_program_for_each_verb(draft: Draft, place: Place) -> None:
+    for name in ("nodes", "queue", "drain", "resume", "down"):
+        needed = f"{name}_command"
+        if draft.value(SCHEDULER, needed) is None and not _is_wrong(draft, SCHEDULER, needed):
+            draft.report.wrong(place, f"needs [{SCHEDULER}] {needed}")
+
+
+def _asked_in_time(draft: Draft, section: str) -> None:
+    """Refuse a time limit by which each poll of the scheduler would be too old."""
     timeout, fresh = draft.value(section, "timeout"), draft.value("Daemon", "poll_stale_after")
     every = draft.value("Daemon", "wishlist_poll_time")
     if None not in (timeout, fresh, every) and 2 * timeout + every > fresh:

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from nodemanager.config.sections import SECTIONS, Size
+from nodemanager.config.report import Place
+from nodemanager.config.sections import SECTIONS, SIZE, Size
 from nodemanager.config.settings import Config
 from nodemanager.redact import MASK, is_secret
 
@@ -90,7 +91,22 @@ def reloaded(old: Config, new: Config) -> Config:
                 taken[option.attribute] = getattr(getattr(new, section.attribute), option.attribute)
                 places[section.name, option.name] = new.places[section.name, option.name]
         sections[section.attribute] = replace(getattr(old, section.attribute), **taken)
-    return replace(old, **sections, places=places, warnings=new.warnings)
+    sizes = tuple(_reloaded_size(size, new, places) for size in old.sizes)
+    return replace(old, **sections, sizes=sizes, places=places, warnings=new.warnings)
+
+
+def _reloaded_size(size: Size, new: Config, places: dict[tuple[str, str], Place]) -> Size:
+    """`size` with what a running daemon takes over of its new section, and that one's places."""
+    found = next((one for one in new.sizes if one.name == size.name), None)
+    for option in SIZE.options:
+        key = f"Size {size.name}", option.name
+        if not option.reload or found is None:
+            continue
+        size = replace(size, **{option.attribute: getattr(found, option.attribute)})
+        places.pop(key, None)
+        if key in new.places:
+            places[key] = new.places[key]
+    return size
 
 
 def _settings(config: Config) -> Iterator[tuple[tuple[str, str], _Setting]]:
@@ -113,7 +129,9 @@ def _settings(config: Config) -> Iterator[tuple[tuple[str, str], _Setting]]:
             yield (title, key), _Setting(value, MASK if is_secret(key) else value, False)
     for size in config.sizes:
         for option_name, value in _given(config, size):
-            yield (f"Size {size.name}", option_name), _Setting(value, str(value), False)
+            known = SIZE.option(option_name)
+            applied = known is not None and known.reload
+            yield (f"Size {size.name}", option_name), _Setting(value, str(value), applied)
 
 
 def _given(config: Config, size: Size) -> Iterator[tuple[str, str]]:

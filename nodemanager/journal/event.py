@@ -29,6 +29,9 @@ class Told:
     more: Mapping[str, Any] = field(default_factory=dict)
 
 
+LEVEL = "level"
+"""The key in `more` of an event's level above INFO, in lower case."""
+
 COLUMNS = tuple(one.name for one in fields(Told))
 """The columns of the table `told`, where `more` is JSON."""
 

@@ -6,8 +6,8 @@ from collections.abc import Collection
 from pathlib import Path
 
 from nodemanager.journal.event import COLUMNS, Told, told_from
+from nodemanager.journal.names import TOLD_SINCE
 from nodemanager.journal.opened import opened, told_as_damage
-from nodemanager.journal.story import TOLD_SINCE
 
 _IS_ABOUT = "(:about IN (record, host, node, name, CAST(slot AS TEXT)) OR event = :about"
 _IS_ABOUT += " OR reason = :about)"

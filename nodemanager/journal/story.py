@@ -11,10 +11,9 @@ from pathlib import Path
 
 from nodemanager.core.operate.naming import Thing, UnknownIdError, resolve
 from nodemanager.journal.event import COLUMNS, Told, told_from
+from nodemanager.journal.names import TOLD_SINCE
 from nodemanager.journal.opened import opened, told_as_damage
 
-TOLD_SINCE = "0002"
-"""The first schema with logged events."""
 AT_ONCE = 1000
 """Rows per query: an open transaction would keep the write-ahead log from shrinking."""
 
@@ -65,13 +64,6 @@ class Story:
                     self._seen = number
                     yield told_from(row)
             self._seen = newest
-
-
-def names_in(path: Path) -> frozenset[str]:
-    """All names of records and nodes, for the completion of a typed word."""
-    with opened(path, needs=TOLD_SINCE) as connection, told_as_damage(path):
-        found = {name for one in _things(connection) for name in (*one.names(), one.slot)}
-    return frozenset(str(name) for name in found - {None})
 
 
 def _meant(connection: sqlite3.Connection, id: str) -> str:

@@ -10,13 +10,14 @@ import json
 import threading
 from collections.abc import Iterator
 from dataclasses import fields
+from logging import getLevelName
 from typing import Any
 
 from nodemanager.clock import Clock
 from nodemanager.core.model.reasons import Event
 from nodemanager.errors import JournalError
 from nodemanager.journal.api import Journal
-from nodemanager.journal.event import Told
+from nodemanager.journal.event import LEVEL, Told
 from nodemanager.log import INFO, Fields, masked
 from nodemanager.logline import as_json
 
@@ -85,6 +86,9 @@ class Teller:
                 told[key] = life[key] if told[key] is None else told[key]
             if event is Event.RECORD_CLEANED:
                 self._lives.pop(("record", str(told["record"])), None)
+            if level > INFO:
+                # As in the log's own lines, where INFO is left out.
+                given[LEVEL] = getLevelName(level).lower()
             more = json.loads(as_json(masked(given)))
             row = Told(self._clock.wall(), event.value, **told, more=more)
             if not self._stood(event, row):

@@ -28,7 +28,7 @@ from nodemanager.core.model.changed import changed
 from nodemanager.core.model.reasons import Event, Reason
 from nodemanager.core.model.world import CloudNode, CloudState, Job, Record, Size
 from nodemanager.core.observe.pools import preflight_of
-from nodemanager.core.operate.commands import Command, Verb
+from nodemanager.core.operate.verbs import Command, Verb
 from nodemanager.logline import logfmt
 from nodemanager.operators import OperatorCommands
 from nodemanager.preflight import ping_url

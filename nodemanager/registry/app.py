@@ -30,7 +30,6 @@ from nodemanager.errors import (
     StoreError,
     StoreRefused,
 )
-from nodemanager.httpserver import AsgiApp
 from nodemanager.records import wire
 from nodemanager.records.pings import Ping, WrongInstance, WrongSecret
 from nodemanager.records.query import ListQuery, selected
@@ -52,7 +51,7 @@ THREADS = 3
 """The number of threads for requests other than pings."""
 
 
-def build_app(store: SqlRecordStore, token: str, refusals: Refusals | None = None) -> AsgiApp:
+def build_app(store: SqlRecordStore, token: str, refusals: Refusals | None = None) -> PingDoor:
     """The ASGI application over `store`; `token` allows everything.
 
     `refusals` counts wrong tokens and secrets. Raises StartError for a token that is empty or
@@ -72,7 +71,7 @@ def build_app(store: SqlRecordStore, token: str, refusals: Refusals | None = Non
     app.add_route("/arvados/v1/nodes/{uuid}", _One(nodes))
     pings = _Ping(nodes, refusals)
     app.add_route("/arvados/v1/nodes/{uuid}/ping", pings)
-    return PingDoor(app, pings.answer)
+    return PingDoor(app, pings.answer, pings.answered)
 
 
 class _MethodOverride:
@@ -182,6 +181,9 @@ class _Ping:
             raise req.scope.pop(door.FAILED)
         told = await params.read(req)
         _send(resp, await self.answer(Ping(_readable(uuid), told, req.remote_addr)))
+
+    def answered(self) -> int:
+        return self._writer.answered
 
     async def answer(self, ping: Ping) -> bytes:
         """The body of the answer to a ping. Raises what NodesResource.ping does."""

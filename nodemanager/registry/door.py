@@ -22,11 +22,20 @@ _PATH = re.compile(rf"/arvados/v1/nodes/({wire.UUID.pattern})/ping")
 
 
 class PingDoor:
-    """The application `app` with a fast path: `answer` gives the answers to pings."""
+    """The application `app` with a fast path: `answer` gives the answers to pings.
 
-    def __init__(self, app: AsgiApp, answer: Callable[[Ping], Awaitable[bytes]]) -> None:
+    `answered` tells how many of them it gave so far, on either path.
+    """
+
+    def __init__(
+        self,
+        app: AsgiApp,
+        answer: Callable[[Ping], Awaitable[bytes]],
+        answered: Callable[[], int],
+    ) -> None:
         self._app = app
         self._answer = answer
+        self.answered = answered
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         path = _PATH.fullmatch(scope["path"]) if scope["method"] == "POST" else None

@@ -34,6 +34,8 @@ class PingWriter:
         self._writing: asyncio.Task[None] | None = None
         self._enough: asyncio.Future[None] | None = None
         self._count = 0
+        self.answered = 0
+        """How many pings were taken so far."""
 
     async def ping(self, ping: Ping) -> Pinged:
         """The result of a ping, once it is on the disk. Raises what NodesResource.ping does."""
@@ -45,7 +47,7 @@ class PingWriter:
             self._go_on()
         outcome = await future
         if outcome is None:
-            return await self._workers.run(self._nodes.ping, ping)
+            outcome = await self._workers.run(self._nodes.ping, ping)
         if isinstance(outcome, WrongSecret):
             await self._workers.run(self._nodes.remember_late, ping)
         if isinstance(outcome, Exception):
@@ -55,6 +57,7 @@ class PingWriter:
                 # The error and this frame refer to each other, a cycle that only the garbage
                 # collector would free.
                 del outcome, future
+        self.answered += 1
         return outcome
 
     async def _write(self) -> None:

@@ -3,6 +3,8 @@
     POST /api/hold/ID            {"by": NAME, "reason": TEXT, "unlisted": true}
     POST /api/release/ID         {"by": NAME, "reason": TEXT}
     POST /api/drain/ID           {"by": NAME, "reason": TEXT}
+    POST /api/cordon/ID          {"by": NAME, "reason": TEXT}
+    POST /api/uncordon/ID        {"by": NAME, "reason": TEXT}
     POST /api/run/ID             {"by": NAME, "reason": TEXT}
     POST /api/kill/ID            {"by": NAME, "reason": TEXT}         with a reason only
     POST /api/clean/ID           {"by": NAME, "reason": TEXT, "force": [RULE, ...]}
@@ -25,7 +27,7 @@ from typing import Any, Protocol
 import falcon
 from falcon.asgi import Request, Response
 
-from nodemanager.core.operate.commands import Command, Reply, Result, Verb, lacks_reason
+from nodemanager.core.operate.verbs import Command, Reply, Result, Verb, lacks_reason
 from nodemanager.journal.explained import plain
 from nodemanager.web.door import user_of
 from nodemanager.workers import Workers
@@ -41,6 +43,11 @@ STATUS = {
     Result.UNKNOWN: falcon.HTTP_404,
     Result.FAILED: falcon.HTTP_503,
 }
+WITH_ID = (
+    *(Verb.HOLD, Verb.RELEASE, Verb.DRAIN, Verb.CORDON, Verb.UNCORDON),
+    *(Verb.RUN, Verb.KILL, Verb.CLEAN),
+)
+"""The verbs that name a node or record."""
 _TITLES = {
     Result.REFUSED: "refused",
     Result.UNKNOWN: "unknown id",
@@ -49,7 +56,11 @@ _TITLES = {
 
 
 class Commands(Protocol):
-    """The receiver of operators' commands."""
+    """The receiver of operators' commands, and of what a scheduler's power saving says."""
+
+    def power(self, direction: str, nodes: str, by: str) -> bool:
+        """Pass it on without waiting; False while the daemon is still starting."""
+        ...
 
     def give(self, command: Command) -> Reply:
         """Carry out a command; gives its outcome."""
@@ -78,12 +89,13 @@ def told_by(request: Request, said: str) -> str:
 
 def add_commands(app: Any, commands: Commands, door: Doorkeeper, workers: Workers) -> None:
     """Add the commands' routes; each command waits for the daemon in one of `workers`."""
-    for verb in (Verb.HOLD, Verb.RELEASE, Verb.DRAIN, Verb.RUN, Verb.KILL, Verb.CLEAN):
+    for verb in WITH_ID:
         # Some clouds' ids contain slashes.
         app.add_route(f"/api/{verb.value}/{{id:path}}", _Order(verb, commands, door, workers))
-    for verb in (Verb.PAUSE, Verb.RESUME):
-        app.add_route(f"/api/{verb.value}", _Order(verb, commands, door, workers))
-    app.add_route("/api/breaker/reset", _Order(Verb.BREAKER_RESET, commands, door, workers))
+    pauses = (Verb.PAUSE, Verb.RESUME, Verb.ROTATE_PAUSE, Verb.ROTATE_RESUME)
+    for verb in (*pauses, Verb.BREAKER_RESET):
+        path = verb.value.replace("_", "/")
+        app.add_route(f"/api/{path}", _Order(verb, commands, door, workers))
 
 
 @dataclass(frozen=True, slots=True)

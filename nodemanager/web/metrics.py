@@ -1,17 +1,15 @@
 """Counters and gauges for Prometheus, in a registry of their own.
 
-Two tables define them: COUNTERS count logged events, GAUGES show the newest status.
-Labels come from closed lists (sources, reasons, states, configured sizes). No id of a node or
-record is ever a label, so that there are few series and they disclose no names.
+Tables define most of them: COUNTERS (counters.py) count logged events, GAUGES and AGES (gauges.py)
+show the newest status. The others, which are measured here, are histograms and what the process
+knows of itself.
 """
 
 from __future__ import annotations
 
+import math
 import threading
-from collections import Counter as Tally
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict
-from typing import NamedTuple
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
 from prometheus_client.core import CounterMetricFamily, Metric
@@ -21,110 +19,28 @@ from nodemanager import __version__
 from nodemanager.clock import Clock
 from nodemanager.core.execute.leftovers import LedgerState
 from nodemanager.core.model.reasons import Event, Reason
-from nodemanager.core.model.world import LeftoverKind, Outcome
-from nodemanager.core.plan.slots import slots_per_node
+from nodemanager.core.model.world import LeftoverKind
+from nodemanager.core.plan.slots import Slots
+from nodemanager.core.safety.breaker import Cause
+from nodemanager.core.safety.proof import UNPROVEN
 from nodemanager.log import Fields
 from nodemanager.refusals import Refusals
+from nodemanager.web.counters import COUNTERS, Counted
+from nodemanager.web.gauges import AGES, GAUGES
+from nodemanager.web.release_times import ReleaseTimes
 from nodemanager.web.status import ErrorCounts, Status, slots_used
+from nodemanager.web.trend import SlotTrend, Taken
 
 SOURCES = ("cloud", "records", "demand", "scheduler")
+RULES = (*(f"C{number}" for number in range(13)), "U6", "U8", UNPROVEN)
+"""What the runtime monitor may call broken."""
 _SECONDS = (0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100, 300)
-
-
-class Counted(NamedTuple):
-    """A counter of the logged `event`s for which `when` holds.
-
-    Its label's value is the field named `label`, or what `of` gives.
-    """
-
-    event: Event
-    name: str
-    doc: str
-    label: str | None = None
-    of: Callable[[Fields], object] | None = None
-    when: Callable[[Fields], bool] = lambda fields: True
-
-
-COUNTERS = (
-    Counted(
-        Event.CYCLE_ABORTED,
-        "cycles_aborted",
-        "Snapshots that allowed no decision.",
-        "reason",
-    ),
-    Counted(Event.RECORD_CLEANED, "cleans", "Records freed.", "reason"),
-    Counted(
-        Event.RECORD_CLEAN_SKIPPED,
-        "cleans_skipped",
-        "Cleans skipped by the pre-write check.",
-        "reason",
-    ),
-    Counted(
-        Event.RECORD_CLEAN_FAILED,
-        "cleans_failed",
-        "Cleans whose write failed.",
-        when=lambda fields: fields["action"] != "unfence",
-    ),
-    Counted(Event.RECORD_PRUNED, "prunes", "Surplus records deleted."),
-    Counted(Event.RECORD_FALSE_CLEAN, "false_cleans", "Freed records whose node lived."),
-    Counted(Event.RECORD_RESTORED, "restores", "Freed records restored for their node."),
-    Counted(Event.NODE_CREATED, "boots", "Nodes created.", "size"),
-    Counted(
-        Event.NODE_GONE,
-        "boot_failures",
-        "Nodes that never pinged.",
-        "size",
-        when=lambda fields: fields["reason"] is Reason.BOOT_FAILED,
-    ),
-    Counted(
-        Event.NODE_SETUP_FAILED,
-        "create_errors",
-        "Create calls that failed.",
-        "kind",
-        of=lambda fields: type(fields["error"]).__name__,
-    ),
-    Counted(Event.NODE_GONE, "shutdowns", "Nodes destroyed.", "reason"),
-    Counted(
-        Event.NODE_SHUTDOWN_SKIPPED,
-        "shutdowns_skipped",
-        "Shutdowns skipped by the pre-write check.",
-        "reason",
-    ),
-    Counted(
-        Event.NODE_SHUTDOWN_FAILED,
-        "destroy_errors",
-        "Destroy calls that failed.",
-        when=lambda fields: fields["outcome"] is Outcome.FAILED,
-    ),
-    Counted(Event.INVARIANT_BROKEN, "violations", "Promises broken, by rule.", "rule"),
-    Counted(Event.ACTOR_DIED, "actor_exceptions", "Exceptions in actors."),
-    Counted(
-        Event.BREAKER_OPENED,
-        "breaker_opened",
-        "Times the breaker opened.",
-        "reason",
-        of=lambda fields: fields["cause"],
-    ),
-    Counted(
-        Event.LEFTOVER_RELEASED,
-        "leftovers_released",
-        "Leftovers of gone nodes that were released.",
-        "kind",
-    ),
-    Counted(
-        Event.LEFTOVER_RELEASE_FAILED,
-        "leftover_errors",
-        "Releases that failed or whose outcome is unknown.",
-        "kind",
-        when=lambda fields: fields["outcome"] is not Outcome.ACCEPTED,
-    ),
-    Counted(
-        Event.LEFTOVER_UNKNOWN,
-        "leftover_ask_errors",
-        "Failed queries for what a node pins or left behind.",
-        when=lambda fields: fields.get("error") is not None,
-    ),
+_HOUR = 3600
+_RELEASE_SECONDS = (
+    *(1, 10, 60, 300, 900, 1800),
+    *(hours * _HOUR for hours in (1, 2, 2.25, 2.5, 3, 4, 6, 12, 24)),
 )
+"""Finer beyond two hours, the default of `node_stale_after`."""
 
 LISTS = {
     Event.LIST_OK: "ok",
@@ -133,95 +49,6 @@ LISTS = {
     Event.LIST_SUSPECT: "suspect",
 }
 """The outcome of a list call by its logged event."""
-
-
-class Gauged(NamedTuple):
-    """A gauge; `of` gives its number, or its numbers by label values, from a status."""
-
-    name: str
-    doc: str
-    of: Callable[[Status], float | Mapping[str, float] | Mapping[tuple[str, ...], float]]
-    labels: tuple[str, ...] = ()
-
-
-def _nodes(status: Status) -> Mapping[str, int]:
-    counts = asdict(status.nodes)
-    del counts["wish"]
-    return counts
-
-
-def _slots(status: Status) -> Mapping[str, int]:
-    """Used and free slots; only the used ones where the store can't tell the total."""
-    used, total = slots_used(status.slots), status.slots.total
-    return {"used": used} if total is None else {"used": used, "free": max(0, total - used)}
-
-
-def _orders(status: Status) -> Mapping[str, int]:
-    marks = status.marks
-    return {"hold": len(marks.holds), "drain": len(marks.drains), "kill": len(marks.kills)}
-
-
-def _leftovers(status: Status) -> Mapping[tuple[str, ...], int]:
-    return {
-        (kind.value, state.value): status.leftovers.get((kind, state), 0)
-        for kind in LeftoverKind
-        for state in LedgerState
-        if state is not LedgerState.RELEASED
-    }
-
-
-GAUGES = (
-    Gauged("nodes", "Cloud nodes by what they do.", _nodes, ("state",)),
-    Gauged("nodes_wanted", "Nodes that the demand needs.", lambda shown: shown.nodes.wish),
-    Gauged("records", "Records by state.", lambda shown: shown.records, ("state",)),
-    Gauged("verdicts", "The last plan's verdicts.", lambda shown: shown.reasons, ("reason",)),
-    Gauged("slots", "Slots by whether a record holds them.", _slots, ("state",)),
-    Gauged(
-        "slots_leaked",
-        "Slots held by a record without a node, by the reason that keeps it.",
-        lambda shown: {leak.cause.value: leak.count for leak in shown.slots.leaks},
-        ("cause",),
-    ),
-    Gauged(
-        "slots_per_node",
-        "Slots that the pool's records hold, for each live node (as if one, without any).",
-        lambda shown: slots_per_node(shown.slots, shown.live),
-    ),
-    Gauged(
-        "breaker_open",
-        "1 while nothing is freed or destroyed.",
-        lambda shown: shown.breaker.is_open,
-    ),
-    Gauged(
-        "lease_held", "1 while this is the pool's active manager.", lambda shown: shown.lease_held
-    ),
-    Gauged(
-        "paused",
-        "1 while the pool is paused by an operator.",
-        lambda shown: shown.marks.paused is not None,
-    ),
-    Gauged("orders", "Operators' standing orders.", _orders, ("kind",)),
-    Gauged("deferred", "Cleans that wait for the next cycle.", lambda shown: shown.deferred),
-    Gauged("max_nodes", "Configured `max_nodes`.", lambda shown: shown.max_nodes),
-    Gauged(
-        "quota",
-        "Nodes that the cloud is believed to allow.",
-        lambda shown: shown.max_nodes if shown.quota is None else shown.quota,
-    ),
-    Gauged("price", "Price per hour of all nodes.", lambda shown: shown.price),
-    Gauged(
-        "jobs_unsatisfiable",
-        "Jobs of the wishlist that no node can satisfy, by reason.",
-        lambda shown: Tally(reason for _, reason in shown.unsatisfiable),
-        ("reason",),
-    ),
-    Gauged(
-        "leftovers",
-        "Leftovers of our nodes that are not released yet.",
-        _leftovers,
-        ("kind", "state"),
-    ),
-)
 
 
 class Metrics:
@@ -242,14 +69,27 @@ class Metrics:
         )
         self._cycle_seconds = self._histogram("cycle_seconds", "From snapshot to plan applied.")
         self._cycle_at = self._gauge("cycle_last_timestamp_seconds", "End of the last cycle.")
+        self._releases = ReleaseTimes()
+        self._release_seconds = self._histogram(
+            "slot_release_seconds",
+            "From a node's end to its freed slot, by the clean's reason.",
+            "reason",
+            buckets=_RELEASE_SECONDS,
+        )
+        self._trend = SlotTrend()
+        self._gauge(
+            "slots_run_out_seconds",
+            "Until no slot is free, if they go on being taken as in the last 6 hours.",
+        ).set_function(self._trend.run_out_s)
 
         self._counters: dict[str, Counter] = {}
         self._rows: dict[Event, list[Counted]] = {}
         for row in COUNTERS:
-            labels = () if row.label is None else (row.label,)
-            self._counters[row.name] = self._counter(row.name, row.doc, *labels)
+            self._counters[row.name] = self._counter(row.name, row.doc, *row.labels)
             self._rows.setdefault(row.event, []).append(row)
-        self._gauges = {row.name: self._gauge(row.name, row.doc, *row.labels) for row in GAUGES}
+        self._gauges = {
+            row.name: self._gauge(row.name, row.doc, *row.labels) for row in (*GAUGES, *AGES)
+        }
         self._start_at_none()
 
         self._refused = _Refused()
@@ -257,6 +97,10 @@ class Metrics:
 
     def _start_at_none(self) -> None:
         """Start these series at 0, so that a first failure shows as an increase."""
+        for rule in RULES:
+            self._counters["violations"].labels(rule)
+        for cause in Cause:
+            self._counters["breaker_opened"].labels(cause.value)
         for source in SOURCES:
             for outcome in LISTS.values():
                 self._lists.labels(source, outcome)
@@ -271,17 +115,21 @@ class Metrics:
         """Show this server's refusals from now on."""
         self._refused.servers.append(refusals)
 
+    def count_pings(self, answered: Callable[[], int]) -> None:
+        """Show how many pings this process's registry has answered, as `answered` tells."""
+        self.registry.register(_Pings(answered))
+
     def heard(self, event: Event, level: int, fields: Fields) -> None:
         """Count a logged event of any level; a log listener."""
         for row in self._rows.get(event, ()):
             if row.when(fields):
                 counter = self._counters[row.name]
-                if row.label is not None:
-                    value = row.of(fields) if row.of is not None else fields[row.label]
-                    counter = counter.labels("" if value is None else value)
-                counter.inc()
+                (counter.labels(*row.label_values(fields)) if row.labels else counter).inc()
         if event in LISTS:
             self._listed(event, fields)
+        took_s = self._releases.heard(event, fields, self._clock.boottime())
+        if took_s is not None:
+            self._release_seconds.labels(fields["reason"]).observe(took_s)
 
     def _listed(self, event: Event, fields: Fields) -> None:
         if event is Event.LIST_SUSPECT and fields["reason"] is not Reason.COLLAPSED:
@@ -299,6 +147,12 @@ class Metrics:
         self._cycle_seconds.observe(seconds)
         self._cycle_at.set(self._clock.wall())
 
+    def slots(self, slots: Slots) -> None:
+        """Note who holds the slots at a decision, for the trend."""
+        if slots.total is not None:
+            used = slots_used(slots)
+            self._trend.note(Taken(self._clock.boottime(), used, max(0, slots.total - used)))
+
     def show(self, status: Status) -> None:
         """Set every gauge from the newest status; for each scrape."""
         for row in GAUGES:
@@ -307,6 +161,13 @@ class Metrics:
                 _replace(gauge, {_labels(label): count for label, count in value.items()})
             else:
                 gauge.set(value)
+        now = self._clock.boottime()
+        for aged in AGES:
+            seconds, gauge = aged.of(status, now), self._gauges[aged.name]
+            if aged.labels:
+                _replace(gauge, seconds)
+            else:
+                gauge.set(seconds.get((), math.nan))
 
     def error_counts(self) -> ErrorCounts:
         """The counts of failures that Arvados Node Manager's status had, for a Status."""
@@ -324,9 +185,11 @@ class Metrics:
     def _gauge(self, name: str, doc: str, *labels: str) -> Gauge:
         return Gauge(f"nodemanager_{name}", doc, labels, registry=self.registry)
 
-    def _histogram(self, name: str, doc: str, *labels: str) -> Histogram:
+    def _histogram(
+        self, name: str, doc: str, *labels: str, buckets: tuple[float, ...] = _SECONDS
+    ) -> Histogram:
         return Histogram(
-            f"nodemanager_{name}", doc, labels, buckets=_SECONDS, registry=self.registry
+            f"nodemanager_{name}", doc, labels, buckets=buckets, registry=self.registry
         )
 
 
@@ -346,6 +209,20 @@ class _Refused(Collector):
             for reason, count in server.counts().items():
                 family.add_metric((server.name, reason.value), count)
         yield family
+
+
+class _Pings(Collector):
+    """Collects the number of answered pings."""
+
+    def __init__(self, answered: Callable[[], int]) -> None:
+        self._answered = answered
+
+    def collect(self) -> Iterator[Metric]:
+        yield CounterMetricFamily(
+            "nodemanager_pings",
+            "Pings that the registry of this process took.",
+            value=self._answered(),
+        )
 
 
 def _labels(label: str | tuple[str, ...]) -> tuple[str, ...]:

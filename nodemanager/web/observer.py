@@ -9,6 +9,7 @@ from dataclasses import replace
 from nodemanager.core.explain.explain import APPLY
 from nodemanager.core.explain.picture import Picture
 from nodemanager.core.explain.slot_states import slot_states
+from nodemanager.core.explain.why import why
 from nodemanager.core.model.reasons import Event
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.observe.signs import classify
@@ -53,6 +54,8 @@ class WebObserver:
     def show(self, picture: Picture) -> None:
         """Show a new decision; the daemon does not wait for what only a reader asks for."""
         self._metrics.cycle(picture.took_s)
+        if picture.made.slots is not None:
+            self._metrics.slots(picture.made.slots)
         if self._explanations is not None:
             self._explanations.picture = picture
         states = None if self._slots is None else slot_states(picture.made)
@@ -67,7 +70,7 @@ class WebObserver:
         self, picture: Picture, *, polls: Mapping[str, Poll], errors: ErrorCounts
     ) -> Status:
         plan, snapshot, settings = picture.made, picture.snapshot, picture.settings
-        counts = plan.counts
+        counts, states = plan.counts, _record_states(plan, snapshot, settings)
         reasons = Counter([verdict.reason for verdict in plan.records])
         reasons.update([view.verdict.reason for view in plan.views])
         return Status(
@@ -86,6 +89,8 @@ class WebObserver:
                 wish=plan.wants.wishlist if plan.wants is not None else 0,
             ),
             live=counts.get("nodes", 0),
+            spares=plan.wants.spares if plan.wants is not None else {},
+            rotations=plan.wants.rotations.sizes if plan.wants is not None else {},
             errors=errors,
             max_nodes=settings.max_nodes,
             quota=snapshot.limits.quota,
@@ -103,7 +108,9 @@ class WebObserver:
             lease_held=snapshot.lease and picture.mode == APPLY,
             holder=self._holder,
             slots=plan.slots or NO_SLOTS,
-            records=_record_states(plan, snapshot, settings),
+            records=_by_state(states),
+            record_reasons=_by_reason(plan, states),
+            last_ping_s=_last_ping_s(snapshot, settings),
             plan=plan.plan_id,
             reasons={reason.value: count for reason, count in reasons.items()},
             aborted=None if plan.aborted is None else plan.aborted[0].value,
@@ -111,12 +118,13 @@ class WebObserver:
             refused=_refused(plan),
             unsatisfiable=_unsatisfiable(plan),
             resting=_resting(snapshot),
+            sizes=why(picture),
             under_way=_under_way(snapshot),
             held=tuple(sorted(snapshot.holds)),
             leftovers=picture.leftovers,
             account=picture.account,
             store=picture.store,
-            marks=replace(picture.marks, paused=snapshot.paused),
+            marks=replace(picture.marks, paused=snapshot.paused, rotation=snapshot.rotation_paused),
             paused_at=(
                 None
                 if snapshot.paused is None
@@ -177,9 +185,36 @@ def _under_way(snapshot: Snapshot) -> dict[str, int]:
     return dict(+counts)
 
 
-def _record_states(plan: Plan, snapshot: Snapshot, settings: Settings) -> dict[str, int]:
+def _record_states(plan: Plan, snapshot: Snapshot, settings: Settings) -> dict[str, str]:
+    """The state of each listed record, by its uuid."""
     records = plan.history.records
     if records is None:
         return {}
-    states = Counter([classify(record, snapshot, settings) for record in records.items])
-    return {state.value: count for state, count in states.items()}
+    return {one.uuid: classify(one, snapshot, settings).value for one in records.items}
+
+
+def _by_state(states: Mapping[str, str]) -> dict[str, int]:
+    return dict(Counter(states.values()))
+
+
+def _by_reason(plan: Plan, states: Mapping[str, str]) -> dict[tuple[str, str], int]:
+    return dict(
+        Counter(
+            (states[verdict.id], verdict.reason.value)
+            for verdict in plan.records
+            if verdict.id in states
+        )
+    )
+
+
+def _last_ping_s(snapshot: Snapshot, settings: Settings) -> float | None:
+    """The age of the newest ping of the pool's records, on the store's clock."""
+    history = snapshot.history
+    if history.records is None or history.clock is None:
+        return None
+    pings = [
+        record.last_ping_at
+        for record in history.records.items
+        if record.last_ping_at is not None and record.pool == settings.pool
+    ]
+    return max(0.0, history.clock.now(snapshot.now) - max(pings)) if pings else None

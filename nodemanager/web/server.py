@@ -1,12 +1,13 @@
 """The management server: status, health and metrics over HTTP, and the operators' commands.
 
     GET /status.json    counts for anybody; with the token also names of nodes and accounts
-    GET /_health/ping   with the token: 200 {"health": "OK"}, or 503 when cycles stopped
+    GET /healthz        200 {"health": "OK"}, or 503 when cycles stopped, and more: see health.py
     GET /metrics        Prometheus' text format
     GET /api/explain/ID with the token: see explain.py
     GET /api/nodes      with the token, and /api/slots: see inventory.py
     GET /api/verify     with the token: see verify.py
-    POST /api/...       with the token: see commands.py and backlog.py
+    GET /api/why        with the token, and /api/events: see why.py
+    POST /api/...       with the token: see commands.py, backlog.py and reload.py
     /                   the dashboard, behind a sign-in: see dashboard/site.py
 
 A token is sent as `Authorization: Bearer TOKEN`; for what changes nothing the read-only token will
@@ -38,10 +39,14 @@ from nodemanager.web.commands import Commands, add_commands
 from nodemanager.web.dashboard.dashboard import Dashboard
 from nodemanager.web.door import Door
 from nodemanager.web.explain import Explanations, add_explain
+from nodemanager.web.health import Health, add_health
 from nodemanager.web.inventory import add_inventory
 from nodemanager.web.metrics import Metrics
+from nodemanager.web.power import add_power
+from nodemanager.web.reload import Reload, add_reload
 from nodemanager.web.status import Board
 from nodemanager.web.verify import add_verify
+from nodemanager.web.why import add_why
 from nodemanager.workers import Workers
 
 _log = get(__name__)
@@ -86,6 +91,7 @@ class ManagementServer(HttpServer):
         explanations: Explanations | None = None,
         read_token: str | None = None,
         dashboard: Dashboard | None = None,
+        reload: Reload | None = None,
     ) -> None:
         hide(token)
         hide(read_token)
@@ -97,15 +103,19 @@ class ManagementServer(HttpServer):
         app.set_error_serializer(_serialize)
         app.add_error_handler(Exception, _failed)
         app.add_route("/status.json", _StatusPage(board, door))
-        app.add_route("/_health/ping", _HealthPage(board, door, healthy_for))
+        add_health(app, Health(board, door, healthy_for))
         app.add_route("/metrics", _MetricsPage(board, metrics, workers))
         if commands is not None:
             add_commands(app, commands, door, workers)
+            add_power(app, commands, door)
         if backlog is not None:
             add_backlog(app, backlog, door, workers)
+        if reload is not None:
+            add_reload(app, reload, door, workers)
         if explanations is not None:
             add_explain(app, explanations, door, workers)
             add_inventory(app, explanations, door, workers)
+            add_why(app, explanations, door, workers)
             add_verify(app, explanations, door, workers, board.now)
         limits = limits_of(_SHARE)
         if dashboard is not None:
@@ -212,25 +222,6 @@ class _StatusPage:
                 title="starting", description="the first cycle has not ended yet", retry_after=1
             )
         response.media = status.to_json(with_names=with_names, now=self._board.now())
-
-
-class _HealthPage:
-    def __init__(self, board: Board, door: Door, healthy_for: float) -> None:
-        self._board = board
-        self._door = door
-        self._healthy_for = healthy_for
-
-    async def on_get(self, request: Request, response: Response) -> None:
-        self._door.lets_in(request)
-        age_s = self._board.age()
-        if age_s <= self._healthy_for:
-            response.media = {"health": "OK"}
-            return
-        response.status = falcon.HTTP_503
-        response.media = {
-            "health": "ERROR",
-            "error": f"no cycle ended for {age_s:.0f} s; the limit is {self._healthy_for:.0f} s",
-        }
 
 
 def _serialize(request: Request, response: Response, error: falcon.HTTPError) -> None:

@@ -14,9 +14,12 @@ from functools import cache
 from nodemanager import __version__
 from nodemanager.clock import Clock
 from nodemanager.core.execute.leftovers import LedgerState
+from nodemanager.core.explain.why import Cause, SizeWhy
 from nodemanager.core.model.annotations import NO_MARKS, Mark, Marks
 from nodemanager.core.model.world import LeftoverKind
+from nodemanager.core.plan.rotation import Rotation
 from nodemanager.core.plan.slots import Slots
+from nodemanager.core.plan.spares import Spares
 from nodemanager.core.safety.breaker import HOW_TO_CLEAR, Breaker
 from nodemanager.logline import timestamp
 
@@ -71,14 +74,18 @@ class Status:
     """The status after one cycle. Times are boottime seconds; `made_at` is the end of the cycle.
 
     `mode` is apply, dry-run or read-only; `read_only` tells why. `records` counts records by state,
-    `reasons` the last plan's verdicts by reason code, `leftovers` the unreleased ones by ledger
-    state. `refused` counts the boots that the demand needs but rules forbid, by (size, reason
-    code). `unsatisfiable` are the jobs that no node can satisfy, each with its reason code.
+    `record_reasons` by state and reason code, `reasons` the last plan's verdicts by reason code,
+    `leftovers` the unreleased ones by ledger state. `refused` counts the boots that the demand
+    needs but rules forbid, by (size, reason code). `unsatisfiable` are the jobs that no node can
+    satisfy, each with its reason code.
     `resting` are the places without room: size, place and until when it rests (boottime seconds).
     `under_way` counts in-flight actions. `aborted` is why the last snapshot allowed no decision.
-    `paused_at` is when the pool was paused.
+    `paused_at` is when the pool was paused. `sizes` says what keeps each size from growing or
+    shrinking; the node ids in it are names.
 
-    `live` is how many nodes of the pool are listed, whatever they do.
+    `last_ping_s` is the age of the pool's newest ping on the store's clock, None before any.
+    `live` is how many nodes of the pool are listed, whatever they do. `spares` has each size with
+    spare_nodes, `rotations` each with outdated nodes.
 
     `idle_times` (node name -> seconds), `held` (ids), `account`, `store` and `holder` contain
     names. They are shown only with the token, as are `read_only`, the breaker's sentences and the
@@ -92,6 +99,8 @@ class Status:
     version: str = __version__
     nodes: NodeCounts = NodeCounts()
     live: int = 0
+    spares: Mapping[str, Spares] = field(default_factory=dict)
+    rotations: Mapping[str, Rotation] = field(default_factory=dict)
     errors: ErrorCounts = ErrorCounts()
     max_nodes: int = 0
     quota: int | None = None
@@ -104,6 +113,8 @@ class Status:
     holder: str = ""
     slots: Slots = NO_SLOTS
     records: Mapping[str, int] = field(default_factory=dict)
+    record_reasons: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    last_ping_s: float | None = None
     plan: str = ""
     reasons: Mapping[str, int] = field(default_factory=dict)
     aborted: str | None = None
@@ -118,6 +129,7 @@ class Status:
     store: str = ""
     marks: Marks = NO_MARKS
     paused_at: float | None = None
+    sizes: tuple[SizeWhy, ...] = ()
 
     def to_json(self, *, with_names: bool, now: float) -> Json:
         """The status as JSON at `now` (boottime seconds); without names only health and counts."""
@@ -141,11 +153,17 @@ class Status:
                 {"size": size, "reason": reason, "count": count}
                 for (size, reason), count in sorted(self.refused.items())
             ],
+            "spares": {
+                size: {"wanted": one.wanted, "ready": one.there, "kept": one.kept}
+                for size, one in sorted(self.spares.items())
+            },
+            "rotation": self._rotation(with_names),
             "places_resting": [
                 {"size": size, "place": place, "for_s": _rounded(max(0.0, until - now))}
                 for size, place, until in self.resting
             ],
             "jobs_unsatisfiable": self._jobs(with_names),
+            "sizes": [_size(one, with_names) for one in self.sizes],
             "under_way": dict(self.under_way),
             "holds": {"count": len(self.held)},
             "price": _rounded(self.price),
@@ -187,8 +205,7 @@ class Status:
         }
 
     def _orders(self) -> dict[str, Mapping[str, Mark]]:
-        marks = self.marks
-        return {"hold": marks.holds, "drain": marks.drains, "kill": marks.kills}
+        return dict(self.marks.by_kind)
 
     def _pause(self, with_names: bool, now: float) -> Json:
         mark = self.marks.paused
@@ -197,6 +214,25 @@ class Status:
             shown["paused_s"] = _age(self.paused_at, now)
             if with_names:
                 shown |= _told(mark)
+        return shown
+
+    def _rotation(self, with_names: bool) -> Json:
+        """What is left to replace, by size; with names, who paused it, and the nodes."""
+        mark = self.marks.rotation
+        shown: Json = {"paused": mark is not None}
+        if mark is not None and with_names:
+            shown |= _told(mark)
+        shown["sizes"] = [
+            {
+                "size": size,
+                "nodes": one.nodes,
+                "outdated": one.outdated,
+                "causes": dict(one.causes),
+                "waits": None if one.waits is None else one.waits.value,
+                **({"node": one.node, "at": one.at or None} if with_names else {}),
+            }
+            for size, one in sorted(self.rotations.items())
+        ]
         return shown
 
     def _forerunner(self) -> Json:
@@ -246,6 +282,30 @@ class Status:
         parts = [_part(part, with_names, now) for part in self.breaker.parts]
         first, *others = parts or [{"reason": None}]
         return {"open": self.breaker.is_open, **first, "others": others}
+
+
+def _size(one: SizeWhy, with_names: bool) -> Json:
+    """What keeps one size from growing and shrinking; without names no ids and no places."""
+    return {
+        "size": one.size,
+        "nodes": dict(one.nodes),
+        "coming": one.coming,
+        "booting": one.booting,
+        "wished": one.wished,
+        "going": one.going,
+        "grows": [_cause(cause, with_names) for cause in one.grows],
+        "one_more": None if one.one_more is None else _cause(one.one_more, with_names),
+        "shrinks": [_cause(cause, with_names) for cause in one.shrinks],
+    }
+
+
+def _cause(cause: Cause, with_names: bool) -> Json:
+    shown: Json = {
+        "reason": cause.reason.value,
+        "count": cause.count,
+        "in_s": _rounded(cause.in_s),
+    }
+    return {**shown, "nodes": list(cause.nodes)} if with_names else shown
 
 
 def slots_used(slots: Slots) -> int:

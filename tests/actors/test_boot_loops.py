@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from nodemanager.actors.messages import Ordered
-from nodemanager.core.operate.commands import Command, Verb
+from nodemanager.core.operate.verbs import Command, Verb
 from tests.actors.conftest import MakeRig
 from tests.actors.rig import Rig
 

@@ -16,7 +16,7 @@ from nodemanager.core.model.world import (
     Record,
     WorkerState,
 )
-from nodemanager.core.operate.commands import Command, Reply, Result, Verb
+from nodemanager.core.operate.verbs import Command, Reply, Result, Verb
 from nodemanager.core.safety.breaker import Cause
 from nodemanager.errors import StoreError
 from nodemanager.from_config import settings_of

@@ -19,7 +19,7 @@ from nodemanager.core.model.world import (
     Outcome,
     WorkerState,
 )
-from nodemanager.core.operate.commands import Command, Verb
+from nodemanager.core.operate.verbs import Command, Verb
 from nodemanager.core.safety.breaker import Breaker, Cause
 from nodemanager.errors import BadRequest, CloudError, LeftAlone, StoreError, Throttled
 from nodemanager.journal.kept import BREAKER

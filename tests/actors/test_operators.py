@@ -15,7 +15,7 @@ from nodemanager.core.model.facts import CommandGiven
 from nodemanager.core.model.reasons import Event, Reason
 from nodemanager.core.model.world import Outcome, Record, Tags, WorkerState
 from nodemanager.core.operate import commands
-from nodemanager.core.operate.commands import Command, Reply, Result, Verb
+from nodemanager.core.operate.verbs import Command, Reply, Result, Verb
 from nodemanager.core.plan.plan import Plan
 from nodemanager.errors import CloudError, StoreError, Throttled
 from nodemanager.journal.api import Hold
@@ -56,6 +56,12 @@ class Operator:
 
     def drain(self, id: str, reason: str = "new image") -> Reply:
         return self._now(Verb.DRAIN, id, reason)
+
+    def cordon(self, id: str, reason: str = "a strange disk") -> Reply:
+        return self._now(Verb.CORDON, id, reason)
+
+    def uncordon(self, id: str) -> Reply:
+        return self._now(Verb.UNCORDON, id)
 
     def run(self, id: str) -> Reply:
         return self._now(Verb.RUN, id)
@@ -143,6 +149,54 @@ def test_a_drain_outlives_kill_9_and_run_undoes_it(busy: Rig) -> None:
     operator = restart(rig)
     rig.turn(120)
     assert "draining" not in rig.reasons("node.keep", node=node_id)
+
+
+def test_a_cordon_keeps_an_idle_node_over_kill_9_until_it_is_uncordoned(busy: Rig) -> None:
+    """O5: it is drained and kept, and another is booted in its place."""
+    rig = busy
+    node_id = node_of(rig)
+    assert Operator(rig).cordon(node_id).result is Result.DONE
+    rig.fleet.state = WorkerState.IDLE
+    rig.turn(600)
+    operator = restart(rig)
+    rig.turn(600)
+    assert node_id in {node.id for node in rig.nodes}
+    assert len(rig.nodes) == 3, "min_nodes counts without it"
+    assert rig.reasons("node.keep", node=node_id)[-1] == "cordoned"
+    again = operator.cordon(node_id)
+    assert again.result is Result.ALREADY
+    assert again.text.endswith(": a strange disk")
+    assert operator.uncordon(node_id).result is Result.DONE
+    assert operator.uncordon(node_id).result is Result.ALREADY
+    rig.turn(600)
+    assert len(rig.nodes) == 2, "one of three idle nodes is beyond demand"
+
+
+def test_a_drain_and_a_cordon_take_each_other_s_place(busy: Rig) -> None:
+    rig, operator = busy, Operator(busy)
+    node_id = node_of(rig)
+    operator.drain(node_id)
+    not_cordoned = operator.uncordon(node_id)
+    assert not_cordoned.result is Result.ALREADY
+    assert f"it is draining: `nodemanager undrain {node_id}` undoes that" in not_cordoned.text
+    assert operator.cordon(node_id).result is Result.DONE
+    rig.turn(120)
+    assert rig.reasons("node.keep", node=node_id)[-1] == "cordoned"
+    assert operator.drain(node_id).result is Result.DONE
+    rig.fleet.state = WorkerState.IDLE
+    assert until(rig, "node.gone", within=300, node=node_id)["reason"] == "drained"
+
+
+def test_a_node_that_is_gone_is_not_cordoned(busy: Rig) -> None:
+    """A drain of it is done already, but no cordon can keep it."""
+    rig, operator = busy, Operator(busy)
+    node_id = node_of(rig)
+    operator.kill(node_id)
+    until(rig, "node.gone", within=300, node=node_id)
+    assert operator.drain(node_id).result is Result.ALREADY
+    refused = operator.cordon(node_id)
+    assert (refused.result, refused.reason) == (Result.REFUSED, Reason.NODE_ABSENT)
+    assert "gone already" in refused.text
 
 
 def test_the_second_time_a_command_says_who_gave_it_since_when_and_why(busy: Rig) -> None:

@@ -12,12 +12,12 @@ import pytest
 from nodemanager.actors.daemon.intents import clean_order, entry_of, state_of
 from nodemanager.actors.daemon.runner import Runner
 from nodemanager.actors.messages import CarriedOut, Ordered, Stop
-from nodemanager.core.execute import clean
+from nodemanager.core.execute import clean, clean_state
 from nodemanager.core.execute.effects import AskNode, LookAtRecord
 from nodemanager.core.execute.workflow import Action, Key
 from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.world import NO_TAGS, Guarantee, WorkerState
-from nodemanager.core.operate.commands import Command, Reply, Result, Verb
+from nodemanager.core.operate.verbs import Command, Reply, Result, Verb
 from nodemanager.errors import CloudError, StoreError
 from nodemanager.journal.api import PARKED_AFTER, Hold, Intent, IntentKind
 from nodemanager.journal.kept import BREAKER
@@ -444,11 +444,11 @@ ORDER = {
 @pytest.mark.parametrize(
     ("kind", "details", "before", "state"),
     [
-        pytest.param(IntentKind.CLEAN, {}, False, clean.Looking, id="an-exception"),
-        pytest.param(IntentKind.FENCE, {"look": LOOK}, True, clean.Fencing, id="a-fence"),
-        pytest.param(IntentKind.FENCE, {}, True, clean.Lifting, id="a-fence-left"),
-        pytest.param(IntentKind.CLEAN, {"look": LOOK}, True, clean.Writing, id="a-write"),
-        pytest.param(IntentKind.CLEAN, {}, True, clean.Writing, id="a-write-without-a-look"),
+        pytest.param(IntentKind.CLEAN, {}, False, clean_state.Looking, id="an-exception"),
+        pytest.param(IntentKind.FENCE, {"look": LOOK}, True, clean_state.Fencing, id="a-fence"),
+        pytest.param(IntentKind.FENCE, {}, True, clean_state.Lifting, id="a-fence-left"),
+        pytest.param(IntentKind.CLEAN, {"look": LOOK}, True, clean_state.Writing, id="a-write"),
+        pytest.param(IntentKind.CLEAN, {}, True, clean_state.Writing, id="a-write-without-a-look"),
     ],
 )
 def test_what_an_older_version_left_open_is_taken_over(
@@ -468,14 +468,14 @@ def test_what_is_written_down_of_a_clean_is_what_is_read_again() -> None:
     judged = build.record("r1", at=0.0)
     workflow = clean.Clean()
     for state in (
-        clean.Looking(replace(order, reason=Reason.AFTER_SHUTDOWN)),
-        clean.Fencing(order, judged, tries=2),
-        clean.Writing(order, judged, doubted=5.0),
-        clean.Lifting(order, judged, found=True),
+        clean_state.Looking(replace(order, reason=Reason.AFTER_SHUTDOWN)),
+        clean_state.Fencing(order, judged, tries=2),
+        clean_state.Writing(order, judged, doubted=5.0),
+        clean_state.Lifting(order, judged, found=True),
     ):
         assert state.is_written
         entry = entry_of(Key(Action.CLEAN, "r1"), state, workflow)
-        fences = isinstance(state, clean.Fencing | clean.Lifting)
+        fences = isinstance(state, clean_state.Fencing | clean_state.Lifting)
         assert entry.kind is (IntentKind.FENCE if fences else IntentKind.CLEAN)
         assert state_of(workflow, entry) == state
 

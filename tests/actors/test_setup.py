@@ -10,7 +10,7 @@ import pytest
 
 from nodemanager.actors.messages import Beat, Ordered
 from nodemanager.core.model.world import Job, Tags
-from nodemanager.core.operate.commands import Command, Verb
+from nodemanager.core.operate.verbs import Command, Verb
 from nodemanager.errors import CloudError
 from tests.actors.conftest import MakeRig
 from tests.actors.rig import Rig

@@ -294,8 +294,8 @@ def test_azure_is_asked_whether_a_type_can_be_spot_beside_on_demand(
 
     answers = files.asked(tmp_path, site.provider, site.text + both(site, first))
     assert answers[site.offer.format(site.known)].found.mark is Mark.FINE
-    assert "Spot" not in answers["quota"].found.text
-    assert "Spot" in answers["quota for Spot"].found.text
+    assert "more plain;" in answers["quota cores"].found.text
+    assert "more spot;" in answers["quota lowPriorityCores"].found.text
     azure.fault("skus.list", after=changed(never_spot))
     said = found(tmp_path, site, both(site, first), site.offer.format(site.known))
     assert (said.mark, "can't be a Spot machine" in said.text) == (Mark.FAILED, True)

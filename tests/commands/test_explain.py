@@ -97,7 +97,7 @@ def printed(*args: str) -> str:
 
 def test_from_a_journal_in_a_pipe_each_rule_is_one_plain_line(journal: Path) -> None:
     id = id_in(journal)
-    text = printed(id, "--journal", str(journal))
+    text = printed(id, "--journal", str(journal), "--all")
     lines = text.splitlines()
     assert id in lines[0]
     assert "\x1b" not in text
@@ -105,6 +105,22 @@ def test_from_a_journal_in_a_pipe_each_rule_is_one_plain_line(journal: Path) -> 
         assert any(line.startswith(f"{rule} ") for line in lines)
     assert any(line.startswith("blocking: ") for line in lines)
     assert any(line.startswith("earliest: ") for line in lines)
+
+
+def test_the_answer_comes_first_and_then_only_what_blocks(journal: Path) -> None:
+    """O7."""
+    id = id_in(journal)
+    lines = printed(id, "--journal", str(journal)).splitlines()
+    shown = json.loads(printed(id, "--journal", str(journal), "--json"))
+    verdict = shown["verdict"]
+    assert f"{verdict['reason']}. {verdict['says']}" in lines[0]
+    assert lines[1].startswith("earliest: ")
+    assert any(line.startswith("blocking: ") for line in lines[2:6])
+    blocks = {one["rule"] for one in shown["rules"] if one["status"] == "blocks"}
+    first = {line.split()[0] for line in lines if " blocks " in line}
+    assert first == blocks
+    assert not any(" passed " in line for line in lines)
+    assert "--all shows them" in lines[-1]
 
 
 def test_json_is_what_the_journal_tells(journal: Path) -> None:

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from nodemanager import cli
 from nodemanager.commands import listing, show
-from nodemanager.commands.listing import short_ids
+from nodemanager.commands.listing_screen import short_ids
 from nodemanager.core.explain.explain import APPLY
 from nodemanager.core.explain.picture import Picture
 from nodemanager.core.model.world import WorkerState
@@ -121,6 +121,29 @@ def test_json_is_the_daemons_answer_with_the_rows_that_were_asked_for(
     assert shown["plan"]
     assert shown[command][0]["slot"] == 10
     assert run(command, "-o", "json", "--sort", "-slot")[1] == printed
+
+
+def test_names_alone_are_for_other_commands(run: Run) -> None:
+    assert run("nodes", "-o", "name", "--state", "busy")[1].splitlines() == ["i-r1", "i-r2"]
+    assert run("slots", "-o", "name", "--state", "leaked")[1] == "r3\n"
+
+
+def test_watching_in_a_pipe_prints_the_list_again_and_again(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rounds = iter([None, None])
+
+    def slept(seconds: float) -> None:
+        assert seconds == 0.5
+        if next(rounds, "over") == "over":
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr("nodemanager.commands.watch.time.sleep", slept)
+    code, printed, _ = run("nodes", "--watch", "0.5", "-o", "json", "--state", "idle")
+    assert code == 0
+    lines = printed.splitlines()
+    assert len(lines) == 3
+    assert [json.loads(line)["nodes"][0]["host"] for line in lines] == ["compute10"] * 3
 
 
 def test_a_column_that_is_not_there_is_refused_with_the_nearest(run: Run) -> None:

@@ -15,6 +15,7 @@ from nodemanager import cli
 from nodemanager.commands.times import local
 from nodemanager.core.model.reasons import Event
 from nodemanager.journal.sqlite import SqliteJournal
+from nodemanager.log import ERROR, WARNING
 from nodemanager.logline import timestamp
 from tests.core.build import EPOCH
 from tests.journal.test_story import Recorded
@@ -234,6 +235,42 @@ def test_whoever_may_not_read_the_journal_is_told_whom_to_run_it_as(
     assert end.value.code == 1
     said = capsys.readouterr().err
     assert "can't be read: Permission denied; run this as the user root" in said
+
+
+def test_an_event_or_all_of_a_kind_is_chosen(recorded: Recorded, run: Run) -> None:
+    assert {one.split()[0] for one in events(run("--event", "node.paired")[1])} == {"node.paired"}
+    kinds = {one.split()[0] for one in events(run("--event", "node,daemon.started")[1])}
+    assert kinds == {"daemon.started", "node.paired", "node.keep", "node.unpaired", "node.unlisted"}
+    code, _, error = run("--event", "node.pared")
+    assert code == 2
+    assert "did you mean 'node.paired'?" in error
+
+
+def test_a_level_chooses_what_is_worse_and_the_line_says_it_as_the_log_does(
+    tmp_path: Path, run: Run
+) -> None:
+    def opened(**given: object) -> SqliteJournal:
+        return SqliteJournal(tmp_path / "journal.db", pool="main", boot_id="b", **given)  # type: ignore[arg-type]
+
+    made = Recorded(opened)
+    made.tell(Event.BREAKER_OPENED, level=ERROR, cause="x")
+    made.tell(Event.NODE_SETUP_FAILED, level=WARNING, size="small")
+    made.tell(Event.BREAKER_CLOSED)
+    made.journal.close()
+    assert len(events(run()[1])) >= 3
+    printed = run("--level", "warning")[1].splitlines()
+    assert [one.split()[1:3] for one in printed] == [
+        ["event=breaker.opened", "level=error"],
+        ["event=node.setup_failed", "level=warning"],
+    ]
+    assert len(run("--level", "error")[1].splitlines()) == 1
+
+
+def test_several_ids_are_completed_one_after_the_other(
+    recorded: Recorded, run: Run, tmp_path: Path
+) -> None:
+    given = ["drain", "--config", f"{tmp_path}/pool.cfg", "compute7"]
+    assert completed(given, "compute") == ["compute7", "compute8"]
 
 
 def test_follow_and_until_are_refused_together(recorded: Recorded, run: Run) -> None:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import io
+import json
 from typing import Any
 
 import pytest
 
 from nodemanager import cli
 from nodemanager.client import ClientError
-from nodemanager.commands import operate
-from nodemanager.core.operate.commands import Verb
+from nodemanager.commands import operate, waiting
+from nodemanager.core.operate.verbs import Verb
 
 ROW = {
     "host": "compute2",
@@ -26,6 +27,11 @@ ROW = {
 class Daemon:
     def __init__(self) -> None:
         self.told: list[tuple[Verb, str | None]] = []
+        self.ordered: list[str] = []
+        self.listed: list[str] = []
+        self.looks = self.plans = 0
+        self.reason = "busy"
+        self.reloaded: dict[str, Any] = {}
 
     def node(self, id: str) -> dict[str, Any]:
         if id != "compute2":
@@ -34,7 +40,34 @@ class Daemon:
 
     def order(self, verb: Verb, id: str | None = None, **more: Any) -> dict[str, Any]:
         self.told.append((verb, id))
-        return {"done": True, "result": "done", "message": f"{id} is being shut down"}
+        if id == "refused":
+            title, message = "refused", "it is on hold"
+            return {"done": False, "result": "refused", "title": title, "message": message}
+        if verb is Verb.CLEAN:
+            message = "its clean is under way"
+            return {"done": False, "result": "under_way", "message": message, "record": id}
+        message = f"{id} is being shut down"
+        return {"done": True, "result": "done", "message": message, "node": id}
+
+    def standing(self) -> dict[str, Any]:
+        """Each time somebody looks, one order more is carried out."""
+        shown = {"marks": [{"kind": "drain", "id": id} for id in self.ordered]}
+        self.ordered = self.ordered[1:]
+        return shown
+
+    def nodes(self) -> dict[str, Any]:
+        self.plans += 1
+        rows = [{"node": id, "reason": self.reason} for id in self.listed]
+        if self.reason in waiting.GOING and self.plans > 3:
+            rows = []
+        return {"plan": f"p{self.plans}", "nodes": rows}
+
+    def explain(self, id: str) -> dict[str, Any]:
+        self.looks += 1
+        return {"record": {"state": "cleaned" if self.looks > 1 else "stale"}}
+
+    def reload(self) -> dict[str, Any]:
+        return self.reloaded
 
 
 @pytest.fixture
@@ -44,12 +77,16 @@ def daemon(monkeypatch: pytest.MonkeyPatch) -> Daemon:
     return made
 
 
-def kill(*words: str) -> int:
+def run(*words: str) -> int:
     try:
-        cli.main(["kill", *words, "--reason", "it hangs"])
+        cli.main(list(words))
     except SystemExit as end:
         return int(end.code or 0)
     return 0
+
+
+def kill(*words: str) -> int:
+    return run("kill", *words, "--reason", "it hangs")
 
 
 def answers(monkeypatch: pytest.MonkeyPatch, typed: str) -> None:
@@ -94,3 +131,113 @@ def test_where_nobody_can_be_asked_a_kill_needs_yes(
     assert daemon.told == []
     assert kill("compute2", "--yes") == 0
     assert daemon.told == [(Verb.KILL, "compute2")]
+
+
+# Several at once, and waiting.
+
+
+def test_several_ids_are_several_commands_and_one_refusal_fails_the_whole(
+    daemon: Daemon, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("cordon", "i-1", "i-2") == 0
+    assert daemon.told == [(Verb.CORDON, "i-1"), (Verb.CORDON, "i-2")]
+    assert run("drain", "i-1", "refused", "i-3") == 1
+    said = capsys.readouterr()
+    assert daemon.told[-1] == (Verb.DRAIN, "i-3"), "the others are ordered all the same"
+    assert "nodemanager: refused: it is on hold" in said.err
+    assert said.out.splitlines()[-1] == "i-3 is being shut down"
+
+
+def test_a_command_without_an_id_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("drain") == 2
+    assert "Missing argument 'NODE...'" in capsys.readouterr().err
+
+
+def test_json_is_an_answer_or_a_list_of_them(
+    daemon: Daemon, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run("hold", "i-1", "--json")
+    assert json.loads(capsys.readouterr().out)["node"] == "i-1"
+    run("hold", "i-1", "i-2", "--json")
+    assert [one["node"] for one in json.loads(capsys.readouterr().out)] == ["i-1", "i-2"]
+
+
+def test_several_kills_are_confirmed_once(
+    daemon: Daemon, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    answers(monkeypatch, "y\n")
+    assert kill("compute2", "compute2") == 0
+    assert capsys.readouterr().err.count("compute2 i-\\x1b[2J2") == 2
+    assert len(daemon.told) == 2
+
+
+@pytest.fixture
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(waiting, "LOOK_EVERY_S", 0.0)
+
+
+@pytest.mark.usefixtures("at_once")
+def test_a_drain_waits_until_each_node_is_gone(
+    daemon: Daemon, capsys: pytest.CaptureFixture[str]
+) -> None:
+    daemon.ordered = ["i-1", "i-2"]
+    assert run("drain", "i-1", "i-2", "--wait") == 0
+    assert capsys.readouterr().err.splitlines() == ["i-1 is gone", "i-2 is gone"]
+
+
+@pytest.mark.usefixtures("at_once")
+def test_a_drain_that_somebody_undoes_is_not_waited_for_any_longer(
+    daemon: Daemon, capsys: pytest.CaptureFixture[str]
+) -> None:
+    daemon.ordered, daemon.listed = ["i-1"], ["i-1"]
+    assert run("drain", "i-1", "--wait") == 1
+    assert "called off: i-1 is listed" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("at_once")
+def test_a_node_that_an_old_listing_still_shows_is_waited_for(
+    daemon: Daemon, capsys: pytest.CaptureFixture[str]
+) -> None:
+    daemon.listed, daemon.reason = ["i-1"], "changed_since_listing"
+    assert run("drain", "i-1", "--wait") == 0
+    assert daemon.plans == 4
+    assert capsys.readouterr().err == "i-1 is gone\n"
+
+
+@pytest.mark.usefixtures("at_once")
+def test_waiting_ends_in_time_and_names_what_is_left(
+    daemon: Daemon, capsys: pytest.CaptureFixture[str]
+) -> None:
+    daemon.ordered = ["i-1"] * 10_000_000
+    assert run("drain", "i-1", "--wait", "--timeout", "0.05") == 1
+    assert "not done within 0.05 s: i-1; the order stands" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("at_once")
+def test_a_clean_that_is_under_way_is_waited_for(
+    daemon: Daemon, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("clean", "r1") == 0
+    assert daemon.looks == 0
+    assert run("clean", "r1", "--wait") == 0
+    assert daemon.looks == 2
+    assert "r1 is clean" in capsys.readouterr().err
+
+
+def test_a_reload_shows_what_applies_and_what_waits_for_a_restart(
+    daemon: Daemon, capsys: pytest.CaptureFixture[str]
+) -> None:
+    limit = {"option": "[Daemon] max_nodes", "old": "3", "new": "5", "applied": True}
+    port = {"option": "[Manage] port", "old": None, "new": "8990", "applied": False}
+    daemon.reloaded = {"done": True, "problems": [], "changes": [limit, port]}
+    assert run("reload") == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "[Daemon] max_nodes: 3 -> 5",
+        "[Manage] port: unset -> 8990  (needs a restart)",
+    ]
+    daemon.reloaded = {"done": True, "problems": [], "changes": []}
+    run("reload")
+    assert capsys.readouterr().out == "nothing changed\n"
+    daemon.reloaded = {"done": False, "problems": ["pool.cfg:2: wrong"], "changes": []}
+    assert run("reload") == 2
+    assert capsys.readouterr().err == "pool.cfg:2: wrong\n"

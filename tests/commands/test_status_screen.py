@@ -17,6 +17,7 @@ from nodemanager.core.model.annotations import Mark, Marks
 from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.world import LeftoverKind
 from nodemanager.core.plan.slots import Leak, Slots
+from nodemanager.core.plan.spares import Spares
 from nodemanager.core.safety.breaker import Breaker, Cause
 from nodemanager.web.status import NodeCounts, Poll, Status
 
@@ -166,6 +167,18 @@ def test_an_open_breaker_says_each_cause_since_when_and_how_to_clear_it(read: Re
         ),
         pytest.param(
             {"resting": (("small", "zone-a", 1e9),)}, "boots", "small in zone-a", id="places"
+        ),
+        pytest.param(
+            {"spares": {"small": Spares(wanted=3, there=4, kept=3)}},
+            "spares",
+            "3 of 3 small",
+            id="spare-nodes",
+        ),
+        pytest.param(
+            {"spares": {"small": Spares(wanted=3, there=2, kept=1)}},
+            "spares",
+            "2 of 3 small 2 given up: something runs short",
+            id="spare-nodes-given-up",
         ),
         pytest.param(
             {"unsatisfiable": (("j7", "no_fitting_size"),)},

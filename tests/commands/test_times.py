@@ -8,7 +8,8 @@ from collections.abc import Iterator
 import click
 import pytest
 
-from nodemanager.commands.times import given, local, moment, span, told
+from nodemanager.commands.times import given, local, moment, told
+from nodemanager.logline import span
 
 NOW = 1_772_366_700.0
 """2026-03-01T12:05:00Z, 13:05 in Berlin."""

@@ -369,6 +369,13 @@ def test_places_without_a_name_or_named_twice_are_refused(refused: Refused, text
     assert any(f"[Cloud] places = {text}: " in one for one in problems), problems
 
 
+def test_more_spare_nodes_than_max_nodes_are_told(read: Read) -> None:
+    sizes = "[Size a]\nspare_nodes = 1\n[Size b]\nspare_nodes = 2\n"
+    config = read(f"[Daemon]\nmax_nodes = 2\n[Cloud]\nprovider = ec2\n{sizes}", cloud=False)
+    (told,) = (one for one in config.warnings if "all sizes" in one)
+    assert "[Size b] spare_nodes = 2: all sizes together keep 3 spare nodes, more than" in told
+
+
 def test_an_order_of_less_than_two_places_has_no_effect(read: Read) -> None:
     sizes = "[Size a]\nplace_order = spread\n[Size b]\nplace_order = first\nplaces = z-1, z-2\n"
     config = read(f"[Cloud]\nprovider = ec2\nplaces = z-1\n{sizes}", cloud=False)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from nodemanager.config import load
-from nodemanager.wiring import accepted_keys
+from nodemanager.from_config import sizes_of
+from nodemanager.wiring import accepted_keys, build_cloud
 from tests.config.conftest import Read
+from tests.fakes.clock import ManualClock
 
 FILES = Path(__file__).parent / "files"
 
@@ -54,6 +57,9 @@ def test_the_development_example_loads_with_its_stray_time_out() -> None:
     assert config.daemon.poll_stale_after == 150
     told = [warning.split(": ")[1] for warning in config.warnings]
     assert told == ["[Daemon] node_stale_after = 300", "[Cloud] timeout = 15"]
+    with closing(build_cloud(config, ManualClock())) as cloud:
+        (size,) = sizes_of(config, cloud)
+    assert (size.name, size.cores, size.ram_mb) == ("Medium", 4, 512)
 
 
 @pytest.mark.parametrize(

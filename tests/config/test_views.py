@@ -87,6 +87,23 @@ def test_a_running_daemon_takes_over_the_windows_and_limits_alone(read: Read) ->
     assert not [change for change in diff(taken, new) if change.reloadable]
 
 
+def test_a_running_daemon_takes_over_the_spare_nodes_of_its_sizes(read: Read) -> None:
+    old = read(
+        "[Daemon]\nmax_nodes = 2\n[Size m]\ncores = 1\nspare_nodes = 1\n[Size n]\ncores = 1\n"
+    )
+    new = read(
+        "[Daemon]\nmax_nodes = 2\n[Size m]\ncores = 2\n[Size n]\ncores = 1\nspare_nodes = 2\n"
+    )
+    assert [(one.section, one.option, one.reloadable) for one in diff(old, new)] == [
+        ("Size m", "cores", False),
+        ("Size m", "spare_nodes", True),
+        ("Size n", "spare_nodes", True),
+    ]
+    taken = reloaded(old, new)
+    assert [(size.cores, size.spare_nodes) for size in taken.sizes] == [(1, None), (1, 2)]
+    assert not [change for change in diff(taken, new) if change.reloadable]
+
+
 def test_keys_that_the_adapter_does_not_take_are_told_like_any_other_mistake(
     refused: Refused,
 ) -> None:

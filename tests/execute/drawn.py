@@ -15,6 +15,7 @@ from typing import Any
 
 from doc.generate.file import write_page
 from nodemanager.core.execute.catalog import WORKFLOWS
+from nodemanager.core.execute.once import Once
 from nodemanager.core.execute.workflow import Action, Workflow
 from tests.execute.explorer import Explored, Move
 
@@ -67,7 +68,7 @@ def explored(action: Action) -> Iterable[Explored]:
             placed = module.explored(tokens=True, places=("a", "b"), faults=2)
             return [*(module.explored(tokens=tokens) for tokens in (True, False)), placed]
         case Action.CLEAN:
-            module.clean.MOST_DOUBLINGS = 0
+            module.clean_steps.MOST_DOUBLINGS = 0
             return [module.explored(*case) for case in module.CASES]
     return [module.explored()]
 
@@ -84,13 +85,14 @@ def page() -> str:
 def described(workflow: Workflow[Any]) -> str:
     """A workflow's heading, what it does, and the table of its states."""
     title = NAMES.get(workflow.action, workflow.action.value.capitalize())
-    module = type(workflow).__module__
+    subject = type(workflow.deed if isinstance(workflow, Once) else workflow)
+    module = subject.__module__
     module_doc = importlib.import_module(module).__doc__ or ""
     lines = [
         f".. _workflow-{workflow.action.value}:\n",
         f"{title}\n{'-' * len(title)}\n",
         _wrapped(f"``{module.replace('.', '/')}.py``: {_text(module_doc)}"),
-        _wrapped(_text(type(workflow).__doc__)),
+        _wrapped(_text(subject.__doc__)),
         ".. list-table::\n   :header-rows: 1\n   :widths: 14 62 12 12\n",
         "   * - State\n     - What it means\n     - In the journal\n     - Blocks",
     ]

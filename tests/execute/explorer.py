@@ -50,6 +50,8 @@ Move = tuple[str, str, str, tuple[str, ...], tuple[str, ...]]
 """
 NOW = 100_000.0
 MAX_SCENES = 200_000
+MAX_WRONG = 10
+"""So many wrong scenes are told; then the exploration ends, for it has its answer."""
 
 
 class Refusal(StoreError):
@@ -313,24 +315,23 @@ class Explorer(Generic[W]):
         queue: deque[str] = deque()
         for order, world in self.tiny.begins():
             queue.append(self._enter(self._begun(order, world), None, "begins"))
-        while queue:
+        while queue and len(self.found.wrong) < MAX_WRONG:
             id = queue.popleft()
             before = self._scenes[id]
             for label, is_fault, after in self._next(before):
                 self.found.transitions += 1
                 after = replace(after, faults=before.faults + is_fault)
-                if after.faults > self.max_faults:
-                    continue
-                is_new = repr(after) not in self._scenes
+                known = len(self._scenes)
                 entered = self._enter(after, id, label)
                 self._judge(before, after, entered)
                 if not is_fault:
                     self._leads_to.setdefault(id, set()).add(entered)
-                if is_new:
+                if len(self._scenes) > known:
                     queue.append(entered)
             assert len(self._scenes) < MAX_SCENES, "a world that is not tiny"
         self.found.scenes = len(self._scenes)
-        self._ends_everywhere()
+        if not queue:
+            self._ends_everywhere()
         return self.found
 
     def _begun(self, order: Any, world: W) -> Scene[W]:
@@ -350,7 +351,7 @@ class Explorer(Generic[W]):
 
     def _judge(self, before: Scene[W], after: Scene[W], id: str) -> None:
         wrong = self.tiny.wrong(before, after)
-        if wrong is not None and len(self.found.wrong) < 10:
+        if wrong is not None and len(self.found.wrong) < MAX_WRONG:
             self.found.wrong.append(f"{wrong}: {self.way(id)}")
 
     def way(self, id: str) -> str:
@@ -381,6 +382,7 @@ class Explorer(Generic[W]):
     # What may happen next: what, whether it is a fault, and the scene after it.
 
     def _next(self, scene: Scene[W]) -> Iterator[tuple[str, bool, Scene[W]]]:
+        may_fail = scene.faults < self.max_faults
         for number, write in enumerate(scene.loose):
             _, world = self.tiny.carry_out(scene.world, write)
             rest, label = scene.loose[:number] + scene.loose[number + 1 :], f"late {_name(write)}"
@@ -388,14 +390,14 @@ class Explorer(Generic[W]):
             yield label, False, replace(scene, world=world, loose=rest, told=told)
         if scene.is_over:
             return
-        for label, world in self.tiny.changes(scene.world):
+        for label, world in self.tiny.changes(scene.world) if may_fail else ():
             yield label, True, replace(scene, world=world)
         progress = getattr(self.tiny, "progress", lambda world: ())
         for label, world in progress(scene.world):
             yield label, False, replace(scene, world=world)
-        if scene.journal_works:
+        if scene.journal_works and may_fail:
             yield "the journal fails", True, replace(scene, journal_works=False)
-        else:
+        if not scene.journal_works:
             stand = _Stand(self.tiny, replace(scene, journal_works=True))
             stand.run().heal(NOW)
             yield from self._and_killed("the journal heals", False, stand)
@@ -403,26 +405,28 @@ class Explorer(Generic[W]):
             if scene.journal_works:
                 yield "restart", False, self._restarted(scene)
             return
-        yield "kill -9", True, self._killed(scene)
+        if may_fail:
+            yield "kill -9", True, self._killed(scene)
         at_work = [one for one in scene.out if not isinstance(one, Wait)]
-        if not scene.stopping:
+        if not scene.stopping and may_fail:
             stand = _Stand(self.tiny, replace(scene, stopping=True))
             stand.run().stop(NOW, lambda _: bool(at_work))
             yield from self._and_killed("stopped", True, stand)
-        elif not at_work:
+        if scene.stopping and not at_work:
             yield "its end", False, self._killed(scene)
-        yield from self._answers(scene)
+        yield from self._answers(scene, may_fail=may_fail)
         if scene.running is not None and scene.running.listens:
             stand = _Stand(self.tiny, scene)
             stand.run().news(NOW)
             yield from self._and_killed("news", False, stand)
         if scene.running is not None and scene.running.is_under_way:
-            stand = _Stand(self.tiny, scene)
-            stand.run().expire(NOW + 1e6, 1.0)
             is_fault = not getattr(self.tiny, "expires", lambda state: False)(scene.running)
-            yield from self._and_killed("it takes too long", is_fault, stand)
+            if may_fail or not is_fault:
+                stand = _Stand(self.tiny, scene)
+                stand.run().expire(NOW + 1e6, 1.0)
+                yield from self._and_killed("it takes too long", is_fault, stand)
 
-    def _answers(self, scene: Scene[W]) -> Iterator[tuple[str, bool, Scene[W]]]:
+    def _answers(self, scene: Scene[W], *, may_fail: bool) -> Iterator[tuple[str, bool, Scene[W]]]:
         for number, effect in enumerate(scene.out):
             rest = scene.out[:number] + scene.out[number + 1 :]
             waits = replace(scene, out=rest)
@@ -436,6 +440,8 @@ class Explorer(Generic[W]):
             answer, world = self.tiny.carry_out(scene.world, effect)
             done = replace(waits, world=world)
             yield from self._answered(f"{_name(effect)} answered", False, done, effect, answer)
+            if not may_fail:
+                continue
             refusal = Refusal("no")
             yield from self._answered(f"{_name(effect)} refused", True, waits, effect, refusal)
             lost = StoreError("no answer")
@@ -464,7 +470,7 @@ class Explorer(Generic[W]):
             self.found.wrong.append(f"{_name(effect)} left before the journal had it: {label}")
         after = stand.after()
         yield label, is_fault, after
-        if after.kept != stand.scene.kept:
+        if after.kept != stand.scene.kept and stand.scene.faults < self.max_faults:
             killed = self._killed(replace(after, out=stand.scene.out))
             yield f"{label}, and killed at the commit", True, killed
 

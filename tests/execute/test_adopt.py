@@ -14,6 +14,7 @@ from nodemanager.core.execute.adopt import Adopt, AdoptOrder, confirm_adoption, 
 from nodemanager.core.execute.adoption import node_version
 from nodemanager.core.execute.books import ItemEnded, Learned
 from nodemanager.core.execute.effects import AdoptNode, AskNode, Effect
+from nodemanager.core.execute.once import Once
 from nodemanager.core.execute.workflow import Seen
 from nodemanager.core.model.annotations import Mark
 from nodemanager.core.model.reasons import Kind, Reason
@@ -53,7 +54,7 @@ class Tiny:
 
 
 class TinyAdopt:
-    workflow = Adopt()
+    workflow = Once(Adopt())
 
     def __init__(self) -> None:
         made = world(ids_unique=True)
@@ -162,8 +163,8 @@ def test_tags_go_on_nothing_but_what_was_named_whatever_happens(record_property:
     record_property("explored", str(found))
     print(found)
     assert found.wrong == []
-    assert differences(Adopt(), found.moves) == []
-    assert found.states == {one.__name__ for one in Adopt.states}
+    assert differences(Once(Adopt()), found.moves) == []
+    assert found.states == {one.__name__ for one in Once.states}
     assert found.scenes > 100
 
 

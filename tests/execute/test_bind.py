@@ -12,6 +12,7 @@ import pytest
 from nodemanager.core.execute import bind
 from nodemanager.core.execute.bind import Bind, BindOrder, confirm_bind
 from nodemanager.core.execute.effects import Effect, ReadRecord, WriteClaim
+from nodemanager.core.execute.once import Once
 from nodemanager.core.execute.workflow import Seen
 from nodemanager.core.model.annotations import Mark
 from nodemanager.core.model.world import Claim, Guarantee, Record
@@ -38,7 +39,7 @@ class Tiny:
 
 
 class TinyBind:
-    workflow = Bind()
+    workflow = Once(Bind())
 
     def __init__(self) -> None:
         self._world = world(max_nodes=4)
@@ -120,8 +121,8 @@ def test_no_claim_is_told_anothers_node_whatever_happens(record_property: Any) -
     record_property("explored", str(found))
     print(found)
     assert found.wrong == []
-    assert differences(Bind(), found.moves) == []
-    assert found.states == {one.__name__ for one in Bind.states}
+    assert differences(Once(Bind()), found.moves) == []
+    assert found.states == {one.__name__ for one in Once.states}
     assert found.scenes > 100
 
 

@@ -1,4 +1,4 @@
-"""Telling a scheduler to drain: no drain is believed that another order of ours may undo."""
+"""Writing a scheduler to drain: no drain is believed that another order of ours may undo."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ import pytest
 
 from nodemanager.core.execute import dispatch
 from nodemanager.core.execute.books import Learned, SchedulerTold, dispatched_after
-from nodemanager.core.execute.dispatch import Dispatch, DispatchOrder, Reading, Telling
+from nodemanager.core.execute.dispatch import Dispatch, DispatchOrder
 from nodemanager.core.execute.effects import Effect, ReadRecord, TellScheduler
-from nodemanager.core.execute.workflow import Seen
+from nodemanager.core.execute.once import GivenUp, Once, Reading, Writing
+from nodemanager.core.execute.workflow import Answered, Expired, Seen, Step
 from nodemanager.core.model.changed import changed
 from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.scheduling import Dispatched, SchedulerNode, SchedulerOrder
@@ -47,7 +48,7 @@ class Tiny:
 
 
 class TinyDispatch:
-    workflow = Dispatch()
+    workflow = Once(Dispatch())
 
     def __init__(self) -> None:
         self._world = world(max_nodes=4, scheduled=True, demand_polled=True)
@@ -137,7 +138,7 @@ class TinyDispatch:
                 continue
             if now.believed:
                 return "a drain is believed that another order of ours may undo"
-        answered = before.faults == after.faults and isinstance(before.running, Telling)
+        answered = before.faults == after.faults and isinstance(before.running, Writing)
         if answered and after.running is None and was.life == 1 and after.faults == 0:
             on = before.running.order.on
             if on and now.drained and not was.drained and not now.believed:
@@ -156,8 +157,8 @@ def test_no_drain_is_believed_that_one_of_ours_may_undo() -> None:
     found = explored()
     print(found)
     assert found.wrong == [], "\n".join(found.wrong)
-    assert found.states == {one.__name__ for one in Dispatch.states}
-    assert differences(Dispatch(), found.moves) == []
+    assert found.states == {one.__name__ for one in Once.states}
+    assert differences(Once(Dispatch()), found.moves) == []
 
 
 @pytest.mark.parametrize(
@@ -178,10 +179,12 @@ def test_the_exploration_notices_a_guard_that_is_gone(
     assert explored().wrong
 
 
-def test_an_order_that_waits_too_long_is_given_up() -> None:
-    tiny = TinyDispatch()
+def test_an_order_that_waits_too_long_is_given_up_and_never_sent() -> None:
+    tiny, workflow = TinyDispatch(), Once(Dispatch())
     order, begun = next(iter(tiny.begins()))
     seen = tiny.seen(begun)
-    expired = dispatch.Expired()
-    assert Dispatch().on(Reading(order), expired, seen).state is None
-    assert isinstance(Dispatch().on(Telling(order), expired, seen).state, dispatch.GivenUp)
+    for state in (Reading(order), Writing(order)):
+        assert workflow.on(state, Expired(), seen).state == GivenUp(order)
+    late = Answered(ReadRecord(order.record.uuid), order.record)
+    assert workflow.on(Reading(order), late, seen).effects
+    assert workflow.on(GivenUp(order), late, seen) == Step(None)

@@ -1,4 +1,4 @@
-"""Telling nodes to drain, whatever happens: what is believed is taken back by no order of ours."""
+"""Writing nodes to drain, whatever happens: what is believed is taken back by no order of ours."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ import pytest
 
 from nodemanager.core.execute import drain
 from nodemanager.core.execute.books import Drains, DrainTold, Learned
-from nodemanager.core.execute.drain import Drain, DrainOrder, Reading, Telling
+from nodemanager.core.execute.drain import Drain, DrainOrder
 from nodemanager.core.execute.effects import Effect, ReadRecord, TellDrain
+from nodemanager.core.execute.once import Once, Writing
 from nodemanager.core.execute.workflow import Seen
 from nodemanager.core.model.changed import changed
 from nodemanager.core.model.reasons import Reason
@@ -44,7 +45,7 @@ class Tiny:
 
 
 class TinyDrain:
-    workflow = Drain()
+    workflow = Once(Drain())
 
     def __init__(self) -> None:
         self._world = world(max_nodes=4, tells_drain=True)
@@ -125,7 +126,7 @@ class TinyDrain:
                 return "an order is believed that another of ours may undo"
         if now.life == 2 and was.life == 2 and now.drain not in (was.drain, "x", None):
             return "another life's node was told"
-        answered = before.faults == after.faults and isinstance(before.running, Telling)
+        answered = before.faults == after.faults and isinstance(before.running, Writing)
         if answered and after.running is None and was.life == 1 and after.faults == 0:
             order = before.running.order
             if order.on and now.believed is None:
@@ -142,21 +143,20 @@ def test_no_order_is_believed_that_one_of_ours_may_undo(record_property: Any) ->
     record_property("explored", str(found))
     print(found)
     assert found.wrong == []
-    assert differences(Drain(), found.moves) == []
-    assert found.states == {one.__name__ for one in Drain.states}
+    assert differences(Once(Drain()), found.moves) == []
+    assert found.states == {one.__name__ for one in Once.states}
     assert found.scenes > 100
 
 
 def test_the_exploration_notices_an_order_that_is_still_believed_while_another_is_on_its_way(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    goes_on = Drain.on
+    found = Drain.found
 
-    def on(drain: Drain, state: Any, event: Any, seen: Seen) -> Any:
-        step = goes_on(drain, state, event, seen)
-        return replace(step, learn=()) if isinstance(state, Reading) else step
+    def forgets(drain: Drain, order: DrainOrder, answer: Any, seen: Seen) -> Any:
+        return replace(found(drain, order, answer, seen), learn=())
 
-    monkeypatch.setattr(Drain, "on", on)
+    monkeypatch.setattr(Drain, "found", forgets)
     assert any("another of ours may undo" in one for one in explored().wrong)
 
 

@@ -11,6 +11,7 @@ import pytest
 
 from nodemanager.core.execute import restore
 from nodemanager.core.execute.effects import Effect, ReadRecord, RestoreRecord
+from nodemanager.core.execute.once import Once
 from nodemanager.core.execute.restore import Restore, RestoreOrder, confirm_restore, order_restore
 from nodemanager.core.execute.workflow import Seen
 from nodemanager.core.model.annotations import Mark
@@ -42,7 +43,7 @@ class Tiny:
 
 
 class TinyRestore:
-    workflow = Restore()
+    workflow = Once(Restore())
 
     def __init__(self) -> None:
         made = world(max_nodes=4)
@@ -151,8 +152,8 @@ def test_no_record_that_anybody_has_is_written_over_whatever_happens(
     record_property("explored", str(found))
     print(found)
     assert found.wrong == []
-    assert differences(Restore(), found.moves) == []
-    assert found.states == {one.__name__ for one in Restore.states}
+    assert differences(Once(Restore()), found.moves) == []
+    assert found.states == {one.__name__ for one in Once.states}
     assert found.scenes > 100
 
 

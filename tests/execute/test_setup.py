@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from nodemanager.core.execute import setup
+from nodemanager.core.execute import setup, setup_state
 from nodemanager.core.execute.books import CreateRefused, Learned
 from nodemanager.core.execute.effects import (
     CheckImage,
@@ -19,9 +19,11 @@ from nodemanager.core.execute.effects import (
     Effect,
     FindByTag,
     RenewClaim,
+    Wait,
 )
-from nodemanager.core.execute.setup import SetUp, SetUpOrder, order_setup
-from nodemanager.core.execute.workflow import Seen
+from nodemanager.core.execute.setup import SetUp
+from nodemanager.core.execute.setup_state import SetUpOrder, order_setup
+from nodemanager.core.execute.workflow import Ended, Failed, News, Seen, Step
 from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.settings import CREATE_WITHIN_S
 from nodemanager.core.model.world import (
@@ -192,7 +194,7 @@ class TinySetUp:
                 continue
             if after.world.too_old:
                 return "a create on a claim that is too old (U5)"
-            if one.place in before.world.rests and isinstance(before.running, setup.Claiming):
+            if one.place in before.world.rests and isinstance(before.running, setup_state.Claiming):
                 return "a create where the manager knows that there is no room (D6)"
             if any(isinstance(late, CreateNode) for late in before.loose):
                 other = {late.place for late in before.loose if isinstance(late, CreateNode)}
@@ -233,7 +235,7 @@ def _always_elsewhere(original: Any) -> Any:
     """Takes a create whose answer was lost for refused, and tries the next place."""
 
     def creating(state: Any, event: Any, seen: Any) -> Any:
-        if isinstance(event, setup.Failed) and not isinstance(event.error, PlaceFull):
+        if isinstance(event, Failed) and not isinstance(event.error, PlaceFull):
             event = replace(event, error=PlaceFull("lost", place=str(state.order.place)))
         return original(state, event, seen)
 
@@ -251,11 +253,11 @@ def test_the_exploration_notices_a_lost_answer_that_is_followed_by_another_place
 def test_the_next_place_is_tried_at_once_and_none_twice() -> None:
     tiny = TinySetUp(tokens=True, places=("a", "b", "c"))
     seen, record = tiny.seen(Tiny(claimed=True)), tiny._record(Tiny(claimed=True))
-    state: Any = setup.Creating(tiny._order, record)
+    state: Any = setup_state.Creating(tiny._order, record)
     places = []
     for place in ("a", "b", "c"):
         assert state.order.place == place
-        refused = setup.Failed(
+        refused = Failed(
             CreateNode(record, tiny._order.claim, tiny._order.size, place),
             PlaceFull("no room", place=place),
         )
@@ -276,7 +278,7 @@ def test_a_refused_create_whose_rest_lingers_ends_the_set_up() -> None:
     seen, record = tiny.seen(Tiny(claimed=True)), tiny._record(Tiny(claimed=True))
     error = PlaceFull("no room", place="a", lingers=True)
     create = CreateNode(record, tiny._order.claim, tiny._order.size, "a")
-    step = tiny.workflow.on(setup.Creating(tiny._order, record), setup.Failed(create, error), seen)
+    step = tiny.workflow.on(setup_state.Creating(tiny._order, record), Failed(create, error), seen)
     assert (step.state, step.effects) == (None, ())
     assert CreateRefused((SMALL.name,), error) in step.learn
 
@@ -286,7 +288,7 @@ def _nothing(*given: Any) -> None:
 
 
 def _repeats(order: Any, record: Any, tries: int, seen: Any) -> Any:
-    return setup.Step(setup.Waiting(order, record, tries), (setup.Wait(1.0),))
+    return Step(setup_state.Waiting(order, record, tries), (Wait(1.0),))
 
 
 @pytest.mark.parametrize(
@@ -322,16 +324,16 @@ def test_a_create_in_doubt_is_judged_on_listings_that_began_after_it_r1_u5() -> 
     seen = tiny.seen(Tiny())
     listing = seen.snapshot.history.records
     assert listing is not None
-    older = setup.Doubtful(tiny._order, None, since=listing.started_at - 1.0)
+    older = setup_state.Doubtful(tiny._order, None, since=listing.started_at - 1.0)
     newer = replace(older, since=listing.started_at)
-    assert tiny.workflow.on(newer, setup.News(), seen).state == newer
-    step = tiny.workflow.on(older, setup.News(), seen)
-    assert (step.state, step.ended) == (None, setup.Ended("released"))
+    assert tiny.workflow.on(newer, News(), seen).state == newer
+    step = tiny.workflow.on(older, News(), seen)
+    assert (step.state, step.ended) == (None, Ended("released"))
     # The listing shows what was before the claim, though it began later: it tells nothing (C21).
     late = replace(seen, snapshot=replace(seen.snapshot, touched={"r": listing.started_at}))
     known = replace(older, record="r")
-    assert tiny.workflow.on(known, setup.News(), late).state == known
-    assert tiny.workflow.on(known, setup.News(), seen).state is None
-    claimed = tiny.workflow.on(older, setup.News(), tiny.seen(Tiny(claimed=True)))
+    assert tiny.workflow.on(known, News(), late).state == known
+    assert tiny.workflow.on(known, News(), seen).state is None
+    claimed = tiny.workflow.on(older, News(), tiny.seen(Tiny(claimed=True)))
     assert claimed.effects == (FindByTag("r"),)
     assert NOW

@@ -373,5 +373,5 @@ def test_a_destroy_that_the_journal_does_not_have_is_noticed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(shutdown.Destroying, "is_written", False)
-    found = Explorer(TinyShutdown()).explore()
+    found = Explorer(TinyShutdown(), max_faults=1).explore()
     assert any("before the journal had it" in one for one in found.wrong)

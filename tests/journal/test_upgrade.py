@@ -16,8 +16,9 @@ from alembic.config import Config
 
 from nodemanager import journal as package
 from nodemanager.errors import JournalError
+from nodemanager.journal.names import names_in
 from nodemanager.journal.sqlite import SqliteJournal
-from nodemanager.journal.story import Story, names_in
+from nodemanager.journal.story import Story
 
 Opener = Callable[..., SqliteJournal]
 AT = 1_700_000_000.0

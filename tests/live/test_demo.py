@@ -113,3 +113,45 @@ def test_a_port_that_is_taken_is_named_with_its_option(tmp_path: Path):
     finally:
         first.close()
         second.close()
+
+
+@pytest.mark.server("slurm", "munge")
+def test_run_slurms_script_boots_a_node_for_a_job_and_ctrl_c_ends_slurm_too(
+    tmp_path: Path, state: Path
+):
+    script = [sys.executable, str(TREE / "etc/demo/slurm.py"), "start"]
+    terminal = Terminal([*script, "--state", str(state), "--port", "0"], tmp_path)
+    slurm = {**environment(), "SLURM_CONF": str(state / "slurm/slurm.conf")}
+
+    def told(*command: str) -> str:
+        return subprocess.run(command, env=slurm, capture_output=True, text=True, timeout=20).stdout
+
+    try:
+        until("a daemon", lambda: terminal.events("daemon.started"), told=terminal.shown)
+        assert f"SLURM_CONF={state}/slurm/slurm.conf" in terminal.shown()
+        job = told("sbatch", "--parsable", "--output=/dev/null", "--wrap", "exec sleep 600").strip()
+        until(
+            "a running job",
+            lambda: "JobState=RUNNING" in told("scontrol", "show", "job", job),
+            60,
+            told=terminal.shown,
+        )
+        assert terminal.events("node.created")
+        assert "level=error" not in terminal.shown()
+        terminal.press(CTRL_C)
+
+        until("its end", lambda: terminal.process.poll() is not None, told=terminal.shown)
+
+        assert terminal.process.returncode == 0
+        assert not [path for path in Path("/proc").glob("[0-9]*") if _names(path, state)]
+    finally:
+        terminal.close()
+
+
+def _names(process: Path, state: Path) -> bool:
+    """Whether a process is one of that demo, by its arguments or its environment."""
+    try:
+        told = (process / "cmdline").read_bytes() + (process / "environ").read_bytes()
+    except OSError:
+        return False
+    return f"{state}/".encode() in told

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import requests
 
+from tests.alerts import metrics_used
 from tests.live.cluster import MANAGEMENT_TOKEN, TOKEN, LocalCluster
 from tests.live.harness import Daemon, Line, Registry
 from tests.waiting import until
@@ -140,8 +141,24 @@ def test_the_management_server_answers(story: Story):
     health = get("/_health/ping", known)
     assert (health.status_code, health.json()) == (200, {"health": "OK"})
     assert get("/_health/ping").status_code == 401
-    metrics = get("/metrics").text
-    assert "nodemanager_breaker_open 0.0" in metrics.replace('{pool="live"}', "")
+    assert get("/healthz").json() == {"health": "OK"}
+    assert get("/readyz").json() == {"ready": True, "lacking": []}
+
+
+def test_every_metric_of_the_alerts_and_the_dashboard_is_there(story: Story) -> None:
+    text = requests.get(f"{story.daemon.url_of('management')}/metrics", timeout=10).text
+    ends = {"histogram": ("_bucket", "_sum", "_count")}
+    told = (line.split()[2:] for line in text.splitlines() if line.startswith("# TYPE "))
+    there = {name + end for name, kind in told for end in ends.get(kind, ("",))}
+    assert metrics_used() <= there
+    values = dict(line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#"))
+    assert values["nodemanager_breaker_open"] == "0.0"
+    assert float(values["nodemanager_pings_total"]) >= NODES
+    assert 0 <= float(values["nodemanager_last_ping_age_seconds"]) < 60
+    assert float(values['nodemanager_poll_age_seconds{source="cloud"}']) < 60
+    assert values["nodemanager_slots_run_out_seconds"] == "0.0"
+    in_use = 'nodemanager_record_verdicts{reason="paired",state="in_use"}'
+    assert float(values[in_use]) == NODES
 
 
 def all_busy(answer: requests.Response) -> dict[str, Any] | None:

@@ -22,7 +22,7 @@ MUTANTS = (
     TextMutant(
         "C20",
         "the clean after a shutdown is not written down first",
-        "core/execute/clean.py",
+        "core/execute/clean_state.py",
         "        return self.order.is_exception\n",
         "        return False\n",
         "tests/actors/test_write_ahead.py::"
@@ -68,15 +68,15 @@ MUTANTS = (
         "L6",
         "an order to drain waits for a worker with its look behind it",
         "core/execute/drain.py",
-        "                if not is_still_due(order, record, seen):\n",
-        "                if False:\n",
+        "        if not is_still_due(order, answer, seen):\n",
+        "        if False:\n",
         "tests/actors/test_drain.py::"
         "test_no_order_that_waits_for_the_worker_goes_out_after_the_lease_is_lost_l6",
     ),
     TextMutant(
         "R1",
         "a create is concluded on a record listing older than it",
-        "core/execute/setup.py",
+        "core/execute/setup_doubt.py",
         "state.since is None or listing.started_at <= state.since:",
         "state.since is None:",
         "tests/execute/test_setup.py::"
@@ -441,8 +441,8 @@ MUTANTS = (
         "C11",
         "a record is pruned though a node bears its tag",
         "core/execute/prune.py",
-        "        if not node.is_absent:\n",
-        "        if False:\n",
+        "(*tagged, *shown) if not node.is_absent), None)",
+        "(*tagged, *shown) if False), None)",
         "tests/core/execute/test_prune.py::test_whatever_changed_since_is_left_alone_c11",
     ),
     TextMutant(

@@ -83,12 +83,14 @@ class Processes:
     def end(self) -> None:
         """The last one first. One that does not end in time is killed with all it started."""
         self._over = True
-        for process in reversed(self._running.values()):
+        # Told to end while the schemas are made, other threads still start processes.
+        running = tuple(reversed(self._running.values()))
+        for process in running:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGCONT)
                 os.killpg(process.pid, signal.SIGTERM)
         deadline = time.monotonic() + STOP_S
-        for process in reversed(self._running.values()):
+        for process in running:
             with suppress(subprocess.TimeoutExpired):
                 process.wait(max(0.0, deadline - time.monotonic()))
             with suppress(ProcessLookupError):

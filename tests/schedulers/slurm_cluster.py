@@ -13,7 +13,7 @@ import shutil
 import signal
 import socket
 import subprocess
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -45,7 +45,6 @@ TaskPlugin=task/none
 JobAcctGatherType=jobacct_gather/none
 SwitchType=switch/none
 MpiDefault=none
-ReturnToService=2
 SlurmdParameters=config_overrides
 SelectType=select/cons_tres
 SelectTypeParameters=CR_Core_Memory
@@ -53,10 +52,14 @@ DefMemPerCPU=10
 SchedulerParameters=sched_interval=1,bf_interval=1
 PriorityType=priority/basic
 PrivateData=cloud
-GresTypes=license
 KillWait=1
 MessageTimeout=3
-SlurmdTimeout=300
+SlurmdTimeout={silence_s}
+"""
+"""What every cluster of these tests has."""
+NODES_CONF = """\
+ReturnToService=2
+GresTypes=license
 ResumeProgram=/bin/true
 SuspendProgram=/bin/true
 SuspendTime=-1
@@ -82,15 +85,16 @@ class SlurmCluster:
     controller: subprocess.Popen[bytes] | None = None
     slurmds: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
 
-    def client(self, *argv: str) -> str:
-        done = self._run(*argv)
+    def client(self, *argv: str, **environment: str) -> str:
+        done = self._run(*argv, **environment)
         assert done.returncode == 0, (argv, done.stderr)
         return done.stdout
 
-    def _run(self, *argv: str) -> subprocess.CompletedProcess[str]:
+    def _run(self, *argv: str, **environment: str) -> subprocess.CompletedProcess[str]:
+        ours = {"PATH": os.environ["PATH"], "SLURM_CONF": str(self.conf), "LC_ALL": "C"}
         return subprocess.run(
             argv,
-            env={"PATH": os.environ["PATH"], "SLURM_CONF": str(self.conf), "LC_ALL": "C"},
+            env={**ours, **environment},
             cwd=self.folder,
             capture_output=True,
             text=True,
@@ -212,9 +216,35 @@ class SlurmCluster:
             )
 
 
+def on_this_machine(lines: Iterable[str], ports: Sequence[int]) -> str:
+    """Lines of slurm.conf with their nodes here: one port each, and no name to be resolved."""
+    host = socket.gethostname().partition(".")[0]
+    left = list(ports)
+    done = []
+    for line in lines:
+        named = re.match(r"NodeName=\S+?(?:\[0*(\d+)-0*(\d+)\])? ", line)
+        if named is not None:
+            count = 1 if named[1] is None else int(named[2]) - int(named[1]) + 1
+            ports_of = str(left[0]) if named[1] is None else f"[{left[0]}-{left[count - 1]}]"
+            del left[:count]
+            line += f" NodeAddr=127.0.0.1 NodeHostname={host} Port={ports_of}"
+        done.append(line)
+    return "\n".join([*done, ""])
+
+
 @contextmanager
-def slurm_cluster(folder: Path, nodes: Iterable[str] = NODES) -> Iterator[SlurmCluster]:
-    """A cluster whose nodes are idle; it has ended, with all its jobs, when this ends."""
+def slurm_cluster(
+    folder: Path,
+    nodes: Iterable[str] = NODES,
+    *,
+    nodes_conf: str | None = None,
+    silence_s: int = 300,
+) -> Iterator[SlurmCluster]:
+    """A cluster whose nodes are idle; it has ended, with all its jobs, when this ends.
+
+    `nodes_conf` has other nodes and partitions; then `nodes` are those to start. A node that does
+    not answer for `silence_s` is down.
+    """
     names = tuple(nodes)
     conf = folder / "slurm.conf"
     (folder / "state").mkdir()
@@ -224,21 +254,23 @@ def slurm_cluster(folder: Path, nodes: Iterable[str] = NODES) -> Iterator[SlurmC
         NODE.format(name=name, host=host, port=port, cores=CORES, memory=MEMORY_MB, disk=DISK_MB)
         for name, port in zip(names, ports, strict=True)
     ]
-    conf.write_text(
-        CONF.format(
-            host=host,
-            folder=folder,
-            user=getpass.getuser(),
-            controller=controller,
-            spare=spare,
-            nodes="\n".join(lines),
-            names=",".join(names),
-            large=LARGE,
-            large_cores=LARGE_CORES,
-            disk=DISK_MB,
-        ),
-        encoding="utf-8",
+    base = CONF.format(
+        host=host,
+        folder=folder,
+        user=getpass.getuser(),
+        controller=controller,
+        silence_s=silence_s,
     )
+    own = NODES_CONF.format(
+        host=host,
+        spare=spare,
+        nodes="\n".join(lines),
+        names=",".join(names),
+        large=LARGE,
+        large_cores=LARGE_CORES,
+        disk=DISK_MB,
+    )
+    conf.write_text(base + (own if nodes_conf is None else nodes_conf), encoding="utf-8")
     (folder / "gres.conf").write_text("Name=license Type=site Count=4\n", encoding="utf-8")
     cluster = SlurmCluster(folder, conf, names)
     with ExitStack() as stack:
@@ -274,6 +306,16 @@ def _free_ports(count: int) -> list[int]:
             stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)
         ]
         return [one.getsockname()[1] for one in sockets]
+
+
+def free_ports_in_a_row(count: int) -> list[int]:
+    for first in range(20000 + os.getpid() % 500 * 20, 32000, count):
+        with suppress(OSError), ExitStack() as stack:
+            ports = range(first, first + count)
+            for port in ports:
+                stack.enter_context(socket.create_server(("127.0.0.1", port)))
+            return list(ports)
+    raise RuntimeError("this machine has no free ports")
 
 
 def _end(processes: Iterable[subprocess.Popen[bytes] | None]) -> None:

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from nodemanager.core.model.reasons import Event, Reason
 from nodemanager.core.model.settings import Settings
-from nodemanager.core.operate.commands import Reply
+from nodemanager.core.operate.verbs import Reply
 from nodemanager.core.plan.plan import Plan
 from nodemanager.core.plan.snapshot import Snapshot
 from tests.simulation.manager import Manager
@@ -43,7 +43,10 @@ NEVER: Mapping[Reason, str] = {
         ),
         "No simulated pool asks a scheduler: the tests of the actors do, and a real Slurm.",
     ),
+    Reason.CORDONED: "No simulated operator cordons: the tests of judges and actors do.",
     Reason.ONE_PLAN: "No simulated manager runs with `--once`: the tests of commands by hand do.",
+    Reason.OTHER_TYPE: "No simulated cloud has other types than the file: the ways out have.",
+    Reason.ROTATION_PAUSED: "No simulated operator pauses it: the tests of the actors do.",
     Reason.POOL_EMPTY: "Only `nodemanager verify` says it.",
     Reason.SUM_IMPOSSIBLE: "Only `nodemanager verify` says it, of numbers that contradict.",
 }

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
+from nodemanager.core.model.sizes import by_price
 from nodemanager.core.model.world import CloudState, Record, WorkerState
 from tests.simulation.cloud import Instance
 from tests.simulation.world import Pool, World
@@ -176,14 +177,15 @@ def is_lost(world: World, one: Patient) -> bool:
 
 
 def wanted(world: World, pool: Pool) -> tuple[int, int]:
-    """How many idle or coming nodes demand wants: at least, and at most.
+    """How many idle or coming nodes demand and spare_nodes want: at least, and at most.
 
     More of one job than max_nodes can't be had (U12): it may boot as many as may be, or none. Nor
     can what fits no size.
     """
     settings = pool.settings
+    spare = sum(size.spare_nodes for size in settings.sizes)
     if not settings.demand_polled:
-        return 0, 0
+        return min(spare, settings.max_nodes), spare
     counts = [
         job.count
         for job in world.jobs(pool)
@@ -191,8 +193,8 @@ def wanted(world: World, pool: Pool) -> tuple[int, int]:
     ]
     # Nor what costs more than max_total_price by itself.
     most = min(settings.max_nodes, _affordable(pool, 0))
-    low = sum(count for count in counts if count <= most)
-    return min(low, settings.max_nodes), sum(counts)
+    low = sum(count for count in counts if count <= most) + spare
+    return min(low, settings.max_nodes), sum(counts) + spare
 
 
 def lacking(world: World, pool: Pool, seen: Ward) -> int:
@@ -234,6 +236,26 @@ def surplus(world: World, pool: Pool, seen: Ward) -> int:
     strays = sum(one.node.id not in world.cloud.hidden for one in seen.strays)
     over = min(idle, serving + strays - settings.max_nodes)
     return max(0, min(max(idle - high, over), serving - settings.min_nodes))
+
+
+def given_up(world: World, pool: Pool, seen: Ward) -> int:
+    """How many spare nodes should go, because jobs lack room for a node of the size that they want.
+
+    Jobs of one core want the cheapest size that is not preemptible; only max_nodes is asked.
+    """
+    settings = pool.settings
+    if not settings.demand_polled or pool.wanted <= 0 or settings.max_total_price > 0:
+        return 0
+    wanted = next((one for one in by_price(settings.sizes) if not one.preemptible), None)
+    if wanted is None or not any(size.spare_nodes for size in settings.sizes):
+        return 0
+    living = seen.patients
+    alike = sum(one.node.tags.size == wanted.name for one in living)
+    others = [one for one in seen.idle if one.node.tags.size not in (wanted.name, None)]
+    is_full = len(seen.of(Health.SERVING)) == len(living) == settings.max_nodes
+    if not is_full or seen.bereft or alike >= pool.wanted:
+        return 0
+    return max(0, min(len(others), len(living) - settings.min_nodes, pool.wanted - alike))
 
 
 def _is_unpinged_claim(record: Record) -> bool:

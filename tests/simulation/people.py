@@ -19,7 +19,7 @@ from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.operate.backlog import Deed, Item, proposal
 from nodemanager.core.operate.backlog_run import Order
-from nodemanager.core.operate.commands import Command, Reply, Result, Verb
+from nodemanager.core.operate.verbs import Command, Reply, Result, Verb
 from nodemanager.core.plan.plan import Plan
 from nodemanager.core.plan.snapshot import Snapshot
 from tests.simulation.manager import Manager

@@ -320,14 +320,16 @@ class Truth:
         for heard in reversed([one for one in ears.cloud if known_at <= one.given_at <= by]):
             if same & heard.items.keys():
                 break
-            # One that began before the node was made does not lack it.
-            if heard.complete and heard.started >= one.created_at:
+            # One that began before the node was made, or was heard last, does not lack it.
+            if heard.complete and heard.started >= max(one.created_at, heard_at):
                 lacking.append(heard)
         if len(lacking) < settings.absent_listings:
             return True
-        if lacking[0].started - lacking[-1].started < settings.settle:
-            return True
-        return heard_at > lacking[-1].started
+        # In its first visible_after no listing need show it, and none settles its end (C11).
+        first_at = self.pings.get((record.uuid, record.first_ping_at), heard_at)
+        young_until = min(first_at, heard_at) + settings.visible_after - self.world.clock_lies
+        since = max(lacking[-1].started, young_until - 1.0)
+        return lacking[0].started - since < settings.settle
 
     @staticmethod
     def _shows(heard: Heard, record: Record) -> bool:

@@ -10,7 +10,7 @@ import requests
 
 from nodemanager.core.model.annotations import Mark, Marks
 from nodemanager.core.model.reasons import Reason
-from nodemanager.core.operate.commands import Command, Reply, Result, Verb
+from nodemanager.core.operate.verbs import Command, Reply, Result, Verb
 from nodemanager.operators import OperatorCommands
 from nodemanager.web.metrics import Metrics
 from nodemanager.web.server import ManagementServer

@@ -54,7 +54,7 @@ FAILURES: tuple[tuple[Event, dict[str, Any]], ...] = (
     (Event.LIST_FAILED, {"source": "cloud"}),
     (Event.LIST_FAILED, {"source": "records"}),
     (Event.NODE_GONE, {"reason": Reason.BOOT_FAILED, "size": "small"}),
-    (Event.NODE_SETUP_FAILED, {"error": QuotaExceeded("full")}),
+    (Event.NODE_SETUP_FAILED, {"size": "small", "error": QuotaExceeded("full")}),
     (Event.NODE_SHUTDOWN_FAILED, {"outcome": Outcome.FAILED}),
     (Event.ACTOR_DIED, {"actor": "NodeSetupActor"}),
 )
@@ -297,9 +297,45 @@ def test_health_ends_when_cycles_do(
         manager.clock.advance(10_000)
         manager.cycle()
     manager.clock.advance(age)
-    answer = manager.get("/_health/ping", WITH_TOKEN)
-    assert answer.status_code == expected
-    assert answer.json()["health"] == ("OK" if expected == 200 else "ERROR")
+    for path, headers in (("/_health/ping", WITH_TOKEN), ("/healthz", None)):
+        answer = manager.get(path, headers)
+        assert answer.status_code == expected
+        assert answer.json()["health"] == ("OK" if expected == 200 else "ERROR")
+
+
+def test_it_is_ready_once_a_cycle_rests_on_fresh_answers_of_every_source(manager: Manager) -> None:
+    def ready() -> tuple[int, list[str]]:
+        answer = manager.get("/readyz")
+        body = answer.json()
+        assert body["ready"] == (answer.status_code == 200)
+        return answer.status_code, body["lacking"]
+
+    assert ready() == (503, ["the first cycle has not ended yet"])
+    now = manager.clock.boottime()
+    polls = {"cloud": Poll(now), "demand": Poll(failures_in_a_row=1)}
+    manager.cycle(polls=polls, poll_stale_after=10.0)
+    lacking = ["demand: no complete answer yet", "records: no complete answer yet"]
+    assert ready() == (503, lacking)
+    manager.cycle(polls={"cloud": Poll(now), "records": Poll(now)}, poll_stale_after=10.0)
+    assert ready() == (200, [])
+    manager.clock.advance(10.0)
+    assert ready() == (200, [])
+    manager.clock.advance(1.0)
+    assert ready()[1] == [
+        "cloud: the last complete answer is 11 s old",
+        "records: the last complete answer is 11 s old",
+    ]
+    assert manager.get("/readyz", {"Authorization": "Bearer wrong"}).status_code == 403
+
+
+def test_an_open_breaker_and_a_standby_are_healthy_and_ready(manager: Manager) -> None:
+    """No restart mends them."""
+    now = manager.clock.boottime()
+    polls = {"cloud": Poll(now), "records": Poll(now)}
+    breaker = Breaker(Cause.CLOUD_COLLAPSED, opened_at=0.0)
+    manager.cycle(polls=polls, poll_stale_after=10.0, breaker=breaker, lease_held=False)
+    assert manager.get("/healthz").status_code == 200
+    assert manager.get("/readyz").status_code == 200
 
 
 def test_without_any_token_health_is_disabled_and_nothing_opens_the_door(
@@ -311,7 +347,7 @@ def test_without_any_token_health_is_disabled_and_nothing_opens_the_door(
         assert "name-of" not in tokenless.get("/status.json", headers).text
 
 
-@pytest.mark.parametrize("path", ["/status.json", "/metrics", "/_health/ping", "/nothing"])
+@pytest.mark.parametrize("path", ["/status.json", "/metrics", "/healthz", "/nothing"])
 @pytest.mark.parametrize("method", ["GET", "POST", "DELETE", "OPTIONS"])
 def test_every_answer_is_guarded_and_only_get_is_served(
     method: str, path: str, manager: Manager

@@ -6,10 +6,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import fields
 from typing import Any
 
-from nodemanager.core.execute import setup
 from nodemanager.core.execute.books import NodeExpected
 from nodemanager.core.execute.destroy import ShutdownOrder
-from nodemanager.core.execute.setup import SetUpOrder
+from nodemanager.core.execute.setup_state import SetUpOrder, left_by_older
 from nodemanager.core.execute.workflow import Action, Key, State, Workflow
 from nodemanager.core.explain.events import CLEANED
 from nodemanager.core.model.evidence import Look
@@ -76,7 +75,7 @@ def state_of(workflow: Workflow[Any], intent: Intent) -> Any:
     """The workflow's state in its entry. Raises ValueError if it can't be decoded."""
     details = intent.details
     if workflow.action is Action.SETUP and "state" not in details:
-        return setup.left_by_older(details, intent.record, intent.plan_id)
+        return left_by_older(details, intent.record, intent.plan_id)
     name = details.get("state") or _written_before(workflow.action, intent)
     kind = next((one for one in workflow.states if one.__name__ == name), None)
     if kind is None:

@@ -6,6 +6,7 @@ Marks go into the snapshot, and core decides from them (O1-O4); this module deci
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from nodemanager.actors.daemon.boot_failures import BootFailures
@@ -23,8 +24,8 @@ from nodemanager.core.model.reasons import Event, Reason
 from nodemanager.core.model.verdict import keep
 from nodemanager.core.observe.pairing import NO_PAIRS
 from nodemanager.core.operate import commands
-from nodemanager.core.operate.commands import Reply, Result, Verb
 from nodemanager.core.operate.naming import Known, Named
+from nodemanager.core.operate.verbs import Reply, Result, Verb
 from nodemanager.core.plan.plan import Plan
 from nodemanager.core.plan.snapshot import Snapshot
 from nodemanager.core.safety import breaker as breakers
@@ -37,15 +38,21 @@ _EVENTS = {
     Verb.HOLD: Event.OPERATOR_HOLD,
     Verb.RELEASE: Event.OPERATOR_RELEASE,
     Verb.DRAIN: Event.OPERATOR_DRAIN,
+    Verb.CORDON: Event.OPERATOR_CORDON,
+    Verb.UNCORDON: Event.OPERATOR_UNCORDON,
     Verb.RUN: Event.OPERATOR_RUN,
     Verb.KILL: Event.OPERATOR_KILL,
     Verb.CLEAN: Event.OPERATOR_CLEAN,
     Verb.PAUSE: Event.OPERATOR_PAUSE,
     Verb.RESUME: Event.OPERATOR_RESUME,
+    Verb.ROTATE_PAUSE: Event.OPERATOR_ROTATE_PAUSE,
+    Verb.ROTATE_RESUME: Event.OPERATOR_ROTATE_RESUME,
     Verb.BREAKER_RESET: Event.OPERATOR_BREAKER_RESET,
 }
-UNDOING = frozenset({Verb.RELEASE, Verb.RUN, Verb.RESUME})
+UNDOING = frozenset({Verb.RELEASE, Verb.UNCORDON, Verb.RUN, Verb.RESUME, Verb.ROTATE_RESUME})
 """The verbs that end an order, mostly one that the journal keeps."""
+
+DRAINING = frozenset({Verb.DRAIN, Verb.CORDON})
 
 Asked = tuple[Ordered, Named]
 
@@ -70,10 +77,14 @@ class CommandHandler:
             Verb.RELEASE: self._release,
             Verb.DRAIN: self._drain,
             Verb.KILL: self._kill,
+            Verb.CORDON: self._drain,
+            Verb.UNCORDON: self._uncordon,
             Verb.RUN: self._run,
             Verb.CLEAN: self._clean,
             Verb.PAUSE: self._pause,
             Verb.RESUME: self._resume,
+            Verb.ROTATE_PAUSE: self._rotate_pause,
+            Verb.ROTATE_RESUME: self._rotate_resume,
             Verb.BREAKER_RESET: self._reset_breaker,
         }
         self._asked: list[Asked] = []
@@ -199,19 +210,60 @@ class CommandHandler:
     # Drains and kills.
 
     def _drain(self, said: Ordered) -> None:
-        """Shut the node down once it is idle (O1)."""
+        """Shut the node down once it is idle (O1), or, cordoned, keep it out of use (O5)."""
+        named = self._node(said)
+        if named is None:
+            return
+        node_id, kept = named.node or named.id, said.command.verb is Verb.CORDON
+        killed, standing = self.marks.kills.get(node_id), self.marks.drains.get(node_id)
+        if killed is not None and kept:
+            text = f"{node_id} is to be killed: `nodemanager undrain {node_id}` first undoes that"
+            self._answer(said, replace(_reply(Result.REFUSED, named, text), reason=Reason.KILLED))
+        elif killed is not None:
+            self._already(said, named, f"{node_id} is to be killed", killed)
+        elif standing is not None and not self._is_asked(node_id):
+            self._change_drain(said, named, standing, kept=kept)
+        elif kept and self._context.runner.is_written(Key(Action.SHUTDOWN, node_id)):
+            self._answer(said, commands.too_late(named))
+        elif self._may_write(said, named):
+            self.marks.drains[node_id] = replace(self._mark(said, node_id), kept=kept)
+            self._ask(said, named)
+
+    def _change_drain(self, said: Ordered, named: Named, standing: Mark, *, kept: bool) -> None:
+        """Make a drain of a standing cordon, or a cordon of a drain; a plan judged it before."""
+        node_id = named.node or named.id
+        if standing.kept is kept:
+            word = "cordoned" if kept else "draining"
+            self._already(said, named, f"{node_id} is {word} already", standing)
+            return
+        if kept and self._context.runner.is_written(Key(Action.SHUTDOWN, node_id)):
+            self._answer(said, commands.too_late(named))
+            return
+        self.marks.drains[node_id] = replace(self._mark(said, node_id), kept=kept)
+        if not self.marks.save():
+            self.marks.drains[node_id] = standing
+            self._not_written(said, named)
+            return
+        self._context.decide_soon()
+        self._answer(said, commands.cordoned(named) if kept else commands.draining(named))
+
+    def _uncordon(self, said: Ordered) -> None:
+        """End a cordon; a drain that is none, and a kill, are not undone."""
         named = self._node(said)
         if named is None:
             return
         node_id = named.node or named.id
-        killed, standing = self.marks.kills.get(node_id), self.marks.drains.get(node_id)
-        if killed is not None:
-            self._already(said, named, f"{node_id} is to be killed", killed)
-        elif standing is not None and not self._is_asked(node_id):
-            self._already(said, named, f"{node_id} is draining already", standing)
-        elif self._may_write(said, named):
-            self.marks.drains[node_id] = self._mark(said, node_id)
-            self._ask(said, named)
+        standing = self.marks.drains.get(node_id)
+        if standing is not None and standing.kept and node_id not in self.marks.kills:
+            self._run(said)
+            return
+        orders = {"draining": standing, "to be killed": self.marks.kills.get(node_id)}
+        also = "".join(
+            f"; it is {word}: `nodemanager undrain {node_id}` undoes that"
+            for word, mark in orders.items()
+            if mark is not None and not mark.kept
+        )
+        self._already(said, named, f"{node_id} is not cordoned{also}")
 
     def _kill(self, said: Ordered) -> None:
         """Shut the node down now (O2)."""
@@ -328,6 +380,35 @@ class CommandHandler:
             self._context.decide_soon()
             self._did(said, None, "the pool goes on")
 
+    def _rotate_pause(self, said: Ordered) -> None:
+        """Replace no outdated node until `rotate resume` (O6)."""
+        if self.marks.rotation is not None:
+            self._already(said, None, "the rotation is paused already", self.marks.rotation)
+            return
+        self.marks.rotation = self._mark(said)
+        if not self.marks.save():
+            self.marks.rotation = None
+            self._not_written(said, None)
+            return
+        self._context.decide_soon()
+        text = (
+            "the rotation is paused: no outdated node is replaced; a destroy that was already sent "
+            "still ends; `nodemanager rotate resume` ends the pause"
+        )
+        self._did(said, None, text)
+
+    def _rotate_resume(self, said: Ordered) -> None:
+        """End the pause of the rotation."""
+        standing, self.marks.rotation = self.marks.rotation, None
+        if standing is None:
+            self._already(said, None, "the rotation is not paused")
+        elif not self.marks.save():
+            self.marks.rotation = standing
+            self._not_written(said, None)
+        else:
+            self._context.decide_soon()
+            self._did(said, None, "the rotation goes on")
+
     def _reset_breaker(self, said: Ordered) -> None:
         """Close the breaker, and forget failed boots (B3, B5)."""
         if self._scribe.problem is not None:
@@ -391,8 +472,9 @@ class CommandHandler:
     ) -> Reply | None:
         """The answer to a command; None for a clean whose outcome will be the answer."""
         node_id = named.node or named.id
-        if said.command.verb is Verb.DRAIN:
-            reply = commands.of_drain(named, made, snapshot, self._destroyed(node_id))
+        if said.command.verb in DRAINING:
+            answer = commands.of_drain if said.command.verb is Verb.DRAIN else commands.of_cordon
+            reply = answer(named, made, snapshot, self._destroyed(node_id))
             if reply.result is not Result.DONE:
                 self.marks.drains.pop(node_id, None)
             return reply
@@ -416,7 +498,7 @@ class CommandHandler:
         said, named = asked
         if said.command.verb is Verb.CLEAN or reply.result is not Result.DONE:
             return reply
-        marks = self.marks.drains if said.command.verb is Verb.DRAIN else self.marks.kills
+        marks = self.marks.drains if said.command.verb in DRAINING else self.marks.kills
         marks.pop(named.node or named.id, None)
         return commands.failed(named, self._scribe.problem or "the journal can't be written")
 

@@ -18,7 +18,7 @@ from nodemanager.actors.report.journal_writer import JournalWriter
 from nodemanager.actors.workers.worker_pool import WorkerPool
 from nodemanager.core.execute.books import Learned
 from nodemanager.core.execute.effects import Effect, StoreWrite, Wait, Write
-from nodemanager.core.execute.setup import is_unclear
+from nodemanager.core.execute.setup_state import is_unclear
 from nodemanager.core.execute.workflow import (
     About,
     Action,
@@ -43,7 +43,7 @@ from nodemanager.core.model.reasons import Event as Name
 from nodemanager.core.model.world import Leftover
 from nodemanager.core.plan.snapshot import Flight
 from nodemanager.errors import RemoteError, Throttled
-from nodemanager.journal.api import Conclusion, OpenIntent
+from nodemanager.journal.api import Conclusion, Intent, OpenIntent
 from nodemanager.log import WARNING, Logger
 
 
@@ -386,12 +386,8 @@ class Runner:
             self._log.event(told.event, level=told.level, **told.fields)
         for one in step.learn:
             self._shell.learn(one)
-        blocks = after is not None and after.is_under_way
         if before is not None:
-            blocked = before.since if before.state.is_under_way and not blocks else None
-            if blocked is not None or step.ended is not None:
-                about = self._about(key, before.state)
-                self._shell.ended(End(key, before.state, about, blocked, step.ended))
+            self._tell_end(key, before, step)
         went_on = False
         for effect in step.effects:
             assert running is not None, "what is over asks for nothing"
@@ -402,10 +398,31 @@ class Runner:
             self._enter(other, first, now)
         return went_on
 
+    def _tell_end(self, key: Key, before: Running, step: Step[Any]) -> None:
+        """Tell the daemon where a step ends the workflow, or what it blocked."""
+        after: State | None = step.state
+        blocks = after is not None and after.is_under_way
+        blocked = before.since if before.state.is_under_way and not blocks else None
+        if blocked is not None or step.ended is not None:
+            about = self._about(key, before.state)
+            self._shell.ended(End(key, before.state, about, blocked, step.ended))
+
     def _commit(self, key: Key, before: Running | None, step: Step[Any], begun: Begun) -> bool:
         """Write a step: its state, what it begins and what it ends; whether it is on the disk."""
         if step.pins and not self._shell.enter_pins(step.pins):
             return False
+        opened, ended = self._entries(key, before, step, begun)
+        if not self._scribe.commit(opened, ended):
+            return False
+        left = self._resumed.pop(key, None) if ended else None
+        if left is not None:
+            self._log.event(Name.INTENT_ENDED, outcome=ended[0].outcome, **fields_of(left))
+        return True
+
+    def _entries(
+        self, key: Key, before: Running | None, step: Step[Any], begun: Begun
+    ) -> tuple[list[Intent], list[Conclusion]]:
+        """What the journal gets of a step: the intents that it opens, and the one that it ends."""
         after: State | None = step.state
         opened, ended = [], []
         if after is not None and after.is_written:
@@ -418,12 +435,7 @@ class Runner:
         for other, first in begun:
             if first.state is not None and first.state.is_written:
                 opened.append(entry_of(other, first.state, self._workflows[other.action]))
-        if not self._scribe.commit(opened, ended):
-            return False
-        left = self._resumed.pop(key, None) if ended else None
-        if left is not None:
-            self._log.event(Name.INTENT_ENDED, outcome=ended[0].outcome, **fields_of(left))
-        return True
+        return opened, ended
 
     def _begun(self, step: Step[Any]) -> Begun:
         """The workflows that a step begins, each with its first step."""

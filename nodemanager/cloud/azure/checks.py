@@ -7,17 +7,19 @@ anything. What is only asked here, or only on the subscription, is in etc/iam/az
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from functools import cached_property, partial
 from typing import Any
 
 from nodemanager.cloud.azure.errors import Refusal
 from nodemanager.cloud.azure.options import Access, Template
+from nodemanager.cloud.azure.quotas import Quotas
 from nodemanager.cloud.azure.wire import COMPUTE, MACHINES, NETWORK, Wire
 from nodemanager.cloud.checks import Check, Found, Mark, Wanted, held_against
 from nodemanager.core.model.world import Size
 from nodemanager.errors import Unauthorized
+from nodemanager.near import did_you_mean
 
 AUTHORIZATION = "2022-04-01"
 SKUS = "2021-07-01"
@@ -70,10 +72,14 @@ class _Asker:
         found += [Check(f"offer of {name}", partial(self._offer, name)) for name in types]
         places = self._wanted.places
         found += [Check(f"place {zone}", partial(self._place, zone)) for zone in places]
-        for spot, name in ((False, "quota"), (True, "quota for Spot")):
-            if sizes := [one for one in self._wanted.sizes if self._is_spot(one) is spot]:
-                found.append(Check(name, partial(self._quota, sizes, spot)))
+        quotas = self._quotas
+        found += [Check(f"quota {name}", partial(self._quota, name)) for name in quotas.names]
+        found += [Check(f"quota of {name}", partial(self._family, name)) for name in quotas.types]
         return found
+
+    @cached_property
+    def _quotas(self) -> Quotas:
+        return Quotas(self._wire, self._access.region, self._wanted, self._is_spot)
 
     def _permissions(self) -> Found:
         """By what Azure says of the caller's roles; deny assignments and locks are not in it."""
@@ -121,7 +127,8 @@ class _Asker:
         region, sizes = self._access.region, self._wanted.types[name]
         sku = offers.get(name)
         if sku is None:
-            return Found(f"{region} has no {name}", Mark.FAILED, "choose another size or region")
+            text = f"{region} has no {name}{did_you_mean(name, list(offers))}"
+            return Found(text, Mark.FAILED, "choose another size or region")
         if why := self._restricted(sku, None if sizes[0].places else self._template.zone):
             return Found(
                 f"{name} is restricted for this subscription: {why}",
@@ -172,23 +179,27 @@ class _Asker:
                 return str(one.get("reasonCode") or one.get("type"))
         return ""
 
-    def _quota(self, sizes: Sequence[Size], spot: bool) -> Found:
-        """Whether the subscription's cores in the region are enough for one node of each size;
-        Azure counts those of Spot machines apart."""
-        wire, region = self._wire(), self._access.region
-        path = f"{wire.subscription}/providers/Microsoft.Compute/locations/{region}/usages"
-        told = self._optional(lambda: wire.listed(path, COMPUTE))
-        if isinstance(told, Found):
-            return told
-        usages = {str((one.get("name") or {}).get("value")): one for one in told}
-        most = max(sizes, key=lambda size: size.cores)
-        kind = "lowPriorityCores" if spot else "cores"
-        usage = usages.get(kind) or {}
-        used, limit = int(usage.get("currentValue", 0)), int(usage.get("limit", 0))
-        text = f"{used} of {limit} {'Spot ' if spot else ''}cores in use in {region}"
-        if limit - used < most.cores:
-            return Found(f"{text}: no room for {most.name}", Mark.FAILED, "ask Azure for more")
-        return Found(text)
+    def _quota(self, name: str) -> Found:
+        found: Found = self._optional(lambda: self._quotas.ask(name, *self._known()))
+        return found
+
+    def _family(self, instance_type: str) -> Found:
+        """Whether the cores of the type's family are enough; Azure tells the family with the type,
+        if it may be asked."""
+        offers = self._offers
+        if isinstance(offers, Found):
+            return offers
+        family = offers.get(instance_type, {}).get("family")
+        if not family:
+            return Found("Azure does not tell its family", Mark.NOT_ASKED, "look in the portal")
+        found = self._quota(str(family))
+        return replace(found, text=f"{family}: {found.text}")
+
+    def _known(self) -> tuple[dict[str, int], dict[str, str]]:
+        """The cores and the family of each type of machine, as far as they may be asked for."""
+        offers = {} if isinstance(self._offers, Found) else self._offers
+        cores = {name: int(_capabilities(sku).get("vCPUs", "0")) for name, sku in offers.items()}
+        return cores, {name: str(sku.get("family")) for name, sku in offers.items()}
 
     def _is_spot(self, size: Size) -> bool:
         return bool(size.preemptible or self._template.preemptible)

@@ -22,9 +22,9 @@ from nodemanager.cloud.api import CreateOrder
 from nodemanager.cloud.cloud_config import CloudConfig
 from nodemanager.cloud.libcloud_base import LibcloudCloud, load_driver_class
 from nodemanager.cloud.provider import NoLeftovers, Provider
-from nodemanager.cloud.reading import NodeReader
+from nodemanager.cloud.reading import NodeReader, sizes_from
 from nodemanager.cloud.translate import translate
-from nodemanager.core.model.world import NO_TAGS, CloudState, Outcome, Tags
+from nodemanager.core.model.world import NO_TAGS, CloudState, Outcome, Size, Tags
 from nodemanager.errors import BadRequest
 
 STATES: Mapping[str, CloudState] = {
@@ -100,6 +100,15 @@ class Dummy(Provider):
 
     def new_driver(self) -> NodeDriver:
         return self.book.driver
+
+    def sizes(self, driver: NodeDriver) -> tuple[Size, ...]:
+        """The sizes by their names, such as Medium, as the forerunner's example has them."""
+        listed = driver.list_sizes()
+        names = {str(raw.id): str(raw.name) for raw in listed}
+        return tuple(
+            replace(size, name=names[size.name], instance_type=names[size.name])
+            for size in sizes_from(listed)
+        )
 
     def account(self, driver: NodeDriver) -> str:
         return f"dummy:{self.creds}"

@@ -250,7 +250,12 @@ class _Asker:
 
     def _machine(self, kind: str) -> Found:
         zone = self._access.zone
-        found = self._wire().call("machineType", f"zones/{zone}/machineTypes/{kind}")
+        try:
+            found = self._wire().call("machineType", f"zones/{zone}/machineTypes/{kind}")
+        except Refusal as refusal:
+            if not refusal.is_not_found:
+                raise
+            return Found(f"{zone} has no {kind}", Mark.FAILED, "take another machine type or zone")
         cores, ram_mb = int(found["guestCpus"]), int(found["memoryMb"])
         self._cores[kind] = cores
         text = f"in {zone}: {cores} cores, {ram_mb} MB"

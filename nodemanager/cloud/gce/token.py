@@ -13,11 +13,11 @@ from typing import Any
 
 from libcloud.common.google import GoogleAuthError, GoogleBaseError, GoogleServiceAcctAuthConnection
 
+from nodemanager.bounded_session import within_its_time
 from nodemanager.cloud.endpoint import Endpoint
 from nodemanager.cloud.libcloud_base import OneTry
 from nodemanager.cloud.metadata import as_token, from_metadata
 from nodemanager.cloud.transport import Answer
-from nodemanager.deadline import within_its_time
 from nodemanager.errors import Unauthorized
 
 SCOPE = "https://www.googleapis.com/auth/compute"

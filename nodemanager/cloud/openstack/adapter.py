@@ -34,6 +34,7 @@ from nodemanager.cloud.reading import NodeReader, epoch
 from nodemanager.cloud.tags import on_hold, tags_for, tags_from
 from nodemanager.core.model.world import Outcome, Size, Tags
 from nodemanager.errors import BadRequest, CloudError, ForeignAnswer
+from nodemanager.near import did_you_mean
 
 READER = NodeReader(
     STATES,
@@ -43,6 +44,7 @@ READER = NodeReader(
     created_at=lambda raw: epoch(raw.created),
     size=attrgetter("size"),
     addresses=attrgetter("addresses"),
+    image=attrgetter("image"),
 )
 """For Servers (nodemanager.cloud.openstack.node)."""
 WAIT_S = 15.0
@@ -125,7 +127,8 @@ class OpenStack(Provider):
         if found is None:
             raise BadRequest(
                 f"[Size {size.name}] instance_type = {size.instance_type}: the cloud has no "
-                "flavor of that name; `openstack flavor list` shows them"
+                f"flavor of that name{did_you_mean(size.instance_type, list(self._flavors))}; "
+                "`openstack flavor list` shows them"
             )
         return found
 
@@ -156,6 +159,9 @@ class OpenStack(Provider):
             shown = f"its state is {states[0]}" if len(states) == 1 else f"{len(states)} have it"
             raise BadRequest(self._no_image(shown if states else "there is none of that name"))
         return str(found[0]["id"])
+
+    def image(self, driver: NodeDriver) -> str | None:
+        return self._image(self.wire(driver))
 
     def _no_image(self, why: str) -> str:
         return f"[Cloud Create] image = {self.template.image}: no node can boot from it: {why}"

@@ -123,9 +123,9 @@ class _Asker:
             self._flavors = {str(one["name"]): one for one in listed}
         flavor = self._flavors.get(name)
         if flavor is None:
-            return Found(
-                "the cloud has no flavor of that name", Mark.FAILED, "openstack flavor list"
-            )
+            near = did_you_mean(name, list(self._flavors))
+            text = f"the cloud has no flavor of that name{near}"
+            return Found(text, Mark.FAILED, "openstack flavor list")
         template = self._template
         cores, ram_mb, disk_gb = int(flavor["vcpus"]), int(flavor["ram"]), int(flavor["disk"])
         text = f"{cores} cores, {ram_mb} MB, disk {disk_gb} GB"

@@ -109,7 +109,8 @@ def read(config: CloudConfig, timeout: float) -> tuple[Access, dict[str, str], T
     for place, option in config.places.items():
         if UUID.fullmatch(place):
             given.create.problems.append(
-                f"{option}: {place} is an id, and a place is an availability zone's name"
+                f"{option}: {place} is an id, and a place is an availability zone's name; "
+                "a network is no place, and goes into [Cloud Create] networks"
             )
     given.check()
     return access, wanted, template

@@ -10,21 +10,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from nodemanager.core.execute.adoption import not_as_named
-from nodemanager.core.execute.books import ItemEnded
+from nodemanager.core.execute.books import ItemEnded, Learned
 from nodemanager.core.execute.effects import AdoptNode, AskNode
+from nodemanager.core.execute.once import State, reading, writing
 from nodemanager.core.execute.workflow import (
-    Abandoned,
     About,
     Action,
-    Answered,
-    Event,
-    Expired,
     Failed,
     Level,
     Seen,
     Step,
     Told,
-    Unwritten,
 )
 from nodemanager.core.judge.preconditions import standing_block
 from nodemanager.core.model.reasons import Event as Name
@@ -94,70 +90,41 @@ def confirm_adoption(
 # The workflow.
 
 
-@dataclass(frozen=True, slots=True)
-class Looking(Unwritten):
-    """The cloud is asked for the node; nothing is written yet."""
-
-    order: AdoptOrder
-
-
-@dataclass(frozen=True, slots=True)
-class Adopting(Unwritten):
-    """The write of the tags was sent."""
-
-    order: AdoptOrder
-
-
-@dataclass(frozen=True, slots=True)
-class GivenUp(Abandoned):
-    """It took too long. It is tried again only after the worker has answered."""
-
-    order: AdoptOrder
-
-
-State = Looking | Adopting | GivenUp
-
-
 class Adopt:
     """Ask, confirm, write. Writing the same tags twice changes nothing."""
 
     action = Action.ADOPT
-    states = (Looking, Adopting, GivenUp)
+    flight = "adopt"
 
     def id(self, order: AdoptOrder) -> str:
         return order.item.key
 
-    def about(self, state: State) -> About:
+    def about(self, order: AdoptOrder) -> About:
         # It need not block: an untagged node is never drained or destroyed (D11).
         return About()
 
-    def flight(self, state: State) -> str:
-        return "adopt"
+    def start(self, order: AdoptOrder) -> Step[State[AdoptOrder]]:
+        return reading(order, AskNode(order.node_id))
 
-    def start(self, order: AdoptOrder, seen: Seen) -> Step[State]:
-        return Step(Looking(order), (AskNode(order.node_id),))
+    def found(
+        self, order: AdoptOrder, answer: CloudNode | None, seen: Seen
+    ) -> Step[State[AdoptOrder]]:
+        return _looked(order, answer, seen)
 
-    def resume(self, state: State, seen: Seen) -> Step[State]:
-        return Step(None)
+    def done(
+        self, order: AdoptOrder, answer: object, seen: Seen, *, late: bool
+    ) -> Step[State[AdoptOrder]]:
+        return _adopted(order, seen)
 
-    def on(self, state: State, event: Event, seen: Seen) -> Step[State]:
-        order = state.order
-        match event:
-            case Answered(effect=AdoptNode()):
-                return _adopted(order, seen)
-            case Answered(effect=AskNode(), answer=node) if isinstance(state, Looking):
-                return _looked(order, node, seen)
-            case Failed(effect=AskNode()) if state.is_under_way and not _is_over(order, seen):
-                return _failed(order, event.error)
-            case Failed(effect=AskNode()):
-                return Step(None)
-            case Failed(error=error):
-                return _failed(order, error)
-            case Answered():
-                return Step(None)
-            case Expired():
-                return Step(GivenUp(order))
-        return Step(state)
+    def failed(
+        self, order: AdoptOrder, failed: Failed, seen: Seen, *, late: bool
+    ) -> Step[State[AdoptOrder]]:
+        if isinstance(failed.effect, AskNode) and (late or _is_over(order, seen)):
+            return Step(None)
+        return _failed(order, failed.error)
+
+    def in_doubt(self, order: AdoptOrder) -> tuple[Learned, ...]:
+        return ()
 
 
 def _is_over(order: AdoptOrder, seen: Seen) -> bool:
@@ -166,12 +133,12 @@ def _is_over(order: AdoptOrder, seen: Seen) -> bool:
     return not wanted or seen.picture is None or seen.stopping
 
 
-def _looked(order: AdoptOrder, node: CloudNode | None, seen: Seen) -> Step[State]:
+def _looked(order: AdoptOrder, node: CloudNode | None, seen: Seen) -> Step[State[AdoptOrder]]:
     if _is_over(order, seen) or seen.picture is None:
         return Step(None)
     verdict = confirm_adoption(order, node, seen.picture, seen.snapshot, seen.settings)
     if verdict.kind is Kind.ADOPT:
-        return Step(Adopting(order), (AdoptNode(order.node_id, order.tags),))
+        return writing(order, AdoptNode(order.node_id, order.tags))
     if verdict.reason is Reason.ADOPTED:
         # The tag is newer than the listing.
         return _over(order, ItemStep(Where.ALREADY, Reason.ADOPTED))
@@ -180,7 +147,7 @@ def _looked(order: AdoptOrder, node: CloudNode | None, seen: Seen) -> Step[State
     return _over(order, ItemStep(Where.SKIPPED, verdict.reason, verdict.measures or {}))
 
 
-def _adopted(order: AdoptOrder, seen: Seen) -> Step[State]:
+def _adopted(order: AdoptOrder, seen: Seen) -> Step[State[AdoptOrder]]:
     fields = {
         "reason": Reason.ADOPTED,
         "node": order.node_id,
@@ -193,7 +160,7 @@ def _adopted(order: AdoptOrder, seen: Seen) -> Step[State]:
     return _over(order, ItemStep(Where.DONE, Reason.ADOPTED), told)
 
 
-def _failed(order: AdoptOrder, error: RemoteError) -> Step[State]:
+def _failed(order: AdoptOrder, error: RemoteError) -> Step[State[AdoptOrder]]:
     """The end after an error; a later decision tries again, unless the cloud refused for good."""
     fields = {"node": order.node_id, "error": error}
     told = Told(Name.NODE_ADOPT_FAILED, fields, Level.WARNING)
@@ -202,5 +169,5 @@ def _failed(order: AdoptOrder, error: RemoteError) -> Step[State]:
     return _over(order, ItemStep(Where.SKIPPED, Reason.ADOPT_REFUSED, {"error": str(error)}), told)
 
 
-def _over(order: AdoptOrder, step: ItemStep, *tell: Told) -> Step[State]:
+def _over(order: AdoptOrder, step: ItemStep, *tell: Told) -> Step[State[AdoptOrder]]:
     return Step(None, tell=tell, learn=(ItemEnded(order.item.key, step),))

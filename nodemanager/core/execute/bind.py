@@ -13,20 +13,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from nodemanager.core.execute.books import Learned
 from nodemanager.core.execute.effects import ReadRecord, WriteClaim
+from nodemanager.core.execute.once import State, reading, writing
 from nodemanager.core.execute.workflow import (
-    Abandoned,
     About,
     Action,
-    Answered,
-    Event,
-    Expired,
     Failed,
     Level,
     Seen,
     Step,
     Told,
-    Unwritten,
 )
 from nodemanager.core.judge.preconditions import standing_block
 from nodemanager.core.model.reasons import Event as Name
@@ -113,69 +110,40 @@ def confirm_bind(order: BindOrder, record: Record | None, seen: Seen) -> Claim |
 # The workflow.
 
 
-@dataclass(frozen=True, slots=True)
-class Reading(Unwritten):
-    """The record is read again; nothing is written yet."""
-
-    order: BindOrder
-
-
-@dataclass(frozen=True, slots=True)
-class Writing(Unwritten):
-    """The claim with the node's id was sent. A restart forgets it, and a plan orders it again."""
-
-    order: BindOrder
-
-
-@dataclass(frozen=True, slots=True)
-class GivenUp(Abandoned):
-    """It took too long. The next plan judges the claim again; the worker may still answer."""
-
-    order: BindOrder
-
-
-State = Reading | Writing | GivenUp
-
-
 class Bind:
     """Read, confirm, write. The write names a version: the store refuses a late one."""
 
     action = Action.BIND
-    states = (Reading, Writing, GivenUp)
+    flight = "bind"
 
     def id(self, order: BindOrder) -> str:
         return order.uuid
 
-    def about(self, state: State) -> About:
-        return About(record=state.order.uuid)
+    def about(self, order: BindOrder) -> About:
+        return About(record=order.uuid)
 
-    def flight(self, state: State) -> str:
-        return "bind"
+    def start(self, order: BindOrder) -> Step[State[BindOrder]]:
+        return reading(order, ReadRecord(order.uuid))
 
-    def start(self, order: BindOrder, seen: Seen) -> Step[State]:
-        return Step(Reading(order), (ReadRecord(order.uuid),))
+    def found(self, order: BindOrder, answer: Record | None, seen: Seen) -> Step[State[BindOrder]]:
+        claim = confirm_bind(order, answer, seen)
+        if claim is None or answer is None:
+            return Step(None)
+        return writing(order, WriteClaim(answer, claim))
 
-    def resume(self, state: State, seen: Seen) -> Step[State]:
-        return Step(None)
+    def done(
+        self, order: BindOrder, answer: object, seen: Seen, *, late: bool
+    ) -> Step[State[BindOrder]]:
+        return Step(None, tell=(_told(order, None),))
 
-    def on(self, state: State, event: Event, seen: Seen) -> Step[State]:
-        order = state.order
-        match event:
-            case Failed(error=error):
-                # A ping may have come in between; whatever it was, the next plan tries again.
-                return Step(None, tell=(_told(order, error),))
-            case Answered(effect=WriteClaim()):
-                return Step(None, tell=(_told(order, None),))
-            case Answered(effect=ReadRecord(), answer=record) if isinstance(state, Reading):
-                claim = confirm_bind(order, record, seen)
-                if claim is None:
-                    return Step(None)
-                return Step(Writing(order), (WriteClaim(record, claim),))
-            case Answered():
-                return Step(None)
-            case Expired():
-                return Step(GivenUp(order))
-        return Step(state)
+    def failed(
+        self, order: BindOrder, failed: Failed, seen: Seen, *, late: bool
+    ) -> Step[State[BindOrder]]:
+        # A ping may have come in between; whatever it was, the next plan tries again.
+        return Step(None, tell=(_told(order, failed.error),))
+
+    def in_doubt(self, order: BindOrder) -> tuple[Learned, ...]:
+        return ()
 
 
 def _told(order: BindOrder, error: Exception | None) -> Told:

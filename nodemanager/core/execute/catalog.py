@@ -9,6 +9,7 @@ from nodemanager.core.execute.bind import Bind
 from nodemanager.core.execute.clean import Clean
 from nodemanager.core.execute.dispatch import Dispatch
 from nodemanager.core.execute.drain import Drain
+from nodemanager.core.execute.once import Once
 from nodemanager.core.execute.prune import Prune
 from nodemanager.core.execute.restore import Restore
 from nodemanager.core.execute.setup import SetUp
@@ -16,12 +17,12 @@ from nodemanager.core.execute.shutdown import ShutDown
 from nodemanager.core.execute.workflow import Workflow
 
 WORKFLOWS: tuple[Workflow[Any], ...] = (
-    Adopt(),
-    Bind(),
-    Dispatch(),
-    Drain(),
+    Once(Adopt()),
+    Once(Bind()),
+    Once(Dispatch()),
+    Once(Drain()),
     Prune(),
-    Restore(),
+    Once(Restore()),
     SetUp(),
     ShutDown(),
     Clean(),

@@ -10,183 +10,75 @@ again. After a restart nothing is freed on what the former run judged: the workf
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
 
-from nodemanager.core.execute.books import FenceStands
-from nodemanager.core.execute.effects import FenceRecord, FreeRecord, LiftFence, LookAtRecord, Wait
+from nodemanager.core.execute.clean_fenced import (
+    doubt,
+    fencing,
+    found_fenced,
+    lift,
+    lifting,
+    standing,
+    unsure,
+)
+from nodemanager.core.execute.clean_state import (
+    Checking,
+    Fenceless,
+    Fencing,
+    GivenUp,
+    Lifting,
+    Looking,
+    Pausing,
+    Standing,
+    State,
+    Unsure,
+    Writing,
+)
+from nodemanager.core.execute.clean_steps import (
+    afresh,
+    done,
+    ended_as,
+    evidence,
+    facts_of,
+    failed,
+    free,
+    freed,
+    is_done,
+    known,
+    look_at_record,
+    only_looked_at,
+    passes,
+    pause,
+    skip_fields,
+    skipped,
+    undone,
+    unwritten,
+    why_not,
+)
+from nodemanager.core.execute.effects import FenceRecord
 from nodemanager.core.execute.pre_write_check import CleanEvidence, confirm_clean
-from nodemanager.core.execute.unacknowledged import NEVER, Unknown, after_unknown
+from nodemanager.core.execute.unacknowledged import NEVER
 from nodemanager.core.execute.workflow import (
     UNANSWERED,
     About,
     Action,
     Answered,
     Due,
-    Ended,
     Event,
     Expired,
     Failed,
-    InFlight,
-    Level,
     Refused,
     Seen,
     Step,
-    Stopping,
     Told,
-    Unwritten,
 )
-from nodemanager.core.explain.events import CLEANED, EXPIRED, LIFTED, record_fields
-from nodemanager.core.model.evidence import Look, look_at
-from nodemanager.core.model.facts import Fact, LivesFreed, NodesAnswered, TagsAnswered
-from nodemanager.core.model.orders import CleanOrder, fenced_order, order_release
+from nodemanager.core.explain.events import EXPIRED
+from nodemanager.core.model.evidence import Look
+from nodemanager.core.model.orders import CleanOrder
 from nodemanager.core.model.reasons import Event as Name
 from nodemanager.core.model.reasons import Kind, Reason
-from nodemanager.core.model.verdict import Verdict, keep
-from nodemanager.core.model.world import FreedLife, Guarantee, Record
-from nodemanager.errors import RemoteError
-
-FIRST_QUESTION_S = 2.0
-MOST_DOUBLINGS = 16
-"""The first wait in seconds, and how often it may double; `max_poll_time` caps it."""
-FOUND_FREED = "a later look showed that the write took effect"
-
-
-@dataclass(frozen=True, slots=True)
-class Looking(InFlight):
-    """The record is read and the cloud asked; this clean has written nothing to the store yet.
-
-    The journal has only a clean after a destroy or a refused create: a restart finds any other
-    stale record again. `error` is why the newest look failed, or UNANSWERED; a clean that a former
-    run left (`inherited`) then counts as a failed attempt, and the fifth parks it (R1).
-    """
-
-    order: CleanOrder
-    tries: int = 0
-    inherited: bool = False
-    error: str | None = None
-    before = None
-
-    @property
-    def is_written(self) -> bool:
-        return self.order.is_exception
-
-
-@dataclass(frozen=True, slots=True)
-class Checking(Unwritten):
-    """A write of this clean may have taken effect: the record is read and the cloud asked.
-
-    The journal keeps its entry for that write, which may have to prove it.
-    """
-
-    order: CleanOrder
-    tries: int = 0
-    inherited: bool = False
-    error: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Pausing(Unwritten):
-    """The clean is tried again after a wait; `is_first` says that it has sent no write yet."""
-
-    order: CleanOrder
-    tries: int
-    is_first: bool
-    inherited: bool = False
-    error: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Fencing(InFlight):
-    """The fence was sent, or may have been. `before` is the record as it was judged."""
-
-    order: CleanOrder
-    before: Record
-    look: Look | None = None
-    tries: int = 0
-    is_written = True
-
-
-@dataclass(frozen=True, slots=True)
-class Standing(InFlight):
-    """The fence stands for `fence_wait` seconds, then the record is read and the cloud asked.
-
-    `fenced` is the record with its fence, None where a former run put the fence up: then the look
-    comes at once. The journal has the fence.
-    """
-
-    order: CleanOrder
-    before: Record
-    fenced: Record | None = None
-    tries: int = 0
-    is_written = False
-
-
-@dataclass(frozen=True, slots=True)
-class Writing(InFlight):
-    """The write was sent, or may have been. `before` is the record before the write and its fence.
-
-    `doubted` is since when the outcome of an earlier write is unknown, CLOCK_BOOTTIME; else None.
-    """
-
-    order: CleanOrder
-    before: Record
-    look: Look | None = None
-    doubted: float | None = None
-    tries: int = 0
-    is_written = True
-
-
-@dataclass(frozen=True, slots=True)
-class Unsure(InFlight):
-    """A write behind a fence may still take effect: the fence stays until that is known (C12).
-
-    `since` is when that doubt began, CLOCK_BOOTTIME. The journal has the write.
-    """
-
-    order: CleanOrder
-    before: Record
-    since: float
-    tries: int = 0
-    is_written = False
-
-
-@dataclass(frozen=True, slots=True)
-class Lifting(InFlight):
-    """The node gets its secret back. `why` is what kept the record, where something did.
-
-    `again` says that the obstacle may pass, and the clean be tried again. The journal has the fence
-    already, unless a listing showed it standing (`found`).
-    """
-
-    order: CleanOrder
-    before: Record
-    fenced: Record | None = None
-    again: bool = False
-    why: Verdict | None = None
-    tries: int = 0
-    found: bool = False
-
-    @property
-    def is_written(self) -> bool:
-        return self.found
-
-
-@dataclass(frozen=True, slots=True)
-class GivenUp(InFlight):
-    """The write took too long. The next plan judges the record again; a late answer counts."""
-
-    order: CleanOrder
-    before: Record
-    is_written = False
-    is_under_way = False
-
-
-State = (
-    Looking | Checking | Pausing | Fencing | Standing | Writing | Unsure | Lifting | GivenUp
-)  # fmt: skip
-Fenceless = Looking | Checking
+from nodemanager.core.model.verdict import Verdict
+from nodemanager.core.model.world import Guarantee, Record
 
 
 class Clean:
@@ -214,33 +106,35 @@ class Clean:
 
     def start(self, order: CleanOrder, seen: Seen) -> Step[State]:
         if order.reason is Reason.FENCE_LEFT:
-            return _found_fenced(order, seen)
-        return Step(Looking(order), (_look(order),))
+            return found_fenced(order, seen)
+        return Step(Looking(order), (look_at_record(order),))
 
     def resume(self, state: State, seen: Seen) -> Step[State]:
         order, fences = state.order, seen.guarantee is Guarantee.FENCED
         match state:
             case Looking() if order.is_exception:
-                order = _afresh(order, seen)
-                return Step(Looking(order, inherited=True, error=UNANSWERED), (_look(order),))
+                order = afresh(order, seen)
+                return Step(
+                    Looking(order, inherited=True, error=UNANSWERED), (look_at_record(order),)
+                )
             case Writing(before=before) if fences and order.fenced:
-                past = _only_looked_at(order)
+                past = only_looked_at(order)
                 if order.is_exception:
                     # The order stood when the former run wrote: only a later change can forbid it.
                     past = replace(
-                        _afresh(order, seen),
+                        afresh(order, seen),
                         not_after=float("inf"),
                         fenced=True,
                         fenced_at=NEVER,
                     )
-                return Step(Unsure(past, before, seen.snapshot.now), (_look(past),))
+                return Step(Unsure(past, before, seen.snapshot.now), (look_at_record(past),))
             case Fencing(before=before) | Writing(before=before) | Lifting(before=before) if fences:
-                past = _only_looked_at(order)
-                return Step(Standing(past, before), (_look(past),))
+                past = only_looked_at(order)
+                return Step(Standing(past, before), (look_at_record(past),))
             case Fencing() | Writing() | Lifting():
-                past = _afresh(order, seen) if order.is_exception else _only_looked_at(order)
+                past = afresh(order, seen) if order.is_exception else only_looked_at(order)
                 checking = Checking(past, inherited=True, error=UNANSWERED)
-                return Step(checking, (_look(past),))
+                return Step(checking, (look_at_record(past),))
         return Step(None)
 
     def on(self, state: State, event: Event, seen: Seen) -> Step[State]:
@@ -250,20 +144,20 @@ class Clean:
             case Pausing():
                 return _pausing(state, event, seen)
             case Fencing():
-                return _fencing(state, event, seen)
+                return fencing(state, event, seen)
             case Standing():
-                return _standing(state, event, seen)
+                return standing(state, event, seen)
             case Writing():
                 return _writing(state, event, seen)
             case Unsure():
-                return _unsure(state, event, seen)
+                return unsure(state, event, seen)
             case Lifting():
-                return _lifting(state, event, seen)
+                return lifting(state, event, seen)
             case GivenUp():
                 return _given_up(state, event, seen)
 
 
-# Without a fence.
+# The look before the write.
 
 
 def _looking(state: Fenceless, event: Event, seen: Seen) -> Step[State]:
@@ -275,8 +169,8 @@ def _looking(state: Fenceless, event: Event, seen: Seen) -> Step[State]:
             unanswered = replace(state, error=str(error))
             return _looked(unanswered, CleanEvidence(None, None, error=str(error)), seen)
         case Refused(problem=problem):
-            why = _unwritten(order, problem)
-            told = Told(Name.RECORD_CLEAN_SKIPPED, _skip_fields(order, why, _known(order)))
+            why = unwritten(order, problem)
+            told = Told(Name.RECORD_CLEAN_SKIPPED, skip_fields(order, why, known(order)))
             return _kept(replace(state, error=None), why, seen, told, may_wait=True)
         case Expired():
             return _too_long(state)
@@ -287,28 +181,28 @@ def _looked(state: Fenceless, found: CleanEvidence, seen: Seen) -> Step[State]:
     order = state.order
     verdict = confirm_clean(order, found, seen.snapshot, seen.settings)
     if verdict.kind is Kind.CLEAN and not seen.stopping and found.record is not None:
-        look = _evidence(order, found, found.record, seen)
+        look = evidence(order, found, found.record, seen)
         return _confirmed(state, found, found.record, look, seen)
-    why = _why_not(verdict)
-    if isinstance(state, Checking) and _is_done(order, found):
-        step = _done(order, why, seen)
+    why = why_not(verdict)
+    if isinstance(state, Checking) and is_done(order, found):
+        step = done(order, why, seen)
     else:
-        told = _skipped(order, why, found.record)
-        step = _kept(state, why, seen, told, may_wait=_passes(order, why, seen))
-    return replace(step, facts=(*step.facts, *_answers(order, found, seen)))
+        told = skipped(order, why, found.record)
+        step = _kept(state, why, seen, told, may_wait=passes(order, why, seen))
+    return replace(step, facts=(*step.facts, *facts_of(order, found, seen)))
 
 
 def _confirmed(
     state: Fenceless, found: CleanEvidence, record: Record, look: Look, seen: Seen
 ) -> Step[State]:
     """The fence or the write, once the record's pre-image and the proof are on the disk."""
-    order, facts = state.order, _answers(state.order, found, seen)
+    order, facts = state.order, facts_of(state.order, found, seen)
     if seen.guarantee is Guarantee.FENCED:
         return Step(
             Fencing(order, record, look, state.tries), (FenceRecord(record),), facts=facts
         )  # fmt: skip
     return Step(
-        Writing(order, record, look, tries=state.tries), (_free(order, record),), facts=facts
+        Writing(order, record, look, tries=state.tries), (free(order, record),), facts=facts
     )
 
 
@@ -317,37 +211,15 @@ def _kept(state: Fenceless, why: Verdict, seen: Seen, told: Told, *, may_wait: b
     order, is_first = state.order, isinstance(state, Looking)
     if may_wait and (order.is_exception or not is_first):
         pausing = Pausing(order, state.tries, is_first, state.inherited, state.error)
-        return _pause(pausing, seen, told)
-    return Step(None, tell=(told,), ended=_ended(order, why.reason.value, why))
-
-
-def _done(order: CleanOrder, why: Verdict, seen: Seen) -> Step[State]:
-    """The end of a clean whose write took effect, as the look shows; its record may be in use."""
-    fields = {"reason": order.reason, **_known(order), "detail": FOUND_FREED, "plan": order.plan_id}
-    return Step(
-        None,
-        tell=(Told(Name.RECORD_CLEANED, fields),),
-        facts=(_life_ended(order, seen),),
-        ended=_ended(order, CLEANED, why),
-    )
-
-
-def _again(order: CleanOrder, tries: int, seen: Seen, *told: Told) -> Step[State]:
-    return _pause(Pausing(order, tries, is_first=False), seen, *told)
-
-
-def _pause(state: Pausing, seen: Seen, *told: Told) -> Step[State]:
-    """Try again after a wait; when stopping, leave it to the next run, which reads the journal."""
-    if seen.stopping:
-        return Step(None, tell=told)
-    return Step(replace(state, tries=_more(state.tries)), (_wait(state.tries, seen),), tell=told)
+        return pause(pausing, seen, told)
+    return Step(None, tell=(told,), ended=ended_as(order, why.reason.value, why))
 
 
 def _too_long(state: Fenceless | Pausing) -> Step[State]:
     if state.inherited and state.error is not None:
         # The next look is on its way already, or waits for its time.
         return Step(replace(state, error=UNANSWERED), attempt_failed=state.error)
-    return Step(None, ended=_ended(state.order, EXPIRED))
+    return Step(None, ended=ended_as(state.order, EXPIRED))
 
 
 def _pausing(state: Pausing, event: Event, seen: Seen) -> Step[State]:
@@ -355,81 +227,15 @@ def _pausing(state: Pausing, event: Event, seen: Seen) -> Step[State]:
     match event:
         case Due():
             if order.is_exception:
-                order = _afresh(order, seen)
+                order = afresh(order, seen)
             kind = Looking if state.is_first else Checking
             looking = kind(order, state.tries, state.inherited, state.error)
-            return Step(looking, (_look(order),))
+            return Step(looking, (look_at_record(order),))
         case Refused():
-            return _pause(state, seen)
+            return pause(state, seen)
         case Expired():
             return _too_long(state)
     return Step(state)
-
-
-# Behind a fence.
-
-
-def _fencing(state: Fencing, event: Event, seen: Seen) -> Step[State]:
-    order, before = state.order, state.before
-    match event:
-        case Answered(answer=Record() as fenced):
-            behind = fenced_order(order, before, fenced, seen.snapshot.now)
-            if behind is None or seen.stopping:
-                return _lift(Lifting(order, before, fenced, seen.stopping, tries=state.tries))
-            standing = Standing(behind, before, fenced, state.tries)
-            return Step(standing, (_stand(seen),), learn=_counts(order))
-        case Failed(error=error):
-            told = _failed(order, "fence", error)
-            if error.definite:
-                return _undone(order, state.tries, error, seen, told)
-            # Nobody knows whether the fence is up.
-            return _lift(Lifting(order, before, again=True, tries=state.tries), told)
-    return Step(state)
-
-
-def _counts(order: CleanOrder) -> tuple[FenceStands, ...]:
-    """A fence counts for the cycle's cap (C10), but not where it releases a claim (U6)."""
-    return () if order.reason is Reason.CREATE_REFUSED else (FenceStands(),)
-
-
-def _stand(seen: Seen) -> Wait:
-    return Wait(seen.fence_wait)
-
-
-def _standing(state: Standing, event: Event, seen: Seen) -> Step[State]:
-    order, before = state.order, state.before
-    match event:
-        case Due():
-            return Step(state, (_look(order),))
-        case Answered(answer=CleanEvidence() as found):
-            return _looked_behind(state, found, seen)
-        case Failed(error=error):
-            return _looked_behind(state, CleanEvidence(None, None, error=str(error)), seen)
-        case Refused(problem=problem):
-            why = _unwritten(order, problem)
-            lifting = Lifting(order, before, state.fenced, True, why, state.tries)
-            return _lift(lifting, _skipped(order, why, before))
-        case Stopping():
-            return _lift(Lifting(order, before, state.fenced, again=True, tries=state.tries))
-    return Step(state)
-
-
-def _looked_behind(state: Standing, found: CleanEvidence, seen: Seen) -> Step[State]:
-    order, before = state.order, state.before
-    facts = _answers(order, found, seen)
-    verdict = confirm_clean(order, found, seen.snapshot, seen.settings)
-    if verdict.kind is Kind.CLEAN and not seen.stopping and found.record is not None:
-        look = _evidence(order, found, found.record, seen)
-        writing = Writing(order, before, look, tries=state.tries)
-        return Step(writing, (_free(order, found.record),), facts=facts)
-    why = _why_not(verdict)
-    if _is_done(order, found):
-        step = _done(order, why, seen)
-    else:
-        told = _skipped(order, why, found.record)
-        again = _passes(order, why, seen)
-        step = _lift(Lifting(order, before, state.fenced, again, why, state.tries), told)
-    return replace(step, facts=(*step.facts, *facts))
 
 
 # The write.
@@ -439,320 +245,25 @@ def _writing(state: Writing, event: Event, seen: Seen) -> Step[State]:
     order, before = state.order, state.before
     match event:
         case Answered():
-            return _freed(order, before, seen)
+            return freed(order, before, seen)
         case Failed(error=error):
-            told = _failed(order, "write", error)
+            told = failed(order, "write", error)
             if not order.fenced:
-                return _undone(order, state.tries, error, seen, told)
+                return undone(order, state.tries, error, seen, told)
             if not (error.definite or error.unsent):
-                return _doubt(replace(state, doubted=seen.snapshot.now), seen, told)
+                return doubt(replace(state, doubted=seen.snapshot.now), seen, told)
             if state.doubted is not None:
-                return _doubt(state, seen, told)
-            return _lift(Lifting(order, before, again=True, tries=state.tries), told)
+                return doubt(state, seen, told)
+            return lift(Lifting(order, before, again=True, tries=state.tries), told)
         case Expired() if not order.fenced:
-            return Step(GivenUp(order, before), ended=_ended(order, EXPIRED))
+            return Step(GivenUp(order, before), ended=ended_as(order, EXPIRED))
     return Step(state)
-
-
-def _undone(
-    order: CleanOrder, tries: int, error: RemoteError, seen: Seen, told: Told
-) -> Step[State]:
-    """After a fence or a write that failed with no fence up: try again (C20, U6), or end."""
-    if order.is_exception:
-        return _again(order, tries, seen, told)
-    outcome = "failed" if error.definite else "unknown"
-    return Step(None, tell=(told,), ended=_ended(order, outcome))
-
-
-def _freed(order: CleanOrder, before: Record, seen: Seen) -> Step[State]:
-    fields = {
-        "reason": order.reason,
-        **record_fields(before, order.uuid),
-        "guarantee": seen.guarantee,
-        "plan": order.plan_id,
-    }
-    return Step(
-        None,
-        tell=(Told(Name.RECORD_CLEANED, fields),),
-        facts=(_life_ended(order, seen),),
-        ended=_ended(order, CLEANED),
-    )
 
 
 def _given_up(state: GivenUp, event: Event, seen: Seen) -> Step[State]:
     match event:
         case Answered():
-            return _freed(state.order, state.before, seen)
+            return freed(state.order, state.before, seen)
         case Failed(error=error):
-            return Step(None, tell=(_failed(state.order, "write", error),))
+            return Step(None, tell=(failed(state.order, "write", error),))
     return Step(state)
-
-
-# A write of unknown outcome.
-
-
-def _doubt(state: Writing, seen: Seen, *told: Told) -> Step[State]:
-    since = seen.snapshot.now if state.doubted is None else state.doubted
-    return _doubting(Unsure(state.order, state.before, since, state.tries), seen, *told)
-
-
-def _doubting(state: Unsure, seen: Seen, *told: Told) -> Step[State]:
-    """Look again later; when stopping, leave it to the next run: the journal has the write."""
-    wait = () if seen.stopping else (_wait(state.tries, seen),)
-    return Step(replace(state, tries=_more(state.tries)), wait, tell=told)
-
-
-def _unsure(state: Unsure, event: Event, seen: Seen) -> Step[State]:
-    order = state.order
-    match event:
-        case Due():
-            return Step(state, (_look(order),))
-        case Answered(answer=CleanEvidence() as found):
-            return _looked_after(state, found, seen)
-        case Failed(effect=LookAtRecord(), error=error):
-            return _looked_after(state, CleanEvidence(None, None, error=str(error)), seen)
-        case Answered(effect=FenceRecord(record=judged), answer=Record() as fenced):
-            state = replace(state, before=judged)
-            behind = fenced_order(order, judged, fenced, seen.snapshot.now)
-            if behind is None or seen.stopping:
-                return _doubting(state, seen)
-            return Step(replace(state, order=behind), (_stand(seen),), learn=_counts(order))
-        case Failed(effect=FenceRecord(record=judged), error=error):
-            if not error.definite:
-                state = replace(state, before=judged)
-            return _doubting(state, seen, _failed(order, "fence", error))
-        case Refused(problem=problem):
-            why = _unwritten(order, problem)
-            return _doubting(state, seen, _skipped(order, why, state.before))
-    return Step(state)
-
-
-def _looked_after(state: Unsure, found: CleanEvidence, seen: Seen) -> Step[State]:
-    before, facts = state.before, _answers(state.order, found, seen)
-    unknown = Unknown(state.order, before, state.since)
-    order, verdict = after_unknown(unknown, found, seen.snapshot, seen.settings)
-    if verdict.reason is Reason.HOLDS_NOTHING:
-        step = _freed(order, before, seen)
-        return replace(step, facts=(*step.facts, *facts))
-    why = _why_not(verdict)
-    told = _skipped(order, why, found.record)
-    if verdict.kind is Kind.LIFT and not seen.stopping:
-        step = _lift(Lifting(order, before, why=why, tries=state.tries), told)
-        return replace(step, facts=facts)
-    state = replace(state, order=order)
-    if verdict.kind is Kind.CLEAN and not seen.stopping and found.record is not None:
-        if not order.fenced:
-            # A late write of ours has removed the fence.
-            return Step(state, (FenceRecord(found.record),), facts=facts)
-        look = _evidence(order, found, found.record, seen)
-        writing = Writing(order, before, look, state.since, state.tries)
-        return Step(writing, (_free(order, found.record),), facts=facts)
-    return replace(_doubting(state, seen, told), facts=facts)
-
-
-# Lifting a fence.
-
-
-def _found_fenced(order: CleanOrder, seen: Seen) -> Step[State]:
-    """Lift a fence that a listing shows, and that no clean of ours needs any more."""
-    listing = seen.snapshot.history.records
-    items = listing.items if listing is not None else ()
-    record = next((one for one in items if one.uuid == order.uuid), None)
-    if record is None:
-        return Step(None)
-    fields = {**record_fields(record, order.uuid), "reason": order.reason, "plan": order.plan_id}
-    return _lift(Lifting(order, record, found=True), Told(Name.RECORD_UNFENCED, fields))
-
-
-def _lift(state: Lifting, *told: Told) -> Step[State]:
-    return Step(state, (_lift_of(state),), tell=told)
-
-
-def _lift_of(state: Lifting) -> LiftFence:
-    """The effect that lifts it. The store has the secret of a fence that a listing showed."""
-    left = state.order.reason is Reason.FENCE_LEFT
-    secret = None if left else state.before.ping_secret
-    return LiftFence(state.fenced or state.before, secret)
-
-
-def _lifting(state: Lifting, event: Event, seen: Seen) -> Step[State]:
-    order = state.order
-    match event:
-        case Answered():
-            return _lifted(state, LIFTED, seen)
-        case Failed(error=error):
-            fields = {
-                "record": order.uuid,
-                "action": "unfence",
-                "error": error,
-                "plan": order.plan_id,
-            }
-            told = Told(Name.RECORD_CLEAN_FAILED, fields, Level.WARNING)
-            if error.definite:
-                step = _lifted(state, "failed", seen)
-                return replace(step, tell=(told, *step.tell))
-            if seen.stopping:
-                # The journal has it: the next start lifts it.
-                return Step(None, tell=(told,))
-            # The node may live, and can't ping before it has its secret back.
-            wait = _wait(state.tries, seen)
-            return Step(replace(state, tries=_more(state.tries)), (wait,), tell=(told,))
-        case Due() | Stopping():
-            return Step(state, (_lift_of(state),))
-    return Step(state)
-
-
-def _lifted(state: Lifting, outcome: str, seen: Seen) -> Step[State]:
-    order = state.order
-    if order.is_exception and state.again:
-        return _again(order, state.tries, seen)
-    relieved = outcome == LIFTED and order.not_after == NEVER
-    if relieved and order.is_exception and not seen.stopping:
-        # A former run began this clean: begin it again.
-        order = _afresh(order, seen)
-        return Step(Checking(order, state.tries), (_look(order),))
-    return Step(None, ended=_ended(order, outcome, state.why))
-
-
-# What they share.
-
-
-def _look(order: CleanOrder) -> LookAtRecord:
-    return LookAtRecord(order.uuid, asks_id=True, instance_id=order.instance_id)
-
-
-def _free(order: CleanOrder, record: Record) -> FreeRecord:
-    return FreeRecord(record, order.reason.value)
-
-
-def _wait(tries: int, seen: Seen) -> Wait:
-    return Wait(min(seen.settings.max_poll_time, FIRST_QUESTION_S * 2.0**tries))
-
-
-def _more(tries: int) -> int:
-    return min(tries + 1, MOST_DOUBLINGS)
-
-
-def _afresh(order: CleanOrder, seen: Seen) -> CleanOrder:
-    """The order of an exception (C20, U6), given again as of now."""
-    return order_release(
-        order.uuid,
-        order.reason,
-        seen.snapshot,
-        incarnation=order.incarnation,
-        instance_id=order.instance_id,
-        slot=order.slot,
-        hostname=order.hostname,
-        created_at=order.created_at,
-    )
-
-
-def _only_looked_at(order: CleanOrder) -> CleanOrder:
-    """The order made void: what a former run judged frees nothing, so the record is only read."""
-    return replace(order, not_after=NEVER)
-
-
-def _evidence(order: CleanOrder, found: CleanEvidence, record: Record, seen: Seen) -> Look:
-    """What the pre-write check saw: the evidence that confirmed the write, for the proof."""
-    return look_at(
-        record,
-        found.tagged,
-        found.by_id,
-        seen.snapshot,
-        seen.settings,
-        asked_id=found.asked_id,
-        node_id=order.instance_id,
-        guarantee=seen.guarantee,
-        fence_wait=seen.fence_wait,
-        malformed=found.malformed,
-        asked_at=found.asked_at,
-    )
-
-
-def _why_not(verdict: Verdict) -> Verdict:
-    """What keeps the record: the verdict that forbids its clean, or that the daemon stops."""
-    if verdict.kind is not Kind.CLEAN:
-        return verdict
-    return keep(verdict.id, Reason.STOPPING)
-
-
-def _passes(order: CleanOrder, why: Verdict, seen: Seen) -> bool:
-    """Whether what keeps the record passes by itself.
-
-    A failed write may have opened the breaker: then the clean waits for the store to work again.
-    A stop ends this run alone: the next one finishes what a destroy or a refused create began.
-    """
-    if why.reason is Reason.BREAKER_OPEN:
-        return seen.failing
-    if why.reason in (Reason.DENIED_TOO_EARLY, Reason.STOPPING):
-        return order.is_exception
-    return why.reason in (Reason.PAUSED, Reason.EVIDENCE_MISSING, Reason.READ_ONLY)
-
-
-def _unwritten(order: CleanOrder, problem: str) -> Verdict:
-    return keep(order.uuid, Reason.READ_ONLY, detail=problem)
-
-
-def _is_done(order: CleanOrder, found: CleanEvidence) -> bool:
-    """Whether a write of ours took effect: the record is free, or has another incarnation."""
-    record = found.record
-    if found.error is not None or record is None:
-        return False
-    return not record.holds_anything or record.incarnation != order.incarnation
-
-
-def _answers(order: CleanOrder, found: CleanEvidence, seen: Seen) -> tuple[Fact, ...]:
-    """The facts of a look that later decisions need.
-
-    The id that the record's node pings with may be no node's id (P1a). The cloud may have a node
-    that no listing shows: this breaks a run of denials (P6), and a silent node is shut down (D13).
-    """
-    facts: tuple[Fact, ...] = ()
-    now, asked_at = seen.snapshot.now, found.asked_at
-    if found.malformed and found.record is not None and found.record.instance_id is not None:
-        facts = (NodesAnswered({}, now, frozenset({found.record.instance_id})),)
-    if order.is_exception:
-        return facts
-    if found.by_id is not None and not found.by_id.is_absent:
-        by_id = NodesAnswered({found.by_id.id: found.by_id}, now, asked_at=asked_at)
-        facts = (*facts, by_id)
-    if any(not node.is_absent for node in found.tagged or ()):
-        by_tag = TagsAnswered({order.uuid: found.tagged or ()}, now, asked_at=asked_at)
-        facts = (*facts, by_tag)
-    return facts
-
-
-def _life_ended(order: CleanOrder, seen: Seen) -> LivesFreed:
-    now = seen.snapshot.now
-    life = FreedLife(
-        order.uuid,
-        order.incarnation,
-        now,
-        node_id=order.instance_id,
-        slot=order.slot,
-        hostname=order.hostname,
-        why=order.reason.value,
-    )
-    return LivesFreed((life,), now)
-
-
-def _ended(order: CleanOrder, name: str, why: Verdict | None = None) -> Ended:
-    return Ended(name, {"reason": order.reason.value}, why)
-
-
-def _skipped(order: CleanOrder, why: Verdict, record: Record | None) -> Told:
-    fields = _skip_fields(order, why, record_fields(record, order.uuid))
-    return Told(Name.RECORD_CLEAN_SKIPPED, fields)
-
-
-def _skip_fields(order: CleanOrder, why: Verdict, known: Mapping[str, Any]) -> Mapping[str, Any]:
-    return {**known, "reason": why.reason, **(why.measures or {}), "plan": order.plan_id}
-
-
-def _known(order: CleanOrder) -> dict[str, Any]:
-    return {"record": order.uuid, "slot": order.slot, "host": order.hostname}
-
-
-def _failed(order: CleanOrder, stage: str, error: RemoteError) -> Told:
-    fields = {**_known(order), "action": stage, "error": error, "plan": order.plan_id}
-    return Told(Name.RECORD_CLEAN_FAILED, fields, Level.WARNING)

@@ -8,11 +8,13 @@ from typing import Any
 
 from nodemanager.core.judge.idle import doubt, is_done
 from nodemanager.core.judge.node_view import NodeView
+from nodemanager.core.judge.outdated import ROTATE, outdated
 from nodemanager.core.judge.overrides import BY_HAND
 from nodemanager.core.judge.preconditions import standing_block
 from nodemanager.core.model.reasons import Kind, Reason
 from nodemanager.core.model.scheduling import SchedulerNode
 from nodemanager.core.model.settings import ASK_AGAIN_S, CLOCK_STEP_S, ORDER_TTL_S, Settings
+from nodemanager.core.model.sizes import Sizes
 from nodemanager.core.model.verdict import Verdict, keep
 from nodemanager.core.model.world import CloudNode, CloudState, Outcome, Record, WorkerState
 from nodemanager.core.observe.scheduled import joined_state
@@ -45,7 +47,7 @@ class ShutdownOrder:
 
     @property
     def cancellable(self) -> bool:
-        return self.reason is Reason.IDLE_BEYOND_DEMAND
+        return self.reason is Reason.IDLE_BEYOND_DEMAND or self.reason in ROTATE
 
 
 def order_shutdown(view: NodeView, snapshot: Snapshot) -> ShutdownOrder:
@@ -111,6 +113,10 @@ def confirm_shutdown(
     is_marked = any(one is not None and one.held for one in (record, listed))
     if is_marked or is_answered_held(node_id, order.record, snapshot, settings):
         return keep(node_id, Reason.HELD)
+    cordon = snapshot.drains.get(node_id)
+    is_cordoned = cordon is not None and cordon.kept and cordon.incarnation == order.incarnation
+    if is_cordoned and order.reason is not Reason.KILLED:
+        return keep(node_id, Reason.CORDONED)
     if listed is not None and listed.tags.pool != settings.pool:
         pool = listed.tags.pool
         return keep(node_id, Reason.UNTAGGED if pool is None else Reason.FOREIGN_NODE, pool=pool)
@@ -128,21 +134,41 @@ def _undone(
 ) -> Verdict | None:
     """What has undone the order's own reason since it was judged."""
     record = found.record
-    node_id, listed = order.node_id, snapshot.history.present.get(order.node_id)
     if order.reason is Reason.UNPAIRED:
-        incarnation = None if record is None else record.incarnation
-        if incarnation is not None and incarnation == order.incarnation:
-            return keep(node_id, Reason.NO_LONGER_WANTED, detail="it has its record again")
-        if record is not None and record.instance_id == node_id and _was_heard(record, snapshot):
-            return keep(node_id, Reason.CHANGED_SINCE_PLAN, detail="its record was pinged")
-        return None
+        return _not_unpaired(order, record, snapshot)
     if order.reason is Reason.IDLE_BEYOND_DEMAND:
         idle = _not_idle(order, record, snapshot, settings, wanted=wanted)
         return idle or _not_done(order, found, settings)
+    if order.reason in ROTATE:
+        listed = snapshot.history.present.get(order.node_id)
+        off = _kept_after_all(order, listed, record, snapshot, settings)
+        return off or _not_done(order, found, settings)
     if order.reason in BY_HAND:
         off = called_off(order, record, snapshot, settings)
         return off if order.reason is Reason.KILLED else off or _not_done(order, found, settings)
-    told = found.scheduled
+    return _not_bad(order, found, snapshot, settings)
+
+
+def _not_unpaired(
+    order: ShutdownOrder, record: Record | None, snapshot: Snapshot
+) -> Verdict | None:
+    """What shows that a node without a record has one; `record` is the one that its tags name."""
+    node_id = order.node_id
+    if record is None:
+        return None
+    if record.incarnation is not None and record.incarnation == order.incarnation:
+        return keep(node_id, Reason.NO_LONGER_WANTED, detail="it has its record again")
+    if record.instance_id == node_id and _was_heard(record, snapshot):
+        return keep(node_id, Reason.CHANGED_SINCE_PLAN, detail="its record was pinged")
+    return None
+
+
+def _not_bad(
+    order: ShutdownOrder, found: ShutdownEvidence, snapshot: Snapshot, settings: Settings
+) -> Verdict | None:
+    """What shows that a node that failed, fell silent or was stopped is well, or may be."""
+    record, node_id = found.record, order.node_id
+    listed, told = snapshot.history.present.get(node_id), found.scheduled
     if told is not None and told.state is WorkerState.BUSY and told.responds:
         return keep(node_id, Reason.CHANGED_SINCE_PLAN, detail="it works in the scheduler")
     runs = listed is not None and listed.state is not CloudState.STOPPED
@@ -151,6 +177,25 @@ def _undone(
     if order.record is not None and not _still_bad(order, record, snapshot, settings):
         return keep(node_id, Reason.CHANGED_SINCE_PLAN, detail="its record changed")
     return None
+
+
+def _kept_after_all(
+    order: ShutdownOrder,
+    listed: CloudNode | None,
+    record: Record | None,
+    snapshot: Snapshot,
+    settings: Settings,
+) -> Verdict | None:
+    """Why a node that was to be replaced stays after all; None if it still goes (D15)."""
+    node_id, sizes = order.node_id, Sizes(settings.sizes)
+    if snapshot.rotation_paused is not None:
+        return keep(node_id, Reason.ROTATION_PAUSED)
+    size = sizes.named(order.size)
+    if listed is not None and size is not None:
+        why = outdated(listed, record, size, snapshot, settings)
+        if why is None or why.reason is not order.reason:
+            return keep(node_id, Reason.NO_LONGER_WANTED, detail="it is not outdated any more")
+    return _not_idle(order, record, snapshot, settings)
 
 
 def called_off(

@@ -10,22 +10,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from nodemanager.core.execute.books import SchedulerTold
+from nodemanager.core.execute.books import Learned, SchedulerTold
 from nodemanager.core.execute.drain import UNDECIDED
 from nodemanager.core.execute.effects import ReadRecord, TellScheduler
+from nodemanager.core.execute.once import State, reading, writing
 from nodemanager.core.execute.workflow import (
-    Abandoned,
     About,
     Action,
-    Answered,
-    Event,
-    Expired,
     Failed,
     Level,
     Seen,
     Step,
     Told,
-    Unwritten,
 )
 from nodemanager.core.judge.idle import stays
 from nodemanager.core.judge.node_view import NodeView
@@ -116,74 +112,46 @@ def is_still_due(order: DispatchOrder, record: Record | None, seen: Seen) -> boo
 # The workflow.
 
 
-@dataclass(frozen=True, slots=True)
-class Reading(Unwritten):
-    """It waits for a worker, which reads the record first; the scheduler is told nothing yet."""
-
-    order: DispatchOrder
-
-
-@dataclass(frozen=True, slots=True)
-class Telling(Unwritten):
-    """The order was sent; until the answer nobody knows whether the node gets work."""
-
-    order: DispatchOrder
-
-
-@dataclass(frozen=True, slots=True)
-class GivenUp(Abandoned):
-    """It took too long. Whatever the worker answers, a later plan gives the order again."""
-
-    order: DispatchOrder
-
-
-State = Reading | Telling | GivenUp
-
-
 class Dispatch:
     """Read the record, confirm, tell the scheduler. An order is sent in time, or not at all."""
 
     action = Action.DISPATCH
-    states = (Reading, Telling, GivenUp)
+    flight = "drain"
 
     def id(self, order: DispatchOrder) -> str:
         return order.record.uuid
 
-    def about(self, state: State) -> About:
-        return About(record=state.order.record.uuid)
+    def about(self, order: DispatchOrder) -> About:
+        return About(record=order.record.uuid)
 
-    def flight(self, state: State) -> str:
-        return "drain"
+    def start(self, order: DispatchOrder) -> Step[State[DispatchOrder]]:
+        return reading(order, ReadRecord(order.record.uuid))
 
-    def start(self, order: DispatchOrder, seen: Seen) -> Step[State]:
-        return Step(Reading(order), (ReadRecord(order.record.uuid),))
+    def found(
+        self, order: DispatchOrder, answer: Record | None, seen: Seen
+    ) -> Step[State[DispatchOrder]]:
+        if not is_still_due(order, answer, seen):
+            return Step(None)
+        unclear = SchedulerTold(order.record, order.hostname, None, unclear=not order.on)
+        tells = TellScheduler(order.hostname, order.on, seen.snapshot.now + TOLD_WITHIN_S)
+        return writing(order, tells, unclear)
 
-    def resume(self, state: State, seen: Seen) -> Step[State]:
-        return Step(None)
+    def done(
+        self, order: DispatchOrder, answer: object, seen: Seen, *, late: bool
+    ) -> Step[State[DispatchOrder]]:
+        told = SchedulerTold(order.record, order.hostname, order.on)
+        return Step(None, tell=(_told(order, None),), learn=() if late else (told,))
 
-    def on(self, state: State, event: Event, seen: Seen) -> Step[State]:
-        order, now = state.order, seen.snapshot.now
-        match event:
-            case Failed(effect=TellScheduler(), error=error) if error.definite:
-                nothing = SchedulerTold(order.record, order.hostname, None)
-                is_known = isinstance(state, Telling)
-                learn = (nothing,) if is_known else ()
-                return Step(None, tell=(_told(order, error),), learn=learn)
-            case Failed(error=error):
-                return Step(None, tell=(_told(order, error),))
-            case Answered(effect=ReadRecord(), answer=record):
-                if not is_still_due(order, record, seen):
-                    return Step(None)
-                unclear = SchedulerTold(order.record, order.hostname, None, unclear=not order.on)
-                tells = TellScheduler(order.hostname, order.on, now + TOLD_WITHIN_S)
-                return Step(Telling(order), (tells,), learn=(unclear,))
-            case Answered(effect=TellScheduler()):
-                is_known = isinstance(state, Telling)
-                told = SchedulerTold(order.record, order.hostname, order.on)
-                return Step(None, tell=(_told(order, None),), learn=(told,) if is_known else ())
-            case Expired():
-                return Step(None if isinstance(state, Reading) else GivenUp(order))
-        return Step(state)
+    def failed(
+        self, order: DispatchOrder, failed: Failed, seen: Seen, *, late: bool
+    ) -> Step[State[DispatchOrder]]:
+        learn: tuple[Learned, ...] = ()
+        if isinstance(failed.effect, TellScheduler) and failed.error.definite and not late:
+            learn = (SchedulerTold(order.record, order.hostname, None),)
+        return Step(None, tell=(_told(order, failed.error),), learn=learn)
+
+    def in_doubt(self, order: DispatchOrder) -> tuple[Learned, ...]:
+        return ()
 
 
 def _told(order: DispatchOrder, error: Exception | None) -> Told:

@@ -9,21 +9,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from nodemanager.core.execute.books import DrainTold
+from nodemanager.core.execute.books import DrainTold, Learned
 from nodemanager.core.execute.effects import ReadRecord, TellDrain
+from nodemanager.core.execute.once import State, reading, writing
 from nodemanager.core.execute.workflow import (
-    Abandoned,
     About,
     Action,
-    Answered,
-    Event,
-    Expired,
     Failed,
     Level,
     Seen,
     Step,
     Told,
-    Unwritten,
 )
 from nodemanager.core.judge.idle import can_drain, stays_drained
 from nodemanager.core.judge.node_view import NodeView
@@ -95,68 +91,42 @@ def is_still_due(order: DrainOrder, record: Record | None, seen: Seen) -> bool:
 # The workflow.
 
 
-@dataclass(frozen=True, slots=True)
-class Reading(Unwritten):
-    """It waits for a worker, which reads the record first; nothing is written yet."""
-
-    order: DrainOrder
-
-
-@dataclass(frozen=True, slots=True)
-class Telling(Unwritten):
-    """The order was sent; until the answer nobody knows what the node is told."""
-
-    order: DrainOrder
-
-
-@dataclass(frozen=True, slots=True)
-class GivenUp(Abandoned):
-    """It took too long. Whatever the worker answers, a later plan gives the order again."""
-
-    order: DrainOrder
-
-
-State = Reading | Telling | GivenUp
-
-
 class Drain:
     """Read, confirm, write. The write names incarnation and drain order: a late one is refused."""
 
     action = Action.DRAIN
-    states = (Reading, Telling, GivenUp)
+    flight = "drain"
 
     def id(self, order: DrainOrder) -> str:
         return order.record.uuid
 
-    def about(self, state: State) -> About:
-        return About(record=state.order.record.uuid)
+    def about(self, order: DrainOrder) -> About:
+        return About(record=order.record.uuid)
 
-    def flight(self, state: State) -> str:
-        return "drain"
+    def start(self, order: DrainOrder) -> Step[State[DrainOrder]]:
+        return reading(order, ReadRecord(order.record.uuid))
 
-    def start(self, order: DrainOrder, seen: Seen) -> Step[State]:
-        return Step(Reading(order), (ReadRecord(order.record.uuid),))
+    def found(
+        self, order: DrainOrder, answer: Record | None, seen: Seen
+    ) -> Step[State[DrainOrder]]:
+        if not is_still_due(order, answer, seen):
+            return Step(None)
+        unknown = DrainTold(order.record.uuid, None)
+        return writing(order, TellDrain(order.record, order.on), unknown)
 
-    def resume(self, state: State, seen: Seen) -> Step[State]:
-        return Step(None)
+    def done(
+        self, order: DrainOrder, answer: Record, seen: Seen, *, late: bool
+    ) -> Step[State[DrainOrder]]:
+        told = DrainTold(answer.uuid, answer.drain)
+        return Step(None, tell=(_told(order, None),), learn=() if late else (told,))
 
-    def on(self, state: State, event: Event, seen: Seen) -> Step[State]:
-        order = state.order
-        match event:
-            case Failed(error=error):
-                return Step(None, tell=(_told(order, error),))
-            case Answered(effect=ReadRecord(), answer=record):
-                if not is_still_due(order, record, seen):
-                    return Step(None)
-                unknown = DrainTold(order.record.uuid, None)
-                return Step(Telling(order), (TellDrain(order.record, order.on),), learn=(unknown,))
-            case Answered(answer=Record() as after):
-                told = DrainTold(after.uuid, after.drain)
-                is_known = isinstance(state, Telling)
-                return Step(None, tell=(_told(order, None),), learn=(told,) if is_known else ())
-            case Expired():
-                return Step(None if isinstance(state, Reading) else GivenUp(order))
-        return Step(state)
+    def failed(
+        self, order: DrainOrder, failed: Failed, seen: Seen, *, late: bool
+    ) -> Step[State[DrainOrder]]:
+        return Step(None, tell=(_told(order, failed.error),))
+
+    def in_doubt(self, order: DrainOrder) -> tuple[Learned, ...]:
+        return ()
 
 
 def _told(order: DrainOrder, error: Exception | None) -> Told:

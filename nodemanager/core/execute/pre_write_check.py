@@ -104,6 +104,21 @@ def _still_permitted(check: _Check) -> Verdict | None:
 def _sign_of_life(check: _Check) -> Verdict | None:
     """What shows that the record changed or its node lives (C4, C11); None where nothing does."""
     order, record, uuid = check.order, check.record, check.order.uuid
+    changed = _changed(order, record)
+    if changed is not None:
+        return changed
+    for node in _shown(check):
+        # C20 asks for "no other node with its uuid"; C4 only for the incarnation's own.
+        is_other = order.is_exception and node.tags.record == uuid
+        known_as = {record.instance_id, order.instance_id}
+        if _is_alive(node, order) and (is_other or may_be_of(node, record, known_as)):
+            return keep(uuid, Reason.NODE_ALIVE, node=node.id, state=node.state.value)
+    return None
+
+
+def _changed(order: CleanOrder, record: Record) -> Verdict | None:
+    """What shows that the record is not the one that was judged; None where nothing does."""
+    uuid = order.uuid
     if order.version is not None and record.version != order.version:
         return keep(uuid, Reason.CHANGED_SINCE_PLAN, version=record.version, judged=order.version)
     if record.incarnation != order.incarnation:
@@ -117,12 +132,6 @@ def _sign_of_life(check: _Check) -> Verdict | None:
     pinged = record.first_ping_at is not None or record.last_ping_at is not None
     if order.reason is Reason.CREATE_REFUSED and pinged:
         return keep(uuid, Reason.CHANGED_SINCE_PLAN, detail="it was pinged after all")
-    for node in _shown(check):
-        # C20 asks for "no other node with its uuid"; C4 only for the incarnation's own.
-        is_other = order.is_exception and node.tags.record == uuid
-        known_as = {record.instance_id, order.instance_id}
-        if _is_alive(node, order) and (is_other or may_be_of(node, record, known_as)):
-            return keep(uuid, Reason.NODE_ALIVE, node=node.id, state=node.state.value)
     return None
 
 

@@ -40,8 +40,8 @@ from nodemanager.core.model.reasons import Event as Name
 from nodemanager.core.model.reasons import Kind, Reason
 from nodemanager.core.model.settings import ORDER_TTL_S, Settings
 from nodemanager.core.model.verdict import Verdict, keep
-from nodemanager.core.model.world import Record
-from nodemanager.core.observe.history import glimpsed_as
+from nodemanager.core.model.world import CloudNode, Record
+from nodemanager.core.observe.history import History, glimpsed_as
 from nodemanager.core.observe.pools import not_ours
 from nodemanager.core.observe.signs import quiet_for
 from nodemanager.core.plan.snapshot import Snapshot
@@ -65,31 +65,21 @@ def prune_orders(
 ) -> tuple[PruneOrder, ...]:
     """The deletions that the snapshot calls for: at most `room`, and no uuid of `kept`."""
     history = snapshot.history
-    listing, clock = history.records, history.clock
+    clock = history.clock
     if settings.prune_after is None or not settings.compare_and_set or room <= 0:
         return ()
-    if listing is None or clock is None or standing_block(snapshot, settings) is not None:
+    if clock is None or standing_block(snapshot, settings) is not None:
         return ()
     if not clock.trusted_at(snapshot.now, settings.poll_stale_after):
         return ()
-    ours = [
-        one
-        for one in listing.items
-        if not one.problems
-        and not_ours(one, settings.pool, settings.adopt_unclaimed) is None
-        and not _is_being_deleted(one, snapshot)
-    ]
+    ours = _counted(snapshot, settings)
     surplus = len(ours) - settings.max_nodes
     if surplus <= 0:
         return ()
     spoken_for = {*kept, *_may_come_back(snapshot), *(node.tags.record for node in history.partial)}
-    old: list[tuple[float, Record]] = []
-    for record in ours:
-        if record.uuid in spoken_for or not _is_unused(record, snapshot):
-            continue
-        clean_s = quiet_for(record, clock, snapshot)
-        if clean_s is not None and clean_s > settings.prune_after:
-            old.append((clean_s, record))
+    unused = (one for one in ours if one.uuid not in spoken_for and _is_unused(one, snapshot))
+    quiet = ((quiet_for(one, clock, snapshot) or 0.0, one) for one in unused)
+    old = [(clean_s, one) for clean_s, one in quiet if clean_s > settings.prune_after]
     old.sort(key=lambda one: (-one[0], one[1].uuid))
     return tuple(
         PruneOrder(
@@ -108,6 +98,18 @@ def prune_orders(
         )
         for clean_s, record in old[: min(surplus, room)]
     )
+
+
+def _counted(snapshot: Snapshot, settings: Settings) -> list[Record]:
+    """The records of the pool that count against `max_nodes`; empty without a listing."""
+    listing = snapshot.history.records
+    return [
+        one
+        for one in (listing.items if listing is not None else ())
+        if not one.problems
+        and not_ours(one, settings.pool, settings.adopt_unclaimed) is None
+        and not _is_being_deleted(one, snapshot)
+    ]
 
 
 def _is_being_deleted(record: Record, snapshot: Snapshot) -> bool:
@@ -169,12 +171,16 @@ def confirm_prune(
         return keep(uuid, Reason.IN_FLIGHT, action=snapshot.record_flights[uuid].kind)
     if uuid in _may_come_back(snapshot):
         return keep(uuid, Reason.CHANGED_SINCE_PLAN, detail="freed within the last week")
-    history = snapshot.history
-    shown = (*history.bearers.get(uuid, ()), *glimpsed_as(history, uuid, None))
-    for node in (*found.tagged, *shown):
-        if not node.is_absent:
-            return keep(uuid, Reason.NODE_ALIVE, node=node.id, state=node.state.value)
+    node = _node_of(uuid, found.tagged, snapshot.history)
+    if node is not None:
+        return keep(uuid, Reason.NODE_ALIVE, node=node.id, state=node.state.value)
     return Verdict(Kind.PRUNE, order.reason, uuid, order.measures)
+
+
+def _node_of(uuid: str, tagged: Iterable[CloudNode], history: History) -> CloudNode | None:
+    """A node that bears the record's tag, by the answer by tag or by any listing."""
+    shown = (*history.bearers.get(uuid, ()), *glimpsed_as(history, uuid, None))
+    return next((node for node in (*tagged, *shown) if not node.is_absent), None)
 
 
 # The workflow.

@@ -12,19 +12,15 @@ from dataclasses import dataclass, field
 
 from nodemanager.core.execute.books import Learned, NotRestored, Restored, WriteInDoubt
 from nodemanager.core.execute.effects import ReadRecord, RestoreRecord
+from nodemanager.core.execute.once import State, reading, writing
 from nodemanager.core.execute.workflow import (
-    Abandoned,
     About,
     Action,
-    Answered,
-    Event,
-    Expired,
     Failed,
     Level,
     Seen,
     Step,
     Told,
-    Unwritten,
 )
 from nodemanager.core.judge import false_clean
 from nodemanager.core.judge.preconditions import standing_block
@@ -79,88 +75,58 @@ def confirm_restore(order: RestoreOrder, record: Record | None, seen: Seen) -> V
 # The workflow.
 
 
-@dataclass(frozen=True, slots=True)
-class Reading(Unwritten):
-    """The record is read again; nothing is written yet."""
-
-    order: RestoreOrder
-
-
-@dataclass(frozen=True, slots=True)
-class Restoring(Unwritten):
-    """The write of the pre-image was sent."""
-
-    order: RestoreOrder
-
-
-@dataclass(frozen=True, slots=True)
-class GivenUp(Abandoned):
-    """It took too long. The next plan judges the life again; the worker may still answer."""
-
-    order: RestoreOrder
-
-
-State = Reading | Restoring | GivenUp
-
-
 class Restore:
     """Read, confirm, write. A store that compares versions refuses a late write."""
 
     action = Action.RESTORE
-    states = (Reading, Restoring, GivenUp)
+    flight = "restore"
 
     def id(self, order: RestoreOrder) -> str:
         return order.uuid
 
-    def about(self, state: State) -> About:
-        return About(record=state.order.uuid)
+    def about(self, order: RestoreOrder) -> About:
+        return About(record=order.uuid)
 
-    def flight(self, state: State) -> str:
-        return "restore"
-
-    def start(self, order: RestoreOrder, seen: Seen) -> Step[State]:
+    def start(self, order: RestoreOrder) -> Step[State[RestoreOrder]]:
         if order.known is None:
             return Step(None, learn=(NotRestored(keep(order.uuid, Reason.NO_PRE_IMAGE)),))
-        return Step(Reading(order), (ReadRecord(order.uuid),))
+        return reading(order, ReadRecord(order.uuid))
 
-    def resume(self, state: State, seen: Seen) -> Step[State]:
-        return Step(None)
+    def found(
+        self, order: RestoreOrder, answer: Record | None, seen: Seen
+    ) -> Step[State[RestoreOrder]]:
+        return _read(order, answer, seen)
 
-    def on(self, state: State, event: Event, seen: Seen) -> Step[State]:
-        order = state.order
-        match event:
-            case Answered(effect=RestoreRecord(), answer=after):
-                return _restored(order, after, seen)
-            case Failed(effect=RestoreRecord(), error=error):
-                is_over = error.definite or error.unsent
-                return _failed(order, error, () if is_over else (WriteInDoubt(order.uuid),))
-            case Failed(error=error):
-                return _failed(order, error)
-            case Answered(answer=record) if isinstance(state, Reading):
-                return _read(order, record, seen)
-            case Answered():
-                return Step(None)
-            case Expired():
-                in_doubt = isinstance(state, Restoring)
-                learn = (WriteInDoubt(order.uuid),) if in_doubt else ()
-                return Step(GivenUp(order), learn=learn)
-        return Step(state)
+    def done(
+        self, order: RestoreOrder, answer: Record, seen: Seen, *, late: bool
+    ) -> Step[State[RestoreOrder]]:
+        return _restored(order, answer, seen)
+
+    def failed(
+        self, order: RestoreOrder, failed: Failed, seen: Seen, *, late: bool
+    ) -> Step[State[RestoreOrder]]:
+        error = failed.error
+        is_clear = isinstance(failed.effect, ReadRecord) or error.definite or error.unsent
+        return _failed(order, error, () if is_clear else self.in_doubt(order))
+
+    def in_doubt(self, order: RestoreOrder) -> tuple[Learned, ...]:
+        return (WriteInDoubt(order.uuid),)
 
 
-def _read(order: RestoreOrder, record: Record | None, seen: Seen) -> Step[State]:
+def _read(order: RestoreOrder, record: Record | None, seen: Seen) -> Step[State[RestoreOrder]]:
     incarnation = order.life.incarnation
     if record is not None and incarnation is not None and record.incarnation == incarnation:
         # An earlier attempt took effect, and its answer was lost.
         return _restored(order, record, seen)
     verdict = confirm_restore(order, record, seen)
     if verdict.kind is Kind.RESTORE and record is not None and order.known is not None:
-        return Step(Restoring(order), (RestoreRecord(record, order.known),))
+        return writing(order, RestoreRecord(record, order.known))
     # A reason that passes by itself is not logged: the next plans judge the life again.
     lasts = verdict.reason in false_clean.LASTING
     return Step(None, learn=(NotRestored(verdict),) if lasts else ())
 
 
-def _restored(order: RestoreOrder, after: Record, seen: Seen) -> Step[State]:
+def _restored(order: RestoreOrder, after: Record, seen: Seen) -> Step[State[RestoreOrder]]:
     life = order.life
     fields = {
         "reason": Reason.FALSE_CLEAN,
@@ -184,7 +150,7 @@ _WHY = {
 
 def _failed(
     order: RestoreOrder, error: RemoteError, learn: tuple[Learned, ...] = ()
-) -> Step[State]:
+) -> Step[State[RestoreOrder]]:
     reason = next((why for kind, why in _WHY.items() if isinstance(error, kind)), None)
     if reason is not None:
         not_restored = NotRestored(keep(order.uuid, reason, error=error))

@@ -8,56 +8,65 @@ record listing and the node's tag tell what became of it (U5).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
 
 from nodemanager.core.execute.books import (
     Claimed,
     CreateRefused,
     Learned,
-    NodeExpected,
-    Withdrawn,
-    WriteInDoubt,
 )
 from nodemanager.core.execute.effects import (
     CheckImage,
     ClaimRecord,
     Created,
     CreateNode,
-    FindByTag,
     RenewClaim,
     Wait,
+)
+from nodemanager.core.execute.setup_doubt import in_doubt
+from nodemanager.core.execute.setup_state import (
+    Checking,
+    Claiming,
+    Creating,
+    Doubtful,
+    Renewing,
+    SetUpOrder,
+    State,
+    Waiting,
+    doubtful,
+)
+from nodemanager.core.execute.setup_steps import (
+    created_as,
+    failed,
+    in_doubt_of,
+    perhaps,
+    refused,
+    released,
+    whose,
+    withdrawn,
 )
 from nodemanager.core.execute.workflow import (
     About,
     Action,
     Answered,
-    Begin,
     Due,
     Ended,
     Event,
     Expired,
     Failed,
-    Level,
-    News,
     Refused,
     Seen,
     Step,
     Told,
-    Unwritten,
-    Written,
 )
 from nodemanager.core.judge.preconditions import Block, standing_block
-from nodemanager.core.model.orders import order_release
 from nodemanager.core.model.reasons import Event as Name
 from nodemanager.core.model.reasons import Reason
-from nodemanager.core.model.settings import CREATE_WITHIN_S, ORDER_TTL_S
-from nodemanager.core.model.world import Claim, Record, Size
+from nodemanager.core.model.settings import CREATE_WITHIN_S
+from nodemanager.core.model.world import Record
 from nodemanager.core.plan.places import choose, nodes_by_place
-from nodemanager.core.plan.plan import BootOrder
 from nodemanager.core.plan.supply import held_records
-from nodemanager.errors import PlaceFull, RemoteError, Throttled
+from nodemanager.errors import PlaceFull, Throttled
 
 FIRST_REPEAT_S = 2.0
 LONGEST_REPEAT_S = 30.0
@@ -69,108 +78,6 @@ GIVES_UP = frozenset(
     }
 )
 """A block for one of these ends the repeats of an unclear create (`_go_on`)."""
-
-
-@dataclass(frozen=True, slots=True)
-class SetUpOrder:
-    """One node to set up: on a cleaned record, or on a new one. `not_after` is CLOCK_BOOTTIME.
-
-    The worker will set `claim.at`. The claim is written to no store but `store_id` (L5). `place` is
-    where the node is created, None for a size without places; `tried` had no room for it.
-    """
-
-    size: Size
-    reason: Reason
-    plan_id: str
-    claim: Claim
-    store_id: str
-    not_after: float
-    record: Record | None = None
-    place: str | None = None
-    tried: tuple[str, ...] = ()
-
-
-def order_setup(boot: BootOrder, claim: Claim, store_id: str, now: float) -> SetUpOrder:
-    """The order for a boot that a plan called for; `claim` starts a new incarnation."""
-    not_after = now + ORDER_TTL_S
-    return SetUpOrder(
-        boot.size, boot.reason, boot.plan_id, claim, store_id, not_after, boot.record, boot.place
-    )
-
-
-def left_by_older(details: Mapping[str, Any], record: str | None, plan_id: str) -> Doubtful:
-    """The state of a set-up that an older version, without states, left in the journal.
-
-    Raises ValueError where `details` lack the incarnation or the size.
-    """
-    incarnation, size = details.get("incarnation"), details.get("size")
-    if not isinstance(incarnation, str) or not isinstance(size, str):
-        raise ValueError("a create without incarnation or size")
-    claim = Claim("", "", 0, 0.0, str(details.get("name", "")), incarnation, size=size)
-    order = SetUpOrder(Size(size, size, 0, 0), Reason.WANTED, plan_id, claim, "", 0.0)
-    return Doubtful(order, record, since=None)
-
-
-@dataclass(frozen=True, slots=True)
-class Checking(Unwritten):
-    """It waits for a worker, which first asks the cloud for the image; nothing is written yet."""
-
-    order: SetUpOrder
-
-
-@dataclass(frozen=True, slots=True)
-class Claiming(Written):
-    """The claim was sent, or may have been."""
-
-    order: SetUpOrder
-
-
-@dataclass(frozen=True, slots=True)
-class Renewing(Written):
-    """The claim is too old for a create, and is written again (U5, A2)."""
-
-    order: SetUpOrder
-    record: Record
-    tries: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Creating(Written):
-    """The create was sent, or may have been. `tries` counts earlier ones without a clear answer."""
-
-    order: SetUpOrder
-    record: Record
-    tries: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Waiting(Written):
-    """An unclear create will be repeated: it waits for its time, and then for a worker."""
-
-    order: SetUpOrder
-    record: Record
-    tries: int
-
-
-@dataclass(frozen=True, slots=True)
-class Doubtful(Written):
-    """The claim or the create has an unknown outcome, which record listings and the tag will tell.
-
-    A listing must have begun after `since`, CLOCK_BOOTTIME; None until a restart takes it up.
-    `record` is the uuid of the claimed record, None where it is not known.
-    """
-
-    order: SetUpOrder
-    record: str | None
-    since: float | None
-    sent: bool = True
-    """Whether a create was sent, or may have been."""
-    asked: bool = False
-    is_under_way = False
-    listens = True
-
-
-State = Checking | Claiming | Renewing | Creating | Waiting | Doubtful
 
 
 def confirm_setup(order: SetUpOrder, seen: Seen, record: Record | None) -> Block | None:
@@ -196,18 +103,6 @@ def confirm_setup(order: SetUpOrder, seen: Seen, record: Record | None) -> Block
     if seen.too_dear.get(order.size.name, 0) > 0:
         return Reason.AT_MAX_PRICE, {}
     return None
-
-
-def is_unclear(state: object) -> bool:
-    """Whether a set-up in this state has sent a create without a clear answer (U9)."""
-    match state:
-        case Waiting():
-            return True
-        case Creating() | Renewing():
-            return state.tries > 0
-        case Doubtful():
-            return state.sent
-    return False
 
 
 class SetUp:
@@ -243,11 +138,11 @@ class SetUp:
             case Doubtful():
                 left = replace(state, since=seen.snapshot.now, asked=False)
             case _:
-                left = _doubtful(state, seen)
+                left = doubtful(state, seen)
         if not left.sent or left.record is None:
             return Step(left)
         # A listing may not show the claim yet, and the create may still take effect (U9).
-        return Step(left, learn=(_perhaps(left.order, left.record),))
+        return Step(left, learn=(perhaps(left.order, left.record),))
 
     def on(self, state: State, event: Event, seen: Seen) -> Step[State]:
         match state:
@@ -262,7 +157,7 @@ class SetUp:
             case Waiting():
                 return _waiting(state, event, seen)
             case Doubtful():
-                return _in_doubt(state, event, seen)
+                return in_doubt(state, event, seen)
 
 
 def _checking(state: Checking, event: Event, seen: Seen) -> Step[State]:
@@ -271,22 +166,22 @@ def _checking(state: Checking, event: Event, seen: Seen) -> Step[State]:
         case Answered():
             if seen.snapshot.now > order.not_after:
                 late_s = seen.snapshot.now - order.not_after
-                return _withdrawn(order, (Reason.ORDER_EXPIRED, {"late_s": late_s}))
+                return withdrawn(order, (Reason.ORDER_EXPIRED, {"late_s": late_s}))
             block = confirm_setup(order, seen, order.record)
             if block is not None:
-                return _withdrawn(order, block)
+                return withdrawn(order, block)
             offset = _offset(seen)
             claim = ClaimRecord(order.record, order.claim, order.store_id, offset)
             return Step(Claiming(order), (claim,))
         case Failed(error=error):
             # Every size boots from this image.
             sizes = tuple(size.name for size in seen.settings.sizes)
-            told = _failed(order, None, "image", error, definite=True)
+            told = failed(order, None, "image", error, definite=True)
             return Step(None, tell=(told,), learn=(CreateRefused(sizes, error),))
         case Refused(problem=problem):
-            return _withdrawn(order, (Reason.READ_ONLY, {"detail": problem}))
+            return withdrawn(order, (Reason.READ_ONLY, {"detail": problem}))
         case Expired():
-            return _withdrawn(order, (Reason.ORDER_EXPIRED, {}))
+            return withdrawn(order, (Reason.ORDER_EXPIRED, {}))
     return Step(state)
 
 
@@ -296,19 +191,19 @@ def _claiming(state: Claiming, event: Event, seen: Seen) -> Step[State]:
         case Answered(answer=Record() as record):
             return _claimed(order, record, seen)
         case Failed(error=error) if error.definite:
-            told = _failed(order, None, "claim", error)
+            told = failed(order, None, "claim", error)
             return Step(None, tell=(told,), ended=Ended("refused", {"stage": "claim"}))
         case Failed(error=error):
-            told = _failed(order, None, "claim", error)
-            learn = () if error.unsent else _in_doubt_of(order.record)
-            return Step(_doubtful(state, seen), tell=(told,), learn=learn)
+            told = failed(order, None, "claim", error)
+            learn = () if error.unsent else in_doubt_of(order.record)
+            return Step(doubtful(state, seen), tell=(told,), learn=learn)
         case Expired():
-            return Step(_doubtful(state, seen), learn=_in_doubt_of(order.record))
+            return Step(doubtful(state, seen), learn=in_doubt_of(order.record))
     return Step(state)
 
 
 def _claimed(order: SetUpOrder, record: Record, seen: Seen) -> Step[State]:
-    fields = {**_whose(record), "incarnation": record.incarnation}
+    fields = {**whose(record), "incarnation": record.incarnation}
     told = (Told(Name.RECORD_CLAIMED, fields),)
     learn = (Claimed(record.uuid, order.size.name),)
     step = _go_on(order, record, 0, seen)
@@ -323,10 +218,10 @@ def _go_on(order: SetUpOrder, record: Record, tries: int, seen: Seen) -> Step[St
     if block is not None and tries:
         # An earlier create may have made a node, and the claim stands for that node.
         if block[0] in GIVES_UP:
-            return Step(_doubtful(Waiting(order, record, tries), seen))
+            return Step(doubtful(Waiting(order, record, tries), seen))
         return _again(order, record, tries, seen)
     if block is not None:
-        return _released(order, record, _withdrawn(order, block, record), "withdrawn", seen)
+        return released(order, record, withdrawn(order, block, record), "withdrawn", seen)
     claim = record.claim or order.claim
     clock = seen.snapshot.history.clock
     age_s = 0.0 if clock is None else clock.now(seen.snapshot.now) - claim.at
@@ -358,14 +253,14 @@ def _renewing(state: Renewing, event: Event, seen: Seen) -> Step[State]:
         case Answered(answer=Record() as renewed):
             return _go_on(order, renewed, state.tries, seen)
         case Failed(error=error) if error.definite and not state.tries:
-            step: Step[State] = Step(None, tell=(_failed(order, record, "claim", error),))
-            return _released(order, record, step, "refused", seen, stage="claim")
+            step: Step[State] = Step(None, tell=(failed(order, record, "claim", error),))
+            return released(order, record, step, "refused", seen, stage="claim")
         case Failed(error=error):
-            told = _failed(order, record, "claim", error, definite=False)
-            learn = () if error.unsent or error.definite else _in_doubt_of(record)
-            return Step(_doubtful(state, seen), tell=(told,), learn=learn)
+            told = failed(order, record, "claim", error, definite=False)
+            learn = () if error.unsent or error.definite else in_doubt_of(record)
+            return Step(doubtful(state, seen), tell=(told,), learn=learn)
         case Expired():
-            return Step(_doubtful(state, seen), learn=_in_doubt_of(record))
+            return Step(doubtful(state, seen), learn=in_doubt_of(record))
     return Step(state)
 
 
@@ -373,22 +268,22 @@ def _creating(state: Creating, event: Event, seen: Seen) -> Step[State]:
     order, record = state.order, state.record
     match event:
         case Answered(answer=Created() as created):
-            return _created(order, record, created)
+            return created_as(order, record, created)
         case Failed(error=PlaceFull() as error) if not state.tries:
             return _elsewhere(order, record, error, seen)
         case Failed(error=error) if error.definite and not state.tries:
-            return _refused(order, record, error, seen)
+            return refused(order, record, error, seen)
         case Failed(error=error):
             # A later refusal says nothing about an earlier create that was unclear.
             news = not state.tries
-            told = _failed(order, record, "create", error, definite=False, is_news=news)
+            told = failed(order, record, "create", error, definite=False, is_news=news)
             learn: tuple[Learned, ...] = (CreateRefused((order.size.name,), error),)
             step = _again(order, record, state.tries + 1, seen)
             if error.definite and not isinstance(error, Throttled):
-                step = Step(_doubtful(state, seen))
-            return replace(step, tell=(told,), learn=(*learn, _perhaps(order, record.uuid)))
+                step = Step(doubtful(state, seen))
+            return replace(step, tell=(told,), learn=(*learn, perhaps(order, record.uuid)))
         case Expired():
-            return Step(_doubtful(state, seen), learn=(_perhaps(order, record.uuid),))
+            return Step(doubtful(state, seen), learn=(perhaps(order, record.uuid),))
     return Step(state)
 
 
@@ -400,9 +295,9 @@ def _elsewhere(order: SetUpOrder, record: Record, error: PlaceFull, seen: Seen) 
     order = replace(order, tried=(*order.tried, error.place))
     # While something with the node's tags is left, another node would be its double.
     if error.lingers or _placed(order, seen)[1] is not None:
-        return _refused(order, record, error, seen)
+        return refused(order, record, error, seen)
     step = _go_on(order, record, 0, seen)
-    told = _failed(order, record, "create", error)
+    told = failed(order, record, "create", error)
     learn = CreateRefused((order.size.name,), error)
     return replace(step, tell=(told, *step.tell), learn=(learn, *step.learn))
 
@@ -411,7 +306,7 @@ def _again(order: SetUpOrder, record: Record, tries: int, seen: Seen) -> Step[St
     """Repeat the unclear create later, or leave it to the listings and the tag (U9)."""
     state = Waiting(order, record, tries)
     if not seen.repeats_creates:
-        return Step(_doubtful(state, seen))
+        return Step(doubtful(state, seen))
     wait_s = min(LONGEST_REPEAT_S, FIRST_REPEAT_S * 2.0 ** min(tries - 1, 16))
     wait_s = max(wait_s, seen.snapshot.limits.throttled_until - seen.snapshot.now)
     return Step(state, (Wait(wait_s),))
@@ -427,174 +322,8 @@ def _waiting(state: Waiting, event: Event, seen: Seen) -> Step[State]:
         case Failed() | Refused():
             return _again(state.order, state.record, state.tries, seen)
         case Expired():
-            return Step(_doubtful(state, seen))
+            return Step(doubtful(state, seen))
     return Step(state)
-
-
-def _in_doubt(state: Doubtful, event: Event, seen: Seen) -> Step[State]:
-    order = state.order
-    match event:
-        case News():
-            return _listed(state, seen)
-        case Answered(effect=FindByTag(), answer=nodes):
-            for node in nodes:
-                if not node.is_absent and node.tags.incarnation == order.claim.incarnation:
-                    uuid, life = state.record or "", order.claim.incarnation
-                    found = NodeExpected(
-                        uuid, life, order.size.name, node.id, is_new=False, place=order.place
-                    )
-                    details = {"node": node.id, "record": state.record}
-                    return Step(None, learn=(found,), ended=Ended("created", details))
-            return Step(state)
-        case Failed(effect=FindByTag()):
-            return Step(replace(state, asked=False))
-        # A worker that was given up answers after all.
-        case Answered(effect=CreateNode(record=record), answer=Created() as created):
-            return _created(order, record, created)
-        case Answered(effect=ClaimRecord() | RenewClaim(), answer=Record() as record):
-            if state.sent:
-                return Step(state)
-            return _released(order, record, Step(None), "withdrawn", seen)
-        case Failed(effect=CreateNode(record=record), error=error):
-            told = _failed(order, record, "create", error, definite=False)
-            return Step(state, tell=(told,))
-        case Failed(effect=ClaimRecord(), error=error) if error.definite:
-            told = _failed(order, None, "claim", error)
-            return Step(None, tell=(told,), ended=Ended("refused", {"stage": "claim"}))
-        case Failed(effect=ClaimRecord(), error=error):
-            return Step(state, tell=(_failed(order, None, "claim", error),))
-    return Step(state)
-
-
-def _listed(state: Doubtful, seen: Seen) -> Step[State]:
-    """What the listings tell of the set-up; where they don't, ask the cloud by the record's tag."""
-    history = seen.snapshot.history
-    listing, incarnation = history.records, state.order.claim.incarnation
-    if listing is None or state.since is None or listing.started_at <= state.since:
-        return Step(state)
-    claimed = (one for one in listing.items if one.incarnation == incarnation)
-    record = next((one for one in claimed if one.claim is not None), None)
-    if record is None and seen.snapshot.touched.get(state.record or "", -1.0) >= listing.started_at:
-        # The listing shows the record as before the claim, though it began later.
-        return Step(state)
-    if record is None:
-        # The record was never claimed, or was freed since: by C21 at the latest.
-        return Step(None, ended=Ended("released"))
-    doubt = _in_doubt_of(record)
-    nodes = history.bearers.get(record.uuid, ())
-    borne = any(node.tags.incarnation == incarnation for node in nodes)
-    if record.last_ping_at is not None or borne:
-        return Step(None, learn=doubt, ended=Ended("created", _whose(record)))
-    if state.asked:
-        return Step(state)
-    asking = replace(state, record=record.uuid, asked=True)
-    return Step(asking, (FindByTag(record.uuid),), learn=doubt)
-
-
-# How a set-up ends.
-
-
-def _created(order: SetUpOrder, record: Record, created: Created) -> Step[State]:
-    node, life = created.node, record.incarnation
-    fields = {
-        "node": node.id,
-        "name": node.name,
-        **_whose(record),
-        "size": order.size.name,
-        "place": order.place,
-        "took_s": created.took_s,
-    }
-    return Step(
-        None,
-        tell=(Told(Name.NODE_CREATED, fields),),
-        learn=(NodeExpected(record.uuid, life, order.size.name, node.id, place=order.place),),
-        ended=Ended("created", {"node": node.id, **_whose(record)}),
-    )
-
-
-def _refused(order: SetUpOrder, record: Record, error: RemoteError, seen: Seen) -> Step[State]:
-    """The end after a definite refusal: nothing was created, so the claim is released (U6)."""
-    step: Step[State] = Step(
-        None,
-        tell=(_failed(order, record, "create", error),),
-        learn=(CreateRefused((order.size.name,), error),),
-    )
-    return _released(order, record, step, "refused", seen, stage="create")
-
-
-def _released(
-    order: SetUpOrder, record: Record, step: Step[State], outcome: str, seen: Seen, **more: Any
-) -> Step[State]:
-    """The end `step`, with a clean that releases the claim (U6)."""
-    clean = order_release(
-        record.uuid,
-        Reason.CREATE_REFUSED,
-        replace(seen.snapshot, plan_id=order.plan_id),
-        incarnation=record.incarnation,
-        instance_id=None,
-        slot=record.slot_number,
-        hostname=record.hostname,
-    )
-    ended = Ended(outcome, {**more, **_whose(record)})
-    return replace(step, begin=(Begin(Action.CLEAN, clean),), ended=ended)
-
-
-def _withdrawn(order: SetUpOrder, block: Block, record: Record | None = None) -> Step[State]:
-    """The end of a set-up that must not go on; `record` is the one that it has claimed."""
-    record = record or order.record
-    fields = {
-        **block[1],
-        "reason": block[0],
-        **(_whose(record) if record is not None else {}),
-        "size": order.size.name,
-        "plan": order.plan_id,
-    }
-    told = Told(Name.NODE_SETUP_WITHDRAWN, fields)
-    return Step(None, tell=(told,), learn=(Withdrawn(order.size.name),))
-
-
-def _doubtful(state: Claiming | Renewing | Creating | Waiting, seen: Seen) -> Doubtful:
-    sent = isinstance(state, Creating | Waiting) or (
-        isinstance(state, Renewing) and state.tries > 0
-    )
-    if isinstance(state, Claiming):
-        uuid = state.order.record.uuid if state.order.record is not None else None
-    else:
-        uuid = state.record.uuid
-    return Doubtful(state.order, uuid, seen.snapshot.now, sent)
-
-
-def _perhaps(order: SetUpOrder, uuid: str) -> NodeExpected:
-    """Expect the node that may exist: a listing from before the claim must not hide it."""
-    return NodeExpected(uuid, order.claim.incarnation, order.size.name, place=order.place)
-
-
-def _in_doubt_of(record: Record | None) -> tuple[Learned, ...]:
-    return () if record is None else (WriteInDoubt(record.uuid),)
-
-
-def _failed(
-    order: SetUpOrder,
-    record: Record | None,
-    stage: str,
-    error: RemoteError,
-    *,
-    definite: bool | None = None,
-    is_news: bool = True,
-) -> Told:
-    fields = {
-        **(_whose(record) if record is not None else {}),
-        "size": order.size.name,
-        "place": order.place if stage == "create" else None,
-        "action": stage,
-        "definite": error.definite if definite is None else definite,
-        "error": error,
-    }
-    return Told(Name.NODE_SETUP_FAILED, fields, Level.WARNING if is_news else Level.DEBUG)
-
-
-def _whose(record: Record) -> dict[str, Any]:
-    return {"record": record.uuid, "slot": record.slot_number, "host": record.hostname}
 
 
 def _offset(seen: Seen) -> float:

@@ -164,9 +164,11 @@ def _expected(made: Plan, snapshot: Snapshot) -> Iterator[NodeRow]:
 
 
 def _orders(snapshot: Snapshot, node: str | None, record: str | None) -> tuple[str, ...]:
+    mark = snapshot.drains.get(node or "")
     stand: dict[str, object] = {
         "hold": {node, record} & snapshot.holds,
-        "drain": node in snapshot.drains,
+        "cordon": mark is not None and mark.kept,
+        "drain": mark is not None and not mark.kept,
         "kill": node in snapshot.kills,
     }
     return tuple(kind for kind, stands in stand.items() if stands)

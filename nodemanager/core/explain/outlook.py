@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from nodemanager.core.judge.outdated import ROTATE
 from nodemanager.core.model.reasons import Reason, Told
 
 
@@ -58,11 +59,14 @@ NODES = _table(
         Reason.BUSY,
         Reason.WORKER_UNKNOWN,
         Reason.NEEDED,
+        Reason.SPARE,
         Reason.NOT_IDLE_LONG,
         Reason.WINDOW_CLOSED,
         Reason.NO_LONGER_WANTED,
         # It works until its job ends, and that may take days.
         Reason.DRAINING,
+        # An operator wants it just so.
+        Reason.CORDONED,
     ),
     settling=(
         Reason.BOOTING,
@@ -82,6 +86,7 @@ NODES = _table(
         Reason.SHUTTING_DOWN,
         Reason.SHUTDOWN_CAP,
         Reason.IDLE_BEYOND_DEMAND,
+        *sorted(ROTATE),
         Reason.DRAINED,
         Reason.KILLED,
         Reason.NODE_DOWN,
@@ -157,6 +162,7 @@ RECORDS = _table(
 BOOTS = _table(
     settling=(
         Reason.BELOW_MIN_NODES,
+        Reason.BELOW_SPARE_NODES,
         Reason.WANTED,
         Reason.IN_FLIGHT,
         Reason.CLAIMS_PENDING,
@@ -180,7 +186,7 @@ BOOTS = _table(
     # The pool is as large as its owner lets it be.
     apart=(Reason.AT_MAX_NODES, Reason.AT_MAX_PRICE),
 )
-"""By the reason of nodes that demand or min_nodes wants, granted or refused."""
+"""By the reason of nodes that demand, spare_nodes or min_nodes wants, granted or refused."""
 
 
 def of_refusal(reason: Reason, *, bad_requests: int, slot_free_in_s: float | None) -> Outlook:

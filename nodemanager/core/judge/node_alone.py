@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 from nodemanager.core.judge.checks import Check, until
-from nodemanager.core.judge.node_any import FREE_OF_HOLDS, NOT_KILLED, READABLE, TAGGED, Ask
+from nodemanager.core.judge.node_any import (
+    FREE_OF_HOLDS,
+    NOT_CORDONED,
+    NOT_KILLED,
+    READABLE,
+    TAGGED,
+    Ask,
+)
 from nodemanager.core.judge.node_facts import NodeFacts
 from nodemanager.core.judge.node_view import NodeView, Subject
 from nodemanager.core.model.reasons import Kind, Reason
@@ -91,6 +98,7 @@ ALONE: tuple[Check[Ask], ...] = (
     FREE_OF_HOLDS,
     READABLE,
     NOT_KILLED,
+    NOT_CORDONED,
     Check(
         "D7",
         _unheard,

@@ -7,11 +7,12 @@ from collections.abc import Callable, Mapping
 from nodemanager.core.judge.checks import Check, Measured, until_released
 from nodemanager.core.judge.node_facts import NodeFacts
 from nodemanager.core.judge.node_view import NodeView, Subject
-from nodemanager.core.judge.overrides import killed, of_node
+from nodemanager.core.judge.overrides import cordoned, killed, of_node
 from nodemanager.core.model.annotations import Mark
 from nodemanager.core.model.reasons import Kind, Reason
 from nodemanager.core.model.verdict import Verdict
-from nodemanager.core.model.world import CloudState, WorkerState
+from nodemanager.core.model.world import CloudNode, CloudState, WorkerState, life_key
+from nodemanager.core.plan.snapshot import Snapshot
 
 Ask = Callable[[NodeFacts, Subject], NodeView | None]
 
@@ -46,9 +47,27 @@ def _not_in_flight(facts: NodeFacts, subject: Subject) -> NodeView | None:
 
 
 def _not_gone(facts: NodeFacts, subject: Subject) -> NodeView | None:
-    if facts.snapshot.gone.get(subject.node.id, -1.0) >= facts.listed_at:
+    snapshot, node = facts.snapshot, subject.node
+    if snapshot.gone.get(node.id, -1.0) >= facts.listed_at or _was_ended(node, snapshot):
         return subject.outside(Reason.NODE_ABSENT)
     return None
+
+
+def _was_ended(node: CloudNode, snapshot: Snapshot) -> bool:
+    """Whether we destroyed the node, the cloud then called it gone, and no answer contradicts that.
+
+    Its record is free since. A listing may show what was so minutes ago, and a node that has ended
+    never comes back; but the cloud is asked by id, and a node that lives is reported (A1, U8).
+    """
+    history, uuid = snapshot.history, node.tags.record
+    if uuid is None or not history.freed:
+        return False
+    life = history.freed.get(life_key(uuid, node.tags.incarnation))
+    if life is None or life.why != Reason.AFTER_SHUTDOWN or life.node_id != node.id:
+        return False
+    answer = history.asked.get(node.id)
+    since = () if answer is None or answer.said_at <= life.freed_at else answer.nodes
+    return all(one.is_absent for one in since) and life.key not in snapshot.breaker.told
 
 
 def _untouched(facts: NodeFacts, subject: Subject) -> NodeView | None:
@@ -79,8 +98,13 @@ def _not_killed(facts: NodeFacts, subject: Subject) -> NodeView | None:
     return ordered_away(subject, killed(subject.node, facts.snapshot))
 
 
+def _not_cordoned(facts: NodeFacts, subject: Subject) -> NodeView | None:
+    return ordered_away(subject, cordoned(subject.node, facts.snapshot))
+
+
 def ordered_away(subject: Subject, ordered: Verdict | None) -> NodeView | None:
-    """The view of a node that an operator ordered away, which no longer counts; None without."""
+    """The view of a node that an operator ordered away, or out of use, which no longer counts; None
+    without an order."""
     if ordered is None:
         return None
     view = subject.view(ordered)
@@ -141,7 +165,7 @@ AT_ALL: tuple[Check[Ask], ...] = (
         _not_gone,
         "the cloud, asked by id, still has it",
         GONE,
-        moot=lambda facts: not facts.snapshot.gone,
+        moot=lambda facts: not (facts.snapshot.gone or facts.history.freed),
     ),
     Check(
         "C8",
@@ -174,6 +198,14 @@ NOT_KILLED: Check[Ask] = Check(
     marked(lambda facts: facts.snapshot.kills),
     moot=lambda facts: not facts.snapshot.kills,
     course="killed",
+)
+NOT_CORDONED: Check[Ask] = Check(
+    "O5",
+    _not_cordoned,
+    "no operator cordons it",
+    "not before `nodemanager uncordon`",
+    marked(lambda facts: facts.snapshot.drains),
+    moot=lambda facts: not facts.snapshot.drains,
 )
 TAGGED: Check[Ask] = Check(
     "D11",

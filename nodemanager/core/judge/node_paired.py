@@ -8,6 +8,7 @@ from nodemanager.core.judge.checks import Check, Measured, Wait, until
 from nodemanager.core.judge.node_any import (
     FREE_OF_HOLDS,
     NO_AGE,
+    NOT_CORDONED,
     NOT_KILLED,
     READABLE,
     TAGGED,
@@ -217,6 +218,7 @@ PAIRED: tuple[Check[Ask], ...] = (
     FREE_OF_HOLDS,
     READABLE,
     NOT_KILLED,
+    NOT_CORDONED,
     Check(
         "D1",
         _up,

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from nodemanager.core.judge.checks import Check, asked_by
 from nodemanager.core.judge.node_alone import ALONE
-from nodemanager.core.judge.node_any import AT_ALL, FREE_OF_HOLDS, NOT_KILLED, Ask
+from nodemanager.core.judge.node_any import AT_ALL, FREE_OF_HOLDS, NOT_CORDONED, NOT_KILLED, Ask
 from nodemanager.core.judge.node_facts import NodeFacts
 from nodemanager.core.judge.node_paired import PAIRED
 from nodemanager.core.judge.node_view import DYING, NodeView, Subject
@@ -18,7 +18,7 @@ from nodemanager.core.model.world import CloudNode, WorkerState
 from nodemanager.core.observe.pairing import Pairs
 from nodemanager.core.plan.snapshot import Snapshot
 
-HELD, KILLED, UNKNOWN = Reason.HELD, Reason.KILLED, WorkerState.UNKNOWN
+ORDERED, UNKNOWN = (Reason.HELD, Reason.KILLED, Reason.CORDONED), WorkerState.UNKNOWN
 """Looked up once, because every node is compared with them."""
 
 
@@ -50,7 +50,7 @@ class NodeJudge:
             if outside is not None:
                 return outside
         seen = self._first(self._alone if subject.record is None else self._paired, subject)
-        if seen.verdict.reason is HELD or seen.verdict.reason is KILLED:
+        if seen.verdict.reason in ORDERED:
             # Whatever an operator orders for a node, its silence still counts for D9.
             seen.bad_s = self._first(self._but_for_orders(subject), subject).bad_s
         if seen.bad_s is None and subject.state is not UNKNOWN:
@@ -70,5 +70,5 @@ class NodeJudge:
 
     def _but_for_orders(self, subject: Subject) -> tuple[Ask, ...]:
         table: tuple[Check[Ask], ...] = ALONE if subject.record is None else PAIRED
-        orders = FREE_OF_HOLDS, NOT_KILLED
+        orders = FREE_OF_HOLDS, NOT_KILLED, NOT_CORDONED
         return asked_by(self._facts, [one for one in table if one not in orders])

@@ -1,4 +1,4 @@
-"""The verdicts of operators' orders on a node, asked after the checks that protect it (O1, O2)."""
+"""The verdicts of operators' orders on a node, after the checks that protect it (O1, O2, O5)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from nodemanager.core.model.annotations import Mark
 from nodemanager.core.model.reasons import Kind, Reason
-from nodemanager.core.model.verdict import Verdict
+from nodemanager.core.model.verdict import Verdict, keep
 from nodemanager.core.model.world import CloudNode, WorkerState
 from nodemanager.core.plan.snapshot import Snapshot
 
@@ -28,6 +28,14 @@ def killed(node: CloudNode, snapshot: Snapshot) -> Verdict | None:
     return Verdict(Kind.SHUTDOWN, Reason.KILLED, node.id, kill.measures(snapshot.wall))
 
 
+def cordoned(node: CloudNode, snapshot: Snapshot) -> Verdict | None:
+    """The verdict of a cordon, whatever the node does: it is kept (O5). None without one."""
+    mark = of_node(snapshot.drains, node)
+    if mark is None or not mark.kept or node.tags.pool is None:
+        return None
+    return keep(node.id, Reason.CORDONED, **mark.measures(snapshot.wall))
+
+
 def drained(node: CloudNode, state: WorkerState, snapshot: Snapshot) -> Verdict | None:
     """The verdict that a drain calls for on a node with this fresh `state`; None without one (O1).
 
@@ -35,7 +43,7 @@ def drained(node: CloudNode, state: WorkerState, snapshot: Snapshot) -> Verdict 
     With any other state it is judged like other nodes: None.
     """
     drain = of_node(snapshot.drains, node)
-    if drain is None or node.tags.pool is None:
+    if drain is None or drain.kept or node.tags.pool is None:
         return None
     measures = {**drain.measures(snapshot.wall), "state": state.value}
     if state is WorkerState.IDLE:

@@ -14,12 +14,14 @@ class Mark:
     """An operator's order that stands until it is undone or carried out; `at` is epoch seconds.
 
     `incarnation` is the incarnation in the marked node's tags: some clouds reuse a node's id.
+    A drain with `kept` is a cordon: the node takes no more work, and is not destroyed (O5).
     """
 
     by: str
     at: float
     reason: str = ""
     incarnation: str | None = None
+    kept: bool = False
 
     def measures(self, wall: float) -> dict[str, Any]:
         """The measures that a verdict shows of this mark at `wall`, epoch seconds."""
@@ -81,12 +83,25 @@ CLAIM_WITHIN_WINDOW is left out: the node of a claim that never pinged may still
 
 @dataclass(frozen=True, slots=True)
 class Marks:
-    """All standing marks by id; `paused` is the pool's. Decisions read `Snapshot.holds` instead."""
+    """All standing marks by id; `paused` is the pool's, `rotation` that of the replacement of
+    outdated nodes. Decisions read `Snapshot.holds` instead. `drains` has the cordons, too.
+    """
 
     holds: Mapping[str, Mark] = field(default_factory=dict)
     drains: Mapping[str, Mark] = field(default_factory=dict)
     kills: Mapping[str, Mark] = field(default_factory=dict)
     paused: Mark | None = None
+    rotation: Mark | None = None
+
+    @property
+    def by_kind(self) -> Mapping[str, Mapping[str, Mark]]:
+        """The marks on nodes and records, by the word for each."""
+        return {
+            "hold": self.holds,
+            "cordon": {id: one for id, one in self.drains.items() if one.kept},
+            "drain": {id: one for id, one in self.drains.items() if not one.kept},
+            "kill": self.kills,
+        }
 
 
 NO_MARKS = Marks()

@@ -6,8 +6,7 @@ It judges no rule: a refusal names the rule behind the reason of the plan's verd
 from __future__ import annotations
 
 from collections.abc import Collection, Container, Iterable, Mapping
-from dataclasses import dataclass, field, replace
-from enum import StrEnum
+from dataclasses import replace
 from typing import Any
 
 from nodemanager.core.execute.destroy import ShutdownOrder
@@ -19,85 +18,12 @@ from nodemanager.core.model.settings import FREED_KEPT_S
 from nodemanager.core.model.verdict import Verdict, keep
 from nodemanager.core.observe.history import History, freed_since_listed
 from nodemanager.core.operate.naming import AmbiguousIdError, Known, Named, UnknownIdError
+from nodemanager.core.operate.verbs import Reply, Result, Verb
 from nodemanager.core.plan.plan import Plan
 from nodemanager.core.plan.snapshot import Snapshot
 
-
-class Verb(StrEnum):
-    """The commands of an operator to the daemon."""
-
-    HOLD = "hold"
-    RELEASE = "release"
-    DRAIN = "drain"
-    RUN = "run"
-    KILL = "kill"
-    CLEAN = "clean"
-    PAUSE = "pause"
-    RESUME = "resume"
-    BREAKER_RESET = "breaker_reset"
-
-
-class Result(StrEnum):
-    """How a command ended. DONE and ALREADY are successes; only DONE changed anything."""
-
-    DONE = "done"
-    ALREADY = "already"
-    REFUSED = "refused"
-    UNKNOWN = "unknown"
-    FAILED = "failed"
-    UNDER_WAY = "under_way"
-
-
 SENT_AWAY_S = 3600.0
 """Seconds for which a hostname or slot still means the node that an operator sent away by it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Command:
-    """An operator's command. `forced` are the rules that they break by name (O3).
-
-    `unlisted` lets a hold be put on what no listing shows.
-    """
-
-    verb: Verb
-    by: str
-    reason: str = ""
-    id: str | None = None
-    forced: tuple[str, ...] = ()
-    unlisted: bool = False
-
-
-def lacks_reason(command: Command) -> str | None:
-    """Why the command needs a reason, if it lacks one; None if nothing is missing."""
-    if command.reason:
-        return None
-    if command.verb in (Verb.KILL, Verb.PAUSE):
-        return f"a {command.verb.value} needs a reason"
-    if command.forced:
-        return "a clean that breaks a rule needs a reason"
-    return None
-
-
-@dataclass(frozen=True, slots=True)
-class Reply:
-    """The answer to a command: `text` is for people, the rest for programs.
-
-    `reason` is the reason code of a refusal, `rule` the id of the rule behind it, and `measures`
-    what it measured. `nearest` is a known id like the one that was given.
-    """
-
-    result: Result
-    text: str
-    record: str | None = None
-    node: str | None = None
-    reason: Reason | None = None
-    rule: str | None = None
-    measures: Mapping[str, Any] = field(default_factory=dict)
-    nearest: str | None = None
-
-    @property
-    def ok(self) -> bool:
-        return self.result in (Result.DONE, Result.ALREADY)
 
 
 RULES: Mapping[Reason, str] = {
@@ -118,6 +44,7 @@ RULES: Mapping[Reason, str] = {
     Reason.CLOCK_UNKNOWN: "T1",
     Reason.IN_FLIGHT: "C8",
     Reason.HELD: "C9",
+    Reason.CORDONED: "O5",
     Reason.BREAKER_OPEN: "B2",
     Reason.NO_LEASE: "L6",
     Reason.NOT_AUTHORISED: "L2",
@@ -152,6 +79,7 @@ _OF_RECORDS: Mapping[Reason, str] = {Reason.UNTAGGED: "P6"}
 """The rules of reasons that have another one where they keep a record."""
 
 _CLEAR: Mapping[Reason, str] = {
+    Reason.CORDONED: "`nodemanager uncordon` ends it.",
     Reason.HELD: "`nodemanager orders` says by whom, and `nodemanager release` ends it.",
     Reason.PAUSED: "`nodemanager resume` ends that.",
     Reason.BREAKER_OPEN: "`nodemanager breaker reset` closes it, once you have looked.",
@@ -284,7 +212,7 @@ def of_sent_away(
     ago = f"{ago_s:.0f} s" if ago_s < 120 else f"{ago_s / 60:.0f} min"
     name = given if given == order.hostname else f"slot {given}"
     text = f"{order.node_id}, which was {name}, was {order.reason.value} {ago} ago, and is gone"
-    if verb is Verb.RUN:
+    if verb in (Verb.RUN, Verb.CORDON, Verb.UNCORDON):
         late, absent = f"too late: {text}", Reason.NODE_ABSENT
         return Reply(Result.REFUSED, late, order.record, order.node_id, absent)
     if now is not None:
@@ -302,6 +230,29 @@ def of_drain(named: Named, made: Plan, snapshot: Snapshot, destroyed: Container[
         return _nothing_to_end(named, snapshot.history, destroyed)
     if made.aborted is not None or verdict.reason in _REFUSE_DRAIN:
         return refused(Verb.DRAIN, verdict, named)
+    return draining(named)
+
+
+def of_cordon(named: Named, made: Plan, snapshot: Snapshot, destroyed: Container[str]) -> Reply:
+    """The answer to a cordon, as `of_drain` gives a drain's; a node that is gone refuses it."""
+    reply = of_drain(named, made, snapshot, destroyed)
+    if reply.result is Result.ALREADY:
+        return replace(reply, result=Result.REFUSED, reason=Reason.NODE_ABSENT)
+    return reply if reply.result is not Result.DONE else cordoned(named)
+
+
+def cordoned(named: Named) -> Reply:
+    """The answer to a cordon that stands."""
+    node = _node(named)
+    return _done(
+        named,
+        f"{node} is cordoned: it takes no more work and is not destroyed, also over restarts; "
+        f"`nodemanager uncordon {node}` ends that",
+    )
+
+
+def draining(named: Named) -> Reply:
+    """The answer to a drain that stands."""
     node = _node(named)
     return _done(
         named,

@@ -97,6 +97,14 @@ def _always(order: CleanOrder, look: Look, before: Record) -> Iterator[Violation
     pings = (before.first_ping_at, before.last_ping_at)
     if before.claim is None and all(one is None for one in (*fields, *pings)):
         yield Violation("C1", {"version": before.version})
+    yield from _forbidden(order, look, before)
+    yield from _last_look(order, look, before)
+    yield from _write(order, look, before)
+
+
+def _forbidden(order: CleanOrder, look: Look, before: Record) -> Iterator[Violation]:
+    """C8 to C10: an action in flight, a hold, and what stops all cleaning."""
+    grounds = order.grounds
     flights = look.flights + (() if grounds is None else grounds.flights)
     if flights:
         yield Violation("C8", {"action": flights[0]})
@@ -110,8 +118,6 @@ def _always(order: CleanOrder, look: Look, before: Record) -> Iterator[Violation
     elif grounds is not None and not grounds.place < _planned(grounds, look).cap:
         limit = _planned(grounds, look).cap
         yield Violation("C10", {"count": grounds.place + 1, "limit": limit})
-    yield from _last_look(order, look, before)
-    yield from _write(order, look, before)
 
 
 def _planned(grounds: Grounds, look: Look) -> Windows:
@@ -414,15 +420,21 @@ def _denial(
         if since_s < 0.0 or first <= (before.last_ping_at or 0.0):
             # And none is after the last one.
             since_s = max(since_s, quiet_s, _quiet(look.signs, denied) or 0.0)
-        if in_vain and before.claim is not None and grounds.absence is not None:
-            # All of its claim's nodes were made by the end of the claim's window (A2).
-            asked = (grounds.asked_by_tag, grounds.asked_by_id)
-            begun = [one.denied_since for one in asked if one and one.denied_since is not None]
-            denied_s = grounds.reading.at - max([grounds.absence.first_at, *begun])
-            made_s = _claim_window(look.terms, before) - look.terms.visible_after
-            since_s = max(since_s, denied_s - made_s)
+        if in_vain:
+            since_s = max(since_s, _denied_in_vain_s(grounds, look, before) or since_s)
     if not since_s > limit_s:
         yield Violation("C11", {"age_s": since_s, "limit_s": limit_s})
+
+
+def _denied_in_vain_s(grounds: Grounds, look: Look, before: Record) -> float | None:
+    """How old the node of a pinging record is at the least, by how long it has been denied (P6)."""
+    if before.claim is None or grounds.absence is None:
+        return None
+    asked = (grounds.asked_by_tag, grounds.asked_by_id)
+    begun = [one.denied_since for one in asked if one and one.denied_since is not None]
+    denied_s = grounds.reading.at - max([grounds.absence.first_at, *begun])
+    # All of its claim's nodes were made by the end of the claim's window (A2).
+    return denied_s - (_claim_window(look.terms, before) - look.terms.visible_after)
 
 
 def _may_be(node: CloudNode, record: Record) -> bool:

@@ -12,8 +12,8 @@ from falcon.asgi import Request, Response
 from nodemanager.core.explain.consequences import consequences
 from nodemanager.core.explain.explain import Explanation, explain
 from nodemanager.core.model.annotations import BROKEN_AS, FORCIBLE
-from nodemanager.core.operate.commands import Command, Result, Verb, lacks_reason
 from nodemanager.core.operate.naming import Known, UnknownIdError
+from nodemanager.core.operate.verbs import Command, Result, Verb, lacks_reason
 from nodemanager.logline import span
 from nodemanager.web.commands import STATUS, Commands
 from nodemanager.web.dashboard import forms

@@ -10,7 +10,7 @@ from typing import Any
 from nodemanager.core.execute.leftovers import LedgerState
 from nodemanager.core.explain.slot_states import slot_states
 from nodemanager.core.model.reasons import Event, Reason
-from nodemanager.core.operate.commands import Verb
+from nodemanager.core.operate.verbs import Verb
 from nodemanager.core.safety.breaker import HOW_TO_CLEAR
 from nodemanager.errors import JournalError
 from nodemanager.journal.latest import latest

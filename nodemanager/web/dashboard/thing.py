@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from nodemanager.core.model.reasons import Kind
-from nodemanager.core.operate.commands import Verb
+from nodemanager.core.operate.verbs import Verb
 from nodemanager.journal.event import Told
 from nodemanager.journal.explained import told
 from nodemanager.logline import span

@@ -13,6 +13,7 @@ import json
 import re
 import sys
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -418,6 +419,7 @@ class AzureServer(FaultsOnOrder):
             {
                 "resourceType": "virtualMachines",
                 "name": name,
+                "family": family_of(name),
                 "locations": [REGION],
                 "capabilities": [
                     {"name": "vCPUs", "value": str(cores)},
@@ -439,21 +441,39 @@ class AzureServer(FaultsOnOrder):
         ]
 
     def _usages(self) -> list[Resource]:
-        used = sum(
-            SIZES[one["properties"]["hardwareProfile"]["vmSize"]][0] for one in self.world.of(VMS)
-        )
+        used: Counter[str] = Counter()
+        for one in self.world.of(VMS):
+            kind = one["properties"]["hardwareProfile"]["vmSize"]
+            cores = SIZES[kind][0]
+            used["virtualMachines"] += 1
+            if one["properties"].get("priority") == "Spot":
+                used["lowPriorityCores"] += cores
+            else:
+                used["cores"] += cores
+                used[family_of(kind)] += cores
+        names = {
+            "virtualMachines": "Virtual Machines",
+            "cores": "Total Regional vCPUs",
+            "lowPriorityCores": "Total Regional Spot vCPUs",
+            **{family_of(kind): f"Standard {kind} Family vCPUs" for kind in SIZES},
+        }
+        limits = {"virtualMachines": self.world.machines, **self.world.families}
         return [
             {
                 "name": {"value": name, "localizedValue": text},
                 "unit": "Count",
-                "currentValue": used,
-                "limit": self.world.cores,
+                "currentValue": used[name],
+                "limit": limits.get(name, self.world.cores),
             }
-            for name, text in (
-                ("cores", "Total Regional vCPUs"),
-                ("lowPriorityCores", "Total Regional Spot vCPUs"),
-            )
+            for name, text in names.items()
         ]
+
+
+def family_of(kind: str) -> str:
+    """Azure's name of a size's family: of Standard_D2s_v5 it is standardDSv5Family."""
+    found = re.fullmatch(r"Standard_([A-Z]+)\d+([a-z]*)_?(v\d+)?", kind)
+    assert found is not None
+    return f"standard{found[1]}{found[2].upper()}{found[3] or ''}Family"
 
 
 def _route(verb: str, path: str) -> tuple[str, str, dict[str, str]] | None:

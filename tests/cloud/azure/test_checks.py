@@ -9,17 +9,24 @@ import pytest
 from nodemanager.cloud.checks import Found, Mark, Wanted
 from nodemanager.core.model.world import Size
 from nodemanager.errors import CloudError
-from tests.cloud.azure.helpers import POOL, SMALL, cloud
+from tests.cloud.azure.helpers import POOL, SMALL, cloud, order
 from tests.cloud.azure.server import AzureServer, changed, refusal
 from tests.cloud.azure.world import GROUP
 
 pytestmark = pytest.mark.socket
 
 
-def asked(azure: AzureServer, *sizes: Size, **create: str) -> dict[str, Found]:
+def asked(
+    azure: AzureServer,
+    *sizes: Size,
+    max_nodes: int = 1,
+    nodes: tuple[str, ...] = (),
+    **create: str,
+) -> dict[str, Found]:
     """Every answer by its check's name; an error is a failure."""
     answers = {}
-    for check in cloud(azure, create=create).preflight(Wanted(POOL, sizes or (SMALL,))):
+    wanted = Wanted(POOL, sizes or (SMALL,), max_nodes, nodes)
+    for check in cloud(azure, create=create).preflight(wanted):
         try:
             answers[check.name] = check.ask()
         except CloudError as error:
@@ -34,8 +41,10 @@ def test_all_is_fine_and_nothing_is_changed(azure: AzureServer) -> None:
         "power states": Mark.FINE,
         "subnet": Mark.FINE,
         "offer of Standard_D2s_v5": Mark.FINE,
-        "quota": Mark.FINE,
-        "quota for Spot": Mark.FINE,
+        "quota virtualMachines": Mark.FINE,
+        "quota cores": Mark.FINE,
+        "quota lowPriorityCores": Mark.FINE,
+        "quota of Standard_D2s_v5": Mark.FINE,
     }
     assert found["offer of Standard_D2s_v5"].text == "2 cores, 8192 MB of memory"
     assert all(call.body is None for call in azure.calls)
@@ -92,6 +101,12 @@ def test_without_the_reading_rights_little_is_asked_and_nothing_fails(azure: Azu
     ("size", "create", "mark", "text"),
     [
         (replace(SMALL, instance_type="Standard_X9"), {}, Mark.FAILED, "eastus has no Standard_X9"),
+        (
+            replace(SMALL, instance_type="Standard_D2s_v4"),
+            {},
+            Mark.FAILED,
+            "did you mean 'Standard_D2s_v5'?",
+        ),
         (replace(SMALL, cores=3), {}, Mark.WARNING, "[Size Standard_D2s_v5] says 3 cores"),
         (replace(SMALL, ram_mb=9000), {}, Mark.WARNING, "2 cores, 9000 MB"),
         (
@@ -135,13 +150,53 @@ def test_a_restriction_of_a_zone_is_one_only_there(
     assert asked(azure, zone=zone)[f"offer of {SMALL.name}"].mark is mark
 
 
-def test_a_quota_without_room_for_one_node_is_told(azure: AzureServer) -> None:
-    azure.world.cores = 1
-    found = asked(azure)["quota"]
-    assert (found.mark, found.text) == (
-        Mark.FAILED,
-        "0 of 1 cores in use in eastus: no room for Standard_D2s_v5",
+SPOT = replace(SMALL, name="spot", preemptible=True)
+
+
+@pytest.mark.parametrize(
+    ("size", "quota", "limit", "mark"),
+    [
+        (SMALL, "quota cores", 1, Mark.FAILED),
+        (SMALL, "quota cores", 7, Mark.WARNING),
+        (SMALL, "quota cores", 8, Mark.FINE),
+        (SPOT, "quota lowPriorityCores", 7, Mark.WARNING),
+        (SMALL, "quota of Standard_D2s_v5", 7, Mark.WARNING),
+        (SMALL, "quota virtualMachines", 3, Mark.WARNING),
+        (SMALL, "quota virtualMachines", 4, Mark.FINE),
+    ],
+)
+def test_a_quota_without_room_for_max_nodes_is_told(
+    azure: AzureServer, size: Size, quota: str, limit: int, mark: Mark
+) -> None:
+    match quota:
+        case "quota virtualMachines":
+            azure.world.machines = limit
+        case "quota of Standard_D2s_v5":
+            azure.world.families = {"standardDSv5Family": limit}
+        case _:
+            azure.world.cores = limit
+    found = asked(azure, size, max_nodes=4)
+    assert found[quota].mark is mark
+    assert "max_nodes = 4" in found[quota].text
+    assert {name for name, one in found.items() if one.mark is not Mark.FINE} <= {
+        quota,
+        # The family has no more than the region.
+        *(["quota of Standard_D2s_v5"] if quota == "quota cores" else []),
+    }
+
+
+def test_what_the_pools_own_nodes_use_of_a_quota_is_not_missing(azure: AzureServer) -> None:
+    node = cloud(azure).create(order())
+    azure.world.cores = 4
+    found = asked(azure, max_nodes=2, nodes=(node.id,))["quota cores"]
+    assert found == Found(
+        f"2 of 4 cores used: room for 1 more {SMALL.name}; the pool has 1 of max_nodes = 2"
     )
+
+
+def test_the_cores_of_spot_nodes_count_in_no_family(azure: AzureServer) -> None:
+    azure.world.families = {"standardDSv5Family": 0}
+    assert {one.mark for one in asked(azure, SPOT).values()} == {Mark.FINE}
 
 
 def test_a_subnet_that_is_not_there_is_told(azure: AzureServer) -> None:

@@ -85,6 +85,9 @@ class World:
     delete_fails: list[tuple[str, str]] = field(default_factory=list)
     restricted: set[str] = field(default_factory=set)
     cores: int = 100
+    machines: int = 25_000
+    families: dict[str, int] = field(default_factory=dict)
+    """The quotas of families that have another limit than `cores`."""
     _numbers: Iterator[int] = field(default_factory=lambda: itertools.count(4))
 
     def settle(self) -> None:

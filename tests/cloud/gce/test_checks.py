@@ -220,7 +220,10 @@ def test_an_own_image_is_found_by_its_name(gce: GceServer) -> None:
     ("size", "mark", "said"),
     [
         pytest.param(
-            Size("new", "n9-standard-1", 1, 1024), Mark.FAILED, "was not found", id="unknown"
+            Size("new", "n9-standard-1", 1, 1024),
+            Mark.FAILED,
+            "us-central1-a has no n9-standard-1",
+            id="unknown",
         ),
         pytest.param(
             Size("big", "n1-standard-1", 8, 1024), Mark.WARNING, "[Size big]", id="fewer-cores"

@@ -1,4 +1,4 @@
-"""What operators' orders make of nodes, and of a pool (doc/rules O1, O2, O4)."""
+"""What operators' orders make of nodes, and of a pool (doc/rules O1, O2, O4, O5)."""
 
 from __future__ import annotations
 
@@ -32,6 +32,8 @@ NODE = "i-r1"
 MARK = Mark("ann", EPOCH + START, "new image", incarnation_of("r1"))
 KILL = {"kills": {NODE: MARK}}
 DRAIN = {"drains": {NODE: MARK}}
+CORDONED = replace(MARK, kept=True)
+CORDON = {"drains": {NODE: CORDONED}}
 PAUSED = {"paused": MARK}
 
 
@@ -260,6 +262,77 @@ def test_an_order_is_not_about_a_later_node_of_the_same_id(order: dict[str, Any]
     assert look(made, ordered, **earlier) == (Kind.KEEP, Reason.NO_LONGER_WANTED)
 
 
+# O5: cordon.
+
+
+@pytest.mark.parametrize(
+    "state", [WorkerState.BUSY, WorkerState.IDLE, WorkerState.DOWN, None], ids=str
+)
+def test_o5_a_cordoned_node_is_kept_whatever_it_says_and_serves_nobody(
+    state: WorkerState | None,
+) -> None:
+    made = marked(live(state), **CORDON)
+    pinging(made, state, polls=20)
+    assert verdict(made) == (Kind.KEEP, Reason.CORDONED)
+    assert not made.view(NODE).counts
+    assert NODE in made.history.unwanted, "so that it is told to take no more work"
+    assert made.destroyed == []
+    measures = made.of_node(NODE).measures
+    assert measures is not None
+    assert (measures["by"], measures["cause"]) == ("ann", "new image")
+
+
+def test_o5_another_node_is_booted_for_a_cordoned_one_and_it_counts_against_max_nodes() -> None:
+    made = live(WorkerState.IDLE, min_nodes=1, max_nodes=2, sizes=(SMALL,))
+    made.flags["slots"] = 10
+    marked(made, **CORDON)
+    assert made.booted == ["small"]
+    made.with_settings(max_nodes=1)
+    made.plan()
+    assert made.booted == []
+    assert made.destroyed == []
+
+
+def test_o5_a_cordoned_node_that_falls_silent_is_kept_and_counts_for_d9() -> None:
+    made = marked(live(WorkerState.BUSY, node_stale_after=600.0, boot_fail_after=600.0), **CORDON)
+    for _ in range(40):
+        made.advance(60.0)
+        made.poll()
+        made.plan()
+    assert verdict(made) == (Kind.KEEP, Reason.CORDONED)
+    assert made.view(NODE).bad
+    marked(made, drains={})
+    assert verdict(made) == (Kind.SHUTDOWN, Reason.NODE_DOWN), "and then it goes as any other"
+
+
+def test_o5_an_unpaired_node_is_kept_by_a_cordon() -> None:
+    made = unpaired()
+    made.round(40, every=120.0)
+    (node_id,) = [one.id for one in made.nodes]
+    assert made.of_node(node_id).reason is Reason.UNPAIRED
+    mark = replace(CORDONED, incarnation=made.nodes[0].tags.incarnation)
+    marked(made, drains={node_id: mark})
+    assert made.of_node(node_id).reason is Reason.CORDONED
+    assert made.destroyed == []
+
+
+def test_o5_a_cordon_on_an_earlier_node_of_the_same_id_keeps_nothing() -> None:
+    made = live(WorkerState.IDLE)
+    marked(made, drains={NODE: replace(CORDONED, incarnation="another life")})
+    assert made.of_node(NODE).reason is not Reason.CORDONED
+
+
+def test_o5_explain_names_the_cordon_and_what_ends_it() -> None:
+    made = marked(live(WorkerState.IDLE), **CORDON)
+    assert made.last is not None
+    assert made.decided is not None
+    shown = explain(made.snapshot(), made.last, made.settings, NODE)
+    (rule,) = [one for one in shown.findings if one.rule == "O5"]
+    assert rule.status is Status.BLOCKS
+    assert rule.why is not None
+    assert "uncordon" in rule.why
+
+
 # The last look (D2).
 
 
@@ -269,6 +342,19 @@ def look(made: World, reason: Reason, **flags: Any) -> tuple[Kind, Reason]:
     found = ShutdownEvidence(made.record("r1"))
     said = confirm_shutdown(order, found, made.snapshot(**flags), made.settings, wanted=True)
     return said.kind, said.reason
+
+
+@pytest.mark.parametrize("order", [DRAIN, {}], ids=["drained", "beyond-demand"])
+def test_o5_a_cordon_calls_off_what_was_ordered_before_it(order: dict[str, Any]) -> None:
+    made = marked(live(WorkerState.IDLE), **order)
+    pinging(made, WorkerState.IDLE, polls=3)
+    reason = made.shutdown_order(NODE).reason
+    assert look(made, reason, **CORDON) == (Kind.KEEP, Reason.CORDONED)
+
+
+def test_o5_a_kill_goes_before_a_cordon() -> None:
+    made = marked(live(WorkerState.BUSY), **KILL, **CORDON)
+    assert look(made, Reason.KILLED, **KILL, **CORDON) == (Kind.SHUTDOWN, Reason.KILLED)
 
 
 def test_demand_that_comes_back_does_not_call_off_a_drain() -> None:

@@ -11,7 +11,7 @@ from nodemanager.core.model.reasons import Kind, Reason
 from nodemanager.core.model.world import CloudState, Listing, Tags, WorkerState
 from nodemanager.core.observe import history as histories
 from nodemanager.core.plan.snapshot import Expected
-from tests.core.build import POOL, World, claim, node, world
+from tests.core.build import POOL, Job, World, claim, node, world
 from tests.core.nodes import live, pinging, silent, unpaired, verdict
 
 
@@ -335,3 +335,75 @@ def test_a_record_listing_that_began_before_the_cloud_listing_ended_does_not_cou
     made.poll_records()
     made.plan()
     assert made.history.unpaired["i-r1"].record_listings == 1
+
+
+# One that has ended, and that a late listing shows.
+
+
+def ended(**settings: Any) -> World:
+    """We destroyed i-r1 and freed its record; the cloud called it gone, and lists it still."""
+    made = world(max_nodes=2, **settings)
+    for uuid in ("r1", "r2", "r3"):
+        made.add_record(uuid)
+        made.add_node(uuid)
+    made.round()
+    made.free("r1", why=Reason.AFTER_SHUTDOWN.value)
+    made.advance(60.0)
+    others_ping(made, 3)
+    return made
+
+
+def others_ping(made: World, polls: int) -> None:
+    for _ in range(polls):
+        made.advance(30.0)
+        for uuid in ("r2", "r3"):
+            made.ping(uuid, WorkerState.IDLE)
+        made.poll()
+        made.plan()
+
+
+def test_it_takes_no_place_of_max_nodes_for_which_an_idle_node_would_go_d3() -> None:
+    made = ended()
+    made.plan(demand=(Job("j1"), Job("j2")))
+    assert verdict(made) == (Kind.KEEP, Reason.NODE_ABSENT)
+    assert [made.of_node(f"i-{one}").reason for one in ("r2", "r3")] == [Reason.NEEDED] * 2
+
+
+def test_it_is_not_destroyed_once_more_nor_taken_for_a_node_that_lost_its_record_d7_d9() -> None:
+    made = ended()
+    for _ in range(80):
+        others_ping(made, 1)
+        assert verdict(made) == (Kind.KEEP, Reason.NODE_ABSENT)
+    assert not made.breaker.is_open
+
+
+@pytest.mark.parametrize("state", [CloudState.RUNNING, CloudState.STOPPED])
+def test_it_counts_again_once_the_cloud_asked_by_id_has_it_u8(state: CloudState) -> None:
+    made = ended()
+    made.answer({"i-r1": None})
+    made.plan()
+    assert verdict(made)[1] is Reason.NODE_ABSENT
+    made.answer({"i-r1": replace(node("r1"), state=state)})
+    made.plan()
+    assert verdict(made)[1] is Reason.UNPAIRED_WITHIN_WINDOW
+    # However long ago that was: nobody asks for it any more.
+    made.history = replace(made.history, asked={})
+    made.plan()
+    assert verdict(made)[1] is Reason.UNPAIRED_WITHIN_WINDOW
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param({"why": Reason.STALE_SLOT.value}, id="freed-for-its-silence"),
+        pytest.param({"node_id": "i-twin"}, id="its-twin"),
+        pytest.param({"incarnation": "f" * 32}, id="of-another-life"),
+    ],
+)
+def test_only_the_very_node_that_we_destroyed_has_ended_d3(change: dict[str, Any]) -> None:
+    made = ended()
+    (life,) = made.history.freed.values()
+    life = replace(life, **change)
+    made.history = replace(made.history, freed={life.key: life})
+    made.plan()
+    assert verdict(made)[1] is Reason.UNPAIRED_WITHIN_WINDOW

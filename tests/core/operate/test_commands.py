@@ -14,8 +14,9 @@ from nodemanager.core.model.world import CloudNode, CloudState, FreedLife, Listi
 from nodemanager.core.observe.history import History
 from nodemanager.core.observe.pairing import NO_PAIRS
 from nodemanager.core.operate import commands
-from nodemanager.core.operate.commands import RULES, Command, Reply, Result, Verb, find
+from nodemanager.core.operate.commands import RULES, find
 from nodemanager.core.operate.naming import Known, Named
+from nodemanager.core.operate.verbs import Command, Reply, Result, Verb
 from nodemanager.core.plan.plan import Plan
 from nodemanager.core.plan.snapshot import Expected, Snapshot
 from nodemanager.core.safety.breaker import Breaker

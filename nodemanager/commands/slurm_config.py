@@ -1,0 +1,109 @@
+"""`nodemanager slurm-config`: the lines of slurm.conf that a pool needs."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+
+import click
+
+from nodemanager.commands.common import config_flag, config_option, config_path, examples
+from nodemanager.config import Config, StoreProvider, load, located
+from nodemanager.config.values import Dispatcher
+from nodemanager.core.model.world import Size
+from nodemanager.errors import ConfigError
+from nodemanager.schedulers.slurm import conf
+
+PARTITION = "elastic"
+PROGRAMS = "/etc/nodemanager"
+"""Where etc/slurm/slurm-resume and slurm-suspend are meant to be."""
+
+
+@click.command(
+    "slurm-config",
+    epilog=examples(
+        "slurm-config -c /etc/nodemanager/slurm.cfg",
+        "slurm-config -c slurm.cfg > /etc/slurm/nodemanager.conf  # Include nodemanager.conf",
+    ),
+)
+@config_option
+def slurm_config(config: str | None, file: str | None) -> None:
+    """Print the lines that slurm.conf needs for the nodes of this file.
+
+    The nodes' names are those of the slots, and CPUs, memory, features, generic resources and
+    weight come from the [Size NAME] sections. It asks the cloud only for a size that the file
+    gives no cores or memory for. It changes nothing.
+    """
+    from nodemanager import wiring
+
+    loaded = load(config_path(config, file), accepts=wiring.accepted_keys)
+    for line in lines(loaded, sizes(loaded)):
+        click.echo(line)
+
+
+def _program(command: str, when: str) -> click.Command:
+    @click.command(command, context_settings={"ignore_unknown_options": True})
+    @config_flag
+    @click.argument("hostlist")
+    def run(config: str | None, hostlist: str) -> None:
+        from nodemanager import power_program
+
+        given = [] if config is None else ["--config", config]
+        sys.exit(power_program.main(command, [*given, hostlist]))
+
+    run.help = f"""{when} Exits at once: 0 if the daemon has it, 1 if no daemon took it (its next
+    poll of Slurm sees the same), 2 for wrong usage. Errors go to syslog, too."""
+    return run
+
+
+slurm_resume = _program("slurm-resume", "ResumeProgram: tell the daemon that Slurm wants nodes up.")
+slurm_suspend = _program("slurm-suspend", "SuspendProgram: tell it that Slurm wants nodes down.")
+
+
+def sizes(config: Config) -> tuple[Size, ...]:
+    """The sizes of the file, asked of the cloud where the file leaves out what they have.
+
+    Raises ConfigError for a file that has none, or one that Slurm could not describe.
+    """
+    from nodemanager import wiring
+    from nodemanager.clock import SystemClock
+    from nodemanager.from_config import size_of, sizes_of
+
+    problems = []
+    if config.daemon.dispatcher is not Dispatcher.SLURM:
+        problems.append(
+            f"[Daemon] dispatcher = {config.daemon.dispatcher}: only slurm needs a slurm.conf"
+        )
+    if not config.sizes:
+        problems.append("[Size NAME]: is missing: each size that Slurm's nodes may have needs one")
+    if problems:
+        raise ConfigError(located(config, problems))
+    if all(one.cores is not None and one.ram_mb is not None for one in config.sizes):
+        return tuple(size_of(one, None) for one in config.sizes)
+    return sizes_of(config, wiring.build_cloud(config, SystemClock()))
+
+
+def lines(config: Config, known: Sequence[Size]) -> Iterator[str]:
+    """The lines of slurm.conf, and comments that say what else there is to do."""
+    yield f"# From {config.path.resolve()}, by `nodemanager slurm-config`."
+    yield "# A node that was down takes work again once the next machine of its name is up."
+    yield "ReturnToService=2"
+    types = conf.gres_types(known)
+    if types is not None:
+        yield "# Each node's gres.conf names its devices, too."
+        yield types
+    scaling = config.daemon.node_mem_scaling
+    partitions = config.slurm.partitions or (PARTITION,)
+    if config.records.provider is StoreProvider.SLURM:
+        yield from conf.power_saving(PROGRAMS, config.daemon.boot_fail_after)
+        ranges = [conf.names_of_size(one.name, config.daemon.max_nodes) for one in known]
+        for size, names in zip(known, ranges, strict=True):
+            yield conf.of_each_size(size.name, names, known, scaling)
+        for name in partitions:
+            yield conf.partition(name, ",".join(ranges))
+        return
+    yield "# These names must resolve, on the controller and on the nodes."
+    names = conf.hosts(config.registry.hostname, config.slots)
+    yield from conf.of_any_size(names, known, scaling)
+    for name in partitions:
+        yield conf.partition(name, names)

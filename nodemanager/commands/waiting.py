@@ -1,0 +1,116 @@
+"""`--wait`: waits until what an operator ordered is done, or was called off."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Protocol
+
+import click
+
+from nodemanager.errors import NodeManagerError
+from nodemanager.logline import visible
+
+LOOK_EVERY_S = 1.0
+LIMIT = "15m"
+SENT_AWAY = ("drain", "kill")
+GOING = ("shutting_down", "changed_since_listing", "node_absent", "in_flight")
+"""The reasons of a node that a listing from before its end may still show."""
+
+
+class NotDoneError(NodeManagerError):
+    """What was waited for did not come, or not in time."""
+
+
+class Daemon(Protocol):
+    """What is asked: the client of a running daemon."""
+
+    def standing(self) -> dict[str, Any]: ...
+    def nodes(self) -> dict[str, Any]: ...
+    def explain(self, id: str) -> dict[str, Any]: ...
+
+
+def _seconds(ctx: click.Context, param: click.Parameter, text: str) -> float:
+    from nodemanager.config import kinds
+
+    try:
+        return kinds.duration().parse(text)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from error
+
+
+def wait_options(command: click.decorators.FC) -> click.decorators.FC:
+    """--wait and --timeout."""
+    wait = click.option("--wait", is_flag=True, help="Wait until it is done.")
+    limit = click.option(
+        "--timeout",
+        default=LIMIT,
+        show_default=True,
+        callback=_seconds,
+        metavar="TIME",
+        help="How long --wait waits.",
+    )
+    return wait(limit(command))
+
+
+def until_gone(daemon: Daemon, nodes: Iterable[str], limit_s: float) -> None:
+    """Wait until no drain or kill of these nodes stands, and they are gone; tell each.
+
+    The daemon forgets an order once its node is gone, or when somebody undid it: then a later
+    decision still leaves the node alone. Raises NotDoneError.
+    """
+    seen: dict[str, str] = {}
+
+    def look(left: frozenset[str]) -> Mapping[str, str]:
+        marks = daemon.standing().get("marks", ())
+        ordered = {mark["id"] for mark in marks if mark["kind"] in SENT_AWAY}
+        done = left - ordered
+        if not done:
+            return {}
+        shown = daemon.nodes()
+        listed = {row["node"]: row for row in shown["nodes"]}
+        for id in sorted(done & listed.keys()):
+            # The newest decision may be older than the end of the order.
+            is_later = seen.setdefault(id, shown["plan"]) != shown["plan"]
+            if is_later and listed[id]["reason"] not in GOING:
+                raise NotDoneError(f"called off: {id} is listed, and no order for it stands")
+        return {id: f"{id} is gone" for id in done - listed.keys()}
+
+    _until(frozenset(nodes), look, limit_s)
+
+
+def until_clean(daemon: Daemon, records: Iterable[str], limit_s: float) -> None:
+    """Wait until these records are clean; tell each. Raises NotDoneError."""
+
+    def look(left: frozenset[str]) -> Mapping[str, str]:
+        states = {id: daemon.explain(id)["record"]["state"] for id in left}
+        return {id: f"{id} is clean" for id, state in states.items() if state == "cleaned"}
+
+    _until(frozenset(records), look, limit_s)
+
+
+def _until(
+    left: frozenset[str],
+    look: Callable[[frozenset[str]], Mapping[str, str]],
+    limit_s: float,
+) -> None:
+    from nodemanager.client import NobodyThereError
+
+    ends_at = time.monotonic() + limit_s
+    while left:
+        try:
+            done = look(left)
+        except NobodyThereError:
+            # A daemon may restart meanwhile; the orders are in its journal.
+            done = {}
+        for said in done.values():
+            click.echo(visible(said), err=True)
+        left -= done.keys()
+        if not left:
+            return
+        if time.monotonic() >= ends_at:
+            raise NotDoneError(
+                f"not done within {limit_s:g} s: {', '.join(sorted(left))}; the order stands, and "
+                "`nodemanager explain ID` says what it waits for"
+            )
+        time.sleep(LOOK_EVERY_S)

@@ -1,0 +1,122 @@
+"""`nodemanager why` and `nodemanager events`: what keeps the pool as it is, and what happened."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import click
+
+from nodemanager.commands import show
+from nodemanager.commands.common import answered, client, examples
+from nodemanager.commands.times import given
+from nodemanager.commands.watch import watch as watch_it
+from nodemanager.commands.watch import watch_option
+from nodemanager.near import did_you_mean
+
+Shown = dict[str, Any]
+
+LATELY_S = 3600.0
+
+
+class UnknownSizeError(click.UsageError):
+    """No size has that name, and none was booted as it."""
+
+
+@click.command(
+    epilog=examples(
+        "why",
+        "why small",
+        "why --watch 10",
+        "why --json | jq '.sizes[] | {size, grows: [.grows[].reason]}'",
+    )
+)
+@click.argument("size", required=False)
+@watch_option
+@answered
+def why(size: str | None, watch: float | None, as_json: bool, config: str | None) -> None:
+    """Say for each size what keeps it from growing or shrinking right now.
+
+    Growing: what refuses the nodes that the queue, min_nodes or spare_nodes want, with the measure
+    beside its limit, and when that may end by itself; where nothing more is wanted, what would
+    refuse one more. Shrinking: the reasons that keep its nodes. SIZE is a size's name or its
+    instance type; without it, every size with nodes or demand is shown.
+    """
+    from nodemanager.commands.why_screen import screen
+
+    daemon = client(config)
+
+    def ask() -> Shown:
+        shown = daemon.why(size)
+        if size is not None and not shown["sizes"] and shown["aborted"] is None:
+            hint = did_you_mean(size, shown["known"])
+            known = ", ".join(shown["known"]) or "none"
+            raise UnknownSizeError(f"there is no size {size!r}{hint}; the sizes are {known}")
+        return shown
+
+    def told(shown: Shown) -> None:
+        if as_json:
+            show.print_json(shown, a_line=watch is not None)
+        else:
+            show.say(show.console(), screen(shown))
+
+    if watch is None:
+        told(ask())
+    else:
+        watch_it(ask, watch, drawn=screen, told=told, in_place=not as_json)
+
+
+@click.command(
+    epilog=examples(
+        "events",
+        "events --since 1d",
+        "events --all --since 14:05",
+        "events --json | jq '.groups[] | select(.event == \"node.setup_failed\")'",
+    )
+)
+@click.option(
+    "--since", type=given, metavar="TIME", help="From 2h (ago), 14:05 ... on; default: 1h."
+)
+@click.option("--all", "-a", "quiet", is_flag=True, help="Include that something was left alone.")
+@click.option(
+    "--journal",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Use this journal, or a copy of one, instead of the running daemon.",
+)
+@answered
+def events(
+    since: float | None, quiet: bool, journal: Path | None, as_json: bool, config: str | None
+) -> None:
+    """List what happened lately, in groups of one event and reason, the newest first.
+
+    Each group has its count, the times of its first and last event, and whom the newest were
+    about. `log --event EVENT` shows them one by one.
+    """
+    from nodemanager.commands.why_screen import groups_screen
+
+    if journal is None:
+        shown = client(config).events(since, all=quiet)
+    else:
+        shown = _from_journal(journal, since, quiet=quiet)
+    if as_json:
+        show.print_json(shown)
+        return
+    out = show.console()
+    if not shown["groups"]:
+        click.echo("nothing happened since then", err=True)
+        return
+    show.say(out, groups_screen(shown["groups"], terminal=out.is_terminal, now=time.time()))
+
+
+def _from_journal(path: Path, since: float | None, *, quiet: bool) -> Shown:
+    from dataclasses import asdict
+
+    from nodemanager.commands.common import existing_journal
+    from nodemanager.core.explain.lately import grouped
+    from nodemanager.journal.story import Story
+
+    since = time.time() - LATELY_S if since is None else since
+    story = Story(existing_journal(path, given=True), since)
+    return {"since": since, "groups": [asdict(one) for one in grouped(story.news(), quiet=quiet)]}

@@ -1,0 +1,119 @@
+"""The screens of `nodemanager why` and `nodemanager events`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from nodemanager.commands import show
+from nodemanager.commands.log_screen import style_of
+from nodemanager.commands.times import told
+from nodemanager.logline import span
+
+Shown = Mapping[str, Any]
+
+LABEL = 8
+"""The width of what stands before the lines of a size."""
+
+
+def screen(shown: Shown) -> RenderableType:
+    """A paragraph for each size."""
+    if shown["aborted"] is not None:
+        why = shown["aborted"]
+        return Text.assemble("no decision: ", (why["reason"], "bold red"), f". {why['says']}")
+    if not shown["sizes"]:
+        return Text("no size has a node, and none is wanted")
+    lines: list[Text] = []
+    for one in shown["sizes"]:
+        lines += [Text()] if lines else []
+        lines += _size(one)
+    return Group(*lines)
+
+
+def _size(one: Shown) -> Iterator[Text]:
+    counts = [f"{count} {state}" for state, count in one["nodes"].items()]
+    counts += [f"{one['coming']} coming"] if one["coming"] else []
+    head = Text().append(show.cell(one["size"], "bold"))
+    head.append(f"  {', '.join(counts) or 'no node'}; the queue wants {one['wished']}")
+    yield head
+    yield from _lines("grows", _growing(one))
+    yield from _lines("shrinks", _shrinking(one))
+    for rest in one.get("resting", ()):
+        place = show.cell(rest["place"])
+        yield _line("rests", Text.assemble("in ", place, f" for {span(rest['for_s'])}"))
+
+
+def _lines(label: str, said: Iterator[Text]) -> Iterator[Text]:
+    for number, text in enumerate(said):
+        yield _line(label if number == 0 else "", text)
+
+
+def _line(label: str, text: Text) -> Text:
+    return Text.assemble((f"  {label:<{LABEL}}", "dim"), text)
+
+
+def _growing(one: Shown) -> Iterator[Text]:
+    if one["booting"]:
+        yield Text(f"by {one['booting']} now", style="green")
+    for cause in one["grows"]:
+        yield _cause("not by", cause, "bold red")
+    if one["grows"] or one["booting"]:
+        return
+    then = one["one_more"]
+    line = Text("no: nothing more is wanted")
+    if then is not None:
+        line.append("; one more would be refused: ")
+        line.append(show.cell(then["reason"], "yellow")).append(_more(then))
+    yield line
+
+
+def _shrinking(one: Shown) -> Iterator[Text]:
+    if one["going"]:
+        yield Text(f"by {one['going']} now", style="yellow")
+    for cause in one["shrinks"]:
+        yield _cause("not by", cause, "")
+    if not one["going"] and not one["shrinks"]:
+        yield Text("no: it has no node", style="dim")
+
+
+def _cause(said: str, cause: Shown, style: str) -> Text:
+    line = Text(f"{said} {cause['count']}: ")
+    line.append(show.cell(cause["reason"], style or "bold")).append(_more(cause))
+    return line.append(f"  {cause['says']}", style="dim")
+
+
+def _more(cause: Shown) -> Text:
+    """The measures of a cause, and when it may end."""
+    measures = {key: value for key, value in cause["measures"].items() if value is not None}
+    parts = [f"{key.replace('_', ' ')} {value}" for key, value in measures.items()]
+    if cause["in_s"] is not None:
+        parts.append(f"may end in {span(cause['in_s'])}")
+    return show.cell(f" ({', '.join(parts)})") if parts else Text()
+
+
+def groups_screen(groups: Sequence[Shown], *, terminal: bool, now: float) -> Table:
+    """A row for each group; on a terminal with ages, in a pipe with times in UTC."""
+    table = show.table(
+        "last", "first", "count", "event", "reason", "of", terminal=terminal, right="count"
+    )
+    for one in groups:
+        named = " ".join(one["names"]) + (" ..." if one["count"] > len(one["names"]) else "")
+        table.add_row(
+            _when(one["last_at"], now, terminal=terminal),
+            _when(one["first_at"], now, terminal=terminal),
+            show.cell(one["count"]),
+            show.cell(one["event"], style_of(one["event"])),
+            show.cell(one["reason"] or "-"),
+            show.cell(named if one["names"] else "-"),
+        )
+    return table
+
+
+def _when(at: float, now: float, *, terminal: bool) -> Text:
+    if terminal:
+        return show.cell(f"{span(max(0.0, now - at))} ago", "dim")
+    return show.cell(told(at, terminal=False))

@@ -1,0 +1,135 @@
+"""Reads, confirms, writes once: the state machine of each small deed.
+
+A plan orders a deed again while it is due. So the journal has none of it, and a restart forgets it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Generic, Protocol, TypeVar
+
+from nodemanager.core.execute.books import Learned
+from nodemanager.core.execute.effects import AskNode, Effect, ReadRecord
+from nodemanager.core.execute.workflow import (
+    Abandoned,
+    About,
+    Action,
+    Answered,
+    Event,
+    Expired,
+    Failed,
+    Seen,
+    Step,
+    Unwritten,
+)
+
+Order = TypeVar("Order")
+
+
+@dataclass(frozen=True, slots=True)
+class Reading(Unwritten, Generic[Order]):
+    """It waits for a worker, which reads first; nothing is written yet."""
+
+    order: Order
+
+
+@dataclass(frozen=True, slots=True)
+class Writing(Unwritten, Generic[Order]):
+    """The write was sent; until the answer nobody knows whether it took effect."""
+
+    order: Order
+
+
+@dataclass(frozen=True, slots=True)
+class GivenUp(Abandoned, Generic[Order]):
+    """It took too long. It is ordered again only after the worker has answered."""
+
+    order: Order
+
+
+State = Reading[Order] | Writing[Order] | GivenUp[Order]
+
+
+class Deed(Protocol[Order]):
+    """What is particular to one deed; `Once` does the rest."""
+
+    @property
+    def action(self) -> Action: ...
+
+    flight: str
+    """What a snapshot calls it in flight."""
+
+    def id(self, order: Order) -> str: ...
+
+    def about(self, order: Order) -> About:
+        """The record and the node that it blocks for all others (C8)."""
+        ...
+
+    def start(self, order: Order) -> Step[State[Order]]:
+        """The step that reads (`reading`), or an end."""
+        ...
+
+    def found(self, order: Order, answer: Any, seen: Seen) -> Step[State[Order]]:
+        """What follows from what was read: the step that writes (`writing`), or an end."""
+        ...
+
+    def done(self, order: Order, answer: Any, seen: Seen, *, late: bool) -> Step[State[Order]]:
+        """The end after the write was answered; `late` says that it had been given up."""
+        ...
+
+    def failed(self, order: Order, failed: Failed, seen: Seen, *, late: bool) -> Step[State[Order]]:
+        """The end after the read or the write failed."""
+        ...
+
+    def in_doubt(self, order: Order) -> tuple[Learned, ...]:
+        """What is learned when the write is given up, though it may still take effect."""
+        ...
+
+
+def reading(order: Order, effect: ReadRecord | AskNode) -> Step[State[Order]]:
+    """The first step."""
+    return Step(Reading(order), (effect,))
+
+
+def writing(order: Order, effect: Effect, *learn: Learned) -> Step[State[Order]]:
+    """The second one, right after what was read."""
+    return Step(Writing(order), (effect,), learn=learn)
+
+
+class Once(Generic[Order]):
+    """The state machine of `deed`."""
+
+    states = (Reading, Writing, GivenUp)
+
+    def __init__(self, deed: Deed[Order]) -> None:
+        self.deed = deed
+        self.action = deed.action
+
+    def id(self, order: Order) -> str:
+        return self.deed.id(order)
+
+    def about(self, state: State[Order]) -> About:
+        return self.deed.about(state.order)
+
+    def flight(self, state: State[Order]) -> str:
+        return self.deed.flight
+
+    def start(self, order: Order, seen: Seen) -> Step[State[Order]]:
+        return self.deed.start(order)
+
+    def resume(self, state: State[Order], seen: Seen) -> Step[State[Order]]:
+        return Step(None)
+
+    def on(self, state: State[Order], event: Event, seen: Seen) -> Step[State[Order]]:
+        order, late = state.order, isinstance(state, GivenUp)
+        match event:
+            case Failed():
+                return self.deed.failed(order, event, seen, late=late)
+            case Answered(effect=ReadRecord() | AskNode(), answer=answer):
+                return Step(None) if late else self.deed.found(order, answer, seen)
+            case Answered(answer=answer):
+                return self.deed.done(order, answer, seen, late=late)
+            case Expired():
+                learn = self.deed.in_doubt(order) if isinstance(state, Writing) else ()
+                return Step(GivenUp(order), learn=learn)
+        return Step(state)

@@ -1,0 +1,72 @@
+"""What happened lately: logged events, grouped by what happened and why."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Protocol
+
+from nodemanager.core.model.reasons import Event
+
+QUIET = frozenset(
+    {
+        Event.NODE_KEEP.value,
+        Event.RECORD_KEEP.value,
+        Event.RECORD_DEFERRED.value,
+        Event.NODE_FOREIGN.value,
+        Event.NODE_UNLISTED.value,
+        Event.RECORD_UNLISTED.value,
+    }
+)
+"""Events that only say that nothing was done; `nodes` and `slots` have the newest of each."""
+NAMED = 3
+"""The most nodes and records that a group names, the newest first."""
+
+
+class Happened(Protocol):
+    """One logged event; `at` is epoch seconds."""
+
+    @property
+    def at(self) -> float: ...
+    @property
+    def event(self) -> str: ...
+    @property
+    def reason(self) -> str | None: ...
+    @property
+    def record(self) -> str | None: ...
+    @property
+    def host(self) -> str | None: ...
+    @property
+    def node(self) -> str | None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Events of one kind for one reason, from the first at `first_at` to the last at `last_at`.
+
+    `names` are the hosts, or else nodes or records, of the newest.
+    """
+
+    event: str
+    reason: str | None
+    count: int
+    first_at: float
+    last_at: float
+    names: tuple[str, ...] = ()
+
+
+def grouped(events: Iterable[Happened], *, quiet: bool = False) -> tuple[Group, ...]:
+    """The groups, the newest first; `quiet` includes events that say that nothing was done."""
+    found: dict[tuple[str, str | None], list[Happened]] = {}
+    for one in events:
+        if quiet or one.event not in QUIET:
+            found.setdefault((one.event, one.reason), []).append(one)
+    groups = [_group(event, reason, those) for (event, reason), those in found.items()]
+    return tuple(sorted(groups, key=lambda one: (-one.last_at, one.event, one.reason or "")))
+
+
+def _group(event: str, reason: str | None, those: list[Happened]) -> Group:
+    those = sorted(those, key=lambda one: -one.at)
+    names = (one.host or one.node or one.record for one in those)
+    named = tuple(dict.fromkeys(name for name in names if name))[:NAMED]
+    return Group(event, reason, len(those), those[-1].at, those[0].at, named)

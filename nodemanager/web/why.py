@@ -1,0 +1,94 @@
+"""Why sizes don't grow or shrink, and what happened lately, over HTTP; both need the token.
+
+GET /api/why?size=NAME          the active sizes, or that one
+GET /api/events?since=EPOCH     the journal's events since then, in groups, the newest first
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+import falcon
+from falcon.asgi import Request, Response
+
+from nodemanager.core.explain.lately import grouped
+from nodemanager.core.explain.picture import Picture
+from nodemanager.core.explain.why import Cause, SizeWhy, why
+from nodemanager.core.plan.plan import Plan
+from nodemanager.errors import JournalError
+from nodemanager.journal.explained import Json, plain
+from nodemanager.journal.story import Story
+from nodemanager.web.commands import Doorkeeper
+from nodemanager.web.explain import Explanations, Pictured
+from nodemanager.workers import Workers
+
+LATELY_S = 3600.0
+"""How far back the events go where nobody says since when."""
+
+
+def add_why(app: Any, explanations: Explanations, door: Doorkeeper, workers: Workers) -> None:
+    app.add_route("/api/why", _Why(explanations, door, workers))
+    app.add_route("/api/events", _Events(explanations, door, workers))
+
+
+def as_json(one: SizeWhy) -> Json:
+    """One size of the answer of GET /api/why; each cause has its reason's sentence, `says`."""
+    shown: Json = plain(asdict(one))
+    shown["grows"] = [_cause(cause) for cause in one.grows]
+    shown["shrinks"] = [_cause(cause) for cause in one.shrinks]
+    shown["one_more"] = None if one.one_more is None else _cause(one.one_more)
+    return shown
+
+
+def _cause(cause: Cause) -> Json:
+    return {**plain(asdict(cause)), "says": cause.reason.doc}
+
+
+def answer(picture: Picture, size: str | None) -> Json:
+    """The answer of GET /api/why."""
+    made = picture.made
+    return {
+        "pool": picture.settings.pool,
+        "plan": made.plan_id,
+        "at": picture.snapshot.wall,
+        "aborted": _aborted(made),
+        "known": sorted(one.name for one in picture.settings.sizes),
+        "sizes": [as_json(one) for one in why(picture, size)],
+    }
+
+
+def _aborted(made: Plan) -> Json | None:
+    """Why no decision could be taken; None where one was."""
+    if made.aborted is None:
+        return None
+    reason, measures = made.aborted
+    return {"reason": reason.value, "says": reason.doc, "measures": plain(measures)}
+
+
+class _Why(Pictured):
+    async def on_get(self, request: Request, response: Response) -> None:
+        picture, size = self.picture(request), request.get_param("size")
+        response.media = await self.workers.run(answer, picture, size)
+
+
+class _Events(Pictured):
+    async def on_get(self, request: Request, response: Response) -> None:
+        picture = self.picture(request)
+        since = request.get_param_as_float("since")
+        if since is None:
+            since = picture.snapshot.wall - LATELY_S
+        quiet = request.get_param_as_bool("all") or False
+        try:
+            response.media = await self.workers.run(self._lately, since, quiet)
+        except JournalError as error:
+            raise falcon.HTTPServiceUnavailable(
+                title="no journal", description=str(error)
+            ) from error
+
+    def _lately(self, since: float, quiet: bool) -> Json:
+        journal = self.explanations.journal
+        if journal is None:
+            raise JournalError("this daemon keeps no journal in a file")
+        groups = grouped(Story(journal, since).news(), quiet=quiet)
+        return {"since": since, "groups": [asdict(one) for one in groups]}

@@ -1,0 +1,112 @@
+"""`nodemanager why` and `events`: how causes and groups are shown, to people and to machines."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from nodemanager import cli
+from nodemanager.commands import why as command
+from nodemanager.core.explain.explain import APPLY
+from nodemanager.core.explain.picture import Picture
+from nodemanager.core.model.world import Job, WorkerState
+from nodemanager.web import why as answers
+from tests.core.build import World, world
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+class Daemon:
+    """Answers as the running daemon does, from one decision."""
+
+    def __init__(self, made: World) -> None:
+        assert made.last is not None
+        assert made.decided is not None
+        self._picture = Picture(made.decided, made.last, made.settings, APPLY)
+        self.asked: list[tuple[float | None, bool]] = []
+
+    def why(self, size: str | None) -> dict[str, Any]:
+        told: dict[str, Any] = json.loads(json.dumps(answers.answer(self._picture, size)))
+        return told
+
+    def events(self, since: float | None, *, all: bool) -> dict[str, Any]:
+        self.asked.append((since, all))
+        group = {"event": "node.gone", "reason": "node_down", "count": 5, "names": ["compute1"]}
+        return {"since": 0.0, "groups": [{**group, "first_at": 1e9, "last_at": 1e9 + 60}]}
+
+
+@pytest.fixture
+def daemon() -> Daemon:
+    made = world(max_nodes=3)
+    for number in (1, 2):
+        made.add_record(f"r{number}", worker_state=WorkerState.BUSY)
+        made.add_node(f"r{number}", size="small")
+    made.flags["demand"] = (Job("j", cores=1, ram_mb=1, scratch_mb=1, count=3),)
+    made.settle()
+    return Daemon(made)
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], daemon: Daemon) -> Run:
+    monkeypatch.setattr(command, "client", lambda config: daemon)
+
+    def ran(*words: str) -> tuple[int, str, str]:
+        code = 0
+        try:
+            cli.main(list(words))
+        except SystemExit as end:
+            code = int(end.code or 0)
+        said = capsys.readouterr()
+        return code, said.out, said.err
+
+    return ran
+
+
+def test_a_size_says_what_refuses_more_and_what_keeps_its_nodes(run: Run) -> None:
+    code, printed, _ = run("why")
+    lines = [re.sub(" +", " ", line).strip() for line in printed.splitlines()]
+    assert code == 0
+    assert lines[0] == "small 2 busy; the queue wants 3"
+    assert lines[1] == "grows by 1 now"
+    assert lines[2].startswith("not by 2: at_max_nodes (nodes 2, limit 3) `max_nodes` is reached.")
+    assert lines[3].startswith("shrinks not by 2: busy ")
+
+
+def test_a_size_that_is_asked_for_is_shown_though_it_does_nothing(run: Run) -> None:
+    printed = run("why", "large")[1]
+    assert printed.startswith("large  no node; the queue wants 0")
+    assert "no: nothing more is wanted" in printed
+
+
+def test_a_size_that_does_not_exist_is_refused_with_the_nearest(run: Run) -> None:
+    code, _, error = run("why", "smal")
+    assert code == 2
+    assert "there is no size 'smal'; did you mean 'small'?" in error
+
+
+def test_json_has_the_reasons_for_machines(run: Run) -> None:
+    shown = json.loads(run("why", "--json")[1])
+    (small,) = shown["sizes"]
+    assert [cause["reason"] for cause in small["grows"]] == ["at_max_nodes"]
+    assert small["shrinks"][0]["nodes"] == ["i-r1", "i-r2"]
+
+
+def test_events_in_a_pipe_are_a_row_a_group(run: Run, daemon: Daemon) -> None:
+    code, printed, error = run("events")
+    assert (code, error) == (0, "")
+    heading, row = printed.splitlines()
+    assert heading.split() == ["last", "first", "count", "event", "reason", "of"]
+    assert row.split() == [
+        *("2001-09-09T01:47:40.000Z", "2001-09-09T01:46:40.000Z"),
+        *("5", "node.gone", "node_down", "compute1", "..."),
+    ]
+    assert daemon.asked == [(None, False)]
+
+
+def test_all_events_are_asked_for_since_then(run: Run, daemon: Daemon) -> None:
+    run("events", "--all", "--since", "2001-09-09T00:00:00Z")
+    assert daemon.asked == [(999993600.0, True)]
