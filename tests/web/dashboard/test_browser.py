@@ -11,7 +11,7 @@ pytest.importorskip("playwright")
 
 from playwright.sync_api import Browser, expect
 
-from nodemanager.core.operate.commands import Command, Verb
+from nodemanager.core.operate.verbs import Command, Verb
 from tests.web.dashboard.browser import PHONE, Visitor, chromium
 from tests.web.dashboard.console import READ_TOKEN, TOKEN
 from tests.web.dashboard.pictures import PICTURES, take
