@@ -1055,7 +1055,7 @@ MUTANTS: tuple[Mutant, ...] = (
                 "False",
             ),
             instead(
-                destroy._undone,
+                destroy._not_bad,
                 "told is not None and told.state is WorkerState.BUSY and told.responds",
                 "False",
             ),

@@ -70,11 +70,11 @@ def draw(seed: int, storm: Storm | None = None) -> Scenario:
         shape = _with_zones(Random(f"{seed}/zones"), shape)
     if any(one.kind == "the image changes" for one in script):
         shape = _with_images(Random(f"{seed}/images"), shape)
-    shape = _with_spares(Random(f"{seed}/spares"), shape)
     dispatching = draw_dispatching(seed) if storm is None else storm.dispatching
     if dispatching is not None:
         own = storm is None
         return _dispatched(random, seed, shape, dispatching, script, stormy, draws=own)
+    shape = _with_spares(Random(f"{seed}/spares"), shape)
     rounds = draw_rounds(seed)
     if rounds is not None:
         shape = with_scheduler(shape, rounds)
