@@ -1,7 +1,7 @@
 # Everything one does with this tree. `make` alone lists the targets.
 
 .DEFAULT_GOAL := help
-.PHONY: help run run-slurm test quick lint static unit soak census mutants chaos dispatch openstack incident race test-deps bench docs install uninstall clean venv venv-test
+.PHONY: help run run-slurm test quick lint static unit soak census mutants chaos dispatch rotation slurm openstack incident race test-deps bench docs install uninstall clean venv venv-test
 
 VENV := .venv
 PY := $(VENV)/bin/python
@@ -67,8 +67,14 @@ mutants: venv-test ## switch each rule off, find the seed or test that notices, 
 chaos: venv-test ## kill -9 a real daemon KILLS=200 times at random points; ARGS="--seed N"
 	@$(PY) -m tests.live.chaos --kills $(KILLS) $(ARGS)
 
+rotation: venv-test ## replace the image of NODES=10 local nodes that work: no job is lost
+	@ROTATION_NODES=$(or $(NODES),10) $(PY) -m pytest -q -s tests/live/test_rotation.py $(ARGS)
+
 dispatch: venv-test ## play ROUNDS=10 rounds of a scheduler on EC2's API (moto): no busy node is destroyed
 	@DISPATCH_ROUNDS=$(or $(ROUNDS),10) $(PY) -m pytest -q tests/live/test_idle.py $(ARGS)
+
+slurm: venv-test ## on a real Slurm: lost nodes and controllers, JOBS=100 short jobs (10 minutes)
+	@SLURM_JOBS=$(or $(JOBS),100) $(PY) -m pytest -q -n 0 -m slurm tests/live/test_slurm_long.py $(ARGS)
 
 openstack: venv-test ## start a real OpenStack below /tmp, run the adapter's tests on it, end it (15 minutes)
 	@etc/install/openstack .openstack

@@ -38,6 +38,7 @@ setup(
         ("share/nodemanager/iam", shipped("etc/iam", "*")),
         ("share/nodemanager/node", shipped("etc/node", "*")),
         ("share/nodemanager/schedulers", shipped("etc/schedulers", "*")),
+        ("share/nodemanager/slurm", shipped("etc/slurm", "*")),
     ],
     install_requires=[
         "alembic>=1.13,<2",
@@ -91,7 +92,7 @@ setup(
         "libvirt": ["libvirt-python>=9,<13"],
         "doc": ["furo>=2024,<2028", "Sphinx>=8,<10", "sphinx-click>=6,<7"],
     },
-    entry_points={"console_scripts": ["nodemanager = nodemanager.cli:main"]},
+    entry_points={"console_scripts": ["nodemanager = nodemanager.__main__:main"]},
     classifiers=[
         "License :: OSI Approved :: Apache Software License",
         "Operating System :: POSIX :: Linux",

@@ -52,6 +52,7 @@ SECTIONS: Mapping[str, Mapping[str, Entry]] = {
         "clean": Entry("operate", "clean", "Free a record now, by the usual rules."),
         "pause": Entry("operate", "pause", "Create, destroy and free nothing for now."),
         "resume": Entry("operate", "resume", "End a pause."),
+        "rotate": Entry("operate", "rotate", "Pause or resume the replacement of old nodes."),
         "breaker": Entry("operate", "breaker", "Close the breaker (breaker reset)."),
         "backlog": Entry("backlog", "backlog", "Review and free what leaked before us."),
     },
@@ -66,6 +67,8 @@ SECTIONS: Mapping[str, Mapping[str, Entry]] = {
     "Run": {
         "run": Entry("daemon", "run", "The daemon, in the foreground."),
         "registry": Entry("daemon", "registry", "The record registry on its own."),
+        "slurm-resume": Entry("slurm_config", "slurm_resume", "Slurm's ResumeProgram."),
+        "slurm-suspend": Entry("slurm_config", "slurm_suspend", "Slurm's SuspendProgram."),
         "completion": Entry("completion", "completion", "The script for completion in a shell."),
     },
 }

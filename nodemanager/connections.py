@@ -68,10 +68,11 @@ def peer_of(address: str) -> str:
 
 @dataclass(eq=False, slots=True)
 class Connection:
-    """An admitted connection; `end` closes it at once."""
+    """An admitted connection; `end` closes it at once. `rests` between two requests."""
 
     peer: str
     end: Callable[[], object] = field(default=lambda: None)
+    rests: bool = False
 
 
 class Gate:
@@ -116,7 +117,13 @@ class Gate:
     def begins(self, connection: Connection) -> None:
         """Note that the first byte of a request has arrived."""
         if connection in self._waiting:
+            connection.rests = False
             self.waits(connection)
+
+    def rests(self, connection: Connection) -> None:
+        """Note that its answer is complete, and that no byte of another request has come."""
+        connection.rests = True
+        self.waits(connection)
 
     def answers(self, connection: Connection) -> None:
         """Note that its request is complete; its `answer_s` starts now."""
@@ -144,7 +151,12 @@ class Gate:
                     break
                 late.append(connection)
             for connection in late:
-                self._end(connection, Reason.TOO_SLOW)
+                if connection.rests and connection in self._waiting:
+                    # Browsers keep connections for their next request: that is no slow one.
+                    self.forget(connection)
+                    connection.end()
+                else:
+                    self._end(connection, Reason.TOO_SLOW)
 
     def end_all(self) -> None:
         for connection in [*self._waiting, *self._answering]:
@@ -270,7 +282,9 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
-        if self.cycle.response_complete or self.cycle.more_body:
+        if self.cycle.response_complete:
+            self._gate.rests(self._connection)
+        elif self.cycle.more_body:
             self._gate.waits(self._connection)
         else:
             self._gate.answers(self._connection)

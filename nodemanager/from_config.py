@@ -15,6 +15,7 @@ from nodemanager.config.deciding import fields_of
 from nodemanager.config.providers import traits_of
 from nodemanager.config.sections import Size as SizeSection
 from nodemanager.config.values import Dispatcher, PlaceOrder
+from nodemanager.core.model.scheduling import Verb
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.world import Record, Size
 from nodemanager.errors import ConfigError
@@ -107,15 +108,38 @@ def settings_of(
         tells_drain=store.tells_drain,
         demand_polled=config.daemon.wishlist_command is not None or scheduled,
         scheduled=scheduled,
+        scheduler_can=_scheduler_can(config),
+        cancel_unsatisfiable=_cancels(config),
         sizes=sizes_of(config, cloud) if sizes is None else sizes,
     )
+
+
+def _scheduler_can(config: Config) -> frozenset[Verb]:
+    """What the scheduler can do besides, as its adapter says (`can`)."""
+    match config.daemon.dispatcher:
+        case Dispatcher.SLURM:
+            return frozenset(Verb)
+        case Dispatcher.COMMAND:
+            given = config.scheduler
+            return frozenset(one for one in Verb if getattr(given, f"{one}_command") is not None)
+    return frozenset()
+
+
+def _cancels(config: Config) -> bool:
+    match config.daemon.dispatcher:
+        case Dispatcher.SLURM:
+            return config.slurm.cancel_unsatisfiable
+        case Dispatcher.COMMAND:
+            return config.scheduler.cancel_unsatisfiable
+    return False
 
 
 def user_data_of(config: Config) -> Callable[[Record, str], str]:
     """A function that makes a node's user data from its record and ping URL.
 
     It fills in the template of `[Cloud Create] user_data`; without one it gives the bare ping URL.
-    Raises ConfigError for a template that can't be read or has no `{ping_url}`.
+    With Slurm's nodes as records, nodes don't ping: there the bare hostname is in its place.
+    Raises ConfigError for a template that can't be read or has no `{ping_url}` (`{hostname}`).
     """
     path = config.cloud_create.get("user_data")
     if path is None:
@@ -137,6 +161,8 @@ def user_data_of(config: Config) -> Callable[[Record, str], str]:
         # pass, so that nothing is replaced within a value that was filled in.
         return re.sub("|".join(map(re.escape, values)), lambda found: values[found[0]], template)
 
+    if config.records.provider is StoreProvider.SLURM and "{hostname}" in template:
+        return render
     if "{ping_url}" not in template:
         problem = f"[Cloud Create] user_data = {path}: has no {{ping_url}}, so its node can't ping"
         raise ConfigError(located(config, [problem]))

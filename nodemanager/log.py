@@ -30,6 +30,7 @@ from nodemanager.core.model.reasons import Event
 from nodemanager.errors import StartError
 from nodemanager.logfile import FileHandler, StdioHandler, journal_listens, stdio_descriptor
 from nodemanager.logline import RENDERERS, describe, timestamp
+from nodemanager.logscreen import Screen, is_terminal, wants_colours
 
 if TYPE_CHECKING:
     from sys import UnraisableHookArgs
@@ -43,6 +44,8 @@ Listener = Callable[[Event, int, Fields], None]
 and never raise."""
 
 _OURS = "nodemanager"
+AUTO = "auto"
+"""The format that a terminal decides."""
 _KEYS = frozenset(key.value for key in Key)
 # sd-daemon(3): the journal strips this prefix and stores the line with that priority. A line
 # without it gets priority 6, which is INFO's.
@@ -105,7 +108,8 @@ def setup(
 
     `file` is a path, or `/dev/stderr`, `stderr`, `-` or nothing for standard error, or
     `/dev/stdout` or `stdout`. `levels` has a level per logger name. Libraries log from WARNING up
-    unless `levels` names them: their DEBUG lines drown ours and quote requests. Raises StartError,
+    unless `levels` names them: their DEBUG lines drown ours and quote requests. The `format` auto
+    is for people where `file` is a terminal, and logfmt elsewhere. Raises StartError,
     and leaves the log as it was, when `file` can't be written.
     """
     wanted = _levels(level, levels or {})
@@ -114,7 +118,16 @@ def setup(
     journal = descriptor is not None and journal_listens(
         os.environ.get("JOURNAL_STREAM"), descriptor
     )
-    handler.setFormatter(_Formatter(format, journal=journal))
+    screen = None
+    if format == AUTO:
+        format = "logfmt"
+        if not journal and is_terminal(descriptor):
+            screen = Screen(colours=wants_colours(os.environ))
+            debug = wanted[_OURS] <= logging.DEBUG
+            handler.addFilter(
+                lambda record: screen.shows(fields_of(record), record.created, debug=debug)
+            )
+    handler.setFormatter(_Formatter(format, journal=journal, screen=screen))
     handler.lost_line = _lost_line
 
     root = logging.getLogger()
@@ -163,7 +176,8 @@ def fields_of(record: logging.LogRecord) -> dict[str, Any]:
 
 
 class _Formatter(ProcessorFormatter):
-    def __init__(self, format: str, *, journal: bool) -> None:
+    def __init__(self, format: str, *, journal: bool, screen: Screen | None = None) -> None:
+        self._screen = screen
         self._render = RENDERERS[format]
         self._always_level = format == "json"
         self._journal = journal
@@ -187,6 +201,8 @@ class _Formatter(ProcessorFormatter):
         record: logging.LogRecord = fields.pop("_record")
         fields.pop("_from_structlog", None)
         level = record.levelname.lower()
+        if self._screen is not None:
+            return self._screen.line(fields, record.created, level)
         head: EventDict = {}
         if not self._journal:
             head[Key.TS] = timestamp(record.created)

@@ -8,7 +8,7 @@ from typing import Any
 
 from nodemanager.actors.base import tell
 from nodemanager.actors.daemon.backlog_runs import ApplyBacklog, ShowBacklog, Shown, StopBacklog
-from nodemanager.actors.messages import Ordered, Ref
+from nodemanager.actors.messages import Ordered, PowerAsked, Ref
 from nodemanager.core.operate.backlog_run import Order, Run
 from nodemanager.core.operate.verbs import Command, Reply, Result, Verb
 
@@ -35,6 +35,13 @@ class OperatorCommands:
             text = f"the clean of {command.id} is under way; the log tells how it ends"
             return Reply(Result.UNDER_WAY, text)
         return Reply(Result.FAILED, reply)
+
+    def power(self, direction: str, nodes: str, by: str) -> bool:
+        """Pass on what a scheduler's power saving says; False while the daemon is starting."""
+        if self.daemon is None:
+            return False
+        tell(self.daemon, PowerAsked(direction, nodes, by))
+        return True
 
     def ask(self, message: Callable[[Callable[[Any], None]], Any]) -> Any:
         """The daemon actor's answer to the message; a text says why there is none."""

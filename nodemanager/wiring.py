@@ -48,7 +48,7 @@ from nodemanager.journal.api import Journal
 from nodemanager.log import Logger
 from nodemanager.records.api import RecordStore
 from nodemanager.refusals import Refusals
-from nodemanager.schedulers.api import Scheduler
+from nodemanager.schedulers.api import Scheduler, Verb
 from nodemanager.state import StateDirectory
 
 SETUPS = 3
@@ -139,6 +139,17 @@ def build_records(config: Config, state: StateDirectory, clock: Clock) -> Record
                 clock=clock,
             )
         )
+    if config.records.provider is StoreProvider.SLURM:
+        from nodemanager.records.slurm import SlurmRecordStore
+
+        slurm = config.slurm
+        conf = None if slurm.conf is None else str(slurm.conf)
+        partitions = slurm.partitions or ()
+        return Records(
+            SlurmRecordStore(
+                slurm.timeout, clock, conf=conf, partitions=partitions, pool=config.daemon.pool
+            )
+        )
     return build_registry(config, state, clock)
 
 
@@ -225,12 +236,18 @@ def scheduler_of(config: Config) -> Scheduler | None:
 
             slurm = config.slurm
             conf = None if slurm.conf is None else str(slurm.conf)
-            return SlurmScheduler(slurm.timeout, conf=conf, partitions=slurm.partitions or ())
+            return SlurmScheduler(
+                slurm.timeout,
+                conf=conf,
+                partitions=slurm.partitions or (),
+                power_saving=config.records.provider is StoreProvider.SLURM,
+            )
         case Dispatcher.COMMAND:
             from nodemanager.schedulers.command import CommandScheduler
 
-            verbs = ("nodes", "queue", "drain", "resume", "down")
-            given = {verb: getattr(config.scheduler, f"{verb}_command") for verb in verbs}
+            verbs = ("nodes", "queue", "drain", "resume", "down", *Verb)
+            programs = {verb: getattr(config.scheduler, f"{verb}_command") for verb in verbs}
+            given = {verb: program for verb, program in programs.items() if program is not None}
             return CommandScheduler(given, config.scheduler.timeout)
     return None
 

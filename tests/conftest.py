@@ -25,6 +25,7 @@ from nodemanager.config import Config, load
 # What `@pytest.mark.server(NAME)` needs, as a program's name, as a pattern of its path, or as a
 # module of Python. The Debian packages that bring them are in etc/install/test-deps.
 SERVERS = {
+    "chromium": "chromium",
     "curl": "curl",
     "libvirt": "import libvirt",
     "libvirtd": "/usr/sbin/libvirtd",

@@ -251,7 +251,8 @@ def test_a_node_counts_by_a_listing_once_its_manager_was_given_it(
     [
         pytest.param((-61.0, -31.0, -1.0), False, id="silent-since-the-first-that-lacks-it"),
         pytest.param((-151.0, -61.0, -31.0, -1.0), False, id="one-listing-before-it-was-made"),
-        pytest.param((-90.0, -61.0, -31.0, -1.0), True, id="heard-after-the-first-that-lacks-it"),
+        pytest.param((-90.0, -61.0, -31.0, -1.0), False, id="settled-since-it-was-heard"),
+        pytest.param((-90.0, -31.0, -1.0), True, id="not-settled-since-it-was-heard"),
         pytest.param((-151.0, -31.0, -1.0), True, id="not-settled-since-it-was-made"),
         pytest.param((-151.0, -1.0), True, id="one-listing-since-it-was-made"),
     ],
@@ -264,7 +265,9 @@ def test_a_listing_from_before_a_node_was_made_does_not_lack_it(
     told = Told(world)
     truth = Truth(world, told)
     pool = next(iter(world.pools.values()))
-    pool.settings = replace(pool.settings, absent_listings=2, settle=45.0, poll_stale_after=150.0)
+    pool.settings = replace(
+        pool.settings, absent_listings=2, settle=45.0, poll_stale_after=150.0, visible_after=0.0
+    )
     manager, now = world.start(pool), world.engine.now
     uuid = "zzzzz-7ekkf-000000000000001"
     tags = Tags(pool.name, uuid, "life")

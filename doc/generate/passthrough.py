@@ -14,6 +14,8 @@ LOCAL_CREATE: dict[str, str] = {
     "vanish_after": """This long after the first boot, one busy node vanishes, without a trace in
         the cloud; only once.""",
     "ping_interval": "How often a node pings.",
+    "image": """The id of the image that nodes boot from, or the name of a file in images of the
+        cloud's directory that has the id. Nodes of another image are replaced.""",
 }
 
 GCE_CREDENTIALS: dict[str, str] = {

@@ -80,7 +80,13 @@ LOCAL = Sample(
         Part("Cloud", {"provider": "local", "shutdown_windows": "1, 999999"}),
         Part(
             "Cloud Create",
-            {"boot_delay": "3", "work_for": "20", "vanish_after": "20", "ping_interval": Hint("2")},
+            {
+                "boot_delay": "3",
+                "work_for": "20",
+                "vanish_after": "20",
+                "ping_interval": Hint("2"),
+                "image": Hint("worker"),
+            },
             LOCAL_CREATE,
         ),
         Part("Records", {"provider": "registry"}),

@@ -21,6 +21,7 @@ from nodemanager.core.model.world import (
 )
 from nodemanager.core.observe.history import Nodes, Records
 from nodemanager.core.operate.verbs import Command, Reply
+from nodemanager.core.plan.errands import Errand
 from nodemanager.errors import RemoteError
 
 
@@ -72,6 +73,11 @@ class Poll:
 
 
 @dataclass(frozen=True, slots=True)
+class PollNow:
+    """Something is new: poll before the poll that is scheduled, and go on from then."""
+
+
+@dataclass(frozen=True, slots=True)
 class BackOff:
     """The cloud asks for fewer calls: no poll before `until` (CLOCK_BOOTTIME)."""
 
@@ -116,11 +122,15 @@ class CloudPollStarted:
 
 @dataclass(frozen=True, slots=True)
 class CloudListed:
-    """A cloud listing, with the `account` if it was asked for, or why that failed (L5)."""
+    """A cloud listing, with the `account` if it was asked for, or why that failed (L5).
+
+    `image` is the id of the image that nodes would be booted from then, None if not known.
+    """
 
     listing: Nodes
     account: str | None = None
     unverified: Exception | None = None
+    image: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,6 +235,31 @@ class TendLeftovers:
     at: float
 
 
+# To and from the actor that polls the scheduler.
+
+
+@dataclass(frozen=True, slots=True)
+class RunErrands:
+    """Tell the scheduler these things, but none after `not_after` (CLOCK_BOOTTIME)."""
+
+    errands: tuple[Errand, ...]
+    plan_id: str
+    not_after: float
+
+
+@dataclass(frozen=True, slots=True)
+class ErrandRun:
+    """What became of an errand: `error` None says that it is done.
+
+    `is_moot`: there was no need for it any more.
+    """
+
+    errand: Errand
+    plan_id: str
+    error: RemoteError | None = None
+    is_moot: bool = False
+
+
 # To and from the daemon.
 
 
@@ -275,6 +310,15 @@ class Ordered:
 
     command: Command
     answered: Answered
+
+
+@dataclass(frozen=True, slots=True)
+class PowerAsked:
+    """A scheduler's power saving wants `nodes` (a list in its own words) resumed or suspended."""
+
+    direction: str
+    nodes: str
+    by: str
 
 
 @dataclass(frozen=True, slots=True)

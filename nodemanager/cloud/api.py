@@ -98,6 +98,15 @@ class CloudDriver(Protocol):
         """
         ...
 
+    def image(self) -> str | None:
+        """The immutable id of the image that a node created now would boot from.
+
+        The driver resolves a name or alias with this call. None where the cloud has no images, its
+        listing does not tell a node's, or the id can't be found out: then no node counts as
+        outdated by its image.
+        """
+        ...
+
     def create(self, order: CreateOrder) -> CloudNode:
         """Create the node with its tags in one call, which the driver never repeats.
 

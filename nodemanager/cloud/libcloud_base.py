@@ -209,6 +209,9 @@ class LibcloudCloud:
     def check_image(self) -> None:
         self._call("check the image", self._provider.check_image)
 
+    def image(self) -> str | None:
+        return self._call("find the image", self._provider.image)
+
     def create(self, order: CreateOrder) -> CloudNode:
         doing = f"create {order.name}"
         try:

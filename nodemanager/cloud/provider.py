@@ -66,6 +66,10 @@ class Provider(ABC):
         """See CloudDriver; this default is for clouds that have no images."""
         return
 
+    def image(self, driver: NodeDriver) -> str | None:
+        """See CloudDriver; this default is for clouds whose listings tell no node's image."""
+        return None
+
     @abstractmethod
     def create(self, driver: NodeDriver, order: CreateOrder) -> object:
         """Create the node with its tags in one call; gives the libcloud node."""

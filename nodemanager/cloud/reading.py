@@ -58,6 +58,8 @@ class NodeReader:
     )
     places: Callable[[Any], tuple[str, ...]] = lambda raw: ()
     """The cloud's names for where the node is."""
+    image: Callable[[Any], str | None] = lambda raw: None
+    """The immutable id of the image that the node was booted from; None where it is not told."""
     launch_time_needed: bool = True
     """Whether a node without a launch time is malformed, as in every cloud that keeps one."""
 
@@ -104,6 +106,7 @@ class NodeReader:
                 and before.held == self.held(raw)
                 and before.addresses == self.addresses(raw)
                 and before.places == self.places(raw)
+                and before.image == self.image(raw)
             )
         except Exception:
             return False
@@ -137,6 +140,7 @@ class NodeReader:
             raw_state=raw_state,
             addresses=of("addresses", self.addresses, ()),
             places=of("places", self.places, ()),
+            image=of("image", self.image, None),
             problems=tuple(problems),
         )
 

@@ -322,6 +322,26 @@ def resume(reason: str, as_json: bool, config: str | None) -> None:
     tell(config, Verb.RESUME, reason=reason, as_json=as_json)
 
 
+@click.group()
+def rotate() -> None:
+    """Pause or resume the replacement of outdated nodes; `status` shows how far it is."""
+
+
+@rotate.command("pause", epilog=examples("rotate pause --reason 'the new image has a bug'"))
+@_why
+@answered
+def rotate_pause(reason: str, as_json: bool, config: str | None) -> None:
+    """Replace no node for its image, type or age until `rotate resume`, even over restarts."""
+    tell(config, Verb.ROTATE_PAUSE, reason=reason, as_json=as_json)
+
+
+@rotate.command("resume")
+@_noted
+def rotate_resume(reason: str, as_json: bool, config: str | None) -> None:
+    """End a pause of the rotation."""
+    tell(config, Verb.ROTATE_RESUME, reason=reason, as_json=as_json)
+
+
 @click.command(
     epilog=examples("reload", "reload --json | jq '.changes[] | select(.applied | not)'")
 )
@@ -355,9 +375,11 @@ def orders(as_json: bool, config: str | None) -> None:
     status = client(config).standing()
     paused, marks = status.get("pause", {}), status.get("marks", [])
     if as_json:
-        print_json({"pause": paused, "marks": marks})
+        print_json({"pause": paused, "rotation": status.get("rotation", {}), "marks": marks})
         return
     rows = [("pause", "the whole pool", paused)] if paused.get("paused") else []
+    rotation = status.get("rotation", {})
+    rows += [("pause", "the rotation", rotation)] if rotation.get("paused") else []
     rows += [(mark["kind"], mark["id"], mark) for mark in marks]
     if not rows:
         click.echo("no standing orders")

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Sequence
 
 import click
 
-from nodemanager.commands.common import config_option, config_path, examples
-from nodemanager.config import Config, load, located
+from nodemanager.commands.common import config_flag, config_option, config_path, examples
+from nodemanager.config import Config, StoreProvider, load, located
 from nodemanager.config.values import Dispatcher
 from nodemanager.core.model.world import Size
 from nodemanager.errors import ConfigError
 from nodemanager.schedulers.slurm import conf
 
 PARTITION = "elastic"
+PROGRAMS = "/etc/nodemanager"
+"""Where etc/slurm/slurm-resume and slurm-suspend are meant to be."""
 
 
 @click.command(
@@ -36,6 +39,25 @@ def slurm_config(config: str | None, file: str | None) -> None:
     loaded = load(config_path(config, file), accepts=wiring.accepted_keys)
     for line in lines(loaded, sizes(loaded)):
         click.echo(line)
+
+
+def _program(command: str, when: str) -> click.Command:
+    @click.command(command, context_settings={"ignore_unknown_options": True})
+    @config_flag
+    @click.argument("hostlist")
+    def run(config: str | None, hostlist: str) -> None:
+        from nodemanager import power_program
+
+        given = [] if config is None else ["--config", config]
+        sys.exit(power_program.main(command, [*given, hostlist]))
+
+    run.help = f"""{when} Exits at once: 0 if the daemon has it, 1 if no daemon took it (its next
+    poll of Slurm sees the same), 2 for wrong usage. Errors go to syslog, too."""
+    return run
+
+
+slurm_resume = _program("slurm-resume", "ResumeProgram: tell the daemon that Slurm wants nodes up.")
+slurm_suspend = _program("slurm-suspend", "SuspendProgram: tell it that Slurm wants nodes down.")
 
 
 def sizes(config: Config) -> tuple[Size, ...]:
@@ -71,8 +93,17 @@ def lines(config: Config, known: Sequence[Size]) -> Iterator[str]:
         yield "# Each node's gres.conf names its devices, too."
         yield types
     scaling = config.daemon.node_mem_scaling
+    partitions = config.slurm.partitions or (PARTITION,)
+    if config.records.provider is StoreProvider.SLURM:
+        yield from conf.power_saving(PROGRAMS, config.daemon.boot_fail_after)
+        ranges = [conf.names_of_size(one.name, config.daemon.max_nodes) for one in known]
+        for size, names in zip(known, ranges, strict=True):
+            yield conf.of_each_size(size.name, names, known, scaling)
+        for name in partitions:
+            yield conf.partition(name, ",".join(ranges))
+        return
     yield "# These names must resolve, on the controller and on the nodes."
     names = conf.hosts(config.registry.hostname, config.slots)
     yield from conf.of_any_size(names, known, scaling)
-    for name in config.slurm.partitions or (PARTITION,):
+    for name in partitions:
         yield conf.partition(name, names)

@@ -49,6 +49,9 @@ def _subjects(status: Shown) -> Iterator[tuple[str, Sequence[RenderableType]]]:
     yield "nodes", _nodes(status)
     if status.get("spares"):
         yield "spares", _spares(status["spares"])
+    rotation = status.get("rotation", {})
+    if rotation.get("sizes") or rotation.get("paused"):
+        yield "rotation", _rotation(rotation)
     yield "boots", _boots(status)
     yield "records", [_counts(status["records"]) or _none()]
     yield "polls", _polls(status)
@@ -155,6 +158,29 @@ def _spares(spares: Shown) -> Sequence[Text]:
         if one["kept"] < one["wanted"]:
             given_up = one["wanted"] - one["kept"]
             line.append(f"  {given_up} given up: something runs short", style=ODD)
+        lines.append(line)
+    return lines
+
+
+def _rotation(rotation: Shown) -> Sequence[Text]:
+    """The outdated nodes of each size, and which is replaced now, or why none is."""
+    lines = []
+    if rotation["paused"]:
+        line = Text("PAUSED", style=BAD)
+        if "by" in rotation:
+            line.append(" by ").append(cell(f"{rotation['by']}: {rotation['reason']}", ODD))
+        lines.append(line)
+    for one in rotation["sizes"]:
+        line = Text(f"{one['outdated']} of {one['nodes']} to replace", style=ODD)
+        line.append("  ").append(cell(one["size"])).append("  ")
+        line.append(", ".join(f"{count} {cause}" for cause, count in one["causes"].items()))
+        if one.get("node"):
+            line.append("  now ").append(cell(one["node"]))
+        if one["waits"] is not None:
+            style = BAD if one["waits"] == "rotation_stalled" else FAINT
+            line.append(f"  waits: {one['waits']}", style=style)
+            if one.get("at"):
+                line.append(" by ").append(cell(one["at"]))
         lines.append(line)
     return lines
 

@@ -14,6 +14,8 @@ from nodemanager.logline import visible
 LOOK_EVERY_S = 1.0
 LIMIT = "15m"
 SENT_AWAY = ("drain", "kill")
+GOING = ("shutting_down", "changed_since_listing", "node_absent", "in_flight")
+"""The reasons of a node that a listing from before its end may still show."""
 
 
 class NotDoneError(NodeManagerError):
@@ -54,9 +56,10 @@ def wait_options(command: click.decorators.FC) -> click.decorators.FC:
 def until_gone(daemon: Daemon, nodes: Iterable[str], limit_s: float) -> None:
     """Wait until no drain or kill of these nodes stands, and they are gone; tell each.
 
-    The daemon forgets an order once its node is gone, or when somebody undid it: then the node is
-    still listed. Raises NotDoneError.
+    The daemon forgets an order once its node is gone, or when somebody undid it: then a later
+    decision still leaves the node alone. Raises NotDoneError.
     """
+    seen: dict[str, str] = {}
 
     def look(left: frozenset[str]) -> Mapping[str, str]:
         marks = daemon.standing().get("marks", ())
@@ -64,11 +67,14 @@ def until_gone(daemon: Daemon, nodes: Iterable[str], limit_s: float) -> None:
         done = left - ordered
         if not done:
             return {}
-        listed = {row["node"]: row for row in daemon.nodes()["nodes"]}
-        stays = {id for id in done if id in listed and listed[id]["state"] != "shutdown"}
-        if stays:
-            raise NotDoneError(f"called off: {', '.join(sorted(stays))} is listed, and no order")
-        return {id: f"{id} is gone" for id in done}
+        shown = daemon.nodes()
+        listed = {row["node"]: row for row in shown["nodes"]}
+        for id in sorted(done & listed.keys()):
+            # The newest decision may be older than the end of the order.
+            is_later = seen.setdefault(id, shown["plan"]) != shown["plan"]
+            if is_later and listed[id]["reason"] not in GOING:
+                raise NotDoneError(f"called off: {id} is listed, and no order for it stands")
+        return {id: f"{id} is gone" for id in done - listed.keys()}
 
     _until(frozenset(nodes), look, limit_s)
 

@@ -38,6 +38,7 @@ def check_all(draft: Draft) -> None:
     _polls(draft)
     _freshness(draft)
     _settle(draft)
+    _ages(draft)
     _store(draft)
     _prune(draft)
     _endpoints(draft)
@@ -73,6 +74,8 @@ def _limits(draft: Draft) -> None:
             f"all sizes together keep {spare} spare nodes, more than {{other}} allows",
             refuse=False,
         )
+    if draft.value("Records", "provider") is StoreProvider.SLURM:
+        return
     section = "Registry"
     if draft.value("Records", "provider") is StoreProvider.ARVADOS:
         section = "Records"
@@ -84,6 +87,14 @@ def _limits(draft: Draft) -> None:
             f"{{one}} allows more nodes than {{other}} can give a slot; {slots} is the most",
             refuse=False,
         )
+
+
+def _ages(draft: Draft) -> None:
+    """Refuse an age that a node has before it is surely up: it would be replaced for ever."""
+    most, boots = draft.value("Daemon", "max_node_age"), draft.value("Daemon", "boot_fail_after")
+    if most is not None and boots is not None and most <= boots:
+        places = draft.place("Daemon", "max_node_age"), draft.place("Daemon", "boot_fail_after")
+        draft.report.clash(*places, "{one} is not above {other}")
 
 
 def _polls(draft: Draft) -> None:
@@ -149,11 +160,23 @@ def _store(draft: Draft) -> None:
             draft.report.warn(
                 draft.place("Records", "slots"), "not used; the slots are [Registry] slots"
             )
+    elif (
+        provider is StoreProvider.SLURM
+        and draft.value("Daemon", "dispatcher") is not Dispatcher.SLURM
+    ):
+        dispatcher = draft.place("Daemon", "dispatcher")
+        draft.report.clash(place, dispatcher, "{one} needs [Daemon] dispatcher = slurm")
 
 
 def _prune(draft: Draft) -> None:
-    arvados = draft.value("Records", "provider") is StoreProvider.ARVADOS
-    if arvados and draft.value("Cleaning", "prune_after") is not None:
+    provider = draft.value("Records", "provider")
+    if provider is StoreProvider.SLURM and draft.value("Cleaning", "prune_after") is not None:
+        draft.report.clash(
+            draft.place("Cleaning", "prune_after"),
+            draft.place("Records", "provider"),
+            "{one} needs a registry: with {other} the records are the nodes of slurm.conf",
+        )
+    if provider is StoreProvider.ARVADOS and draft.value("Cleaning", "prune_after") is not None:
         draft.report.clash(
             draft.place("Cleaning", "prune_after"),
             draft.place("Records", "provider"),
@@ -214,6 +237,8 @@ def _ping_is_answered(draft: Draft, ping: Endpoint | None) -> None:
 def _ping_reaches_us(draft: Draft, ping: Endpoint | None) -> None:
     """Warn when a remote cloud's nodes would ping a loopback address or use plain http."""
     provider = draft.value("Cloud", "provider")
+    if draft.value("Records", "provider") is StoreProvider.SLURM:
+        return
     if provider is None or traits_of(provider).near or _is_wrong(draft, *PING_HOST):
         return
     place, loopback, plain = _ping_target(draft, ping)

@@ -102,6 +102,12 @@ class Daemon:
         "1800",
         "A node that has not pinged for this long after its create has failed to boot.",
     )
+    max_node_age: float | None = deciding_option(
+        kinds.or_off(kinds.duration(longest=None)),
+        "off",
+        """Replace idle nodes that are older than this, of each size one after the other. It must be
+        longer than boot_fail_after.""",
+    )
     node_stale_after: float = deciding_option(
         kinds.duration(longest=None),
         "7200",
@@ -191,5 +197,7 @@ class Logging:
         kinds.log_level(), "INFO", "INFO shows every decision; WARNING hides them."
     )
     format: LogFormat = option(
-        kinds.choice(LogFormat), "logfmt", "One event a line, as key=value or as JSON."
+        kinds.choice(LogFormat),
+        "auto",
+        "One event a line: auto is for people on a terminal and key=value elsewhere; or JSON.",
     )

@@ -131,7 +131,8 @@ class Records:
     provider: StoreProvider = option(
         kinds.choice(StoreProvider),
         Derived("arvados when [Arvados] host is set, else registry", _provider),
-        "An Arvados server, or the registry of this program.",
+        """An Arvados server, the registry of this program, or Slurm: the CLOUD nodes of its
+        slurm.conf, where [Daemon] dispatcher = slurm.""",
     )
     slots: int = option(
         kinds.whole(1),
@@ -306,6 +307,12 @@ class Slurm:
         "20",
         "How long one program of Slurm may take; sinfo and squeue are run once each poll.",
     )
+    cancel_unsatisfiable: bool = option(
+        kinds.yes_no(),
+        "no",
+        """Cancel a waiting job that no size can run, or that wants more nodes than max_nodes. Its
+        owner is told first; a job that another node of the scheduler may run is left alone.""",
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -327,6 +334,21 @@ class Scheduler:
     )
     down_command: tuple[str, ...] | None = option(
         kinds.optional(kinds.command()), "", "Is told that a node is gone."
+    )
+    describe_command: tuple[str, ...] | None = option(
+        kinds.optional(kinds.command()), "", "Sets a node's weight and features; may be left out."
+    )
+    comment_command: tuple[str, ...] | None = option(
+        kinds.optional(kinds.command()), "", "Tells a job's owner something; may be left out."
+    )
+    cancel_command: tuple[str, ...] | None = option(
+        kinds.optional(kinds.command()), "", "Takes a job out of the queue; may be left out."
+    )
+    cancel_unsatisfiable: bool = option(
+        kinds.yes_no(),
+        "no",
+        """Cancel a waiting job that no size can run, or that wants more nodes than max_nodes. Its
+        owner is told first; a job that another node of the scheduler may run is left alone.""",
     )
     timeout: float = option(kinds.duration(), "20", "How long one of these may take.")
 

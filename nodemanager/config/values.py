@@ -94,9 +94,11 @@ class Listen:
 class StoreProvider(StrEnum):
     ARVADOS = "arvados"
     REGISTRY = "registry"
+    SLURM = "slurm"
 
 
 class LogFormat(StrEnum):
+    AUTO = "auto"
     LOGFMT = "logfmt"
     JSON = "json"
 

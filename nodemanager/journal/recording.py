@@ -21,6 +21,7 @@ from nodemanager.core.model.facts import (
     DemandSeen,
     DestroySent,
     Fact,
+    ImageFound,
     LatePinged,
     LivesFreed,
     NodesAnswered,
@@ -60,6 +61,7 @@ OTHER_FACTS: dict[str, type[Any]] = {
     one.__name__: one
     for one in (
         CloudPollBegun,
+        ImageFound,
         DemandSeen,
         SchedulerSeen,
         PollMissed,

@@ -48,6 +48,8 @@ def url_of(config: Config) -> str:
 
 
 def _target(config: Config) -> _Target | None:
+    if config.records.provider is StoreProvider.SLURM:
+        return None
     listen = config.registry.listen
     arvados = config.records.provider is StoreProvider.ARVADOS
     if config.ping_host is not None:

@@ -158,7 +158,7 @@ def checked_claim(value: object) -> dict[str, Any]:
 
 def _check_newer_keys(claim: Mapping[str, Any]) -> None:
     """Raise ValueError for an optional key with a wrong value."""
-    for key in ("size", "node_id"):
+    for key in ("size", "node_id", "image", "instance_type"):
         if not isinstance(claim.get(key), str | None):
             raise ValueError(f"has no text under {key}")
     price, window = claim.get("price"), claim.get("window")

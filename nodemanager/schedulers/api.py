@@ -6,10 +6,9 @@ One contract suite, tests/schedulers/test_scheduler_contract.py, holds every ada
 from __future__ import annotations
 
 import re
-from enum import StrEnum
 from typing import Protocol
 
-from nodemanager.core.model.scheduling import OURS, SchedulerNode
+from nodemanager.core.model.scheduling import OURS, SchedulerNode, Verb
 from nodemanager.core.model.world import Job, Listed
 from nodemanager.errors import SchedulerRefused
 
@@ -17,14 +16,6 @@ __all__ = ["OURS", "JobQueue", "Scheduler", "Verb", "plain", "single_node"]
 MAX_TEXT = 200
 _NODE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}")
 _WORDS_FOR_MANY = frozenset({"all", "default"})
-
-
-class Verb(StrEnum):
-    """What some schedulers can do, and others can't."""
-
-    DESCRIBE = "describe"
-    COMMENT = "comment"
-    CANCEL = "cancel"
 
 
 class JobQueue(Protocol):
@@ -78,11 +69,13 @@ class Scheduler(JobQueue, Protocol):
         """
         ...
 
-    def describe(self, node: str, weight: int, features: tuple[str, ...]) -> None:
+    def describe(
+        self, node: str, weight: int, features: tuple[str, ...], drop: tuple[str, ...] = ()
+    ) -> None:
         """Set the node's weight, and those of its features that tell its size (Verb.DESCRIBE).
 
         Of several nodes that fit, a job runs on one of the lowest weight. `features` replace the
-        node's features of the form `instancetype=NAME`; its other features stay.
+        node's features of the form `instancetype=NAME`, and those of `drop`; its others stay.
         """
         ...
 

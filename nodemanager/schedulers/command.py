@@ -14,8 +14,8 @@ from typing import Any
 from nodemanager.core.model.scheduling import SchedulerNode
 from nodemanager.core.model.world import Job, Listed, WorkerState
 from nodemanager.errors import SchedulerError, SchedulerRefused
+from nodemanager.program import output_of
 from nodemanager.schedulers.api import OURS, Verb, plain, single_node
-from nodemanager.schedulers.program import output_of
 from nodemanager.schedulers.wishlist import WishlistCommand
 
 MAX_NODES = 1_000_000
@@ -28,6 +28,7 @@ _KEYS = {
     "features": list,
     "weight": int,
     "cores": int,
+    "responds": bool,
 }
 _NEEDED = ("node", "state")
 _SHOWN = 60
@@ -78,8 +79,13 @@ class CommandScheduler:
     def mark_down(self, node: str, reason: str) -> None:
         self._order("down", node=single_node(node), reason=f"{OURS}{plain(reason)}")
 
-    def describe(self, node: str, weight: int, features: tuple[str, ...]) -> None:
-        self._order("describe", node=single_node(node), weight=weight, features=list(features))
+    def describe(
+        self, node: str, weight: int, features: tuple[str, ...], drop: tuple[str, ...] = ()
+    ) -> None:
+        left_out = {"drop": list(drop)} if drop else {}
+        self._order(
+            "describe", node=single_node(node), weight=weight, features=list(features), **left_out
+        )
 
     def comment(self, job: str, text: str) -> None:
         self._order("comment", job=job, text=plain(text))
@@ -147,6 +153,7 @@ def _node(item: Any) -> SchedulerNode:
         features=tuple(features),
         weight=item.get("weight"),
         cores=item.get("cores"),
+        responds=item.get("responds", True),
     )
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from nodemanager.core.model.features import Alternatives, Gres, gres_of
 from nodemanager.core.model.world import Job
 from nodemanager.errors import SchedulerError
-from nodemanager.schedulers.program import output_of
+from nodemanager.program import output_of
 
 MAX_COUNT = 1_000_000
 MAX_NUMBER = 10**12
@@ -67,7 +67,7 @@ def _job(item: Any) -> Job:
     id = item["id"]
     if isinstance(id, bool) or not isinstance(id, int | str) or len(str(id)) > MAX_ID:
         raise ValueError(f"id = {_shown(id)} is not a text of at most {MAX_ID} characters")
-    numbers = {}
+    numbers: dict[str, Any] = {}
     for key, default in _WHOLE.items():
         value = item.get(key, default)
         if isinstance(value, bool) or not isinstance(value, int) or value < 0:
@@ -88,6 +88,7 @@ def _job(item: Any) -> Job:
         instance_type=instance_type,
         features=_features(item.get("features")),
         gres=_gres(item.get("gres")),
+        host=None,
         **numbers,
     )
 

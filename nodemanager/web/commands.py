@@ -56,7 +56,11 @@ _TITLES = {
 
 
 class Commands(Protocol):
-    """The receiver of operators' commands."""
+    """The receiver of operators' commands, and of what a scheduler's power saving says."""
+
+    def power(self, direction: str, nodes: str, by: str) -> bool:
+        """Pass it on without waiting; False while the daemon is still starting."""
+        ...
 
     def give(self, command: Command) -> Reply:
         """Carry out a command; gives its outcome."""
@@ -88,9 +92,10 @@ def add_commands(app: Any, commands: Commands, door: Doorkeeper, workers: Worker
     for verb in WITH_ID:
         # Some clouds' ids contain slashes.
         app.add_route(f"/api/{verb.value}/{{id:path}}", _Order(verb, commands, door, workers))
-    for verb in (Verb.PAUSE, Verb.RESUME):
-        app.add_route(f"/api/{verb.value}", _Order(verb, commands, door, workers))
-    app.add_route("/api/breaker/reset", _Order(Verb.BREAKER_RESET, commands, door, workers))
+    pauses = (Verb.PAUSE, Verb.RESUME, Verb.ROTATE_PAUSE, Verb.ROTATE_RESUME)
+    for verb in (*pauses, Verb.BREAKER_RESET):
+        path = verb.value.replace("_", "/")
+        app.add_route(f"/api/{path}", _Order(verb, commands, door, workers))
 
 
 @dataclass(frozen=True, slots=True)

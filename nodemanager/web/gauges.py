@@ -11,6 +11,7 @@ from dataclasses import asdict
 from typing import NamedTuple
 
 from nodemanager.core.execute.leftovers import LedgerState
+from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.world import LeftoverKind
 from nodemanager.core.plan.slots import slots_per_node
 from nodemanager.core.safety.breaker import Cause
@@ -51,6 +52,18 @@ def _causes(status: Status) -> Mapping[str, int]:
     return {cause.value: int(cause in open_now) for cause in Cause}
 
 
+def _outdated(status: Status) -> Mapping[tuple[str, str], int]:
+    return {
+        (size, cause): count
+        for size, one in status.rotations.items()
+        for cause, count in one.causes.items()
+    }
+
+
+def _stalled(status: Status) -> Mapping[str, int]:
+    return {size: one.waits is Reason.ROTATION_STALLED for size, one in status.rotations.items()}
+
+
 def _orders(status: Status) -> Mapping[str, int]:
     return {kind: len(marks) for kind, marks in status.marks.by_kind.items()}
 
@@ -73,6 +86,23 @@ GAUGES = (
         "and `kept` (fewer than wanted while something runs short).",
         _spares,
         ("size", "state"),
+    ),
+    Gauged(
+        "nodes_outdated",
+        "Nodes that wait to be replaced, by size and cause (image, type or age).",
+        _outdated,
+        ("size", "cause"),
+    ),
+    Gauged(
+        "rotation_stalled",
+        "1 while a size's replacements are as outdated as what they replace.",
+        _stalled,
+        ("size",),
+    ),
+    Gauged(
+        "rotation_paused",
+        "1 while an operator pauses the replacement of outdated nodes.",
+        lambda shown: shown.marks.rotation is not None,
     ),
     Gauged("records", "Records by state.", lambda shown: shown.records, ("state",)),
     Gauged(

@@ -90,6 +90,7 @@ class WebObserver:
             ),
             live=counts.get("nodes", 0),
             spares=plan.wants.spares if plan.wants is not None else {},
+            rotations=plan.wants.rotations.sizes if plan.wants is not None else {},
             errors=errors,
             max_nodes=settings.max_nodes,
             quota=snapshot.limits.quota,
@@ -123,7 +124,7 @@ class WebObserver:
             leftovers=picture.leftovers,
             account=picture.account,
             store=picture.store,
-            marks=replace(picture.marks, paused=snapshot.paused),
+            marks=replace(picture.marks, paused=snapshot.paused, rotation=snapshot.rotation_paused),
             paused_at=(
                 None
                 if snapshot.paused is None

@@ -42,6 +42,7 @@ from nodemanager.web.explain import Explanations, add_explain
 from nodemanager.web.health import Health, add_health
 from nodemanager.web.inventory import add_inventory
 from nodemanager.web.metrics import Metrics
+from nodemanager.web.power import add_power
 from nodemanager.web.reload import Reload, add_reload
 from nodemanager.web.status import Board
 from nodemanager.web.verify import add_verify
@@ -106,6 +107,7 @@ class ManagementServer(HttpServer):
         app.add_route("/metrics", _MetricsPage(board, metrics, workers))
         if commands is not None:
             add_commands(app, commands, door, workers)
+            add_power(app, commands, door)
         if backlog is not None:
             add_backlog(app, backlog, door, workers)
         if reload is not None:

@@ -17,6 +17,7 @@ from nodemanager.core.execute.leftovers import LedgerState
 from nodemanager.core.explain.why import Cause, SizeWhy
 from nodemanager.core.model.annotations import NO_MARKS, Mark, Marks
 from nodemanager.core.model.world import LeftoverKind
+from nodemanager.core.plan.rotation import Rotation
 from nodemanager.core.plan.slots import Slots
 from nodemanager.core.plan.spares import Spares
 from nodemanager.core.safety.breaker import HOW_TO_CLEAR, Breaker
@@ -84,7 +85,7 @@ class Status:
 
     `last_ping_s` is the age of the pool's newest ping on the store's clock, None before any.
     `live` is how many nodes of the pool are listed, whatever they do. `spares` has each size with
-    spare_nodes.
+    spare_nodes, `rotations` each with outdated nodes.
 
     `idle_times` (node name -> seconds), `held` (ids), `account`, `store` and `holder` contain
     names. They are shown only with the token, as are `read_only`, the breaker's sentences and the
@@ -99,6 +100,7 @@ class Status:
     nodes: NodeCounts = NodeCounts()
     live: int = 0
     spares: Mapping[str, Spares] = field(default_factory=dict)
+    rotations: Mapping[str, Rotation] = field(default_factory=dict)
     errors: ErrorCounts = ErrorCounts()
     max_nodes: int = 0
     quota: int | None = None
@@ -155,6 +157,7 @@ class Status:
                 size: {"wanted": one.wanted, "ready": one.there, "kept": one.kept}
                 for size, one in sorted(self.spares.items())
             },
+            "rotation": self._rotation(with_names),
             "places_resting": [
                 {"size": size, "place": place, "for_s": _rounded(max(0.0, until - now))}
                 for size, place, until in self.resting
@@ -211,6 +214,25 @@ class Status:
             shown["paused_s"] = _age(self.paused_at, now)
             if with_names:
                 shown |= _told(mark)
+        return shown
+
+    def _rotation(self, with_names: bool) -> Json:
+        """What is left to replace, by size; with names, who paused it, and the nodes."""
+        mark = self.marks.rotation
+        shown: Json = {"paused": mark is not None}
+        if mark is not None and with_names:
+            shown |= _told(mark)
+        shown["sizes"] = [
+            {
+                "size": size,
+                "nodes": one.nodes,
+                "outdated": one.outdated,
+                "causes": dict(one.causes),
+                "waits": None if one.waits is None else one.waits.value,
+                **({"node": one.node, "at": one.at or None} if with_names else {}),
+            }
+            for size, one in sorted(self.rotations.items())
+        ]
         return shown
 
     def _forerunner(self) -> Json:

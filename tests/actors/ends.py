@@ -8,18 +8,19 @@ from __future__ import annotations
 import ast
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import nodemanager.core as core
 from doc.generate.file import write_page
 from nodemanager.actors.messages import Ordered
 from nodemanager.core.model.reasons import Reason
-from nodemanager.core.model.world import CloudState, LeftoverKind, Tags, WorkerState
+from nodemanager.core.model.world import CloudState, Job, LeftoverKind, Tags, WorkerState
 from nodemanager.core.operate.verbs import Command, Verb
 from nodemanager.errors import BadRequest
 from tests.actors.rig import Rig, until
 from tests.fakes import fail
+from tests.fakes.cloud import LARGE, SMALL
 
 CORE = Path(core.__file__).parent
 HOUR = 3600.0
@@ -103,6 +104,8 @@ class Way:
     steps: tuple[str, ...] = SHUT_DOWN
     cleaned: Reason | None = Reason.AFTER_SHUTDOWN
     options: tuple[tuple[str, object], ...] = ()
+    replaced: bool = False
+    """Another node takes its place."""
 
 
 def _pair(rig: Rig, state: WorkerState = WorkerState.BUSY) -> tuple[str, str]:
@@ -123,6 +126,35 @@ def _order(rig: Rig, verb: Verb, id: str, *forced: str) -> None:
 
 def _unwanted(rig: Rig) -> str:
     node, uuid = _pair(rig)
+    rig.fleet.states[node] = WorkerState.IDLE
+    return uuid
+
+
+def _given_up(rig: Rig) -> str:
+    """The only node that may be is spare, and a job waits for a larger one."""
+    rig.sizes, rig.jobs = (replace(SMALL, spare_nodes=1), LARGE), ()
+    node, uuid = _pair(rig)
+    rig.fleet.states[node] = WorkerState.IDLE
+    rig.turn(300)
+    rig.jobs = (Job("large", cores=LARGE.cores),)
+    return uuid
+
+
+def _other_image(rig: Rig) -> str:
+    rig.cloud.image_id = "image-1"
+    node, uuid = _pair(rig)
+    rig.cloud.change(node, image="image-1")
+    rig.fleet.states[node] = WorkerState.IDLE
+    rig.turn(60)
+    rig.cloud.image_id = "image-2"
+    return uuid
+
+
+def _other_type(rig: Rig) -> str:
+    rig.sizes = (replace(LARGE, name="main"),)
+    node, uuid = _pair(rig)
+    tags = rig.cloud.machines[node].node.tags
+    rig.cloud.change(node, tags=replace(tags, size="main"), size=SMALL.instance_type)
     rig.fleet.states[node] = WorkerState.IDLE
     return uuid
 
@@ -214,6 +246,33 @@ def _copied(rig: Rig) -> str:
 
 WAYS = (
     Way(Reason.IDLE_BEYOND_DEMAND, "It is idle, and nobody wants it.", _unwanted),
+    Way(
+        Reason.IDLE_BEYOND_DEMAND,
+        "It is a spare one, and a job needs its room.",
+        _given_up,
+        replaced=True,
+    ),
+    Way(
+        Reason.OTHER_IMAGE,
+        "It is idle, and new nodes have another image.",
+        _other_image,
+        options=(("min_nodes", 1),),
+        replaced=True,
+    ),
+    Way(
+        Reason.OTHER_TYPE,
+        "It is idle, and its size has another instance type now.",
+        _other_type,
+        options=(("min_nodes", 1),),
+        replaced=True,
+    ),
+    Way(
+        Reason.TOO_OLD,
+        "It is idle, and older than ``max_node_age``.",
+        _unwanted,
+        options=(("min_nodes", 1), ("max_node_age", "9h")),
+        replaced=True,
+    ),
     Way(Reason.DRAINED, "An operator drains it.", _drained),
     Way(Reason.KILLED, "An operator kills it.", _killed),
     Way(Reason.NODE_DOWN, "It says that it is down.", _says_down),

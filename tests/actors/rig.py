@@ -206,6 +206,7 @@ class Rig:
         for size in self.sizes:
             text += f"[Size {size.name}]\ninstance_type = {size.instance_type}\n"
             text += f"price = {size.price}\npreemptible = {'yes' if size.preemptible else 'no'}\n"
+            text += f"spare_nodes = {size.spare_nodes}\n"
         path = self.directory / "rig.cfg"
         path.write_text(text, encoding="utf-8")
         return path

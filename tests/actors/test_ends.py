@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from nodemanager.core.model.reasons import Reason
+from nodemanager.core.model.world import Record
 from nodemanager.errors import CloudError, StoreError
 from tests.actors.conftest import MakeRig
 from tests.actors.ends import SHUT_DOWN, WAYS, Way, enumerated, table
@@ -54,9 +55,16 @@ def test_each_way_out_that_core_has_is_among_them() -> None:
     assert {way.reason for way in WAYS} == enumerated() - {Reason.AFTER_SHUTDOWN}
 
 
-def is_over(rig: Rig, uuid: str | None) -> bool:
-    """Whether no node lives, nothing that it pinned is left, and its record holds nothing."""
+def is_over(rig: Rig, uuid: str | None, replaced: Record | None) -> bool:
+    """Whether no node lives, nothing that it pinned is left, and its record holds nothing.
+
+    Of a node that is `replaced`, which had that record: another one may live, on that record too.
+    """
     row = None if uuid is None else rig.store.rows[uuid]
+    if replaced is not None and row is not None:
+        living = {machine.node.tags.incarnation for machine in rig.cloud.living()}
+        is_free = row.incarnation != replaced.incarnation
+        return is_free and replaced.incarnation not in living and not rig.cloud.things
     return not (
         rig.cloud.living()
         or rig.cloud.things
@@ -76,10 +84,13 @@ def test_a_node_that_ends_frees_record_slot_and_name_and_what_it_pinned(
         scripted = replace(how(error), before=partial(failed.append, step))
         (rig.store if step in BY_STORE else rig.cloud).on(step, scripted)
     uuid = way.begin(rig)
+    replaced = rig.store.rows[uuid] if way.replaced and uuid is not None else None
     end = rig.clock.boottime() + WITHIN_S
-    while not is_over(rig, uuid) and rig.clock.boottime() < end:
+    while not is_over(rig, uuid, replaced) and rig.clock.boottime() < end:
         rig.turn(60)
-    assert is_over(rig, uuid), [line for line in rig.out.fields if line["level"] != "info"]
+    assert is_over(rig, uuid, replaced), [
+        line for line in rig.out.fields if line["level"] != "info"
+    ]
     assert sorted(failed) == sorted(steps)
     if not steps:
         ends = {*rig.reasons("node.shutdown_started"), *rig.reasons("record.cleaned")}

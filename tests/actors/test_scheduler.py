@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass, field, replace
 
 import pytest
@@ -9,10 +10,11 @@ import pytest
 from nodemanager import wiring
 from nodemanager.core.model.scheduling import OURS, SchedulerNode
 from nodemanager.core.model.world import Job, Listed, WorkerState
-from nodemanager.errors import SchedulerError, SchedulerRefused
+from nodemanager.errors import CapacityUnavailable, SchedulerError, SchedulerRefused
 from nodemanager.schedulers.api import Verb
 from tests.actors.conftest import MakeRig
 from tests.actors.rig import Rig, until
+from tests.fakes import fail
 
 BUSY, IDLE, DOWN = WorkerState.BUSY, WorkerState.IDLE, WorkerState.DOWN
 HOUR = 3600.0
@@ -30,7 +32,9 @@ class FakeScheduler:
     fails_down: Exception | None = None
     busy_at_drain: bool = False
     resumed_behind_a_look: bool = False
+    fails_errands: Exception | None = None
     calls: list[tuple[str, str]] = field(default_factory=list)
+    errands: list[tuple[str, ...]] = field(default_factory=list)
 
     def says(self, name: str, state: WorkerState) -> None:
         self.known[name] = replace(self.known.get(name, SchedulerNode(name, state)), state=state)
@@ -64,11 +68,23 @@ class FakeScheduler:
             raise self.fails_down
         self.known[node] = SchedulerNode(node, DOWN, reason=f"{OURS}{reason}")
 
-    def describe(self, node: str, weight: int, features: tuple[str, ...]) -> None: ...
+    def describe(
+        self, node: str, weight: int, features: tuple[str, ...], drop: tuple[str, ...] = ()
+    ) -> None:
+        self._ran("describe", node, str(weight))
+        self.known[node] = replace(self.known[node], weight=weight, features=features)
 
-    def comment(self, job: str, text: str) -> None: ...
+    def comment(self, job: str, text: str) -> None:
+        self._ran("comment", job, text)
 
-    def cancel(self, job: str) -> None: ...
+    def cancel(self, job: str) -> None:
+        self._ran("cancel", job)
+        self.jobs = tuple(one for one in self.jobs if one.id != job)
+
+    def _ran(self, *errand: str) -> None:
+        self.errands.append(errand)
+        if self.fails_errands is not None:
+            raise self.fails_errands
 
     def _called(self, verb: str, node: str) -> None:
         if verb not in ("queue", "nodes"):
@@ -84,9 +100,11 @@ def scheduler(monkeypatch: pytest.MonkeyPatch) -> FakeScheduler:
     return fake
 
 
-def one_node(make_rig: MakeRig, scheduler: FakeScheduler, state: WorkerState) -> tuple[Rig, str]:
+def one_node(
+    make_rig: MakeRig, scheduler: FakeScheduler, state: WorkerState, **options: object
+) -> tuple[Rig, str]:
     """One node, which says nothing of its work, and its hostname."""
-    rig = make_rig(min_nodes=0, dispatcher="slurm")
+    rig = make_rig(min_nodes=0, dispatcher="slurm", **options)
     rig.fleet.state = None
     _, record = rig.fleet.add_node(age=10 * HOUR)
     assert record.hostname is not None
@@ -238,4 +256,167 @@ def test_a_dry_run_tells_the_scheduler_nothing_s3(
     rig, _ = one_node(make_rig, scheduler, IDLE)
     rig.start(dry_run=True)
     rig.turn(900)
+    assert (len(rig.nodes), scheduler.calls) == (1, [])
+
+
+HUGE = Job("9", cores=64)
+
+
+def test_a_job_that_no_size_can_run_is_told_once_and_stays_u12(
+    make_rig: MakeRig, scheduler: FakeScheduler
+) -> None:
+    rig = make_rig(min_nodes=0, dispatcher="slurm")
+    scheduler.jobs = (HUGE,)
+    rig.start()
+    rig.turn(900)
+    (told,) = [one for one in scheduler.errands if one[0] == "comment"]
+    assert told[1] == "9"
+    assert told[2].startswith(OURS)
+    assert "cores=64" in told[2]
+    assert not [one for one in scheduler.errands if one[0] == "cancel"]
+    (line,) = rig.lines("scheduler.told", action="comment")
+    assert (line["job"], line["reason"]) == ("9", "no_fitting_size")
+
+
+def test_it_is_cancelled_only_where_the_file_says_so_and_after_it_was_told_u12(
+    make_rig: MakeRig, scheduler: FakeScheduler
+) -> None:
+    rig = make_rig(min_nodes=0, dispatcher="slurm")
+    scheduler.jobs = (HUGE,)
+    rig.start()
+    rig.apply(replace(rig.system.settings, cancel_unsatisfiable=True))
+    rig.turn(600)
+    told = [one for one in scheduler.errands if one[0] in ("comment", "cancel")]
+    assert [one[:2] for one in told] == [("comment", "9"), ("cancel", "9")]
+    comment, cancel = (rig.lines("scheduler.told", action=one)[0] for one in ("comment", "cancel"))
+    assert rig.out.fields.index(comment) < rig.out.fields.index(cancel)
+
+
+def test_a_node_gets_the_weight_and_features_of_its_size_once(
+    make_rig: MakeRig, scheduler: FakeScheduler
+) -> None:
+    rig, host = one_node(make_rig, scheduler, BUSY)
+    rig.start()
+    rig.turn(900)
+    assert [one[:2] for one in scheduler.errands] == [("describe", host)]
+    size = rig.nodes[0].size
+    assert f"instancetype={size}" in scheduler.known[host].features
+
+
+@pytest.mark.parametrize(
+    "error", [SchedulerError("timed out"), SchedulerRefused("access denied")], ids=str
+)
+def test_an_errand_that_fails_is_not_repeated_each_poll(
+    make_rig: MakeRig, scheduler: FakeScheduler, error: SchedulerError
+) -> None:
+    rig = make_rig(min_nodes=0, dispatcher="slurm")
+    scheduler.jobs, scheduler.fails_errands = (HUGE,), error
+    rig.start()
+    rig.turn(1500)
+    tries = len([one for one in scheduler.errands if one[0] == "comment"])
+    assert tries == 1 if error.definite else 1 < tries <= 6
+    scheduler.fails_errands = None
+    rig.turn(2400)
+    assert rig.lines("scheduler.told", action="comment")[-1].get("error") is None
+
+
+def test_a_vanished_node_is_marked_down_once_its_record_is_free_c20(
+    make_rig: MakeRig, scheduler: FakeScheduler
+) -> None:
+    rig, host = one_node(make_rig, scheduler, BUSY, node_stale_after=1800)
+    rig.start()
+    rig.turn(120)
+    (node,) = rig.nodes
+    rig.cloud.vanish(node.id)
+    scheduler.known[host] = SchedulerNode(host, BUSY, responds=False)
+    until(rig, "record.cleaned", within=6 * HOUR)
+    assert scheduler.calls == []
+    rig.turn(300)
+    assert scheduler.calls == [("down", host)]
+    (line,) = rig.lines("scheduler.told", action="down")
+    assert line["host"] == host
+    rig.turn(900)
+    assert scheduler.calls == [("down", host)]
+
+
+def test_no_node_is_marked_down_that_the_scheduler_reaches_when_it_is_asked_again(
+    make_rig: MakeRig, scheduler: FakeScheduler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next node of that name comes up behind the listing that the plan was made from."""
+    rig, host = one_node(make_rig, scheduler, BUSY, node_stale_after=1800)
+    rig.start()
+    rig.turn(120)
+    rig.cloud.vanish(rig.nodes[0].id)
+    scheduler.known[host] = SchedulerNode(host, BUSY, responds=False)
+    gone, up = scheduler.known[host], SchedulerNode(host, BUSY)
+    asked = [0.0]
+
+    def nodes(self: FakeScheduler) -> Listed[SchedulerNode]:
+        asked.append(rig.clock.boottime())
+        again = asked[-1] - asked[-2] < 1.0
+        return Listed((up if again else gone,))
+
+    monkeypatch.setattr(FakeScheduler, "nodes", nodes)
+    until(rig, "record.cleaned", within=6 * HOUR)
+    rig.turn(120)
+    assert any(after - before < 1.0 for before, after in itertools.pairwise(asked))
+    assert scheduler.calls == []
+    assert not rig.lines("scheduler.told", action="down")
+
+
+# What users of other tools met (doc/slurm.rst).
+
+
+def test_a_stockout_leaves_no_mark_on_a_node_and_its_job_is_served_later(
+    make_rig: MakeRig, scheduler: FakeScheduler
+) -> None:
+    rig = make_rig(min_nodes=0, dispatcher="slurm")
+    rig.fleet.state = None
+    scheduler.jobs = (Job("7"),)
+    rig.cloud.always("create", fail(CapacityUnavailable("no small ones")))
+    rig.start()
+    rig.turn(300)
+    assert (rig.nodes, scheduler.calls) == ([], [])
+    assert rig.lines("node.boot_refused", reason="size_rests")
+    rig.cloud.always("create", None)
+    until(rig, "node.created", within=2400)
+    assert scheduler.calls == []
+
+
+def test_an_idle_node_goes_while_a_size_has_no_capacity(
+    make_rig: MakeRig, scheduler: FakeScheduler
+) -> None:
+    rig, host = one_node(make_rig, scheduler, IDLE)
+    scheduler.jobs = (Job("7", cores=2),)
+    rig.cloud.always("create", fail(CapacityUnavailable("no large ones")))
+    rig.start()
+    until(rig, "node.gone", within=600)
+    rig.turn(30)
+    assert scheduler.calls == [("drain", host), ("down", host)]
+
+
+def test_a_node_that_never_comes_up_is_ended_and_its_name_is_used_again(
+    make_rig: MakeRig, scheduler: FakeScheduler
+) -> None:
+    rig = make_rig(min_nodes=0, max_nodes=1, dispatcher="slurm", boot_fail_after=600)
+    rig.fleet.mute = True
+    scheduler.jobs = (Job("7"),)
+    rig.start()
+    first = until(rig, "node.created", within=120)
+    scheduler.says(first["host"], DOWN)
+    until(rig, "node.gone", within=1800)
+    second = rig.turn_until("node.created", within=1200)
+    assert second["host"] == first["host"]
+    assert scheduler.calls == [("down", first["host"])]
+
+
+def test_a_booting_node_is_never_resumed(make_rig: MakeRig, scheduler: FakeScheduler) -> None:
+    rig = make_rig(min_nodes=0, dispatcher="slurm")
+    rig.fleet.state = None
+    scheduler.jobs = (Job("7"),)
+    rig.start()
+    host = until(rig, "node.created", within=120)["host"]
+    for state in (DOWN, WorkerState.UNKNOWN, IDLE):
+        scheduler.says(host, state)
+        rig.turn(120)
     assert (len(rig.nodes), scheduler.calls) == (1, [])

@@ -119,7 +119,7 @@ def imported(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, frozenset
         cwd=Path(__file__).parents[2],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=600,
         check=True,
     )
     return {name: frozenset(one) for name, one in zip(runs, json.loads(done.stdout), strict=True)}

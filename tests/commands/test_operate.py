@@ -29,7 +29,8 @@ class Daemon:
         self.told: list[tuple[Verb, str | None]] = []
         self.ordered: list[str] = []
         self.listed: list[str] = []
-        self.looks = 0
+        self.looks = self.plans = 0
+        self.reason = "busy"
         self.reloaded: dict[str, Any] = {}
 
     def node(self, id: str) -> dict[str, Any]:
@@ -55,7 +56,11 @@ class Daemon:
         return shown
 
     def nodes(self) -> dict[str, Any]:
-        return {"nodes": [{"node": id, "state": "busy"} for id in self.listed]}
+        self.plans += 1
+        rows = [{"node": id, "reason": self.reason} for id in self.listed]
+        if self.reason in waiting.GOING and self.plans > 3:
+            rows = []
+        return {"plan": f"p{self.plans}", "nodes": rows}
 
     def explain(self, id: str) -> dict[str, Any]:
         self.looks += 1
@@ -187,6 +192,16 @@ def test_a_drain_that_somebody_undoes_is_not_waited_for_any_longer(
     daemon.ordered, daemon.listed = ["i-1"], ["i-1"]
     assert run("drain", "i-1", "--wait") == 1
     assert "called off: i-1 is listed" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("at_once")
+def test_a_node_that_an_old_listing_still_shows_is_waited_for(
+    daemon: Daemon, capsys: pytest.CaptureFixture[str]
+) -> None:
+    daemon.listed, daemon.reason = ["i-1"], "changed_since_listing"
+    assert run("drain", "i-1", "--wait") == 0
+    assert daemon.plans == 4
+    assert capsys.readouterr().err == "i-1 is gone\n"
 
 
 @pytest.mark.usefixtures("at_once")

@@ -213,6 +213,13 @@ def test_a_certificate_needs_its_key(refused: Refused, read: Read) -> None:
     assert read("[Registry]\ntls_cert = /a.crt\ntls_key = /a.key\n").warnings == ()
 
 
+def test_a_token_that_may_only_look_is_another_than_the_one_that_may_act(refused: Refused) -> None:
+    (problem,) = refused("[Manage]\nManagementToken = x1\nread_token = x1\n")
+    assert "3: [Manage] read_token" in problem
+    assert "[Manage] ManagementToken = *** (line 2)" in problem
+    assert "x1" not in problem
+
+
 def test_one_port_for_two_servers_is_refused(refused: Refused) -> None:
     (problem,) = refused("[Registry]\nlisten = 0.0.0.0:8989\n[Manage]\nport = 8989\n")
     assert problem.startswith("4: [Manage] port = 8989: ")

@@ -58,6 +58,9 @@ class FakeCloud(Scripted):
         self.destroy_takes: float | None = 0.0
         self.sizes = (SMALL, LARGE)
         self.full: set[str] = set()
+        self.image_id: str | None = None
+        """What nodes are to be booted from; `gives_image` is what they get in its place."""
+        self.gives_image: str | None = None
         """The places that have no room for any size."""
         self.asked: list[str] = []
         self.things: dict[str, Leftover] = {}
@@ -97,6 +100,9 @@ class FakeCloud(Scripted):
 
     def check_image(self) -> None:
         self._run("check_image", lambda: None)
+
+    def image(self) -> str | None:
+        return self.image_id
 
     def create(self, order: CreateOrder) -> CloudNode:
         return self._run("create", lambda: self._create(order), write=order.tags.record or "")
@@ -167,6 +173,7 @@ class FakeCloud(Scripted):
         size: str = "small",
         managed: bool = True,
         places: tuple[str, ...] = (),
+        image: str | None = None,
     ) -> CloudNode:
         """A machine that has been there for `age` seconds."""
         node_id = f"i-{next(self._numbers):04d}"
@@ -180,6 +187,7 @@ class FakeCloud(Scripted):
             managed=managed,
             raw_state=state.value,
             places=places,
+            image=image,
         )
         self.machines[node_id] = Machine(node, user_data)
         return node
@@ -212,6 +220,7 @@ class FakeCloud(Scripted):
             name=order.name,
             size=order.size.instance_type,
             places=() if order.place is None else (order.place,),
+            image=self.gives_image or self.image_id,
         )
 
     def _adopt(self, node_id: str, tags: Tags) -> None:

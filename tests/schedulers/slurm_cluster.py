@@ -54,7 +54,7 @@ PriorityType=priority/basic
 PrivateData=cloud
 KillWait=1
 MessageTimeout=3
-SlurmdTimeout=300
+SlurmdTimeout={silence_s}
 """
 """What every cluster of these tests has."""
 NODES_CONF = """\
@@ -85,15 +85,16 @@ class SlurmCluster:
     controller: subprocess.Popen[bytes] | None = None
     slurmds: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
 
-    def client(self, *argv: str) -> str:
-        done = self._run(*argv)
+    def client(self, *argv: str, **environment: str) -> str:
+        done = self._run(*argv, **environment)
         assert done.returncode == 0, (argv, done.stderr)
         return done.stdout
 
-    def _run(self, *argv: str) -> subprocess.CompletedProcess[str]:
+    def _run(self, *argv: str, **environment: str) -> subprocess.CompletedProcess[str]:
+        ours = {"PATH": os.environ["PATH"], "SLURM_CONF": str(self.conf), "LC_ALL": "C"}
         return subprocess.run(
             argv,
-            env={"PATH": os.environ["PATH"], "SLURM_CONF": str(self.conf), "LC_ALL": "C"},
+            env={**ours, **environment},
             cwd=self.folder,
             capture_output=True,
             text=True,
@@ -221,22 +222,28 @@ def on_this_machine(lines: Iterable[str], ports: Sequence[int]) -> str:
     left = list(ports)
     done = []
     for line in lines:
-        ranged = re.match(r"NodeName=\S+\[0*(\d+)-0*(\d+)\] ", line)
-        if ranged is not None:
-            first, last = left[0], left[int(ranged[2]) - int(ranged[1])]
-            del left[: last - first + 1]
-            line += f" NodeAddr=127.0.0.1 NodeHostname={host} Port=[{first}-{last}]"
+        named = re.match(r"NodeName=\S+?(?:\[0*(\d+)-0*(\d+)\])? ", line)
+        if named is not None:
+            count = 1 if named[1] is None else int(named[2]) - int(named[1]) + 1
+            ports_of = str(left[0]) if named[1] is None else f"[{left[0]}-{left[count - 1]}]"
+            del left[:count]
+            line += f" NodeAddr=127.0.0.1 NodeHostname={host} Port={ports_of}"
         done.append(line)
     return "\n".join([*done, ""])
 
 
 @contextmanager
 def slurm_cluster(
-    folder: Path, nodes: Iterable[str] = NODES, *, nodes_conf: str | None = None
+    folder: Path,
+    nodes: Iterable[str] = NODES,
+    *,
+    nodes_conf: str | None = None,
+    silence_s: int = 300,
 ) -> Iterator[SlurmCluster]:
     """A cluster whose nodes are idle; it has ended, with all its jobs, when this ends.
 
-    `nodes_conf` has other nodes and partitions; then `nodes` are those to start.
+    `nodes_conf` has other nodes and partitions; then `nodes` are those to start. A node that does
+    not answer for `silence_s` is down.
     """
     names = tuple(nodes)
     conf = folder / "slurm.conf"
@@ -247,7 +254,13 @@ def slurm_cluster(
         NODE.format(name=name, host=host, port=port, cores=CORES, memory=MEMORY_MB, disk=DISK_MB)
         for name, port in zip(names, ports, strict=True)
     ]
-    base = CONF.format(host=host, folder=folder, user=getpass.getuser(), controller=controller)
+    base = CONF.format(
+        host=host,
+        folder=folder,
+        user=getpass.getuser(),
+        controller=controller,
+        silence_s=silence_s,
+    )
     own = NODES_CONF.format(
         host=host,
         spare=spare,
@@ -293,6 +306,16 @@ def _free_ports(count: int) -> list[int]:
             stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)
         ]
         return [one.getsockname()[1] for one in sockets]
+
+
+def free_ports_in_a_row(count: int) -> list[int]:
+    for first in range(20000 + os.getpid() % 500 * 20, 32000, count):
+        with suppress(OSError), ExitStack() as stack:
+            ports = range(first, first + count)
+            for port in ports:
+                stack.enter_context(socket.create_server(("127.0.0.1", port)))
+            return list(ports)
+    raise RuntimeError("this machine has no free ports")
 
 
 def _end(processes: Iterable[subprocess.Popen[bytes] | None]) -> None:

@@ -170,8 +170,10 @@ def test_features_and_weight_follow_the_size_and_other_features_stay(world: Worl
         scheduler.describe(name, 35, ("instancetype=m5.large",))
         node = node_of(world, name)
         assert (node.weight, node.features) == (35, ("rack1", "instancetype=m5.large"))
+        scheduler.describe(name, 35, ("instancetype=m5.large", "ssd"), ("rack1", "rack2"))
+        assert node_of(world, name).features == ("instancetype=m5.large", "ssd")
     finally:
-        scheduler.describe(name, 5, ("instancetype=small",))
+        scheduler.describe(name, 5, ("rack1", "instancetype=small"), ("ssd",))
     assert node_of(world, name).features == ("rack1", "instancetype=small")
 
 

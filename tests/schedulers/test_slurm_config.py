@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 from nodemanager.cli import group
+from nodemanager.clock import SystemClock
 from nodemanager.commands.slurm_config import lines, sizes
 from nodemanager.config import load
 from nodemanager.errors import ConfigError
+from nodemanager.records.slurm import SlurmRecordStore
 from nodemanager.schedulers.slurm import conf
 from nodemanager.schedulers.slurm.adapter import SlurmScheduler
-from tests.schedulers.slurm_cluster import on_this_machine, slurm_cluster
+from tests.contract.stores import claim
+from tests.schedulers.slurm_cluster import free_ports_in_a_row, on_this_machine, slurm_cluster
+from tests.waiting import until
 
 FILE = """\
 [Daemon]
@@ -70,6 +76,27 @@ def test_partitions_and_kinds_of_resources_are_declared(file: Path):
     ]
 
 
+def recorded(tmp_path: Path) -> Path:
+    """The file of a pool whose records are Slurm's own nodes."""
+    file = tmp_path / "records.cfg"
+    text = FILE.format(dispatcher="slurm").replace("fast, slow", "elastic")
+    file.write_text(text + "[Records]\nprovider = slurm\n", encoding="utf-8")
+    return file
+
+
+def test_with_slurms_nodes_as_records_each_size_has_nodes_of_its_own(tmp_path: Path):
+    told = printed(recorded(tmp_path))
+    assert [line for line in told if line.startswith(("NodeName=", "PartitionName="))] == [
+        "NodeName=thin-[1-4] CPUs=1 RealMemory=900 TmpDisk=4000 Feature=rack1,instancetype=thin "
+        "Gres=gpu:2,license:site:4 Weight=10 State=CLOUD",
+        "NodeName=medium-[1-4] CPUs=2 RealMemory=3891 TmpDisk=16000 Feature=instancetype=medium "
+        "Gres=license:site:2 Weight=20 State=CLOUD",
+        "PartitionName=elastic Nodes=thin-[1-4],medium-[1-4] MaxTime=INFINITE State=UP",
+    ]
+    assert {"PrivateData=cloud", "ResumeTimeout=1800", "SuspendTime=300"} <= set(told)
+    assert "ResumeProgram=/etc/nodemanager/slurm-resume" in told
+
+
 @pytest.mark.parametrize(
     ("pattern", "slots", "expected"),
     [
@@ -103,10 +130,27 @@ def test_the_command_prints_them(file: Path):
 
 @pytest.mark.server("slurm", "munge")
 @pytest.mark.live
+def test_a_real_slurm_keeps_the_records_of_a_file_with_them(tmp_path: Path):
+    folder = tmp_path / "slurm"
+    folder.mkdir()
+    told = [re.sub("Program=.*", "Program=/bin/true", line) for line in printed(recorded(tmp_path))]
+    own = on_this_machine(told, free_ports_in_a_row(8))
+    with slurm_cluster(folder, nodes=(), nodes_conf=own) as slurm:
+        store = SlurmRecordStore(15.0, SystemClock(), conf=str(slurm.conf), partitions=("elastic",))
+        assert store.slots() == 8
+        assert store.create(replace(claim(), size="medium")).hostname == "medium-1"
+        slurm.submit("-p", "elastic", "-C", "instancetype=thin", "-w", "thin-2")
+        power = SlurmScheduler(15.0, conf=str(slurm.conf), power_saving=True)
+        until("its node", lambda: [one.host for one in power.queue()] == ["medium-1", "thin-2"])
+        assert [one.instance_type for one in power.queue()] == ["medium", "thin"]
+
+
+@pytest.mark.server("slurm", "munge")
+@pytest.mark.live
 def test_a_real_slurm_starts_with_them(file: Path, tmp_path: Path):
     folder = tmp_path / "slurm"
     folder.mkdir()
-    own = on_this_machine(printed(file), range(17101, 17109))
+    own = on_this_machine(printed(file), free_ports_in_a_row(8))
     with slurm_cluster(folder, nodes=(), nodes_conf=own) as slurm:
         nodes = SlurmScheduler(15.0, conf=str(slurm.conf)).nodes().items
         assert [one.name for one in nodes] == [f"n0{number}" for number in range(1, 9)]

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from nodemanager import program
 from nodemanager.core.model.world import Job
 from nodemanager.errors import SchedulerError
-from nodemanager.schedulers import program
-from nodemanager.schedulers.program import ENVIRONMENT
+from nodemanager.program import ENVIRONMENT
 from nodemanager.schedulers.wishlist import WishlistCommand
 from tests.waiting import runs, until
 

@@ -64,7 +64,9 @@ def obey(world: dict, verb: str, given: dict) -> str:
             if job["node"] == given["node"]:
                 job["node"] = None
     elif verb == "describe":
+        gone = given.get("drop", [])
         others = [one for one in node["features"] if not one.startswith("instancetype=")]
+        others = [one for one in others if one not in gone]
         node |= {"weight": given["weight"], "features": [*others, *given["features"]]}
     return ""
 

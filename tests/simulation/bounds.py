@@ -59,6 +59,12 @@ TABLE = (
         "storm's runs sent, or wrote down and never sent, has not ended its node (D3, R1)",
     ),
     (
+        "replaced",
+        "An idle outdated node that the queue does not want is replaced, one after the other (D15)",
+        "as a surplus one, once the one before it has gone and its place is taken: + a turn for "
+        "max_shutdowns_per_cycle + 4 rounds + the ping interval + the settling of a node's end",
+    ),
+    (
         "silent",
         "A node that will never ping (again) is shut down",
         "boot_fail_after, or node_stale_after once it pinged, past its boot grace, + 3 rounds + "
@@ -182,6 +188,11 @@ class Bounds:
         words = (settings.consecutive_idle_count + 1) * max(self.round_s, self.ping)
         windows = sum(settings.shutdown_windows)
         return words + self.rounds(3) + windows + SLACK_S
+
+    @property
+    def replaced(self) -> float:
+        """It goes as a surplus node does, once the one before it is gone and refilled."""
+        return self.surplus + self._turns(1) + self.rounds(4) + self.settled + self.ping
 
     def _turns(self, nodes: int) -> float:
         """The cap of D9: each turn is a destroy, its wait for gone, and both listings."""

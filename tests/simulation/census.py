@@ -36,15 +36,13 @@ NEVER: Mapping[Reason, str] = {
         ),
         "An HTTP server refuses a request, and the simulation has none: real servers show it.",
     ),
-    **dict.fromkeys(
-        (
-            *(Reason.UNSCHEDULED, Reason.SET_ASIDE),
-            *(Reason.DOWN_IN_SCHEDULER, Reason.UP_IN_SCHEDULER),
-        ),
-        "No simulated pool asks a scheduler: the tests of the actors do, and a real Slurm.",
+    Reason.UP_IN_SCHEDULER: (
+        "A simulated scheduler sees at once that a machine is gone: the tests of the core show it."
     ),
     Reason.CORDONED: "No simulated operator cordons: the tests of judges and actors do.",
     Reason.ONE_PLAN: "No simulated manager runs with `--once`: the tests of commands by hand do.",
+    Reason.OTHER_TYPE: "No simulated cloud has other types than the file: the ways out have.",
+    Reason.ROTATION_PAUSED: "No simulated operator pauses it: the tests of the actors do.",
     Reason.POOL_EMPTY: "Only `nodemanager verify` says it.",
     Reason.SUM_IMPOSSIBLE: "Only `nodemanager verify` says it, of numbers that contradict.",
 }

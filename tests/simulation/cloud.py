@@ -56,6 +56,7 @@ class Instance:
     machine: Machine | None = None
     twin: bool = False
     places: tuple[str, ...] = ()
+    image: str | None = None
     view: CloudNode | None = None
 
     @property
@@ -75,6 +76,8 @@ class CloudTraits:
     shutdown_s: float = 30.0
     pins: bool = False
     """Nodes pin volumes and the like, which may outlive them (D4)."""
+    images: bool = False
+    """It tells from which image each node was booted."""
     two_listings: bool = False
     """By tag, and then by `[Cloud List]`: of two moments (T5)."""
 
@@ -126,6 +129,10 @@ class SimCloud:
         self.full: set[str] = set()
         """The places without room."""
         self.twins = False
+        self.image = "image-0"
+        self.image_changed_at = engine.now
+        self.stale_image: str | None = None
+        """What new nodes get in place of the image that they are asked for with."""
         self.hidden: set[str] = set()
         self.unknown: set[str] = set()
         """Nodes whose state the cloud does not tell."""
@@ -162,12 +169,18 @@ class SimCloud:
             sealed=self._pins.random() < 0.15,
             by=by,
             places=() if place is None else (place,),
+            image=(self.stale_image or self.image) if self.traits.images else None,
         )
         self.instances[made.id] = made
         if tags.record is not None:
             self.by_record.setdefault(tags.record, []).append(made)
         self.engine.after(5 + random.random() * 40, lambda: self.set_state(made, running_from))
         return made
+
+    def change_image(self) -> None:
+        """Nodes are to be booted from another image from now on."""
+        self.image = f"image-{int(self.image.rpartition('-')[2]) + 1}"
+        self.image_changed_at = self.engine.now
 
     def pin(self, node: Instance) -> None:
         """What its create makes besides the node."""
@@ -252,6 +265,7 @@ class SimCloud:
                 held=instance.held,
                 raw_state=state.value,
                 places=instance.places,
+                image=instance.image,
             )
         return instance.view
 
@@ -379,6 +393,12 @@ class SimDriver:
 
     def check_image(self) -> None:
         return
+
+    def image(self) -> str | None:
+        cloud = self._cloud
+        if not cloud.traits.images:
+            return None
+        return self._line.call("image", lambda: cloud.image)
 
     def create(self, order: CreateOrder) -> CloudNode:
         def answer() -> CloudNode:

@@ -12,7 +12,12 @@ from nodemanager.actors.base import RoleActor
 from nodemanager.actors.daemon.daemon import NodeManagerDaemonActor
 from nodemanager.actors.daemon.inputs import DaemonInputs
 from nodemanager.actors.messages import ApplySettings, Begin, PollEvery, Stop, Team
-from nodemanager.actors.poll.polling import CloudNodeListActor, DemandActor, RecordListActor
+from nodemanager.actors.poll.polling import (
+    CloudNodeListActor,
+    DemandActor,
+    RecordListActor,
+    SchedulerActor,
+)
 from nodemanager.actors.team import TeamContext
 from nodemanager.actors.workers.node_setup import NodeSetupActor
 from nodemanager.actors.workers.node_shutdown import NodeShutdownActor
@@ -116,6 +121,7 @@ class Manager:
             on_death=world.died,
         )
         daemon: Any = self.daemon
+        scheduler = world.scheduler(self)
         context = TeamContext(
             cloud=cloud,
             store=store,
@@ -123,10 +129,13 @@ class Manager:
             timer=timer,
             clock=self.clock,
             on_death=world.died,
+            scheduler=scheduler,
         )
         polling = {"context": context, "every": self._polling(settings)}
         self.demand = None
-        if settings.demand_polled:
+        if scheduler is not None:
+            self.demand = self._actor(SchedulerActor, scheduler=scheduler, **polling)
+        elif settings.demand_polled:
             self.demand = self._actor(DemandActor, wishlist=lambda: world.wishlist(self), **polling)
         setups = {"context": context, "user_data": lambda record, ping_url: ping_url}
         self.cloud_list = self._actor(CloudNodeListActor, **polling)

@@ -16,19 +16,27 @@ from nodemanager.actors.daemon.leftover_book import LeftoverBook
 from nodemanager.actors.daemon.operator_commands import CommandHandler
 from nodemanager.actors.daemon.recovery import Recovery
 from nodemanager.actors.daemon.runner import Runner
-from nodemanager.actors.poll.polling import CloudNodeListActor, RecordListActor
+from nodemanager.actors.poll.polling import CloudNodeListActor, RecordListActor, SchedulerActor
 from nodemanager.actors.report.journal_access import JournalAccess
 from nodemanager.actors.report.journal_writer import JournalWriter
 from nodemanager.actors.workers.node_setup import NodeSetupActor
 from nodemanager.actors.workers.node_shutdown import NodeShutdownActor
 from nodemanager.cloud.api import CreateOrder
-from nodemanager.core.execute import clean, clean_fenced, destroy, pre_write_check, setup
+from nodemanager.core.execute import (
+    clean,
+    clean_fenced,
+    destroy,
+    dispatch,
+    pre_write_check,
+    setup,
+)
 from nodemanager.core.execute import shutdown as shutdowns
 from nodemanager.core.judge import (
     false_clean,
     idle,
     node_alone,
     node_paired,
+    outdated,
     preconditions,
     records,
 )
@@ -37,16 +45,26 @@ from nodemanager.core.judge.records import RecordJudge
 from nodemanager.core.model import orders
 from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.world import Listed
-from nodemanager.core.observe import absence, history, nodes_since, pairing, pools, signs, unlisted
+from nodemanager.core.observe import (
+    absence,
+    history,
+    nodes_since,
+    pairing,
+    pools,
+    scheduled,
+    signs,
+    unlisted,
+)
 from nodemanager.core.observe.consistency import Impossible
 from nodemanager.core.observe.store_clock import StoreClock
-from nodemanager.core.plan import due, plan, supply
+from nodemanager.core.plan import due, errands, plan, rotation, spares, supply
 from nodemanager.core.plan.demand import Market
 from nodemanager.core.safety import breaker
 from nodemanager.errors import RemoteError
 from nodemanager.journal import kept
 from tests.simulation.registry import CasStore
 from tests.simulation.scenario import Storm
+from tests.simulation.slurm import Dispatching
 from tests.simulation.switch import Switch
 
 PROMISE = frozenset({"SAFETY"})
@@ -54,6 +72,8 @@ STILL = ("LIVENESS", "PROGRESS")
 """The monitors of a manager that does nothing."""
 WORK = ("WORK",)
 """The monitor of busy nodes destroyed as idle."""
+
+DISPATCHING = Dispatching(every=15.0, job_s=40.0)
 
 
 @dataclass(frozen=True)
@@ -144,6 +164,15 @@ BUSY_OR_IDLE = off(
 QUIET_AT_LAST_LOOK = off(
     pre_write_check._not_stale, "not order.fenced and (quiet_s is None or not quiet_s > window_s)"
 )
+NOT_ASKED_AGAIN = instead(destroy._not_done, "told is not None and is_done(told)", "True")
+"""What the scheduler says right before the destroy of an idle node."""
+DISPATCHED = Storm(
+    ("the scheduler's replies are lost", "the scheduler answers late", "manager killed"),
+    count=8,
+    dispatching=DISPATCHING,
+)
+UNHEARD = Storm(("pings lost on the way",), count=6, dispatching=Dispatching(15.0, 900.0))
+DYING = Storm(("a node dies unseen",), count=20, dispatching=DISPATCHING)
 SEEN_IS_ABSENT = (
     off(absence.absences, "own is not None and bears(own[0], record)"),
     off(absence.absences, "node_of(record, bearers, present) is not None"),
@@ -856,6 +885,75 @@ MUTANTS: tuple[Mutant, ...] = (
         by=STILL,
     ),
     Mutant(
+        "D14",
+        "spare nodes are never booted",
+        (instead(Market.trade, "self._below_spare(spares)", "[]"),),
+        by=STILL,
+    ),
+    Mutant(
+        "D14",
+        "no spare node makes room for a job",
+        (
+            instead(
+                spares.spares_of,
+                "kept > 0 and has > 0 and (nodes > 0 or (money > 0 and size.price))",
+                "False",
+            ),
+        ),
+        by=STILL,
+    ),
+    Mutant(
+        "D15",
+        "outdated nodes stay for ever",
+        (instead(Market.trade, "self._replaced(wishes, lots, refused, gone)", "NO_ROTATIONS"),),
+    ),
+    Mutant(
+        "D15",
+        "a node that is as new ones are is replaced, too",
+        (instead(outdated.outdated, "node.image != image", "True"),),
+    ),
+    Mutant(
+        "D15",
+        "the next node does not wait until the one before is gone and refilled",
+        (
+            instead(rotation._Turn._next, "unready is not None", "False"),
+            instead(
+                rotation._Turn._next, "flight is not None and flight.kind == ROTATING", "False"
+            ),
+        ),
+    ),
+    Mutant(
+        "D15",
+        "a replacement in vain stops nothing",
+        (
+            instead(
+                rotation._Turn._next,
+                "is_in_vain(view.node, view.record, self.size, snapshot)",
+                "False",
+            ),
+        ),
+    ),
+    Mutant(
+        "D15",
+        "a busy node is replaced, too",
+        (
+            instead(rotation._Turn._is_free, "view.verdict.reason in IDLE", "True"),
+            instead(
+                plan._shutdowns,
+                "one.node.id in replaced and one.surplus_if_idle",
+                "one.node.id in replaced",
+            ),
+            instead(
+                plan._forbidden, "view.verdict.reason in AS_IDLE and record is not None", "False"
+            ),
+            instead(
+                destroy._kept_after_all, "_not_idle(order, record, snapshot, settings)", "None"
+            ),
+        ),
+        with_=("D12", "D2"),
+        by=WORK,
+    ),
+    Mutant(
         "D12",
         "any ping that says idle is believed, however old",
         (
@@ -919,5 +1017,65 @@ MUTANTS: tuple[Mutant, ...] = (
         "a journal that failed once is not written again",
         (off(JournalWriter.mend, "not self._journal.retry()", "True"),),
         by=STILL,
+    ),
+    Mutant(
+        "D12",
+        "an idle node goes without a drain in its scheduler",
+        (instead(idle.doubt, "is_drained(record, snapshot, settings)", "True"), NOT_ASKED_AGAIN),
+        by=WORK,
+        storm=DISPATCHED,
+    ),
+    Mutant(
+        "D12",
+        "a node that was drained in its scheduler is never given work again",
+        (
+            instead(
+                dispatch.dispatch_orders,
+                "word.is_drained_by_us and not is_told and not stays(node_id, record, snapshot)",
+                "False",
+            ),
+        ),
+        by=STILL,
+        storm=DISPATCHED,
+    ),
+    Mutant(
+        "D12",
+        "a node is never drained in its scheduler",
+        (instead(dispatch.dispatch_orders, "reason is Reason.DRAIN_AWAITED", "False"),),
+        by=STILL,
+        storm=DISPATCHED,
+    ),
+    Mutant(
+        "T6",
+        "the scheduler's word that a silent node works is not heard",
+        (
+            instead(
+                scheduled.joined,
+                "word is not None and word.node.state is BUSY and (is_heard or word.node.responds)",
+                "False",
+            ),
+            instead(
+                destroy._not_bad,
+                "told is not None and told.state is WorkerState.BUSY and told.responds",
+                "False",
+            ),
+        ),
+        by=WORK,
+        storm=UNHEARD,
+    ),
+    Mutant(
+        "T6",
+        "a name is marked down once its record was freed, whoever has it now",
+        (
+            instead(errands._gone_nodes, "node.name in named", "False"),
+            instead(errands._gone_nodes, "not is_left(node)", "False"),
+            instead(
+                SchedulerActor._run,
+                "any(one.name == name and is_left(one) for one in listed.items)",
+                "True",
+            ),
+        ),
+        by=WORK,
+        storm=DYING,
     ),
 )

@@ -557,7 +557,8 @@ class NodeRules:
         if order.reason is Reason.IDLE_BEYOND_DEMAND:
             read, _, _ = self.told.ears[by].last_look(order.record or "", None, sent_at)
             record = read.record if read is not None and read.at >= at else None
-            if record is None or record.worker_state is not WorkerState.IDLE:
+            is_its_word = self.world.slurm is None
+            if record is None or (is_its_word and record.worker_state is not WorkerState.IDLE):
                 self._wrong("D2", manager, f"destroys {one.id} as idle, and nobody looked again")
 
     # U1-U3, U6, U7.

@@ -46,6 +46,8 @@ class People:
         self.paused: dict[str, int] = {}
         """Pools that a command has paused: said so, and not resumed since. Each with how many
         journals it had lost by then."""
+        self.resumed: Counter[str] = Counter()
+        """By pool, how often a command to resume was said."""
         world.plans.append(self._planned)
         world.calms.append(self._go_home)
         for pool in world.pools.values():
@@ -74,7 +76,8 @@ class People:
         elif verb == "bury":
             self._bury(pool)
         elif verb == "pause":
-            self._say(pool, verb, Verb.PAUSE, None, "wait", then=lambda: self._pause(pool))
+            resumed = self.resumed[pool.name]
+            self._say(pool, verb, Verb.PAUSE, None, "wait", then=lambda: self._pause(pool, resumed))
             self.world.engine.after(random.uniform(10.0, 600.0), lambda: self._resume(pool))
         elif verb == "resume":
             self._resume(pool)
@@ -149,11 +152,14 @@ class People:
 
         self._say(pool, "release", Verb.RELEASE, name, hears=told)
 
-    def _pause(self, pool: Pool) -> None:
-        self.paused[pool.name] = pool.journal.lost
+    def _pause(self, pool: Pool, resumed: int) -> None:
+        # A resume said since may have been carried out, and its manager killed before it answered.
+        if self.resumed[pool.name] == resumed:
+            self.paused[pool.name] = pool.journal.lost
 
     def _resume(self, pool: Pool) -> None:
         self.paused.pop(pool.name, None)
+        self.resumed[pool.name] += 1
         self._say(
             pool, "resume", Verb.RESUME, None, "go", then=lambda: self.paused.pop(pool.name, None)
         )
@@ -205,6 +211,7 @@ class People:
 
     def _leave(self, pool: Pool) -> None:
         self.paused.pop(pool.name, None)
+        self.resumed[pool.name] += 1
         self._insist(pool, Command(Verb.RESUME, "ann", "go"))
         for hold in pool.held():
             pool.holds.discard(hold)

@@ -23,6 +23,7 @@ from tests.simulation.world import Pool, World
 if TYPE_CHECKING:
     from tests.simulation.latch import Latch
     from tests.simulation.liveness import Calm
+    from tests.simulation.rotations import RotationRules
     from tests.simulation.setups import SetUpRules
     from tests.simulation.truth import FalseClean, Truth
 
@@ -31,10 +32,16 @@ class Progress:
     """What each pool's nodes are still due."""
 
     def __init__(
-        self, world: World, truth: Truth, calm: Calm, latch: Latch, setups: SetUpRules
+        self,
+        world: World,
+        truth: Truth,
+        calm: Calm,
+        latch: Latch,
+        setups: SetUpRules,
+        rotations: RotationRules,
     ) -> None:
         self.world, self.truth, self.calm, self.latch = world, truth, calm, latch
-        self.setups = setups
+        self.setups, self.rotations = setups, rotations
         self._failed: Counter[str] = Counter()
         """By pool, nodes in a row that ended without a ping (B5)."""
         self._ended_at: dict[str | None, float] = {}
@@ -81,8 +88,11 @@ class Progress:
             seen = health.ward(self.world, pool)
             since = max(self.calm.awake(pool), self.latch.open_until.get(pool.name, 0.0))
             bounds = self.calm.bounds(pool)
-            yield from self._wanted(pool, seen, since, bounds)
-            yield from self._surplus(pool, seen, since, bounds)
+            if self.world.slurm is None:
+                # Else whoever watches the scheduler knows who is wanted (`dispatches`).
+                yield from self._wanted(pool, seen, since, bounds)
+                yield from self._surplus(pool, seen, since, bounds)
+            yield from self._outdated(pool, seen, since, bounds)
             yield from self._ill(pool, seen, since, bounds)
             yield from self._restored(pool, bounds)
 
@@ -142,6 +152,20 @@ class Progress:
             what = f"one of {count} spare nodes of {pool.name} makes room for a job"
             key = f"given up {pool.name} {len(seen.idle)}"
             yield Owed("PROGRESS", key, what, since, bounds.surplus)
+
+    def _outdated(self, pool: Pool, seen: Ward, since: float, bounds: Bounds) -> Iterator[Owed]:
+        count = self.rotations.left(pool, seen)
+        if count:
+            doomed = self._doomed | self._left_open[pool.name]
+            if any(one.node.id in doomed for one in seen.patients):
+                since = max(since, self.calm.since(pool) + 2 * pool.settings.action_timeout)
+            refused_until = self.setups.refused_until.get(pool.name, 0.0)
+            since = max(since, self.world.cloud.image_changed_at, refused_until)
+            if self._failed[pool.name]:
+                since += pool.settings.boot_fail_after
+            what = f"one of {count} outdated nodes of {pool.name} is replaced"
+            key = f"outdated {pool.name} {count}"
+            yield Owed("D15", key, what, since, bounds.replaced)
 
     def _ill(self, pool: Pool, seen: Ward, since: float, bounds: Bounds) -> Iterator[Owed]:
         known = [one for one in seen.patients if not health.is_lost(self.world, one)]

@@ -13,6 +13,7 @@ from tests.simulation import faults
 from tests.simulation.aftermath import Aftermath
 from tests.simulation.cleans import CleanRules
 from tests.simulation.debts import Debts
+from tests.simulation.dispatches import Dispatches
 from tests.simulation.engine import START
 from tests.simulation.faults import Fault
 from tests.simulation.jobs import Scheduler
@@ -21,6 +22,7 @@ from tests.simulation.liveness import Calm, Liveness
 from tests.simulation.nodes import NodeRules
 from tests.simulation.people import People
 from tests.simulation.progress import Progress
+from tests.simulation.rotations import RotationRules
 from tests.simulation.scenario import Scenario, Storm, draw
 from tests.simulation.setups import SetUpRules
 from tests.simulation.told import Told
@@ -119,15 +121,19 @@ def _play(world: World, scenario: Scenario) -> None:
     truth = Truth(world, told)
     rules = NodeRules(world, told, CleanRules(world, told, truth))
     setups = SetUpRules(world, told)
-    Work(world, told, rules)
+    if world.slurm is None:
+        Work(world, told, rules)
+    rotated = RotationRules(world, rules)
     fair = Calm(world)
     latch = Latch(world, truth, fair)
+    dispatch = () if world.slurm is None else (Dispatches(world, rules, fair, latch),)
     watched = (
         fair,
         latch,
         Liveness(world, truth, fair, latch),
-        Progress(world, truth, fair, latch, setups),
+        Progress(world, truth, fair, latch, setups, rotated),
         Aftermath(world, told),
+        *dispatch,
     )
     if world.shape.operators_every:
         People(world, world.shape.operators_every)
@@ -177,7 +183,8 @@ def calm(world: World, scenario: Scenario) -> None:
         elif manager is not None:
             manager.wake()
         faults.restart(world, pool)
-        pool.settings = replace(pool.settings, hold_backlog=False)
+        # Else nodes would be replaced for their age for ever.
+        pool.settings = replace(pool.settings, hold_backlog=False, max_node_age=None)
         assert pool.manager is not None
         pool.manager.reload(pool.settings)
         for name in pool.held():

@@ -11,6 +11,7 @@ from tests.simulation.cloud import CloudTraits
 from tests.simulation.faults import KINDS, Fault, Kind
 from tests.simulation.jobs import Rounds, draw_rounds, with_scheduler
 from tests.simulation.machine import Habits
+from tests.simulation.slurm import Dispatching, draw_dispatching, with_dispatcher
 from tests.simulation.world import Shape
 
 ASSUMPTIONS = ("A1", "A2", "A3", "A4", "A5")
@@ -27,6 +28,7 @@ class Storm:
     kinds: tuple[str, ...]
     breaks: str | None = None
     count: int = 20
+    dispatching: Dispatching | None = None
 
 
 @dataclass(frozen=True)
@@ -66,11 +68,40 @@ def draw(seed: int, storm: Storm | None = None) -> Scenario:
         script = _faults(random, kinds, storm.count, shape, breaks, stormy)
     if any(one.kind == "a zone has no room" for one in script):
         shape = _with_zones(Random(f"{seed}/zones"), shape)
+    if any(one.kind == "the image changes" for one in script):
+        shape = _with_images(Random(f"{seed}/images"), shape)
+    dispatching = draw_dispatching(seed) if storm is None else storm.dispatching
+    if dispatching is not None:
+        own = storm is None
+        return _dispatched(random, seed, shape, dispatching, script, stormy, draws=own)
     shape = _with_spares(Random(f"{seed}/spares"), shape)
     rounds = draw_rounds(seed)
     if rounds is not None:
         shape = with_scheduler(shape, rounds)
     return Scenario(seed, shape, breaks, stormy, script, random.random() < 0.4, rounds)
+
+
+def _dispatched(
+    random: Random,
+    seed: int,
+    shape: Shape,
+    dispatching: Dispatching,
+    script: tuple[Fault, ...],
+    stormy: float,
+    *,
+    draws: bool,
+) -> Scenario:
+    """With a scheduler, and what goes wrong with it besides; no assumption is broken."""
+    shape = with_dispatcher(replace(shape, stampless_pings=False), dispatching)
+    kept = [one for one in script if KINDS[one.kind].breaks is None]
+    own, count = Random(f"{seed}/dispatched"), 2 + int(stormy / 400)
+    kinds = [kind for _, kind in sorted(KINDS.items()) if kind.dispatched]
+    drawn = _faults(own, kinds, count if draws else 0, shape, None, stormy)
+    script = tuple(
+        replace(one, number=number)
+        for number, one in enumerate(sorted((*kept, *drawn), key=lambda one: one.at))
+    )
+    return Scenario(seed, shape, None, stormy, script, random.random() < 0.4)
 
 
 def _shape(random: Random, breaks: str | None) -> Shape:
@@ -164,6 +195,22 @@ def _with_spares(random: Random, shape: Shape) -> Shape:
     return replace(shape, pools=tuple(pools), slots=shape.slots + 2)
 
 
+def _with_images(random: Random, shape: Shape) -> Shape:
+    """The same pools in a cloud that tells its nodes' images; each keeps some idle nodes."""
+    pools = []
+    for settings, poll_time in shape.pools:
+        sizes = tuple(
+            replace(size, spare_nodes=random.choice((0, 1, 2)) if size.price else 0)
+            for size in settings.sizes
+        )
+        oldest = random.choice((None, None, 900.0, 1500.0))
+        most = settings.max_nodes + random.choice((0, 1, 2))
+        settings = replace(settings, sizes=sizes, max_nodes=most, max_node_age=oldest)
+        pools.append((settings, poll_time))
+    traits = replace(shape.traits, images=True)
+    return replace(shape, pools=tuple(pools), traits=traits, slots=shape.slots + 2)
+
+
 def _with_zones(random: Random, shape: Shape) -> Shape:
     """The same pools, whose sizes are booted in several zones."""
     pools = []
@@ -224,7 +271,7 @@ def _with_shares(
 
 
 def _may_come(kind: Kind, breaks: str | None) -> bool:
-    return kind.breaks is None or kind.breaks == breaks
+    return not kind.dispatched and (kind.breaks is None or kind.breaks == breaks)
 
 
 def _faults(

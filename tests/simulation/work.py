@@ -21,7 +21,9 @@ from tests.simulation.nodes import NodeRules
 from tests.simulation.told import Told
 from tests.simulation.world import World
 
-AS_IDLE = frozenset({Reason.IDLE_BEYOND_DEMAND, Reason.DRAINED})
+ROTATED = frozenset({Reason.OTHER_IMAGE, Reason.OTHER_TYPE, Reason.TOO_OLD})
+"""Another node takes its place (D15)."""
+AS_IDLE = frozenset({Reason.IDLE_BEYOND_DEMAND, Reason.DRAINED}) | ROTATED
 CARRIED_OUT_S = 60.0
 """From the plan to the destroy: its look, and messages and calls that are slow."""
 A_ROUNDING = 1e-6

@@ -23,6 +23,7 @@ from tests.simulation.manager import CLOUD_TIMEOUT_S, STORE_TIMEOUT_S, Facts, Ma
 from tests.simulation.measured import Measured
 from tests.simulation.pen import Paper
 from tests.simulation.registry import CasStore, Registry
+from tests.simulation.slurm import Dispatching, SimScheduler, Slurm, scheduler_line
 from tests.simulation.weather import Weather, cloud_line, store_line
 
 STEP_MATTERS_S = 3000.0
@@ -85,6 +86,8 @@ class Shape:
     """The managers' journals are files, and not kept in memory."""
     operators_every: float = 0.0
     """Mean seconds between two commands of a pool's operators, 0 where they give none."""
+    dispatching: Dispatching | None = None
+    """How a scheduler gives out the work, and is told to drain; None where the pools have none."""
     crowd: int = 0
     """So many records more were there before the first manager, all leaked."""
 
@@ -159,6 +162,8 @@ class World:
         self.weather.answered.append(self._clock_read)
         self.measured = Measured(self)
         self._addresses = 0
+        dispatching = shape.dispatching
+        self.slurm = None if dispatching is None else Slurm(self, dispatching)
         self._random = self.engine.random("world")
         self._secrets = self.engine.random("secrets")
 
@@ -241,6 +246,11 @@ class World:
                 clock=manager.clock,
             )
         return CasStore(self.registry, line, manager.name, self.bulletin, clock=manager.clock)
+
+    def scheduler(self, manager: Manager) -> SimScheduler | None:
+        if self.slurm is None:
+            return None
+        return SimScheduler(self.slurm, scheduler_line(self.engine, self, manager), manager)
 
     def wishlist(self, manager: Manager) -> tuple[Job, ...]:
         if manager.pool.wishlist_fails:

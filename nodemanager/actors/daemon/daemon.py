@@ -29,12 +29,15 @@ from nodemanager.actors.messages import (
     CloudPollStarted,
     Decide,
     DemandPolled,
+    ErrandRun,
     LeftoverReleased,
     LeftoversFound,
     NodesAsked,
     Ordered,
     Poll,
     PollFailed,
+    PollNow,
+    PowerAsked,
     RecordsListed,
     SchedulerPolled,
     Stop,
@@ -46,6 +49,7 @@ from nodemanager.actors.timer import Timer
 from nodemanager.actors.workers.worker_pool import WorkerPool
 from nodemanager.clock import Clock
 from nodemanager.core.model.facts import SettingsTaken
+from nodemanager.core.model.reasons import Event
 from nodemanager.core.model.scheduling import Dispatched
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.replay.fold import Start
@@ -87,6 +91,7 @@ class NodeManagerDaemonActor(RoleActor):
             RecordsListed: parts.observations.records_listed,
             DemandPolled: parts.observations.demand_polled,
             SchedulerPolled: parts.observations.scheduler_polled,
+            ErrandRun: parts.observations.errand_run,
             PollFailed: parts.observations.poll_failed,
             NodesAsked: parts.observations.nodes_asked,
             TaggedAsked: parts.observations.tagged_asked,
@@ -101,6 +106,7 @@ class NodeManagerDaemonActor(RoleActor):
             StopBacklog: parts.backlog.stop,
             TendBacklog: parts.backlog.due,
             Ordered: parts.operators.order,
+            PowerAsked: self._power_asked,
             Stop: parts.endings.stop,
         }
 
@@ -136,6 +142,15 @@ class NodeManagerDaemonActor(RoleActor):
         context.settings = context.event_log.settings = message.settings
         context.fold(SettingsTaken(message.settings, context.now))
         context.decide_soon()
+
+    def _power_asked(self, message: PowerAsked) -> None:
+        """What is asked for is in the nodes' states: have the scheduler say it now."""
+        context = self._context
+        context.log.event(
+            Event.SCHEDULER_POWER, action=message.direction, host=message.nodes, by=message.by
+        )
+        if context.team is not None and context.team.demand is not None:
+            tell(context.team.demand, PollNow())
 
     def _carried_out(self, message: CarriedOut) -> None:
         self._context.runner.carried_out(message, self._context.now)

@@ -18,6 +18,7 @@ from nodemanager.actors.messages import (
     CloudListed,
     CloudPollStarted,
     DemandPolled,
+    ErrandRun,
     NodesAsked,
     PollFailed,
     RecordsListed,
@@ -29,15 +30,18 @@ from nodemanager.core.model.facts import (
     CloudPollBegun,
     CloudSeen,
     DemandSeen,
+    ImageFound,
     PollMissed,
     RecordsSeen,
     SchedulerSeen,
     TagsAnswered,
 )
+from nodemanager.core.model.scheduling import ErrandOutcome
 from nodemanager.core.model.world import CloudNode, CloudState, Listing, Record
 from nodemanager.core.observe.contradictions import contradicted
 from nodemanager.core.observe.history import History, store_clock_read
 from nodemanager.core.observe.store_clock import StoreClock
+from nodemanager.core.plan.errands import errand_ended
 from nodemanager.errors import Throttled
 
 
@@ -83,6 +87,8 @@ class Observations:
         problems = context.event_log.items_with_problems(listing.items)
         context.event_log.malformed("cloud", listing.problems + problems)
         context.take(fact)
+        if message.image != context.history.image:
+            context.fold(ImageFound(message.image, context.now))
         context.decide_soon()
 
     def records_listed(self, message: RecordsListed) -> None:
@@ -151,6 +157,19 @@ class Observations:
         books = context.books
         context.books = replace(books, dispatched=dispatched_listed(books.dispatched, listing))
         context.decide_soon()
+
+    def errand_run(self, message: ErrandRun) -> None:
+        """Take in what became of an errand, and log it."""
+        context, error = self._context, message.error
+        if error is not None:
+            outcome = ErrandOutcome.REFUSED if error.definite else ErrandOutcome.FAILED
+        else:
+            outcome = ErrandOutcome.DONE
+        books = context.books
+        dispatched = errand_ended(books.dispatched, message.errand, outcome, context.now)
+        context.books = replace(books, dispatched=dispatched)
+        if not message.is_moot:
+            context.event_log.errand(message.errand, error, message.plan_id)
 
     def poll_failed(self, message: PollFailed) -> None:
         """Note a failed poll: it is no evidence (L1)."""

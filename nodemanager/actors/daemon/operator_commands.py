@@ -45,9 +45,11 @@ _EVENTS = {
     Verb.CLEAN: Event.OPERATOR_CLEAN,
     Verb.PAUSE: Event.OPERATOR_PAUSE,
     Verb.RESUME: Event.OPERATOR_RESUME,
+    Verb.ROTATE_PAUSE: Event.OPERATOR_ROTATE_PAUSE,
+    Verb.ROTATE_RESUME: Event.OPERATOR_ROTATE_RESUME,
     Verb.BREAKER_RESET: Event.OPERATOR_BREAKER_RESET,
 }
-UNDOING = frozenset({Verb.RELEASE, Verb.UNCORDON, Verb.RUN, Verb.RESUME})
+UNDOING = frozenset({Verb.RELEASE, Verb.UNCORDON, Verb.RUN, Verb.RESUME, Verb.ROTATE_RESUME})
 """The verbs that end an order, mostly one that the journal keeps."""
 
 DRAINING = frozenset({Verb.DRAIN, Verb.CORDON})
@@ -81,6 +83,8 @@ class CommandHandler:
             Verb.CLEAN: self._clean,
             Verb.PAUSE: self._pause,
             Verb.RESUME: self._resume,
+            Verb.ROTATE_PAUSE: self._rotate_pause,
+            Verb.ROTATE_RESUME: self._rotate_resume,
             Verb.BREAKER_RESET: self._reset_breaker,
         }
         self._asked: list[Asked] = []
@@ -375,6 +379,35 @@ class CommandHandler:
         else:
             self._context.decide_soon()
             self._did(said, None, "the pool goes on")
+
+    def _rotate_pause(self, said: Ordered) -> None:
+        """Replace no outdated node until `rotate resume` (O6)."""
+        if self.marks.rotation is not None:
+            self._already(said, None, "the rotation is paused already", self.marks.rotation)
+            return
+        self.marks.rotation = self._mark(said)
+        if not self.marks.save():
+            self.marks.rotation = None
+            self._not_written(said, None)
+            return
+        self._context.decide_soon()
+        text = (
+            "the rotation is paused: no outdated node is replaced; a destroy that was already sent "
+            "still ends; `nodemanager rotate resume` ends the pause"
+        )
+        self._did(said, None, text)
+
+    def _rotate_resume(self, said: Ordered) -> None:
+        """End the pause of the rotation."""
+        standing, self.marks.rotation = self.marks.rotation, None
+        if standing is None:
+            self._already(said, None, "the rotation is not paused")
+        elif not self.marks.save():
+            self.marks.rotation = standing
+            self._not_written(said, None)
+        else:
+            self._context.decide_soon()
+            self._did(said, None, "the rotation goes on")
 
     def _reset_breaker(self, said: Ordered) -> None:
         """Close the breaker, and forget failed boots (B3, B5)."""

@@ -15,18 +15,21 @@ class OperatorMarks:
         self.kills: dict[str, Mark] = {}
         self.by_hand: dict[str, HandClean] = {}
         self.paused: Mark | None = None
+        self.rotation: Mark | None = None
+        """Who paused the replacement of outdated nodes."""
 
     @property
     def all(self) -> Marks:
         """All marks that stand, and the holds, but no cleans by hand."""
         drains, kills = dict(self.drains), dict(self.kills)
-        return Marks(self._orders.hold_marks, drains, kills, self.paused)
+        return Marks(self._orders.hold_marks, drains, kills, self.paused, self.rotation)
 
     def load(self, marks: Marks) -> None:
         """Add the marks of a former run; those made since go before them."""
         self.drains = {**marks.drains, **self.drains}
         self.kills = {**marks.kills, **self.kills}
         self.paused = self.paused or marks.paused
+        self.rotation = self.rotation or marks.rotation
 
     def save(self) -> bool:
         """Write the marks; whether they are on the disk."""

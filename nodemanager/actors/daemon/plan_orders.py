@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import secrets
+from dataclasses import replace
 
+from nodemanager.actors.base import tell
 from nodemanager.actors.daemon.boot_failures import BootFailures
 from nodemanager.actors.daemon.context import Context
 from nodemanager.actors.daemon.false_cleans import FalseCleans
 from nodemanager.actors.daemon.identities import Identities
+from nodemanager.actors.messages import RunErrands
 from nodemanager.core.execute.setup_state import order_setup
 from nodemanager.core.execute.workflow import Action
+from nodemanager.core.model.settings import TOLD_WITHIN_S
 from nodemanager.core.model.world import Claim
+from nodemanager.core.plan.errands import errands_sent
 from nodemanager.core.plan.plan import BootOrder, Plan
 
 
@@ -54,6 +59,7 @@ class PlanOrders:
             runner.begin(Action.DRAIN, drain, drain.plan_id, now)
         for dispatch in made.dispatches:
             runner.begin(Action.DISPATCH, dispatch, dispatch.plan_id, now)
+        self._send_errands(made, now)
         for life in made.restores:
             self._false_cleans.begin_restore(life, made.plan_id, now)
         for bind in made.binds:
@@ -62,6 +68,17 @@ class PlanOrders:
             self._begin_setup(boot, now)
         if made.boots:
             self._boot_failures.probe_sent()
+
+    def _send_errands(self, made: Plan, now: float) -> None:
+        context, errands = self._context, made.errands
+        books, poller = context.books, context.team.demand
+        if poller is None:
+            return
+        jobs = context.state.demand
+        dispatched = errands_sent(books.dispatched, errands, jobs, now)
+        context.books = replace(books, dispatched=dispatched)
+        if errands:
+            tell(poller, RunErrands(errands, made.plan_id, now + TOLD_WITHIN_S))
 
     def _begin_setup(self, boot: BootOrder, now: float) -> None:
         store = self._identities.store
@@ -83,4 +100,6 @@ class PlanOrders:
             size=boot.size.name,
             price=boot.size.price,
             window=settings.claim_window,
+            image=self._context.history.image,
+            instance_type=boot.size.instance_type,
         )

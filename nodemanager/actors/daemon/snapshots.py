@@ -79,6 +79,7 @@ class Snapshots:
             unknown_destroys=context.now <= recent.unknown_destroys,
             kills=dict(marks.kills),
             by_hand=dict(marks.by_hand),
+            rotation_paused=marks.rotation,
             paused=marks.paused,
         )
 

@@ -19,17 +19,28 @@ from nodemanager.actors.messages import (
     CloudListed,
     CloudPollStarted,
     DemandPolled,
+    ErrandRun,
     NodesAsked,
     Poll,
     PollEvery,
     PollFailed,
+    PollNow,
     RecordsListed,
+    RunErrands,
     SchedulerPolled,
     TaggedAsked,
 )
 from nodemanager.actors.team import TeamContext
 from nodemanager.core.model.scheduling import SchedulerNode
 from nodemanager.core.model.world import CloudNode, Job, Listed, Listing, Record
+from nodemanager.core.plan.errands import (
+    CancelJob,
+    DescribeNode,
+    Errand,
+    MarkGone,
+    TellJob,
+    is_left,
+)
 from nodemanager.core.safety.rate_limits import heeded
 from nodemanager.errors import (
     CloudError,
@@ -38,6 +49,7 @@ from nodemanager.errors import (
     MalformedId,
     NodeManagerError,
     RemoteError,
+    SchedulerError,
     Throttled,
     Unauthorized,
 )
@@ -89,6 +101,10 @@ class PollingActor(RoleActor, ABC):
         self._every = message
         if self._number:
             self._poll_later()
+
+    def on_PollNow(self, message: PollNow) -> None:
+        if self._number and not self._failures:
+            self._poll_in(0.0)
 
     def on_BackOff(self, message: BackOff) -> None:
         self._not_before = max(self._not_before, message.until)
@@ -164,8 +180,16 @@ class CloudNodeListActor(PollingActor):
             raise
         ended_at = self._context.clock.boottime()
         listing = Listing(listed.items, started_at, ended_at, listed.complete, listed.problems)
-        self._context.report(CloudListed(listing, self._untold, unverified))
+        self._context.report(CloudListed(listing, self._untold, unverified, self._image()))
         self._untold = None
+
+    def _image(self) -> str | None:
+        """The image that nodes would be booted from now; None where the cloud does not say it."""
+        try:
+            return self._context.cloud.image()
+        except CloudError:
+            # Nothing is replaced while it is not known; a listing does not fail for it.
+            return None
 
     def _look_at_account(self) -> tuple[str | None, CloudError | None]:
         """The account if a check is due, and the error if the check failed (L5).
@@ -272,9 +296,11 @@ class DemandActor(PollingActor):
 
 
 class SchedulerActor(PollingActor):
-    """Polls a scheduler for its queue and its nodes, in the place of the wishlist.
+    """Polls a scheduler for its queue and its nodes, in the place of the wishlist; runs errands.
 
     The nodes are asked for last: a job that starts in between shows on its node, not nowhere (D12).
+    The errands are run here, between two polls, and not by the workers: where the scheduler hangs,
+    no shutdown waits behind them.
     """
 
     source = "scheduler"
@@ -292,3 +318,35 @@ class SchedulerActor(PollingActor):
         ended_at = clock.boottime()
         listing = Listing(listed.items, started_at, ended_at, listed.complete, listed.problems)
         self._context.report(SchedulerPolled(jobs, listing, asked_at))
+
+    def on_RunErrands(self, message: RunErrands) -> None:
+        """Run them in turn. After one without a clear answer, the others wait for a later plan."""
+        failed: RemoteError | None = None
+        for errand in message.errands:
+            error, is_moot = failed, False
+            if self._context.clock.boottime() > message.not_after:
+                error = failed = failed or SchedulerError("its order expired before it was sent")
+            if error is None:
+                try:
+                    is_moot = not self._run(errand)
+                except RemoteError as refusal:
+                    error = refusal
+                    failed = None if refusal.definite else refusal
+            self._context.report(ErrandRun(errand, message.plan_id, error, is_moot))
+
+    def _run(self, errand: Errand) -> bool:
+        """Tell the scheduler; False where there is no need to any more. Raises SchedulerError."""
+        match errand:
+            case TellJob(job=job, text=text):
+                self._scheduler.comment(job, text)
+            case CancelJob(job=job):
+                self._scheduler.cancel(job)
+            case DescribeNode():
+                self._scheduler.describe(errand.node, errand.weight, errand.features, errand.drop)
+            case MarkGone(node=name):
+                # By now the next node of that name may be up.
+                listed = self._scheduler.nodes()
+                if not any(one.name == name and is_left(one) for one in listed.items):
+                    return False
+                self._scheduler.mark_down(name, "its node is gone")
+        return True

@@ -15,7 +15,9 @@ from nodemanager.core.model.reasons import Event, Kind, Reason
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.verdict import Verdict
 from nodemanager.core.model.world import CloudNode, Record
+from nodemanager.core.plan.errands import Errand
 from nodemanager.core.plan.plan import BootOrder, Plan
+from nodemanager.core.plan.rotation import Rotation
 from nodemanager.core.safety.breaker import HOW_TO_CLEAR, Breaker
 from nodemanager.log import DEBUG, ERROR, INFO, WARNING, Logger
 
@@ -85,6 +87,8 @@ class EventLog:
         self._refused = Lasting(REFUSED_EVERY_S)
         self._unsatisfiable = Lasting(REFUSED_EVERY_S)
         self._slots_full = Lasting(REFUSED_EVERY_S)
+        self._rotations: dict[str, tuple[object, ...]] = {}
+        """What was told last of the replacement of each size's outdated nodes."""
         self._summaries = Lasting(SUMMARY_EVERY_S)
         self._aborted: Reason | None = None
         self._summary: dict[str, Any] = {}
@@ -99,6 +103,12 @@ class EventLog:
         level = DEBUG if complete and failed == 0 else INFO if complete else WARNING
         self._log.event(event, level=level, source=source, items=items, took_s=took_s, **more)
         self._failing[source] = 0
+
+    def errand(self, errand: Errand, error: Exception | None, plan_id: str) -> None:
+        """Log what a scheduler was told, or that it was not."""
+        level = INFO if error is None else WARNING
+        fields = {**errand.told, "error": error, "plan": plan_id}
+        self._log.event(Event.SCHEDULER_TOLD, level=level, **fields)
 
     def list_failed(self, source: str, error: Exception, retry_s: float, took_s: float) -> None:
         attempt = self._failing.get(source, 0) + 1
@@ -291,6 +301,7 @@ class EventLog:
                 plan=plan.plan_id,
             )
         self._tell_unsatisfiable(plan.wants.unsatisfiable, plan, now)
+        self._tell_rotations(plan.wants.rotations.sizes, plan)
         slots = plan.slots
         full = slots.free is not None and slots.free <= 0
         wanting = any(reason is Reason.NO_FREE_SLOT for _, reason in refused)
@@ -302,6 +313,30 @@ class EventLog:
                 free=slots.free,
                 held_by=held_by,
                 free_in_s=slots.earliest_free_s,
+                plan=plan.plan_id,
+            )
+
+    def _tell_rotations(self, sizes: Mapping[str, Rotation], plan: Plan) -> None:
+        """Log how far the replacement of each size's outdated nodes is, when that changes."""
+        for size in sorted(sizes.keys() | self._rotations.keys()):
+            one = sizes.get(size)
+            left = 0 if one is None else one.outdated
+            node = None if one is None else one.node or one.at or None
+            waits = None if one is None else one.waits
+            told = (left, waits, node)
+            if self._rotations.get(size) == told:
+                continue
+            self._rotations[size] = told
+            if one is None:
+                del self._rotations[size]
+            stalled = waits is Reason.ROTATION_STALLED
+            self._log.event(
+                Event.ROTATION,
+                level=WARNING if stalled else INFO,
+                size=size,
+                outdated=left,
+                reason=waits,
+                node=node,
                 plan=plan.plan_id,
             )
 

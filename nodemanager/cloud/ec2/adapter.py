@@ -55,6 +55,7 @@ READER = NodeReader(
     created_at=lambda raw: epoch(raw.launch_time),
     size=attrgetter("size"),
     addresses=attrgetter("addresses"),
+    image=attrgetter("image"),
 )
 """For Instances (nodemanager.cloud.ec2.instance)."""
 
@@ -201,6 +202,11 @@ class Ec2(Provider):
         if state != "available":
             raise BadRequest(self._no_image(image, f"its state is {state or 'not told'}"))
         self._image_seen = True
+
+    def image(self, driver: NodeDriver) -> str | None:
+        """The AMI of the file; None for what is no AMI's id, such as a parameter of SSM."""
+        image = self.template.image_id
+        return image if image.startswith("ami-") else None
 
     def _no_image(self, image: str, why: str) -> str:
         where = f"region {self.access.region}"

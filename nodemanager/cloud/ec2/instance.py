@@ -74,6 +74,10 @@ class Instance:
         return self.text("instanceType")
 
     @property
+    def image(self) -> str | None:
+        return self.text("imageId")
+
+    @property
     def addresses(self) -> tuple[str, ...]:
         found = (self.text("privateIpAddress"), self.text("ipAddress"))
         return tuple(address for address in found if address)

@@ -30,6 +30,7 @@ READER = NodeReader(
     state=lambda raw: str(raw.extra["state"]),
     size=lambda raw: raw.extra["size"],
     tags=lambda raw: tags_from(raw.extra["tags"]),
+    image=lambda raw: raw.extra["image"],
 )
 
 
@@ -56,6 +57,10 @@ class Local(Provider):
 
     def by_id(self, driver: NodeDriver, node_id: str) -> object | None:
         found: object | None = driver.ex_get_node(node_id)
+        return found
+
+    def image(self, driver: NodeDriver) -> str | None:
+        found: str | None = driver.ex_image()
         return found
 
     def create(self, driver: NodeDriver, order: CreateOrder) -> object:

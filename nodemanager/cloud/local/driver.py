@@ -123,6 +123,20 @@ class LocalNodeDriver(NodeDriver):  # type: ignore[misc]
         self._notice_end(entry)
         return True
 
+    def ex_image(self) -> str | None:
+        """The id of the image that a node started now has.
+
+        A file of the directory's `images` that has the image's name holds its id; a name without a
+        file is an id itself.
+        """
+        name = self.settings.image
+        if name is None or "/" in name:
+            return name
+        try:
+            return (self.state.root / "images" / name).read_text(encoding="utf-8").strip() or None
+        except FileNotFoundError:
+            return name
+
     def ex_set_tags(self, node_id: str, tags: Mapping[str, str]) -> None:
         """Add tags to a node and keep its others."""
         with self.state.creating():
@@ -144,6 +158,7 @@ class LocalNodeDriver(NodeDriver):  # type: ignore[misc]
             "address": self.state.new_address(),
             "created_at": self.clock.wall(),
             "settings": asdict(self.settings),
+            "image": self.ex_image(),
         }
         node_script.write_atomic(attempt / node_script.META, meta)
         _write_private(attempt / node_script.USER_DATA, user_data)
@@ -190,7 +205,7 @@ class LocalNodeDriver(NodeDriver):  # type: ignore[misc]
             meta = {}
         state = self._state(entry, meta)
         created_at = meta.get("created_at")
-        extra = {"state": state, "size": meta.get("size")}
+        extra = {"state": state, "size": meta.get("size"), "image": meta.get("image")}
         if "tags" in meta:
             extra["tags"] = meta["tags"]
         return Node(

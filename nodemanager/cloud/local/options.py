@@ -19,7 +19,7 @@ ACCEPTED: Mapping[str, frozenset[str]] = {
     "Cloud Credentials": frozenset(),
     "Cloud List": frozenset(),
     "Cloud Create": frozenset(
-        {"boot_delay", "work_for", "vanish_after", "ping_interval", "ping_script"}
+        {"boot_delay", "image", "work_for", "vanish_after", "ping_interval", "ping_script"}
     ),
 }
 """The keys that each section takes."""
@@ -27,13 +27,17 @@ ACCEPTED: Mapping[str, frozenset[str]] = {
 
 @dataclass(frozen=True, slots=True)
 class NodeSettings:
-    """How the nodes behave; durations in seconds, `vanish_after` None means never."""
+    """How the nodes behave; durations in seconds, `vanish_after` None means never.
+
+    `image` is the id of the image that they boot from, or a name of it; None is no image.
+    """
 
     ping_script: str
     boot_delay: float = 0.0
     work_for: float = 0.0
     vanish_after: float | None = None
     ping_interval: float = 2.0
+    image: str | None = None
 
 
 def node_settings(create: Mapping[str, str]) -> NodeSettings:
@@ -58,6 +62,7 @@ def node_settings(create: Mapping[str, str]) -> NodeSettings:
         ping_script=create.get("ping_script") or str(shipped_ping_script() or ""),
         boot_delay=seconds("boot_delay", 0.0),
         work_for=seconds("work_for", 0.0),
+        image=create.get("image", "").strip() or None,
         ping_interval=seconds("ping_interval", 2.0, least=0.1),
         vanish_after=None if wanted in ("", "off") else seconds("vanish_after", 0.0),
     )

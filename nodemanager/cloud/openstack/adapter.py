@@ -44,6 +44,7 @@ READER = NodeReader(
     created_at=lambda raw: epoch(raw.created),
     size=attrgetter("size"),
     addresses=attrgetter("addresses"),
+    image=attrgetter("image"),
 )
 """For Servers (nodemanager.cloud.openstack.node)."""
 WAIT_S = 15.0
@@ -158,6 +159,9 @@ class OpenStack(Provider):
             shown = f"its state is {states[0]}" if len(states) == 1 else f"{len(states)} have it"
             raise BadRequest(self._no_image(shown if states else "there is none of that name"))
         return str(found[0]["id"])
+
+    def image(self, driver: NodeDriver) -> str | None:
+        return self._image(self.wire(driver))
 
     def _no_image(self, why: str) -> str:
         return f"[Cloud Create] image = {self.template.image}: no node can boot from it: {why}"

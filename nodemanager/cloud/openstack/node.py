@@ -102,6 +102,12 @@ class Server:
         return str(flavor.get("original_name") or flavor["id"])
 
     @property
+    def image(self) -> str | None:
+        """The id of its image; a server that boots from a volume has none."""
+        image = self.raw.get("image") or {}
+        return image.get("id")
+
+    @property
     def addresses(self) -> tuple[str, ...]:
         networks = self.raw["addresses"].values()
         return tuple(str(one["addr"]) for network in networks for one in network)

@@ -8,11 +8,13 @@ from typing import Any
 
 from nodemanager.core.judge.idle import doubt, is_done
 from nodemanager.core.judge.node_view import NodeView
+from nodemanager.core.judge.outdated import ROTATE, outdated
 from nodemanager.core.judge.overrides import BY_HAND
 from nodemanager.core.judge.preconditions import standing_block
 from nodemanager.core.model.reasons import Kind, Reason
 from nodemanager.core.model.scheduling import SchedulerNode
 from nodemanager.core.model.settings import ASK_AGAIN_S, CLOCK_STEP_S, ORDER_TTL_S, Settings
+from nodemanager.core.model.sizes import Sizes
 from nodemanager.core.model.verdict import Verdict, keep
 from nodemanager.core.model.world import CloudNode, CloudState, Outcome, Record, WorkerState
 from nodemanager.core.observe.scheduled import joined_state
@@ -45,7 +47,7 @@ class ShutdownOrder:
 
     @property
     def cancellable(self) -> bool:
-        return self.reason is Reason.IDLE_BEYOND_DEMAND
+        return self.reason is Reason.IDLE_BEYOND_DEMAND or self.reason in ROTATE
 
 
 def order_shutdown(view: NodeView, snapshot: Snapshot) -> ShutdownOrder:
@@ -137,6 +139,10 @@ def _undone(
     if order.reason is Reason.IDLE_BEYOND_DEMAND:
         idle = _not_idle(order, record, snapshot, settings, wanted=wanted)
         return idle or _not_done(order, found, settings)
+    if order.reason in ROTATE:
+        listed = snapshot.history.present.get(order.node_id)
+        off = _kept_after_all(order, listed, record, snapshot, settings)
+        return off or _not_done(order, found, settings)
     if order.reason in BY_HAND:
         off = called_off(order, record, snapshot, settings)
         return off if order.reason is Reason.KILLED else off or _not_done(order, found, settings)
@@ -171,6 +177,25 @@ def _not_bad(
     if order.record is not None and not _still_bad(order, record, snapshot, settings):
         return keep(node_id, Reason.CHANGED_SINCE_PLAN, detail="its record changed")
     return None
+
+
+def _kept_after_all(
+    order: ShutdownOrder,
+    listed: CloudNode | None,
+    record: Record | None,
+    snapshot: Snapshot,
+    settings: Settings,
+) -> Verdict | None:
+    """Why a node that was to be replaced stays after all; None if it still goes (D15)."""
+    node_id, sizes = order.node_id, Sizes(settings.sizes)
+    if snapshot.rotation_paused is not None:
+        return keep(node_id, Reason.ROTATION_PAUSED)
+    size = sizes.named(order.size)
+    if listed is not None and size is not None:
+        why = outdated(listed, record, size, snapshot, settings)
+        if why is None or why.reason is not order.reason:
+            return keep(node_id, Reason.NO_LONGER_WANTED, detail="it is not outdated any more")
+    return _not_idle(order, record, snapshot, settings)
 
 
 def called_off(

@@ -23,6 +23,7 @@ from nodemanager.core.judge.preconditions import standing_block
 from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.world import Leftover, LeftoverKind, Outcome
+from nodemanager.core.observe.ended import was_ended
 from nodemanager.core.plan.snapshot import Snapshot
 
 FIRST_RETRY_S = 10.0
@@ -210,11 +211,14 @@ def living(ledger: Ledger, snapshot: Snapshot) -> frozenset[str]:
     """The ids of the ledger's nodes that are listed, with no action of ours in flight for them.
 
     Their shut-down did not happen, and what they use is not left behind. A listing from before the
-    end of an action of ours does not count.
+    end of an action of ours does not count, nor does a late one of a node that has ended. A node
+    that a destroy of ours may still end keeps its entries until that time is over.
     """
-    nodes = {entry.leftover.node_id for entry in ledger.entries.values()}
     ended = snapshot.touched.keys() | snapshot.gone.keys() | snapshot.node_flights.keys()
-    return frozenset(nodes & snapshot.history.present.keys()) - ended
+    nodes = {entry.leftover.node_id for entry in ledger.entries.values()}
+    present = snapshot.history.present
+    listed = (nodes & present.keys()) - ended - snapshot.late_destroys
+    return frozenset(one for one in listed if not was_ended(present[one], snapshot))
 
 
 def without(ledger: Ledger, node_id: str) -> Ledger:

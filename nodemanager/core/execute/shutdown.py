@@ -48,6 +48,7 @@ from nodemanager.core.execute.workflow import (
     Unwritten,
     Written,
 )
+from nodemanager.core.judge.outdated import ROTATE
 from nodemanager.core.model.facts import DestroySent, NodesExplained
 from nodemanager.core.model.orders import order_release
 from nodemanager.core.model.reasons import Event as Name
@@ -56,6 +57,7 @@ from nodemanager.core.model.settings import ASK_AGAIN_S
 from nodemanager.core.model.verdict import keep
 from nodemanager.core.model.world import CloudNode, Outcome
 from nodemanager.core.observe.unlisted import is_missed
+from nodemanager.core.plan.rotation import ROTATING
 
 PINS_TRIES = 3
 """After this many looks that don't tell what a node pins, it is destroyed all the same."""
@@ -133,6 +135,8 @@ class ShutDown:
         return About(record=state.order.record, node=state.order.node_id)
 
     def flight(self, state: State) -> str:
+        if state.order.reason in ROTATE:
+            return ROTATING
         idle = state.order.reason is Reason.IDLE_BEYOND_DEMAND
         return "shutdown:idle" if idle else "shutdown:bad"
 

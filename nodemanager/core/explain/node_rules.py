@@ -80,6 +80,9 @@ def _by_demand(
     before = [other for other in blocking(all_of) if other.name != one.name]
     if made.wants is not None and subject.node.id in made.wants.surplus:
         return replace(one, status=Status.CALLS, reason=Reason.IDLE_BEYOND_DEMAND, why=None)
+    if made.wants is not None and subject.node.id in made.wants.rotations.chosen:
+        reason = made.wants.rotations.chosen[subject.node.id].reason
+        return replace(one, status=Status.CALLS, reason=reason, why=None)
     if made.wants is not None and subject.node.id in made.wants.spare:
         return replace(one, reason=Reason.SPARE, why="not while spare_nodes keeps it ready")
     if before:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from nodemanager.core.judge.outdated import ROTATE
 from nodemanager.core.model.reasons import Reason, Told
 
 
@@ -85,6 +86,7 @@ NODES = _table(
         Reason.SHUTTING_DOWN,
         Reason.SHUTDOWN_CAP,
         Reason.IDLE_BEYOND_DEMAND,
+        *sorted(ROTATE),
         Reason.DRAINED,
         Reason.KILLED,
         Reason.NODE_DOWN,

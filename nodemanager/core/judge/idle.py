@@ -7,6 +7,7 @@ it has drained, because then no job can start on it.
 
 from __future__ import annotations
 
+from nodemanager.core.judge.outdated import ROTATE
 from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.scheduling import SchedulerNode, is_drained_by_us
 from nodemanager.core.model.settings import NEWS_S, Settings
@@ -16,7 +17,7 @@ from nodemanager.core.observe.history import History
 from nodemanager.core.observe.scheduled import word_on
 from nodemanager.core.plan.snapshot import Snapshot
 
-AS_IDLE = frozenset({Reason.IDLE_BEYOND_DEMAND, Reason.DRAINED})
+AS_IDLE = frozenset({Reason.IDLE_BEYOND_DEMAND, Reason.DRAINED}) | ROTATE
 """The reasons for a shutdown that rests on the node's own report that it is idle."""
 
 

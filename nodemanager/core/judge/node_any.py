@@ -11,8 +11,8 @@ from nodemanager.core.judge.overrides import cordoned, killed, of_node
 from nodemanager.core.model.annotations import Mark
 from nodemanager.core.model.reasons import Kind, Reason
 from nodemanager.core.model.verdict import Verdict
-from nodemanager.core.model.world import CloudNode, CloudState, WorkerState, life_key
-from nodemanager.core.plan.snapshot import Snapshot
+from nodemanager.core.model.world import CloudState, WorkerState
+from nodemanager.core.observe.ended import was_ended
 
 Ask = Callable[[NodeFacts, Subject], NodeView | None]
 
@@ -48,26 +48,9 @@ def _not_in_flight(facts: NodeFacts, subject: Subject) -> NodeView | None:
 
 def _not_gone(facts: NodeFacts, subject: Subject) -> NodeView | None:
     snapshot, node = facts.snapshot, subject.node
-    if snapshot.gone.get(node.id, -1.0) >= facts.listed_at or _was_ended(node, snapshot):
+    if snapshot.gone.get(node.id, -1.0) >= facts.listed_at or was_ended(node, snapshot):
         return subject.outside(Reason.NODE_ABSENT)
     return None
-
-
-def _was_ended(node: CloudNode, snapshot: Snapshot) -> bool:
-    """Whether we destroyed the node, the cloud then called it gone, and no answer contradicts that.
-
-    Its record is free since. A listing may show what was so minutes ago, and a node that has ended
-    never comes back; but the cloud is asked by id, and a node that lives is reported (A1, U8).
-    """
-    history, uuid = snapshot.history, node.tags.record
-    if uuid is None or not history.freed:
-        return False
-    life = history.freed.get(life_key(uuid, node.tags.incarnation))
-    if life is None or life.why != Reason.AFTER_SHUTDOWN or life.node_id != node.id:
-        return False
-    answer = history.asked.get(node.id)
-    since = () if answer is None or answer.said_at <= life.freed_at else answer.nodes
-    return all(one.is_absent for one in since) and life.key not in snapshot.breaker.told
 
 
 def _untouched(facts: NodeFacts, subject: Subject) -> NodeView | None:

@@ -43,7 +43,7 @@ def drained(node: CloudNode, state: WorkerState, snapshot: Snapshot) -> Verdict 
     With any other state it is judged like other nodes: None.
     """
     drain = of_node(snapshot.drains, node)
-    if drain is None or node.tags.pool is None:
+    if drain is None or drain.kept or node.tags.pool is None:
         return None
     measures = {**drain.measures(snapshot.wall), "state": state.value}
     if state is WorkerState.IDLE:

@@ -83,15 +83,15 @@ CLAIM_WITHIN_WINDOW is left out: the node of a claim that never pinged may still
 
 @dataclass(frozen=True, slots=True)
 class Marks:
-    """All standing marks by id; `paused` is the pool's. Decisions read `Snapshot.holds` instead.
-
-    `drains` has the cordons, too.
+    """All standing marks by id; `paused` is the pool's, `rotation` that of the replacement of
+    outdated nodes. Decisions read `Snapshot.holds` instead. `drains` has the cordons, too.
     """
 
     holds: Mapping[str, Mark] = field(default_factory=dict)
     drains: Mapping[str, Mark] = field(default_factory=dict)
     kills: Mapping[str, Mark] = field(default_factory=dict)
     paused: Mark | None = None
+    rotation: Mark | None = None
 
     @property
     def by_kind(self) -> Mapping[str, Mapping[str, Mark]]:

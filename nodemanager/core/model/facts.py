@@ -36,6 +36,14 @@ class CloudSeen:
 
 
 @dataclass(frozen=True, slots=True)
+class ImageFound:
+    """What nodes would be booted from now changed: the image's immutable id, None if unknown."""
+
+    image: str | None
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
 class RecordsSeen:
     """A record listing arrived; `answered_at` is when the ping URL answered, None if not (D8)."""
 
@@ -189,6 +197,7 @@ class CommandGiven:
 Fact = (
     CloudPollBegun
     | CloudSeen
+    | ImageFound
     | RecordsSeen
     | DemandSeen
     | SchedulerSeen

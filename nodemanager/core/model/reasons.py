@@ -287,6 +287,19 @@ class Reason(Told):
         "idle_beyond_demand",
         "It is idle for long enough, its shutdown window is open, and nobody wants it (D1).",
     )
+    OTHER_IMAGE = (
+        "other_image",
+        "It is idle, and has another image than new nodes get: another node takes its place (D15).",
+    )
+    OTHER_TYPE = (
+        "other_type",
+        "It is idle, and of another instance type than its size has now: another node takes its "
+        "place (D15).",
+    )
+    TOO_OLD = (
+        "too_old",
+        "It is idle, and older than `max_node_age`: another node takes its place (D15).",
+    )
     NODE_DOWN = "node_down", "It says that it is down, or it is silent for too long (D1, D8)."
     NODE_STOPPED = "node_stopped", "It has been stopped or suspended for `settle` (D1)."
     BOOT_FAILED = "boot_failed", "It never pinged within `boot_fail_after` (D8)."
@@ -329,6 +342,27 @@ class Reason(Told):
     CLAIMS_PENDING = (
         "claims_pending",
         "Claims that never pinged and records that are still locked (U2) fill `max_nodes` (U6).",
+    )
+
+    # No outdated node of a size is replaced now.
+    ROTATION_PAUSED = (
+        "rotation_paused",
+        "An operator paused the replacement of outdated nodes; `nodemanager rotate resume` ends "
+        "that (O6).",
+    )
+    ROTATION_STALLED = (
+        "rotation_stalled",
+        "A node that was booted as new ones are to be has another image or type all the same: its "
+        "size's outdated nodes stay until that node is gone (D15).",
+    )
+    REFILL_AWAITED = (
+        "refill_awaited",
+        "A node of the size still comes, goes or is lacking: the next one is replaced after it "
+        "(D15).",
+    )
+    NO_IDLE_NODE = (
+        "no_idle_node",
+        "Every outdated node of the size is busy, held, or wanted by the queue: it stays (D15).",
     )
 
     # A job can't be served, so that nothing is booted for it.
@@ -430,6 +464,11 @@ class Event(Told):
         "job.unsatisfiable",
         "A job of the wishlist can't be satisfied, so nothing is booted for it (U12).",
     )
+    ROTATION = (
+        "nodes.rotation",
+        "The replacement of a size's outdated nodes, when it changes: how many are left, and which "
+        "goes now (`node`), or why none does (`reason`).",
+    )
     BOOTS_REST = (
         "boots.rest",
         "Nodes in a row never pinged; see when the next is booted and what they cost (B5).",
@@ -445,6 +484,11 @@ class Event(Told):
         "The answers to a node's pings tell it to take no more work (`action=drain`), or to take "
         "it again (`action=resume`) (D12). With a scheduler, the scheduler is told, also that a "
         "node is gone (`action=down`).",
+    )
+    SCHEDULER_TOLD = (
+        "scheduler.told",
+        "The scheduler was told why a job can't run (`action=comment`, `cancel`), a node's weight "
+        "and features (`describe`), or that a node is gone whose record is free (`down`).",
     )
     NODE_SHUTDOWN_STARTED = "node.shutdown_started", "A node is about to be destroyed."
     NODE_GONE = "node.gone", "The cloud says that a node is gone."
@@ -503,6 +547,10 @@ class Event(Told):
     BACKLOG_DONE = "backlog.done", "A backlog plan is applied: the counts of its items."
     BREAKER_OPENED = "breaker.opened", "All freeing and destroying stops; `clear` says what to do."
     BREAKER_CLOSED = "breaker.closed", "Freeing and destroying may go on."
+    SCHEDULER_POWER = (
+        "scheduler.power",
+        "A scheduler's power saving wants nodes resumed or suspended (`action`): it is asked now.",
+    )
     IDENTITY_SEEN = "identity.seen", "The account or store that we talk to is the known one (L5)."
     IDENTITY_UNVERIFIED = (
         "identity.unverified",
@@ -547,6 +595,14 @@ class Event(Told):
     OPERATOR_KILL = "operator.kill", "An operator wants a node gone now (O2)."
     OPERATOR_CLEAN = "operator.clean", "An operator wants a record freed now (O3)."
     OPERATOR_PAUSE = "operator.pause", "An operator pauses the pool (O4)."
+    OPERATOR_ROTATE_PAUSE = (
+        "operator.rotate_pause",
+        "An operator pauses the replacement of outdated nodes (O6).",
+    )
+    OPERATOR_ROTATE_RESUME = (
+        "operator.rotate_resume",
+        "An operator ended that pause (O6).",
+    )
     OPERATOR_RESUME = "operator.resume", "An operator ended the pause (O4)."
     LEASE_ACQUIRED = "lease.acquired", "This manager is now the pool's one active manager."
     LEASE_LOST = "lease.lost", "This manager may no longer act; see `error`, or a line before."

@@ -4,11 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 
 from nodemanager.core.model.world import Record, WorkerState
 
 OURS = "nodemanager: "
 """What the reason of each of our orders begins with, so that an operator's own orders stand out."""
+
+
+class Verb(StrEnum):
+    """What some schedulers can do, and others can't."""
+
+    DESCRIBE = "describe"
+    COMMENT = "comment"
+    CANCEL = "cancel"
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,18 +93,37 @@ class SchedulerOrder:
     at: float
 
 
+class ErrandOutcome(StrEnum):
+    """What became of an errand."""
+
+    SENT = "sent"
+    DONE = "done"
+    FAILED = "failed"
+    REFUSED = "refused"
+
+
+@dataclass(frozen=True, slots=True)
+class ErrandTried:
+    """When an errand was last sent, or answered (CLOCK_BOOTTIME), and what became of it."""
+
+    outcome: ErrandOutcome
+    at: float
+
+
 @dataclass(frozen=True, slots=True)
 class Dispatched:
     """What a scheduler was told of nodes, by record uuid (D12). Times are CLOCK_BOOTTIME.
 
     `told` are the orders of this run that stand; one of unknown outcome does not count. `unclear`
     has when a node was to get work again, where nobody knows whether it does: that may still undo a
-    later drain. So may an order that a former run sent before `since`.
+    later drain. So may an order that a former run sent before `since`. `errands` are those of this
+    run, by their keys.
     """
 
     told: Mapping[str, SchedulerOrder] = field(default_factory=dict)
     unclear: Mapping[str, float] = field(default_factory=dict)
     since: float | None = None
+    errands: Mapping[str, ErrandTried] = field(default_factory=dict)
 
     def told_of(self, record: Record) -> SchedulerOrder | None:
         """The order that stands for this life of the record, under its hostname of now."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from nodemanager.core.model.scheduling import Verb
 from nodemanager.core.model.world import Claim, Size
 
 CREATE_MARGIN_S = 120.0
@@ -58,7 +59,9 @@ class Settings:
     cap. `adopt_unclaimed` None means: yes while no record names another pool (T3). `may_authorise`
     says that the adapters of cloud and store prove their listings complete (L2). `tells_drain` says
     that the store's answers to pings can tell a node to take no more work (D12). `prune_after` None
-    deletes nothing. `scheduled`: a scheduler says what waits and which nodes work (T6).
+    deletes nothing, `max_node_age` None replaces no node for its age. `scheduled`: a scheduler says
+    what waits and which nodes work (T6). `scheduler_can` is what it can do besides;
+    `cancel_unsatisfiable`: jobs that no size can run are cancelled there.
     `claims_keep_window` is off in a replay that tries other windows.
     """
 
@@ -74,6 +77,7 @@ class Settings:
     max_shutdowns_per_cycle: int = 5
     hold_backlog: bool = True
     prune_after: float | None = None
+    max_node_age: float | None = None
     action_timeout: float = 900.0
     visible_after: float = 300.0
     claim_expiry: bool = True
@@ -84,6 +88,8 @@ class Settings:
     tells_drain: bool = False
     demand_polled: bool = False
     scheduled: bool = False
+    scheduler_can: frozenset[Verb] = frozenset()
+    cancel_unsatisfiable: bool = False
     min_nodes: int = 0
     max_nodes: int = 1
     max_total_price: float = 0.0

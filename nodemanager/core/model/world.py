@@ -96,7 +96,8 @@ class CloudNode:
     `created_at` is the cloud's launch time, None where the cloud gave none. `managed` says that
     the node has our pool's tag or matches `[Cloud List]` (T5); other nodes are seen but never
     touched. `places` are the cloud's names for where it is, its zone and its subnet; empty where
-    nobody asks for them. `problems` tells which fields could not be read (P3).
+    nobody asks for them. `image` is the immutable id of the image that it was booted from, None
+    where the listing does not tell it. `problems` tells which fields could not be read (P3).
     """
 
     id: str
@@ -111,6 +112,7 @@ class CloudNode:
     addresses: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()
     places: tuple[str, ...] = ()
+    image: str | None = None
 
     @property
     def is_absent(self) -> bool:
@@ -154,7 +156,7 @@ class Claim:
     (U11). `window` is how many seconds the claim stands without a ping, by the settings it was
     made with (C21, S6). Claims of older versions lack these three. `node_id` is the node that the
     cloud created for the claim, once that was written down; then pings that name another node are
-    refused (P1a).
+    refused (P1a). `image` and `instance_type` are what the node was to be booted as.
     """
 
     pool: str
@@ -167,6 +169,8 @@ class Claim:
     size: str | None = None
     price: float | None = None
     node_id: str | None = None
+    image: str | None = None
+    instance_type: str | None = None
 
 
 @made_often(frozen=True, slots=True)
@@ -344,6 +348,8 @@ class Job:
     """One waiting job: `count` nodes with at least these resources each.
 
     A node must have all of one of the sets of `features`, and all of `gres`, with its counts.
+    `host` is the one node of the scheduler that serves the job, by its name; None: any does.
+    `array` is the id of the array that it is a task of: its owner is told once for all of them.
     """
 
     id: str
@@ -355,3 +361,5 @@ class Job:
     instance_type: str | None = None
     features: Alternatives = ()
     gres: Gres = ()
+    host: str | None = None
+    array: str | None = None

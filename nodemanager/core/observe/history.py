@@ -156,6 +156,8 @@ class History:
     scheduled: Mapping[str, SchedulerWord] = field(default_factory=dict)
     """What it says of each node, by hostname."""
     known_scheduled: KnownSets = field(default_factory=KnownSets)
+    image: str | None = None
+    """The immutable id of the image that a node would be booted from now; None: not known."""
 
     @property
     def twice(self) -> frozenset[str]:

@@ -26,6 +26,8 @@ class Verb(StrEnum):
     CLEAN = "clean"
     PAUSE = "pause"
     RESUME = "resume"
+    ROTATE_PAUSE = "rotate_pause"
+    ROTATE_RESUME = "rotate_resume"
     BREAKER_RESET = "breaker_reset"
 
 
@@ -59,8 +61,8 @@ def lacks_reason(command: Command) -> str | None:
     """Why the command needs a reason, if it lacks one; None if nothing is missing."""
     if command.reason:
         return None
-    if command.verb in (Verb.KILL, Verb.PAUSE):
-        return f"a {command.verb.value} needs a reason"
+    if command.verb in (Verb.KILL, Verb.PAUSE, Verb.ROTATE_PAUSE):
+        return f"a {command.verb.value.replace('_', ' ')} needs a reason"
     if command.forced:
         return "a clean that breaks a rule needs a reason"
     return None

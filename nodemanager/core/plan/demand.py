@@ -25,9 +25,11 @@ from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.verdict import Verdict, keep
 from nodemanager.core.model.world import Job, Size, WorkerState
 from nodemanager.core.plan import places
+from nodemanager.core.plan.rotation import NONE as NO_ROTATIONS
+from nodemanager.core.plan.rotation import ROTATING, Need, Rotations, rotations
 from nodemanager.core.plan.slots import Slots
 from nodemanager.core.plan.snapshot import Limits, Snapshot
-from nodemanager.core.plan.spares import Spares, chosen, spares_of
+from nodemanager.core.plan.spares import ROOM, Spares, chosen, spares_of
 from nodemanager.core.plan.supply import Supply
 from nodemanager.errors import BadRequest, PlaceFull, QuotaExceeded, Throttled
 
@@ -41,7 +43,8 @@ PRICE_ERROR = 1e-9
 class Wants:
     """What demand makes of a snapshot. Nodes are named by id, sizes by name.
 
-    `boots` are the granted boots, in order; `refused` counts the others by (size, reason).
+    `boots` are the granted boots, in order, and `hosts` the seats that they are for; `refused`
+    counts the others by (size, reason).
     `unsatisfiable` has a verdict for each job that no boot can serve (U12); the other jobs want
     `wishlist` nodes. `surplus` are idle nodes that may go now; `unwanted` are these, idle nodes
     that may not go yet, and unwanted nodes that are being shut down; `over_max` are those of them
@@ -49,7 +52,8 @@ class Wants:
     max_nodes has room: the shutdown of a node of such a size may be called off. `price` is that of
     all nodes, future ones included. Of the future nodes, `needless` (by size) are beyond demand,
     `too_many` beyond max_nodes, and `too_dear` (by size) beyond max_total_price. `spares` has each
-    size with spare_nodes, `spare` the idle nodes that are kept as such.
+    size with spare_nodes, `spare` the idle nodes that are kept as such. `rotations` has the
+    outdated nodes; the one of each size that is to be replaced is `unwanted`, too.
     """
 
     boots: tuple[tuple[Size, Reason], ...]
@@ -66,15 +70,18 @@ class Wants:
     too_dear: Mapping[str, int] = field(default_factory=dict)
     spares: Mapping[str, Spares] = field(default_factory=dict)
     spare: frozenset[str] = frozenset()
+    hosts: tuple[str | None, ...] = ()
+    rotations: Rotations = NO_ROTATIONS
 
 
 @dataclass(frozen=True, slots=True)
 class Lot:
-    """How many nodes of a size are wanted, and why."""
+    """How many nodes of a size are wanted, and why; `host` is the seat that one is for."""
 
     size: Size
     reason: Reason
     count: int
+    host: str | None = None
 
 
 def size_for(job: Job, sizes: Sequence[Size], settings: Settings) -> Size | None:
@@ -116,16 +123,24 @@ def _features_of(size: Size) -> tuple[str, ...]:
 
 
 class Market:
-    """What demand makes of the supply of one snapshot."""
+    """What demand makes of the supply of one snapshot; `free_seats` are those a boot may take."""
 
     def __init__(
-        self, supply: Supply, snapshot: Snapshot, settings: Settings, slots: Slots
+        self,
+        supply: Supply,
+        snapshot: Snapshot,
+        settings: Settings,
+        slots: Slots,
+        free_seats: frozenset[str] = frozenset(),
     ) -> None:
         self.supply = supply
         self.sizes = supply.sizes
         self.snapshot = snapshot
         self.settings = settings
         self.slots = slots
+        self.free_seats = free_seats
+        self.hosts: list[str | None] = []
+        """The seat of each granted boot."""
 
     def trade(self) -> Wants:
         """What demand calls for: the boots, the refusals, and the nodes that may go."""
@@ -154,6 +169,8 @@ class Market:
         going = [view for view in self._going_as_unwanted() if view.size not in unmet]
         over_max += [view.node.id for view in going if view.size in wanted]
         gone = frozenset(view.node.id for view in (*unwanted, *going))
+        replaced = self._replaced(wishes, lots, refused, gone)
+        gone |= replaced.chosen.keys() | self._rotating(lots)
         return Wants(
             boots=tuple(boots),
             refused=dict(refused),
@@ -168,7 +185,9 @@ class Market:
             too_many=self._too_many(),
             too_dear=self._too_dear(),
             spares=spares,
+            rotations=replaced,
             spare=chosen(spares, self.supply.views, gone),
+            hosts=tuple(self.hosts),
         )
 
     def wished(self) -> Mapping[str, int]:
@@ -179,6 +198,42 @@ class Market:
         """What would forbid one more node of that size beside the `granted` boots."""
         price = self.supply.price + sum(one.price or 0.0 for one in granted)
         return self._standing_refusal() or self._refusal(size, len(granted), price)
+
+    def _replaced(
+        self,
+        wishes: Mapping[str, int],
+        lots: Sequence[Lot],
+        refused: Mapping[tuple[str, Reason], int],
+        going: frozenset[str],
+    ) -> Rotations:
+        """The outdated nodes, and the one of each size that is replaced next."""
+        lacking = Counter[str]()
+        for lot in lots:
+            lacking[lot.size.name] += lot.count
+        for (name, reason), count in refused.items():
+            if reason in ROOM or reason is Reason.AT_MAX_PRICE:
+                lacking[name] -= count
+        standing = self._standing_refusal()
+        price = self.supply.price
+
+        def refusal(size: Size) -> Reason | None:
+            return standing or self._refusal(size, 0, price)
+
+        need = Need(wishes, +lacking, going, refusal)
+        return rotations(self.supply, self.snapshot, self.settings, need)
+
+    def _rotating(self, lots: Sequence[Lot]) -> frozenset[str]:
+        """Nodes that are being replaced, but for those of sizes that the queue lacks (D12)."""
+        flights, known = self.snapshot.node_flights, self.snapshot.history.unwanted
+        wanted = {lot.size.name for lot in lots if lot.count and lot.reason is Reason.WANTED}
+        return frozenset(
+            view.node.id
+            for view in self.supply.views
+            if view.node.id in flights
+            and flights[view.node.id].kind == ROTATING
+            and view.node.id in known
+            and view.size not in wanted
+        )
 
     def _below_spare(self, spares: Mapping[str, Spares]) -> list[Lot]:
         """The spare nodes that are lacking, the cheapest size first; they count for min_nodes."""
@@ -244,6 +299,11 @@ class Market:
             if verdict is not None or size is None:
                 continue
             wishes[size.name] += job.count
+            if job.host is not None:
+                # Nodes that serve other seats don't serve this one.
+                lacks = int(job.host in self.free_seats)
+                lots.append(Lot(size, Reason.WANTED, lacks, job.host))
+                continue
             served = min(job.count, spare[size.name])
             spare[size.name] -= served
             if served < job.count:
@@ -318,6 +378,7 @@ class Market:
                         standing = reason
                     break
                 boots.append((size, lot.reason))
+                self.hosts.append(lot.host)
                 price += size.price or 0.0
         return boots
 
@@ -412,14 +473,19 @@ class Market:
         return unwanted + only_over_max, [view.node.id for view in only_over_max]
 
     def _going_as_unwanted(self) -> list[NodeView]:
-        """Nodes that are being shut down, and that an earlier plan found unwanted (D12)."""
-        known = self.snapshot.history.unwanted
+        """Nodes that are being shut down, and that an earlier plan found unwanted (D12).
+
+        Those that are being replaced are told by `_rotating`.
+        """
+        known, flights = self.snapshot.history.unwanted, self.snapshot.node_flights
         if not known:
             return []
         return [
             view
             for view in self.supply.views
-            if view.verdict.reason is Reason.SHUTTING_DOWN and view.node.id in known
+            if view.verdict.reason is Reason.SHUTTING_DOWN
+            and view.node.id in known
+            and flights[view.node.id].kind != ROTATING
         ]
 
     def _just_ended(self, view: NodeView) -> bool:

@@ -29,6 +29,7 @@ from nodemanager.core.model.annotations import Mark
 from nodemanager.core.model.changed import changed
 from nodemanager.core.model.orders import CleanOrder
 from nodemanager.core.model.reasons import Kind, Reason
+from nodemanager.core.model.seats import may_take, seat_of
 from nodemanager.core.model.settings import ASK_LIMIT, Settings
 from nodemanager.core.model.sizes import Sizes
 from nodemanager.core.model.verdict import NOTHING_BEFORE, Verdict, keep
@@ -45,7 +46,9 @@ from nodemanager.core.operate.backlog import Picture
 from nodemanager.core.plan.counts import cycle_counts, made_since
 from nodemanager.core.plan.demand import Market, Wants
 from nodemanager.core.plan.due import Judged, judge_records, to_prune, with_prunes
+from nodemanager.core.plan.errands import Errand, errands
 from nodemanager.core.plan.places import choose, nodes_by_place
+from nodemanager.core.plan.rotation import ROTATING
 from nodemanager.core.plan.slots import Slots, count_slots
 from nodemanager.core.plan.snapshot import Snapshot
 from nodemanager.core.plan.supply import Supply, held_records, is_locked
@@ -77,7 +80,8 @@ class Plan:
     next snapshot starts from. `ask` are ids of nodes to ask the cloud for, `ask_tagged` uuids of
     records to ask for by tag (B3, P6, U8). `restores` are freed lives to restore, `not_restored`
     says why others can't be. `lifts` are fences to lift, that no clean follows any more (C12).
-    `prunes` are records to delete, `binds` claims that lack the id of their node (P1a).
+    `prunes` are records to delete, `binds` claims that lack the id of their node (P1a). `errands`
+    are for the scheduler.
     """
 
     plan_id: str
@@ -91,6 +95,7 @@ class Plan:
     shutdowns: tuple[ShutdownOrder, ...] = ()
     drains: tuple[DrainOrder, ...] = ()
     dispatches: tuple[DispatchOrder, ...] = ()
+    errands: tuple[Errand, ...] = ()
     cleans: tuple[CleanOrder, ...] = ()
     lifts: tuple[CleanOrder, ...] = ()
     prunes: tuple[PruneOrder, ...] = ()
@@ -114,6 +119,9 @@ HANDLED = frozenset(
     {Reason.SHUTTING_DOWN, Reason.CHANGED_SINCE_LISTING, Reason.NODE_ABSENT, Reason.IN_FLIGHT}
 )
 """Verdicts under which a node that turned bad still counts as bad (D9)."""
+
+CAPPED = frozenset({"shutdown:bad", ROTATING})
+"""The flights that use up the cap on shutdowns, which are for any reason but idle (D9)."""
 
 UNCOUNTED = OUTSIDE | {Reason.UNTAGGED}
 """Nodes that D9 leaves out: we never destroy them."""
@@ -175,7 +183,8 @@ def _planned(
     records = snapshot.history.records.items if snapshot.history.records else ()
     slots = count_slots(records, verdicts, snapshot, settings)
     supply = Supply(snapshot, settings, views, pairs, unlisted)
-    wants = Market(supply, snapshot, settings, slots).trade()
+    seats = _free_seats(snapshot, settings, impossible.ids)
+    wants = Market(supply, snapshot, settings, slots, seats).trade()
     snapshot = _after_unwanted(snapshot, views, wants)
     _tell_late_destroys(snapshot, settings, views)
     _tell_spares(views, wants)
@@ -197,6 +206,7 @@ def _planned(
         shutdowns=shutdowns,
         drains=tuple(drain_orders(views, snapshot, settings)),
         dispatches=tuple(dispatch_orders(views, snapshot, settings)),
+        errands=errands(views, wants, snapshot, settings),
         cleans=cleans,
         lifts=left_fences(snapshot, settings, impossible.ids),
         prunes=prunes,
@@ -444,8 +454,14 @@ def _shutdowns(
     impossible: frozenset[str],
 ) -> tuple[ShutdownOrder, ...]:
     """Apply demand, breaker and caps to the views; return the orders that remain (D1, D9)."""
-    surplus, goes = wants.surplus, Kind.SHUTDOWN
-    asking = [one for one in views if one.verdict.kind is goes or one.node.id in surplus]
+    surplus, goes, replaced = wants.surplus, Kind.SHUTDOWN, wants.rotations.chosen
+    asking = [
+        one
+        for one in views
+        if one.verdict.kind is goes
+        or one.node.id in surplus
+        or (one.node.id in replaced and one.surplus_if_idle)
+    ]
     if not asking:
         return ()
     block = standing_block(snapshot, settings)
@@ -457,13 +473,15 @@ def _shutdowns(
             words = idle_count(own, snapshot, settings) if own is not None else 0
             measures = {"idle_polls": words, "needed_polls": settings.consecutive_idle_count}
             view.verdict = Verdict(Kind.SHUTDOWN, Reason.IDLE_BEYOND_DEMAND, node_id, measures)
+        elif view.verdict.kind is not goes:
+            view.verdict = replaced[node_id]
         forbidden = _forbidden(view, block, impossible, snapshot, settings)
         if forbidden is None:
             wanting.append(view)
         else:
             view.verdict = forbidden
     wanting.sort(key=lambda view: (view.node.created_at or 0.0, view.node.id))
-    destroying = sum(flight.kind == "shutdown:bad" for flight in snapshot.node_flights.values())
+    destroying = sum(flight.kind in CAPPED for flight in snapshot.node_flights.values())
     destroying += snapshot.destroyed_lately
     room = max(0, settings.max_shutdowns_per_cycle - destroying)
     orders: list[ShutdownOrder] = []
@@ -505,11 +523,30 @@ def _boots(
     """The granted boots, each on a cleaned record to reuse as long as there are any (U1-U3)."""
     if not wants.boots:
         return ()
+    reusable = _reusable(snapshot, settings, impossible)
+    spreads = any(size.spread for size, _ in wants.boots)
+    nodes = nodes_by_place(snapshot) if spreads else Counter[str]()
+    orders = []
+    for (size, reason), host in zip(wants.boots, wants.hosts, strict=True):
+        record = next((one for one in reusable if may_take(one, size, host)), None)
+        if record is not None:
+            reusable.remove(record)
+        elif host is not None:
+            continue
+        place = choose(size, snapshot.limits.places, nodes, snapshot.now)
+        if place is not None:
+            nodes[place] += 1
+        orders.append(BootOrder(size, reason, snapshot.plan_id, record, place))
+    return tuple(orders)
+
+
+def _reusable(snapshot: Snapshot, settings: Settings, impossible: frozenset[str]) -> list[Record]:
+    """The records that set-ups may claim, ordered by uuid."""
     assert snapshot.history.records is not None
     # A record that was freed by mistake is kept for its node (U8).
     kept = impossible | {life.record for life in false_clean.open_lives(snapshot.breaker)}
     kept |= held_records(snapshot)
-    reusable = sorted(
+    return sorted(
         (
             record
             for record in snapshot.history.records.items
@@ -517,16 +554,16 @@ def _boots(
         ),
         key=lambda record: record.uuid,
     )
-    spreads = any(size.spread for size, _ in wants.boots)
-    nodes = nodes_by_place(snapshot) if spreads else Counter[str]()
-    orders = []
-    for index, (size, reason) in enumerate(wants.boots):
-        record = reusable[index] if index < len(reusable) else None
-        place = choose(size, snapshot.limits.places, nodes, snapshot.now)
-        if place is not None:
-            nodes[place] += 1
-        orders.append(BootOrder(size, reason, snapshot.plan_id, record, place))
-    return tuple(orders)
+
+
+def _free_seats(
+    snapshot: Snapshot, settings: Settings, impossible: frozenset[str]
+) -> frozenset[str]:
+    """The seats that a boot may take now; none is looked for where no job is for one."""
+    if snapshot.history.records is None or not any(job.host for job in snapshot.demand or ()):
+        return frozenset()
+    free = (seat_of(record) for record in _reusable(snapshot, settings, impossible))
+    return frozenset(seat for seat in free if seat is not None)
 
 
 def _is_reusable(record: Record, snapshot: Snapshot, settings: Settings) -> bool:

@@ -138,5 +138,7 @@ class Snapshot:
     """By node id: nodes to be shut down now (O2)."""
     by_hand: Mapping[str, HandClean] = field(default_factory=dict)
     """By record uuid: records to be freed now (O3)."""
+    rotation_paused: Mark | None = None
+    """Who paused the replacement of outdated nodes, and why; None while it goes on (O6)."""
     paused: Mark | None = None
     """Who paused the pool, and why; None while it runs (O4)."""

@@ -18,6 +18,7 @@ from nodemanager.core.model.facts import (
     DemandSeen,
     DestroySent,
     Fact,
+    ImageFound,
     LatePinged,
     LivesFreed,
     NodesAnswered,
@@ -129,6 +130,8 @@ def _after(state: State, fact: Fact) -> State:
     match fact:
         case CloudPollBegun():
             return replace(state, history=histories.cloud_poll_started(state.history))
+        case ImageFound():
+            return replace(state, history=replace(state.history, image=fact.image))
         case DemandSeen():
             return replace(state, demand=fact.jobs, demand_at=fact.started_at)
         case LivesFreed():

@@ -16,9 +16,9 @@ from nodemanager.core.model.features import SIZE_FEATURE
 from nodemanager.core.model.scheduling import SchedulerNode
 from nodemanager.core.model.world import Job, Listed
 from nodemanager.errors import SchedulerError, SchedulerRefused
+from nodemanager.program import inherited, run
 from nodemanager.schedulers.api import OURS, Verb, plain, single_node
-from nodemanager.schedulers.program import inherited, run
-from nodemanager.schedulers.slurm import text, told_json
+from nodemanager.schedulers.slurm import power, text, told_json
 from nodemanager.schedulers.slurm.rows import JobRow, NodeRow, listing, queue
 
 T = TypeVar("T")
@@ -46,7 +46,8 @@ class SlurmScheduler:
     """The Slurm cluster of `conf`, or of the machine's own slurm.conf.
 
     `timeout` is in seconds, for each call. `partitions` are those whose jobs are demand; none is
-    all of them. With Answers.AUTO it asks for JSON until that turns out to be unknown here.
+    all of them. With Answers.AUTO it asks for JSON until that turns out to be unknown here. With
+    `power_saving`, Slurm itself chooses the nodes to boot and to end (`slurm.power`).
     """
 
     provider = "slurm"
@@ -59,7 +60,9 @@ class SlurmScheduler:
         conf: str | None = None,
         partitions: Sequence[str] = (),
         answers: Answers = Answers.AUTO,
+        power_saving: bool = False,
     ) -> None:
+        self._power_saving = power_saving
         self._timeout = timeout
         self._partitions = frozenset(partitions)
         self._answers = answers
@@ -79,10 +82,14 @@ class SlurmScheduler:
             text.nodes,
         )
         listed = listing(rows)
+        if self._power_saving:
+            listed = power.listing(listed)
         self._most_cores = max((node.cores or 0 for node in listed.items), default=None)
         return listed
 
     def queue(self) -> tuple[Job, ...]:
+        if self._power_saving:
+            return power.queue(self.nodes().items)
         chosen = ("--partition", ",".join(sorted(self._partitions))) if self._partitions else ()
         format = text.format_of(text.JOB_FIELDS)
         rows: list[JobRow] = self._ask(
@@ -114,11 +121,15 @@ class SlurmScheduler:
         # would be the next of that name. The other way round, a job could begin in between.
         self._update_node(node, "State=UNDRAIN")
 
-    def describe(self, node: str, weight: int, features: tuple[str, ...]) -> None:
+    def describe(
+        self, node: str, weight: int, features: tuple[str, ...], drop: tuple[str, ...] = ()
+    ) -> None:
         known = next((one for one in self.nodes().items if one.name == single_node(node)), None)
         if known is None:
             raise SchedulerRefused(f"Slurm lists no node {node}")
-        others = [one for one in known.features if not one.startswith(SIZE_FEATURE)]
+        others = [
+            one for one in known.features if not one.startswith(SIZE_FEATURE) and one not in drop
+        ]
         told = ",".join(dict.fromkeys((*others, *features)))
         # Active features must be among the available ones, so both are set.
         features_now = (f"AvailableFeatures={told}", f"ActiveFeatures={told}")

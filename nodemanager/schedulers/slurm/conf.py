@@ -15,6 +15,7 @@ from nodemanager.schedulers.api import OURS
 
 WEIGHT_STEP = 10
 """Between the weights of two sizes, so that a site can put its own nodes in between."""
+SUSPEND_TIME_S, SUSPEND_TIMEOUT_S = 300, 180
 _NUMBER = re.compile(r"%\(slot_number\)(0\d+)?d")
 
 
@@ -71,6 +72,31 @@ def of_each_size(name: str, names: str, sizes: Sequence[Size], scaling: float) -
         "State": "CLOUD",
     }
     return _line(names, told)
+
+
+def names_of_size(name: str, count: int) -> str:
+    """The names of the nodes of one size: `m5-large-[1-16]`."""
+    stem = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
+    return hosts(f"{stem}-%(slot_number)d", count)
+
+
+def power_saving(programs: str, resume_timeout: float) -> Iterator[str]:
+    """What Slurm's own power saving needs to choose the nodes to boot and to end."""
+    yield "# Without it slurmctld does not list nodes that are powered down; add it to your own."
+    yield "PrivateData=cloud"
+    yield "# Where you have SlurmctldParameters of your own, add these to them."
+    yield "SlurmctldParameters=cloud_reg_addrs,idle_on_node_suspend"
+    yield f"ResumeProgram={programs}/slurm-resume"
+    yield f"SuspendProgram={programs}/slurm-suspend"
+    yield "# [Daemon] boot_fail_after: when it is over, Slurm requeues the node's job."
+    yield f"ResumeTimeout={int(resume_timeout)}"
+    yield "# A machine must have ended within SuspendTimeout."
+    yield f"SuspendTimeout={SUSPEND_TIMEOUT_S}"
+    yield "# How long a node may be idle. Slurm alone decides that here."
+    yield f"SuspendTime={SUSPEND_TIME_S}"
+    yield "# The daemon has limits of its own."
+    yield "ResumeRate=0"
+    yield "SuspendRate=0"
 
 
 def partition(name: str, names: str) -> str:

@@ -131,6 +131,7 @@ def jobs_of(row: JobRow, most_cores: int | None) -> Iterator[Job]:
             instance_type=instance_type,
             features=features,
             gres=row.gres,
+            array=None if row.tasks is None else row.id,
         )
 
 

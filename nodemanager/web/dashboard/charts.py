@@ -12,7 +12,7 @@ from nodemanager.logline import timestamp
 from nodemanager.web.dashboard.history import EVERY_S, Sample
 
 WIDTH, HEIGHT = 720, 240
-_LEFT, _RIGHT, _TOP, _BOTTOM = 44, 12, 12, 26
+_LEFT, _RIGHT, _TOP, _BOTTOM = 48, 30, 20, 28
 MOST_POINTS = 240
 _GAP = 5
 """Minutes without a sample that are shown as a gap, not as a line."""

@@ -79,6 +79,8 @@ class Sweeps:
             self.state = State(problem=problem, result=result)
 
     def _replayed(self, path: Path) -> tuple[Mapping[str, Any] | None, str]:
+        if not path.exists():
+            return None, f"There is no journal {path} yet."
         low = max(SMALLEST_S, self.window_s / 8)
         swept = f"node_stale_after={low:.0f}s..{max(low + 1, self.window_s * 4):.0f}s"
         command = ["nice", "-n", "19", sys.executable, "-m", "nodemanager", "replay", str(path)]

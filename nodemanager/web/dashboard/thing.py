@@ -24,6 +24,7 @@ DOING = {
     Kind.DEFER.value: "It is freed in a later cycle",
     Kind.SHUTDOWN.value: "It is shut down",
 }
+_SINCE = frozenset({"first_ping_s", "last_ping_s", "modified_s", "claimed_s"})
 _RULES = (
     '<tr><th scope="col">rule</th><th scope="col">says</th>'
     '<th scope="col">what must hold</th><th scope="col">measured</th></tr>'
@@ -107,7 +108,7 @@ def _fact(key: str, value: Any) -> str:
     if key.endswith("_s") and isinstance(value, (int, float)):
         # In whole minutes from two on, so that the page does not change with each decision.
         seconds = value if value < 120 else value // 60 * 60
-        return f"{span(seconds)} ago" if key != "clock_s" else span(seconds)
+        return f"{span(seconds)} ago" if key in _SINCE else span(seconds)
     if value is True:
         return "yes"
     return ", ".join(map(str, value)) if isinstance(value, list) else str(value)

@@ -21,10 +21,10 @@ from nodemanager.core.execute.leftovers import (
     LedgerState,
 )
 from nodemanager.core.model.reasons import Reason
-from nodemanager.core.model.world import Leftover, LeftoverKind, Outcome
+from nodemanager.core.model.world import CloudState, Leftover, LeftoverKind, Outcome
 from nodemanager.core.plan.snapshot import Flight, Limits
 from nodemanager.core.safety.breaker import Breaker, Cause
-from tests.core.build import World, world
+from tests.core.build import World, node, world
 
 NODE, OTHER = "i-1", "i-2"
 VISIBLE = 300.0
@@ -316,6 +316,9 @@ def test_a_hold_on_one_thing_keeps_nothing_else_of_its_node_c9(tried: bool) -> N
         pytest.param({"touched": {"i-r1": 5.0}}, False, id="listed-before-the-end-of-ours"),
         pytest.param({"gone": {"i-r1": 5.0}}, False, id="gone-since"),
         pytest.param(
+            {"late_destroys": frozenset({"i-r1"})}, False, id="a-slow-destroy-may-end-it-still"
+        ),
+        pytest.param(
             {"node_flights": {"i-r1": Flight("shutdown:bad", 5.0)}}, False, id="under-way"
         ),
     ],
@@ -330,6 +333,25 @@ def test_a_node_that_is_listed_left_nothing_behind_d5(fields: dict[str, Any], li
     snapshot = replace(made.snapshot(), **fields)
     assert leftovers.living(ledger, snapshot) == (frozenset({"i-r1"}) if lives else frozenset())
     assert set(leftovers.without(ledger, "i-r1").entries) == {one.key for one in PINS}
+
+
+@pytest.mark.parametrize("answer", [None, CloudState.TERMINATED, CloudState.RUNNING])
+def test_a_late_listing_of_a_node_that_was_gone_does_not_keep_what_it_left_d3_d5(
+    answer: CloudState | None,
+) -> None:
+    made = settled()
+    made.add_record("r1")
+    made.add_node("r1")
+    made.round()
+    used = Leftover(LeftoverKind.VOLUME, "vol-7", "i-r1")
+    ledger = leftovers.entered(due_in(made), [used], made.now)
+    made.free("r1", why=Reason.AFTER_SHUTDOWN.value)
+    made.advance(60.0)
+    made.round()
+    assert leftovers.living(ledger, made.snapshot()) == frozenset()
+    made.answer({"i-r1": answer and replace(node("r1"), state=answer)})
+    is_alive = answer is CloudState.RUNNING
+    assert leftovers.living(ledger, made.snapshot()) == frozenset({"i-r1"} if is_alive else ())
 
 
 def test_counts_are_by_kind_and_state() -> None:

@@ -7,6 +7,7 @@ from tests.simulation.faults import (
     managers,
     nodes,
     people,
+    schedulers,
     store,
 )
 from tests.simulation.faults.managers import restart
@@ -26,5 +27,6 @@ __all__ = [
     "people",
     "release",
     "restart",
+    "schedulers",
     "store",
 ]

@@ -253,6 +253,30 @@ def _(scene: Scene) -> None:
     scene.finally_(world.cloud.full.clear)
 
 
+@fault("the image changes", share=0.12, lasts=LONG)
+def _(scene: Scene) -> None:
+    """Now and then, and some new nodes get the former one all the same; also when it is over.
+
+    A world in which this comes tells each node's image (D15).
+    """
+    cloud, random = scene.world.cloud, scene.random
+    until = scene.world.engine.now + scene.fault.lasts
+
+    def change() -> None:
+        cloud.stale_image = cloud.image if random.random() < 0.3 else None
+        cloud.change_image()
+        wait = 200 + random.random() * 500
+        if scene.world.engine.now + wait < until:
+            scene.later(wait, change)
+
+    def over() -> None:
+        cloud.stale_image = None
+        cloud.change_image()
+
+    change()
+    scene.finally_(over)
+
+
 fault("creates lost", lasts=MIDDLING)(spell("cloud.create", slow(100, 200, effect=False)))
 fault("destroys fail", lasts=MIDDLING)(
     spell("cloud.destroy", raises(lambda: CloudError("500"), lambda: BadRequest("no")))

@@ -81,7 +81,8 @@ class Kind:
     """A kind of fault: how often it is drawn, how long it lasts, which assumption it breaks.
 
     One with a `share` comes once in that share of all worlds and is drawn by itself: all that
-    the other draws of a seed come to stays as it is.
+    the other draws of a seed come to stays as it is. One that is `dispatched` comes only where a
+    scheduler gives out the work, from a stream of its own.
     """
 
     name: str
@@ -90,6 +91,7 @@ class Kind:
     lasts: tuple[float, float]
     breaks: str | None = None
     share: float = 0.0
+    dispatched: bool = False
 
 
 KINDS: dict[str, Kind] = {}
@@ -102,9 +104,10 @@ def fault(
     lasts: tuple[float, float] = (0.0, 0.0),
     breaks: str | None = None,
     share: float = 0.0,
+    dispatched: bool = False,
 ) -> Callable[[Effect], Effect]:
     def register(effect: Effect) -> Effect:
-        KINDS[name] = Kind(name, effect, weight, lasts, breaks, share)
+        KINDS[name] = Kind(name, effect, weight, lasts, breaks, share, dispatched)
         return effect
 
     return register

@@ -44,7 +44,7 @@ def test_before_the_first_decision_it_says_so() -> None:
 def test_the_slots_are_counted_by_state(signed_in: Console) -> None:
     told = section(signed_in.get("/").text, "slots")
     assert told.startswith("Slots 2 used 0 idle 1 leaked ? free")
-    assert "1 within_window" in told
+    assert "1 leaked within_window" in told
 
 
 def test_the_states_of_all_slots_add_up() -> None:

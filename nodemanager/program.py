@@ -1,4 +1,4 @@
-"""Runs one program of a scheduler: without a shell, in limited time, with no secret of ours."""
+"""Runs one program: without a shell, in limited time, with no secret of ours."""
 
 from __future__ import annotations
 

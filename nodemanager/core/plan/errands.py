@@ -1,0 +1,331 @@
+"""What a scheduler is told besides drains: why a job can't run, a node's size, that a node is gone.
+
+These errands are small, and may wait: nothing is freed, booted or destroyed for them. The plan
+orders them, and the actor that polls the scheduler runs them. An errand that failed is ordered
+again later; one that a listing shows to be done is not.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import Any
+
+from nodemanager.core.judge.node_view import NodeView
+from nodemanager.core.judge.preconditions import standing_block
+from nodemanager.core.model.features import SIZE_FEATURE
+from nodemanager.core.model.reasons import Reason
+from nodemanager.core.model.scheduling import (
+    OURS,
+    Dispatched,
+    ErrandOutcome,
+    ErrandTried,
+    SchedulerNode,
+    Verb,
+    is_drained_by_us,
+)
+from nodemanager.core.model.settings import Settings
+from nodemanager.core.model.sizes import Sizes
+from nodemanager.core.model.verdict import Verdict
+from nodemanager.core.model.world import FreedLife, Job, Size, WorkerState
+from nodemanager.core.observe.scheduled import word_on
+from nodemanager.core.plan.demand import Wants
+from nodemanager.core.plan.snapshot import Snapshot
+
+ERRANDS_LIMIT = 20
+"""At most this many a plan: the scheduler's next poll must not wait long for them."""
+REFUSED_AGAIN_S = 3600.0
+"""What the scheduler refused is tried again after this: an operator may have put it right."""
+CANCELLED_FOR = frozenset({Reason.NO_FITTING_SIZE, Reason.JOB_OVER_MAX_NODES})
+"""What no waiting mends. A price limit leaves more room once another node is gone."""
+PRICE_STEPS = 1000
+"""Weights for one unit of price: a node of a cheaper size gets work first."""
+_FEATURE = re.compile(r"[\w.=:/+-]+")
+
+
+@dataclass(frozen=True, slots=True)
+class TellJob:
+    """Tell the owner of a job, or of a whole array, why no node comes for it."""
+
+    job: str
+    text: str
+    reason: Reason
+
+    @property
+    def key(self) -> str:
+        return f"comment:{self.job}:{self.reason.value}"
+
+    @property
+    def told(self) -> Mapping[str, Any]:
+        """What the log says of it."""
+        return {"action": "comment", "job": self.job, "reason": self.reason, "detail": self.text}
+
+
+@dataclass(frozen=True, slots=True)
+class CancelJob:
+    """Take a job, or a whole array, out of the queue: no node ever comes for it."""
+
+    job: str
+    reason: Reason
+
+    @property
+    def key(self) -> str:
+        return f"cancel:{self.job}"
+
+    @property
+    def told(self) -> Mapping[str, Any]:
+        return {"action": "cancel", "job": self.job, "reason": self.reason}
+
+
+@dataclass(frozen=True, slots=True)
+class DescribeNode:
+    """Give the node the weight and the features of its size; `drop` are those of other sizes."""
+
+    node: str
+    weight: int
+    features: tuple[str, ...]
+    drop: tuple[str, ...] = ()
+
+    @property
+    def key(self) -> str:
+        return f"describe:{self.node}"
+
+    @property
+    def told(self) -> Mapping[str, Any]:
+        features = ",".join(self.features)
+        return {
+            "action": "describe",
+            "host": self.node,
+            "weight": self.weight,
+            "features": features,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class MarkGone:
+    """Say that the node is gone: the record that had its name is free."""
+
+    node: str
+    record: str
+
+    @property
+    def key(self) -> str:
+        return f"down:{self.node}"
+
+    @property
+    def told(self) -> Mapping[str, Any]:
+        return {"action": "down", "host": self.node, "record": self.record}
+
+
+Errand = TellJob | CancelJob | DescribeNode | MarkGone
+
+
+def errands(
+    views: Iterable[NodeView], wants: Wants, snapshot: Snapshot, settings: Settings
+) -> tuple[Errand, ...]:
+    """The errands that this plan calls for; those about nodes that are gone come first."""
+    if not settings.scheduled or standing_block(snapshot, settings, breaker=False) is not None:
+        return ()
+    found = (
+        *_gone_nodes(snapshot, settings),
+        *_nodes_to_describe(views, snapshot, settings),
+        *_jobs_to_tell(wants, snapshot, settings),
+    )
+    due = (one for one in found if _is_due(one, snapshot, settings))
+    return tuple(islice(due, ERRANDS_LIMIT))
+
+
+def _is_due(errand: Errand, snapshot: Snapshot, settings: Settings) -> bool:
+    tried = snapshot.dispatched.errands.get(errand.key)
+    if tried is None:
+        return True
+    age_s = snapshot.now - tried.at
+    match tried.outcome:
+        case ErrandOutcome.SENT:
+            return age_s > settings.action_timeout
+        case ErrandOutcome.REFUSED:
+            return age_s > REFUSED_AGAIN_S
+        case ErrandOutcome.DONE if isinstance(errand, TellJob):
+            return False
+    return age_s > settings.max_poll_time
+
+
+# Jobs.
+
+
+def _jobs_to_tell(
+    wants: Wants, snapshot: Snapshot, settings: Settings
+) -> Iterator[TellJob | CancelJob]:
+    jobs = {job.id: job for job in snapshot.demand or ()}
+    seen: set[str] = set()
+    for verdict in wants.unsatisfiable:
+        job = jobs[verdict.id]
+        id = job.array or job.id
+        if id in seen:
+            continue
+        seen.add(id)
+        tell = TellJob(id, OURS + why(job, verdict), verdict.reason)
+        if Verb.COMMENT in settings.scheduler_can:
+            yield tell
+        if _is_cancelled(job, tell, snapshot, settings):
+            yield CancelJob(id, verdict.reason)
+
+
+def _is_cancelled(job: Job, tell: TellJob, snapshot: Snapshot, settings: Settings) -> bool:
+    """Whether a job is cancelled: asked for, its owner was told why, and nothing else can run it.
+
+    It is told `settle` before, so that a file that was wrong for a moment cancels nothing.
+    """
+    if not settings.cancel_unsatisfiable or Verb.CANCEL not in settings.scheduler_can:
+        return False
+    if tell.reason not in CANCELLED_FOR or _may_run_elsewhere(job, snapshot):
+        return False
+    tried = snapshot.dispatched.errands.get(tell.key)
+    is_told = tried is not None and tried.outcome is ErrandOutcome.DONE
+    return is_told and tried is not None and snapshot.now - tried.at > settings.settle
+
+
+def _may_run_elsewhere(job: Job, snapshot: Snapshot) -> bool:
+    """Whether the scheduler has a node that is not ours, is not down, and may be large enough."""
+    listing, records = snapshot.history.scheduler, snapshot.history.records
+    if listing is None or records is None:
+        return True
+    ours = {record.hostname for record in records.items}
+    return any(
+        node.name not in ours
+        and node.state is not WorkerState.DOWN
+        and (node.cores is None or node.cores >= job.cores)
+        for node in listing.items
+    )
+
+
+def why(job: Job, verdict: Verdict) -> str:
+    """Why no node comes for the job, in words for its owner."""
+    told: Mapping[str, object] = verdict.measures or {}
+    match verdict.reason:
+        case Reason.NO_FITTING_SIZE:
+            asked = ", ".join(
+                f"{name}={value}" for name, value in told.items() if value not in (None, 0)
+            )
+            return f"no size of pool nodes has what it asks for ({asked})"
+        case Reason.JOB_OVER_MAX_NODES:
+            return f"it asks for {told.get('count')} nodes; the pool has {told.get('limit')}"
+        case Reason.UNPRICED_SIZE:
+            return f"size {told.get('size')} has no price, and the pool has a limit of it"
+        case Reason.JOB_OVER_MAX_PRICE:
+            return f"its nodes cost {told.get('price')} an hour; the limit is {told.get('limit')}"
+    return f"no node comes for it ({verdict.reason.value})"
+
+
+# Nodes.
+
+
+def _nodes_to_describe(
+    views: Iterable[NodeView], snapshot: Snapshot, settings: Settings
+) -> Iterator[DescribeNode]:
+    """The nodes of ours whose weight or features are not those of their size."""
+    if Verb.DESCRIBE not in settings.scheduler_can:
+        return
+    sizes = Sizes(settings.sizes)
+    of_any = {feature for size in settings.sizes for feature in size.features}
+    for view in views:
+        record = view.record
+        size = None if view.size is None else sizes.named(view.size)
+        if record is None or record.hostname is None or size is None or record.held:
+            continue
+        word = word_on(record, snapshot.history, snapshot.now, settings)
+        if word is not None:
+            wanted = described(word.node, size, of_any)
+            if wanted is not None:
+                yield wanted
+
+
+def described(node: SchedulerNode, size: Size, of_any: Iterable[str]) -> DescribeNode | None:
+    """What to tell of a node of that size; None where it is so, or can't be told.
+
+    `of_any` are the features of any size: the node has those of its own alone.
+    """
+    names = (f"{SIZE_FEATURE}{name}" for name in (size.name, size.instance_type))
+    features = tuple(dict.fromkeys((*names, *size.features)))
+    if not all(_FEATURE.fullmatch(one) for one in features):
+        return None
+    drop = tuple(sorted(set(of_any) - set(features)))
+    others = [one for one in node.features if not one.startswith(SIZE_FEATURE) and one not in drop]
+    weight = round(size.price * PRICE_STEPS) if size.price else node.weight or 1
+    is_so = {*others, *features} == set(node.features) and weight == node.weight
+    return None if is_so else DescribeNode(node.name, weight, features, drop)
+
+
+def _gone_nodes(snapshot: Snapshot, settings: Settings) -> Iterator[MarkGone]:
+    """The nodes of freed lives that the scheduler does not know to be gone (C20, T6).
+
+    No record has the name any more, by a listing from after the clean: so it is no other node's.
+    """
+    history, breaker = snapshot.history, snapshot.breaker
+    listing, records = history.scheduler, history.records
+    if listing is None or records is None or not records.complete or breaker.is_open:
+        return
+    named = {record.hostname for record in records.items}
+    lives: dict[str, FreedLife] = {}
+    for life in history.freed.values():
+        name = life.hostname
+        if name is not None and (name not in lives or lives[name].freed_at < life.freed_at):
+            lives[name] = life
+    for node in listing.items if lives else ():
+        life_of = lives.get(node.name)
+        if life_of is None or node.name in named or not is_left(node):
+            continue
+        is_after = life_of.freed_at < min(listing.started_at, records.started_at)
+        if is_after and life_of.told_at is None and life_of.record not in snapshot.record_flights:
+            yield MarkGone(node.name, life_of.record)
+
+
+def is_left(node: SchedulerNode) -> bool:
+    """Whether a node that is gone left a state that the next of its name would suffer from.
+
+    Its job is not queued again before the scheduler gives the node up, or it is still drained by
+    us. A node that the scheduler reaches is somebody's.
+    """
+    if node.reserved:
+        return False
+    if node.state is WorkerState.DOWN:
+        return is_drained_by_us(node)
+    return not node.responds and (not node.draining or is_drained_by_us(node))
+
+
+# What the books have of it.
+
+
+def errands_sent(
+    dispatched: Dispatched, sent: Iterable[Errand], jobs: Iterable[Job] | None, now: float
+) -> Dispatched:
+    """With these errands under way, and without what need not be known any more.
+
+    What a job was told is known as long as it waits (`jobs`, None where that is not known).
+    """
+    sent = tuple(sent)
+    if not sent and not dispatched.errands:
+        return dispatched
+    waiting = None if jobs is None else {job.array or job.id for job in jobs}
+    kept = {
+        key: tried
+        for key, tried in dispatched.errands.items()
+        if now - tried.at <= REFUSED_AGAIN_S or _still_waits(key, waiting)
+    }
+    kept |= {one.key: ErrandTried(ErrandOutcome.SENT, now) for one in sent}
+    return dispatched if kept == dispatched.errands else replace(dispatched, errands=kept)
+
+
+def _still_waits(key: str, waiting: set[str] | None) -> bool:
+    verb, _, rest = key.partition(":")
+    return verb == "comment" and (waiting is None or rest.rpartition(":")[0] in waiting)
+
+
+def errand_ended(
+    dispatched: Dispatched, errand: Errand, outcome: ErrandOutcome, now: float
+) -> Dispatched:
+    """With what became of the errand."""
+    tried = {**dispatched.errands, errand.key: ErrandTried(outcome, now)}
+    return replace(dispatched, errands=tried)

@@ -1,0 +1,143 @@
+"""The log for people, on a terminal: local time, aligned, short ids, colours, and fewer lines.
+
+A file, a pipe and the journal get every line, with whole ids (`logline`).
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from nodemanager.core.model.reasons import Event, Reason
+from nodemanager.logline import logfmt, span, visible
+
+Fields = Mapping[str, Any]
+
+SUMMARY_EVERY_S = 60.0
+"""A cycle in which nothing was done is told that often."""
+DEEDS = ("boots", "shutdowns", "cleans", "deferred")
+"""The counts of a cycle's summary that say that something was done."""
+FOLDED = frozenset(
+    one.value
+    for one in (
+        *(Reason.BUSY, Reason.IDLE, Reason.NEEDED, Reason.NOT_IDLE_LONG),
+        *(Reason.WINDOW_CLOSED, Reason.IDLE_WORD_OLD),
+    )
+)
+"""Kept nodes change between these all day: the summaries count them."""
+
+TAIL = 6
+"""The number of characters shown after an id's last dash; more where two ids look alike."""
+MOST_IDS = 20_000
+IDS = ("record", "node")
+HIDDEN = frozenset({"ts", "event", "level", "reason", "host", "plan", "mode", "incarnation", *IDS})
+
+RESET, BOLD, DIM = "\x1b[0m", "\x1b[1m", "\x1b[2m"
+RED, GREEN, YELLOW, MAGENTA, CYAN = (f"\x1b[{number}m" for number in (31, 32, 33, 35, 36))
+COLOURS = (
+    (("opened", "false_clean", "failed", "invariant", "died", "stuck"), BOLD + RED),
+    (("operator.", "breaker.", "config."), MAGENTA),
+    (("cleaned", "created", "gone", "restored", "paired", "started"), GREEN),
+    (("clean", "shutdown", "setup", "claimed"), YELLOW),
+    (("deferred", "skipped", "aborted", "foreign", "refused"), CYAN),
+)
+
+
+class Shortened:
+    """Ids as short as they may be: each a beginning that no other id had so far."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, str] = {}
+        """Whose each beginning is."""
+
+    def of(self, id: str) -> str:
+        least = id.rfind("-") + 1 + TAIL
+        for length in range(least, len(id)):
+            owner = self._known.setdefault(id[:length], id)
+            if owner == id:
+                self._forget()
+                return id[:length]
+        return id
+
+    def _forget(self) -> None:
+        while len(self._known) > MOST_IDS:
+            del self._known[next(iter(self._known))]
+
+
+class Screen:
+    """Renders events for a terminal, and says which are shown there."""
+
+    def __init__(self, *, colours: bool) -> None:
+        self._colours = colours
+        self._short = Shortened()
+        self._summary_at = float("-inf")
+
+    def shows(self, fields: Fields, at: float, *, debug: bool) -> bool:
+        """Whether the line of an event logged `at` (epoch seconds) is shown; `debug` shows all."""
+        if debug:
+            return True
+        event = fields.get("event")
+        if event == Event.CYCLE_DONE:
+            is_idle = not any(fields.get(key) for key in DEEDS)
+            if is_idle and at - self._summary_at < SUMMARY_EVERY_S:
+                return False
+            self._summary_at = at
+            return True
+        return event != Event.NODE_KEEP or fields.get("reason") not in FOLDED
+
+    def line(self, fields: Fields, at: float, level: str) -> str:
+        """One line: time, event, reason, whom it is about, and the measures."""
+        event, reason = str(fields.get("event", "")), fields.get("reason")
+        style = (BOLD + RED) if level in ("error", "critical") else _colour(event)
+        parts = [
+            self._in(DIM, time.strftime("%H:%M:%S", time.localtime(at))),
+            self._in(style, f"{visible(event):<21}"),
+            self._in(BOLD, f"{visible(str(reason or '')):<22}"),
+            self._whom(fields),
+        ]
+        more = [_measure(key, value) for key, value in fields.items() if key not in HIDDEN]
+        parts.append(self._in(DIM, "  ".join(one for one in more if one)))
+        if level in ("warning", "error", "critical"):
+            parts.insert(1, self._in(YELLOW if level == "warning" else BOLD + RED, level.upper()))
+        return " ".join(part for part in parts if part).rstrip()
+
+    def _whom(self, fields: Fields) -> str:
+        """The host and the node, or the record where neither is known."""
+        node, record = fields.get("node"), fields.get("record")
+        named = [fields.get("host"), None if node is None else self._short.of(str(node))]
+        if record is not None and named == [None, None]:
+            named.append(self._short.of(str(record)))
+        return " ".join(visible(str(one)) for one in named if one)
+
+    def _in(self, style: str, text: str) -> str:
+        return f"{style}{text}{RESET}" if self._colours and style and text.strip() else text
+
+
+def wants_colours(environ: Mapping[str, str]) -> bool:
+    """Whether a terminal with that environment is to get colours (NO_COLOR, TERM=dumb)."""
+    return not environ.get("NO_COLOR") and environ.get("TERM") != "dumb"
+
+
+def is_terminal(descriptor: int | None) -> bool:
+    try:
+        return descriptor is not None and os.isatty(descriptor)
+    except OSError:
+        return False
+
+
+def _measure(key: str, value: Any) -> str:
+    """`key value`, a duration in its two largest units; blank for nothing."""
+    if value is None:
+        return ""
+    if key.endswith("_s") and isinstance(value, (int, float)) and not isinstance(value, bool):
+        return f"{key.removesuffix('_s')} {span(value)}"
+    return logfmt({key: value}).replace("=", " ", 1)
+
+
+def _colour(event: str) -> str:
+    for words, style in COLOURS:
+        if any(word in event for word in words):
+            return style
+    return ""

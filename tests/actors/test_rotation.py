@@ -1,0 +1,91 @@
+"""Outdated nodes are replaced by the real actors, and operators steer it (D15, O6)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nodemanager.actors.messages import Ordered
+from nodemanager.core.model.world import WorkerState
+from nodemanager.core.operate.commands import Command, Reply, Result, Verb
+from nodemanager.errors import CloudError
+from tests.actors.conftest import MakeRig
+from tests.actors.rig import Rig, restart
+
+
+def idle_pool(make_rig: MakeRig, **options: Any) -> Rig:
+    """Two idle nodes that were booted for the first image."""
+    rig = make_rig(min_nodes=2, max_nodes=2, **options)
+    rig.cloud.image_id = "image-1"
+    rig.fleet.state = WorkerState.IDLE
+    for _ in range(2):
+        machine, _ = rig.fleet.add_node(age=9000.0)
+        rig.cloud.change(machine.node.id, image="image-1")
+    rig.start()
+    rig.turn(120)
+    return rig
+
+
+def given(rig: Rig, verb: Verb) -> Reply:
+    replies: list[Reply] = []
+    rig.system.daemon.tell(Ordered(Command(verb, "ann", "test"), replies.append))
+    rig.flush()
+    return replies[0]
+
+
+def replaced(rig: Rig) -> int:
+    return len(rig.lines("node.gone", reason="other_image"))
+
+
+def test_all_are_replaced_by_nodes_with_the_new_image_one_after_the_other_d15(
+    make_rig: MakeRig,
+) -> None:
+    rig = idle_pool(make_rig)
+    rig.cloud.image_id = "image-2"
+    rig.turn_until("node.gone", within=300, reason="other_image")
+    rig.turn_until("node.gone", within=600, reason="other_image")
+    rig.turn(300)
+    assert [machine.node.image for machine in rig.cloud.living()] == ["image-2", "image-2"]
+    assert replaced(rig) == 2
+    told = [line["event"] for line in rig.out.fields]
+    first = told.index("node.gone")
+    assert "node.created" in told[first : told.index("node.gone", first + 1)]
+    assert rig.lines("nodes.rotation")[-1]["outdated"] == 0
+
+
+def test_while_the_cloud_does_not_tell_the_image_none_is_replaced_d15(make_rig: MakeRig) -> None:
+    rig = idle_pool(make_rig)
+
+    def fails() -> str:
+        raise CloudError("no answer")
+
+    rig.cloud.image = fails  # type: ignore[method-assign]  # as a cloud that does not answer
+    rig.turn(600)
+    assert (replaced(rig), rig.lines("list.failed", source="cloud")) == (0, [])
+
+
+def test_a_pause_of_the_rotation_outlives_the_daemon_and_its_end_goes_on_o5(
+    make_rig: MakeRig,
+) -> None:
+    rig = idle_pool(make_rig)
+    assert given(rig, Verb.ROTATE_PAUSE).result is Result.DONE
+    assert given(rig, Verb.ROTATE_PAUSE).result is Result.ALREADY
+    rig.cloud.image_id = "image-2"
+    rig.turn(300)
+    restart(rig)
+    rig.turn(300)
+    assert replaced(rig) == 0
+    assert rig.lines("nodes.rotation")[-1]["reason"] == "rotation_paused"
+    assert given(rig, Verb.ROTATE_RESUME).result is Result.DONE
+    rig.turn(600)
+    assert replaced(rig) == 2
+    assert given(rig, Verb.ROTATE_RESUME).result is Result.ALREADY
+
+
+def test_replacements_with_the_former_image_stop_it_after_the_first_d15(make_rig: MakeRig) -> None:
+    """The template names another image than the cloud gives."""
+    rig = idle_pool(make_rig)
+    rig.cloud.image_id, rig.cloud.gives_image = "image-2", "image-1"
+    rig.turn(900)
+    assert replaced(rig) == 1
+    line = rig.lines("nodes.rotation")[-1]
+    assert (line["reason"], line["level"]) == ("rotation_stalled", "warning")

@@ -1,0 +1,296 @@
+"""What a scheduler is told besides drains: jobs without a size, sizes of nodes, gone nodes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from nodemanager.core.model.annotations import Mark
+from nodemanager.core.model.reasons import Reason
+from nodemanager.core.model.scheduling import (
+    OURS,
+    Dispatched,
+    ErrandOutcome,
+    SchedulerNode,
+    Verb,
+)
+from nodemanager.core.model.world import Job, WorkerState
+from nodemanager.core.plan.errands import (
+    ERRANDS_LIMIT,
+    REFUSED_AGAIN_S,
+    CancelJob,
+    DescribeNode,
+    Errand,
+    MarkGone,
+    TellJob,
+    errand_ended,
+    errands_sent,
+)
+from nodemanager.core.safety.breaker import Breaker, Cause
+from tests.core.build import SMALL, World, world
+
+BUSY, IDLE, DOWN, UNKNOWN = (
+    WorkerState.BUSY,
+    WorkerState.IDLE,
+    WorkerState.DOWN,
+    WorkerState.UNKNOWN,
+)
+HOST = "compute1"
+SIZE = replace(SMALL, price=0.1, features=("ssd",))
+OTHER = replace(SMALL, name="other", instance_type="other", price=0.2, features=("rack2", "ssd"))
+NAMES = tuple(dict.fromkeys(f"instancetype={name}" for name in (SIZE.name, SIZE.instance_type)))
+AS_IT_SHOULD = SchedulerNode(HOST, BUSY, features=("rack1", "ssd", *NAMES), weight=100, cores=4)
+HUGE = Job("9", cores=512)
+DONE, FAILED, REFUSED = ErrandOutcome.DONE, ErrandOutcome.FAILED, ErrandOutcome.REFUSED
+
+
+def scheduled(**settings: Any) -> World:
+    """One busy node whose weight and features are those of its size."""
+    values = {"max_nodes": 8, "sizes": (SIZE, OTHER), "scheduler_can": frozenset(Verb)}
+    made = world(scheduled=True, demand_polled=True, **values | settings)
+    made.add_record("r1", quiet=100.0)
+    made.add_node("r1", size=SIZE.instance_type)
+    made.poll()
+    return made
+
+
+def told(made: World, *nodes: SchedulerNode, jobs: tuple[Job, ...] = (), **flags: Any) -> Any:
+    """The errands of a plan after one more round of polls, in which all nodes ping."""
+    made.advance(30.0)
+    for one in made.records:
+        if one.first_ping_at is not None:
+            made.ping(one.uuid)
+    made.poll()
+    made.poll_scheduler(*(nodes or (AS_IT_SHOULD,)), jobs=jobs)
+    return made.plan(**flags).errands
+
+
+def ended(made: World, errand: Errand, outcome: ErrandOutcome) -> None:
+    dispatched = made.flags.get("dispatched", Dispatched())
+    made.flags["dispatched"] = errand_ended(dispatched, errand, outcome, made.now)
+
+
+# Jobs that no size can run.
+
+
+def test_a_job_is_told_why_once_for_each_cause_u12() -> None:
+    made = scheduled()
+    (tell,) = told(made, jobs=(Job("7"), HUGE))
+    assert isinstance(tell, TellJob)
+    assert (tell.job, tell.reason) == ("9", Reason.NO_FITTING_SIZE)
+    assert tell.text.startswith(OURS)
+    assert "cores=512" in tell.text
+    ended(made, tell, DONE)
+    assert told(made, jobs=(HUGE,)) == ()
+    (again,) = told(made, jobs=(Job("9", count=99),))
+    assert again.reason is Reason.JOB_OVER_MAX_NODES
+    assert "99 nodes" in again.text
+
+
+def test_an_array_is_told_once_for_all_its_tasks() -> None:
+    made = scheduled()
+    tasks = tuple(replace(HUGE, id=f"9_{number}", array="9") for number in range(50))
+    assert [one.job for one in told(made, jobs=tasks)] == ["9"]
+
+
+def test_no_more_is_told_at_once_than_a_poll_can_wait_for() -> None:
+    made = scheduled()
+    jobs = tuple(replace(HUGE, id=str(number)) for number in range(100))
+    first = told(made, jobs=jobs)
+    assert len(first) == ERRANDS_LIMIT
+    made.flags["dispatched"] = errands_sent(Dispatched(), first, jobs, made.now)
+    assert not {one.job for one in told(made, jobs=jobs)} & {one.job for one in first}
+
+
+@pytest.mark.parametrize(
+    ("settings", "job", "cancels"),
+    [
+        pytest.param({}, HUGE, False, id="nobody-asked-for-it"),
+        pytest.param({"cancel_unsatisfiable": True}, HUGE, True, id="no-size"),
+        pytest.param({"cancel_unsatisfiable": True}, Job("9", count=9), True, id="too-many"),
+        pytest.param(
+            {"cancel_unsatisfiable": True, "max_total_price": 0.3},
+            Job("9", count=5),
+            False,
+            id="too-dear-for-now",
+        ),
+        pytest.param(
+            {"cancel_unsatisfiable": True, "scheduler_can": frozenset({Verb.COMMENT})},
+            HUGE,
+            False,
+            id="it-cannot",
+        ),
+    ],
+)
+def test_a_job_is_cancelled_only_where_that_is_asked_for_and_waiting_mends_nothing(
+    settings: dict[str, Any], job: Job, cancels: bool
+) -> None:
+    made = scheduled(**settings)
+    (tell,) = told(made, jobs=(job,))
+    ended(made, tell, DONE)
+    assert told(made, jobs=(job,)) == ()
+    made.advance(made.settings.settle)
+    expected = (CancelJob("9", tell.reason),) if cancels else ()
+    assert told(made, jobs=(job,)) == expected
+
+
+@pytest.mark.parametrize("outcome", [None, FAILED, REFUSED])
+def test_a_job_is_not_cancelled_before_its_owner_was_told(outcome: ErrandOutcome | None) -> None:
+    made = scheduled(cancel_unsatisfiable=True)
+    (tell,) = told(made, jobs=(HUGE,))
+    if outcome is not None:
+        ended(made, tell, outcome)
+    for _ in range(20):
+        assert not [one for one in told(made, jobs=(HUGE,)) if isinstance(one, CancelJob)]
+
+
+@pytest.mark.parametrize(
+    ("node", "cancels"),
+    [
+        pytest.param(SchedulerNode("static1", BUSY, cores=512), False, id="large-enough"),
+        pytest.param(SchedulerNode("static1", IDLE, cores=None), False, id="of-unknown-size"),
+        pytest.param(SchedulerNode("static1", IDLE, cores=4), True, id="too-small"),
+        pytest.param(SchedulerNode("static1", DOWN, cores=512), True, id="down"),
+        pytest.param(replace(AS_IT_SHOULD, cores=512), True, id="ours"),
+    ],
+)
+def test_a_job_that_another_node_may_run_is_not_cancelled(
+    node: SchedulerNode, cancels: bool
+) -> None:
+    made = scheduled(cancel_unsatisfiable=True)
+    nodes = (node,) if node.name == HOST else (AS_IT_SHOULD, node)
+    (tell,) = told(made, *nodes, jobs=(HUGE,))
+    ended(made, tell, DONE)
+    made.advance(made.settings.settle)
+    assert bool(told(made, *nodes, jobs=(HUGE,))) is cancels
+
+
+# Nodes.
+
+
+def test_a_node_is_described_only_while_it_differs() -> None:
+    made = scheduled()
+    assert told(made) == ()
+    (describe,) = told(made, replace(AS_IT_SHOULD, weight=5))
+    assert describe == DescribeNode(HOST, 100, (*NAMES, "ssd"), ("rack2",))
+    others = ("rack1", "instancetype=large", "rack2")
+    (describe,) = told(made, replace(AS_IT_SHOULD, features=others))
+    assert describe.drop == ("rack2",)
+    made.flags["dispatched"] = errands_sent(Dispatched(), (describe,), (), made.now)
+    assert told(made, replace(AS_IT_SHOULD, weight=5)) == ()
+
+
+def test_a_size_without_a_price_leaves_the_weight_as_it_is() -> None:
+    made = scheduled(sizes=(replace(SIZE, price=None),))
+    assert told(made, replace(AS_IT_SHOULD, weight=77)) == ()
+
+
+def test_a_node_that_is_not_ours_or_held_is_not_described() -> None:
+    made = scheduled()
+    assert told(made, AS_IT_SHOULD, SchedulerNode("static1", IDLE, weight=5)) == ()
+    made.change("r1", held=True)
+    assert told(made, replace(AS_IT_SHOULD, weight=5)) == ()
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        pytest.param({"lease": False}, id="no-lease"),
+        pytest.param({"read_only": "disk"}, id="read-only"),
+        pytest.param({"paused": Mark("me", 0.0, "why")}, id="paused"),
+    ],
+)
+def test_who_may_not_write_tells_nothing(flags: dict[str, Any]) -> None:
+    made = scheduled()
+    assert told(made, replace(AS_IT_SHOULD, weight=5), jobs=(HUGE,), **flags) == ()
+
+
+def test_what_failed_is_tried_again_later_and_what_was_refused_much_later() -> None:
+    wrong = replace(AS_IT_SHOULD, weight=5)
+    for outcome, wait_s in ((FAILED, 300.0), (REFUSED, REFUSED_AGAIN_S), (DONE, 300.0)):
+        made = scheduled()
+        (describe,) = told(made, wrong)
+        ended(made, describe, outcome)
+        assert told(made, wrong) == ()
+        made.advance(wait_s)
+        assert told(made, wrong) == (describe,)
+
+
+# Nodes that are gone.
+
+
+def freed() -> World:
+    """The record of a node that vanished was freed; another one pings."""
+    made = scheduled()
+    made.add_record("r2", quiet=1.0, hostname="compute2")
+    made.add_node("r2", size=SIZE.instance_type)
+    told(made)
+    made.drop_node("i-r1")
+    made.free("r1")
+    return made
+
+
+LEFT = SchedulerNode(HOST, BUSY, responds=False)
+TWO = replace(AS_IT_SHOULD, name="compute2")
+
+
+@pytest.mark.parametrize(
+    ("node", "marks"),
+    [
+        pytest.param(LEFT, True, id="its-job-hangs-there"),
+        pytest.param(replace(LEFT, state=UNKNOWN), True, id="idle-and-not-responding"),
+        pytest.param(
+            SchedulerNode(HOST, DOWN, draining=True, reason=f"{OURS}to be shut down"),
+            True,
+            id="down-and-drained-by-us",
+        ),
+        pytest.param(SchedulerNode(HOST, DOWN), False, id="down-already"),
+        pytest.param(SchedulerNode(HOST, BUSY), False, id="it-responds"),
+        pytest.param(
+            replace(LEFT, draining=True, reason="disk"), False, id="drained-by-somebody-else"
+        ),
+        pytest.param(replace(LEFT, reserved=True), False, id="reserved"),
+        pytest.param(replace(LEFT, name="compute9"), False, id="never-ours"),
+    ],
+)
+def test_a_node_whose_record_is_free_is_marked_down_where_it_left_a_state(
+    node: SchedulerNode, marks: bool
+) -> None:
+    made = freed()
+    assert told(made, TWO, node) == ((MarkGone(HOST, "r1"),) if marks else ())
+
+
+def test_the_name_of_another_record_is_left_alone() -> None:
+    made = freed()
+    made.change("r2", hostname=HOST)
+    marks = [one for one in told(made, LEFT) if isinstance(one, MarkGone)]
+    assert marks == []
+
+
+def test_listings_from_before_the_clean_do_not_count() -> None:
+    made = freed()
+    made.poll_scheduler(TWO, LEFT)
+    made.plan()
+    assert made.last is not None
+    assert not [one for one in made.last.errands if isinstance(one, MarkGone)]
+
+
+def test_an_open_breaker_marks_nothing_b2() -> None:
+    made = freed()
+    assert told(made, TWO, LEFT, breaker=Breaker(Cause.WRITES_FAIL)) == ()
+
+
+# What is known of them.
+
+
+def test_what_a_job_was_told_is_known_as_long_as_it_waits() -> None:
+    tell, describe = TellJob("9", "why", Reason.NO_FITTING_SIZE), DescribeNode(HOST, 5, ())
+    books = errand_ended(Dispatched(), tell, DONE, 0.0)
+    books = errand_ended(books, describe, DONE, 0.0)
+    late = REFUSED_AGAIN_S + 1.0
+    assert errands_sent(books, (), (HUGE,), 1.0) == books
+    assert errands_sent(books, (), (HUGE,), late).errands.keys() == {tell.key}
+    assert errands_sent(books, (), (Job("8"),), late).errands == {}
+    assert errands_sent(books, (), None, late).errands.keys() == {tell.key}

@@ -1,0 +1,353 @@
+"""The replacement of outdated nodes: which goes, when, and what forbids it (D15)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from nodemanager.core.execute.destroy import ShutdownEvidence, confirm_shutdown
+from nodemanager.core.model.annotations import Mark
+from nodemanager.core.model.reasons import Kind, Reason
+from nodemanager.core.model.world import CloudState, Job, Tags, WorkerState
+from nodemanager.core.plan.rotation import ROTATING, Rotation
+from nodemanager.core.plan.snapshot import Limits
+from tests.core.build import LARGE, POOL, SMALL, Flight, World, incarnation_of, world
+from tests.core.nodes import pinging
+
+OLD, NEW = "ami-1", "ami-2"
+JOB = Job("j")
+
+
+def pool(
+    count: int = 3, *, image: str | None = OLD, spare: int | None = None, **more: Any
+) -> World:
+    """So many idle nodes of one size, all of them spare ones, when the wanted image changes."""
+    sizes = (replace(SMALL, spare_nodes=count if spare is None else spare), LARGE)
+    made = world(**{"max_nodes": 9, "sizes": sizes, **more})
+    made.flags["demand"] = ()
+    for number in range(1, count + 1):
+        add(made, f"r{number}", image=image)
+    wants(made, NEW)
+    return made
+
+
+def add(made: World, name: str, *, image: str | None, age: float = 1e4, **fields: Any) -> None:
+    made.add_record(name, slot=int(name[1:]))
+    tags = Tags(POOL, name, incarnation_of(name), "small")
+    made.add_node(name, **{"tags": tags, "image": image, "age": age, **fields})
+
+
+def wants(made: World, image: str | None) -> None:
+    made.history = replace(made.history, image=image)
+
+
+def claimed_as(made: World, name: str, **fields: Any) -> None:
+    claim = made.record(name).claim
+    assert claim is not None
+    made.change(name, claim=replace(claim, size="small", **fields))
+
+
+def rotation(made: World) -> Rotation | None:
+    assert made.last is not None
+    assert made.last.wants is not None
+    return made.last.wants.rotations.sizes.get("small")
+
+
+def waits(made: World) -> Reason | None:
+    found = rotation(made)
+    assert found is not None
+    return found.waits
+
+
+def replaced(made: World) -> list[tuple[str, Reason]]:
+    assert made.last is not None
+    return [(order.node_id, order.reason) for order in made.last.shutdowns]
+
+
+def idle(made: World, polls: int = 4) -> World:
+    pinging(made, WorkerState.IDLE, polls)
+    return made
+
+
+def each(made: World, **states: WorkerState) -> World:
+    """Four pings of each node, with these states."""
+    for _ in range(4):
+        made.advance(30.0)
+        for one in list(made.records):
+            made.ping(one.uuid, states.get(one.uuid, WorkerState.IDLE))
+        made.poll()
+        made.plan()
+    return made
+
+
+# What is outdated.
+
+
+def test_idle_nodes_on_another_image_are_replaced_one_at_a_time_d15() -> None:
+    made = idle(pool())
+    assert replaced(made) == [("i-r1", Reason.OTHER_IMAGE)]
+    assert made.shutdown_order("i-r1").measures == {"old": OLD, "new": NEW}
+    assert rotation(made) == Rotation(3, 3, {"other_image": 3}, node="i-r1")
+
+
+@pytest.mark.parametrize(
+    ("listed", "wanted"),
+    [
+        pytest.param(NEW, NEW, id="the-same"),
+        pytest.param(None, NEW, id="the-node's-is-unknown"),
+        pytest.param(OLD, None, id="the-wanted-is-unknown"),
+    ],
+)
+def test_what_is_the_same_or_unknown_is_not_replaced_d15(
+    listed: str | None, wanted: str | None
+) -> None:
+    made = pool(image=listed)
+    wants(made, wanted)
+    idle(made)
+    assert (replaced(made), rotation(made)) == ([], None)
+
+
+def test_a_node_of_a_former_type_of_its_size_is_replaced_d15() -> None:
+    made = pool(image=NEW)
+    made.change_node("i-r2", size="t.former")
+    idle(made)
+    assert replaced(made) == [("i-r2", Reason.OTHER_TYPE)]
+
+
+def test_a_type_written_with_other_capitals_is_the_same_d15() -> None:
+    made = pool(image=NEW)
+    made.change_node("i-r2", size="T.Small")
+    assert rotation(idle(made)) is None
+
+
+@pytest.mark.parametrize(("age", "goes"), [(86_000.0, False), (87_000.0, True)])
+def test_a_node_older_than_max_node_age_is_replaced_d15(age: float, goes: bool) -> None:
+    made = pool(1, image=NEW, spare=2, max_node_age=86_400.0)
+    add(made, "r2", image=NEW, age=age)
+    idle(made)
+    assert replaced(made) == ([("i-r2", Reason.TOO_OLD)] if goes else [])
+
+
+# What is never replaced.
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param(lambda made: each(made, r1=WorkerState.BUSY), id="busy"),
+        pytest.param(lambda made: made.flags.update(holds=frozenset({"i-r1"})), id="held"),
+        pytest.param(lambda made: made.change_node("i-r1", tags=Tags()), id="untagged"),
+        pytest.param(lambda made: made.drop_node("i-r1"), id="unlisted"),
+        pytest.param(lambda made: made.records.pop(0), id="unpaired"),
+        pytest.param(lambda made: made.change_node("i-r1", problems=("size",)), id="unreadable"),
+        pytest.param(lambda made: made.change_node("i-r1", created_at=None), id="of-unknown-age"),
+        pytest.param(
+            lambda made: made.flags.update(
+                drains={"i-r1": Mark("ann", 0.0, "", incarnation_of("r1"))}
+            ),
+            id="drained-by-an-operator",
+        ),
+    ],
+)
+def test_only_an_idle_node_is_replaced_that_nothing_keeps_d15(
+    change: Callable[[World], Any],
+) -> None:
+    made = pool(2, spare=2)
+    made.change_node("i-r2", image=NEW)
+    change(made)
+    if not any(one.verdict.reason is Reason.BUSY for one in (made.last.views if made.last else ())):
+        idle(made)
+    assert not any(reason is Reason.OTHER_IMAGE for _, reason in replaced(made))
+
+
+def test_a_node_that_the_queue_wants_is_not_replaced_d15() -> None:
+    made = pool(2)
+    made.flags["demand"] = (JOB, JOB)
+    idle(made)
+    assert (replaced(made), waits(made)) == ([], Reason.REFILL_AWAITED)
+    made.with_settings(sizes=(SMALL, LARGE), min_nodes=2)
+    idle(made)
+    assert (replaced(made), waits(made)) == ([], Reason.NO_IDLE_NODE)
+    made.flags["demand"] = (JOB,)
+    idle(made)
+    assert [reason for _, reason in replaced(made)] == [Reason.OTHER_IMAGE]
+
+
+def test_a_node_that_nobody_wants_goes_without_a_replacement_d15() -> None:
+    made = idle(pool(3, spare=2))
+    assert replaced(made)[0] == ("i-r1", Reason.IDLE_BEYOND_DEMAND)
+
+
+# One at a time.
+
+
+def test_the_next_waits_until_the_first_is_gone_and_refilled_d15() -> None:
+    made = idle(pool())
+    made.flags["node_flights"] = {"i-r1": Flight(ROTATING, made.now)}
+    idle(made, 2)
+    assert (replaced(made), rotation(made)) == ([], Rotation(3, 3, {"other_image": 3}, "i-r1"))
+    assert "i-r1" in made.history.unwanted
+    made.flags["node_flights"] = {}
+    made.drop_node("i-r1")
+    made.records.pop(0)
+    idle(made, 2)
+    assert (replaced(made), waits(made), made.booted) == ([], Reason.REFILL_AWAITED, ["small"])
+    add(made, "r4", image=NEW, age=30.0)
+    made.change("r4", last_ping_at=None, first_ping_at=None)
+    made.poll()
+    made.plan()
+    assert (replaced(made), waits(made)) == ([], Reason.REFILL_AWAITED)
+    idle(made)
+    assert replaced(made) == [("i-r2", Reason.OTHER_IMAGE)]
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        pytest.param({"node_flights": {"i-r2": Flight("shutdown:idle", 0.0)}}, id="another-goes"),
+        pytest.param({"node_flights": {"i-r9": Flight("shutdown:bad", 0.0)}}, id="one-unlisted"),
+        pytest.param({"late_destroys": frozenset({"i-r2"})}, id="a-destroy-may-still-take-effect"),
+        pytest.param({"boots_unclaimed": ("small",)}, id="one-comes"),
+    ],
+)
+def test_while_another_goes_or_comes_none_is_replaced_d15(flags: dict[str, Any]) -> None:
+    made = pool()
+    made.flags |= flags
+    assert (replaced(idle(made)), waits(made)) == ([], Reason.REFILL_AWAITED)
+
+
+def test_a_gone_node_whose_destroy_was_late_holds_up_nothing_d15() -> None:
+    made = pool()
+    made.flags["late_destroys"] = frozenset({"i-r9"})
+    assert replaced(idle(made)) == [("i-r1", Reason.OTHER_IMAGE)]
+
+
+def test_at_max_nodes_the_node_that_goes_makes_room_for_the_next_d15() -> None:
+    made = idle(pool(max_nodes=3, spare=5))
+    assert replaced(made) == [("i-r1", Reason.OTHER_IMAGE)]
+
+
+@pytest.mark.parametrize(
+    ("flags", "reason"),
+    [
+        pytest.param({"limits": Limits(resting={"small": 9e9})}, Reason.SIZE_RESTS, id="rests"),
+        pytest.param({"limits": Limits(throttled_until=9e9)}, Reason.THROTTLED, id="throttled"),
+        pytest.param({"paused": Mark("ann", 0.0)}, Reason.PAUSED, id="paused"),
+    ],
+)
+def test_while_none_could_be_booted_none_is_replaced_d15(
+    flags: dict[str, Any], reason: Reason
+) -> None:
+    made = pool()
+    made.flags |= flags
+    assert (replaced(idle(made)), waits(made)) == ([], reason)
+
+
+def test_each_size_has_a_turn_of_its_own_d15() -> None:
+    made = pool(1)
+    made.with_settings(sizes=(replace(SMALL, spare_nodes=1), replace(LARGE, spare_nodes=1)))
+    made.add_record("r2")
+    tags = Tags(POOL, "r2", incarnation_of("r2"), "large")
+    made.add_node("r2", tags=tags, size=LARGE.instance_type, image=OLD)
+    assert sorted(replaced(idle(made))) == [
+        ("i-r1", Reason.OTHER_IMAGE),
+        ("i-r2", Reason.OTHER_IMAGE),
+    ]
+
+
+def test_the_cap_on_shutdowns_holds_for_replacements_too_d15_d9() -> None:
+    made = pool(max_shutdowns_per_cycle=1)
+    made.flags["destroyed_lately"] = 1
+    idle(made)
+    assert replaced(made) == []
+    assert made.of_node("i-r1").reason is Reason.SHUTDOWN_CAP
+
+
+# In vain.
+
+
+@pytest.mark.parametrize(
+    ("claimed", "listed"),
+    [
+        pytest.param({"image": NEW}, {"image": OLD}, id="image"),
+        pytest.param({"instance_type": "t.small"}, {"image": NEW, "size": "t.other"}, id="type"),
+    ],
+)
+def test_a_replacement_that_is_as_outdated_stops_the_rotation_of_its_size_d15(
+    claimed: dict[str, str], listed: dict[str, str]
+) -> None:
+    made = pool()
+    claimed_as(made, "r3", **claimed)
+    made.change_node("i-r3", **listed)
+    idle(made)
+    assert (replaced(made), waits(made)) == ([], Reason.ROTATION_STALLED)
+    found = rotation(made)
+    assert found is not None
+    assert found.at == "i-r3"
+
+
+def test_one_that_was_booted_for_an_earlier_image_stops_nothing_d15() -> None:
+    made = pool()
+    claimed_as(made, "r3", image=OLD)
+    assert replaced(idle(made)) == [("i-r1", Reason.OTHER_IMAGE)]
+
+
+# An operator, and the last look.
+
+
+def test_a_paused_rotation_replaces_nothing_and_what_goes_goes_on_o5() -> None:
+    made = pool()
+    made.flags["rotation_paused"] = Mark("ann", 0.0, "bad image")
+    idle(made)
+    assert (replaced(made), waits(made)) == ([], Reason.ROTATION_PAUSED)
+    made.flags["rotation_paused"] = None
+    assert replaced(idle(made, 2)) == [("i-r1", Reason.OTHER_IMAGE)]
+
+
+@pytest.mark.parametrize(
+    ("change", "kept"),
+    [
+        pytest.param(lambda made: None, None, id="nothing-changed"),
+        pytest.param(
+            lambda made: made.flags.update(rotation_paused=Mark("ann", 0.0)),
+            Reason.ROTATION_PAUSED,
+            id="paused",
+        ),
+        pytest.param(lambda made: wants(made, OLD), Reason.NO_LONGER_WANTED, id="image-is-back"),
+        pytest.param(
+            lambda made: made.ping("r1", WorkerState.BUSY), Reason.NO_LONGER_WANTED, id="busy"
+        ),
+        pytest.param(
+            lambda made: made.flags.update(demand=(JOB,) * 4), Reason.NO_LONGER_WANTED, id="wanted"
+        ),
+        pytest.param(
+            lambda made: made.flags.update(holds=frozenset({"i-r1"})), Reason.HELD, id="held"
+        ),
+    ],
+)
+def test_right_before_the_destroy_it_is_asked_again_d15_d2(
+    change: Callable[[World], Any], kept: Reason | None
+) -> None:
+    made = idle(pool())
+    order = made.shutdown_order("i-r1")
+    change(made)
+    made.flags["node_flights"] = {"i-r1": Flight(ROTATING, made.now)}
+    made.plan()
+    assert made.decided is not None
+    assert made.last is not None
+    snapshot = replace(made.snapshot(), history=made.last.history)
+    found = ShutdownEvidence(made.record("r1"))
+    verdict = confirm_shutdown(order, found, snapshot, made.settings, wanted=False)
+    assert (verdict.kind, verdict.reason) == (
+        (Kind.SHUTDOWN, Reason.OTHER_IMAGE) if kept is None else (Kind.KEEP, kept)
+    )
+
+
+def test_stopped_nodes_are_not_replaced_but_end_as_such_d15() -> None:
+    made = pool(1)
+    made.change_node("i-r1", state=CloudState.STOPPED)
+    idle(made)
+    assert replaced(made) == [("i-r1", Reason.NODE_STOPPED)]

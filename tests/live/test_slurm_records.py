@@ -1,0 +1,145 @@
+"""A real Slurm that powers its CLOUD nodes up and down, and keeps the records in them.
+
+The nodes are processes of the local cloud; each starts a slurmd of its record's name.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from tests.live.cluster import Sections
+from tests.live.harness import PING_SCRIPT, TREE, Daemon
+from tests.live.test_slurm import PromptCluster
+from tests.records.slurm_store import CloudSlurm, cloud_slurm
+from tests.waiting import until
+
+pytestmark = [
+    pytest.mark.live,
+    pytest.mark.server("slurm", "munge"),
+    pytest.mark.timeout(400),
+]
+
+LATEST_S = 60.0
+PROGRAM = """\
+#!/bin/sh
+cd {tree} && STATE_DIRECTORY={state} exec {python} -m nodemanager slurm-{which} -c {config} "$1"
+"""
+NODE = """\
+#!/bin/sh
+# A machine that starts the slurmd its user data name, and never pings.
+for word; do
+    [ "$before" = --state-directory ] && home=$word
+    [ "$before" = --url-file ] && told=$word
+    before=$word
+done
+[ -e "$home/slurmd" ] && exit
+: >"$home/slurmd"
+name=$(cat "$told")
+rm -rf {folder}/spool-"$name"
+/usr/sbin/slurmd -D -b -N "$name" -f {conf} >"$home/slurmd.out" 2>&1 </dev/null &
+"""
+
+
+class Cluster(PromptCluster):
+    patience_s = LATEST_S
+
+
+@pytest.fixture
+def slurm(tmp_path: Path) -> Iterator[CloudSlurm]:
+    folder = tmp_path / "slurm"
+    folder.mkdir()
+    programs = {}
+    for which in ("resume", "suspend"):
+        programs[which] = tmp_path / which
+        text = PROGRAM.format(
+            tree=TREE,
+            state=tmp_path / "live/state",
+            python=sys.executable,
+            which=which,
+            config=tmp_path / "live/live.cfg",
+        )
+        programs[which].write_text(text, encoding="utf-8")
+        programs[which].chmod(0o755)
+    given = {which: str(path) for which, path in programs.items()}
+    with cloud_slurm(folder, **given, suspend_time=4, resume_timeout=40) as slurm:
+        yield slurm
+
+
+@pytest.fixture
+def cluster(tmp_path: Path, slurm: CloudSlurm) -> Iterator[Cluster]:
+    assert PING_SCRIPT.is_file()
+    script = tmp_path / "node"
+    script.write_text(
+        NODE.format(folder=slurm.cluster.folder, conf=slurm.cluster.conf), encoding="utf-8"
+    )
+    options: Sections = {
+        "Daemon": {
+            "dispatcher": "slurm",
+            "max_nodes": 3,
+            "poll_stale_after": 8,
+            "node_stale_after": 10,
+        },
+        "Records": {"provider": "slurm"},
+        "Registry": {"listen": None, "token": None},
+        "Slurm": {"conf": slurm.cluster.conf, "timeout": 2},
+        "Cloud Create": {"ping_script": script},
+        "Size small": {"cores": 1, "ram": 500, "price": 0.01},
+        "Size large": {"instance_type": "medium", "cores": 2, "ram": 900, "price": 0.04},
+    }
+    with closing(Cluster(tmp_path / "live", options)) as cluster:
+        yield cluster
+
+
+def is_now(slurm: CloudSlurm, job: str, state: str, daemon: Daemon) -> None:
+    runs = slurm.cluster.job_state
+    until(f"{job} {state}", lambda: runs(job) == state, LATEST_S, told=daemon.told)
+
+
+def test_a_job_boots_its_node_which_is_lost_cleaned_and_used_again(
+    slurm: CloudSlurm, cluster: Cluster
+):
+    daemon = cluster.start()
+    daemon.wait_for("list.ok", source="scheduler")
+    job = slurm.cluster.submit("-w", "small-2", seconds=600)
+    created = daemon.wait_for("node.created", host="small-2")
+    is_now(slurm, job, "RUNNING", daemon)
+    daemon.wait_for("node.paired", host="small-2")
+    assert len(cluster.running()) == 1
+
+    cluster.kill_node(created["node"])
+    slurm.cluster._kill_jobs("SLURMD_NODENAME=small-2")
+    cleaned = daemon.wait_for("record.cleaned", after=created, host="small-2")
+    # Slurm takes a node for alive for SlurmdTimeout: the cloud denied it that long (P6), or not.
+    assert cleaned["reason"] in ("stale_slot", "pinger_denied")
+    assert cleaned["guarantee"] == "fenced"
+    until("power off", lambda: slurm.is_off("small-2"), told=daemon.told)
+
+    slurm.cluster.client("scancel", job)
+    again = slurm.cluster.submit("-w", "small-2", seconds=600)
+    daemon.wait_for("node.created", after=cleaned, host="small-2")
+    is_now(slurm, again, "RUNNING", daemon)
+
+
+def test_slurm_powers_a_node_up_for_a_job_and_down_when_it_is_idle(
+    slurm: CloudSlurm, cluster: Cluster
+):
+    # By then Slurm has suspended the node.
+    cluster.change({"Daemon": {"consecutive_idle_count": 20}})
+    daemon = cluster.start()
+    daemon.wait_for("list.ok", source="scheduler")
+    job = slurm.cluster.submit("-C", "instancetype=large", seconds=2)
+    daemon.wait_for("scheduler.power", action="resume", host="large-1")
+    daemon.wait_for("node.created", host="large-1", size="large")
+    is_now(slurm, job, "COMPLETED", daemon)
+    suspended = daemon.wait_for("scheduler.power", action="suspend", host="large-1")
+    begun = daemon.wait_for("node.shutdown_started", after=suspended, host="large-1")
+    assert begun["reason"] == "idle_beyond_demand"
+    daemon.wait_for("record.cleaned", after=begun, reason="after_shutdown", host="large-1")
+    until("power off", lambda: slurm.is_off("large-1"), told=daemon.told)
+    assert not cluster.running()
+    assert len(daemon.lines("node.created")) == 1

@@ -1,0 +1,140 @@
+"""A real Slurm whose CLOUD nodes are records, with a slurmd for each node that is to live."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from nodemanager.clock import SystemClock
+from nodemanager.core.model.seats import seat_of
+from nodemanager.core.model.world import Record
+from nodemanager.records.slurm import SlurmRecordStore
+from nodemanager.records.slurm_nodes import extra_of, nodes
+from tests.schedulers.slurm_cluster import SlurmCluster, free_ports_in_a_row, on_this_machine
+from tests.schedulers.slurm_cluster import slurm_cluster as cluster_of
+from tests.waiting import until
+
+SLURMD_TIMEOUT_S = 4
+CONF = (
+    "ReturnToService=2",
+    "PrivateData=cloud",
+    "SlurmctldParameters=idle_on_node_suspend,power_save_interval=1",
+    "ResumeProgram={resume}",
+    "SuspendProgram={suspend}",
+    "SuspendTime={suspend_time}",
+    "SuspendTimeout=1",
+    "ResumeTimeout={resume_timeout}",
+    "ResumeRate=0",
+    "SuspendRate=0",
+    f"SlurmdTimeout={SLURMD_TIMEOUT_S}",
+    "MessageTimeout=2",
+    "NodeName=small-[1-2] CPUs=1 RealMemory=500 Feature=instancetype=small Weight=10 State=CLOUD",
+    "NodeName=large-1 CPUs=2 RealMemory=900 Feature=instancetype=large Weight=20 State=CLOUD",
+    "PartitionName=elastic Nodes=small-[1-2],large-1 Default=YES State=UP",
+)
+NODES = ("large-1", "small-1", "small-2")
+"""In the order in which Slurm lists them."""
+
+
+class CloudSlurm:
+    """The cluster, and what happens to its machines."""
+
+    def __init__(self, cluster: SlurmCluster) -> None:
+        self.cluster = cluster
+        self.was = ""
+
+    def store(self, timeout: float = 10.0, **more: object) -> SlurmRecordStore:
+        return SlurmRecordStore(timeout, SystemClock(), conf=str(self.cluster.conf), **more)
+
+    def words(self, name: str) -> set[str]:
+        return self.cluster.node_words(name)
+
+    def boot(self, name: str) -> None:
+        """Start the machine's slurmd once Slurm expects it, and wait until Slurm has it."""
+        self.was = self.start_of(name)
+        expected = {"POWERING_UP", "DOWN"}
+        until("power up", lambda: self.words(name) & expected, told=self.cluster.log)
+        self.start(name)
+        until("a slurmd", lambda: self.is_up(name), told=self.cluster.log)
+
+    def start(self, name: str) -> None:
+        arguments = ("slurmd", "-D", "-b", "-N", name, "-f", str(self.cluster.conf))
+        self.cluster.slurmds[name] = self.cluster._start(*arguments)
+
+    def is_up(self, name: str) -> bool:
+        away = {"NOT_RESPONDING", "POWERING_UP", "POWERED_DOWN", "POWERING_DOWN", "DOWN"}
+        return self.start_of(name) != self.was and not self.words(name) & away
+
+    def start_of(self, name: str) -> str:
+        shown = self.cluster.client("scontrol", "show", "node", name, SLURM_TIME_FORMAT="%s")
+        return shown.partition("SlurmdStartTime=")[2].split()[0]
+
+    def kill(self, name: str) -> None:
+        self.cluster.kill_node(name)
+
+    def lose(self, name: str) -> None:
+        """Kill the machine, and wait until Slurm calls it down."""
+        self.kill(name)
+        until("its end", lambda: "DOWN" in self.words(name), told=self.cluster.log)
+
+    def is_off(self, name: str) -> bool:
+        return self.words(name) - {"NOT_RESPONDING"} == {"IDLE", "CLOUD", "POWERED_DOWN"}
+
+    def tidy(self) -> None:
+        """Every node powered down, and nothing kept in it."""
+        if self.cluster.controller is None:
+            self.cluster.start_controller()
+        for name in list(self.cluster.slurmds):
+            self.kill(name)
+        for job in self.cluster.client("squeue", "--noheader", "--format=%A").split():
+            self.cluster.client("scancel", job)
+        shown = self.cluster.client(
+            "scontrol", "--oneliner", "show", "node", SLURM_TIME_FORMAT="%s"
+        )
+        for node in nodes(shown):
+            # As after a clean: the start of a slurmd that is gone stays in Slurm.
+            extra = extra_of({"start": node.start})
+            self.cluster.client("scontrol", "update", f"NodeName={node.name}", f"Extra={extra}")
+            self.off(node.name)
+        for name in NODES:
+            until("power off", lambda name=name: self.off(name), told=self.cluster.log)
+
+    def off(self, name: str) -> bool:
+        """Power the node down, as far as that goes now; whether it is."""
+        words = self.words(name)
+        state = None
+        if "POWERED_DOWN" not in words and not words & {"POWERING_DOWN", "POWER_DOWN"}:
+            state = "POWER_DOWN_FORCE"
+        elif "POWERED_DOWN" in words and words & {"DOWN", "DRAIN"}:
+            # On a node that is powering down it would call that off.
+            state = "RESUME"
+        if state is not None:
+            self.cluster._run("scontrol", "update", f"NodeName={name}", f"State={state}")
+        return self.is_off(name)
+
+
+@contextmanager
+def cloud_slurm(
+    folder: Path,
+    *,
+    resume: str = "/bin/true",
+    suspend: str = "/bin/true",
+    suspend_time: int = 600,
+    resume_timeout: int = 10,
+) -> Iterator[CloudSlurm]:
+    given = {
+        "resume": resume,
+        "suspend": suspend,
+        "suspend_time": suspend_time,
+        "resume_timeout": resume_timeout,
+    }
+    lines = [line.format(**given) for line in CONF]
+    conf = on_this_machine(lines, free_ports_in_a_row(len(NODES)))
+    with cluster_of(folder, nodes=(), nodes_conf=conf) as cluster:
+        yield CloudSlurm(cluster)
+
+
+def of(record: Record) -> str:
+    """The node that the record is."""
+    return str(seat_of(record))

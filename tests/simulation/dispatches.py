@@ -1,0 +1,171 @@
+"""What holds where a scheduler gives out the work, judged by what each machine does in truth.
+
+No node is destroyed as idle while it works, and none for another reason whose work showed in the
+last look (D12, D2); no living node's work is ended by marking it down; in the calm each job is run,
+and what nobody wants goes. A destroy may hit a job that began on a node whose drain somebody else
+ended behind the last look.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from nodemanager.core.model.reasons import Reason
+from nodemanager.core.model.scheduling import OURS
+from tests.simulation import health
+from tests.simulation.bounds import Bounds
+from tests.simulation.cloud import Instance
+from tests.simulation.debts import NEVER, Owed
+from tests.simulation.health import Health
+from tests.simulation.nodes import NodeRules
+from tests.simulation.slurm import GIVEN_UP_AFTER_S, Node, is_up
+from tests.simulation.world import Pool, World
+
+if TYPE_CHECKING:
+    from tests.simulation.latch import Latch
+    from tests.simulation.liveness import Calm
+
+AS_IDLE = frozenset({Reason.IDLE_BEYOND_DEMAND, Reason.DRAINED})
+UNASKED = frozenset({Reason.KILLED, Reason.UNPAIRED})
+"""Of these the scheduler is not asked before the destroy: by order, or for want of a name."""
+BOOTS_S = 150.0
+"""The longest boot in fair weather, and until its node has a job."""
+
+
+class Dispatches:
+    """Watches destroys and marks, and what the calm still owes."""
+
+    def __init__(self, world: World, rules: NodeRules, calm: Calm, latch: Latch) -> None:
+        assert world.slurm is not None
+        self.world, self.slurm, self.rules = world, world.slurm, rules
+        self.calm, self.latch = calm, latch
+        self._asked: dict[str, list[float]] = defaultdict(list)
+        """By manager, when each question for the nodes was sent."""
+        self._idle_since: dict[str, float] = {}
+        world.cloud.books.destroyed.append(self._destroyed)
+        world.weather.sent.append(self._sent)
+        self.slurm.marked.append(self._marked)
+
+    def _sent(self, manager: str, method: str, about: str) -> None:
+        if method == "scheduler.nodes":
+            self._asked[manager].append(self.world.engine.now)
+
+    def _node_of(self, one: Instance) -> Node | None:
+        nodes = self.slurm.nodes.values()
+        return next((node for node in nodes if node.machine is one.machine), None)
+
+    def _destroyed(self, one: Instance, by: str) -> None:
+        sent_at = self.world.weather.sent_at
+        known, node = self.rules.order_of(by, one.id, sent_at), self._node_of(one)
+        if known is None or node is None:
+            return
+        reason, began = known[1].reason, node.works_since
+        if reason in AS_IDLE and self._last_asked(by, sent_at) < known[0]:
+            self.world.violate("D2", f"{by} destroys {one.id} as idle, and asked nobody again")
+        if began is None:
+            return
+        if reason in AS_IDLE:
+            looked_at = self._last_asked(by, sent_at)
+            if self.slurm.forgotten.get(node.name, 0.0) < looked_at:
+                self._hit(one, by, began, f"as {reason.value}")
+        elif reason not in UNASKED and began < known[0] and node.answers and is_up_for(one):
+            # It is looked at once more after the order, and its work showed then.
+            self._hit(one, by, began, f"as {reason.value}, and the scheduler hears it")
+
+    def _last_asked(self, by: str, sent_at: float) -> float:
+        return max((at for at in self._asked[by] if at <= sent_at), default=0.0)
+
+    def _marked(self, node: Node, by: str) -> None:
+        began, machine = node.works_since, node.machine
+        if began is None or machine is None or not is_up(machine) or machine.busy_since is None:
+            return
+        # A late order may reach the next node of that name (LATE_ORDER_S).
+        if began < self.world.weather.sent_at:
+            self._hit(machine.instance, by, began, "by marking it down")
+
+    def _hit(self, one: Instance, by: str, began: float, how: str) -> None:
+        works_s = self.world.engine.now - began
+        self.world.violate("WORK", f"{by} ends {one.id}, at work for {works_s:.0f} s, {how}")
+
+    # The calm.
+
+    def owed(self) -> Iterator[Owed]:
+        for pool in self.world.pools.values():
+            bounds = self.calm.bounds(pool)
+            since = max(self.calm.awake(pool), self.latch.open_until.get(pool.name, 0.0))
+            since = max(since, self.slurm.ended_at[pool.name])
+            at_work = self._at_work(pool)
+            if at_work:
+                yield Owed("PROGRESS", f"work {pool.name}", "jobs run", since, NEVER)
+            yield from self._jobs(pool, bounds, since, at_work)
+            yield from self._drains(pool, bounds, since)
+            yield from self._idle(pool, bounds, since)
+
+    def _at_work(self, pool: Pool) -> int:
+        nodes = self.slurm.nodes.values()
+        return sum(node.works_since is not None and node.pool is pool for node in nodes)
+
+    def _jobs(self, pool: Pool, bounds: Bounds, since: float, at_work: int) -> Iterator[Owed]:
+        low, _ = health.wanted(self.world, pool)
+        if not low or at_work >= pool.settings.max_nodes:
+            return
+        seen = health.ward(self.world, pool)
+        is_full = seen.free_slots <= 0 or seen.others >= pool.settings.max_nodes
+        if is_full and not [one for one in seen.of(Health.SERVING) if self._is_idle(one.node)]:
+            # Others have the room; what they leak is owed by itself.
+            return
+        count = self.slurm.started[pool.name]
+        what = f"{pool.name} runs one of {pool.wanted} jobs that wait, after {count}"
+        yield Owed("PROGRESS", f"job {pool.name} {count}", what, since, self._runs(pool, bounds))
+
+    def _runs(self, pool: Pool, bounds: Bounds) -> float:
+        """Every node that is in its way ends first, and its slot is free; then one boots."""
+        settings = pool.settings
+        ends = max(bounds.silent(settings.max_nodes, pinged=True), bounds.unpaired(3))
+        slot = settings.claim_window + settings.settle + bounds.rounds(6)
+        rest = settings.boot_fail_after * 4
+        return ends + slot + bounds.wanted(rest) + BOOTS_S + self.slurm.dispatching.every
+
+    def _drains(self, pool: Pool, bounds: Bounds, since: float) -> Iterator[Owed]:
+        """A drain of ours is taken back while jobs wait that its node could run."""
+        if not pool.wanted:
+            return
+        patients = {one.node: one for one in health.ward(self.world, pool).patients}
+        for node in self.slurm.nodes.values():
+            machine = node.machine
+            if machine is None or node.drained is None or not node.drained.startswith(OURS):
+                continue
+            one = patients.get(machine.instance)
+            if one is None or one.health is not Health.SERVING or not one.paired:
+                continue
+            within = bounds.rounds(4) + pool.settings.action_timeout + 60.0
+            what = f"{node.name} gets work again, or goes: it is drained, and jobs wait"
+            yield Owed("PROGRESS", f"drain {node.name} {machine.instance.id}", what, since, within)
+
+    def _idle(self, pool: Pool, bounds: Bounds, since: float) -> Iterator[Owed]:
+        """Idle nodes beyond min_nodes go once nothing waits, each after a drain of its own."""
+        if pool.wanted:
+            return
+        seen = health.ward(self.world, pool)
+        serving = [one for one in seen.of(Health.SERVING) if one.paired]
+        idle = [one for one in serving if self._is_idle(one.node)]
+        over = min(len(idle), len(serving) - pool.settings.min_nodes)
+        if over <= 0:
+            return
+        words = (pool.settings.consecutive_idle_count + 3) * bounds.round_s
+        late = GIVEN_UP_AFTER_S + 120.0 + pool.settings.action_timeout
+        within = words + bounds.surplus + late
+        what = f"one of {over} idle nodes of {pool.name} drains and goes"
+        yield Owed("PROGRESS", f"idle {pool.name} {len(serving)}", what, since, within)
+
+    def _is_idle(self, one: Instance) -> bool:
+        node = self._node_of(one)
+        if node is None or node.works_since is not None or node.reserved or node.down is not None:
+            return False
+        return node.drained is None or node.drained.startswith(OURS)
+
+
+def is_up_for(one: Instance) -> bool:
+    return one.machine is not None and is_up(one.machine)

@@ -1,0 +1,110 @@
+"""The scheduler: its polls and orders that fail, hang or come late, and what others order there."""
+
+from __future__ import annotations
+
+from nodemanager.core.model.scheduling import OURS
+from nodemanager.errors import RemoteError, SchedulerError, SchedulerRefused
+from tests.simulation.faults.calls import lost_reply, raises, slow, spell, twice
+from tests.simulation.faults.script import LONG, MIDDLING, SHORT, Scene, fault
+from tests.simulation.slurm import Node
+from tests.simulation.weather import Fate
+
+POLLS = "scheduler.queue scheduler.nodes"
+ORDERS = "scheduler.drain scheduler.resume scheduler.down"
+ALL = f"{POLLS} {ORDERS} scheduler.describe scheduler.comment"
+
+
+def failed() -> RemoteError:
+    return SchedulerError("slurm_load_node error: Unable to contact slurm controller")
+
+
+def refused() -> RemoteError:
+    return SchedulerRefused("Access/permission denied")
+
+
+fault("the scheduler's polls fail", weight=2, lasts=MIDDLING, dispatched=True)(
+    spell(POLLS, raises(failed))
+)
+fault("the scheduler is lost", weight=2, lasts=LONG, dispatched=True)(
+    spell(ALL, raises(failed), often=(1.0, 1.0))
+)
+fault("the scheduler hangs", weight=2, lasts=MIDDLING, dispatched=True)(
+    spell(ALL, lambda scene: lambda: Fate(effect=False, there=1e6), often=(1.0, 1.0))
+)
+fault("the scheduler answers late", weight=3, lasts=MIDDLING, dispatched=True)(
+    spell(ALL, slow(2, 100))
+)
+fault("the scheduler's orders fail", weight=2, lasts=MIDDLING, dispatched=True)(
+    spell(ORDERS, raises(failed, refused))
+)
+fault("the scheduler's replies are lost", weight=3, lasts=MIDDLING, dispatched=True)(
+    spell(ORDERS, lost_reply)
+)
+fault("the scheduler's orders arrive twice", weight=2, lasts=MIDDLING, dispatched=True)(
+    spell(ORDERS, twice)
+)
+
+
+def _someones(scene: Scene) -> Node | None:
+    """A node of the scheduler that nobody keeps from work."""
+    slurm = scene.world.slurm
+    assert slurm is not None
+    nodes = [node for node in slurm.nodes.values() if node.drained is None and not node.reserved]
+    return scene.random.choice(nodes) if nodes else None
+
+
+@fault("somebody drains a node", lasts=MIDDLING, dispatched=True)
+def someone_drains(scene: Scene) -> None:
+    node = _someones(scene)
+    if node is None:
+        return
+    node.drained = "disk"
+
+    def resume() -> None:
+        if node.drained == "disk":
+            node.drained = None
+
+    scene.finally_(resume)
+    scene.world.calms.append(resume)
+
+
+@fault("somebody reserves a node", lasts=MIDDLING, dispatched=True)
+def someone_reserves(scene: Scene) -> None:
+    node = _someones(scene)
+    if node is None:
+        return
+    node.reserved = True
+
+    def release() -> None:
+        node.reserved = False
+
+    scene.finally_(release)
+    scene.world.calms.append(release)
+
+
+@fault("somebody marks a node down", lasts=SHORT, dispatched=True)
+def someone_marks_down(scene: Scene) -> None:
+    """And returns it to service: with ReturnToService=2 only a slurmd's start would."""
+    slurm, node = scene.world.slurm, _someones(scene)
+    if node is None or slurm is None or node.down is not None:
+        return
+    slurm.give_up(node, "broken")
+
+    def resume() -> None:
+        if node.down == "broken":
+            node.down = None
+
+    scene.finally_(resume)
+    scene.world.calms.append(resume)
+
+
+@fault("the controller forgets who is drained", dispatched=True)
+def forgets(scene: Scene) -> None:
+    """As after a cold start: its nodes are as slurm.conf has them."""
+    slurm = scene.world.slurm
+    assert slurm is not None
+    for node in slurm.nodes.values():
+        if node.drained is not None and node.drained.startswith(OURS):
+            node.drained = None
+            slurm.forgotten[node.name] = scene.world.engine.now
+        node.weight, node.features = 1, ()

@@ -1,0 +1,112 @@
+"""That outdated nodes are replaced one at a time, each for what is true of it, and all of them."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+from nodemanager.core.model.reasons import Reason
+from nodemanager.core.model.world import CloudState
+from tests.simulation import health
+from tests.simulation.cloud import Instance
+from tests.simulation.health import Health, Ward
+from tests.simulation.nodes import NodeRules
+from tests.simulation.work import ROTATED
+from tests.simulation.world import Pool, World
+
+NEWS_S = 400.0
+"""An order, and the listing behind it, are never this old when a destroy arrives."""
+CLOCKS_S = 120.0
+"""By so much a cloud's clock, and ours, may make a node look older (A3)."""
+
+
+class RotationRules:
+    """Watches every destroy of a node in whose place another one comes."""
+
+    def __init__(self, world: World, rules: NodeRules) -> None:
+        self.world, self.rules = world, rules
+        self._going: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
+        """By pool and size, the nodes that were destroyed for it."""
+        world.cloud.books.destroyed.append(self._destroyed)
+
+    def _destroyed(self, one: Instance, by: str) -> None:
+        known = self.rules.order_of(by, one.id, self.world.weather.sent_at)
+        if known is None or known[1].reason not in ROTATED:
+            return
+        pool, size = one.tags.pool or "", one.tags.size or ""
+        self._is_outdated(one, by, known[1].reason)
+        for other in self._going[pool, size] - {one.id}:
+            before = self.world.cloud.instances[other]
+            if before.lives and before.state is CloudState.STOPPING:
+                self._wrong(by, f"replaces {one.id} while {other} still goes")
+        self._is_refilled(one, by)
+        if known[1].reason is Reason.OTHER_IMAGE:
+            self._is_of_use(one, by)
+        self._going[pool, size].add(one.id)
+
+    def _is_outdated(self, one: Instance, by: str, reason: Reason) -> None:
+        cloud, now = self.world.cloud, self.world.engine.now
+        is_new = one.image == cloud.image and now - cloud.image_changed_at > NEWS_S
+        if reason is Reason.OTHER_IMAGE and is_new:
+            self._wrong(by, f"replaces {one.id}, which has the image of new nodes")
+        if reason is Reason.TOO_OLD:
+            limit = self.world.managers[by].pool.settings.max_node_age
+            age_s = now - one.launched_at + CLOCKS_S + self.world.clock_lies
+            if limit is not None and age_s < limit:
+                self._wrong(by, f"replaces {one.id}, which is {age_s:.0f} s old")
+
+    def _is_refilled(self, one: Instance, by: str) -> None:
+        """No node of its size still boots that its manager created."""
+        if self.world.broken:
+            return
+        for other in self.world.cloud.living():
+            machine = other.machine
+            if other is one or machine is None or other.by != by or other.twin:
+                continue
+            young = self.world.engine.now - other.created_at < NEWS_S / 4
+            alike = (other.tags.pool, other.tags.size) == (one.tags.pool, one.tags.size)
+            # The one that comes next may be created while this one's destroy is on its way.
+            is_later = other.created_at > self.world.weather.sent_at - NEWS_S / 4
+            if alike and young and machine.heard_at is None and not is_later:
+                self._wrong(by, f"replaces {one.id} while {other.id} still boots")
+
+    def _is_of_use(self, one: Instance, by: str) -> None:
+        """No node that was created since for the wanted image got another one."""
+        cloud, now = self.world.cloud, self.world.engine.now
+        if self.world.broken:
+            return
+        for other in cloud.living():
+            alike = (other.tags.pool, other.tags.size) == (one.tags.pool, one.tags.size)
+            heard = other.machine is not None and other.machine.heard_at is not None
+            is_known = heard and now - other.created_at > NEWS_S
+            created_after = other.created_at - cloud.image_changed_at > NEWS_S / 2
+            if alike and is_known and created_after and other.image != cloud.image:
+                self._wrong(by, f"replaces {one.id} though {other.id} has the former image")
+
+    def _wrong(self, by: str, what: str) -> None:
+        self.world.violate("D15", f"{by} {what}")
+
+    def left(self, pool: Pool, seen: Ward) -> int:
+        """How many idle outdated nodes should be replaced one after the other; never too many.
+
+        None while the pool is not as it should be: then something else comes first.
+        """
+        cloud = self.world.cloud
+        if not cloud.traits.images:
+            return 0
+        at_rest = all(one.health in (Health.SERVING, Health.HELD) for one in seen.patients)
+        _, high = health.wanted(self.world, pool)
+        spare = sum(size.spare_nodes for size in pool.settings.sizes)
+        if not at_rest or seen.bereft or seen.others or high > spare:
+            return 0
+        if health.lacking(self.world, pool, seen) or health.surplus(self.world, pool, seen):
+            return 0
+        names = {size.name for size in pool.settings.sizes}
+        old = [
+            one
+            for one in seen.idle
+            if one.paired
+            and one.node.image not in (None, cloud.image)
+            and one.node.tags.size in names
+            and one.node.tags.pool == pool.name
+        ]
+        return len(old)

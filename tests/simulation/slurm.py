@@ -1,0 +1,327 @@
+"""A simulated scheduler behind the port: its nodes come up with machines, and it gives them jobs.
+
+Its nodes have the hostnames that machines were told. A machine that is up registers under its own,
+as a slurmd does: that ends `down`, never a drain. What waits is `Pool.wanted`, as for `jobs.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from random import Random
+from typing import TYPE_CHECKING, TypeVar
+
+from nodemanager.core.model.scheduling import OURS, SchedulerNode, Verb
+from nodemanager.core.model.world import CloudState, Job, Listed, WorkerState
+from nodemanager.errors import SchedulerError, SchedulerRefused
+from tests.simulation.engine import Engine
+from tests.simulation.machine import Machine
+from tests.simulation.weather import Line
+
+if TYPE_CHECKING:
+    from tests.simulation.manager import Manager
+    from tests.simulation.world import Pool, Shape, World
+
+T = TypeVar("T")
+
+TIMEOUT_S = 20.0
+LOOK_EVERY_S = 5.0
+GIVEN_UP_AFTER_S = 120.0
+"""After so long without an answer of a node's own, its job is queued again (SlurmdTimeout)."""
+SHARE = 0.045
+
+
+@dataclass(frozen=True)
+class Dispatching:
+    """How the scheduler gives out work: a round every so many seconds, and jobs of that length."""
+
+    every: float
+    job_s: float
+
+
+def draw_dispatching(seed: int) -> Dispatching | None:
+    """Of a few worlds; from a stream of its own, whose name spares each world that a test names."""
+    random = Random(f"{seed}/slurm9391")
+    if random.random() >= SHARE:
+        return None
+    return Dispatching(random.choice((5.0, 15.0, 60.0)), random.choice((40.0, 200.0)))
+
+
+def with_dispatcher(shape: Shape, dispatching: Dispatching) -> Shape:
+    """Pools that ask a scheduler; nothing that an operator did, and no price, is in its way."""
+    pools = tuple(
+        (
+            replace(
+                settings,
+                demand_polled=True,
+                scheduled=True,
+                scheduler_can=frozenset(Verb),
+                max_total_price=0.0,
+                hold_backlog=False,
+            ),
+            poll_time,
+        )
+        for settings, poll_time in shape.pools
+    )
+    habits = replace(shape.habits, scheduled=True, drain_hook=False)
+    return replace(shape, pools=pools, habits=habits, operators_every=0.0, dispatching=dispatching)
+
+
+@dataclass(eq=False)
+class Node:
+    """One node of the scheduler, and the machine that last registered under its name.
+
+    `drained` is the reason of the drain. `works_since` is since when it has had its job; `lost_at`
+    is since when its machine does not answer.
+    """
+
+    name: str
+    machine: Machine | None = None
+    life: int = 0
+    drained: str | None = None
+    down: str | None = "not yet up"
+    reserved: bool = False
+    works_since: float | None = None
+    pool: Pool | None = None
+    lost_at: float | None = None
+    weight: int = 1
+    features: tuple[str, ...] = ()
+
+    @property
+    def answers(self) -> bool:
+        return self.machine is not None and self.lost_at is None
+
+    @property
+    def is_free(self) -> bool:
+        kept = self.drained is not None or self.down is not None or self.reserved
+        return self.answers and not kept and self.works_since is None
+
+    def told(self) -> SchedulerNode:
+        state = WorkerState.IDLE if self.answers else WorkerState.UNKNOWN
+        if self.works_since is not None:
+            state = WorkerState.BUSY
+        elif self.down is not None:
+            state = WorkerState.DOWN
+        return SchedulerNode(
+            self.name,
+            state,
+            draining=self.drained is not None,
+            reserved=self.reserved,
+            reason=self.drained or self.down or "",
+            features=self.features,
+            weight=self.weight,
+            cores=1,
+            responds=self.answers,
+        )
+
+
+class Slurm:
+    """The controller. `marked` is told of each node that somebody says is gone, before it is."""
+
+    def __init__(self, world: World, dispatching: Dispatching) -> None:
+        self.world, self.dispatching = world, dispatching
+        self.nodes: dict[str, Node] = {}
+        self.marked: list[Callable[[Node, str], None]] = []
+        self.started: dict[str, int] = dict.fromkeys(world.pools, 0)
+        """How many jobs began, by pool."""
+        self.ended_at: dict[str, float] = dict.fromkeys(world.pools, 0.0)
+        """When a job last began or ended, by pool."""
+        self.requeued = 0
+        self.forgotten: dict[str, float] = {}
+        """Nodes whose drain of ours somebody else ended, and when."""
+        self._random = world.engine.random("slurm")
+        self._look()
+        for pool in world.pools.values():
+            self._next(pool)
+
+    def _next(self, pool: Pool) -> None:
+        self.world.engine.after(self.dispatching.every, lambda: self._round(pool))
+
+    def _round(self, pool: Pool) -> None:
+        self.look()
+        free = [node for node in self.nodes.values() if node.is_free and self._is_of(node, pool)]
+        self._random.shuffle(free)
+        for node in free[: pool.wanted]:
+            assert node.machine is not None
+            pool.wanted -= 1
+            node.works_since, node.pool = self.world.engine.now, pool
+            self.started[pool.name] += 1
+            self.ended_at[pool.name] = self.world.engine.now
+            node.machine.begin_job(5.0 + self._random.expovariate(1 / self.dispatching.job_s))
+        self._next(pool)
+
+    def _is_of(self, node: Node, pool: Pool) -> bool:
+        return node.machine is not None and node.machine.instance.tags.pool == pool.name
+
+    def _look(self) -> None:
+        self.look()
+        self.world.engine.after(LOOK_EVERY_S, self._look)
+
+    def look(self) -> None:
+        """See which machines are up, which answer no more, and whose job is done."""
+        for machine in self.world.machines.values():
+            if machine.hostname is not None and is_up(machine):
+                self._registers(machine, machine.hostname)
+        now = self.world.engine.now
+        for node in self.nodes.values():
+            machine = node.machine
+            if machine is None:
+                continue
+            if machine.life != node.life or not is_up(machine):
+                node.lost_at = now if node.lost_at is None else node.lost_at
+            else:
+                node.lost_at = None
+            if node.works_since is not None and machine.life != node.life:
+                # It came up anew, and does not know of the job any more.
+                if is_up(machine):
+                    self._requeue(node)
+            elif node.works_since is not None and machine.busy_since is None and node.answers:
+                self._done(node)
+            if node.lost_at is not None and now - node.lost_at > GIVEN_UP_AFTER_S:
+                self.give_up(node, "Not responding")
+
+    def _registers(self, machine: Machine, name: str) -> None:
+        node = self.nodes.setdefault(name, Node(name))
+        if node.machine is machine and node.life == machine.life:
+            if node.down is not None and node.lost_at is not None:
+                node.down = None
+            return
+        before = node.machine
+        if (
+            before is not None
+            and before is not machine
+            and is_up(before)
+            and before.hostname == name
+            and before.instance.created_at > machine.instance.created_at
+        ):
+            # Two of one name: the scheduler hears the newer one.
+            return
+        self._requeue(node)
+        node.machine, node.life, node.down, node.lost_at = machine, machine.life, None, None
+
+    def _done(self, node: Node) -> None:
+        node.works_since = None
+        if node.pool is not None:
+            self.ended_at[node.pool.name] = self.world.engine.now
+
+    def _requeue(self, node: Node) -> None:
+        if node.works_since is None:
+            return
+        assert node.pool is not None
+        node.pool.wanted += 1
+        self.requeued += 1
+        self._done(node)
+        machine = node.machine
+        if machine is not None and machine.life == node.life:
+            # What still runs there is killed.
+            machine.busy_since = None
+
+    def give_up(self, node: Node, why: str) -> None:
+        if node.down is None:
+            node.down = why
+        self._requeue(node)
+
+    # What a manager asks and orders.
+
+    def queue(self, pool: Pool) -> tuple[Job, ...]:
+        return self.world.jobs(pool)
+
+    def listing(self) -> tuple[SchedulerNode, ...]:
+        self.look()
+        return tuple(node.told() for node in self.nodes.values())
+
+    def node(self, name: str) -> Node:
+        found = self.nodes.get(name)
+        if found is None:
+            raise SchedulerRefused(f"invalid node name {name}")
+        return found
+
+    def drain(self, name: str, reason: str) -> None:
+        self.node(name).drained = f"{OURS}{reason}"
+
+    def resume(self, name: str) -> None:
+        node = self.node(name)
+        node.drained = None
+        if node.answers:
+            node.down = None
+
+    def mark_down(self, name: str, reason: str, by: str) -> None:
+        node = self.node(name)
+        for told in self.marked:
+            told(node, by)
+        node.drained = None
+        node.down = f"{OURS}{reason}"
+        self._requeue(node)
+
+    def describe(
+        self, name: str, weight: int, features: tuple[str, ...], drop: tuple[str, ...]
+    ) -> None:
+        node = self.node(name)
+        others = [
+            one for one in node.features if not one.startswith("instancetype=") and one not in drop
+        ]
+        node.weight, node.features = weight, (*others, *features)
+
+
+def is_up(machine: Machine) -> bool:
+    """Whether the scheduler reaches it."""
+    instance = machine.instance
+    runs = instance.lives and instance.state is CloudState.RUNNING
+    reached = machine.on and machine.heard_at is not None and machine.up
+    return runs and reached and not machine.cut_off and not machine.frozen
+
+
+class SimScheduler:
+    """The port, over a line that may fail, for one manager."""
+
+    provider = "simulated"
+    can = frozenset(Verb)
+
+    def __init__(self, slurm: Slurm, line: Line, manager: Manager) -> None:
+        self._slurm, self._line, self._manager = slurm, line, manager
+
+    def queue(self) -> tuple[Job, ...]:
+        world, pool = self._slurm.world, self._manager.pool
+
+        def asked() -> tuple[Job, ...]:
+            self._manager.wishlist_at = world.engine.now
+            return self._slurm.queue(pool)
+
+        return self._line.call("queue", asked)
+
+    def nodes(self) -> Listed[SchedulerNode]:
+        return Listed(self._line.call("nodes", self._slurm.listing))
+
+    def drain(self, node: str, reason: str) -> None:
+        self._line.call("drain", lambda: self._slurm.drain(node, reason), node)
+
+    def resume(self, node: str) -> None:
+        self._line.call("resume", lambda: self._slurm.resume(node), node)
+
+    def mark_down(self, node: str, reason: str) -> None:
+        by = self._manager.name
+        self._line.call("down", lambda: self._slurm.mark_down(node, reason, by), node)
+
+    def describe(
+        self, node: str, weight: int, features: tuple[str, ...], drop: tuple[str, ...] = ()
+    ) -> None:
+        self._line.call(
+            "describe", lambda: self._slurm.describe(node, weight, features, drop), node
+        )
+
+    def comment(self, job: str, text: str) -> None:
+        self._line.call("comment", lambda: None, job)
+
+    def cancel(self, job: str) -> None:
+        self._line.call("cancel", lambda: None, job)
+
+
+def scheduler_line(engine: Engine, world: World, manager: Manager) -> Line:
+    return Line(
+        engine,
+        world.weather,
+        manager.process,
+        server="scheduler",
+        timeout=TIMEOUT_S,
+        error=SchedulerError,
+    )

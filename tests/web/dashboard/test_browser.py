@@ -1,0 +1,129 @@
+"""The dashboard in a real browser: read, and steered by keyboard, on a desk and on a phone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("playwright")
+
+from playwright.sync_api import Browser, expect
+
+from nodemanager.core.operate.commands import Command, Verb
+from tests.web.dashboard.browser import PHONE, Visitor, chromium
+from tests.web.dashboard.console import READ_TOKEN, TOKEN
+from tests.web.dashboard.scene import Scene, scene
+
+pytestmark = [pytest.mark.server("chromium"), pytest.mark.socket, pytest.mark.slow]
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with chromium() as opened:
+        yield opened
+
+
+@pytest.fixture
+def shown(tmp_path: Path) -> Iterator[Scene]:
+    with scene(tmp_path) as made:
+        yield made
+
+
+@pytest.fixture
+def ann(browser: Browser, shown: Scene) -> Iterator[Visitor]:
+    visitor = Visitor(browser, shown.url)
+    visitor.sign_in(TOKEN)
+    yield visitor
+    visitor.close()
+
+
+def paths(shown: Scene) -> list[str]:
+    node, record = shown.world.nodes[0].id, shown.world.records[3].uuid
+    lists = ["/", "/nodes", "/records?state=leaked", "/log", "/windows"]
+    return [*lists, f"/nodes/{node}", f"/records/{record}", f"/act/kill?id={node}"]
+
+
+def test_a_node_is_seen_and_drained_by_keyboard(ann: Visitor, shown: Scene) -> None:
+    page, node = ann.page, shown.world.nodes[0].id
+    page.get_by_role("navigation", name="Pages").get_by_role("link", name="Nodes").press("Enter")
+    page.get_by_role("link", name="compute1", exact=True).press("Enter")
+    expect(page.get_by_role("heading", level=1)).to_have_text("Node compute1")
+    page.get_by_role("link", name="Drain…").press("Enter")
+    expect(page.get_by_text("It is busy now: it works until its job ends.")).to_be_visible()
+    page.get_by_label("Why?").fill("new image")
+    page.get_by_label("Why?").press("Enter")
+    expect(page.get_by_role("alert")).to_have_text("it is so")
+    assert shown.console.daemon.heard == [Command(Verb.DRAIN, "Ann", "new image", node)]
+    assert ann.complaints == []
+
+
+def test_a_new_decision_is_shown_without_loading_the_page_again(ann: Visitor, shown: Scene) -> None:
+    page, node = ann.page, shown.world.nodes[0]
+    page.goto("/nodes")
+    ann.live()
+    page.evaluate("() => { window.stays = true; }")
+    row = page.get_by_role("row").filter(has=page.get_by_text(node.id, exact=True))
+    expect(row).to_contain_text("busy")
+    page.get_by_role("link", name="compute1", exact=True).focus()
+    shown.drain(node.id)
+    expect(row).to_contain_text("drain")
+    assert page.evaluate("() => document.activeElement.textContent") == "compute1"
+    other = shown.world.nodes[1].id
+    shown.world.drop_node(other)
+    shown.decide()
+    expect(page.get_by_text(other, exact=True)).to_have_count(0)
+    assert page.evaluate("() => window.stays")
+    assert ann.complaints == []
+
+
+def test_it_says_when_the_daemon_is_lost(ann: Visitor, shown: Scene) -> None:
+    page = ann.page
+    page.clock.install()
+    page.goto("/nodes")
+    expect(page.locator("#live")).to_have_text("Live.")
+    shown.console.server.stop()
+    page.clock.run_for(14_000)
+    expect(page.get_by_role("status")).to_contain_text("The daemon does not answer.")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing_wrong(browser: Browser, shown: Scene, scheme: str) -> None:
+    visitor = Visitor(browser, shown.url, color_scheme=scheme)
+    shown.drain(shown.world.nodes[1].id)
+    visitor.page.goto("/sign-in")
+    wrong = {"/sign-in": visitor.violations()}
+    visitor.sign_in(TOKEN)
+    for path in paths(shown):
+        visitor.page.goto(path)
+        wrong[path] = visitor.violations()
+    visitor.close()
+    assert {path: found for path, found in wrong.items() if found} == {}
+    assert visitor.complaints == []
+
+
+def test_nothing_is_wider_than_a_phone(browser: Browser, shown: Scene) -> None:
+    visitor = Visitor(browser, shown.url, viewport=PHONE, has_touch=True, is_mobile=True)
+    visitor.sign_in(TOKEN)
+    wide = {}
+    for path in paths(shown):
+        visitor.page.goto(path)
+        wide[path] = visitor.overflow()
+        small = visitor.page.evaluate(
+            "() => [...document.querySelectorAll('button, .button, nav a')]"
+            ".filter((one) => one.offsetHeight && one.offsetHeight < 24).length"
+        )
+        assert small == 0, path
+    visitor.close()
+    assert {path: by for path, by in wide.items() if by > 0} == {}
+
+
+def test_who_may_only_look_sees_no_button(browser: Browser, shown: Scene) -> None:
+    visitor = Visitor(browser, shown.url)
+    visitor.sign_in(READ_TOKEN)
+    visitor.page.goto(f"/nodes/{shown.world.nodes[0].id}")
+    expect(visitor.page.get_by_role("link", name="Drain…")).to_be_hidden()
+    visitor.page.goto("/")
+    expect(visitor.page.get_by_role("link", name="Pause the pool")).to_be_hidden()
+    visitor.close()
