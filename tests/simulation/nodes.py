@@ -209,10 +209,13 @@ class NodeRules:
         for source in ("cloud", "records"):
             newest = ears.newest(source)
             assert newest is not None
-            # Which of several sets is the largest depends on whether the gone still count.
+            # Which of several sets is the largest depends on whether the gone still count, or those
+            # that the newest listing is the first to show as ended: known until then, and not lost.
+            before = gone - _first_ended(newest, ears)
             sets = (
                 self._largest(source, ears, newest, gone, settings),
                 self._largest(source, ears, newest, set(), settings) - gone,
+                self._largest(source, ears, newest, before, settings),
             )
             lost = [len(known - newest.items.keys()) for known in sets]
             # The last one too many may be lost to how the sets are told apart.
@@ -693,3 +696,17 @@ def _is_shown_waiting(record: Record, listed: Record | None) -> bool:
     if listed is None or listed.incarnation != record.incarnation:
         return False
     return listed.last_ping_at is None
+
+
+def _first_ended(newest: Heard, ears: Ears) -> set[str]:
+    """The nodes that this listing shows as terminated, and no complete one before it did."""
+    before = [one for one in ears.cloud if one.complete and one.started < newest.started]
+    return _ended_in(newest).difference(*map(_ended_in, before))
+
+
+def _ended_in(heard: Heard) -> set[str]:
+    return {
+        id
+        for id, item in heard.items.items()
+        if isinstance(item, CloudNode) and item.state is CloudState.TERMINATED
+    }

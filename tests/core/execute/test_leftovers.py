@@ -382,8 +382,8 @@ def test_whatever_fails_first_everything_is_released_once_the_cloud_does_its_par
     pins: list[Leftover], faults: list[Outcome]
 ) -> None:
     ledger = leftovers.entered(Ledger(), pins, 0.0)
-    for node in (NODE, OTHER, ""):
-        ledger = leftovers.ended(ledger, node, 0.0)
+    for node_id in (NODE, OTHER, ""):
+        ledger = leftovers.ended(ledger, node_id, 0.0)
     script = itertools.chain(faults, itertools.repeat(Outcome.GONE))
     now = 0.0
     for _ in range(len(faults) + len(pins)):
