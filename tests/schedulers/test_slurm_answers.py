@@ -58,7 +58,7 @@ def test_recorded_jobs_are_told_alike_as_json_and_as_text() -> None:
     assert jobs == (
         Job("3", cores=2, ram_mb=3000, instance_type="small", features=(("rack1",),)),
         Job("4", cores=4, ram_mb=2048, scratch_mb=500, count=2),
-        *(Job(f"5_{task}", ram_mb=10) for task in (1, 2, 3, 7)),
+        *(Job(f"5_{task}", ram_mb=10, array="5") for task in (1, 2, 3, 7)),
     )
 
 

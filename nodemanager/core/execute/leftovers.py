@@ -198,6 +198,8 @@ def next_release(ledger: Ledger, snapshot: Snapshot, settings: Settings) -> Turn
     reason = Reason.HELD
     # A node counts as in flight until the listings show its end, or the cloud called it gone.
     under_way = (snapshot.node_flights.keys() | snapshot.touched.keys()) - snapshot.gone.keys()
+    # One that is listed lives; a late destroy of ours may still end it, so its entries stay.
+    under_way |= snapshot.late_destroys & snapshot.history.present.keys()
     for entry in ready:
         if snapshot.holds & {entry.leftover.id, entry.leftover.node_id}:
             continue
