@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from nodemanager.core.model.reasons import Event, Reason
@@ -97,11 +97,19 @@ class Screen:
             self._in(BOLD, f"{visible(str(reason or '')):<22}"),
             self._whom(fields),
         ]
-        more = [_measure(key, value) for key, value in fields.items() if key not in HIDDEN]
+        more = [_measure(key, value) for key, value in self._rest(event, fields)]
         parts.append(self._in(DIM, "  ".join(one for one in more if one)))
         if level in ("warning", "error", "critical"):
             parts.insert(1, self._in(YELLOW if level == "warning" else BOLD + RED, level.upper()))
         return " ".join(part for part in parts if part).rstrip()
+
+    def _rest(self, event: str, fields: Fields) -> Iterator[tuple[str, Any]]:
+        """What is shown beside: no zero of a summary, and no name that is the host's."""
+        for key, value in fields.items():
+            is_zero = event == Event.CYCLE_DONE and value == 0
+            is_host = key == "name" and value == fields.get("host")
+            if key not in HIDDEN and not is_zero and not is_host:
+                yield key, value
 
     def _whom(self, fields: Fields) -> str:
         """The host and the node, or the record where neither is known."""

@@ -83,6 +83,13 @@ def test_a_cycle_in_which_nothing_was_done_is_told_once_a_minute() -> None:
     assert screen.shows(QUIET, AT + 122, debug=True)
 
 
+def test_a_summary_shows_no_zero_and_a_line_no_name_twice() -> None:
+    line = plain(**{**QUIET, "busy": 3, "cleans": 1, "breaker": "closed"})
+    assert line.split()[1:] == ["cycle.done", "cleans", "1", "busy", "3", "breaker", "closed"]
+    paired = plain(event="node.paired", host="compute1", node="i-1", name="compute1", slot=1)
+    assert paired.split()[1:] == ["node.paired", "compute1", "i-1", "slot", "1"]
+
+
 @pytest.mark.parametrize(
     ("fields", "shown"),
     [

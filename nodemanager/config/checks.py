@@ -22,6 +22,7 @@ POLLS = ("cloudlist_poll_time", "nodelist_poll_time", "wishlist_poll_time")
 FRESH_POLLS = 2
 PING_HOST = ("Cloud Create", "ping_host")
 SLURM, SCHEDULER = "Slurm", "Scheduler"
+CANCELS = SCHEDULER, "cancel_unsatisfiable"
 SERVICE_LOGS = Path("/var/log/nodemanager")
 """The units' LogsDirectory; apart from it they can only write to the state directory."""
 STATE_FILTERS = frozenset({"instance-state-code", "instance-state-name"})
@@ -396,6 +397,12 @@ def _a_program_for_each_verb(draft: Draft, place: Place) -> None:
         needed = f"{name}_command"
         if draft.value(SCHEDULER, needed) is None and not _is_wrong(draft, SCHEDULER, needed):
             draft.report.wrong(place, f"needs [{SCHEDULER}] {needed}")
+    cancels = draft.place(*CANCELS)
+    for name in ("comment", "cancel") if draft.value(*CANCELS) else ():
+        # A job's owner is told why before it is cancelled.
+        needed = f"{name}_command"
+        if draft.value(SCHEDULER, needed) is None and not _is_wrong(draft, SCHEDULER, needed):
+            draft.report.wrong(cancels, f"needs [{SCHEDULER}] {needed}")
 
 
 def _asked_in_time(draft: Draft, section: str) -> None:

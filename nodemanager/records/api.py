@@ -19,7 +19,7 @@ class RecordStore(Protocol):
     """
 
     provider: str
-    """`registry` or `arvados`."""
+    """`registry`, `arvados` or `slurm`."""
     guarantee: Guarantee
     """CAS: `clean` is atomic against pings. FENCED: `fence` first, wait, then read again (C12)."""
     may_authorise: bool
@@ -136,7 +136,10 @@ class RecordStore(Protocol):
         ...
 
     def ping_url(self, record: Record) -> str:
-        """The URL that the record's node pings, with its secret; for user data, never for a log."""
+        """The URL that the record's node pings, with its secret; for user data, never for a log.
+
+        A store whose nodes don't ping gives what they need to know instead: their hostname.
+        """
         ...
 
     def probe(self) -> bool:

@@ -117,7 +117,8 @@ class SlurmRecordStore:
                     return made
             for node in found:
                 free = self._record(cluster, node, at)
-                fits = node.size in (None, claim.size) and free.pool in (None, claim.pool)
+                fits = not node.sizes or claim.size in node.sizes
+                fits = fits and free.pool in (None, claim.pool)
                 if fits and not free.holds_anything and not free.problems:
                     return self._claim(node, free, claim)
         raise NoFreeSlot(f"no CLOUD node of Slurm is free for size {claim.size}")

@@ -36,7 +36,8 @@ _OUT = frozenset({"powered_down", "powering_down", "powering_up", "unknown", "fu
 class SlurmNode:
     """One CLOUD node; `start` is when its newest slurmd started, by that machine's clock.
 
-    `kept` is what its Extra has of ours; `place` is its place among the CLOUD nodes, from 1.
+    `sizes` are the names of its size, none for a node of any. `kept` is what its Extra has of ours;
+    `place` is its place among the CLOUD nodes, from 1.
     """
 
     name: str
@@ -45,7 +46,7 @@ class SlurmNode:
     start: str | None
     reason_at: float | None
     address: str | None
-    size: str | None
+    sizes: tuple[str, ...]
     partitions: frozenset[str]
     extra: str
     kept: Mapping[str, Any] = field(repr=False)
@@ -114,7 +115,7 @@ def _node(
         start=start if start.isdigit() else None,
         reason_at=float(reason[1]) if reason else None,
         address=None if address in (None, name, "(null)") else address,
-        size=sizes[0] if len(sizes) == 1 else None,
+        sizes=tuple(sizes),
         partitions=its,
         extra=extras[-1] if extras else "",
         kept=kept,
@@ -175,7 +176,7 @@ def record(
     at = float(node.kept.get(AT) or 0.0)
     first = max(float(node.start), at) if node.has_come and node.start is not None else None
     pool = node.kept.get(POOL) or default_pool
-    properties = {SEAT: node.name, **({SEAT_SIZE: node.size} if node.size else {})}
+    properties = {SEAT: node.name, **({SEAT_SIZE: list(node.sizes)} if node.sizes else {})}
     if pool is not None:
         properties[wire.POOL] = pool
     if claim is not None:

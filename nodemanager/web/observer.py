@@ -95,13 +95,7 @@ class WebObserver:
             max_nodes=settings.max_nodes,
             quota=snapshot.limits.quota,
             price=plan.wants.price if plan.wants is not None else 0.0,
-            idle_times={
-                view.node.name: snapshot.now - heard.idle_since
-                for view in plan.views
-                if view.record is not None
-                and (heard := plan.history.heard.get(view.record.uuid)) is not None
-                and heard.idle_since is not None
-            },
+            idle_times=_idle_times(plan, snapshot.now),
             polls=polls,
             poll_stale_after=settings.poll_stale_after,
             breaker=plan.breaker,
@@ -146,6 +140,17 @@ class WebObserver:
             source: replace(poll, started_at=started_at.get(source))
             for source, poll in self._polls.items()
         }
+
+
+def _idle_times(plan: Plan, now: float) -> dict[str, float]:
+    """For how many seconds each node has said idle, by its name."""
+    return {
+        view.node.name: now - heard.idle_since
+        for view in plan.views
+        if view.record is not None
+        and (heard := plan.history.heard.get(view.record.uuid)) is not None
+        and heard.idle_since is not None
+    }
 
 
 def _refused(plan: Plan) -> dict[tuple[str, str], int]:

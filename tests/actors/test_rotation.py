@@ -6,7 +6,7 @@ from typing import Any
 
 from nodemanager.actors.messages import Ordered
 from nodemanager.core.model.world import WorkerState
-from nodemanager.core.operate.commands import Command, Reply, Result, Verb
+from nodemanager.core.operate.verbs import Command, Reply, Result, Verb
 from nodemanager.errors import CloudError
 from tests.actors.conftest import MakeRig
 from tests.actors.rig import Rig, restart
@@ -63,7 +63,7 @@ def test_while_the_cloud_does_not_tell_the_image_none_is_replaced_d15(make_rig: 
     assert (replaced(rig), rig.lines("list.failed", source="cloud")) == (0, [])
 
 
-def test_a_pause_of_the_rotation_outlives_the_daemon_and_its_end_goes_on_o5(
+def test_a_pause_of_the_rotation_outlives_the_daemon_and_its_end_goes_on_o6(
     make_rig: MakeRig,
 ) -> None:
     rig = idle_pool(make_rig)

@@ -276,6 +276,12 @@ COMMANDS = "".join(
             id="a-verb-is-missing",
         ),
         pytest.param(
+            f"[Daemon]\ndispatcher = command\n[Scheduler]\n{COMMANDS}down_command = /bin/true\n"
+            "cancel_command = /bin/true\ncancel_unsatisfiable = yes\n",
+            "[Scheduler] cancel_unsatisfiable = yes: needs [Scheduler] comment_command",
+            id="cancelled-and-not-told",
+        ),
+        pytest.param(
             "[Daemon]\ndispatcher = slurm\nwishlist_command = /bin/true\n",
             "two sources of demand",
             id="with-a-wishlist",

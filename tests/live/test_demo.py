@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pty
+import re
 import select
 import subprocess
 import sys
@@ -15,12 +16,15 @@ import pytest
 from nodemanager.cloud.local.state import StateDir
 from nodemanager.cloud.local.sweep import sweep
 from tests.live.cluster import LocalCluster
-from tests.live.harness import TREE, environment, parse_logfmt
+from tests.live.harness import TREE, environment
 from tests.waiting import DEADLINE_S, until
 
 pytestmark = [pytest.mark.live, pytest.mark.server("curl")]
 
 CTRL_C = b"\x03"
+LINE = re.compile(
+    r"\d\d:\d\d:\d\d (?P<level>WARNING |ERROR |CRITICAL |)(?P<event>\S+) +(?P<reason>\S*).*"
+)
 
 
 class Terminal:
@@ -34,7 +38,7 @@ class Terminal:
             stdout=theirs,
             stderr=theirs,
             cwd=cwd,
-            env=environment(),
+            env={**environment(), "NO_COLOR": "1"},
         )
         os.close(theirs)
         self._shown = b""
@@ -51,8 +55,9 @@ class Terminal:
         return self._shown.decode("utf-8", "replace").replace("\r\n", "\n")
 
     def events(self, event: str) -> list[dict[str, str]]:
-        lines = (parse_logfmt(line) for line in self.shown().splitlines())
-        return [line for line in lines if line.get("event") == event]
+        """The events of that name, as a terminal shows them, each with its reason."""
+        lines = (LINE.fullmatch(line) for line in self.shown().splitlines())
+        return [found.groupdict() for found in lines if found and found["event"] == event]
 
     def press(self, keys: bytes) -> None:
         os.write(self._ours, keys)
@@ -82,7 +87,7 @@ def test_make_run_s_script_shows_a_pair_and_ctrl_c_ends_daemon_and_nodes(
     try:
         until("a pair", lambda: terminal.events("node.paired"), told=terminal.shown)
         assert not terminal.events("config.warning")
-        assert "level=warning" not in terminal.shown()
+        assert "WARNING" not in terminal.shown()
         nodes = [entry.process() for entry in StateDir(state / "local-cloud").all()]
         assert any(node is not None and node.alive for node in nodes)
         terminal.press(CTRL_C)
@@ -137,7 +142,7 @@ def test_run_slurms_script_boots_a_node_for_a_job_and_ctrl_c_ends_slurm_too(
             told=terminal.shown,
         )
         assert terminal.events("node.created")
-        assert "level=error" not in terminal.shown()
+        assert " ERROR " not in terminal.shown()
         terminal.press(CTRL_C)
 
         until("its end", lambda: terminal.process.poll() is not None, told=terminal.shown)

@@ -18,7 +18,7 @@ from nodemanager.client import Client
 from nodemanager.cloud.local.node import BUSY
 from nodemanager.cloud.local.state import StateDir
 from nodemanager.config import load
-from nodemanager.core.operate.commands import Verb
+from nodemanager.core.operate.verbs import Verb
 from tests.live.cluster import LocalCluster
 from tests.live.harness import Daemon
 from tests.waiting import until

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from tests.live.cluster import Sections
+from tests.live.elastic import PromptCluster
 from tests.live.harness import PING_SCRIPT, TREE, Daemon
-from tests.live.test_slurm import PromptCluster
 from tests.records.slurm_store import CloudSlurm, cloud_slurm
 from tests.waiting import until
 

@@ -60,7 +60,8 @@ def test_a_slot_of_any_size_has_what_all_sizes_have(file: Path):
     (node,) = (line for line in printed(file) if line.startswith("NodeName="))
     assert node == (
         "NodeName=n[01-08] CPUs=1 RealMemory=900 TmpDisk=4000 "
-        "Feature=rack1,instancetype=thin,instancetype=medium Gres=license:site:2 Weight=10 "
+        "Feature=instancetype=thin,instancetype=small,rack1,instancetype=medium "
+        "Gres=license:site:2 Weight=10 "
         'State=DOWN Reason="nodemanager: no machine"'
     )
 
@@ -87,10 +88,11 @@ def recorded(tmp_path: Path) -> Path:
 def test_with_slurms_nodes_as_records_each_size_has_nodes_of_its_own(tmp_path: Path):
     told = printed(recorded(tmp_path))
     assert [line for line in told if line.startswith(("NodeName=", "PartitionName="))] == [
-        "NodeName=thin-[1-4] CPUs=1 RealMemory=900 TmpDisk=4000 Feature=rack1,instancetype=thin "
-        "Gres=gpu:2,license:site:4 Weight=10 State=CLOUD",
+        "NodeName=thin-[1-4] CPUs=1 RealMemory=900 TmpDisk=4000 "
+        "Feature=instancetype=thin,instancetype=small,rack1 Gres=gpu:2,license:site:4 Weight=10 "
+        "State=CLOUD",
         "NodeName=medium-[1-4] CPUs=2 RealMemory=3891 TmpDisk=16000 Feature=instancetype=medium "
-        "Gres=license:site:2 Weight=20 State=CLOUD",
+        "Gres=license:site:2 Weight=40 State=CLOUD",
         "PartitionName=elastic Nodes=thin-[1-4],medium-[1-4] MaxTime=INFINITE State=UP",
     ]
     assert {"PrivateData=cloud", "ResumeTimeout=1800", "SuspendTime=300"} <= set(told)

@@ -92,7 +92,7 @@ class Progress:
                 # Else whoever watches the scheduler knows who is wanted (`dispatches`).
                 yield from self._wanted(pool, seen, since, bounds)
                 yield from self._surplus(pool, seen, since, bounds)
-            yield from self._outdated(pool, seen, since, bounds)
+                yield from self._outdated(pool, seen, since, bounds)
             yield from self._ill(pool, seen, since, bounds)
             yield from self._restored(pool, bounds)
 

@@ -205,7 +205,7 @@ def test_status_and_metrics_show_the_pause_and_the_orders(manager: Manager) -> N
 
     shown = manager.get("/status.json")
     assert "name-of" not in shown.text
-    assert shown.json()["orders"] == {"hold": 1, "drain": 2, "kill": 0}
+    assert shown.json()["orders"] == {"hold": 1, "cordon": 0, "drain": 2, "kill": 0}
     assert shown.json()["pause"]["paused"] is True
     told = manager.get("/status.json", WITH_TOKEN).json()
     who = {"by": "name-of-ann", "since": "2023-11-14T22:13:20.000Z", "reason": "name-of-reason"}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 from uuid import UUID, uuid5
@@ -18,7 +18,7 @@ from nodemanager.cloud.checks import Check, Wanted
 from nodemanager.cloud.cloud_config import CloudConfig
 from nodemanager.cloud.libcloud_base import TIMEOUT, LibcloudCloud, load_driver_class
 from nodemanager.cloud.libvirt import checks, options
-from nodemanager.cloud.libvirt.domain import PREFIX, READER, URI, metadata
+from nodemanager.cloud.libvirt.domain import PREFIX, READER, STARTING, URI, Domain, metadata
 from nodemanager.cloud.libvirt.driver import Hypervisor, TimeLimit
 from nodemanager.cloud.libvirt.errors import is_lost, typed
 from nodemanager.cloud.libvirt.options import Access, Template
@@ -59,6 +59,8 @@ class Libvirt(Provider):
     within: TimeLimit
     _guest: Guest | None = field(default=None, init=False)
     _image_seen: bool = field(default=False, init=False)
+    _being_made: set[str] = field(default_factory=set, init=False)
+    """The domains that a create is at work on."""
 
     def new_driver(self) -> Hypervisor:
         """Always the same: libvirt's connections serve several threads at once."""
@@ -75,14 +77,31 @@ class Libvirt(Provider):
     def account(self, driver: Hypervisor) -> str:
         return driver.ex_account()
 
+    def listings(self, driver: Hypervisor) -> Sequence[tuple[object, bool]]:
+        return [(self._shown(driver.list_nodes()), False)]
+
+    def _shown(self, nodes: Any) -> Any:
+        """The domains, those still to be started as such: libvirt calls them shut off, while their
+        volumes are made from the image. They would count as stopped, which nodes to come do not."""
+        making = self._being_made
+        if not making or not isinstance(nodes, list):
+            return nodes
+        return [
+            replace(one, state=STARTING)
+            if isinstance(one, Domain) and one.id in making and one.state == "shutoff"
+            else one
+            for one in nodes
+        ]
+
     def by_record(self, driver: Hypervisor, record_uuid: str) -> object:
         """libvirt can't search. A domain whose XML does not have the uuid can't bear it as a tag,
         so one with damaged metadata stops no question about other records."""
-        answer = driver.list_nodes()
+        answer = self._shown(driver.list_nodes())
         return [node for node in answer if record_uuid in node.xml]
 
     def by_id(self, driver: Hypervisor, node_id: str) -> object | None:
-        return driver.ex_node(_checked(node_id))
+        found = driver.ex_node(_checked(node_id))
+        return None if found is None else self._shown([found])[0]
 
     def sizes(self, driver: Hypervisor) -> tuple[Size, ...]:
         """libvirt has no sizes: only that of the options; the others are `[Size]` sections."""
@@ -103,9 +122,13 @@ class Libvirt(Provider):
         domain. When libvirt refuses a step, the ones before it are taken back.
         """
         node_id = str(uuid5(OF_A_TOKEN, f"{self.pool}\n{order.client_token}"))
-        domain = driver.ex_domain(node_id)
-        if domain is None or not self.within(domain.isActive):
-            self._start(driver, order, node_id, domain)
+        self._being_made.add(node_id)
+        try:
+            domain = driver.ex_domain(node_id)
+            if domain is None or not self.within(domain.isActive):
+                self._start(driver, order, node_id, domain)
+        finally:
+            self._being_made.discard(node_id)
         made = driver.ex_node(node_id)
         if made is None:
             raise CloudError(f"create {order.name}: domain {node_id} ended at once")

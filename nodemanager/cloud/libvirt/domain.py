@@ -65,6 +65,7 @@ STATES: Mapping[str, CloudState] = {
     "pmsuspended": CloudState.STOPPED,
 }
 """No domain is terminated: one that has ended for good is not listed (T4)."""
+STARTING = "paused for start"
 
 
 def state_name(state: int, reason: int) -> str:

@@ -108,10 +108,7 @@ def confirm_shutdown(
     if block is not None:
         return keep(node_id, block[0], **block[1])
     record, listed = found.record, snapshot.history.present.get(node_id)
-    if not snapshot.holds.isdisjoint((node_id, order.record)):
-        return keep(node_id, Reason.HELD)
-    is_marked = any(one is not None and one.held for one in (record, listed))
-    if is_marked or is_answered_held(node_id, order.record, snapshot, settings):
+    if _is_held(order, record, listed, snapshot, settings):
         return keep(node_id, Reason.HELD)
     cordon = snapshot.drains.get(node_id)
     is_cordoned = cordon is not None and cordon.kept and cordon.incarnation == order.incarnation
@@ -122,6 +119,21 @@ def confirm_shutdown(
         return keep(node_id, Reason.UNTAGGED if pool is None else Reason.FOREIGN_NODE, pool=pool)
     undone = _undone(order, found, snapshot, settings, wanted=wanted)
     return undone or Verdict(Kind.SHUTDOWN, order.reason, node_id, order.measures)
+
+
+def _is_held(
+    order: ShutdownOrder,
+    record: Record | None,
+    listed: CloudNode | None,
+    snapshot: Snapshot,
+    settings: Settings,
+) -> bool:
+    """Whether an operator, the record, the listing or an answer of the cloud holds the node."""
+    if not snapshot.holds.isdisjoint((order.node_id, order.record)):
+        return True
+    if any(one is not None and one.held for one in (record, listed)):
+        return True
+    return is_answered_held(order.node_id, order.record, snapshot, settings)
 
 
 def _undone(

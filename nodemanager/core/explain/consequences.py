@@ -51,6 +51,10 @@ _OF_POOL: Mapping[Verb, tuple[str, ...]] = {
         "What is under way is brought to its end. Polls, log and this page go on.",
     ),
     Verb.RESUME: ("The daemon boots, shuts down and frees again, from its next decision on.",),
+    Verb.ROTATE_PAUSE: (
+        "No node is replaced for its image, type or age until you resume, over restarts too.",
+    ),
+    Verb.ROTATE_RESUME: ("Outdated nodes are replaced again, from the next decision on.",),
     Verb.BREAKER_RESET: (
         "The breaker closes, and what it stopped may go on: freeing records and shutting down "
         "nodes.",
@@ -76,6 +80,19 @@ def _drain_says(one: _Subject) -> Iterator[str]:
     yield "Another node is booted where the demand needs one."
     yield from _freed(one)
     yield "Until it is being shut down, you can undo this."
+
+
+def _cordon_says(one: _Subject) -> Iterator[str]:
+    yield f"{one.name} gets no more work, and is kept until you undo this, over restarts too."
+    if one.state is WorkerState.BUSY:
+        yield "It is busy now: what runs on it goes on."
+    yield "Another node is booted where the demand needs one."
+    if one.slot:
+        yield f"It keeps its {one.slot}."
+
+
+def _uncordon_says(one: _Subject) -> Iterator[str]:
+    yield f"{one.name} may take work again, and may be shut down again."
 
 
 def _kill_says(one: _Subject) -> Iterator[str]:
@@ -114,6 +131,8 @@ def _clean_says(one: _Subject) -> Iterator[str]:
 
 _OF_ONE: Mapping[Verb, Callable[[_Subject], Iterator[str]]] = {
     Verb.DRAIN: _drain_says,
+    Verb.CORDON: _cordon_says,
+    Verb.UNCORDON: _uncordon_says,
     Verb.KILL: _kill_says,
     Verb.RUN: _run_says,
     Verb.HOLD: _hold_says,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from nodemanager.core.model.world import Record, Size
 
 SEAT, SEAT_SIZE = "nodemanager_seat", "nodemanager_seat_size"
-"""The properties with the seat's name, and with its size where it takes one size only."""
+"""The properties with the seat's name, and with the names of its size where it takes one only."""
 
 
 def seat_of(record: Record) -> str | None:
@@ -22,4 +22,5 @@ def may_take(record: Record, size: Size, host: str | None) -> bool:
     """Whether a boot of that size, for the node `host` if it is for one, may claim the record."""
     if host is not None and seat_of(record) != host:
         return False
-    return record.properties.get(SEAT_SIZE) in (None, size.name)
+    named = record.properties.get(SEAT_SIZE) or ()
+    return not named or size.name in named or size.instance_type in named

@@ -26,6 +26,7 @@ from nodemanager.core.model.scheduling import (
     Verb,
     is_drained_by_us,
 )
+from nodemanager.core.model.seats import seat_of
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.sizes import Sizes
 from nodemanager.core.model.verdict import Verdict
@@ -267,7 +268,8 @@ def _gone_nodes(snapshot: Snapshot, settings: Settings) -> Iterator[MarkGone]:
     listing, records = history.scheduler, history.records
     if listing is None or records is None or not records.complete or breaker.is_open:
         return
-    named = {record.hostname for record in records.items}
+    # Where the record is the scheduler's node, its clean has put that into the right state.
+    named = {name for record in records.items for name in (record.hostname, seat_of(record))}
     lives: dict[str, FreedLife] = {}
     for life in history.freed.values():
         name = life.hostname

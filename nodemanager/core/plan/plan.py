@@ -162,17 +162,7 @@ def _planned(
     new_records: bool,
 ) -> Plan:
     """The plan of a snapshot that may be decided on."""
-    history = snapshot.history
-    pairs = pair(
-        history,
-        pool=settings.pool,
-        ids_unique=settings.ids_unique,
-        adopt_unclaimed=settings.adopt_unclaimed,
-        before=NO_PAIRS if before is None else before.pairs,
-    )
-    unpaired = _unpaired(history, pairs, settings)
-    history = nodes_since.pairing_seen(history, unpaired, snapshot.now, new_records=new_records)
-    snapshot = _with(snapshot, history)
+    snapshot, pairs = _paired(snapshot, settings, before, new_records=new_records)
     views = _viewed(snapshot, settings, pairs, before)
     unlisted = look_for_unlisted(snapshot, settings)
     unheard = _unheard(snapshot, settings, unlisted, impossible.ids)
@@ -210,11 +200,7 @@ def _planned(
         cleans=cleans,
         lifts=left_fences(snapshot, settings, impossible.ids),
         prunes=prunes,
-        ask=_in_turn(
-            breakers.to_ask(snapshot.breaker, snapshot.history),
-            false_clean.to_ask(snapshot, settings, pairs),
-            unlisted.ask,
-        ),
+        ask=_to_ask(snapshot, settings, pairs, unlisted),
         ask_tagged=_in_turn(false_clean.to_ask_tagged(snapshot, settings), unlisted.ask_tagged),
         unlisted=unlisted,
         restores=restores,
@@ -227,6 +213,34 @@ def _planned(
         backlog=backlog,
         counts=cycle_counts(views, verdicts, supply.pending_records, snapshot),
         paused=snapshot.paused,
+    )
+
+
+def _paired(
+    snapshot: Snapshot, settings: Settings, before: Plan | None, *, new_records: bool
+) -> tuple[Snapshot, Pairs]:
+    """The pairs, and the snapshot that knows since when the other nodes are without a record."""
+    history = snapshot.history
+    pairs = pair(
+        history,
+        pool=settings.pool,
+        ids_unique=settings.ids_unique,
+        adopt_unclaimed=settings.adopt_unclaimed,
+        before=NO_PAIRS if before is None else before.pairs,
+    )
+    unpaired = _unpaired(history, pairs, settings)
+    history = nodes_since.pairing_seen(history, unpaired, snapshot.now, new_records=new_records)
+    return _with(snapshot, history), pairs
+
+
+def _to_ask(
+    snapshot: Snapshot, settings: Settings, pairs: Pairs, unlisted: Unlisted
+) -> tuple[str, ...]:
+    """The node ids to ask the cloud for before the next plan."""
+    return _in_turn(
+        breakers.to_ask(snapshot.breaker, snapshot.history),
+        false_clean.to_ask(snapshot, settings, pairs),
+        unlisted.ask,
     )
 
 
@@ -454,27 +468,12 @@ def _shutdowns(
     impossible: frozenset[str],
 ) -> tuple[ShutdownOrder, ...]:
     """Apply demand, breaker and caps to the views; return the orders that remain (D1, D9)."""
-    surplus, goes, replaced = wants.surplus, Kind.SHUTDOWN, wants.rotations.chosen
-    asking = [
-        one
-        for one in views
-        if one.verdict.kind is goes
-        or one.node.id in surplus
-        or (one.node.id in replaced and one.surplus_if_idle)
-    ]
+    asking = _asking(snapshot, settings, views, wants)
     if not asking:
         return ()
     block = standing_block(snapshot, settings)
     wanting: list[NodeView] = []
     for view in asking:
-        node_id = view.node.id
-        if node_id in surplus:
-            own = view.record
-            words = idle_count(own, snapshot, settings) if own is not None else 0
-            measures = {"idle_polls": words, "needed_polls": settings.consecutive_idle_count}
-            view.verdict = Verdict(Kind.SHUTDOWN, Reason.IDLE_BEYOND_DEMAND, node_id, measures)
-        elif view.verdict.kind is not goes:
-            view.verdict = replaced[node_id]
         forbidden = _forbidden(view, block, impossible, snapshot, settings)
         if forbidden is None:
             wanting.append(view)
@@ -494,6 +493,27 @@ def _shutdowns(
         room -= capped
         orders.append(order_shutdown(view, snapshot))
     return tuple(orders)
+
+
+def _asking(
+    snapshot: Snapshot, settings: Settings, views: list[NodeView], wants: Wants
+) -> list[NodeView]:
+    """The nodes that are to go: as judged, beyond demand, or to be replaced. Each says why."""
+    surplus, replaced = wants.surplus, wants.rotations.chosen
+    asking = []
+    for view in views:
+        node_id = view.node.id
+        if node_id in surplus:
+            own = view.record
+            words = idle_count(own, snapshot, settings) if own is not None else 0
+            measures = {"idle_polls": words, "needed_polls": settings.consecutive_idle_count}
+            view.verdict = Verdict(Kind.SHUTDOWN, Reason.IDLE_BEYOND_DEMAND, node_id, measures)
+        elif view.verdict.kind is not Kind.SHUTDOWN:
+            if node_id not in replaced or not view.surplus_if_idle:
+                continue
+            view.verdict = replaced[node_id]
+        asking.append(view)
+    return asking
 
 
 def _forbidden(

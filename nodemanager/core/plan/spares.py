@@ -63,8 +63,8 @@ def spares_of(
     nodes = _nodes_short(supply, settings, refused) - going.total()
     money = _money_short(supply, settings, refused, granted)
     money -= sum(price_of(name, supply) * count for name, count in going.items())
-    is_short = nodes > 0 or money > 0 or any(reason in ROOM for _, reason in refused)
-    is_short = is_short or any(reason is Reason.AT_MAX_PRICE for _, reason in refused)
+    refusals = {reason for _, reason in refused}
+    is_short = nodes > 0 or money > 0 or not refusals.isdisjoint({*ROOM, Reason.AT_MAX_PRICE})
     found: dict[str, Spares] = {}
     # The dearest go first, and before them those of unknown price.
     for size in reversed(sizes):

@@ -9,12 +9,10 @@ import re
 from collections.abc import Iterator, Sequence
 
 from nodemanager.core.model.features import SIZE_FEATURE, Gres
-from nodemanager.core.model.sizes import by_price
 from nodemanager.core.model.world import Size
+from nodemanager.core.plan.errands import PRICE_STEPS
 from nodemanager.schedulers.api import OURS
 
-WEIGHT_STEP = 10
-"""Between the weights of two sizes, so that a site can put its own nodes in between."""
 SUSPEND_TIME_S, SUSPEND_TIMEOUT_S = 300, 180
 _NUMBER = re.compile(r"%\(slot_number\)(0\d+)?d")
 
@@ -33,8 +31,12 @@ def hosts(pattern: str, slots: int) -> str:
 
 
 def weights(sizes: Sequence[Size]) -> dict[str, int]:
-    """The weight of each size by its name: Slurm takes the node of the lowest first."""
-    return {size.name: WEIGHT_STEP * place for place, size in enumerate(by_price(sizes), 1)}
+    """The weight of each size by its name, as the daemon sets it: Slurm takes the lowest first."""
+    most = max((round(size.price * PRICE_STEPS) for size in sizes if size.price), default=0)
+    return {
+        size.name: max(1, round(size.price * PRICE_STEPS)) if size.price else most + 1
+        for size in sizes
+    }
 
 
 def of_any_size(names: str, sizes: Sequence[Size], scaling: float) -> Iterator[str]:
@@ -120,8 +122,9 @@ def gres(resources: Gres) -> str:
 
 
 def features_of(size: Size) -> tuple[str, ...]:
-    """The size's features, and the one that is its name."""
-    return (*size.features, f"{SIZE_FEATURE}{size.name}")
+    """The features that the daemon gives its nodes: its name, its instance type, and its own."""
+    names = (f"{SIZE_FEATURE}{name}" for name in (size.name, size.instance_type))
+    return tuple(dict.fromkeys((*names, *size.features)))
 
 
 def memory_of(size: Size, scaling: float) -> int:

@@ -44,6 +44,7 @@ def words_of(node: SchedulerNode) -> frozenset[str]:
 
 
 def size_of(node: SchedulerNode) -> str | None:
-    """The size that the node's feature names; None where none or several do."""
-    named = [one.removeprefix(SIZE_FEATURE) for one in node.features if SIZE_FEATURE in one]
-    return named[0] if len(named) == 1 else None
+    """The size that the node's features name, by its own name before its instance type's."""
+    named = (one for one in node.features if one.startswith(SIZE_FEATURE))
+    first = next(named, None)
+    return None if first is None else first.removeprefix(SIZE_FEATURE)

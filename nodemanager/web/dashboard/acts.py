@@ -15,7 +15,7 @@ from nodemanager.core.model.annotations import BROKEN_AS, FORCIBLE
 from nodemanager.core.operate.naming import Known, UnknownIdError
 from nodemanager.core.operate.verbs import Command, Result, Verb, lacks_reason
 from nodemanager.logline import span
-from nodemanager.web.commands import STATUS, Commands
+from nodemanager.web.commands import STATUS, WITH_ID, Commands
 from nodemanager.web.dashboard import forms
 from nodemanager.web.dashboard.render import path_of, words
 from nodemanager.web.dashboard.site import Site
@@ -23,6 +23,8 @@ from nodemanager.web.dashboard.source import Seen
 
 TITLES = {
     Verb.DRAIN: "Drain",
+    Verb.CORDON: "Cordon",
+    Verb.UNCORDON: "Uncordon",
     Verb.KILL: "Kill",
     Verb.RUN: "Undo drain or kill",
     Verb.HOLD: "Hold",
@@ -30,10 +32,12 @@ TITLES = {
     Verb.CLEAN: "Clean",
     Verb.PAUSE: "Pause the pool",
     Verb.RESUME: "Resume the pool",
+    Verb.ROTATE_PAUSE: "Pause the rotation",
+    Verb.ROTATE_RESUME: "Resume the rotation",
     Verb.BREAKER_RESET: "Reset the breaker",
 }
-OF_POOL = frozenset({Verb.PAUSE, Verb.RESUME, Verb.BREAKER_RESET})
-OF_NODES = frozenset({Verb.DRAIN, Verb.KILL, Verb.RUN})
+OF_POOL = frozenset(Verb) - frozenset(WITH_ID)
+OF_NODES = frozenset({Verb.DRAIN, Verb.CORDON, Verb.UNCORDON, Verb.KILL, Verb.RUN})
 DANGER = frozenset({Verb.KILL, Verb.CLEAN, Verb.BREAKER_RESET})
 LONGEST_ID = 500
 

@@ -9,13 +9,14 @@ from typing import Any
 
 from nodemanager.core.execute.leftovers import LedgerState
 from nodemanager.core.explain.slot_states import slot_states
+from nodemanager.core.explain.why import why
 from nodemanager.core.model.reasons import Event, Reason
 from nodemanager.core.operate.verbs import Verb
 from nodemanager.core.safety.breaker import HOW_TO_CLEAR
 from nodemanager.errors import JournalError
 from nodemanager.journal.latest import latest
 from nodemanager.web.dashboard.charts import slots_chart
-from nodemanager.web.dashboard.page import Block, Page, Table
+from nodemanager.web.dashboard.page import Block, Page, Table, row_id
 from nodemanager.web.dashboard.render import act_path, doc_of, part, words
 from nodemanager.web.dashboard.source import Seen, Source
 
@@ -33,7 +34,16 @@ UNCHANGED = frozenset(
     }
 )
 """Events that tell why something is left as it is; the page on decisions has them."""
-UNDO = {"hold": Verb.RELEASE, "drain": Verb.RUN, "kill": Verb.RUN}
+UNDO = {
+    "hold": Verb.RELEASE,
+    "cordon": Verb.UNCORDON,
+    "drain": Verb.RUN,
+    "kill": Verb.RUN,
+}
+WHY_HEAD = (
+    '<tr><th scope="col">size</th><th scope="col">nodes</th><th scope="col" class="n">wished</th>'
+    '<th scope="col">does not grow</th><th scope="col">does not shrink</th></tr>'
+)
 EVENT_HEAD = (
     '<tr><th scope="col">when</th><th scope="col">what</th><th scope="col">why</th>'
     '<th scope="col">which</th><th scope="col">measured</th></tr>'
@@ -60,6 +70,7 @@ def overview(source: Source, seen: Seen, query: Mapping[str, str]) -> Page:
         _nodes(seen),
         _demand(seen),
         _health(seen),
+        _why(seen),
         Block("orders", "Operators' orders", part("orders", *_marks(seen))),
         _stream(source),
     )
@@ -94,6 +105,11 @@ def alerts(seen: Seen) -> Iterator[Alert]:
         resume = (("Resume…", act_path("resume")),)
         text = f"by {paused.by or 'somebody'}: {paused.reason}"
         yield Alert("bad", "The pool is paused", text, paused.at, resume)
+    rotation = status.marks.rotation
+    if rotation is not None:
+        resume = (("Resume…", act_path("rotate_resume")),)
+        text = f"by {rotation.by or 'somebody'}: {rotation.reason}"
+        yield Alert("odd", "The rotation is paused", text, rotation.at, resume)
     if status.aborted is not None:
         yield Alert("bad", f"No decision: {status.aborted}", doc_of(status.aborted))
     if status.slots.free is not None and status.slots.free <= 0:
@@ -186,15 +202,23 @@ def _health(seen: Seen) -> Block:
     )
 
 
-def _marks(seen: Seen) -> tuple[list[tuple[Any, ...]], bool]:
+def _why(seen: Seen) -> Block:
+    rows = {}
+    for one in why(seen.picture):
+        id = row_id(f"size {one.size}")
+        rows[id] = part("why_row", id, one, seen.picture.snapshot.wall)
+    table = Table("What keeps each size from growing and shrinking", WHY_HEAD, rows, "no size")
+    return Block("why", "Sizes", "", table, wide=True)
+
+
+def _marks(seen: Seen) -> tuple[list[tuple[Any, ...]], bool, bool]:
     marks = seen.status.marks
-    standing = {"hold": marks.holds, "drain": marks.drains, "kill": marks.kills}
     rows = [
         (kind, id, mark, UNDO[kind].value)
-        for kind, these in standing.items()
+        for kind, these in marks.by_kind.items()
         for id, mark in sorted(these.items())
     ]
-    return rows[:50], marks.paused is not None
+    return rows[:50], marks.paused is not None, marks.rotation is not None
 
 
 def _stream(source: Source) -> Block:

@@ -60,9 +60,8 @@ def ids_of(shown: Json) -> tuple[str | None, str | None]:
 
 def _orders(seen: Seen, shown: Json) -> dict[str, Any]:
     """The operators' orders that stand for it: the mark by its kind."""
-    marks = seen.status.marks
     ids = set(ids_of(shown)) - {None}
-    standing = {"hold": marks.holds, "drain": marks.drains, "kill": marks.kills}
+    standing = seen.status.marks.by_kind
     return {
         kind: mark for kind, these in standing.items() for id, mark in these.items() if id in ids
     }
@@ -80,10 +79,13 @@ def _acts(shown: Json, orders: Mapping[str, Any]) -> Iterator[tuple[str, str, st
     """What can be ordered: verb, label, id, and whether it destroys or frees something."""
     node, record = ids_of(shown)
     if node is not None:
-        if orders.keys() & {"drain", "kill"}:
+        if "cordon" in orders:
+            yield Verb.UNCORDON.value, "Uncordon…", node, False
+        elif orders.keys() & {"drain", "kill"}:
             yield Verb.RUN.value, "Undo drain or kill…", node, False
         else:
             yield Verb.DRAIN.value, "Drain…", node, False
+            yield Verb.CORDON.value, "Cordon…", node, False
             yield Verb.KILL.value, "Kill…", node, True
     held = shown["id"]
     if "hold" in orders:

@@ -163,3 +163,15 @@ def test_size_is_the_instance_type(server: MotoServer) -> None:
     ec2 = cloud(server)
     ec2.create(order(size=SMALL))
     assert [node.size for node in ec2.list_nodes().items] == ["m5.large"]
+
+
+def test_an_instance_is_listed_with_the_ami_of_the_file_d15(server: MotoServer) -> None:
+    ec2 = cloud(server)
+    ec2.create(order())
+    (listed,) = ec2.list_nodes().items
+    assert listed.image == ec2.image()
+    assert str(listed.image).startswith("ami-")
+
+
+def test_an_image_that_is_no_ami_is_not_known_d15(server: MotoServer) -> None:
+    assert cloud(server, create={"image_id": "resolve:ssm:/golden"}).image() is None

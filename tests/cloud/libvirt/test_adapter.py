@@ -24,6 +24,7 @@ from nodemanager.cloud.libvirt.domain import (
     Domain,
     state_name,
 )
+from nodemanager.cloud.libvirt.volumes import Plan
 from nodemanager.core.model.world import CloudState, Leftover, LeftoverKind, Outcome, Size, Tags
 from nodemanager.errors import (
     BadRequest,
@@ -74,6 +75,35 @@ def xml_of(hypervisor: Any, node_id: str) -> ElementTree.Element:
 
 
 # What is made.
+
+
+def test_a_domain_whose_volumes_are_being_made_is_one_to_come_and_not_stopped(
+    cloud: LibcloudCloud, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else another node would be booted for its job; and with a large image it would be ended,
+    since it has been shut off for `settle` (D1)."""
+    make, seen = Plan.make, []
+
+    def slowly(*arguments: Any) -> None:
+        (listed,) = (one for one in cloud.list_nodes().items if one.tags.record == RECORD)
+        (found,) = cloud.find_by_record(RECORD)
+        asked = cloud.ask(listed.id)
+        assert asked is not None
+        seen.extend([listed.state, found.state, asked.state])
+        make(*arguments)
+
+    monkeypatch.setattr(Plan, "make", slowly)
+    node = cloud.create(order())
+    assert seen == [CloudState.PENDING] * 3
+    assert node.state is CloudState.RUNNING
+
+
+def test_a_domain_that_was_shut_off_after_its_create_is_stopped(
+    cloud: LibcloudCloud, hypervisor: Any
+) -> None:
+    node = cloud.create(order())
+    hypervisor.lookupByUUIDString(node.id).destroy()
+    assert {one.state for one in cloud.find_by_record(RECORD)} == {CloudState.STOPPED}
 
 
 def test_a_node_has_what_its_size_says_and_volumes_named_after_it(

@@ -433,3 +433,22 @@ def test_a_lock_that_is_a_link_is_not_opened(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="symbolic links"), state.creating():
         pass
     assert not victim.exists()
+
+
+def test_the_name_of_an_image_is_looked_up_each_time_d15(directory: Path) -> None:
+    cloud = open_cloud(directory, {"image": "worker"})
+    assert cloud.image() == "worker"
+    names = directory / "images"
+    names.mkdir()
+    (names / "worker").write_text("image-7\n", encoding="utf-8")
+    assert cloud.image() == "image-7"
+    assert open_cloud(directory).image() is None
+
+
+@pytest.mark.socket
+def test_each_node_is_listed_with_the_image_that_it_was_booted_from_d15(
+    directory: Path, pings: PingServer
+) -> None:
+    boot(open_cloud(directory, {"image": "image-1"}), pings)
+    (listed,) = open_cloud(directory, {"image": "image-2"}).list_nodes().items
+    assert listed.image == "image-1"

@@ -16,7 +16,7 @@ from nodemanager.core.observe.pairing import NO_PAIRS
 from nodemanager.core.operate import commands
 from nodemanager.core.operate.commands import RULES, find
 from nodemanager.core.operate.naming import Known, Named
-from nodemanager.core.operate.verbs import Command, Reply, Result, Verb
+from nodemanager.core.operate.verbs import Command, Reply, Result, Verb, lacks_reason
 from nodemanager.core.plan.plan import Plan
 from nodemanager.core.plan.snapshot import Expected, Snapshot
 from nodemanager.core.safety.breaker import Breaker
@@ -118,7 +118,7 @@ def test_no_other_rule_may_be_broken_and_the_refusal_says_which_may(rule: str) -
     ],
 )
 def test_what_is_only_done_for_a_reason(command: Command, lacks: bool) -> None:
-    assert (commands.lacks_reason(command) is not None) is lacks
+    assert (lacks_reason(command) is not None) is lacks
 
 
 def test_a_refusal_names_reason_rule_and_measures_and_how_to_break_it() -> None:

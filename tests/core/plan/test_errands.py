@@ -16,6 +16,7 @@ from nodemanager.core.model.scheduling import (
     SchedulerNode,
     Verb,
 )
+from nodemanager.core.model.seats import SEAT
 from nodemanager.core.model.world import Job, WorkerState
 from nodemanager.core.plan.errands import (
     ERRANDS_LIMIT,
@@ -267,6 +268,12 @@ def test_the_name_of_another_record_is_left_alone() -> None:
     made.change("r2", hostname=HOST)
     marks = [one for one in told(made, LEFT) if isinstance(one, MarkGone)]
     assert marks == []
+
+
+def test_a_node_that_is_the_record_itself_is_left_as_its_clean_left_it() -> None:
+    made = freed()
+    made.change("r1", properties={SEAT: HOST})
+    assert not [one for one in told(made, TWO, LEFT) if isinstance(one, MarkGone)]
 
 
 def test_listings_from_before_the_clean_do_not_count() -> None:

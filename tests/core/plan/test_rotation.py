@@ -298,7 +298,7 @@ def test_one_that_was_booted_for_an_earlier_image_stops_nothing_d15() -> None:
 # An operator, and the last look.
 
 
-def test_a_paused_rotation_replaces_nothing_and_what_goes_goes_on_o5() -> None:
+def test_a_paused_rotation_replaces_nothing_and_what_goes_goes_on_o6() -> None:
     made = pool()
     made.flags["rotation_paused"] = Mark("ann", 0.0, "bad image")
     idle(made)

@@ -13,7 +13,7 @@ def seat(uuid: str, name: str, size: str | None = "small") -> Record:
     free = cleaned(uuid, at=EPOCH)
     return replace(
         free,
-        properties={**free.properties, SEAT: name, **({SEAT_SIZE: size} if size else {})},
+        properties={**free.properties, SEAT: name, **({SEAT_SIZE: [size]} if size else {})},
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from nodemanager.core.model.reasons import Reason
-from nodemanager.core.operate.commands import Command, Reply, Result, Verb
+from nodemanager.core.operate.verbs import Command, Reply, Result, Verb
 from nodemanager.web.dashboard.acts import OF_POOL, TITLES
 from tests.web.dashboard.console import Console
 from tests.web.dashboard.test_pages import text_of
