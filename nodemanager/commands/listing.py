@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from nodemanager.commands import show
+from nodemanager.commands.columns import NODES, NODES_WIDE, SLOTS, SLOTS_WIDE, Column, Row
 from nodemanager.commands.common import client, daemon_flags, examples
 from nodemanager.commands.watch import watch as watch_it
 from nodemanager.commands.watch import watch_option
@@ -19,36 +20,7 @@ from nodemanager.near import did_you_mean
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-Row = Mapping[str, Any]
 Shown = dict[str, Any]
-
-
-class Column(NamedTuple):
-    """A column's heading, and its key in a row."""
-
-    heading: str
-    key: str
-    is_number: bool = False
-
-
-NODES = (
-    *(Column("host", "host"), Column("node", "node"), Column("size", "size")),
-    *(Column("state", "state"), Column("age", "age_s", True), Column("slot", "slot", True)),
-    Column("reason", "reason"),
-)
-NODES_WIDE = (
-    *(*NODES, Column("orders", "orders"), Column("cloud", "cloud_state"), Column("name", "name")),
-    *(Column("record", "record"), Column("pool", "pool"), Column("addresses", "addresses")),
-)
-SLOTS = (
-    *(Column("slot", "slot", True), Column("host", "host"), Column("state", "state")),
-    *(Column("node", "node"), Column("quiet", "quiet_s", True)),
-    *(Column("free_in", "free_in_s", True), Column("reason", "reason")),
-)
-SLOTS_WIDE = (
-    *(*SLOTS, Column("orders", "orders"), Column("record", "record")),
-    *(Column("record_state", "record_state"), Column("pool", "pool")),
-)
 
 
 @dataclass(frozen=True, slots=True)

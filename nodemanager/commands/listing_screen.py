@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from nodemanager.commands import show
-from nodemanager.commands.listing import Column, Row
+from nodemanager.commands.columns import Column, Row
 from nodemanager.commands.times import local
 from nodemanager.logline import span
 

@@ -68,7 +68,7 @@ PLACES = (
     TextMutant(
         "D6",
         "a full place rests the whole size",
-        "core/plan/demand.py",
+        "core/plan/refusals.py",
         "    if isinstance(error, PlaceFull):\n",
         "    if False:\n",
         "tests/core/plan/test_places.py::"

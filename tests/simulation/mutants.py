@@ -57,7 +57,7 @@ from nodemanager.core.observe import (
 )
 from nodemanager.core.observe.consistency import Impossible
 from nodemanager.core.observe.store_clock import StoreClock
-from nodemanager.core.plan import due, errands, plan, rotation, spares, supply
+from nodemanager.core.plan import due, errands, plan, rotation, supply
 from nodemanager.core.plan.demand import Market
 from nodemanager.core.safety import breaker
 from nodemanager.errors import RemoteError
@@ -891,18 +891,6 @@ MUTANTS: tuple[Mutant, ...] = (
         by=STILL,
     ),
     Mutant(
-        "D14",
-        "no spare node makes room for a job",
-        (
-            instead(
-                spares.spares_of,
-                "kept > 0 and has > 0 and (nodes > 0 or (money > 0 and size.price))",
-                "False",
-            ),
-        ),
-        by=STILL,
-    ),
-    Mutant(
         "D15",
         "outdated nodes stay for ever",
         (instead(Market.trade, "self._replaced(wishes, lots, refused, gone)", "NO_ROTATIONS"),),
@@ -921,37 +909,6 @@ MUTANTS: tuple[Mutant, ...] = (
                 rotation._Turn._next, "flight is not None and flight.kind == ROTATING", "False"
             ),
         ),
-    ),
-    Mutant(
-        "D15",
-        "a replacement in vain stops nothing",
-        (
-            instead(
-                rotation._Turn._next,
-                "is_in_vain(view.node, view.record, self.size, snapshot)",
-                "False",
-            ),
-        ),
-    ),
-    Mutant(
-        "D15",
-        "a busy node is replaced, too",
-        (
-            instead(rotation._Turn._is_free, "view.verdict.reason in IDLE", "True"),
-            instead(
-                plan._shutdowns,
-                "one.node.id in replaced and one.surplus_if_idle",
-                "one.node.id in replaced",
-            ),
-            instead(
-                plan._forbidden, "view.verdict.reason in AS_IDLE and record is not None", "False"
-            ),
-            instead(
-                destroy._kept_after_all, "_not_idle(order, record, snapshot, settings)", "None"
-            ),
-        ),
-        with_=("D12", "D2"),
-        by=WORK,
     ),
     Mutant(
         "D12",

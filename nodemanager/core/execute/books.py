@@ -20,7 +20,7 @@ from nodemanager.core.observe.history import Asked, History, Records
 from nodemanager.core.observe.pairing import Pairs
 from nodemanager.core.observe.signs import waits_for_first_ping
 from nodemanager.core.operate.backlog_run import Step as ItemStep
-from nodemanager.core.plan.demand import after_refusal, after_success
+from nodemanager.core.plan.refusals import after_refusal, after_success
 from nodemanager.core.plan.snapshot import Expected, Limits
 from nodemanager.errors import RemoteError
 

@@ -9,14 +9,11 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from nodemanager.core.judge.node_view import IDLE, NodeView
 from nodemanager.core.judge.preconditions import standing_block
 from nodemanager.core.model.features import (
-    SIZE_FEATURE,
-    has_features,
-    has_gres,
     shown,
     shown_gres,
 )
@@ -25,16 +22,14 @@ from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.verdict import Verdict, keep
 from nodemanager.core.model.world import Job, Size, WorkerState
 from nodemanager.core.plan import places
+from nodemanager.core.plan.fitting import size_for
 from nodemanager.core.plan.rotation import NONE as NO_ROTATIONS
 from nodemanager.core.plan.rotation import ROTATING, Need, Rotations, rotations
 from nodemanager.core.plan.slots import Slots
-from nodemanager.core.plan.snapshot import Limits, Snapshot
+from nodemanager.core.plan.snapshot import Snapshot
 from nodemanager.core.plan.spares import ROOM, Spares, chosen, spares_of
 from nodemanager.core.plan.supply import Supply
-from nodemanager.errors import BadRequest, PlaceFull, QuotaExceeded, Throttled
 
-LONGEST_REFUSAL_S = 3600.0
-"""The longest rest of a size after bad requests, unless max_poll_time is longer (D6)."""
 PRICE_ERROR = 1e-9
 """By how much a float sum of prices may differ from the decimal sum that an operator makes."""
 
@@ -82,44 +77,6 @@ class Lot:
     reason: Reason
     count: int
     host: str | None = None
-
-
-def size_for(job: Job, sizes: Sequence[Size], settings: Settings) -> Size | None:
-    """The cheapest size with at least what the job needs; None where there is none.
-
-    `sizes` are the cheapest first. A job that is not preemptible gets a preemptible size only where
-    no other fits. A job's `instance_type` names a size, or else an instance type.
-    """
-    asked: Sequence[Size] = sizes
-    if job.instance_type is not None:
-        asked = [size for size in sizes if size.name == job.instance_type]
-        asked = asked or [size for size in sizes if size.instance_type == job.instance_type]
-    fallback = None
-    for size in asked:
-        if not _fits(job, size, settings):
-            continue
-        if job.preemptible or not size.preemptible:
-            return size
-        fallback = fallback or size
-    return fallback
-
-
-def _fits(job: Job, size: Size, settings: Settings) -> bool:
-    """Whether the size has what the job needs; unknown memory or scratch space (0) is enough."""
-    ram_mb = size.ram_mb if size.ram_is_given else int(size.ram_mb * settings.node_mem_scaling)
-    return (
-        size.cores >= job.cores
-        and (not size.ram_mb or ram_mb >= job.ram_mb)
-        and (not size.scratch_mb or size.scratch_mb >= job.scratch_mb)
-        and (not job.features or has_features(_features_of(size), job.features))
-        and (not job.gres or has_gres(size.gres, job.gres))
-    )
-
-
-def _features_of(size: Size) -> tuple[str, ...]:
-    """The size's features, with those that its own name and its instance type are."""
-    names = (f"{SIZE_FEATURE}{name}" for name in (size.name, size.instance_type))
-    return (*size.features, *names)
 
 
 class Market:
@@ -496,45 +453,3 @@ class Market:
         if view.verdict.reason is not Reason.CHANGED_SINCE_LISTING:
             return False
         return view.state is WorkerState.IDLE and view.node.id in self.snapshot.history.unwanted
-
-
-def after_refusal(
-    limits: Limits, error: Exception, size: str, nodes: int, now: float, settings: Settings
-) -> Limits:
-    """The limits after the cloud refused a create of `size` while there were `nodes` (D6).
-
-    A quota is noted, and tried again later. After any other definite refusal the size rests for
-    max_poll_time, or only in its place where just that is full; each bad request in a row (for
-    example for a wrong image) doubles that, up to LONGEST_REFUSAL_S. Throttling and an error that
-    is not definite change nothing: the claim of an unclear create stays and counts (U6).
-    """
-    if isinstance(error, QuotaExceeded):
-        return replace(limits, quota=nodes, quota_at=now)
-    if isinstance(error, Throttled) or not getattr(error, "definite", False):
-        return limits
-    rest_s, bad = settings.max_poll_time, 0
-    if isinstance(error, PlaceFull):
-        full = places.after_full(limits.places, size, error.place, now + rest_s)
-        return replace(limits, places=full)
-    if isinstance(error, BadRequest):
-        if limits.resting.get(size, 0.0) > now:
-            # Another create of the same plan was refused: the size rests already.
-            return limits
-        bad = limits.bad.get(size, 0) + 1
-        rest_s = max(rest_s, min(LONGEST_REFUSAL_S, rest_s * 2.0 ** (bad - 1)))
-    return replace(
-        limits,
-        resting={**limits.resting, size: now + rest_s},
-        bad={**limits.bad, size: bad},
-    )
-
-
-def after_success(limits: Limits, size: str, nodes: int) -> Limits:
-    """The limits after a create of `size` succeeded, which made as many as `nodes`.
-
-    A quota that allowed that many stays; only a probe beyond it raises it (D6).
-    """
-    limits = replace(limits, bad={name: n for name, n in limits.bad.items() if name != size})
-    if limits.quota is None or nodes <= limits.quota:
-        return limits
-    return replace(limits, quota=nodes)

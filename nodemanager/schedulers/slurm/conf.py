@@ -94,7 +94,7 @@ def power_saving(programs: str, resume_timeout: float) -> Iterator[str]:
     yield f"ResumeTimeout={int(resume_timeout)}"
     yield "# A machine must have ended within SuspendTimeout."
     yield f"SuspendTimeout={SUSPEND_TIMEOUT_S}"
-    yield "# How long a node may be idle. Slurm alone decides that here."
+    yield "# How long a node may be idle; the daemon may end an idle one before, drained first."
     yield f"SuspendTime={SUSPEND_TIME_S}"
     yield "# The daemon has limits of its own."
     yield "ResumeRate=0"

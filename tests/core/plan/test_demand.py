@@ -12,7 +12,8 @@ from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.sizes import by_price
 from nodemanager.core.model.world import CloudState, Job, Size, Tags, WorkerState
-from nodemanager.core.plan.demand import after_refusal, after_success, size_for
+from nodemanager.core.plan.fitting import size_for
+from nodemanager.core.plan.refusals import after_refusal, after_success
 from nodemanager.core.plan.snapshot import Limits
 from nodemanager.errors import (
     BadRequest,

@@ -1,0 +1,51 @@
+"""Which size fits a job, and which is the cheapest that does (U11)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from nodemanager.core.model.features import (
+    SIZE_FEATURE,
+    has_features,
+    has_gres,
+)
+from nodemanager.core.model.settings import Settings
+from nodemanager.core.model.world import Job, Size
+
+
+def size_for(job: Job, sizes: Sequence[Size], settings: Settings) -> Size | None:
+    """The cheapest size with at least what the job needs; None where there is none.
+
+    `sizes` are the cheapest first. A job that is not preemptible gets a preemptible size only where
+    no other fits. A job's `instance_type` names a size, or else an instance type.
+    """
+    asked: Sequence[Size] = sizes
+    if job.instance_type is not None:
+        asked = [size for size in sizes if size.name == job.instance_type]
+        asked = asked or [size for size in sizes if size.instance_type == job.instance_type]
+    fallback = None
+    for size in asked:
+        if not _fits(job, size, settings):
+            continue
+        if job.preemptible or not size.preemptible:
+            return size
+        fallback = fallback or size
+    return fallback
+
+
+def _fits(job: Job, size: Size, settings: Settings) -> bool:
+    """Whether the size has what the job needs; unknown memory or scratch space (0) is enough."""
+    ram_mb = size.ram_mb if size.ram_is_given else int(size.ram_mb * settings.node_mem_scaling)
+    return (
+        size.cores >= job.cores
+        and (not size.ram_mb or ram_mb >= job.ram_mb)
+        and (not size.scratch_mb or size.scratch_mb >= job.scratch_mb)
+        and (not job.features or has_features(_features_of(size), job.features))
+        and (not job.gres or has_gres(size.gres, job.gres))
+    )
+
+
+def _features_of(size: Size) -> tuple[str, ...]:
+    """The size's features, with those that its own name and its instance type are."""
+    names = (f"{SIZE_FEATURE}{name}" for name in (size.name, size.instance_type))
+    return (*size.features, *names)
