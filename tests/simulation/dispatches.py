@@ -108,7 +108,8 @@ class Dispatches:
         return sum(node.works_since is not None and node.pool is pool for node in nodes)
 
     def _jobs(self, pool: Pool, bounds: Bounds, since: float, at_work: int) -> Iterator[Owed]:
-        low, _ = health.wanted(self.world, pool)
+        # Spare nodes are wanted, and run nothing.
+        low, _ = health.jobs_wanted(self.world, pool)
         if not low or at_work >= pool.settings.max_nodes:
             return
         seen = health.ward(self.world, pool)

@@ -177,15 +177,21 @@ def is_lost(world: World, one: Patient) -> bool:
 
 
 def wanted(world: World, pool: Pool) -> tuple[int, int]:
-    """How many idle or coming nodes demand and spare_nodes want: at least, and at most.
+    """How many idle or coming nodes demand and spare_nodes want: at least, and at most."""
+    spare = sum(size.spare_nodes for size in pool.settings.sizes)
+    low, high = jobs_wanted(world, pool)
+    return min(low + spare, pool.settings.max_nodes), high + spare
+
+
+def jobs_wanted(world: World, pool: Pool) -> tuple[int, int]:
+    """How many nodes the jobs that wait want: at least, and at most.
 
     More of one job than max_nodes can't be had (U12): it may boot as many as may be, or none. Nor
     can what fits no size.
     """
     settings = pool.settings
-    spare = sum(size.spare_nodes for size in settings.sizes)
     if not settings.demand_polled:
-        return min(spare, settings.max_nodes), spare
+        return 0, 0
     counts = [
         job.count
         for job in world.jobs(pool)
@@ -193,8 +199,7 @@ def wanted(world: World, pool: Pool) -> tuple[int, int]:
     ]
     # Nor what costs more than max_total_price by itself.
     most = min(settings.max_nodes, _affordable(pool, 0))
-    low = sum(count for count in counts if count <= most) + spare
-    return min(low, settings.max_nodes), sum(counts) + spare
+    return sum(count for count in counts if count <= most), sum(counts)
 
 
 def lacking(world: World, pool: Pool, seen: Ward) -> int:
