@@ -68,10 +68,14 @@ def peer_of(address: str) -> str:
 
 @dataclass(eq=False, slots=True)
 class Connection:
-    """An admitted connection; `end` closes it at once. `rests` between two requests."""
+    """An admitted connection; `end` closes it at once. `rests` between two requests.
+
+    `unsent` tells how many bytes of its answers the client has not taken yet.
+    """
 
     peer: str
     end: Callable[[], object] = field(default=lambda: None)
+    unsent: Callable[[], int] = field(default=lambda: 0)
     rests: bool = False
 
 
@@ -151,7 +155,7 @@ class Gate:
                     break
                 late.append(connection)
             for connection in late:
-                if connection.rests and connection in self._waiting:
+                if connection.rests and connection in self._waiting and not connection.unsent():
                     # Browsers keep connections for their next request: that is no slow one.
                     self.forget(connection)
                     connection.end()
@@ -233,6 +237,7 @@ class GuardedProtocol(HttpToolsProtocol):
         super().connection_made(transport)
         self.transport = _Joined(transport, self.loop)  # type: ignore[assignment]  # all it uses
         self._connection.end = transport.abort
+        self._connection.unsent = transport.get_write_buffer_size
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)

@@ -19,6 +19,7 @@ from tests.simulation.latch import Latch
 from tests.simulation.liveness import Calm
 from tests.simulation.machine import Word
 from tests.simulation.progress import Progress
+from tests.simulation.rotations import RotationRules
 from tests.simulation.scenario import draw
 from tests.simulation.setups import SetUpRules
 from tests.simulation.truth import Truth
@@ -216,7 +217,7 @@ def test_an_idle_node_stays_until_it_shows_what_became_of_a_destroy_d3(
     calm, truth = mock.create_autospec(Calm), mock.create_autospec(Truth)
     setups, latch = mock.create_autospec(SetUpRules), mock.create_autospec(Latch)
     calm.begun, calm.since.return_value = None, 50.0
-    progress = Progress(world, truth, calm, latch, setups)
+    progress = Progress(world, truth, calm, latch, setups, mock.create_autospec(RotationRules))
     progress._left_open[pool.name] = set()
     seen = health.ward(world, pool)
     doomed = {"idle" if one.idle else "other": one.node.id for one in seen.patients}
@@ -315,7 +316,7 @@ def test_a_node_that_ends_young_is_settled_from_when_listings_must_show_it_c11(
     """`age` counts from its first ping; the cloud may take 100 s to show a node."""
     calm, truth = mock.create_autospec(Calm), mock.create_autospec(Truth)
     setups, latch = mock.create_autospec(SetUpRules), mock.create_autospec(Latch)
-    progress = Progress(world, truth, calm, latch, setups)
+    progress = Progress(world, truth, calm, latch, setups, mock.create_autospec(RotationRules))
     world.cloud.traits = replace(world.cloud.traits, visible_after=100.0)
     pool = next(iter(world.pools))
     node = world.cloud.start(tags=Tags(pool), size="s.1", name="n", by="somebody")
