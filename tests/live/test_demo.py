@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.live, pytest.mark.server("curl")]
 
 CTRL_C = b"\x03"
 LINE = re.compile(
-    r"\d\d:\d\d:\d\d (?P<level>WARNING |ERROR |CRITICAL |)(?P<event>\S+) +(?P<reason>\S*).*"
+    r"(?:\^C)?\d\d:\d\d:\d\d (?P<level>WARNING |ERROR |CRITICAL |)(?P<event>\S+) +(?P<reason>\S*).*"
 )
 
 
