@@ -147,6 +147,14 @@ USURPED = Storm(
 )
 UNCLEAR = Storm(("creates fail", "creates answered by an error but succeed", "a node dies unseen"))
 YOUNG_TWIN = "an operator kills a node whose twin is unseen"
+OUT_OF_SIGHT = Storm(
+    (
+        "a node vanishes from sight",
+        "destroys accepted and never happen",
+        "manager paused",
+    ),
+    count=12,
+)
 NEVER_LISTED = Storm(("a created node is never listed and never boots",))
 SET_BACK = Storm(
     ("manager's machine reboots", "the store's clock steps", "a node dies unseen", "store down"),
@@ -611,7 +619,8 @@ MUTANTS: tuple[Mutant, ...] = (
         "a node is missed from its first ping on",
         (instead(unlisted.is_missed, "max(since, born_at + settings.visible_after)", "since"),),
         by=("MAX",),
-        seed=150001222,
+        storm=OUT_OF_SIGHT,
+        seed=39,
     ),
     Mutant(
         "P4",
