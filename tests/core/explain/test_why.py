@@ -15,7 +15,7 @@ from nodemanager.core.model.world import Job, WorkerState
 from nodemanager.core.plan.snapshot import Limits
 from nodemanager.core.safety.boot_loops import Loops, Streak
 from nodemanager.journal.event import Told
-from tests.core.build import LARGE, START, World, incarnation_of, world
+from tests.core.build import LARGE, SMALL, START, World, incarnation_of, world
 
 WANTED = (Job("j", cores=1, ram_mb=1, scratch_mb=1, count=3),)
 
@@ -24,7 +24,7 @@ def pool(*states: WorkerState, **settings: object) -> World:
     made = world(**{"max_nodes": 8, "consecutive_idle_count": 1, **settings})
     for number, state in enumerate(states, 1):
         made.add_record(f"r{number}", worker_state=state)
-        made.add_node(f"r{number}", size="small")
+        made.add_node(f"r{number}", size=SMALL.instance_type)
     return made
 
 
