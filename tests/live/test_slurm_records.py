@@ -20,6 +20,7 @@ from tests.waiting import until
 
 pytestmark = [
     pytest.mark.live,
+    pytest.mark.slurm,
     pytest.mark.server("slurm", "munge"),
     pytest.mark.timeout(400),
 ]
