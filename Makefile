@@ -74,7 +74,7 @@ dispatch: venv-test ## play ROUNDS=10 rounds of a scheduler on EC2's API (moto):
 	@DISPATCH_ROUNDS=$(or $(ROUNDS),10) $(PY) -m pytest -q tests/live/test_idle.py $(ARGS)
 
 slurm: venv-test ## on a real Slurm: lost nodes and controllers, JOBS=100 short jobs (10 minutes)
-	@SLURM_JOBS=$(or $(JOBS),100) $(PY) -m pytest -q -n 0 -m slurm tests/live/test_slurm_long.py tests/live/test_slurm_records.py $(ARGS)
+	@SLURM_JOBS=$(or $(JOBS),100) $(PY) -m pytest -q -n 0 -m slurm tests/live/test_slurm_long.py tests/live/test_slurm_records.py tests/live/test_demo.py $(ARGS)
 
 openstack: venv-test ## start a real OpenStack below /tmp, run the adapter's tests on it, end it (15 minutes)
 	@etc/install/openstack .openstack

@@ -120,6 +120,7 @@ def test_a_port_that_is_taken_is_named_with_its_option(tmp_path: Path):
         second.close()
 
 
+@pytest.mark.slurm
 @pytest.mark.server("slurm", "munge")
 def test_run_slurms_script_boots_a_node_for_a_job_and_ctrl_c_ends_slurm_too(
     tmp_path: Path, state: Path

@@ -86,7 +86,11 @@ class SlurmCluster:
     slurmds: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
 
     def client(self, *argv: str, **environment: str) -> str:
-        done = self._run(*argv, **environment)
+        """What a program of Slurm prints; a question that found the controller busy is repeated."""
+        for _ in range(5):
+            done = self._run(*argv, **environment)
+            if "Socket timed out" not in done.stderr or "update" in argv:
+                break
         assert done.returncode == 0, (argv, done.stderr)
         return done.stdout
 
