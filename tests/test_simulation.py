@@ -129,6 +129,7 @@ def test_no_seed_breaks_a_rule(share: int) -> None:
         pytest.param(445000741, "O4", id="killed-between-a-resume-and-its-answer"),
         pytest.param(446000686, "PROGRESS", id="spare-nodes-are-wanted-and-no-job-waits"),
         pytest.param(446001237, "PROGRESS", id="no-job-waits-and-a-spare-node-is-idle"),
+        pytest.param(448000417, "PROGRESS", id="spare-nodes-under-a-scheduler"),
         pytest.param(440002644, "WORK", id="an-untagged-node-uses-up-the-price"),
         pytest.param(438017743, "D9", id="two-of-six-said-idle-and-fell-silent-together"),
         pytest.param(438018222, "D9", id="two-of-six-silent-and-the-first-was-replaced"),

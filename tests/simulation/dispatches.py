@@ -8,7 +8,7 @@ ended behind the last look.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -146,13 +146,15 @@ class Dispatches:
             yield Owed("PROGRESS", f"drain {node.name} {machine.instance.id}", what, since, within)
 
     def _idle(self, pool: Pool, bounds: Bounds, since: float) -> Iterator[Owed]:
-        """Idle nodes beyond min_nodes go once nothing waits, each after a drain of its own."""
+        """Idle nodes beyond min_nodes and spare_nodes go once nothing waits, each after a drain."""
         if pool.wanted:
             return
         seen = health.ward(self.world, pool)
         serving = [one for one in seen.of(Health.SERVING) if one.paired]
         idle = [one for one in serving if self._is_idle(one.node)]
-        over = min(len(idle), len(serving) - pool.settings.min_nodes)
+        there = Counter(one.node.tags.size for one in idle)
+        spare = sum(min(there[one.name], one.spare_nodes) for one in pool.settings.sizes)
+        over = min(len(idle) - spare, len(serving) - pool.settings.min_nodes)
         if over <= 0:
             return
         words = (pool.settings.consecutive_idle_count + 3) * bounds.round_s
