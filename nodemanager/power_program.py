@@ -64,6 +64,7 @@ def _state_dir(path: Path) -> Path:
     Only this is read: the file's other options may need what slurmctld's user may not read.
     """
     parser = configparser.RawConfigParser(strict=False, allow_no_value=True)
+    # As the manual of configparser says; its type knows a method there, and takes no function.
     parser.optionxform = str  # type: ignore[assignment, method-assign]
     try:
         parser.read_string(path.read_text(encoding="utf-8"))

@@ -25,6 +25,7 @@ def latest(
     wanted = [f"event NOT IN ({','.join(f':{name}' for name in names)})"] if names else []
     wanted += [] if about is None else [_IS_ABOUT]
     where = f" WHERE {' AND '.join(wanted)}" if wanted else ""
+    # Names of columns and of parameters only; whatever was asked for is bound.
     query = f"SELECT id, {','.join(COLUMNS)} FROM told{where} ORDER BY id DESC LIMIT :most"  # noqa: S608
     with opened(path, needs=TOLD_SINCE) as connection, told_as_damage(path):
         rows = connection.execute(query, {**names, "about": about, "most": most}).fetchall()

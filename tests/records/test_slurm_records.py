@@ -120,6 +120,7 @@ def test_a_registered_slurmd_is_the_sign_of_life(slurm: CloudSlurm, store: Slurm
     assert before.at - 2 <= record.first_ping_at <= record.last_ping_at <= after.at + 1
     assert record.worker_state is WorkerState.IDLE
     assert record.hostname == "small-1"
+    # Slurm tells times in whole seconds: a later look is a later ping only after one.
     time.sleep(1.1)
     later = read(store, record)
     assert later.last_ping_at is not None
@@ -139,6 +140,7 @@ def test_a_dead_node_is_quiet_since_slurm_called_it_down_for_every_store(
     assert killed - 1 <= told.last_ping_at <= killed + 4 * SLURMD_TIMEOUT_S
     assert told.version != record.version
     assert told.worker_state is None
+    # Nothing may change while time passes, and Slurm tells whole seconds.
     time.sleep(1.1)
     assert read(store, record) == told
     # A store that never saw it alive knows it from Slurm.
@@ -185,6 +187,7 @@ def test_a_node_that_comes_back_behind_the_fence_is_not_freed_and_gets_no_work(
     slurm.boot("small-1")
     with pytest.raises(Conflict):
         store.clean(fenced, "stale_slot")
+    # The scheduler looks each second (sched_interval), and gives the node nothing.
     time.sleep(1.5)
     assert slurm.cluster.job_state(job) == "PENDING"
     alive = slurm.store().unfence(read(store, record), None)
