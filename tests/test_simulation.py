@@ -127,6 +127,7 @@ def test_no_seed_breaks_a_rule(share: int) -> None:
         pytest.param(444004367, "MAX", id="three-listings-since-its-ping-lack-it-and-one-before"),
         pytest.param(445000258, "D4", id="a-denied-node-listed-before-its-slow-destroy"),
         pytest.param(449000561, "D9", id="who-fell-silent-out-of-sight-before-a-restart"),
+        pytest.param(450000463, "U10", id="a-former-run-destroyed-whom-the-cloud-denied"),
         pytest.param(450000054, "D9", id="a-late-list-shows-two-that-we-destroyed"),
         pytest.param(445000741, "O4", id="killed-between-a-resume-and-its-answer"),
         pytest.param(446000686, "PROGRESS", id="spare-nodes-are-wanted-and-no-job-waits"),
