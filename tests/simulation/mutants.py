@@ -13,7 +13,7 @@ from typing import Any
 
 from nodemanager.actors.daemon.identities import Identities
 from nodemanager.actors.daemon.leftover_book import LeftoverBook
-from nodemanager.actors.daemon.operator_commands import CommandHandler
+from nodemanager.actors.daemon.operator_pool import PoolOrders
 from nodemanager.actors.daemon.recovery import Recovery
 from nodemanager.actors.daemon.runner import Runner
 from nodemanager.actors.poll.polling import CloudNodeListActor, RecordListActor, SchedulerActor
@@ -863,7 +863,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "no operator's reset closes it",
         (
             instead(
-                CommandHandler._reset_breaker,
+                PoolOrders.reset_breaker,
                 "breakers.reset(self._context.breaker, now)",
                 "self._context.breaker",
             ),
