@@ -996,7 +996,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "a node that was drained in its scheduler is never given work again",
         (
             instead(
-                dispatch.dispatch_orders,
+                dispatch._order_of,
                 "word.is_drained_by_us and not is_told and not stays(node_id, record, snapshot)",
                 "False",
             ),
@@ -1007,7 +1007,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "D12",
         "a node is never drained in its scheduler",
-        (instead(dispatch.dispatch_orders, "reason is Reason.DRAIN_AWAITED", "False"),),
+        (instead(dispatch._is_to_go, "view.verdict.reason is Reason.DRAIN_AWAITED", "False"),),
         by=STILL,
         storm=DISPATCHED,
     ),
