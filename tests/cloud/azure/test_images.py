@@ -62,9 +62,13 @@ def test_a_machine_tells_the_image_that_it_was_booted_from(azure: AzureServer, i
             "/communitygalleries/g/images/x/versions/1.2.3",
         ),
         ({"id": GALLERY_IMAGE}, None, None),
-        ({"id": GALLERY_IMAGE, "communityGalleryImageId": None}, "2.0.0", f"{GALLERY_IMAGE}/versions/2.0.0".lower()),
+        (
+            {"id": GALLERY_IMAGE, "communityGalleryImageId": None},
+            "2.0.0",
+            f"{GALLERY_IMAGE}/versions/2.0.0".lower(),
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_reference_whose_version_is_not_told_is_no_known_image(
     reference: Mapping[str, str], version: str | None, expected: str | None
 ) -> None:
