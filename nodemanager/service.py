@@ -266,7 +266,7 @@ class Service:
         if pings is not None:
             metrics.count_pings(pings)
         explanations = Explanations(wiring.journal_path(config, dry_run=self._dry_run))
-        read = config.manage.read_token
+        read, public = config.manage.read_token, config.manage.public_url
         healthy_for = max(config.daemon.poll_stale_after, 2 * config.daemon.max_poll_time)
         slots = SlotHistory(state.path / f"slots{'-dry-run' * self._dry_run}.history")
         server = ManagementServer(
@@ -281,6 +281,7 @@ class Service:
             explanations=explanations,
             healthy_for=healthy_for,
             read_token=None if read is None else read.reveal(),
+            public_url=None if public is None else public.url,
             dashboard=Dashboard(board, explanations, slots, self._clock, old_after=healthy_for),
             reload=self._reload_for,
         )
