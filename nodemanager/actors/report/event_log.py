@@ -43,6 +43,7 @@ one, too."""
 JOBS_TOLD = 20
 """The most unsatisfiable jobs that one cycle logs; `status` and DEBUG lines have the rest."""
 
+IMAGE_ERRORS = 3
 NAMED = 10
 """The most records or nodes that one line names; it counts the others."""
 
@@ -88,6 +89,8 @@ class EventLog:
         self._unsatisfiable = Lasting(REFUSED_EVERY_S)
         self._slots_full = Lasting(REFUSED_EVERY_S)
         self._rotations: dict[str, tuple[object, ...]] = {}
+        self._image_errors = 0
+        """How many listings in a row came without the image of new nodes."""
         """What was told last of the replacement of each size's outdated nodes."""
         self._summaries = Lasting(SUMMARY_EVERY_S)
         self._aborted: Reason | None = None
@@ -315,6 +318,15 @@ class EventLog:
                 free_in_s=slots.earliest_free_s,
                 plan=plan.plan_id,
             )
+
+    def image_found(self, error: str | None) -> None:
+        """Log once that the image of new nodes can't be found out, so that none is replaced by it.
+
+        A single failure may be the cloud's; the next listing asks again.
+        """
+        self._image_errors = 0 if error is None else self._image_errors + 1
+        if self._image_errors == IMAGE_ERRORS:
+            self._log.event(Event.ROTATION, level=WARNING, error=error)
 
     def _tell_rotations(self, sizes: Mapping[str, Rotation], plan: Plan) -> None:
         """Log how far the replacement of each size's outdated nodes is, when that changes."""
