@@ -13,7 +13,7 @@ from typing import Any
 
 from nodemanager.actors.daemon.identities import Identities
 from nodemanager.actors.daemon.leftover_book import LeftoverBook
-from nodemanager.actors.daemon.operator_commands import CommandHandler
+from nodemanager.actors.daemon.operator_pool import PoolOrders
 from nodemanager.actors.daemon.recovery import Recovery
 from nodemanager.actors.daemon.runner import Runner
 from nodemanager.actors.poll.polling import CloudNodeListActor, RecordListActor, SchedulerActor
@@ -863,7 +863,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "no operator's reset closes it",
         (
             instead(
-                CommandHandler._reset_breaker,
+                PoolOrders.reset_breaker,
                 "breakers.reset(self._context.breaker, now)",
                 "self._context.breaker",
             ),
@@ -1037,7 +1037,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "a node that was drained in its scheduler is never given work again",
         (
             instead(
-                dispatch.dispatch_orders,
+                dispatch._order_of,
                 "word.is_drained_by_us and not is_told and not stays(node_id, record, snapshot)",
                 "False",
             ),
@@ -1048,7 +1048,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "D12",
         "a node is never drained in its scheduler",
-        (instead(dispatch.dispatch_orders, "reason is Reason.DRAIN_AWAITED", "False"),),
+        (instead(dispatch._is_to_go, "view.verdict.reason is Reason.DRAIN_AWAITED", "False"),),
         by=STILL,
         storm=DISPATCHED,
     ),
