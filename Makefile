@@ -1,7 +1,7 @@
 # Everything one does with this tree. `make` alone lists the targets.
 
 .DEFAULT_GOAL := help
-.PHONY: help run run-slurm test quick lint static unit soak census mutants chaos dispatch rotation slurm openstack incident race test-deps bench docs install uninstall clean venv venv-test
+.PHONY: help run run-slurm test quick lint static unit soak census mutants chaos dispatch rotation slurm openstack incident race test-deps bench docs constraints install uninstall clean venv venv-test
 
 VENV := .venv
 PY := $(VENV)/bin/python
@@ -19,6 +19,7 @@ QUICK := $(addprefix tests/,actors commands config core execute journal schedule
 install uninstall: export PREFIX := $(PREFIX)
 install uninstall: export NAME := $(NAME)
 install uninstall: export DESTDIR := $(DESTDIR)
+install: export EXTRAS := $(EXTRAS)
 
 # Else each of the hundreds of processes that the tests start would compile the program anew.
 test quick unit: export PYTHONDONTWRITEBYTECODE :=
@@ -100,7 +101,10 @@ docs: venv-test ## build the manual into doc/_build/html, and its manual pages i
 	@$(PY) -m sphinx -W --keep-going -q -b man doc doc/_build/man
 	@echo "doc/_build/html/index.html; man -l doc/_build/man/nodemanager.1"
 
-install: ## install as a systemd service (root; PREFIX=/opt/nodemanager NAME=ec2); again: upgrade
+constraints: ## pin the newest versions that setup.py allows, with their hashes, in constraints.txt
+	@etc/install/constraints
+
+install: ## install as a systemd service (root; PREFIX=/opt/nodemanager NAME=ec2 EXTRAS="replay"); again: upgrade
 	@etc/install/install
 
 uninstall: ## take the program away again; configuration and state are kept
