@@ -1,7 +1,7 @@
 # Everything one does with this tree. `make` alone lists the targets.
 
 .DEFAULT_GOAL := help
-.PHONY: help run run-slurm test quick lint static unit soak census mutants chaos dispatch rotation slurm openstack incident race test-deps bench docs constraints install uninstall clean venv venv-test
+.PHONY: help run run-slurm test quick lint static unit soak census mutants chaos dispatch rotation slurm openstack incident race test-deps bench docs dist constraints install uninstall clean venv venv-test
 
 VENV := .venv
 PY := $(VENV)/bin/python
@@ -100,6 +100,10 @@ docs: venv-test ## build the manual into doc/_build/html, and its manual pages i
 	@$(PY) -m sphinx -W --keep-going -q -b html doc doc/_build/html
 	@$(PY) -m sphinx -W --keep-going -q -b man doc doc/_build/man
 	@echo "doc/_build/html/index.html; man -l doc/_build/man/nodemanager.1"
+
+dist: docs ## build the wheel and the source distribution, with the manual pages, into dist
+	@rm -rf build dist
+	@$(PY) etc/install/dist.py dist
 
 constraints: ## pin the newest versions that setup.py allows, with their hashes, in constraints.txt
 	@etc/install/constraints

