@@ -1,7 +1,7 @@
 # Everything one does with this tree. `make` alone lists the targets.
 
 .DEFAULT_GOAL := help
-.PHONY: help run run-slurm test quick lint static unit soak census mutants chaos dispatch rotation slurm openstack incident race test-deps bench docs dist constraints install uninstall clean venv venv-test
+.PHONY: help run run-slurm test quick lint static unit soak census mutants chaos dispatch rotation slurm systemd openstack incident race test-deps bench docs dist constraints install uninstall clean venv venv-test
 
 VENV := .venv
 PY := $(VENV)/bin/python
@@ -76,6 +76,9 @@ dispatch: venv-test ## play ROUNDS=10 rounds of a scheduler on EC2's API (moto):
 
 slurm: venv-test ## on a real Slurm: lost nodes and controllers, JOBS=100 short jobs (10 minutes)
 	@SLURM_JOBS=$(or $(JOBS),100) $(PY) -m pytest -q -n 0 -m slurm tests/live/test_slurm_long.py tests/live/test_slurm_records.py tests/live/test_demo.py $(ARGS)
+
+systemd: venv-test ## the installed service under a real systemd in namespaces of its own (root; 2 minutes)
+	@$(PY) -m pytest -q -n 0 -m systemd tests/systemd $(ARGS)
 
 openstack: venv-test ## start a real OpenStack below /tmp, run the adapter's tests on it, end it (15 minutes)
 	@etc/install/openstack .openstack

@@ -11,7 +11,9 @@ from pathlib import Path
 
 TREE = Path(__file__).parents[2]
 LEFT_OUT = (".*", "__pycache__", "build", "dist", "*.egg-info", "html", "doctrees")
-BUILD = "import sys; from setuptools import build_meta; getattr(build_meta, sys.argv[1])(sys.argv[2])"
+BUILD = (
+    "import sys; from setuptools import build_meta; getattr(build_meta, sys.argv[1])(sys.argv[2])"
+)
 
 
 def built(how: str, tree: Path, into: Path) -> None:
