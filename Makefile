@@ -13,7 +13,7 @@ FIRST := 0
 KILLS := 200
 RACES := 10000
 WORKERS := 4
-QUICK := $(addprefix tests/,actors commands config core execute journal schedulers) \
+QUICK := $(addprefix tests/,actors commands config core journal schedulers) \
 	$(wildcard tests/test_*.py)
 
 install uninstall: export PREFIX := $(PREFIX)
