@@ -10,6 +10,8 @@ version = release = nodemanager.__version__
 extensions = ["sphinx_click"]
 exclude_patterns = ["_build"]
 html_theme = "furo"
+html_static_path = ["_static"]
+html_css_files = ["manual.css"]
 html_title = f"nodemanager {release}"
 # Log lines and INI files are shown as they are.
 highlight_language = "none"

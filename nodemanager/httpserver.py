@@ -24,6 +24,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from email.utils import formatdate
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from traceback import format_exc
 from typing import Any
@@ -36,11 +37,10 @@ from nodemanager.connections import Connection, Gate, GuardedProtocol, Limits, l
 from nodemanager.errors import StartError
 from nodemanager.refusals import Refusals
 
-try:
-    from uvloop import new_event_loop as _new_loop
-except ImportError:
-    # The extra uvloop; the standard library's loop answers the same, and fewer a second.
-    from asyncio import new_event_loop as _new_loop
+_new_loop: Callable[[], asyncio.AbstractEventLoop] = asyncio.new_event_loop
+with contextlib.suppress(ImportError):
+    # The extra uvloop: the standard library's loop answers the same, and fewer a second.
+    _new_loop = import_module("uvloop").new_event_loop
 
 Scope = dict[str, Any]
 Receive = Callable[[], Awaitable[Mapping[str, Any]]]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import re
 import runpy
 import sys
@@ -12,6 +13,7 @@ from typing import Any
 
 import click
 import pytest
+from docutils import nodes
 
 from nodemanager.cli import group
 from nodemanager.config.sections import SECTIONS, SIZE
@@ -21,6 +23,23 @@ from tests.packaging.conftest import TREE, run
 DOC = TREE / "doc"
 PAGES = sorted(DOC.rglob("*.rst"))
 MADE = {"events.rst", "options.rst", "proof.rst"}
+DASHBOARD = DOC / "dashboard"
+WIDEST = 104
+"""Characters of a block that a window of 1440 pixels shows in one line."""
+BLOCK = re.compile(r'<div class="highlight">.*?</pre></div>', re.DOTALL)
+SHOW = """(blocks) => document.querySelector('article').insertAdjacentHTML(
+    'beforeend', blocks.join(''))"""
+HIDDEN = """() => [...document.querySelectorAll('pre')].filter(
+    (one) => one.scrollWidth > one.clientWidth).map((one) => one.innerText.slice(0, 60))"""
+FITS = """() => {
+    const block = document.createElement('div');
+    block.className = 'highlight';
+    block.innerHTML = '<pre><span>' + '0'.repeat(50) + '</span></pre>';
+    document.querySelector('article').append(block);
+    const pre = block.firstChild, style = getComputedStyle(pre);
+    const room = pre.clientWidth - parseFloat(style.paddingLeft) - parseFloat(style.paddingRight);
+    return Math.floor(room / (pre.firstChild.getBoundingClientRect().width / 50));
+}"""
 WRITTEN = [page for page in PAGES if page.name not in MADE] + [TREE / "README.rst"]
 
 
@@ -116,6 +135,67 @@ def test_what_commands_say_of_the_incident_is_what_the_manual_shows(
     said = {name: module.plain(name, home) for name in module.SCREENS}
 
     assert said == shown, "run `python doc/screens.py`"
+
+
+READ_ON = re.compile(r'<link rel="(next|prev)" title="[^"]*" href="([^"#]+)"')
+
+
+def test_next_leads_through_every_page_once_and_prev_back(manual: Path) -> None:
+    html = manual / "html"
+    pages = {one.relative_to(DOC).with_suffix(".html").as_posix() for one in PAGES}
+    leads: dict[str, dict[str, str]] = {}
+    for page in sorted(pages):
+        found = READ_ON.findall((html / page).read_text(encoding="utf-8"))
+        here = (html / page).parent
+        leads[page] = {
+            which: (here / to).resolve().relative_to(html).as_posix() for which, to in found
+        }
+    order = ["index.html"]
+    while (then := leads[order[-1]].get("next")) is not None:
+        assert leads[then]["prev"] == order[-1]
+        assert then not in order
+        order.append(then)
+    assert set(order) == pages
+
+
+def test_each_picture_of_the_dashboard_is_shown_and_described() -> None:
+    page = (DOC / "dashboard.rst").read_text(encoding="utf-8")
+    shown = re.findall(r"^\.\. image:: (dashboard/\S+)\n((?: +:.*\n)+)", page, re.MULTILINE)
+    assert {name for name, _ in shown} == {f"dashboard/{one.name}" for one in DASHBOARD.iterdir()}
+    assert all(":alt: " in options for _, options in shown)
+
+
+def test_no_line_of_a_block_is_wider_than_a_page_on_a_desk(manual: Path) -> None:
+    """Recorded output that is included as it was said is folded by the style sheet."""
+    wide = []
+    for path in sorted((manual / "doctrees").rglob("*.doctree")):
+        tree = pickle.loads(path.read_bytes())
+        for block in tree.findall(nodes.literal_block):
+            included = block.get("source", "").endswith(".txt")
+            for line in block.astext().splitlines():
+                if len(line) > WIDEST and not included:
+                    wide.append(f"{path.stem}: {len(line)} characters: {line}")
+    assert not wide, "\n".join(wide)
+
+
+@pytest.mark.server("chromium")
+def test_no_block_hides_the_end_of_a_line(manual: Path) -> None:
+    """All blocks of the manual, on one of its pages, on a desk and on a phone."""
+    pytest.importorskip("playwright")
+    from tests.web.dashboard.browser import chromium
+
+    pages = [one.read_text(encoding="utf-8") for one in (manual / "html").rglob("*.html")]
+    blocks = [one for page in pages for one in BLOCK.findall(page)]
+    with chromium() as browser:
+        page = browser.new_page(viewport={"width": 1440, "height": 900})
+        page.goto(f"file://{manual}/html/changelog.html", wait_until="domcontentloaded")
+        page.evaluate(SHOW, blocks)
+        # The widest line that the other test allows fits beside the contents.
+        assert page.evaluate(FITS) >= WIDEST
+        assert page.evaluate(HIDDEN) == []
+        page.set_viewport_size({"width": 390, "height": 844})
+        assert page.evaluate(HIDDEN) == []
+        assert page.locator("pre").count() > len(blocks) > 150
 
 
 def test_a_page_that_nobody_links_would_be_found(tmp_path: Path):

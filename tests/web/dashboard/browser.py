@@ -19,11 +19,11 @@ STANDARDS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-pract
 
 
 @contextmanager
-def chromium() -> Iterator[Browser]:
-    """A browser without a window."""
+def chromium(*arguments: str) -> Iterator[Browser]:
+    """A browser without a window; with `arguments` besides its own."""
     path = shutil.which("chromium")
     with sync_playwright() as player:
-        opened = player.chromium.launch(executable_path=path, args=ARGUMENTS)
+        opened = player.chromium.launch(executable_path=path, args=[*ARGUMENTS, *arguments])
         expect.set_options(timeout=15_000 * busy())
         try:
             yield opened

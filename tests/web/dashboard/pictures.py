@@ -15,13 +15,16 @@ from tests.web.dashboard.console import TOKEN
 from tests.web.dashboard.scene import Scene, scene
 
 DESK: Mapping[str, Any] = {"viewport": {"width": 1100, "height": 900}}
+WHOLE: Mapping[str, Any] = {"viewport": {"width": 1100, "height": 1280}}
 HAND: Mapping[str, Any] = {"viewport": PHONE, "has_touch": True, "is_mobile": True}
 PICTURES: Mapping[str, tuple[str, str, Mapping[str, Any]]] = {
-    "overview-desktop-light": ("/", "light", DESK),
-    "overview-desktop-dark": ("/", "dark", DESK),
+    "overview-desktop-light": ("/", "light", WHOLE),
+    "overview-desktop-dark": ("/", "dark", WHOLE),
     "overview-phone-light": ("/", "light", HAND),
     "overview-phone-dark": ("/", "dark", HAND),
     "record-desktop-light": ("/records/4", "light", DESK),
+    "node-desktop-light": ("/nodes/{node}", "light", DESK),
+    "nodes-phone-dark": ("/nodes?state=busy", "dark", HAND),
     "drain-desktop-light": ("/act/drain?id={node}", "light", DESK),
 }
 """Each picture's page, colours and screen."""

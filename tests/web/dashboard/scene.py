@@ -25,9 +25,11 @@ DRAINED = Mark("Bob", 0.0, "new image")
 class Scene:
     """A console with a real socket, which shows `world`; its journal is in `home`."""
 
-    def __init__(self, home: Path, nodes: int = NODES, slots: int = SLOTS) -> None:
+    def __init__(
+        self, home: Path, nodes: int = NODES, slots: int = SLOTS, public_url: str | None = None
+    ) -> None:
         self.world = _pool(nodes, slots)
-        self.console = Console(home / "journal.db")
+        self.console = Console(home / "journal.db", public_url=public_url)
         self.console.clock.advance(self.world.now - self.console.clock.boottime())
         self.console.clock.step_wall(EPOCH + self.world.now - self.console.clock.wall())
         self.marks = Marks()
@@ -60,9 +62,11 @@ class Scene:
 
 
 @contextmanager
-def scene(home: Path, nodes: int = NODES, slots: int = SLOTS) -> Iterator[Scene]:
+def scene(
+    home: Path, nodes: int = NODES, slots: int = SLOTS, public_url: str | None = None
+) -> Iterator[Scene]:
     """The scene on a port of its own, while the context lasts."""
-    made = Scene(home, nodes, slots)
+    made = Scene(home, nodes, slots, public_url)
     made.console.server.start()
     try:
         yield made
