@@ -165,6 +165,9 @@ def test_every_reason_is_given_in_some_world() -> None:
         pytest.param(444001486, "WORK", id="a-late-list-shows-a-node-that-we-destroyed"),
         pytest.param(444004367, "MAX", id="three-listings-since-its-ping-lack-it-and-one-before"),
         pytest.param(445000258, "D4", id="a-denied-node-listed-before-its-slow-destroy"),
+        pytest.param(449000561, "D9", id="who-fell-silent-out-of-sight-before-a-restart"),
+        pytest.param(450000463, "U10", id="a-former-run-destroyed-whom-the-cloud-denied"),
+        pytest.param(450000054, "D9", id="a-late-list-shows-two-that-we-destroyed"),
         pytest.param(445000741, "O4", id="killed-between-a-resume-and-its-answer"),
         pytest.param(446000686, "PROGRESS", id="spare-nodes-are-wanted-and-no-job-waits"),
         pytest.param(446001237, "PROGRESS", id="no-job-waits-and-a-spare-node-is-idle"),
@@ -180,7 +183,7 @@ def test_every_reason_is_given_in_some_world() -> None:
     ],
 )
 def test_what_once_broke_a_rule_does_not_any_more(seed: int, rule: str) -> None:
-    assert rule not in {one.rule for one in run(seed).violations}
+    assert run(seed).violations == [], f"once it broke {rule}"
 
 
 def test_a_first_ping_that_a_set_back_clock_just_caught_up_with_accuses_no_clean() -> None:

@@ -51,7 +51,7 @@ class Management:
         token = given.reveal() if given is not None else self.state.token("management")
         board = Board(self.clock)
         explanations = Explanations(wiring.journal_path(config, dry_run=dry_run))
-        read = config.manage.read_token
+        read, public = config.manage.read_token, config.manage.public_url
         healthy_for = max(config.daemon.poll_stale_after, 2 * config.daemon.max_poll_time)
         slots = SlotHistory(self.state.path / f"slots{'-dry-run' * dry_run}.history")
         metrics = self._metrics()
@@ -67,6 +67,7 @@ class Management:
             explanations=explanations,
             healthy_for=healthy_for,
             read_token=None if read is None else read.reveal(),
+            public_url=None if public is None else public.url,
             dashboard=Dashboard(board, explanations, slots, self.clock, old_after=healthy_for),
             reload=self.reload,
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
@@ -241,6 +242,18 @@ def surplus(world: World, pool: Pool, seen: Ward) -> int:
     strays = sum(one.node.id not in world.cloud.hidden for one in seen.strays)
     over = min(idle, serving + strays - settings.max_nodes)
     return max(0, min(max(idle - high, over), serving - settings.min_nodes))
+
+
+def spare_beyond(world: World, pool: Pool, seen: Ward) -> int:
+    """How many idle nodes should go because their own size keeps fewer; never too many.
+
+    Jobs may want any size, so that what they want at most is allowed for in each.
+    """
+    settings = pool.settings
+    _, high = jobs_wanted(world, pool)
+    idle = Counter(one.node.tags.size for one in seen.idle)
+    beyond = sum(max(0, idle[size.name] - size.spare_nodes - high) for size in settings.sizes)
+    return max(0, min(beyond, len(seen.of(Health.SERVING)) - settings.min_nodes))
 
 
 def given_up(world: World, pool: Pool, seen: Ward) -> int:

@@ -57,7 +57,7 @@ from nodemanager.core.observe import (
 )
 from nodemanager.core.observe.consistency import Impossible
 from nodemanager.core.observe.store_clock import StoreClock
-from nodemanager.core.plan import due, errands, plan, rotation, supply
+from nodemanager.core.plan import due, errands, plan, rotation, spares, supply
 from nodemanager.core.plan.demand import Market
 from nodemanager.core.safety import breaker
 from nodemanager.errors import RemoteError
@@ -898,6 +898,47 @@ MUTANTS: tuple[Mutant, ...] = (
         "spare nodes are never booted",
         (instead(Market.trade, "self._below_spare(spares)", "[]"),),
         by=STILL,
+    ),
+    Mutant(
+        "D14",
+        "no spare node makes room",
+        (
+            instead(
+                spares.spares_of,
+                "kept > 0 and has > 0 and (nodes > 0 or (money > 0 and size.price))",
+                "False",
+            ),
+        ),
+    ),
+    Mutant(
+        "D14",
+        "more spare nodes are kept than the file wants",
+        (
+            instead(
+                Market.trade,
+                "{name: one.kept for name, one in spares.items()}",
+                "{name: one.kept + 2 for name, one in spares.items()}",
+            ),
+        ),
+    ),
+    Mutant(
+        "D15",
+        "a busy node is replaced",
+        (
+            instead(rotation._Turn._is_free, "view.verdict.reason in IDLE", "True"),
+            instead(plan._asking, "view.surplus_if_idle", "True"),
+        ),
+    ),
+    Mutant(
+        "D15",
+        "a replacement in vain stops nothing",
+        (
+            instead(
+                rotation._Turn._next,
+                "is_in_vain(view.node, view.record, self.size, snapshot)",
+                "False",
+            ),
+        ),
     ),
     Mutant(
         "D15",

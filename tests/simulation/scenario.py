@@ -17,6 +17,8 @@ from tests.simulation.world import Shape
 ASSUMPTIONS = ("A1", "A2", "A3", "A4", "A5")
 SPARED = 0.15
 """In so many worlds spare nodes are kept."""
+OF_IMAGES = frozenset({"the image changes", "new nodes get the former image"})
+"""Where one of these comes, the cloud tells its nodes' images."""
 QUIET_S = 240.0
 """Nothing goes wrong for this long at the start."""
 
@@ -68,7 +70,7 @@ def draw(seed: int, storm: Storm | None = None) -> Scenario:
         script = _faults(random, kinds, storm.count, shape, breaks, stormy)
     if any(one.kind == "a zone has no room" for one in script):
         shape = _with_zones(Random(f"{seed}/zones"), shape)
-    if any(one.kind == "the image changes" for one in script):
+    if any(one.kind in OF_IMAGES for one in script):
         shape = _with_images(Random(f"{seed}/images"), shape)
     dispatching = draw_dispatching(seed) if storm is None else storm.dispatching
     if dispatching is not None:

@@ -22,6 +22,9 @@ from nodemanager.core.plan.plan import BootOrder, Plan
 from nodemanager.core.safety.breaker import HOW_TO_CLEAR, Breaker
 from nodemanager.log import DEBUG, ERROR, INFO, WARNING, Logger
 
+IMAGE_ERRORS = 3
+"""So many listings in a row must come without the image of new nodes, before that is told."""
+
 
 class EventLog:
     """Writes log lines, and remembers the last one of each record and node."""
@@ -32,6 +35,8 @@ class EventLog:
         self._mode = mode
         self._malformed: dict[str, tuple[str, ...]] = {}
         self._failing: dict[str, int] = {}
+        self._image_errors = 0
+        """How many listings in a row came without the image of new nodes."""
         self._verdicts = VerdictLog(log)
         self._demand = DemandLog(log)
         self._summaries = Lasting(SUMMARY_EVERY_S)
@@ -67,6 +72,15 @@ class EventLog:
             took_s=took_s,
             error=error,
         )
+
+    def image_found(self, error: str | None) -> None:
+        """Log once that the image of new nodes can't be found out, so that none is replaced by it.
+
+        A single failure may be the cloud's; the next listing asks again.
+        """
+        self._image_errors = 0 if error is None else self._image_errors + 1
+        if self._image_errors == IMAGE_ERRORS:
+            self._log.event(Event.ROTATION, level=WARNING, error=error)
 
     def malformed(self, source: str, problems: tuple[str, ...]) -> None:
         """Log each malformed item, once while it stays."""
