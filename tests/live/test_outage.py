@@ -157,7 +157,7 @@ def ends_it(
         ann.page.goto(f"/records/{record}")
         expect(ann.page.get_by_text("within_window").first).to_be_visible()
         ann.orders("Clean…", "Clean", "its host is lost")
-        daemon.wait_for("record.cleaned", after=before, record=record, by="Ann")
+        daemon.wait_for("operator.clean", after=before, record=record, by="Ann", result="done")
     until("the pool to be whole", lambda: len(cluster.running()) == NODES)
     ann.page.goto("/")
     expect(ann.page.locator("#alerts")).to_have_text("")
