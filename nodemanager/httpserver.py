@@ -36,13 +36,18 @@ from nodemanager.connections import Connection, Gate, GuardedProtocol, Limits, l
 from nodemanager.errors import StartError
 from nodemanager.refusals import Refusals
 
-try:
-    from uvloop import new_event_loop as _new_loop
-except ImportError:
-    # The extra uvloop; the standard library's loop answers the same, and fewer a second.
-    from asyncio import new_event_loop as _new_loop
-
 Scope = dict[str, Any]
+
+
+def _new_loop() -> asyncio.AbstractEventLoop:
+    """uvloop's where that extra is installed; the standard one answers the same, fewer a second."""
+    try:
+        from uvloop import new_event_loop
+    except ImportError:
+        return asyncio.new_event_loop()
+    return new_event_loop()
+
+
 Receive = Callable[[], Awaitable[Mapping[str, Any]]]
 Send = Callable[[dict[str, Any]], Awaitable[None]]
 AsgiApp = Callable[[Scope, Receive, Send], Awaitable[None]]
