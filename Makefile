@@ -1,7 +1,7 @@
 # Everything one does with this tree. `make` alone lists the targets.
 
 .DEFAULT_GOAL := help
-.PHONY: help run run-slurm test quick lint static unit soak census mutants chaos dispatch rotation slurm systemd openstack incident race test-deps bench docs dist constraints install uninstall clean venv venv-test
+.PHONY: help run run-slurm test quick lint static unit soak census mutants chaos dispatch rotation outage slurm systemd openstack incident race test-deps bench docs dist constraints install uninstall clean venv venv-test
 
 VENV := .venv
 PY := $(VENV)/bin/python
@@ -13,7 +13,7 @@ FIRST := 0
 KILLS := 200
 RACES := 10000
 WORKERS := 4
-QUICK := $(addprefix tests/,actors commands config core execute journal schedulers) \
+QUICK := $(addprefix tests/,actors commands config core journal schedulers) \
 	$(wildcard tests/test_*.py)
 
 install uninstall: export PREFIX := $(PREFIX)
@@ -67,6 +67,9 @@ mutants: venv-test ## switch each rule off, find the seed or test that notices, 
 
 chaos: venv-test ## kill -9 a real daemon KILLS=200 times at random points; ARGS="--seed N"
 	@$(PY) -m tests.live.chaos --kills $(KILLS) $(ARGS)
+
+outage: venv-test ## an incident on the dashboard: a real Prometheus fires three alerts, orders by button end them (40 s)
+	@$(PY) -m pytest -q -n 0 tests/live/test_outage.py $(ARGS)
 
 rotation: venv-test ## replace the image of NODES=10 local nodes that work: no job is lost
 	@ROTATION_NODES=$(or $(NODES),10) $(PY) -m pytest -q -s tests/live/test_rotation.py $(ARGS)

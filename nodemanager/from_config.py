@@ -106,12 +106,29 @@ def settings_of(
         may_authorise=cloud.may_authorise and store.may_authorise,
         compare_and_set=store.guarantee.value == "cas",
         tells_drain=store.tells_drain,
-        demand_polled=config.daemon.wishlist_command is not None or scheduled,
+        demand_polled=(
+            config.daemon.wishlist_command is not None or scheduled or asks_arvados(config)
+        ),
         scheduled=scheduled,
         scheduler_can=_scheduler_can(config),
         cancel_unsatisfiable=_cancels(config),
         sizes=sizes_of(config, cloud) if sizes is None else sizes,
     )
+
+
+def asks_arvados(config: Config) -> bool:
+    """Whether the Arvados server is asked for what waits there."""
+    daemon, arvados = config.daemon, config.arvados
+    if daemon.dispatcher is not Dispatcher.PING or daemon.wishlist_command is not None:
+        return False
+    if arvados.host is None or arvados.token is None:
+        return False
+    return arvados.containers_queue or asks_for_jobs(config)
+
+
+def asks_for_jobs(config: Config) -> bool:
+    """Whether the server's jobs.queue is demand, where it has one."""
+    return config.arvados.jobs_queue and config.records.provider is StoreProvider.ARVADOS
 
 
 def _scheduler_can(config: Config) -> frozenset[Verb]:

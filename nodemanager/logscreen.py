@@ -34,15 +34,26 @@ MOST_IDS = 20_000
 IDS = ("record", "node")
 HIDDEN = frozenset({"ts", "event", "level", "reason", "host", "plan", "mode", "incarnation", *IDS})
 
-RESET, BOLD, DIM = "\x1b[0m", "\x1b[1m", "\x1b[2m"
-RED, GREEN, YELLOW, MAGENTA, CYAN = (f"\x1b[{number}m" for number in (31, 32, 33, 35, 36))
-COLOURS = (
-    (("opened", "false_clean", "failed", "invariant", "died", "stuck"), BOLD + RED),
-    (("operator.", "breaker.", "config."), MAGENTA),
-    (("cleaned", "created", "gone", "restored", "paired", "started"), GREEN),
-    (("clean", "shutdown", "setup", "claimed"), YELLOW),
-    (("deferred", "skipped", "aborted", "foreign", "refused"), CYAN),
+RESET = "\x1b[0m"
+CODES = {
+    "bold": 1,
+    "dim": 2,
+    "red": 31,
+    "green": 32,
+    "yellow": 33,
+    "magenta": 35,
+    "cyan": 36,
+}
+"""The escape code of each word of a style."""
+ALARM = "bold red"
+STYLES = (
+    (("opened", "false_clean", "failed", "invariant", "died", "stuck"), ALARM),
+    (("operator.", "breaker.", "config."), "magenta"),
+    (("cleaned", "created", "gone", "restored", "paired", "started"), "green"),
+    (("clean", "shutdown", "setup", "claimed"), "yellow"),
+    (("deferred", "skipped", "aborted", "foreign", "refused"), "cyan"),
 )
+"""The style of an event's name, by words in it; the first that fits counts."""
 
 
 class Shortened:
@@ -90,17 +101,17 @@ class Screen:
     def line(self, fields: Fields, at: float, level: str) -> str:
         """One line: time, event, reason, whom it is about, and the measures."""
         event, reason = str(fields.get("event", "")), fields.get("reason")
-        style = (BOLD + RED) if level in ("error", "critical") else _colour(event)
+        style = ALARM if level in ("error", "critical") else style_of(event)
         parts = [
-            self._in(DIM, time.strftime("%H:%M:%S", time.localtime(at))),
+            self._in("dim", time.strftime("%H:%M:%S", time.localtime(at))),
             self._in(style, f"{visible(event):<21}"),
-            self._in(BOLD, f"{visible(str(reason or '')):<22}"),
+            self._in("bold", f"{visible(str(reason or '')):<22}"),
             self._whom(fields),
         ]
-        more = [_measure(key, value) for key, value in self._rest(event, fields)]
-        parts.append(self._in(DIM, "  ".join(one for one in more if one)))
+        more = [measure(key, value) for key, value in self._rest(event, fields)]
+        parts.append(self._in("dim", "  ".join(one for one in more if one)))
         if level in ("warning", "error", "critical"):
-            parts.insert(1, self._in(YELLOW if level == "warning" else BOLD + RED, level.upper()))
+            parts.insert(1, self._in("yellow" if level == "warning" else ALARM, level.upper()))
         return " ".join(part for part in parts if part).rstrip()
 
     def _rest(self, event: str, fields: Fields) -> Iterator[tuple[str, Any]]:
@@ -120,7 +131,10 @@ class Screen:
         return " ".join(visible(str(one)) for one in named if one)
 
     def _in(self, style: str, text: str) -> str:
-        return f"{style}{text}{RESET}" if self._colours and style and text.strip() else text
+        if not (self._colours and style and text.strip()):
+            return text
+        codes = "".join(f"\x1b[{CODES[word]}m" for word in style.split())
+        return f"{codes}{text}{RESET}"
 
 
 def wants_colours(environ: Mapping[str, str]) -> bool:
@@ -135,7 +149,7 @@ def is_terminal(descriptor: int | None) -> bool:
         return False
 
 
-def _measure(key: str, value: Any) -> str:
+def measure(key: str, value: Any) -> str:
     """`key value`, a duration in its two largest units; blank for nothing."""
     if value is None:
         return ""
@@ -144,8 +158,9 @@ def _measure(key: str, value: Any) -> str:
     return logfmt({key: value}).replace("=", " ", 1)
 
 
-def _colour(event: str) -> str:
-    for words, style in COLOURS:
+def style_of(event: str) -> str:
+    """The style of that event's name, in rich's words; blank for none."""
+    for words, style in STYLES:
         if any(word in event for word in words):
             return style
     return ""

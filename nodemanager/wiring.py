@@ -42,7 +42,7 @@ from nodemanager.core.explain.picture import Picture
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.world import Job
 from nodemanager.errors import ConfigError
-from nodemanager.from_config import named_places, user_data_of
+from nodemanager.from_config import asks_arvados, asks_for_jobs, named_places, user_data_of
 from nodemanager.httpserver import HttpServer
 from nodemanager.journal.api import Journal
 from nodemanager.log import Logger
@@ -219,13 +219,27 @@ def build_journal(config: Config, clock: Clock, *, dry_run: bool = False) -> Jou
 
 
 def wishlist_of(config: Config) -> Wishlist | None:
-    """The function that asks for the waiting jobs; None where the file names no command."""
+    """The function that asks for what waits: a command's jobs, or an Arvados server's; or None."""
     command = config.daemon.wishlist_command
-    if command is None:
-        return None
-    from nodemanager.schedulers.wishlist import WishlistCommand
+    if command is not None:
+        from nodemanager.schedulers.wishlist import WishlistCommand
 
-    return WishlistCommand(command, config.daemon.wishlist_poll_time).queue
+        return WishlistCommand(command, config.daemon.wishlist_poll_time).queue
+    arvados = config.arvados
+    if not asks_arvados(config) or arvados.host is None or arvados.token is None:
+        return None
+    from nodemanager.arvados_api.client import ApiClient
+    from nodemanager.schedulers.arvados import ArvadosQueue
+
+    api = ApiClient(
+        arvados.host.url,
+        arvados.token.reveal(),
+        timeout=arvados.timeout,
+        insecure=arvados.insecure,
+        ca_file=str(config.daemon.certs_file) if config.daemon.certs_file else None,
+    )
+    containers, jobs = arvados.containers_queue, asks_for_jobs(config)
+    return ArvadosQueue(api, containers=containers, jobs=jobs).queue
 
 
 def scheduler_of(config: Config) -> Scheduler | None:
@@ -288,7 +302,7 @@ def start_actors(
     show: Callable[[Picture], None] = lambda picture: None,
     wishlist: Wishlist | None = None,
 ) -> System:
-    """Start the actors and tell the daemon to begin. `wishlist` replaces the file's command."""
+    """Start the actors and tell the daemon to begin. `wishlist` replaces the file's demand."""
     store = records.store
     inputs = DaemonInputs(
         manager=f"{socket.gethostname()}:{os.getpid()}",

@@ -32,6 +32,7 @@ SERVERS = {
     "logrotate": "/usr/sbin/logrotate",
     "munge": "/usr/sbin/munged",
     "postgresql": "/usr/lib/postgresql/*/bin/postgres",
+    "prometheus": "prometheus",
     "promtool": "promtool",
     "shellcheck": "shellcheck",
     "slurm": "/usr/sbin/slurmctld",

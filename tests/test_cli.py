@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from nodemanager import __version__, cli, service, wiring
+from nodemanager import __version__, cli, wiring
 from nodemanager.commands import common
 from nodemanager.config import Config
 from nodemanager.config.providers import PROVIDERS
@@ -63,7 +63,7 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, bool, bool]]:
         seen.append((config.daemon.pool, dry_run, once))
         return 0
 
-    monkeypatch.setattr(service, "run", run)
+    monkeypatch.setattr("nodemanager.service.daemon.run", run)
     return seen
 
 
@@ -171,7 +171,7 @@ def test_no_error_moves_the_cursor_of_a_terminal(
     def run(config: Config, *, dry_run: bool = False, once: bool = False) -> int:
         raise StartError("near it: compute\x1b[2J\u202e1")
 
-    monkeypatch.setattr(service, "run", run)
+    monkeypatch.setattr("nodemanager.service.daemon.run", run)
     assert invoke("run", write()).stderr == "nodemanager: near it: compute\\x1b[2J\\u202e1\n"
     broken = invoke("check-config", write(GOOD + "[Cl\x1b[2Joud]\n"))
     assert broken.exit_code == 2
@@ -311,7 +311,7 @@ def test_a_failure_to_start_is_one_clear_line_and_1(
     def run(config: Config, *, dry_run: bool = False, once: bool = False) -> int:
         raise StartError("another daemon runs on this pool")
 
-    monkeypatch.setattr(service, "run", run)
+    monkeypatch.setattr("nodemanager.service.daemon.run", run)
     result = invoke("run", write())
     assert result.exit_code == 1
     assert result.stderr == "nodemanager: another daemon runs on this pool\n"

@@ -11,7 +11,7 @@ import pytest
 
 from nodemanager.actors.messages import Beat
 from nodemanager.httpserver import HttpServer
-from nodemanager.service import BEAT_S, Pulse
+from nodemanager.service.pulse import BEAT_S, Pulse
 from tests.fakes.clock import ManualClock
 
 WATCHDOG_S = 600.0

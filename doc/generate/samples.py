@@ -557,6 +557,8 @@ ARVADOS = Sample(
                 "token": "TOKEN",
                 "timeout": SHOWN,
                 "insecure": SHOWN,
+                "containers_queue": SHOWN,
+                "jobs_queue": SHOWN,
             },
         ),
         Part("Records", {"provider": SHOWN, "slots": SHOWN}),

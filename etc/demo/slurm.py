@@ -84,33 +84,11 @@ if [ ! -e "$home/slurmd" ]; then
     {slurmd} -D -N "$name" -f {conf} >"$home/slurmd.out" 2>&1 </dev/null &
 fi
 """
-SLURM_CONF = """\
-ClusterName=demo
-SlurmctldHost={host}(127.0.0.1)
-SlurmctldPort={controller}
-SlurmUser={user}
-SlurmdUser={user}
-AuthType=auth/munge
-AuthInfo=socket={folder}/munge.socket
-CredType=cred/munge
-StateSaveLocation={folder}/state
-SlurmdSpoolDir={folder}/spool-%n
-SlurmctldPidFile={folder}/slurmctld.pid
-SlurmdPidFile={folder}/slurmd-%n.pid
-SlurmctldLogFile={folder}/slurmctld.log
-SlurmdLogFile={folder}/slurmd-%n.log
-ProctrackType=proctrack/linuxproc
-TaskPlugin=task/none
-JobAcctGatherType=jobacct_gather/none
-SwitchType=switch/none
-MpiDefault=none
-SlurmdParameters=config_overrides
-SelectType=select/cons_tres
-SelectTypeParameters=CR_Core_Memory
+SLURM_CONF = Path(__file__).with_name("slurm.conf")
+"""The demo's Slurm, without what OWN and the nodes add."""
+OWN = """\
 DefMemPerCPU=100
-SchedulerParameters=sched_interval=1,bf_interval=1
 SlurmdTimeout=30
-MailProg=/bin/true
 """
 
 
@@ -171,8 +149,12 @@ def configure(state: Path, port: int) -> Path:
     # The nodes of a real cluster have addresses of their own.
     here = f" NodeAddr=127.0.0.1 NodeHostname={host} Port=[{ports[0]}-{ports[-1]}]"
     lines = [line + here * line.startswith("NodeName=") for line in told.splitlines()]
-    own = SLURM_CONF.format(host=host, controller=controller, user=getpass.getuser(), folder=folder)
-    write(conf, own + "\n".join(lines).replace("MaxTime=", "Default=YES MaxTime=") + "\n", 0o644)
+    own = SLURM_CONF.read_text(encoding="utf-8").format(
+        cluster="demo", host=host, controller=controller, user=getpass.getuser(), folder=folder
+    )
+    write(
+        conf, own + OWN + "\n".join(lines).replace("MaxTime=", "Default=YES MaxTime=") + "\n", 0o644
+    )
     return config
 
 

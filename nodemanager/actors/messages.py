@@ -124,13 +124,15 @@ class CloudPollStarted:
 class CloudListed:
     """A cloud listing, with the `account` if it was asked for, or why that failed (L5).
 
-    `image` is the id of the image that nodes would be booted from then, None if not known.
+    `image` is the id of the image that nodes would be booted from then, None if not known;
+    `image_error` says why, if the cloud was asked in vain.
     """
 
     listing: Nodes
     account: str | None = None
     unverified: Exception | None = None
     image: str | None = None
+    image_error: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -101,7 +101,9 @@ class CloudDriver(Protocol):
     def image(self) -> str | None:
         """The immutable id of the image that a node created now would boot from.
 
-        The driver resolves a name or alias with this call. None where the cloud has no images, its
+        The driver resolves a name or alias with this call, and by one list call at the most finds
+        out what a node listing alone does not tell of the listed nodes' images; the next listing
+        has it. None where the cloud has no images, its
         listing does not tell a node's, or the id can't be found out: then no node counts as
         outdated by its image.
         """

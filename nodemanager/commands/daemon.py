@@ -30,11 +30,12 @@ def run(config: str | None, file: str | None, dry_run: bool, once: bool, foregro
 
     SIGTERM stops it cleanly, SIGHUP re-reads the file, SIGUSR1 logs threads and mailboxes.
     """
-    from nodemanager import service, wiring
+    from nodemanager import wiring
     from nodemanager.config import load
+    from nodemanager.service import daemon
 
     loaded = load(config_path(config, file), accepts=wiring.accepted_keys)
-    sys.exit(service.run(loaded, dry_run=dry_run, once=once))
+    sys.exit(daemon.run(loaded, dry_run=dry_run, once=once))
 
 
 @click.command(
@@ -53,9 +54,9 @@ def check_config(config: str | None, file: str | None, show_all: bool) -> None:
 
     A file with a [Registry] and no [Cloud] is checked for `nodemanager registry`.
     """
-    from nodemanager import service
+    from nodemanager.service.check import check
 
-    checked, warnings = service.check(config_path(config, file))
+    checked, warnings = check(config_path(config, file))
     for warning in warnings:
         click.echo(f"warning: {visible(str(warning))}", err=True)
     if show_all:
@@ -73,11 +74,11 @@ def check_config(config: str | None, file: str | None, show_all: bool) -> None:
 @config_option
 def registry(config: str | None, file: str | None) -> None:
     """Serve the record registry on its own, for daemons and nodes elsewhere."""
-    from nodemanager import service
     from nodemanager.config import load
+    from nodemanager.service.registry import serve_registry
 
     loaded = load(config_path(config, file), require_cloud=False)
-    sys.exit(service.serve_registry(loaded))
+    sys.exit(serve_registry(loaded))
 
 
 def _print_settings(config: Config) -> None:

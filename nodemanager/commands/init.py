@@ -415,10 +415,10 @@ def write(path: Path, text: str, *, force: bool = False) -> None:
 
 def checked(path: Path, no_check: bool) -> bool:
     """Whether no check of the cloud failed; raises ConfigError for a file that can't be used."""
-    from nodemanager import service
     from nodemanager.commands.check_cloud import check
+    from nodemanager.service import check as service_check
 
-    config, warnings = service.check(path)
+    config, warnings = service_check.check(path)
     for warning in warnings:
         click.echo(f"warning: {visible(str(warning))}", err=True)
     fine = no_check or check(config)

@@ -45,9 +45,12 @@ def _sweep_chart(result: Result, plotext: Any) -> bool:
     plotext.plot(places, gains, label="slot-hours (left)", color="green", marker="braille")
     plotext.plot(places, costs, label="hits (right)", color="red", marker="braille", yside="right")
     ticks = whole_ticks(max(costs))
-    # Room for the legend, which plotext draws over the curves.
-    plotext.ylim(min(gains), max(gains) + ROOM * (max(gains) - min(gains) or 1.0), yside="left")
-    plotext.ylim(0, ticks[-1] * (1 + ROOM), yside="right")
+    # Room for the legend, which plotext draws over the curves; and one zero for both axes.
+    low, high = min(0.0, *gains), max(0.0, *gains)
+    high += ROOM * (high - low or 1.0)
+    top = ticks[-1] * (1 + ROOM)
+    plotext.ylim(low, high, yside="left")
+    plotext.ylim(low / high * top, top, yside="right")
     plotext.yticks(ticks, [str(one) for one in ticks], yside="right")
     plotext.xticks(places, [label.split(" ")[0] for label, _, _ in ordered])
     plotext.xlabel(result.heading)

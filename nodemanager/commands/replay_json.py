@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from nodemanager.commands.replay_result import (
-    NOTES,
-    Result,
-)
+from nodemanager.commands.replay_advice import advice_in_words, advice_of, settings_of
+from nodemanager.commands.replay_result import NOTES, Result
 from nodemanager.core.replay.whatif import Hit, Life
 from nodemanager.core.replay.worth import Balance, Outcome
 
@@ -15,8 +13,17 @@ from nodemanager.core.replay.worth import Balance, Outcome
 def as_json(result: Result) -> dict[str, Any]:
     """The result as JSON values: times in epoch seconds, durations in seconds."""
     outline, replayed = result.outline, result.replayed
+    advice = advice_of(result)
     return {
         "journal": result.path,
+        "pool": outline.settings.pool,
+        "settings": settings_of(result),
+        "advice": {
+            "counsel": advice.counsel.value,
+            "value": advice.best.label,
+            "limit": None if advice.limit is None else advice.limit.label,
+            "text": advice_in_words(result),
+        },
         "from": outline.first,
         "until": outline.last,
         "decisions": outline.decisions,

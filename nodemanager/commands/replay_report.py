@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 from xml.etree import ElementTree
 
@@ -11,6 +12,11 @@ from markupsafe import Markup
 from pygal.style import Style
 
 from nodemanager import __version__
+from nodemanager.commands.replay_advice import (
+    advice_in_words,
+    changed_settings_of,
+    settings_of,
+)
 from nodemanager.commands.replay_curves import stairs, unit_of, whole_ticks
 from nodemanager.commands.replay_result import (
     COLUMNS,
@@ -60,6 +66,10 @@ def page(result: Result) -> str:
     ).render(
         version=__version__,
         journal=visible(result.path),
+        pool=visible(outline.settings.pool),
+        settings=[(name, visible(value)) for name, value in settings_of(result).items()],
+        changed=changed_settings_of(result),
+        advice=visible(advice_in_words(result)),
         first=told(outline.first, terminal=False),
         last=told(outline.last, terminal=False),
         outline=outline,
@@ -112,7 +122,9 @@ def _chart_title(result: Result) -> str:
 
 
 def _chart(result: Result) -> str:
-    chart = _sweep_chart(result) if result.sweep is not None else _time_chart(result)
+    if result.sweep is not None:
+        return "".join(map(_inline, _sweep_charts(result)))
+    chart = _time_chart(result)
     return "" if chart is None else _inline(chart)
 
 
@@ -130,18 +142,26 @@ def _options() -> dict[str, Any]:
     }
 
 
-def _sweep_chart(result: Result) -> Any:
+def _sweep_charts(result: Result) -> Iterator[Any]:
+    """Gain and cost, one above the other: two axes in one chart would have two zeros."""
     ordered = result.in_order
     if len(ordered) < 2:
-        return None
-    chart = pygal.Line(x_title=result.heading, **_options())
-    chart.x_labels = [visible(label.split(" ")[0]) for label, _, _ in ordered]
+        return
+    labels = [visible(label.split(" ")[0]) for label, _, _ in ordered]
+    gain = pygal.Line(zero=0, **_options())
+    gain.x_labels = labels
     gains = [round(balance.slot_s / 3600, 3) for _, balance, _ in ordered]
+    gain.add("slot-hours free sooner", gains)
+    yield gain
     costs = [len(balance.hits) for _, balance, _ in ordered]
-    chart.add("slot-hours free sooner (left)", gains)
-    chart.add("hits (right)", costs, secondary=True)
-    chart.secondary_range = (0, whole_ticks(max(costs))[-1])
-    return chart
+    ticks = whole_ticks(max(costs))
+    options = {**_options(), "height": 220, "range": (0, ticks[-1]), "y_labels": ticks}
+    cost = pygal.Bar(x_title=result.heading, value_formatter=lambda many: f"{many:.0f}", **options)
+    cost.x_labels = labels
+    # The second colour, as everywhere.
+    cost.add("", [])
+    cost.add("hits", costs)
+    yield cost
 
 
 def _time_chart(result: Result) -> Any:

@@ -9,6 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from nodemanager.commands import show
+from nodemanager.commands.replay_advice import advice_in_words, changed_settings_of
 from nodemanager.commands.replay_curves import chart
 from nodemanager.commands.replay_result import (
     COLUMNS,
@@ -33,8 +34,11 @@ def print_result(result: Result, out: Console) -> None:
     """Print a whole result; curves only on a terminal."""
     terminal = out.is_terminal
     show.say(out, _headline(result, terminal=terminal))
+    recorded = "; ".join(f"{name} {value}" for name, value in changed_settings_of(result).items())
+    show.say(out, show.cell(f"pool {result.outline.settings.pool}, recorded with {recorded}"))
     if not result.rows:
         _print_differences(result, out)
+        show.say(out, show.cell(advice_in_words(result), "bold"))
         return
     if result.replayed.differing:
         _print_differences(result, out)
@@ -53,6 +57,8 @@ def print_result(result: Result, out: Console) -> None:
     if hits:
         _gap(out)
         show.say(out, _hits(result, hits, terminal=terminal))
+    _gap(out)
+    show.say(out, show.cell(advice_in_words(result), "bold"))
     _gap(out)
     for note in NOTES:
         show.say(out, show.cell(f"* {note}", "dim"))

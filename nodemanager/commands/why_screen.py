@@ -10,9 +10,9 @@ from rich.table import Table
 from rich.text import Text
 
 from nodemanager.commands import show
-from nodemanager.commands.log_screen import style_of
 from nodemanager.commands.times import told
 from nodemanager.logline import span
+from nodemanager.logscreen import style_of
 
 Shown = Mapping[str, Any]
 

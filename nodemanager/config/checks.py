@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from nodemanager.config import kinds
+from nodemanager.config.check_queues import check_queues
 from nodemanager.config.providers import traits_of
 from nodemanager.config.reader import Draft
 from nodemanager.config.report import Place
@@ -50,6 +51,7 @@ def check_all(draft: Draft) -> None:
     _scratch(draft)
     _demand(draft)
     _dispatcher(draft)
+    check_queues(draft)
     _log_file(draft)
     _state_filters(draft)
     _without_effect(draft)
@@ -153,7 +155,8 @@ def _store(draft: Draft) -> None:
             if draft.value("Arvados", name) is None and not _is_wrong(draft, "Arvados", name):
                 draft.report.clash(cause, needed, "the Arvados store needs [Arvados] " + name)
     elif provider is StoreProvider.REGISTRY:
-        if draft.value("Arvados", "host") is not None:
+        asked = draft.value("Arvados", "containers_queue")
+        if draft.value("Arvados", "host") is not None and not asked:
             draft.report.clash(
                 place, host, "{other} is not used, since {one} keeps the records", refuse=False
             )
@@ -362,12 +365,13 @@ def _demand(draft: Draft) -> None:
     least, most = draft.value("Daemon", "min_nodes"), draft.value("Daemon", "max_nodes")
     asks = draft.value("Daemon", "dispatcher") is not Dispatcher.PING
     asks = asks or draft.value("Daemon", "wishlist_command") is not None
+    asks = asks or bool(draft.value("Arvados", "containers_queue"))
     asks = asks or any(size.spare_nodes for size in draft.sizes)
     if least == 0 and most and not asks:
         draft.report.warn(
             draft.place("Daemon", "min_nodes"),
             "nothing asks for nodes, so none is ever booted: set [Daemon] wishlist_command, "
-            "dispatcher, [Size NAME] spare_nodes, or min_nodes above 0",
+            "dispatcher, [Arvados] containers_queue, [Size NAME] spare_nodes, or min_nodes above 0",
         )
 
 

@@ -16,7 +16,7 @@ from nodemanager.config.options import (
     deciding_option,
     option,
 )
-from nodemanager.config.values import Dispatcher, LogFormat, LogLevel, Secret
+from nodemanager.config.values import Dispatcher, Endpoint, LogFormat, LogLevel, Secret
 
 
 def _poll_time(draft: Draft) -> object:
@@ -183,6 +183,13 @@ class Manage:
         "",
         """A token with which clients may see everything over TCP and change nothing. When it is
         blank there is none.""",
+    )
+    public_url: Endpoint | None = option(
+        kinds.optional(kinds.origin()),
+        "",
+        """Where browsers find this server behind a TLS proxy, like https://manager.example.org.
+        Requests for that host are then answered, and a browser that signs in there gets a cookie
+        that it sends over https only. Blank: only this machine's names are answered.""",
     )
 
 

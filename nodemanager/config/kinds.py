@@ -354,6 +354,21 @@ def endpoint() -> Kind[Endpoint]:
     return Kind("host[:port] (https) or a whole URL", parse)
 
 
+def origin() -> Kind[Endpoint]:
+    """`https://host[:port]`, or with http: a URL without a path."""
+    inner = endpoint()
+
+    def parse(value: str) -> Endpoint:
+        if "://" not in value:
+            raise ValueError("write it whole, like https://manager.example.org")
+        found = inner.parse(value)
+        if found.path:
+            raise ValueError("must have no path: the pages are at the server's root")
+        return found
+
+    return Kind("https://host[:port]", parse)
+
+
 def port_or_off() -> Kind[int | None]:
     """A port; -1 is off, as in Arvados Node Manager, and 0 takes any free port."""
     inner = whole(-1, 65535)

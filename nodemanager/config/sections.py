@@ -56,7 +56,7 @@ def _journal(draft: Draft) -> Path | None:
 
 @dataclass(frozen=True, kw_only=True)
 class Arvados:
-    """The Arvados server that keeps the records, where one does (before Arvados 3.0)."""
+    """The Arvados server that keeps the records (before Arvados 3.0), or whose containers wait."""
 
     host: Endpoint | None = option(
         kinds.optional(kinds.endpoint()),
@@ -71,13 +71,17 @@ class Arvados:
     insecure: bool = option(
         kinds.yes_no(), "no", "Accept any certificate, and plain http to any host."
     )
+    containers_queue: bool = option(
+        kinds.yes_no(),
+        "no",
+        """The server's waiting containers are demand, where [Daemon] dispatcher = ping; one without
+        containers is a failed poll. The records may be in a registry all the same.""",
+    )
     jobs_queue: bool = option(
         kinds.yes_no(),
         "yes",
-        "Accepted for old files. No Arvados server has a jobs queue any more.",
-        no_effect="no Arvados server has a jobs queue any more; demand is min_nodes and "
-        "wishlist_command",
-        no_effect_unless=("no", "off", "false", "0"),
+        """The waiting jobs of an old server are demand, where its API still has jobs.queue, the
+        server keeps the records, and no command and no scheduler gives demand.""",
     )
     slurm_queue: bool = option(
         kinds.yes_no(),

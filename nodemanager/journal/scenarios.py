@@ -217,39 +217,45 @@ class Scenario:
             return
         told = self._state.breaker.told.keys()
         before = self._state.breaker
-        match fact:
-            case SettingsTaken():
-                self._settings = self._varied(fact.settings)
-            case CloudSeen(listing=nodes):
-                wall = course.wall(nodes.ended_at)
-                fact = replace(fact, listing=self._world.nodes(nodes, wall))
-            case RecordsSeen():
-                fact = replace(fact, listing=self._world.records(fact.listing))
-                self._ended(course, course.wall(fact.listing.ended_at))
-            case LivesFreed():
-                lives = tuple(one for one in fact.lives if self._freed(one, fact.at, course))
-                fact = replace(fact, lives=lives)
-            case LatePinged():
-                pings = tuple(
-                    one
-                    for one in fact.pings
-                    if not self._heard(life_key(one.record, one.incarnation), one.at)
-                )
-                fact = replace(fact, pings=pings)
-            case NodesExplained():
-                ids = tuple(one for one in fact.node_ids if one not in self._world.kept)
-                self._done.not_destroyed_at += [fact.at] * (len(fact.node_ids) - len(ids))
-                fact = replace(fact, node_ids=ids)
-            case BreakerSet() if not self._is_recorded:
-                fact = replace(fact, breaker=_as_set(before, course.breaker, fact))
-            case _:
-                pass
+        if isinstance(fact, SettingsTaken):
+            self._settings = self._varied(fact.settings)
+        fact = self._corrected(fact, course)
         self._state = after_fact(self._state, fact, self._settings)
         if self._state.breaker is not before:
             self._count_opening(before)
             sign = Sign.PINGED if isinstance(fact, (LatePinged, RecordsSeen)) else Sign.LISTED
             for key in self._state.breaker.told.keys() - told:
                 self._told(key, course, sign)
+
+    def _corrected(self, fact: Fact, course: Course) -> Fact:
+        """The fact as it would have been in this scenario."""
+        match fact:
+            case CloudSeen(listing=nodes):
+                wall = course.wall(nodes.ended_at)
+                return replace(fact, listing=self._world.nodes(nodes, wall))
+            case RecordsSeen():
+                listing = self._world.records(fact.listing)
+                self._ended(course, course.wall(listing.ended_at))
+                return replace(fact, listing=listing)
+            case LivesFreed():
+                lives = tuple(one for one in fact.lives if self._freed(one, fact.at, course))
+                return replace(fact, lives=lives)
+            case LatePinged():
+                pings = tuple(
+                    one
+                    for one in fact.pings
+                    if not self._heard(life_key(one.record, one.incarnation), one.at)
+                )
+                return replace(fact, pings=pings)
+            case NodesExplained():
+                ids = tuple(one for one in fact.node_ids if one not in self._world.kept)
+                self._done.not_destroyed_at += [fact.at] * (len(fact.node_ids) - len(ids))
+                return replace(fact, node_ids=ids)
+            case BreakerSet() if not self._is_recorded:
+                breaker = _as_set(self._state.breaker, course.breaker, fact)
+                return replace(fact, breaker=breaker)
+            case _:
+                return fact
 
     def _count_opening(self, before: Breaker) -> None:
         standing = {part.cause for part in before.parts}

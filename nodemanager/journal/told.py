@@ -28,6 +28,7 @@ NOT_KEPT = frozenset(
         Event.LIST_FAILED,
         Event.LIST_PARTIAL,
         Event.LIST_ITEM,
+        Event.DEMAND_SOURCE,
         Event.CYCLE_DONE,
         Event.SERVER_STARTED,
         Event.SERVER_FAILED,

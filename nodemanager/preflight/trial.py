@@ -15,7 +15,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
-from nodemanager import service, wiring
+from nodemanager import wiring
 from nodemanager.actors.base import tell
 from nodemanager.actors.messages import ApplySettings
 from nodemanager.clock import Clock, SystemClock
@@ -33,6 +33,8 @@ from nodemanager.logline import logfmt
 from nodemanager.operators import OperatorCommands
 from nodemanager.preflight import ping_url
 from nodemanager.preflight.own_pool import Failed, OwnPool
+from nodemanager.service.daemon import stop
+from nodemanager.service.process import STOPS
 
 T = TypeVar("T")
 
@@ -117,7 +119,7 @@ class Trial:
         with ExitStack() as stack:
             self._heed_signals(stack)
             system = self._start(stack)
-            stack.callback(service.stop, system, "the pre-flight is over", self.clock)
+            stack.callback(stop, system, "the pre-flight is over", self.clock)
             try:
                 if not self._end_what_was_left():
                     return False
@@ -138,7 +140,7 @@ class Trial:
 
     def _heed_signals(self, stack: ExitStack) -> None:
         # A terminal that goes away must leave no node behind.
-        for number in (*service.STOPS, signal.SIGHUP):
+        for number in (*STOPS, signal.SIGHUP):
             before = signal.signal(number, lambda n, _: self._inbox.put(signal.Signals(n)))
             stack.callback(signal.signal, number, before)
 

@@ -12,8 +12,9 @@ import json
 import re
 from collections.abc import Mapping
 from typing import Any
-from urllib.parse import urlsplit
 
+from nodemanager.arvados_api.client import ApiClient
+from nodemanager.arvados_api.errors import date_of, errors_of
 from nodemanager.clock import Clock
 from nodemanager.core.model.world import Claim, Guarantee, LatePing, Listed, Record, StoreTime
 from nodemanager.errors import (
@@ -21,15 +22,12 @@ from nodemanager.errors import (
     NoFreeSlot,
     NoSuchRecord,
     SlotTaken,
-    StartError,
     StoreError,
     StoreRefused,
     before_writing,
 )
-from nodemanager.hosts import is_loopback
 from nodemanager.records import wire
 from nodemanager.records.arvados_client import ArvadosClient
-from nodemanager.records.arvados_errors import date_of, errors_of
 from nodemanager.records.arvados_listing import (
     Pages,
     ask_for_administrator,
@@ -81,12 +79,6 @@ class ArvadosRecordStore:
         ca_file: str | None,
         clock: Clock,
     ) -> None:
-        if (
-            urlsplit(base_url).scheme != "https"
-            and not insecure
-            and not is_loopback(urlsplit(base_url).hostname or "")
-        ):
-            raise StartError("[Arvados] host: plain http is for loopback, or needs insecure = yes")
         self.settle_wait = timeout
         self._ping_base = ping_url or base_url
         self._slots = slots
@@ -94,9 +86,8 @@ class ArvadosRecordStore:
         self._clock = clock
         self._prefix = "zzzzz"
         self._known_administrator = False
-        self._client = ArvadosClient(
-            base_url, token, timeout=timeout, insecure=insecure, ca_file=ca_file
-        )
+        api = ApiClient(base_url, token, timeout=timeout, insecure=insecure, ca_file=ca_file)
+        self._client = ArvadosClient(api)
 
     def store_id(self) -> str:
         """Our registry's own id where its document has one, else the cluster's uuid prefix."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from nodemanager.clock import Clock
@@ -41,7 +41,8 @@ class SlurmRecordStore:
 
     `timeout` is in seconds, for each call of scontrol; a question needs two, a write up to seven.
     `partitions` are those whose nodes are slots; none is all of them. A node that names no pool is
-    of `pool`: managers that share a Slurm must have partitions that share no node.
+    of `pool`: managers that share a Slurm must have partitions that share no node. `call` runs
+    scontrol, as program.run does.
     """
 
     provider = "slurm"
@@ -57,8 +58,10 @@ class SlurmRecordStore:
         conf: str | None = None,
         partitions: Sequence[str] = (),
         pool: str | None = None,
+        call: Callable[..., Ended] = run,
     ) -> None:
         self._pool = pool
+        self._call = call
         self.settle_wait = timeout
         self._timeout = timeout
         self._clock = clock
@@ -328,6 +331,8 @@ class SlurmRecordStore:
     def _run(self, *arguments: str) -> Ended:
         environment: Mapping[str, Any] = self._environment
         try:
-            return run("slurm", ("scontrol", *arguments), self._timeout, environment=environment)
+            return self._call(
+                "slurm", ("scontrol", *arguments), self._timeout, environment=environment
+            )
         except SchedulerError as error:
             raise StoreError(str(error)) from error

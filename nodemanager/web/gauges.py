@@ -120,6 +120,13 @@ GAUGES = (
         ("cause",),
     ),
     Gauged(
+        "slots_leaked_by_end",
+        "The same slots by the way in which their nodes went: the reason of the shutdown, or "
+        "`unseen` where none of this run is known.",
+        lambda shown: shown.leaked_by_end,
+        ("end",),
+    ),
+    Gauged(
         "slots_per_node",
         "Slots that the pool's records hold, for each live node (as if one, without any).",
         lambda shown: slots_per_node(shown.slots, shown.live),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
 from prometheus_client.core import CounterMetricFamily, Metric
@@ -20,7 +20,7 @@ from nodemanager.clock import Clock
 from nodemanager.core.execute.leftovers import LedgerState
 from nodemanager.core.model.reasons import Event, Reason
 from nodemanager.core.model.world import LeftoverKind
-from nodemanager.core.plan.slots import Slots
+from nodemanager.core.plan.slots import Leak, Slots
 from nodemanager.core.safety.breaker import Cause
 from nodemanager.core.safety.proof import UNPROVEN
 from nodemanager.log import Fields
@@ -30,6 +30,7 @@ from nodemanager.web.gauges import AGES, GAUGES
 from nodemanager.web.release_times import ReleaseTimes
 from nodemanager.web.status import ErrorCounts, Status, slots_used
 from nodemanager.web.trend import SlotTrend, Taken
+from nodemanager.web.ways_out import WaysOut
 
 SOURCES = ("cloud", "records", "demand", "scheduler")
 RULES = (*(f"C{number}" for number in range(13)), "U6", "U8", UNPROVEN)
@@ -70,6 +71,7 @@ class Metrics:
         self._cycle_seconds = self._histogram("cycle_seconds", "From snapshot to plan applied.")
         self._cycle_at = self._gauge("cycle_last_timestamp_seconds", "End of the last cycle.")
         self._releases = ReleaseTimes()
+        self._ways_out = WaysOut()
         self._release_seconds = self._histogram(
             "slot_release_seconds",
             "From a node's end to its freed slot, by the clean's reason.",
@@ -127,6 +129,7 @@ class Metrics:
                 (counter.labels(*row.label_values(fields)) if row.labels else counter).inc()
         if event in LISTS:
             self._listed(event, fields)
+        self._ways_out.heard(event, fields)
         took_s = self._releases.heard(event, fields, self._clock.boottime())
         if took_s is not None:
             self._release_seconds.labels(fields["reason"]).observe(took_s)
@@ -168,6 +171,10 @@ class Metrics:
                 _replace(gauge, seconds)
             else:
                 gauge.set(seconds.get((), math.nan))
+
+    def leaked_by_end(self, leaks: Iterable[Leak]) -> Mapping[str, int]:
+        """The leaked slots by the way in which their nodes went."""
+        return self._ways_out.count(record for leak in leaks for record in leak.records)
 
     def error_counts(self) -> ErrorCounts:
         """The counts of failures that Arvados Node Manager's status had, for a Status."""

@@ -102,6 +102,7 @@ class WebObserver:
             lease_held=snapshot.lease and picture.mode == APPLY,
             holder=self._holder,
             slots=plan.slots or NO_SLOTS,
+            leaked_by_end=self._metrics.leaked_by_end((plan.slots or NO_SLOTS).leaks),
             records=_by_state(states),
             record_reasons=_by_reason(plan, states),
             last_ping_s=_last_ping_s(snapshot, settings),

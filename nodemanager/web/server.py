@@ -22,6 +22,7 @@ import socket
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import falcon
 import falcon.asgi
@@ -73,7 +74,8 @@ class ManagementServer(HttpServer):
 
     `healthy_for` is the age in seconds of the last cycle above which the health answer is 503.
     Without a `token` (None or empty) health is 404, and the status shows only counts. `dashboard`
-    has what the dashboard is made of; without it there is none.
+    has what the dashboard is made of; without it there is none. `public_url` is where browsers
+    find it behind a proxy.
     """
 
     def __init__(
@@ -90,6 +92,7 @@ class ManagementServer(HttpServer):
         backlog: Backlog | None = None,
         explanations: Explanations | None = None,
         read_token: str | None = None,
+        public_url: str | None = None,
         dashboard: Dashboard | None = None,
         reload: Reload | None = None,
     ) -> None:
@@ -98,7 +101,7 @@ class ManagementServer(HttpServer):
         refusals = Refusals("management")
         metrics.count_refusals(refusals)
         door, workers = Door(token, refusals, read_token), Workers("management", THREADS)
-        middleware: list[Any] = [_Manners(door, refusals, listen[0])]
+        middleware: list[Any] = [_Manners(door, refusals, listen[0], public_url)]
         app = falcon.asgi.App(media_type=falcon.MEDIA_JSON, middleware=middleware)
         app.set_error_serializer(_serialize)
         app.add_error_handler(Exception, _failed)
@@ -119,7 +122,7 @@ class ManagementServer(HttpServer):
             add_verify(app, explanations, door, workers, board.now)
         limits = limits_of(_SHARE)
         if dashboard is not None:
-            dashboard.add_to(app, door, limits, commands)
+            dashboard.add_to(app, door, limits, commands, public_url)
         self._dashboard = dashboard
         self.app = app
         """The ASGI application, for tests without a socket."""
@@ -149,10 +152,15 @@ class ManagementServer(HttpServer):
 class _Manners:
     """Middleware for every request: checks method and host, and sets the answer's headers."""
 
-    def __init__(self, door: Door, refusals: Refusals, address: str) -> None:
+    def __init__(
+        self, door: Door, refusals: Refusals, address: str, public_url: str | None
+    ) -> None:
         self._door = door
         self._refusals = refusals
         self._names = {"localhost", socket.gethostname().lower(), address.lower()}
+        public = urlsplit(public_url or "").hostname
+        if public:
+            self._names.add(public)
 
     async def process_request(self, request: Request, response: Response) -> None:
         response.set_headers(_HEADERS)

@@ -85,7 +85,8 @@ class Status:
 
     `last_ping_s` is the age of the pool's newest ping on the store's clock, None before any.
     `live` is how many nodes of the pool are listed, whatever they do. `spares` has each size with
-    spare_nodes, `rotations` each with outdated nodes.
+    spare_nodes, `rotations` each with outdated nodes. `leaked_by_end` counts the leaked slots by
+    the way in which their nodes went.
 
     `idle_times` (node name -> seconds), `held` (ids), `account`, `store` and `holder` contain
     names. They are shown only with the token, as are `read_only`, the breaker's sentences and the
@@ -101,6 +102,7 @@ class Status:
     live: int = 0
     spares: Mapping[str, Spares] = field(default_factory=dict)
     rotations: Mapping[str, Rotation] = field(default_factory=dict)
+    leaked_by_end: Mapping[str, int] = field(default_factory=dict)
     errors: ErrorCounts = ErrorCounts()
     max_nodes: int = 0
     quota: int | None = None
@@ -275,6 +277,7 @@ class Status:
                     }
                     for leak in slots.leaks
                 ],
+                "ends": dict(sorted(self.leaked_by_end.items())),
             },
         }
 

@@ -13,7 +13,7 @@ PACKAGE = Path(nodemanager.__file__).parent
 SOURCES = [
     *sorted((PACKAGE / "actors").glob("*.py")),
     *sorted((PACKAGE / "core").glob("*.py")),
-    PACKAGE / "service.py",
+    *sorted((PACKAGE / "service").glob("*.py")),
     PACKAGE / "wiring.py",
 ]
 KEYS = {key.value for key in Key}

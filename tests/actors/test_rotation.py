@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 from nodemanager.actors.messages import Ordered
@@ -61,6 +62,28 @@ def test_while_the_cloud_does_not_tell_the_image_none_is_replaced_d15(make_rig: 
     rig.cloud.image = fails  # type: ignore[method-assign]  # as a cloud that does not answer
     rig.turn(600)
     assert (replaced(rig), rig.lines("list.failed", source="cloud")) == (0, [])
+    (line,) = rig.lines("nodes.rotation")
+    assert (line["level"], line["error"]) == ("warning", "no answer")
+
+
+def test_what_a_rotation_waits_for_is_logged_once_each_time_it_changes_d15(
+    make_rig: MakeRig,
+) -> None:
+    rig = idle_pool(make_rig)
+    given(rig, Verb.ROTATE_PAUSE)
+    rig.cloud.image_id = "image-2"
+    rig.turn(600)
+    assert [line["reason"] for line in rig.lines("nodes.rotation")] == ["rotation_paused"]
+    given(rig, Verb.ROTATE_RESUME)
+    rig.turn_until("node.gone", within=300, reason="other_image")
+    given(rig, Verb.ROTATE_PAUSE)
+    rig.turn(600)
+    assert [line["reason"] for line in rig.lines("nodes.rotation")][-1] == "rotation_paused"
+    told = [
+        tuple(line.get(name) for name in ("outdated", "reason", "node"))
+        for line in rig.lines("nodes.rotation")
+    ]
+    assert all(one != after for one, after in itertools.pairwise(told))
 
 
 def test_a_pause_of_the_rotation_outlives_the_daemon_and_its_end_goes_on_o6(

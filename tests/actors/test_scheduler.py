@@ -385,6 +385,7 @@ def test_no_node_is_marked_down_that_the_scheduler_reaches_when_it_is_asked_agai
 def test_a_stockout_leaves_no_mark_on_a_node_and_its_job_is_served_later(
     make_rig: MakeRig, scheduler: FakeScheduler
 ) -> None:
+    """Whatever the size."""
     rig = make_rig(min_nodes=0, dispatcher="slurm")
     rig.fleet.state = None
     scheduler.jobs = (Job("7"),)
@@ -396,6 +397,44 @@ def test_a_stockout_leaves_no_mark_on_a_node_and_its_job_is_served_later(
     rig.cloud.always("create", None)
     until(rig, "node.created", within=2400)
     assert scheduler.calls == []
+
+
+def test_a_size_without_capacity_gives_way_to_the_next_at_once_and_slurm_is_told_that_size(
+    make_rig: MakeRig, scheduler: FakeScheduler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It stays with that node, also once there is room again and the node is not up yet."""
+    scheduler.can = frozenset({Verb.DESCRIBE})
+    rig = make_rig(min_nodes=0, max_nodes=4, dispatcher="slurm")
+    rig.fleet.state = None
+    create, asked = rig.cloud.create, list[str]()
+
+    def without_small(order: Any) -> Any:
+        asked.append(order.size.name)
+        if order.size.name == "small":
+            raise CapacityUnavailable("no small ones")
+        return create(order)
+
+    monkeypatch.setattr(rig.cloud, "create", without_small)
+    scheduler.jobs = (Job("7"),)
+    rig.start()
+    line = until(rig, "node.created", within=120)
+    assert (line["size"], asked) == ("large", ["small", "large"])
+    (record,) = (one for one in rig.records if one.hostname)
+    scheduler.says(str(record.hostname), DOWN)
+    # Past the rest of the small one, before the node must be up.
+    rig.turn(900)
+    assert [node.size for node in rig.nodes] == ["large"]
+    assert asked == ["small", "large"]
+    scheduler.says(str(record.hostname), IDLE)
+    rig.turn(120)
+    known = scheduler.known[str(record.hostname)]
+    large = next(one for one in rig.cloud.sizes if one.name == "large")
+    assert known.weight == round(1000 * (large.price or 0))
+    assert "instancetype=large" in known.features
+    scheduler.says(str(record.hostname), BUSY)
+    scheduler.jobs = ()
+    rig.turn(300)
+    assert [node.size for node in rig.nodes] == ["large"]
 
 
 def test_an_idle_node_goes_while_a_size_has_no_capacity(

@@ -17,7 +17,7 @@ from nodemanager.config import Config
 from nodemanager.core.model.sizes import Sizes
 from nodemanager.errors import ConfigError
 from nodemanager.from_config import sizes_of
-from nodemanager.service import check
+from nodemanager.service.check import check
 from tests.cloud import files
 from tests.cloud.azure.server import AzureServer, changed
 from tests.cloud.azure.world import SIZES

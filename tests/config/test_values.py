@@ -221,6 +221,22 @@ def test_a_longest_poll_above_five_minutes_raises_the_cap_by_default(read: Read)
     assert config.warnings == ()
 
 
+@pytest.mark.parametrize(
+    ("written", "said"),
+    [
+        pytest.param("pool.example", "write it whole", id="no-scheme"),
+        pytest.param("https://pool.example/nodes", "must have no path", id="a-path"),
+        pytest.param("ftp://pool.example", "must be http or https", id="another-scheme"),
+        pytest.param("https://", "write host", id="no-host"),
+    ],
+)
+def test_a_public_url_is_a_whole_url_without_a_path(
+    refused: Refused, written: str, said: str
+) -> None:
+    (problem,) = refused(f"[Manage]\npublic_url = {written}\n")
+    assert f"2: [Manage] public_url = {written}: {said}" in problem
+
+
 def test_an_endpoint_of_ipv6_has_brackets_again() -> None:
     assert Endpoint("https", "::1", 80).url == "https://[::1]:80"
 

@@ -31,6 +31,8 @@ class CloudFixture:
     """Starts a node beside us, without a tag of ours; its id."""
     without_image: Callable[[], CloudDriver] | None = None
     """An adapter whose image is not there."""
+    newer_image: Callable[[], None] = lambda: None
+    """Gives the configured name of the image to another one, as an operator does."""
     unknown_id: str = "no-such-node"
 
 

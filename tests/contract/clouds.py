@@ -45,7 +45,7 @@ def local_cloud(tmp_path: Path) -> Iterator[CloudFixture]:
     directory = tmp_path / "local"
     clock = ManualClock()
     # The nodes boot for ever: this suite is about the cloud, not about pings.
-    create = {"boot_delay": "1h"}
+    create = {"boot_delay": "1h", "image": "node"}
     opened: list[CloudDriver] = []
 
     def open_cloud(pool: str) -> CloudDriver:
@@ -57,6 +57,10 @@ def local_cloud(tmp_path: Path) -> Iterator[CloudFixture]:
         driver = LocalNodeDriver(directory, node_settings(create), clock)
         size = driver.list_sizes()[0]
         return str(driver.create_node("by-hand", size, ex_tags={"owner": "alice"}).id)
+
+    def newer_image() -> None:
+        (directory / "images").mkdir(exist_ok=True)
+        (directory / "images/node").write_text("node-2", encoding="utf-8")
 
     def process_of(node_id: str) -> ProcessIdentity:
         entry = StateDir(directory).find(node_id)
@@ -86,6 +90,7 @@ def local_cloud(tmp_path: Path) -> Iterator[CloudFixture]:
                 CloudState.TERMINATED: kill,
             },
             by_hand=by_hand,
+            newer_image=newer_image,
             unknown_id="local-" + 20 * "0",
         )
     finally:
@@ -203,6 +208,7 @@ def gce_cloud(_tmp_path: Path) -> Iterator[CloudFixture]:
             pin=lambda node: {(LeftoverKind.VOLUME, gce_helpers.add_disk(server, node))},
             by_hand=lambda: gce_helpers.by_hand(server),
             without_image=lambda: gce_helpers.cloud(server, create={"image": "no-such-image"}),
+            newer_image=lambda: gce_helpers.newer_image(server),
             unknown_id="1234567890123456789",
         )
         assert server.wrong == []
@@ -246,6 +252,7 @@ def azure_cloud(_tmp_path: Path) -> Iterator[CloudFixture]:
             without_image=lambda: azure_helpers.cloud(
                 server, create={"image": "Canonical:no-such:server:latest"}
             ),
+            newer_image=lambda: azure_helpers.newer_image(server),
             unknown_id="6695eb01-0000-4000-8000-97f2502e193f",
         )
         assert server.wrong == []
@@ -266,7 +273,8 @@ def openstack_cloud(_tmp_path: Path) -> Iterator[CloudFixture]:
     opened: list[CloudDriver] = []
 
     def open_cloud(pool: str) -> CloudDriver:
-        opened.append(openstack_helpers.cloud(server, pool=pool))
+        create = {"image": openstack_helpers.IMAGE_NAME}
+        opened.append(openstack_helpers.cloud(server, pool=pool, create=create))
         return opened[-1]
 
     def put(status: str) -> Callable[[str], None]:
@@ -287,6 +295,7 @@ def openstack_cloud(_tmp_path: Path) -> Iterator[CloudFixture]:
             pin=lambda node: openstack_helpers.pin(server, node),
             by_hand=lambda: openstack_helpers.by_hand(server),
             without_image=lambda: openstack_helpers.cloud(server, create={"image": "no-such"}),
+            newer_image=lambda: openstack_helpers.newer_image(server),
             unknown_id="6695eb01-0000-4000-8000-97f2502e193f",
         )
     finally:
@@ -330,6 +339,7 @@ def libvirt_cloud(_tmp_path: Path) -> Iterator[CloudFixture]:
                 pin=pin,
                 by_hand=lambda: libvirt_driver.by_hand(other_hand),
                 without_image=lambda: libvirt_driver.cloud(clock, image="no-such.qcow2"),
+                newer_image=libvirt_driver.newer_image,
                 unknown_id="6695eb01-0000-4000-8000-97f2502e193f",
             )
         finally:

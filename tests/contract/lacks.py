@@ -19,8 +19,10 @@ class Ability(StrEnum):
 
     CLIENT_TOKENS = "client tokens"
     CONFIRMED_ENDS = "confirmed ends"
+    IMAGE_IDS = "ids of images"
     IMAGES = "images"
     LEFTOVERS = "leftovers"
+    NEWER_IMAGES = "newer images"
     OTHER_ACCOUNTS = "other accounts"
     SERVER = "a server"
     SLOW_ENDS = "ends that take their time"
@@ -32,17 +34,24 @@ Need = Ability | CloudState
 _FORGETS = "it does not know a deleted node any more, and lists none"
 _LOOKED_FOR = "a create whose answer was lost is looked for by its record, and not repeated"
 _NO_IMAGE = "its nodes boot from no image"
+_NO_IMAGES: Mapping[Need, str] = {
+    Ability.IMAGES: _NO_IMAGE,
+    Ability.IMAGE_IDS: _NO_IMAGE,
+    Ability.NEWER_IMAGES: _NO_IMAGE,
+}
+
+_EXAMPLE = "the example's adapter reads no droplet's image"
 
 LACKS: Mapping[str, Mapping[Need, str]] = {
     "local": {
         CloudState.STOPPED: "a process runs or has ended",
         CloudState.UNKNOWN: "its states are our own",
-        Ability.IMAGES: _NO_IMAGE,
+        Ability.IMAGES: "an image of its nodes is a name, and stands for nothing",
         Ability.LEFTOVERS: "a process leaves nothing behind",
         Ability.SERVER: "no server is in between: its calls are files of this machine",
     },
     "dummy": {
-        Ability.IMAGES: _NO_IMAGE,
+        **_NO_IMAGES,
         Ability.LEFTOVERS: "its nodes are in memory, and leave nothing behind",
         Ability.SERVER: "no server is in between: its calls are of this process",
     },
@@ -50,6 +59,7 @@ LACKS: Mapping[str, Mapping[Need, str]] = {
         CloudState.UNKNOWN: "its six states are all known to us",
         Ability.IMAGES: "we believe only Amazon's own answer about images; the test's EC2 server "
         "boots from images that it does not list",
+        Ability.NEWER_IMAGES: "the id of an AMI is no name that another one could get",
         Ability.OTHER_ACCOUNTS: "keys of the file lead to one account; tests/cloud/ec2/"
         "test_credentials.py shows it for keys that are found anew",
     },
@@ -77,6 +87,8 @@ LACKS: Mapping[str, Mapping[Need, str]] = {
         Ability.THROTTLES: "libvirt has no word for it",
     },
     "digitalocean": {
+        Ability.IMAGE_IDS: _EXAMPLE,
+        Ability.NEWER_IMAGES: _EXAMPLE,
         CloudState.STOPPING: "it has no word for a droplet that is being destroyed",
         CloudState.TERMINATED: _FORGETS,
         Ability.CONFIRMED_ENDS: _FORGETS,
@@ -85,10 +97,10 @@ LACKS: Mapping[str, Mapping[Need, str]] = {
         "with it",
         Ability.OTHER_ACCOUNTS: "the token of the file leads to one account",
     },
-    "fake": {Ability.IMAGES: _NO_IMAGE},
+    "fake": _NO_IMAGES,
     "simulated": {
         Ability.CONFIRMED_ENDS: "a node ends with the simulated time, which stands still here",
-        Ability.IMAGES: _NO_IMAGE,
+        **_NO_IMAGES,
         Ability.LEFTOVERS: "the simulation has worlds for them",
     },
 }
@@ -96,6 +108,7 @@ LACKS: Mapping[str, Mapping[Need, str]] = {
 LACKS_IN_ITS_OWN_RUN: Mapping[str, Mapping[Need, str]] = {
     "real-openstack": {
         **LACKS["openstack"],
+        Ability.NEWER_IMAGES: "nobody gives its image's name to another one meanwhile",
         CloudState.PENDING: "a server does not wait in it for a test",
         CloudState.UNKNOWN: "no hand brings a server into a state that we don't know",
     },

@@ -222,7 +222,11 @@ FENCED_STORES = [*REAL_FENCED_STORES, "fake-fenced", "simulated-arvados"]
 REAL_STORES = [*REAL_CAS_STORES, *REAL_FENCED_STORES]
 """What has a database or a server behind it, for tests that reach there or use threads."""
 STORES = [*CAS_STORES, *FENCED_STORES]
-"""Every store, for what each must do, the stand-ins of other tests with it."""
+"""Every store whose nodes ping, for what each must do, the stand-ins of other tests with it."""
+
+SEATED_STORES = ["slurm"]
+"""Those whose records are the scheduler's nodes: none is made, none pings, none has a secret. The
+real adapter on a model of slurmctld; tests/records/test_slurm_records.py has it on a real one."""
 
 
 def _each_of(stores: Sequence[Any]) -> pytest.MarkDecorator:
@@ -232,6 +236,8 @@ def _each_of(stores: Sequence[Any]) -> pytest.MarkDecorator:
 real_cas_stores, cas_stores = _each_of(REAL_CAS_STORES), _each_of(CAS_STORES)
 real_fenced_stores, fenced_stores = _each_of(REAL_FENCED_STORES), _each_of(FENCED_STORES)
 real_stores, every_store = _each_of(REAL_STORES), _each_of(STORES)
+fenced_or_seated_stores = _each_of([*FENCED_STORES, *SEATED_STORES])
+seated_stores, any_store = _each_of(SEATED_STORES), _each_of([*STORES, *SEATED_STORES])
 
 
 @contextlib.contextmanager
@@ -251,6 +257,16 @@ def open_backend(
 
 
 # What tests do with one.
+
+
+def pings(backend: Backend) -> bool:
+    """Whether its nodes ping, each with a secret."""
+    return backend.store.provider != "slurm"
+
+
+def in_use(backend: Backend) -> list[Record]:
+    """The records that hold something."""
+    return [one for one in backend.store.list_records().items if one.holds_anything]
 
 
 def read(backend: Backend, record: Record) -> Record:

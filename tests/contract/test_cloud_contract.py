@@ -114,6 +114,38 @@ def test_an_image_that_is_not_there_stops_the_boot_n32(cloud: CloudFixture) -> N
         cloud.without_image().check_image()
 
 
+@clouds.needs(Ability.IMAGE_IDS)
+def test_a_node_is_listed_with_the_image_that_new_nodes_have_d15(driver: CloudDriver) -> None:
+    """image, list_nodes: A node is listed with the immutable id of the image that new nodes boot
+    from, at the latest in the listing after the one that shows it first (D15)."""
+    node = driver.create(order(driver))
+    assert listed(driver, node.id) is not None
+    wanted = driver.image()
+    found = listed(driver, node.id)
+    assert wanted is not None
+    assert found is not None
+    assert found.image == wanted
+
+
+@clouds.needs(Ability.NEWER_IMAGES)
+def test_a_newer_image_of_the_same_name_is_that_of_new_nodes_alone_d15(
+    cloud: CloudFixture, driver: CloudDriver
+) -> None:
+    """image, create, list_nodes: Once the configured name means another image, that one is told and
+    booted from; older nodes keep theirs (D15)."""
+    older = driver.create(order(driver))
+    driver.list_nodes()
+    former = driver.image()
+    cloud.newer_image()
+    wanted = driver.image()
+    assert wanted not in (None, former)
+    newer = driver.create(order(driver))
+    driver.list_nodes()
+    assert driver.image() == wanted
+    images = {node.id: node.image for node in driver.list_nodes().items}
+    assert (images[older.id], images[newer.id]) == (former, wanted)
+
+
 def test_a_create_carries_all_tags_name_and_size_u5_u11(driver: CloudDriver) -> None:
     """create: The name, the size and all tags travel in the create call itself (U5, U11)."""
     asked = order(driver)

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from nodemanager import log
-from nodemanager.actors.report.event_log import TOLD_ELSEWHERE, EventLog
+from nodemanager.actors.report.event_log import EventLog
+from nodemanager.actors.report.verdict_log import TOLD_ELSEWHERE
 from nodemanager.core.explain.events import event_of_node, event_of_record
 from nodemanager.core.model.facts import CloudSeen, RecordsSeen
 from nodemanager.core.model.reasons import Event, Kind, Reason

@@ -26,8 +26,9 @@ class Faults:
         self._path = cloud / FAULTS
 
     def set(self, **changed: object) -> None:
-        """`outage`: no call is answered. `shown`: so many nodes are listed, as if it were all.
+        """`outage`: no call is answered. `deaf`: none by id is.
 
+        `shown`: so many nodes are listed, as if it were all.
         `lost`: ids that no answer mentions, neither a listing nor one by id. `refused`: why each
         create is wrong, as for an image that is not there.
         """
@@ -51,7 +52,10 @@ class FaultyDriver(LocalNodeDriver):
         return listed[: faults.get("shown")]
 
     def ex_get_node(self, node_id: str) -> Node | None:
-        if node_id in (self._faults().get("lost") or ()):
+        faults = self._faults()
+        if faults.get("deaf"):
+            raise BaseHTTPError(503, "Service Unavailable")
+        if node_id in (faults.get("lost") or ()):
             return None
         return super().ex_get_node(node_id)
 

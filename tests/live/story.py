@@ -10,6 +10,7 @@ from typing import Any
 from tests.live.clouds import CloudCluster
 from tests.live.cluster import Sections
 from tests.live.harness import Daemon, Line, Registry, claim_of
+from tests.live.preflight import check
 from tests.waiting import until
 
 AnyCluster = CloudCluster[Any]
@@ -107,6 +108,17 @@ class Story:
         stale = daemon.lines("record.cleaned", reason="stale_slot")
         assert [line["record"] for line in stale] == [record]
         assert not daemon.lines("node.shutdown_started")
+        assert len(daemon.lines("node.created")) == 3
+
+    def test_a_pre_flight_boots_a_node_beside_the_daemon_hears_it_and_ends_it(
+        self, cluster: AnyCluster, daemon: Daemon
+    ) -> None:
+        nodes = set(cluster.cloud.nodes())
+        state = cluster.home / "pre-flight"
+        code, answers = check(cluster.config, state, "--boot", **cluster.environment)
+        assert code == 0, answers
+        assert {answers[name]["mark"] for name in ("ping", "pair", "end")} == {"ok"}
+        assert set(cluster.cloud.nodes()) == nodes
         assert len(daemon.lines("node.created")) == 3
 
 

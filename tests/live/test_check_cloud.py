@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -10,7 +9,6 @@ import sys
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -22,7 +20,8 @@ from tests.cloud.openstack.server import shared as shared_openstack
 from tests.cloud.test_preflight import DESCRIBED, of_gce, of_openstack
 from tests.live.cluster import TOKEN, LocalCluster
 from tests.live.ec2 import ec2_cluster, on_ec2
-from tests.live.harness import Daemon, Registry, environment, free_port, write_config
+from tests.live.harness import Daemon, Registry, free_port, write_config
+from tests.live.preflight import check, told, words
 from tests.live.terminal import CTRL_C, Terminal
 from tests.waiting import DEADLINE_S, until
 
@@ -30,33 +29,6 @@ pytestmark = [pytest.mark.live, pytest.mark.server("curl")]
 
 MINE, OURS = "live", "live-preflight"
 CREATED = "claim and create"
-
-
-def words(config: Path, *arguments: str) -> list[str]:
-    return [sys.executable, "-m", "nodemanager", "check-cloud", str(config), *arguments]
-
-
-def told(state: Path) -> dict[str, str]:
-    return environment(STATE_DIRECTORY=str(state), NO_COLOR="1")
-
-
-def check(config: Path, state: Path, *arguments: str) -> tuple[int, dict[str, dict[str, Any]]]:
-    """Its exit code, and its answers by name."""
-    done = subprocess.run(
-        words(config, "--json", *arguments),
-        env=told(state),
-        capture_output=True,
-        text=True,
-        stdin=subprocess.DEVNULL,
-        timeout=DEADLINE_S * 2,
-        check=False,
-    )
-    assert done.stdout, done.stderr
-    return done.returncode, {one["check"]: one for one in json.loads(done.stdout)["checks"]}
-
-
-def marks(answers: dict[str, dict[str, Any]]) -> set[str]:
-    return {one["mark"] for one in answers.values()}
 
 
 @pytest.fixture(scope="module")

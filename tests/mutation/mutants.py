@@ -79,7 +79,7 @@ MUTANTS = (
         "core/execute/setup_doubt.py",
         "state.since is None or listing.started_at <= state.since:",
         "state.since is None:",
-        "tests/execute/test_setup.py::"
+        "tests/core/execute/explored/test_setup.py::"
         "test_a_create_in_doubt_is_judged_on_listings_that_began_after_it_r1_u5",
     ),
     TextMutant(

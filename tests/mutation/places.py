@@ -20,7 +20,7 @@ PLACES = (
         "core/plan/places.py",
         "if place not in tried and not",
         "if not",
-        "tests/execute/test_setup.py::test_the_next_place_is_tried_at_once_and_none_twice",
+        "tests/core/execute/explored/test_setup.py::test_the_next_place_is_tried_at_once_and_none_twice",
     ),
     TextMutant(
         "D6",
@@ -80,7 +80,7 @@ PLACES = (
         "core/execute/setup.py",
         "        case Failed(error=PlaceFull() as error) if not state.tries:\n",
         "        case Failed(error=PlaceFull() as error) if False:\n",
-        "tests/execute/test_setup.py::test_the_next_place_is_tried_at_once_and_none_twice",
+        "tests/core/execute/explored/test_setup.py::test_the_next_place_is_tried_at_once_and_none_twice",
     ),
     TextMutant(
         "U6",
@@ -88,7 +88,7 @@ PLACES = (
         "core/execute/setup.py",
         "        case Failed(error=PlaceFull() as error) if not state.tries:\n",
         "        case Failed(error=PlaceFull() as error):\n",
-        "tests/execute/test_setup.py::test_with_several_places_it_makes_one_node_at_the_most_too",
+        "tests/core/execute/explored/test_setup.py::test_with_several_places_it_makes_one_node_at_the_most_too",
     ),
     TextMutant(
         "P2",
@@ -96,7 +96,7 @@ PLACES = (
         "core/execute/setup.py",
         "    if error.lingers or _placed",
         "    if _placed",
-        "tests/execute/test_setup.py::test_a_refused_create_whose_rest_lingers_ends_the_set_up",
+        "tests/core/execute/explored/test_setup.py::test_a_refused_create_whose_rest_lingers_ends_the_set_up",
     ),
     TextMutant(
         "U9",

@@ -89,6 +89,12 @@ def register(at: Places) -> None:
             )
 
 
+def has_host(at: Places) -> bool:
+    """Whether a compute host has told placement what it offers."""
+    admin = _connected(at.url("keystone"), "admin", at.password, "admin")
+    return any(True for _ in admin.placement.resource_providers())
+
+
 def settle(at: Places) -> dict[str, Any]:
     """A project with a member, an image, a network, flavors, and an application credential."""
     admin = _connected(at.url("keystone"), "admin", at.password, "admin")

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 import sqlalchemy as sa
@@ -234,7 +235,8 @@ class Stack:
 
     def _settle(self) -> None:
         found = people.settle(self.places)
-        # Nova boots on a host only once its cell knows it.
+        # Nova boots on a host only once its cell knows it; the host tells placement of itself last.
+        self.processes.wait("nova-compute", partial(people.has_host, self.places))
         discover = ("cell_v2", "discover_hosts", "--strict")
         self.processes.once("setup", [self._tool("nova-manage"), *self._config("nova"), *discover])
         self.cloud = people.Cloud(

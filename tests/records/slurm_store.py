@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,11 +12,12 @@ from nodemanager.core.model.seats import seat_of
 from nodemanager.core.model.world import Record
 from nodemanager.records.slurm import SlurmRecordStore
 from nodemanager.records.slurm_nodes import extra_of, nodes
+from tests.records.slurm_model import SLURMD_TIMEOUT_S, ModelCluster, SlurmModel
 from tests.schedulers.slurm_cluster import SlurmCluster, free_ports_in_a_row, on_this_machine
 from tests.schedulers.slurm_cluster import slurm_cluster as cluster_of
 from tests.waiting import until
 
-SLURMD_TIMEOUT_S = 4
+FASTER = 30
 CONF = (
     "ReturnToService=2",
     "PrivateData=cloud",
@@ -40,12 +42,13 @@ NODES = ("large-1", "small-1", "small-2")
 class CloudSlurm:
     """The cluster, and what happens to its machines."""
 
-    def __init__(self, cluster: SlurmCluster) -> None:
+    def __init__(self, cluster: SlurmCluster | ModelCluster) -> None:
         self.cluster = cluster
         self.was = ""
 
     def store(self, timeout: float = 10.0, **more: object) -> SlurmRecordStore:
-        return SlurmRecordStore(timeout, SystemClock(), conf=str(self.cluster.conf), **more)
+        given = {"conf": str(self.cluster.conf), **getattr(self.cluster, "options", {}), **more}
+        return SlurmRecordStore(timeout, SystemClock(), **given)
 
     def words(self, name: str) -> set[str]:
         return self.cluster.node_words(name)
@@ -133,6 +136,14 @@ def cloud_slurm(
     conf = on_this_machine(lines, free_ports_in_a_row(len(NODES)))
     with cluster_of(folder, nodes=(), nodes_conf=conf) as cluster:
         yield CloudSlurm(cluster)
+
+
+def model_slurm() -> CloudSlurm:
+    """The same nodes in a model, whose time runs faster, so that nothing is waited for."""
+    began = time.time()
+    sizes = {name: name.partition("-")[0] for name in NODES}
+    model = SlurmModel(sizes, lambda: began + FASTER * (time.time() - began))
+    return CloudSlurm(ModelCluster(model))
 
 
 def of(record: Record) -> str:

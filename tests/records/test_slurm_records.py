@@ -1,4 +1,7 @@
-"""The record store in Slurm's own nodes, on a real Slurm: what records/api.py promises of it."""
+"""The record store in Slurm's own nodes: what records/api.py promises of it.
+
+Each test runs on a real Slurm and on the model of it, which the contract suite runs on.
+"""
 
 from __future__ import annotations
 
@@ -12,14 +15,28 @@ from nodemanager.core.model.world import Guarantee, Record, WorkerState
 from nodemanager.errors import Conflict, NoFreeSlot, NoSuchRecord, StoreError, StoreRefused
 from nodemanager.records.slurm import SlurmRecordStore
 from tests.contract.stores import claim
-from tests.records.slurm_store import NODES, SLURMD_TIMEOUT_S, CloudSlurm, cloud_slurm, of
+from tests.records.slurm_store import (
+    NODES,
+    SLURMD_TIMEOUT_S,
+    CloudSlurm,
+    cloud_slurm,
+    model_slurm,
+    of,
+)
 from tests.waiting import until
 
-pytestmark = [pytest.mark.server("slurm", "munge"), pytest.mark.timeout(300)]
+pytestmark = pytest.mark.timeout(300)
+
+REAL = pytest.param("real", marks=pytest.mark.server("slurm", "munge"))
 
 
-@pytest.fixture(scope="module")
-def _running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CloudSlurm]:
+@pytest.fixture(scope="module", params=[REAL, "model"])
+def _running(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[CloudSlurm]:
+    if request.param == "model":
+        yield model_slurm()
+        return
     with cloud_slurm(tmp_path_factory.mktemp("slurm")) as slurm:
         yield slurm
 

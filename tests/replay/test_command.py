@@ -155,6 +155,67 @@ def test_json_has_all_of_it(incident: Incident, run: Run) -> None:
     assert told["notes"]
 
 
+def test_every_output_says_the_pool_the_recorded_settings_and_an_advice(
+    incident: Incident, run: Run, tmp_path: Path
+) -> None:
+    asked = ("--node-stale-after", "24m", "--node-stale-after", "15m")
+    report = tmp_path / "report.html"
+    _, out, _ = run(incident.path, *asked, "--report", report)
+    (pool,) = [line for line in out.splitlines() if line.startswith("pool ")]
+    assert pool.startswith("pool pool, recorded with ")
+    assert {"node_stale_after 30m", "max_nodes 12"} <= set(pool.partition(" with ")[2].split("; "))
+    (advice,) = [line for line in out.splitlines() if line.startswith("Advice: ")]
+    assert advice.startswith(
+        "Advice: 24m frees slots sooner, by 0.300 slot-hours in all, and hits no living node. "
+        "Leave a margin to 15m, which hits 1 living node. The recording has "
+    )
+    page = report.read_text(encoding="utf-8")
+    assert advice in page
+    assert "<b>pool</b>" in page
+    assert "<td>settle</td><td>1m</td>" in page
+    told = json.loads(run(incident.path, *asked, "--json")[1])
+    assert told["pool"] == "pool"
+    assert told["settings"]["node_stale_after"] == "30m"
+    assert told["advice"] == {
+        "counsel": "sooner", "value": "24m", "limit": "15m", "text": advice
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("window", "said"),
+    [
+        pytest.param("15m", "keep 30m (recorded): 15m frees slots sooner, but hits", id="hits"),
+        pytest.param("1h", "keep 30m (recorded): no value that was tried frees", id="later"),
+    ],
+)
+def test_the_recorded_value_is_kept_where_no_other_is_better(
+    incident: Incident, run: Run, window: str, said: str
+) -> None:
+    assert f"Advice: {said}" in run(incident.path, "--node-stale-after", window)[1]
+
+
+def test_without_other_settings_the_advice_is_what_to_try(incident: Incident, run: Run) -> None:
+    out = run(incident.path)[1]
+    words = re.search(r"Advice: .*: (--sweep) (\S+)\.\n", out)
+    assert words is not None
+    assert run(incident.path, *words.groups(), "--steps", "2")[0] == 0
+
+
+def test_a_sweeps_charts_have_one_zero_each_and_whole_hits(
+    incident: Incident, run: Run, tmp_path: Path
+) -> None:
+    report = tmp_path / "report.html"
+    run(incident.path, "--sweep", "node_stale_after=10m..2h", "--report", report)
+    gain, cost = re.findall(r"<svg.*?</svg>", report.read_text(encoding="utf-8"), re.DOTALL)
+    assert "slot-hours free sooner" in gain
+    assert "hits" not in gain
+    axis = re.search(r'class="axis y[^"]*">(.*?)<g class="(?:axis|legend|series)', cost, re.DOTALL)
+    assert axis is not None
+    labels = re.findall(r"<text[^>]*>([^<]+)</text>", axis[1])
+    assert labels
+    assert all(label.isdigit() for label in labels), labels
+
+
 def test_no_secret_is_printed(incident: Incident, run: Run) -> None:
     _, out, _ = run(incident.path, "--node-stale-after", "15m", "--json")
     secret = incident.died[0].ping_secret

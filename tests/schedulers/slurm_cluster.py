@@ -25,38 +25,16 @@ NODES = ("c1", "c2")
 LARGE, LARGE_CORES = "cloud1", 8
 """A CLOUD node of another size, which is powered down: nothing starts it."""
 
-CONF = """\
-ClusterName=test
-SlurmctldHost={host}(127.0.0.1)
-SlurmctldPort={controller}
-SlurmUser={user}
-SlurmdUser={user}
-AuthType=auth/munge
-AuthInfo=socket={folder}/munge.socket
-CredType=cred/munge
-StateSaveLocation={folder}/state
-SlurmdSpoolDir={folder}/spool-%n
-SlurmctldPidFile={folder}/slurmctld.pid
-SlurmdPidFile={folder}/slurmd-%n.pid
-SlurmctldLogFile={folder}/slurmctld.log
-SlurmdLogFile={folder}/slurmd-%n.log
-ProctrackType=proctrack/linuxproc
-TaskPlugin=task/none
-JobAcctGatherType=jobacct_gather/none
-SwitchType=switch/none
-MpiDefault=none
-SlurmdParameters=config_overrides
-SelectType=select/cons_tres
-SelectTypeParameters=CR_Core_Memory
+CONF = Path(__file__).parents[2] / "etc" / "demo" / "slurm.conf"
+OWN = """\
 DefMemPerCPU=10
-SchedulerParameters=sched_interval=1,bf_interval=1
 PriorityType=priority/basic
 PrivateData=cloud
 KillWait=1
 MessageTimeout=3
 SlurmdTimeout={silence_s}
 """
-"""What every cluster of these tests has."""
+"""What every cluster of these tests has, beside the lines of the demo's."""
 NODES_CONF = """\
 ReturnToService=2
 GresTypes=license
@@ -258,7 +236,8 @@ def slurm_cluster(
         NODE.format(name=name, host=host, port=port, cores=CORES, memory=MEMORY_MB, disk=DISK_MB)
         for name, port in zip(names, ports, strict=True)
     ]
-    base = CONF.format(
+    base = (CONF.read_text(encoding="utf-8") + OWN).format(
+        cluster="test",
         host=host,
         folder=folder,
         user=getpass.getuser(),

@@ -13,7 +13,7 @@ from typing import Any
 
 from nodemanager.actors.daemon.identities import Identities
 from nodemanager.actors.daemon.leftover_book import LeftoverBook
-from nodemanager.actors.daemon.operator_commands import CommandHandler
+from nodemanager.actors.daemon.operator_pool import PoolOrders
 from nodemanager.actors.daemon.recovery import Recovery
 from nodemanager.actors.daemon.runner import Runner
 from nodemanager.actors.poll.polling import CloudNodeListActor, RecordListActor, SchedulerActor
@@ -57,7 +57,7 @@ from nodemanager.core.observe import (
 )
 from nodemanager.core.observe.consistency import Impossible
 from nodemanager.core.observe.store_clock import StoreClock
-from nodemanager.core.plan import due, errands, plan, rotation, supply
+from nodemanager.core.plan import due, errands, plan, rotation, spares, supply
 from nodemanager.core.plan.demand import Market
 from nodemanager.core.safety import breaker
 from nodemanager.errors import RemoteError
@@ -863,7 +863,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "no operator's reset closes it",
         (
             instead(
-                CommandHandler._reset_breaker,
+                PoolOrders.reset_breaker,
                 "breakers.reset(self._context.breaker, now)",
                 "self._context.breaker",
             ),
@@ -898,6 +898,47 @@ MUTANTS: tuple[Mutant, ...] = (
         "spare nodes are never booted",
         (instead(Market.trade, "self._below_spare(spares)", "[]"),),
         by=STILL,
+    ),
+    Mutant(
+        "D14",
+        "no spare node makes room",
+        (
+            instead(
+                spares.spares_of,
+                "kept > 0 and has > 0 and (nodes > 0 or (money > 0 and size.price))",
+                "False",
+            ),
+        ),
+    ),
+    Mutant(
+        "D14",
+        "more spare nodes are kept than the file wants",
+        (
+            instead(
+                Market.trade,
+                "{name: one.kept for name, one in spares.items()}",
+                "{name: one.kept + 2 for name, one in spares.items()}",
+            ),
+        ),
+    ),
+    Mutant(
+        "D15",
+        "a busy node is replaced",
+        (
+            instead(rotation._Turn._is_free, "view.verdict.reason in IDLE", "True"),
+            instead(plan._asking, "view.surplus_if_idle", "True"),
+        ),
+    ),
+    Mutant(
+        "D15",
+        "a replacement in vain stops nothing",
+        (
+            instead(
+                rotation._Turn._next,
+                "is_in_vain(view.node, view.record, self.size, snapshot)",
+                "False",
+            ),
+        ),
     ),
     Mutant(
         "D15",
@@ -996,7 +1037,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "a node that was drained in its scheduler is never given work again",
         (
             instead(
-                dispatch.dispatch_orders,
+                dispatch._order_of,
                 "word.is_drained_by_us and not is_told and not stays(node_id, record, snapshot)",
                 "False",
             ),
@@ -1007,7 +1048,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "D12",
         "a node is never drained in its scheduler",
-        (instead(dispatch.dispatch_orders, "reason is Reason.DRAIN_AWAITED", "False"),),
+        (instead(dispatch._is_to_go, "view.verdict.reason is Reason.DRAIN_AWAITED", "False"),),
         by=STILL,
         storm=DISPATCHED,
     ),

@@ -442,7 +442,9 @@ class NodeRules:
                 wave, until = found, begun + window
         if not wave & {one.node_id for one in bad}:
             return
-        there = wave | self._there_by(until, cloud, settings)
+        # A late list shows whom the manager destroyed and was told of as gone.
+        over = {one.node_id for one in memory.destroyed if self._has_ended(one.node_id)}
+        there = wave | (self._there_by(until, cloud, settings) - over)
         if len(there) < FLOOR:
             return
         population = len(there | self._ended_since(max(turned[one] for one in wave), settings))
@@ -458,6 +460,9 @@ class NodeRules:
             if self._is_ours(one, settings) and one.tags.pool
             if one.id not in made or made[one.id].created_at <= until
         }
+
+    def _has_ended(self, node_id: str) -> bool:
+        return self.world.cloud.instances[node_id].ended_at is not None
 
     def _ended_since(self, turned_last: float, settings: Settings) -> set[str]:
         """Whoever lived when the last of them turned, and was one of those among whom they did."""

@@ -147,11 +147,16 @@ class Progress:
             what = f"one of {count} idle nodes of {pool.name} goes that nobody wants"
             key = f"surplus {pool.name} {len(seen.idle)}"
             yield Owed("PROGRESS", key, what, since, bounds.surplus)
+        count = health.spare_beyond(self.world, pool, seen)
+        if count and any(size.spare_nodes for size in pool.settings.sizes):
+            what = f"one of {count} spare nodes of {pool.name} goes, more than its size keeps"
+            key = f"spare beyond {pool.name} {len(seen.idle)}"
+            yield Owed("D14", key, what, since, bounds.surplus)
         count = health.given_up(self.world, pool, seen)
         if count:
             what = f"one of {count} spare nodes of {pool.name} makes room for a job"
             key = f"given up {pool.name} {len(seen.idle)}"
-            yield Owed("PROGRESS", key, what, since, bounds.surplus)
+            yield Owed("D14", key, what, since, bounds.surplus)
 
     def _outdated(self, pool: Pool, seen: Ward, since: float, bounds: Bounds) -> Iterator[Owed]:
         count = self.rotations.left(pool, seen)

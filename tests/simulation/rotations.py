@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections import defaultdict
 
 from nodemanager.core.model.reasons import Reason
-from nodemanager.core.model.world import CloudState
+from nodemanager.core.model.settings import Settings
+from nodemanager.core.model.world import CloudState, WorkerState
+from nodemanager.core.plan.plan import Plan
+from nodemanager.core.plan.snapshot import Snapshot
 from tests.simulation import health
 from tests.simulation.cloud import Instance
 from tests.simulation.health import Health, Ward
+from tests.simulation.manager import Manager
 from tests.simulation.nodes import NodeRules
 from tests.simulation.work import ROTATED
 from tests.simulation.world import Pool, World
@@ -27,6 +31,24 @@ class RotationRules:
         self._going: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
         """By pool and size, the nodes that were destroyed for it."""
         world.cloud.books.destroyed.append(self._destroyed)
+        world.plans.append(self._planned)
+
+    def _planned(
+        self, manager: Manager, plan: Plan, snapshot: Snapshot, settings: Settings
+    ) -> None:
+        """No node is chosen that works, and told so in the newest listing of the records."""
+        listed = self.rules.told.ears[manager.name].newest("records")
+        if manager.mode != "apply" or listed is None or self.world.slurm is not None:
+            return
+        for order in plan.shutdowns:
+            record = listed.items.get(order.record or "")
+            if order.reason not in ROTATED or record is None:
+                continue
+            one = self.world.cloud.instances.get(order.node_id)
+            since = None if one is None or one.machine is None else one.machine.busy_since
+            works = since is not None and since < listed.started
+            if works and record.worker_state is WorkerState.BUSY:
+                self._wrong(manager.name, f"would replace {order.node_id}, which works")
 
     def _destroyed(self, one: Instance, by: str) -> None:
         known = self.rules.order_of(by, one.id, self.world.weather.sent_at)
@@ -70,17 +92,26 @@ class RotationRules:
                 self._wrong(by, f"replaces {one.id} while {other.id} still boots")
 
     def _is_of_use(self, one: Instance, by: str) -> None:
-        """No node that was created since for the wanted image got another one."""
-        cloud, now = self.world.cloud, self.world.engine.now
+        """No node that was booted for the wanted image got another one; nor is it that one."""
         if self.world.broken:
             return
-        for other in cloud.living():
+        for other in self.world.cloud.living():
             alike = (other.tags.pool, other.tags.size) == (one.tags.pool, one.tags.size)
             heard = other.machine is not None and other.machine.heard_at is not None
-            is_known = heard and now - other.created_at > NEWS_S
-            created_after = other.created_at - cloud.image_changed_at > NEWS_S / 2
-            if alike and is_known and created_after and other.image != cloud.image:
+            age_s = self.world.engine.now - other.created_at
+            # A node that is itself replaced was listed, and its record with it.
+            is_known = other is one or (heard and age_s > NEWS_S)
+            if alike and is_known and self._is_in_vain(other):
                 self._wrong(by, f"replaces {one.id} though {other.id} has the former image")
+
+    def _is_in_vain(self, one: Instance) -> bool:
+        """Whether its record says that it was booted for the wanted image, which it has not."""
+        record = self.world.registry.record(one.tags.record or "")
+        claim = None if record is None else record.claim
+        if record is None or claim is None or record.incarnation != one.tags.incarnation:
+            return False
+        is_its_own = not one.twin and (claim.node_id or one.id) == one.id
+        return is_its_own and claim.image == self.world.cloud.image != one.image
 
     def _wrong(self, by: str, what: str) -> None:
         self.world.violate("D15", f"{by} {what}")

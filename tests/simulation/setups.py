@@ -98,12 +98,15 @@ class SetUpRules:
         newest = ears.newest("cloud")
         if plan.aborted is not None or newest is None:
             return
+        # A former run's journal tells the next one whom it destroyed.
+        family = self.told.family(manager.pool.name)
+        destroyed = {node_id for one in family for node_id in one.destroys}
         prices = {one.name: one.price or 0.0 for one in settings.sizes}
         listed = [
             living[node.id]
             for node in newest.items.values()
             if node.tags.pool == settings.pool and node.state is not CloudState.TERMINATED
-            if node.id in living and living[node.id].lives and node.id not in ears.destroys
+            if node.id in living and living[node.id].lives and node.id not in destroyed
         ]
         price = sum(prices.get(one.tags.size or one.size, 0.0) for one in listed)
         left = settings.max_total_price - price if settings.max_total_price > 0 else float("inf")

@@ -172,6 +172,7 @@ def test_status_has_the_forerunners_keys_and_ours(manager: Manager) -> None:
                 {"cause": "within_window", "count": 2, "oldest_s": 6000, "free_in_s": 1200},
                 {"cause": "held", "count": 1, "oldest_s": None, "free_in_s": None},
             ],
+            "ends": {},
         },
     }
     assert shown["records"] == {"in_use": 3}
@@ -216,6 +217,31 @@ def test_the_gauge_of_leaked_slots_forgets_a_cause_that_is_gone(manager: Manager
     assert leaked("within_window") == 2
     manager.cycle(slots=Slots(None, None, {}, None, (Leak(Reason.HELD, 1, 1.0, None),)))
     assert (leaked("within_window"), leaked("held")) == (0, 1)
+
+
+def test_leaked_slots_are_told_by_the_way_in_which_their_nodes_went(manager: Manager) -> None:
+    def leaked() -> dict[str, int]:
+        leak = Leak(Reason.HELD, 3, 1.0, None, ("r1", "r2", "r3"))
+        ends = manager.metrics.leaked_by_end((leak,))
+        manager.cycle(slots=Slots(None, None, {}, None, (leak,)), leaked_by_end=ends)
+        shown = manager.get("/status.json").json()["slots"]["leaked"]["ends"]
+        metrics = manager.get("/metrics").text
+        for end, count in shown.items():
+            assert f'nodemanager_slots_leaked_by_end{{end="{end}"}} {float(count)}' in metrics
+        return dict(shown)
+
+    assert leaked() == {"unseen": 3}
+    gone = {"node": "i-1", "reason": Reason.OTHER_IMAGE}
+    manager.metrics.heard(Event.NODE_SHUTDOWN_STARTED, INFO, {**gone, "record": "r1"})
+    manager.metrics.heard(Event.NODE_GONE, INFO, {**gone, "record": "r1"})
+    killed = {"node": "i-2", "reason": Reason.KILLED, "record": "r2"}
+    manager.metrics.heard(Event.NODE_SHUTDOWN_STARTED, INFO, killed)
+    assert leaked() == {"killed": 1, "other_image": 1, "unseen": 1}
+    manager.metrics.heard(
+        Event.RECORD_CLEANED, INFO, {"record": "r1", "reason": Reason.AFTER_SHUTDOWN}
+    )
+    manager.metrics.heard(Event.NODE_CREATED, INFO, {"record": "r2", "node": "i-3", "size": "s"})
+    assert leaked() == {"unseen": 3}
 
 
 def test_without_the_token_status_is_counts_and_names_nothing(manager: Manager) -> None:

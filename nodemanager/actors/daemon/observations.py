@@ -87,6 +87,7 @@ class Observations:
         problems = context.event_log.items_with_problems(listing.items)
         context.event_log.malformed("cloud", listing.problems + problems)
         context.take(fact)
+        context.event_log.image_found(message.image_error)
         if message.image != context.history.image:
             context.fold(ImageFound(message.image, context.now))
         context.decide_soon()

@@ -180,16 +180,18 @@ class CloudNodeListActor(PollingActor):
             raise
         ended_at = self._context.clock.boottime()
         listing = Listing(listed.items, started_at, ended_at, listed.complete, listed.problems)
-        self._context.report(CloudListed(listing, self._untold, unverified, self._image()))
+        image, error = self._image()
+        self._context.report(CloudListed(listing, self._untold, unverified, image, error))
         self._untold = None
 
-    def _image(self) -> str | None:
-        """The image that nodes would be booted from now; None where the cloud does not say it."""
+    def _image(self) -> tuple[str | None, str | None]:
+        """The image that nodes would be booted from now, None where the cloud does not say it; and
+        why it can't be found out."""
         try:
-            return self._context.cloud.image()
-        except CloudError:
+            return self._context.cloud.image(), None
+        except CloudError as error:
             # Nothing is replaced while it is not known; a listing does not fail for it.
-            return None
+            return None, str(error)
 
     def _look_at_account(self) -> tuple[str | None, CloudError | None]:
         """The account if a check is due, and the error if the check failed (L5).

@@ -126,6 +126,9 @@ class Azure(Provider):
             images.check_image(self.wire(driver), self.access, self.template)
             self._image_seen = True
 
+    def image(self, driver: NodeDriver) -> str | None:
+        return images.image_id(self.wire(driver), self.access, self.template)
+
     def create(self, driver: NodeDriver, order: CreateOrder) -> object:
         """The machine's name has the incarnation in it: a repeated create makes no second one."""
         wire = self.wire(driver)

@@ -15,6 +15,10 @@ from nodemanager.core.model.world import CloudState, Tags
 NAME_TAG = "nodemanager-name"
 """The node's name as ordered; the machine's own name has the incarnation behind it."""
 DELETING, FAILED = "Deleting", "Failed"
+LATEST = "latest"
+"""In the place of a version: the newest one at the time of the boot."""
+OWN_REFERENCES = ("id", "communityGalleryImageId", "sharedGalleryImageId")
+"""The fields of an image reference that hold a resource id."""
 
 READER = NodeReader(
     {
@@ -36,6 +40,7 @@ READER = NodeReader(
     held=lambda raw: on_hold(raw.tags),
     created_at=lambda raw: epoch(raw.created),
     size=attrgetter("size"),
+    image=attrgetter("image"),
     # They are in the interfaces, and nothing is decided by them.
     addresses=lambda raw: (),
 )
@@ -123,6 +128,13 @@ class VirtualMachine:
         return _text(self.about.get("hardwareProfile") or {}, "vmSize")
 
     @property
+    def image(self) -> str | None:
+        """The exact version of the image that it was booted from; None where Azure tells none."""
+        profile = self.about.get("storageProfile") or {}
+        reference = profile.get("imageReference") or {}
+        return exact_image(reference, reference.get("exactVersion"))
+
+    @property
     def created(self) -> datetime | None:
         stamp = self.about.get("timeCreated")
         return None if stamp is None else datetime.fromisoformat(_text(self.about, "timeCreated"))
@@ -147,6 +159,26 @@ class VirtualMachine:
             found = (one.get("managedDisk") or {}).get("id")
             if found:
                 yield str(found), one.get("deleteOption") == "Delete"
+
+
+def exact_image(reference: Mapping[str, str], version: str | None = None) -> str | None:
+    """What an image reference means, in lower case; None where its version is not known.
+
+    `version` is the one that is meant by a reference to the newest. An image that is no gallery's
+    and no publisher's has no versions, and its resource id is all that Azure tells of it.
+    """
+    if "publisher" in reference:
+        parts = [reference[one] for one in ("publisher", "offer", "sku")]
+        exact = version or reference.get("version", LATEST)
+        return None if exact == LATEST else ":".join([*parts, exact]).lower()
+    found = next((reference[one] for one in OWN_REFERENCES if reference.get(one)), None)
+    if found is None:
+        return None
+    path, said, exact = found.lower().rstrip("/").partition("/versions/")
+    if not said and "galleries/" not in path:
+        return path
+    exact = exact if exact not in ("", LATEST) else (version or "")
+    return f"{path}/versions/{exact}" if exact not in ("", LATEST) else None
 
 
 def power_in(about: object) -> str | None:

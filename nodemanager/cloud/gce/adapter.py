@@ -18,7 +18,7 @@ from nodemanager.cloud.cloud_config import CloudConfig
 from nodemanager.cloud.endpoint import Endpoint
 from nodemanager.cloud.gce import checks, options
 from nodemanager.cloud.gce.errors import EXISTS, Refusal
-from nodemanager.cloud.gce.images import find_image
+from nodemanager.cloud.gce.images import BootImages, find_image, image_id
 from nodemanager.cloud.gce.instance import READER, Instance
 from nodemanager.cloud.gce.labels import labels_for, tags_in
 from nodemanager.cloud.gce.leftovers import GceLeftovers
@@ -63,6 +63,10 @@ class Gce(Provider):
     _zones: dict[str, str] = field(default_factory=dict, init=False, repr=False)
     """The zone of each instance seen, by id: an id alone leads to no instance."""
     _image: str | None = field(default=None, init=False)
+    boot_images: BootImages = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self.boot_images = BootImages(self._ours)
 
     def new_driver(self) -> NodeDriver:
         return self.driver_type(
@@ -89,9 +93,9 @@ class Gce(Provider):
         """
         everyone = bool(self.listed)
         found = self._seen(self.wire(driver).instances(None if everyone else self._ours))
-        answers: list[tuple[object, bool]] = [
-            ([one for one in found if self._may_be_ours(one)], False)
-        ]
+        ours = [one for one in found if self._may_be_ours(one)]
+        self.boot_images.listed(ours)
+        answers: list[tuple[object, bool]] = [(ours, False)]
         if everyone:
             answers.append(([one for one in found if self._matches(one)], True))
         return answers
@@ -136,6 +140,13 @@ class Gce(Provider):
                 return image if "/" in image else f"global/images/{image}"
             self._image = found
         return self._image
+
+    def image(self, driver: NodeDriver) -> str | None:
+        """Looks up the listed instances' images, too: the next listing tells them."""
+        wire = self.wire(driver)
+        self.boot_images.find(wire)
+        path = self._found_image(wire)
+        return image_id(wire, path) if path.startswith("projects/") else None
 
     def create(self, driver: NodeDriver, order: CreateOrder) -> object:
         wire, zone = self.wire(driver), order.place or self.access.zone
@@ -273,11 +284,12 @@ def build_cloud(
     )
     driver_type = connected(own, GceAnswers, endpoint=access.endpoint, tokens=tokens)
     gce = Gce(config.pool, access, tokens, listed, template, driver_type, page_size)
+    reader = replace(READER, image=gce.boot_images.of)
     return LibcloudCloud(
         pool=config.pool,
         provider=gce,
         # Without places nobody asks where a node is.
-        reader=replace(READER, places=lambda raw: (raw.zone,)) if config.places else READER,
+        reader=replace(reader, places=lambda raw: (raw.zone,)) if config.places else reader,
         leftovers=GceLeftovers(config.pool, gce.wire, gce.find_node),
         timeout=access.timeout,
     )

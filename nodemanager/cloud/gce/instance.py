@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -39,6 +40,14 @@ READER = NodeReader(
     addresses=lambda raw: tuple(raw.addresses()),
 )
 """For Instances."""
+_DISK = re.compile(r"(?:.*/)?((?:zones|regions)/[a-z0-9-]+/disks/[a-z0-9-]+)")
+
+
+def disk_path(link: object) -> str | None:
+    """The path in its project of the disk that a link leads to, `zones/ZONE/disks/NAME`; None for
+    a link to anything else."""
+    found = _DISK.fullmatch(str(link))
+    return None if found is None else found[1]
 
 
 @dataclass(frozen=True)
@@ -98,6 +107,15 @@ class Instance:
     @property
     def size(self) -> str | None:
         return self.text("machineType").rpartition("/")[2]
+
+    @property
+    def boot_disk(self) -> str | None:
+        """The path of the disk that it boots from, as `disk_path` gives it; None where it has none.
+
+        That disk tells the image; an instance itself does not.
+        """
+        disks = (one for one in self.item.get("disks", []) if one.get("boot") is True)
+        return next((disk_path(one.get("source")) for one in disks), None)
 
     @property
     def created(self) -> datetime | None:

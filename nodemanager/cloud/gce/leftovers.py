@@ -17,7 +17,7 @@ from typing import Any
 from libcloud.compute.base import NodeDriver
 
 from nodemanager.cloud.gce.errors import IN_USE, Refusal
-from nodemanager.cloud.gce.instance import Instance
+from nodemanager.cloud.gce.instance import Instance, disk_path
 from nodemanager.cloud.gce.labels import tags_in
 from nodemanager.cloud.gce.wire import Wire
 from nodemanager.cloud.leftovers import (
@@ -35,7 +35,6 @@ from nodemanager.errors import IncompleteListing, LeftAlone
 
 UNUSED = frozenset({"READY", "FAILED"})
 """The states of a disk in which nothing uses it, and Google neither makes nor deletes it."""
-_DISK = re.compile(r"(?:.*/)?((?:zones|regions)/[a-z0-9-]+/disks/[a-z0-9-]+)")
 _INSTANCE = re.compile(r"(?:.*/)?(zones/[a-z0-9-]+/instances/[a-z0-9-]+)")
 
 
@@ -55,10 +54,10 @@ class GceLeftovers:
             return ()
         wire, found = self.wire(driver), []
         for attached in node.item.get("disks", []):
-            path = _DISK.fullmatch(str(attached.get("source")))
+            path = disk_path(attached.get("source"))
             if path is None or attached.get("autoDelete") is True:
                 continue
-            disk = _asked(wire, path[1])
+            disk = _asked(wire, path)
             if disk is not None and disk.is_ours(self.pool) and not disk.held:
                 found.append(Leftover(disk.kind, disk.id, node_id))
         return tuple(found)
@@ -79,7 +78,7 @@ class GceLeftovers:
 
     def release(self, driver: NodeDriver, leftover: Leftover) -> Outcome:
         """Checks the disk and its node before it sends the delete."""
-        if leftover.kind is not LeftoverKind.VOLUME or not _DISK.fullmatch(leftover.id):
+        if leftover.kind is not LeftoverKind.VOLUME or disk_path(leftover.id) is None:
             # No disk has such an id.
             return Outcome.GONE
         wire = self.wire(driver)
@@ -123,7 +122,7 @@ def _disk(item: object) -> Thing:
     Raises IncompleteListing for an item without a path.
     """
     found: Mapping[str, Any] = item if isinstance(item, Mapping) else {}
-    path = _DISK.fullmatch(str(found.get("selfLink")))
+    path = disk_path(found.get("selfLink"))
     if path is None:
         raise IncompleteListing("disks: an item without a selfLink")
     labels, status = found.get("labels", {}), str(found.get("status"))
@@ -131,7 +130,7 @@ def _disk(item: object) -> Thing:
     users = frozenset(str(user) for user in found.get("users", []))
     return Thing(
         LeftoverKind.VOLUME,
-        path[1],
+        path,
         {**labels, **tags_for(tags_in(labels))},
         users,
         used=bool(users) or status not in UNUSED,

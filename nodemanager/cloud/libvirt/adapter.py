@@ -111,9 +111,15 @@ class Libvirt(Provider):
     def check_image(self, driver: Hypervisor) -> None:
         if self._image_seen:
             return
-        pool = StoragePool.named(driver, self.template.storage_pool)
-        Image.named(driver, pool, self.template.image)
+        self._image(driver)
         self._image_seen = True
+
+    def image(self, driver: Hypervisor) -> str | None:
+        return self._image(driver).id
+
+    def _image(self, driver: Hypervisor) -> Image:
+        pool = StoragePool.named(driver, self.template.storage_pool)
+        return Image.named(driver, pool, self.template.image)
 
     def create(self, driver: Hypervisor, order: CreateOrder) -> object:
         """Define the domain with its tags, make its volumes, start it.
@@ -172,7 +178,8 @@ class Libvirt(Provider):
         if self._guest is None:
             self._guest = best_guest(self.within(driver.ex_live().getCapabilities))
         now = self.clock.wall()
-        return domain_xml(order, self.template, self._guest, node_id, now, plan.disks)
+        image = plan.image.id
+        return domain_xml(order, self.template, self._guest, node_id, now, plan.disks, image)
 
     def adopt(self, driver: Hypervisor, node_id: str, tags: Tags) -> None:
         domain, node = driver.ex_domain(_checked(node_id)), driver.ex_node(node_id)

@@ -4,7 +4,7 @@ libvirt has neither tags nor a launch time, so both are in an element of ours in
 `<metadata>`, which is part of the XML that creates it (U5)::
 
     <nodemanager:node xmlns:nodemanager="urn:nodemanager:node:1" name="compute3" size="large"
-                      created="1767225600.0">
+                      created="1767225600.0" image="/images/node.qcow2@1767139200.5">
       <nodemanager:tag name="nodemanager-pool">mine</nodemanager:tag>
     </nodemanager:node>
 """
@@ -141,6 +141,7 @@ READER = NodeReader(
     tags=lambda raw: tags_from(raw.tags),
     created_at=lambda raw: raw.created_at,
     size=lambda raw: raw.attribute("size"),
+    image=lambda raw: raw.attribute("image"),
     addresses=lambda raw: raw.addresses,
     launch_time_needed=False,
 )

@@ -145,6 +145,10 @@ class Hypervisor(LibvirtNodeDriver):  # type: ignore[misc]
         found = self.ex_domain(node_id)
         return None if found is None else self._read(found)
 
+    def ex_volume_xml(self, volume: Any) -> str:
+        """A volume as it is now, with the times of its file."""
+        return str(self.within(volume.XMLDesc))
+
     def ex_upload(self, volume: Any, content: bytes) -> None:
         """Write the content to the volume, from its beginning."""
         stream = self.connection.newStream()

@@ -78,8 +78,12 @@ def domain_xml(
     node_id: str,
     created_at: float,
     disks: Iterable[Disk],
+    image: str | None,
 ) -> str:
-    """The domain of an order; its first disk is the one it boots from."""
+    """The domain of an order; its first disk is the one it boots from.
+
+    `image` is the id of the image that this disk is made from.
+    """
     root = ElementTree.fromstring(template.domain_xml or PLAIN)  # noqa: S314  # our own XML
     if template.domain_xml is None:
         _for_guest(root, guest)
@@ -94,6 +98,7 @@ def domain_xml(
     _text(root, "memory", str(memory_of(order.size, template))).set("unit", "MiB")
     _text(root, "vcpu", str(order.size.cores))
     about = {"name": order.name, "size": order.size.instance_type, "created": f"{created_at:.3f}"}
+    about |= {} if image is None else {"image": image}
     _child(root, "metadata").append(metadata(tags_for(order.tags), about))
     devices = _child(root, "devices")
     for disk in disks:

@@ -71,12 +71,18 @@ class StoragePool:
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """The volume that nodes boot from."""
+    """The volume that nodes boot from.
+
+    `id` is another one for another content. A file's has the time of its last change, for libvirt
+    knows a file by its path alone; None where libvirt does not tell that time. A block device is
+    known by libvirt's key, a logical volume's by its UUID.
+    """
 
     handle: Any
     path: str
     format: str
     capacity: int
+    id: str | None
 
     @classmethod
     def named(cls, driver: Hypervisor, pool: StoragePool, name: str) -> Image:
@@ -87,10 +93,20 @@ class Image:
             else pool.handle.storageVolLookupByName
         )
         handle = driver.within(lookup, name)
-        root = _parsed(driver.within(handle.XMLDesc))
+        root = _parsed(driver.ex_volume_xml(handle))
         kind = root.find("target/format")
         format = "raw" if kind is None else kind.get("type", "raw")
-        return cls(handle, driver.within(handle.path), format, int(driver.within(handle.info)[1]))
+        path, capacity = driver.within(handle.path), int(driver.within(handle.info)[1])
+        return cls(handle, path, format, capacity, _image_id(root))
+
+
+def _image_id(volume: Element) -> str | None:
+    key = volume.findtext("key")
+    if not key or volume.get("type") == "block":
+        # A device's own times change with each start of the host.
+        return key or None
+    changed = volume.findtext("target/timestamps/mtime")
+    return f"{key}@{changed}" if changed else None
 
 
 def root_size(image: Image, template: Template) -> int:

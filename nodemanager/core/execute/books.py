@@ -277,13 +277,7 @@ def learned(books: Books, one: Learned, now: float, nodes: int, settings: Settin
                 limits = after_refusal(limits, error, size, nodes, now, settings)
             return replace(books, limits=limits)
         case NodeExpected():
-            expected = Expected(one.node_id, one.size, now, one.incarnation, one.place)
-            books = replace(books, expected={**books.expected, one.record: expected})
-            if one.node_id is None or not one.is_new:
-                return replace(books, sizes={**books.sizes, one.record: one.size})
-            created = {**books.created, one.record: (one.incarnation, one.size)}
-            limits = after_success(books.limits, one.size, nodes)
-            return replace(books, created=created, limits=limits)
+            return _expecting(books, one, now, nodes)
         case Withdrawn(size):
             return replace(books, withdrawn=books.withdrawn + Counter([size]))
         case PinsFailed(node_id):
@@ -305,6 +299,17 @@ def learned(books: Books, one: Learned, now: float, nodes: int, settings: Settin
             return books
         case Restored() | NotRestored() | ItemEnded():
             return books
+
+
+def _expecting(books: Books, one: NodeExpected, now: float, nodes: int) -> Books:
+    """The books with a node that was created, or may have been."""
+    expected = Expected(one.node_id, one.size, now, one.incarnation, one.place)
+    books = replace(books, expected={**books.expected, one.record: expected})
+    if one.node_id is None or not one.is_new:
+        return replace(books, sizes={**books.sizes, one.record: one.size})
+    created = {**books.created, one.record: (one.incarnation, one.size)}
+    limits = after_success(books.limits, one.size, nodes)
+    return replace(books, created=created, limits=limits)
 
 
 def still_unheard(sizes: Mapping[str, str], history: History) -> Mapping[str, str]:

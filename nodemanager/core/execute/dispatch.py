@@ -53,32 +53,46 @@ class DispatchOrder:
 def dispatch_orders(
     views: Iterable[NodeView], snapshot: Snapshot, settings: Settings
 ) -> Iterator[DispatchOrder]:
-    """The orders that this plan calls for.
+    """The orders that this plan calls for."""
+    # An open breaker forbids destroying a node, not giving it work again.
+    if not settings.scheduled or standing_block(snapshot, settings, breaker=False) is not None:
+        return
+    for view in views:
+        order = _order_of(view, snapshot, settings)
+        if order is not None:
+            yield order
+
+
+def _order_of(view: NodeView, snapshot: Snapshot, settings: Settings) -> DispatchOrder | None:
+    """The order about one node, if any.
 
     A node is drained where only that keeps it from its shutdown, or where an operator drains it.
     One that we drained, in whatever run, gets work again once it is wanted, but not while a destroy
     that was sent may still hit it. What somebody else drained is left alone.
     """
-    # An open breaker forbids destroying a node, not giving it work again.
-    if not settings.scheduled or standing_block(snapshot, settings, breaker=False) is not None:
-        return
-    for view in views:
-        record, node_id, reason = view.record, view.node.id, view.verdict.reason
-        if record is None or record.uuid in snapshot.record_flights or reason in UNDECIDED:
-            continue
-        word = word_on(record, snapshot.history, snapshot.now, settings)
-        if word is None or record.hostname is None:
-            continue
-        told = snapshot.dispatched.told_of(record)
-        order = DispatchOrder(node_id, record, record.hostname, True, reason, snapshot.plan_id)
-        if node_id not in snapshot.history.unwanted:
-            is_told = told is not None and not told.on
-            if word.is_drained_by_us and not is_told and not stays(node_id, record, snapshot):
-                yield _off(order)
-        elif told is None and not snapshot.breaker.is_open:
-            drains = reason is Reason.DRAIN_AWAITED or of_node(snapshot.drains, view.node)
-            if drains and not word.is_set_aside and not may_be_undone(record, snapshot):
-                yield order
+    record, node_id, reason = view.record, view.node.id, view.verdict.reason
+    if record is None or record.uuid in snapshot.record_flights or reason in UNDECIDED:
+        return None
+    word = word_on(record, snapshot.history, snapshot.now, settings)
+    if word is None or record.hostname is None:
+        return None
+    told = snapshot.dispatched.told_of(record)
+    order = DispatchOrder(node_id, record, record.hostname, True, reason, snapshot.plan_id)
+    if node_id not in snapshot.history.unwanted:
+        is_told = told is not None and not told.on
+        resumes = word.is_drained_by_us and not is_told and not stays(node_id, record, snapshot)
+        return _off(order) if resumes else None
+    if told is not None or word.is_set_aside or may_be_undone(record, snapshot):
+        return None
+    return order if _is_to_go(view, snapshot) else None
+
+
+def _is_to_go(view: NodeView, snapshot: Snapshot) -> bool:
+    """Whether a drain is all that the node's shutdown waits for, or an operator's order."""
+    if snapshot.breaker.is_open:
+        return False
+    is_awaited = view.verdict.reason is Reason.DRAIN_AWAITED
+    return is_awaited or of_node(snapshot.drains, view.node) is not None
 
 
 def _off(order: DispatchOrder) -> DispatchOrder:

@@ -141,6 +141,20 @@ def _may_come_back(snapshot: Snapshot) -> set[str]:
     }
 
 
+def _in_use(record: Record, order: PruneOrder, snapshot: Snapshot) -> Verdict | None:
+    """KEEP if the record is not the one that was judged, or anybody needs it; else None."""
+    uuid = order.uuid
+    if record.version != order.version or record.holds_anything or record.problems:
+        return keep(uuid, Reason.CHANGED_SINCE_PLAN, version=record.version, judged=order.version)
+    if record.held or uuid in snapshot.holds:
+        return keep(uuid, Reason.HELD)
+    if uuid in snapshot.record_flights:
+        return keep(uuid, Reason.IN_FLIGHT, action=snapshot.record_flights[uuid].kind)
+    if uuid in _may_come_back(snapshot):
+        return keep(uuid, Reason.CHANGED_SINCE_PLAN, detail="freed within the last week")
+    return None
+
+
 def confirm_prune(
     order: PruneOrder, found: CleanEvidence, snapshot: Snapshot, settings: Settings
 ) -> Verdict:
@@ -163,14 +177,9 @@ def confirm_prune(
         return keep(uuid, block[0], **block[1])
     if settings.prune_after is None or not settings.compare_and_set:
         return keep(uuid, Reason.NO_LONGER_WANTED)
-    if record.version != order.version or record.holds_anything or record.problems:
-        return keep(uuid, Reason.CHANGED_SINCE_PLAN, version=record.version, judged=order.version)
-    if record.held or uuid in snapshot.holds:
-        return keep(uuid, Reason.HELD)
-    if uuid in snapshot.record_flights:
-        return keep(uuid, Reason.IN_FLIGHT, action=snapshot.record_flights[uuid].kind)
-    if uuid in _may_come_back(snapshot):
-        return keep(uuid, Reason.CHANGED_SINCE_PLAN, detail="freed within the last week")
+    used = _in_use(record, order, snapshot)
+    if used is not None:
+        return used
     node = _node_of(uuid, found.tagged, snapshot.history)
     if node is not None:
         return keep(uuid, Reason.NODE_ALIVE, node=node.id, state=node.state.value)

@@ -102,10 +102,13 @@ class NodeFacts:
         """For how many seconds the node has been silent; None before half its window (D9).
 
         Half a window of silence is no reason to destroy a node, but it counts, whatever the node
-        said before it: so a mass failure shows before the first destroy.
+        said before it: so a mass failure shows before the first destroy. The stamp of
+        its last ping tells of a silence that began before this run did.
         """
-        silent_s = silent_for(subject.own, self.history)
-        return silent_s if silent_s > self.settings.node_stale_after / 2 else None
+        silence = self.silence_of(subject)
+        if silence.silent_s <= silence.window_s / 2:
+            return None
+        return max(silence.silent_s, silence.quiet_s or 0.0)
 
     def alone_for(self, node: CloudNode) -> Measured:
         """How long, and in how many listings, the node has had no record, and the limit (D7)."""

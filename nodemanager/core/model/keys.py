@@ -99,6 +99,7 @@ class Key(Told):
 
     # A poll, an attempt.
     SOURCE = "source", "What was polled: cloud, records, demand, scheduler."
+    QUEUES = "queues", "The Arvados server's queues that are asked, or none."
     ITEMS = "items", "Entries of the listing."
     TOOK_S = "took_s", "How long it took."
     ATTEMPT = "attempt", "Attempt number, from 1."

@@ -439,6 +439,10 @@ class Event(Told):
     LIST_FAILED = "list.failed", "A poll failed; that is no evidence, and everything is kept."
     LIST_PARTIAL = "list.partial", "A poll got an incomplete answer; what it lacks may still exist."
     LIST_SUSPECT = "list.suspect", "A listing is complete but not trusted."
+    DEMAND_SOURCE = (
+        "demand.source",
+        "Which queues of the Arvados server are the demand, of those that its API has.",
+    )
     LIST_ITEM = "list.item_malformed", "An item of a listing is malformed; all it concerns is kept."
     CLOCK_DOUBTED = (
         "clock.doubted",
@@ -467,7 +471,8 @@ class Event(Told):
     ROTATION = (
         "nodes.rotation",
         "The replacement of a size's outdated nodes, when it changes: how many are left, and which "
-        "goes now (`node`), or why none does (`reason`).",
+        "goes now (`node`), or why none does (`reason`). Without a size: what new nodes boot from "
+        "can't be found out (`error`), so none is replaced for its image.",
     )
     BOOTS_REST = (
         "boots.rest",

@@ -213,6 +213,12 @@ def _pinged_for(record: Record, history: History, now: float) -> float:
     return now - heard.pinged_since
 
 
+def _alive(answer: Asked, record: Record, node_id: str | None) -> list[CloudNode]:
+    """The nodes of the answer that are there and may be the record's own."""
+    there = (node for node in answer.nodes if not node.is_absent)
+    return [node for node in there if may_be_of(node, record, (node_id,))]
+
+
 def _verdict(
     record: Record, absent_since: float, snapshot: Snapshot, settings: Settings
 ) -> Verdict | None:
@@ -222,8 +228,7 @@ def _verdict(
     answers = [one for one in asked if one is not None and not one.malformed]
     denied: Asked | None = None
     for answer in answers:
-        there = (node for node in answer.nodes if not node.is_absent)
-        alive = [node for node in there if may_be_of(node, record, (node_id,))]
+        alive = _alive(answer, record, node_id)
         late = answer.said_at <= absent_since
         # A denial from before the absence does not count; a node found counts until it is denied.
         if alive and not (late and answer.is_past):

@@ -22,7 +22,8 @@ from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.verdict import Verdict, keep
 from nodemanager.core.model.world import Job, Size, WorkerState
 from nodemanager.core.plan import places
-from nodemanager.core.plan.fitting import size_for
+from nodemanager.core.plan.fitting import size_for, sizes_instead
+from nodemanager.core.plan.refusals import has_room, lacked_room
 from nodemanager.core.plan.rotation import NONE as NO_ROTATIONS
 from nodemanager.core.plan.rotation import ROTATING, Need, Rotations, rotations
 from nodemanager.core.plan.slots import Slots
@@ -239,7 +240,8 @@ class Market:
     def _weigh_demand(self) -> tuple[defaultdict[str, int], list[Lot], list[Verdict]]:
         """The nodes that the queue wants by size, the missing lots, and the impossible jobs.
 
-        The lots are in the order of the queue, and spare nodes serve its first jobs (U12).
+        The lots are in the order of the queue, and spare nodes serve its first jobs (U12). A job
+        whose size lately had no room is served by the next one that fits (D6).
         """
         wishes: defaultdict[str, int] = defaultdict(int)
         lots: list[Lot] = []
@@ -255,17 +257,45 @@ class Market:
                 unsatisfiable.append(verdict)
             if verdict is not None or size is None:
                 continue
-            wishes[size.name] += job.count
             if job.host is not None:
                 # Nodes that serve other seats don't serve this one.
+                wishes[size.name] += job.count
                 lacks = int(job.host in self.free_seats)
                 lots.append(Lot(size, Reason.WANTED, lacks, job.host))
                 continue
-            served = min(job.count, spare[size.name])
-            spare[size.name] -= served
-            if served < job.count:
-                lots.append(Lot(size, Reason.WANTED, job.count - served))
+            lacks = job.count
+            choice = (size, *self._instead_of(size, job))
+            for one in choice:
+                served = min(lacks, spare[one.name])
+                spare[one.name] -= served
+                wishes[one.name] += served
+                lacks -= served
+            if lacks:
+                boot = self._with_room(choice)
+                wishes[boot.name] += lacks
+                lots.append(Lot(boot, Reason.WANTED, lacks))
         return wishes, lots, unsatisfiable
+
+    def _instead_of(self, size: Size, job: Job) -> list[Size]:
+        """The other sizes that may serve the job, if `size` lately had no room (D6)."""
+        limits, now = self.snapshot.limits, self.snapshot.now
+        if not lacked_room(limits, size.name, now, self.settings):
+            return []
+        others = sizes_instead(job, size, self.sizes.by_price, self.settings)
+        return [one for one in others if self._unsatisfiable(job, one) is None]
+
+    def _with_room(self, choice: Sequence[Size]) -> Size:
+        """The first of these sizes that there is room for; the first of all if there is none."""
+        limits, now = self.snapshot.limits, self.snapshot.now
+        if len(choice) == 1 or has_room(limits, choice[0], now):
+            return choice[0]
+        for one in choice[1:]:
+            dear = self.settings.max_total_price > 0 and self._is_over(
+                self.supply.price + (one.price or 0.0)
+            )
+            if has_room(limits, one, now) and not dear:
+                return one
+        return choice[0]
 
     def _unsatisfiable(self, job: Job, size: Size | None) -> Verdict | None:
         """Why the job could not be served even in an empty pool; None if it could (U12)."""

@@ -31,6 +31,7 @@ from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.sizes import Sizes
 from nodemanager.core.model.verdict import Verdict
 from nodemanager.core.model.world import FreedLife, Job, Size, WorkerState
+from nodemanager.core.observe.history import History
 from nodemanager.core.observe.scheduled import word_on
 from nodemanager.core.plan.demand import Wants
 from nodemanager.core.plan.snapshot import Snapshot
@@ -259,6 +260,16 @@ def described(node: SchedulerNode, size: Size, of_any: Iterable[str]) -> Describ
     return None if is_so else DescribeNode(node.name, weight, features, drop)
 
 
+def _last_lives(history: History) -> dict[str, FreedLife]:
+    """The life that was freed last, by its hostname."""
+    lives: dict[str, FreedLife] = {}
+    for life in history.freed.values():
+        name = life.hostname
+        if name is not None and (name not in lives or lives[name].freed_at < life.freed_at):
+            lives[name] = life
+    return lives
+
+
 def _gone_nodes(snapshot: Snapshot, settings: Settings) -> Iterator[MarkGone]:
     """The nodes of freed lives that the scheduler does not know to be gone (C20, T6).
 
@@ -270,11 +281,7 @@ def _gone_nodes(snapshot: Snapshot, settings: Settings) -> Iterator[MarkGone]:
         return
     # Where the record is the scheduler's node, its clean has put that into the right state.
     named = {name for record in records.items for name in (record.hostname, seat_of(record))}
-    lives: dict[str, FreedLife] = {}
-    for life in history.freed.values():
-        name = life.hostname
-        if name is not None and (name not in lives or lives[name].freed_at < life.freed_at):
-            lives[name] = life
+    lives = _last_lives(history)
     for node in listing.items if lives else ():
         life_of = lives.get(node.name)
         if life_of is None or node.name in named or not is_left(node):

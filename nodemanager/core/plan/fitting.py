@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from nodemanager.core.model.features import (
     SIZE_FEATURE,
@@ -19,18 +19,32 @@ def size_for(job: Job, sizes: Sequence[Size], settings: Settings) -> Size | None
     `sizes` are the cheapest first. A job that is not preemptible gets a preemptible size only where
     no other fits. A job's `instance_type` names a size, or else an instance type.
     """
-    asked: Sequence[Size] = sizes
-    if job.instance_type is not None:
-        asked = [size for size in sizes if size.name == job.instance_type]
-        asked = asked or [size for size in sizes if size.instance_type == job.instance_type]
     fallback = None
-    for size in asked:
-        if not _fits(job, size, settings):
-            continue
+    for size in _fitting(job, sizes, settings):
         if job.preemptible or not size.preemptible:
             return size
         fallback = fallback or size
     return fallback
+
+
+def sizes_instead(
+    job: Job, size: Size, sizes: Sequence[Size], settings: Settings
+) -> tuple[Size, ...]:
+    """The other sizes that fit the job, whose `size_for` is `size`, the cheapest first.
+
+    Want of room makes no job fit for a preemptible size: there is none for one that got another.
+    """
+    spot = job.preemptible or size.preemptible
+    others = _fitting(job, sizes, settings)
+    return tuple(one for one in others if one is not size and (spot or not one.preemptible))
+
+
+def _fitting(job: Job, sizes: Sequence[Size], settings: Settings) -> Iterator[Size]:
+    asked: Sequence[Size] = sizes
+    if job.instance_type is not None:
+        asked = [size for size in sizes if size.name == job.instance_type]
+        asked = asked or [size for size in sizes if size.instance_type == job.instance_type]
+    return (size for size in asked if _fits(job, size, settings))
 
 
 def _fits(job: Job, size: Size, settings: Settings) -> bool:

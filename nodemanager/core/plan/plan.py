@@ -7,7 +7,7 @@ its items. The same predicates feed the action, the log line, the metric and the
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
@@ -153,6 +153,11 @@ def plan(
     return _planned(snapshot, settings, impossible, before, new_records=new_records)
 
 
+def _listed_records(snapshot: Snapshot) -> Sequence[Record]:
+    listing = snapshot.history.records
+    return listing.items if listing else ()
+
+
 def _planned(
     snapshot: Snapshot,
     settings: Settings,
@@ -170,8 +175,7 @@ def _planned(
     known = NOTHING_BEFORE if before is None else {one.id: one for one in before.records}
     judge = RecordJudge(snapshot, settings, pairs, unlisted, known)
     snapshot, (verdicts, cleans, deferred, backlog) = _judged_records(judge, impossible)
-    records = snapshot.history.records.items if snapshot.history.records else ()
-    slots = count_slots(records, verdicts, snapshot, settings)
+    slots = count_slots(_listed_records(snapshot), verdicts, snapshot, settings)
     supply = Supply(snapshot, settings, views, pairs, unlisted)
     seats = _free_seats(snapshot, settings, impossible.ids)
     wants = Market(supply, snapshot, settings, slots, seats).trade()
@@ -181,8 +185,8 @@ def _planned(
     shutdowns = _shutdowns(snapshot, settings, [*views, *unheard], wants, impossible.ids)
     restores, not_restored = _restores(snapshot, settings)
     boots = _boots(snapshot, settings, wants, impossible.ids)
-    reused = {boot.record.uuid for boot in boots if boot.record is not None}
-    prunes = to_prune(snapshot, settings, unlisted, impossible.ids | reused, cleans)
+    used = impossible.ids | {boot.record.uuid for boot in boots if boot.record is not None}
+    prunes = to_prune(snapshot, settings, unlisted, used, cleans)
     verdicts = with_prunes(verdicts, prunes)
     return Plan(
         plan_id=snapshot.plan_id,

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from nodemanager.core.model.settings import Settings
+from nodemanager.core.model.world import Size
 from nodemanager.core.plan import places
 from nodemanager.core.plan.snapshot import Limits
-from nodemanager.errors import BadRequest, PlaceFull, QuotaExceeded, Throttled
+from nodemanager.errors import BadRequest, CapacityUnavailable, PlaceFull, QuotaExceeded, Throttled
 
 LONGEST_REFUSAL_S = 3600.0
 """The longest rest of a size after bad requests, unless max_poll_time is longer (D6)."""
@@ -28,6 +29,8 @@ def after_refusal(
     if isinstance(error, Throttled) or not getattr(error, "definite", False):
         return limits
     rest_s, bad = settings.max_poll_time, 0
+    if isinstance(error, CapacityUnavailable):
+        limits = replace(limits, full={**limits.full, size: now})
     if isinstance(error, PlaceFull):
         full = places.after_full(limits.places, size, error.place, now + rest_s)
         return replace(limits, places=full)
@@ -42,6 +45,23 @@ def after_refusal(
         resting={**limits.resting, size: now + rest_s},
         bad={**limits.bad, size: bad},
     )
+
+
+def lacked_room(limits: Limits, size: str, now: float, settings: Settings) -> bool:
+    """Whether the cloud lately had no room for the size.
+
+    It is so for as long as a node that was booted in its stead may take to come up: until then that
+    node serves the job, whether or not there is room again.
+    """
+    at = limits.full.get(size)
+    return at is not None and now - at <= settings.boot_fail_after + settings.max_poll_time
+
+
+def has_room(limits: Limits, size: Size, now: float) -> bool:
+    """Whether a node of the size may be had, as far as the cloud's last answers tell."""
+    if limits.resting.get(size.name, 0.0) > now:
+        return False
+    return places.rests_until(size, limits.places, now) is None
 
 
 def after_success(limits: Limits, size: str, nodes: int) -> Limits:

@@ -7,7 +7,7 @@ nobody can use the slot until the record is cleaned.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from nodemanager.core.model.reasons import Kind, Reason
@@ -47,13 +47,14 @@ class Leak:
 
     `oldest_s` is how long the quietest of these records has been quiet, None where no age can be
     told. `free_in_s` is in how many seconds the windows let the first of them be freed, None where
-    all wait for something other than time.
+    all wait for something other than time. `records` are their uuids.
     """
 
     cause: Reason
     count: int
     oldest_s: float | None
     free_in_s: float | None
+    records: tuple[str, ...] = field(default=(), compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,17 +158,18 @@ def is_leaked(verdict: Verdict, snapshot: Snapshot) -> bool:
 
 def _leaks(nodeless: Sequence[tuple[Record, Verdict]], snapshot: Snapshot) -> tuple[Leak, ...]:
     clock = snapshot.history.clock
-    leaked: dict[Reason, list[tuple[float | None, float | None]]] = {}
+    leaked: dict[Reason, list[tuple[float | None, float | None, str]]] = {}
     for record, verdict in nodeless:
         if is_leaked(verdict, snapshot):
             quiet_s = None if clock is None else quiet_for(record, clock, snapshot)
-            leaked.setdefault(verdict.reason, []).append((quiet_s, free_in_s(verdict)))
+            leaked.setdefault(verdict.reason, []).append((quiet_s, free_in_s(verdict), record.uuid))
     leaks = [
         Leak(
             cause,
             len(these),
-            max((quiet for quiet, _ in these if quiet is not None), default=None),
-            min((at for _, at in these if at is not None), default=None),
+            max((quiet for quiet, _, _ in these if quiet is not None), default=None),
+            min((at for _, at, _ in these if at is not None), default=None),
+            tuple(uuid for _, _, uuid in these),
         )
         for cause, these in leaked.items()
     ]

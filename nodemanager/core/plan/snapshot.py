@@ -70,6 +70,8 @@ class Limits:
     """Created nodes in a row that never pinged (B5)."""
     places: Rests = field(default_factory=dict)
     """Places that had no room for a size lately."""
+    full: Mapping[str, float] = field(default_factory=dict)
+    """By size name, when the cloud last had no room for it, in whatever place."""
 
 
 @dataclass(frozen=True)

@@ -409,21 +409,29 @@ def _denial(
     if asked_at >= grounds.reading.at:
         # A slower reading of the clock since then makes it no younger.
         quiet_s = max(quiet_s, _quiet(grounds.signs, grounds.reading) or 0.0)
-    first, limit_s = before.first_ping_at, look.terms.visible_after
-    if first is None:
+    limit_s = look.terms.visible_after
+    if before.first_ping_at is None:
         since_s, limit_s = quiet_s, _claim_window(look.terms, before)
     else:
-        since_s = _age(first, denied) if denied.clock is not None else 0.0
-        if first == grounds.signs.first_ping_at:
-            # A clock that was set back makes the first ping young, but the plan saw it.
-            since_s = max(since_s, quiet_s)
-        if since_s < 0.0 or first <= (before.last_ping_at or 0.0):
-            # And none is after the last one.
-            since_s = max(since_s, quiet_s, _quiet(look.signs, denied) or 0.0)
+        since_s = _since_first_ping(before.first_ping_at, denied, quiet_s, grounds, look, before)
         if in_vain:
             since_s = max(since_s, _denied_in_vain_s(grounds, look, before) or since_s)
     if not since_s > limit_s:
         yield Violation("C11", {"age_s": since_s, "limit_s": limit_s})
+
+
+def _since_first_ping(
+    first: float, denied: Reading, quiet_s: float, grounds: Grounds, look: Look, before: Record
+) -> float:
+    """How old the first ping of `before` is at the least, in seconds, at the denial."""
+    since_s = _age(first, denied) if denied.clock is not None else 0.0
+    if first == grounds.signs.first_ping_at:
+        # A clock that was set back makes the first ping young, but the plan saw it.
+        since_s = max(since_s, quiet_s)
+    if since_s < 0.0 or first <= (before.last_ping_at or 0.0):
+        # And none is after the last one.
+        since_s = max(since_s, quiet_s, _quiet(look.signs, denied) or 0.0)
+    return since_s
 
 
 def _denied_in_vain_s(grounds: Grounds, look: Look, before: Record) -> float | None:

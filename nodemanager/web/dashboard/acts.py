@@ -131,8 +131,10 @@ def _told(verb: Verb, seen: Seen, id: str | None) -> dict[str, Any]:
         named = Known(picture.snapshot.history, picture.made.pairs).find(id)
         id = named.node or id
     found = explain(picture.snapshot, picture.made, picture.settings, id, mode=picture.mode)
-    rule = BROKEN_AS.get(found.verdict.reason) if verb is Verb.CLEAN else None
-    force = [(rule, FORCIBLE[rule])] if rule is not None else []
+    # All that block, not only the first: the order is refused while one of them does.
+    reasons = [one.reason for one in found.blocks if one.reason is not None]
+    broken = dict.fromkeys(BROKEN_AS[one] for one in reasons if one in BROKEN_AS)
+    force = [(rule, FORCIBLE[rule]) for rule in broken] if verb is Verb.CLEAN else []
     return {"says": says, "facts": list(_of_one(found)), "force": force}
 
 

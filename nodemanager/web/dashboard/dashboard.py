@@ -37,12 +37,22 @@ class Dashboard:
         self._source = Source(board, explanations, history, clock, old_after)
         self._sweeps = Sweeps(explanations.journal, clock)
 
-    def add_to(self, app: Any, door: Door, limits: Limits, commands: Commands | None) -> None:
-        """Add the pages to the server's application; without `commands` they only show."""
+    def add_to(
+        self,
+        app: Any,
+        door: Door,
+        limits: Limits,
+        commands: Commands | None,
+        public_url: str | None = None,
+    ) -> None:
+        """Add the pages to the server's application; without `commands` they only show.
+
+        `public_url` is where browsers find them behind a proxy.
+        """
         workers = Workers("dashboard", THREADS)
         # A page and its files need a few connections beside the stream.
         viewers = Viewers(max(2, limits.connections // 2), max(2, limits.per_peer // 2))
-        site = Site(self._source, door, workers, viewers, self._sweeps)
+        site = Site(self._source, door, workers, viewers, self._sweeps, public_url)
         add_dashboard(app, site)
         if commands is not None:
             add_acts(app, site, commands)

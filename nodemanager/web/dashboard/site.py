@@ -66,8 +66,18 @@ class Site:
     """What all pages share: the sessions, the source of numbers, and the layout."""
 
     def __init__(
-        self, source: Source, door: Door, workers: Workers, viewers: Viewers, sweeps: Sweeps
+        self,
+        source: Source,
+        door: Door,
+        workers: Workers,
+        viewers: Viewers,
+        sweeps: Sweeps,
+        public_url: str | None = None,
     ) -> None:
+        public = urlsplit(public_url or "")
+        self._encrypted = (
+            public.netloc.lower().removesuffix(":443") if public.scheme == "https" else None
+        )
         self.source = source
         self.door = door
         self.workers = workers
@@ -127,6 +137,10 @@ class Site:
                 title="you may only look", description="sign in with the management token"
             )
         return session, form
+
+    def is_encrypted(self, request: Request) -> bool:
+        """Whether the browser sent it over TLS: to the public address, whose proxy has the TLS."""
+        return request.scheme == "https" or request.netloc.lower() == self._encrypted
 
     # Answers.
 
@@ -254,6 +268,8 @@ class _LiveChanges:
         def goes_on() -> bool:
             return any(site.sessions.read(one) is not None for one in cookies)
 
+        # nginx would hold the changes back.
+        response.set_header("X-Accel-Buffering", "no")
         response.sse = site.live.stream(address, version, request.remote_addr, goes_on)
 
 
@@ -288,7 +304,7 @@ class _SignIn:
             path="/",
             http_only=True,
             same_site="Strict",
-            secure=request.scheme == "https",
+            secure=site.is_encrypted(request),
         )
         response.status = falcon.HTTP_303
         response.location = path

@@ -154,3 +154,8 @@ def attach(
         (LeftoverKind.INTERFACE, nic),
         (LeftoverKind.ADDRESS, ip),
     }
+
+
+def newer_image(server: AzureServer) -> None:
+    """Another version of the image whose latest one the file names."""
+    server.world.market.add(f"{IMAGE.rpartition(':')[0]}:24.04.202610010")

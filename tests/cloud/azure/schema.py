@@ -23,6 +23,7 @@ SCHEMAS: dict[str, tuple[Any, str]] = {
     "publicIPAddresses": (network, "PublicIPAddress"),
     "skus": (compute, "ResourceSku"),
     "usages": (compute, "Usage"),
+    "versions": (compute, "GalleryImageVersion"),
 }
 
 OPEN = frozenset({"VirtualMachineSizeTypes"})

@@ -25,8 +25,8 @@ from tests.cloud.azure import schema as azure_schema
 from tests.cloud.azure.auth import SUBSCRIPTION, TENANT, Tokens
 from tests.cloud.azure.world import (
     DISKS,
+    GALLERY_IMAGE,
     GROUP,
-    IMAGES,
     IPS,
     NICS,
     OTHER_GROUP,
@@ -92,6 +92,12 @@ ROUTES: tuple[tuple[str, str, str, str], ...] = (
         r"/vmimage/offers/(?P<offer>[^/]+)/skus/(?P<sku>[^/]+)/versions(/(?P<version>[^/]+))?",
         "images.market",
         "Microsoft.Compute/locations/publishers/artifacttypes/offers/skus/versions/read",
+    ),
+    (
+        "GET",
+        rf"{GROUPED}/providers/microsoft\.compute/galleries/[^/]+/images/[^/]+/versions",
+        "galleries.versions",
+        "Microsoft.Compute/galleries/images/versions/read",
     ),
     (
         "GET",
@@ -297,6 +303,10 @@ class AzureServer(FaultsOnOrder):
                 if path.lower() != OWN_IMAGE.lower():
                     raise not_found(path)
                 return self._told({"id": path, "location": REGION})
+            case "galleries.versions":
+                if not path.lower().startswith(GALLERY_IMAGE.lower()):
+                    raise not_found(path)
+                return self._list(self._gallery(), path, query, "x/versions")
             case "images.market":
                 return self._market(places)
             case "skus.list":
@@ -403,10 +413,26 @@ class AzureServer(FaultsOnOrder):
             )
         return self._told(told)
 
-    @staticmethod
-    def _market(places: Mapping[str, str]) -> Reply:
-        begin = f"{places['publisher']}:{places['offer']}:{places['sku']}:"
-        found = [one.rpartition(":")[2] for one in sorted(IMAGES) if one.startswith(begin)]
+    def _gallery(self) -> list[Resource]:
+        return [
+            {
+                "id": f"{GALLERY_IMAGE}/versions/{name}",
+                "name": name,
+                "location": REGION,
+                "properties": {
+                    "provisioningState": "Succeeded",
+                    "publishingProfile": {
+                        "excludeFromLatest": hidden,
+                        # Azure writes a region's name for people here.
+                        "targetRegions": [{"name": "East US", "excludeFromLatest": False}],
+                    },
+                },
+            }
+            for name, hidden in self.world.gallery.items()
+        ]
+
+    def _market(self, places: Mapping[str, str]) -> Reply:
+        found = self.world.versions(places["publisher"], places["offer"], places["sku"])
         if not found or places["version"] not in (None, *found):
             raise Refused(404, "NotFound", "Artifact: VMImage was not found.")
         told: Any = [{"name": one, "location": REGION} for one in found]

@@ -31,6 +31,7 @@ ROOT = f"/subscriptions/{SUBSCRIPTION}"
 HOME = f"{ROOT}/resourceGroups/{GROUP}"
 SUBNET = f"{HOME}/providers/Microsoft.Network/virtualNetworks/Net/subnets/default"
 OWN_IMAGE = f"{HOME}/providers/Microsoft.Compute/images/our-node"
+GALLERY_IMAGE = f"{HOME}/providers/Microsoft.Compute/galleries/ours/images/node"
 VMS, DISKS = "Microsoft.Compute/virtualMachines", "Microsoft.Compute/disks"
 NICS, IPS = "Microsoft.Network/networkInterfaces", "Microsoft.Network/publicIPAddresses"
 MOST_TAGS, LONGEST_TAG_NAME, LONGEST_TAG = 50, 512, 256
@@ -84,6 +85,9 @@ class World:
     create_fails: list[tuple[str, str]] = field(default_factory=list)
     delete_fails: list[tuple[str, str]] = field(default_factory=list)
     restricted: set[str] = field(default_factory=set)
+    market: set[str] = field(default_factory=lambda: set(IMAGES))
+    gallery: dict[str, bool] = field(default_factory=lambda: {"1.9.0": False, "1.10.0": False})
+    """The versions of GALLERY_IMAGE, and whether each is excluded from the newest."""
     cores: int = 100
     machines: int = 25_000
     families: dict[str, int] = field(default_factory=dict)
@@ -189,7 +193,8 @@ class World:
             text = "Operation could not be completed as it results in exceeding approved Total"
             raise Refused(409, "OperationNotAllowed", f"{text} Regional Cores quota.")
         self._check_tags(given.get("tags") or {})
-        self._check_image((about.get("storageProfile") or {}).get("imageReference") or {})
+        reference = (about.get("storageProfile") or {}).get("imageReference") or {}
+        reference |= self._image_of(reference)
         system = about.get("osProfile") or {}
         keys = ((system.get("linuxConfiguration") or {}).get("ssh") or {}).get("publicKeys")
         if not system.get("adminUsername") or not (keys or system.get("adminPassword")):
@@ -207,12 +212,29 @@ class World:
             if len(value) > LONGEST_TAG:
                 raise Refused(400, "InvalidTag", f"the value of {name} is too long")
 
-    @staticmethod
-    def _check_image(image: Mapping[str, str]) -> None:
-        urn = ":".join(str(image.get(one)) for one in ("publisher", "offer", "sku", "version"))
-        known = {*IMAGES, *(f"{one.rpartition(':')[0]}:latest" for one in IMAGES)}
-        if urn not in known and image.get("id") != OWN_IMAGE:
-            raise Refused(404, "PlatformImageNotFound", f"The platform image '{urn}' not found.")
+    def _image_of(self, image: Mapping[str, str]) -> Resource:
+        """What a machine tells of its image beside what was asked for: of an image with versions
+        the one that it got."""
+        wanted = image.get("id", "")
+        if wanted == OWN_IMAGE:
+            return {}
+        if wanted.lower().startswith(GALLERY_IMAGE.lower()):
+            asked = wanted.lower().partition("/versions/")[2] or "latest"
+            found = [one for one, hidden in self.gallery.items() if not hidden]
+            found = found if asked == "latest" else [one for one in self.gallery if one == asked]
+        else:
+            parts = [str(image.get(one)) for one in ("publisher", "offer", "sku", "version")]
+            wanted, asked = ":".join(parts), parts[-1]
+            found = [one for one in self.versions(*parts[:3]) if asked in ("latest", one)]
+        if not found:
+            raise Refused(404, "PlatformImageNotFound", f"The image '{wanted}' not found.")
+        return {"exactVersion": max(found, key=lambda one: [int(n) for n in one.split(".")])}
+
+    def versions(self, *sku: str) -> list[str]:
+        """The versions of what a publisher has, of no order that means anything."""
+        begin = ":".join(sku) + ":"
+        every = sorted(self.market)
+        return [one.removeprefix(begin) for one in every if one.startswith(begin)]
 
     def _disks(self, path: str, asked: Resource, given: Resource) -> Resource:
         """The machine's disks, which get its tags."""

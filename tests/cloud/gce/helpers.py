@@ -73,3 +73,8 @@ def instance(server: GceServer, node_id: str) -> dict[str, Any]:
 
 
 PROJECT = NAME
+
+
+def newer_image(server: GceServer) -> None:
+    """Another image in the family that the file names."""
+    server.project.images["debian-cloud"]["debian-12-bookworm-v20261001"] = IMAGE

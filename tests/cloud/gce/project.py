@@ -67,6 +67,8 @@ class Project:
     takes: float = 0.0
     instances: dict[tuple[str, str], Resource] = field(default_factory=dict)
     disks: dict[tuple[str, str], Resource] = field(default_factory=dict)
+    images: dict[str, dict[str, str]] = field(default_factory=lambda: copy.deepcopy(IMAGES))
+    """As IMAGES: families by the names of images, the oldest first, by project."""
     operations: dict[tuple[str, str], Resource] = field(default_factory=dict)
     pending: list[Pending] = field(default_factory=list)
     next_fails: list[tuple[str, str]] = field(default_factory=list)
@@ -261,19 +263,40 @@ class Project:
         if (zone, own) in self.disks:
             raise Refused(409, "alreadyExists", f"The resource 'disks/{own}' already exists")
         if "sourceImage" in how:
-            self._check_image(how["sourceImage"])
+            image = self.image_of(how["sourceImage"])
         disk = self._disk(zone, own, how.get("labels", {}), how.get("diskSizeGb", "10"))
+        if "sourceImage" in how:
+            disk |= {"sourceImage": image["selfLink"], "sourceImageId": image["id"]}
         disk["users"] = [self.link(f"zones/{zone}/instances/{name}")]
         return {**attached, "source": disk["selfLink"], "diskSizeGb": disk["sizeGb"]}
 
-    def _check_image(self, link: str) -> None:
+    def image_of(self, link: str) -> Resource:
+        """The image that a boot from that link uses: of a family the newest one."""
         steps = link.rpartition("projects/")[2].split("/")
-        project = steps[0] if "projects/" in link else NAME
-        known = IMAGES.get(project, {})
-        wanted = steps[-1]
-        names = known.values() if "family" in steps else known.keys()
-        if wanted not in names:
-            raise Refused(404, "notFound", f"The resource '{link}' was not found")
+        return self.image(
+            steps[0] if "projects/" in link else NAME,
+            **{"family" if "family" in steps else "name": steps[-1]},
+        )
+
+    def image(
+        self, project: str, *, name: str | None = None, family: str | None = None
+    ) -> Resource:
+        """The image of that name, or the newest of that family."""
+        every = list(self.images.get(project, {}).items())
+        first = 7_000 + 100 * (list(self.images).index(project) if every else 0)
+        for number, (own, of) in reversed(list(enumerate(every))):
+            if name == own or family == of:
+                return {
+                    "kind": "compute#image",
+                    "id": str(first + number),
+                    "diskSizeGb": "10",
+                    "architecture": "X86_64",
+                    "name": own,
+                    "family": of,
+                    "status": "READY",
+                    "selfLink": self.link(f"global/images/{own}", project),
+                }
+        raise not_found(f"projects/{project}/global/images/{name or f'family/{family}'}")
 
     def _disk(self, zone: str, name: str, labels: Mapping[str, str], size: str) -> Resource:
         self.disks[zone, name] = {

@@ -234,20 +234,8 @@ class GceServer(FaultsOnOrder):
         )
 
     def _image(self, places: Mapping[str, str]) -> Resource:
-        known = IMAGES[places["project"]]
-        for name, family in known.items():
-            if places.get("image") == name or places.get("family") == family:
-                return {
-                    "kind": "compute#image",
-                    "id": str(7_000 + sorted(known).index(name)),
-                    "diskSizeGb": "10",
-                    "architecture": "X86_64",
-                    "name": name,
-                    "family": family,
-                    "status": "READY",
-                    "selfLink": self.project.link(f"global/images/{name}", places["project"]),
-                }
-        raise not_found(f"images {places}")
+        family, name = places.get("family"), places.get("image")
+        return self.project.image(places["project"], name=name, family=family)
 
     def _machines(self, zone: str) -> list[Resource]:
         return [

@@ -48,6 +48,7 @@ def called_by_everything(gce: GceServer) -> set[str]:
     ours.check_image()
     made = ours.create(order(record="zzzzz-7ekkf-000000000000001"))
     ours.list_nodes()
+    ours.image()
     ours.find_by_record("zzzzz-7ekkf-000000000000001")
     ours.adopt(by_hand(gce), Tags("blue"))
     add_disk(gce, made)

@@ -21,6 +21,8 @@ IMAGE = "image.qcow2"
 SEEDS = "LIBVIRT_SEEDS"
 """The environment variable with the directory that uploads go to."""
 DRIVER = f"{__name__}.Uploading"
+CHANGED_AT: dict[str, int] = {}
+"""When each volume that was changed by hand was changed, by name, in epoch seconds."""
 
 IMAGE_XML = f"""<volume><name>{IMAGE}</name><capacity unit='MiB'>100</capacity>
     <allocation>0</allocation><target><format type='qcow2'/></target></volume>"""
@@ -30,12 +32,18 @@ BY_HAND = """<domain type='test'><name>by-hand-{name}</name>
 
 
 class Uploading(Hypervisor):
-    """What is uploaded becomes a file in $LIBVIRT_SEEDS, or is lost."""
+    """What is uploaded becomes a file in $LIBVIRT_SEEDS, or is lost. A volume tells when it was
+    changed, as a real file's does."""
 
     def ex_upload(self, volume: Any, content: bytes) -> None:
         assert volume.info()[1] >= len(content)
         if SEEDS in os.environ:
             (Path(os.environ[SEEDS]) / str(volume.name())).write_bytes(content)
+
+    def ex_volume_xml(self, volume: Any) -> str:
+        changed = CHANGED_AT.get(volume.name(), 1_767_139_200)
+        times = f"<timestamps><mtime>{changed}.123456789</mtime></timestamps>"
+        return super().ex_volume_xml(volume).replace("</target>", f"{times}</target>")
 
 
 def cloud(
@@ -79,6 +87,7 @@ def hypervisor(uri: str = URI) -> Iterator[Any]:
                 domain.undefine()
         for volume in pool.listAllVolumes():
             volume.delete()
+        CHANGED_AT.clear()
 
 
 def vanish(connection: Any, node_id: str) -> None:
@@ -101,3 +110,8 @@ def by_hand(connection: Any, metadata: str = "") -> str:
             BY_HAND.format(name=secrets.token_hex(4), metadata=metadata)
         ).UUIDString()
     )
+
+
+def newer_image() -> None:
+    """Another content of the image's file."""
+    CHANGED_AT[IMAGE] = 1_767_225_600

@@ -24,6 +24,7 @@ from nodemanager.cloud.libvirt.domain import (
     Domain,
     state_name,
 )
+from nodemanager.cloud.libvirt.driver import Hypervisor
 from nodemanager.cloud.libvirt.volumes import Plan
 from nodemanager.core.model.world import CloudState, Leftover, LeftoverKind, Outcome, Size, Tags
 from nodemanager.errors import (
@@ -48,6 +49,15 @@ INCARNATION = "a" * 32
 TAGS = Tags("mine", RECORD, INCARNATION, "large")
 LARGE = Size("large", "l.1", cores=3, ram_mb=2048, scratch_mb=5000, ram_is_given=True)
 SECRET_URL = "http://127.0.0.1:9/ping?ping_secret=verysecret"
+
+
+def without_times() -> Any:
+    """libvirt tells no times of volumes."""
+
+    def told(self: Hypervisor, volume: Any) -> str:
+        return str(volume.XMLDesc())
+
+    return mock.patch.object(Uploading, "ex_volume_xml", told)
 
 
 def order(token: str = "once", *, size: Size = LARGE, tags: Tags = TAGS) -> CreateOrder:
@@ -185,6 +195,35 @@ def test_an_image_may_be_named_by_its_path(hypervisor: Any) -> None:
     with closing(libvirt_driver.cloud(ManualClock(), image=path)) as cloud:
         cloud.check_image()
         assert cloud.create(order()).state is CloudState.RUNNING
+
+
+def test_an_image_of_which_libvirt_tells_no_time_is_not_known_d15(hypervisor: Any) -> None:
+    """The path alone would be the same for another content."""
+    with closing(libvirt_driver.cloud(ManualClock())) as cloud, without_times():
+        made = cloud.create(order())
+        assert (cloud.image(), made.image) == (None, None)
+
+
+def test_a_device_is_known_by_its_key_d15(hypervisor: Any) -> None:
+    """Its times change whenever the host makes its file anew."""
+    uuid = "Jd3lW9-0000-0000-0000-0000-0000-000000"
+    xml = f"<volume type='block'><key>{uuid}</key><target><timestamps><mtime>1</mtime>"
+    with (
+        closing(libvirt_driver.cloud(ManualClock())) as cloud,
+        mock.patch.object(
+            Uploading, "ex_volume_xml", return_value=f"{xml}</timestamps></target></volume>"
+        ),
+    ):
+        assert cloud.image() == uuid
+
+
+def test_an_adopted_node_keeps_the_image_that_it_told_d15(hypervisor: Any) -> None:
+    with closing(libvirt_driver.cloud(ManualClock())) as cloud:
+        made = cloud.create(order())
+        cloud.adopt(made.id, TAGS)
+        again = cloud.ask(made.id)
+        assert again is not None
+        assert again.image == made.image is not None
 
 
 def test_a_full_storage_pool_is_no_capacity_and_nothing_is_left_u6(

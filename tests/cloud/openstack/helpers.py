@@ -27,6 +27,8 @@ BY_CREDENTIAL = {
     "application_credential_id": CREDENTIAL,
     "application_credential_secret": CREDENTIAL_SECRET,
 }
+IMAGE_NAME = "node-image"
+NEWER_IMAGE = "22222222-2222-4222-8222-222222222223"
 BY_PASSWORD = {"username": USER, "password": PASSWORD, "project": PROJECT}
 
 
@@ -108,3 +110,10 @@ def pin(server: OpenStackServer, node: CloudNode) -> set[tuple[LeftoverKind, str
         (LeftoverKind.VOLUME, volume),
         (LeftoverKind.ADDRESS, address),
     }
+
+
+def newer_image(server: OpenStackServer) -> None:
+    """Another image in the place of the one that the file names."""
+    images = server.things.images
+    images[IMAGE]["name"] += "-old"
+    images[NEWER_IMAGE] = {"id": NEWER_IMAGE, "name": IMAGE_NAME, "status": "active"}

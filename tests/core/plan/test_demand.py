@@ -12,13 +12,14 @@ from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.sizes import by_price
 from nodemanager.core.model.world import CloudState, Job, Size, Tags, WorkerState
-from nodemanager.core.plan.fitting import size_for
+from nodemanager.core.plan.fitting import size_for, sizes_instead
 from nodemanager.core.plan.refusals import after_refusal, after_success
 from nodemanager.core.plan.snapshot import Limits
 from nodemanager.errors import (
     BadRequest,
     CapacityUnavailable,
     CloudError,
+    PlaceFull,
     QuotaExceeded,
     Throttled,
 )
@@ -559,6 +560,48 @@ def test_what_the_cloud_refused_lately_is_not_asked_again_d6(
     assert (made.booted, refused(made)) == ([], {("small", reason): 1})
 
 
+NO_SMALL = {"resting": {"small": 9e9}, "full": {"small": 0.0}}
+"""The size has no room; the times of `full` are set below."""
+
+
+@pytest.mark.parametrize(
+    ("job", "limits", "booted"),
+    [
+        pytest.param(Job("j"), NO_SMALL, ["large"], id="the-next"),
+        pytest.param(Job("j", count=2), NO_SMALL, ["large", "large"], id="for-each-node"),
+        pytest.param(Job("j"), {"resting": {"small": 9e9}}, [], id="refused-for-another-cause"),
+        pytest.param(Job("j"), {"full": {"small": 0.0}}, ["small"], id="room-again"),
+        pytest.param(
+            Job("j"),
+            {
+                "resting": {"small": 9e9, "large": 9e9},
+                "full": {"small": 0.0, "large": 0.0},
+            },
+            [],
+            id="room-for-none",
+        ),
+        pytest.param(Job("j", instance_type="small"), NO_SMALL, [], id="a-size-by-name"),
+        pytest.param(Job("j", host="small"), NO_SMALL, [], id="for-a-seat"),
+    ],
+)
+def test_a_job_whose_size_has_no_room_gets_the_next_that_fits_at_once_d6(
+    job: Job, limits: dict[str, Any], booted: list[str]
+) -> None:
+    made = wanting(job)
+    moved = {name: value for name, value in limits.items() if name != "full"}
+    full = dict.fromkeys(limits.get("full", {}), made.now)
+    made.plan(limits=Limits(**moved, full=full))
+    assert made.booted == booted
+
+
+def test_no_job_that_is_not_preemptible_gets_a_spot_node_for_want_of_room_d6() -> None:
+    sizes = by_price([LARGE, SPOT, SMALL])
+    settings = Settings(pool=POOL)
+    assert sizes_instead(Job("j"), SMALL, sizes, settings) == (LARGE,)
+    spot = Job("j", preemptible=True)
+    assert sizes_instead(spot, SPOT, sizes, settings) == (SMALL, LARGE)
+
+
 def test_each_refusal_has_its_own_effect_d6() -> None:
     settings = Settings(pool=POOL, max_poll_time=300.0)
 
@@ -567,6 +610,8 @@ def test_each_refusal_has_its_own_effect_d6() -> None:
 
     assert (after(QuotaExceeded("q")).quota, after(QuotaExceeded("q")).quota_at) == (7, 1000.0)
     assert after(CapacityUnavailable("c")).resting == {"small": 1300.0}
+    assert after(CapacityUnavailable("c")).full == {"small": 1000.0}
+    assert after(PlaceFull("c", place="a")).full == {"small": 1000.0}
     assert after(BadRequest("b")).resting == {"small": 1300.0}
     assert after(Throttled("t")) == Limits()
     assert after(CloudError("time-out")) == Limits()

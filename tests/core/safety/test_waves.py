@@ -336,3 +336,22 @@ def test_a_pool_that_grew_within_the_window_is_counted_as_it_is_d9() -> None:
     destroyed = _falling_silent(made, {"r0": 0.0, "r1": 0.0}, 20_000.0)
     assert not made.breaker.is_open
     assert set(destroyed) == {"i-r0", "i-r1"}
+
+
+def test_who_fell_silent_before_a_restart_fell_silent_by_the_stamp_of_its_last_ping_d9() -> None:
+    """Who was made a window after that ping was not one of those among whom it fell silent."""
+    made = pool_of(6)
+    hidden = made.nodes[4:]
+    for one in hidden:
+        made.drop_node(one.id)
+    silent = {"r4": 0.0, "r5": 0.0}
+    assert _falling_silent(made, silent, 3000.0) == []
+    made.restart()
+    assert _falling_silent(made, silent, 5000.0) == []
+    made.add_record("r6", slot=7)
+    made.add_node("r6", age=60.0)
+    assert _falling_silent(made, silent, 3000.0) == []
+    made.nodes += hidden
+    made.round()
+    assert made.breaker.cause is Cause.MASS_SILENCE
+    assert made.destroyed == []

@@ -277,6 +277,23 @@ def _(scene: Scene) -> None:
     scene.finally_(over)
 
 
+@fault("new nodes get the former image", share=0.05, lasts=LONG)
+def _(scene: Scene) -> None:
+    """All that are booted meanwhile, as from a template that names it; so no replacement helps.
+
+    A world in which this comes tells each node's image (D15).
+    """
+    cloud = scene.world.cloud
+    cloud.stale_image = cloud.image
+    cloud.change_image()
+
+    def over() -> None:
+        cloud.stale_image = None
+        cloud.change_image()
+
+    scene.finally_(over)
+
+
 fault("creates lost", lasts=MIDDLING)(spell("cloud.create", slow(100, 200, effect=False)))
 fault("destroys fail", lasts=MIDDLING)(
     spell("cloud.destroy", raises(lambda: CloudError("500"), lambda: BadRequest("no")))

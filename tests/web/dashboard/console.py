@@ -52,7 +52,12 @@ def small(nodes: int = 2) -> World:
 class Console:
     """A management server with a dashboard, and one browser at it."""
 
-    def __init__(self, journal: Path | None = None, token: str | None = TOKEN) -> None:
+    def __init__(
+        self,
+        journal: Path | None = None,
+        token: str | None = TOKEN,
+        public_url: str | None = None,
+    ) -> None:
         self.clock = ManualClock()
         self.board = Board(self.clock)
         self.explanations = Explanations(journal)
@@ -75,6 +80,7 @@ class Console:
             listen=("127.0.0.1", 0),
             token=token,
             read_token=READ_TOKEN if token else None,
+            public_url=public_url,
             healthy_for=600.0,
             commands=self.daemon,
             explanations=self.explanations,

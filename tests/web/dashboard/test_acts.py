@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from nodemanager.core.model.reasons import Reason
+from nodemanager.core.model.world import WorkerState
 from nodemanager.core.operate.verbs import Command, Reply, Result, Verb
 from nodemanager.web.dashboard.acts import OF_POOL, TITLES
-from tests.web.dashboard.console import Console
+from tests.web.dashboard.console import Console, small
 from tests.web.dashboard.test_pages import text_of
 
 
@@ -56,6 +59,16 @@ def test_a_clean_breaks_only_the_rule_that_was_ticked(signed_in: Console) -> Non
     signed_in.post("/act/clean", {**fields, "force": "C3"})
     signed_in.post("/act/clean", {**fields, "force": "C12"})
     assert [one.forced for one in signed_in.daemon.heard] == [(), ("C3",), ()]
+
+
+def test_every_rule_that_would_refuse_a_clean_can_be_ticked_at_once(console: Console) -> None:
+    """Its node was busy when it was lost: with C3 alone the clean is refused by C2."""
+    lost = small()
+    lost.add_record("r8", slot=8, quiet=20.0, worker_state=WorkerState.BUSY)
+    console.decides(lost)
+    console.sign_in()
+    told = console.get("/act/clean?id=r8").text
+    assert {"C2", "C3"} <= set(re.findall(r'name="force" value="([^"]+)"', told))
 
 
 @pytest.mark.parametrize(

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from nodemanager.core.model.reasons import Reason
+from nodemanager.core.operate.verbs import Verb
 from nodemanager.refusals import Refusals
 from nodemanager.web.dashboard.sessions import LASTS_S, Sessions
 from nodemanager.web.door import Door, Role
@@ -100,6 +103,38 @@ def test_only_the_script_and_style_are_shown_to_anybody(console: Console) -> Non
 def test_another_host_name_gets_nothing(console: Console, host: str, path: str) -> None:
     console.sign_in()
     assert console.get(path, Host=host).status_code == 421
+
+
+@pytest.mark.parametrize(
+    ("public_url", "host", "secure"),
+    [
+        pytest.param("https://pool.example", "pool.example", True, id="behind-the-proxy"),
+        pytest.param("https://pool.example:443", "POOL.example", True, id="the-usual-port"),
+        pytest.param("https://pool.example:8443", "pool.example:8443", True, id="a-port"),
+        pytest.param("http://pool.example", "pool.example", False, id="without-tls"),
+        # Through ssh, past the proxy: a browser may send no Secure cookie there.
+        pytest.param("https://pool.example", HOST, False, id="past-the-proxy"),
+    ],
+)
+def test_behind_a_tls_proxy_the_public_name_is_answered_and_its_cookie_is_secure(
+    public_url: str, host: str, secure: bool
+) -> None:
+    console = Console(public_url=public_url)
+    console.decides(small())
+    scheme = public_url.partition("://")[0]
+    ours = {"Host": host, "Origin": f"{scheme}://{host}", "Sec-Fetch-Site": "same-origin"}
+    answer = console.post("/sign-in", {"name": "Ann", "token": TOKEN}, **ours)
+    assert answer.status_code == 303
+    assert ("Secure" in answer.headers["set-cookie"].split("; ")) == secure
+    shown = console.get("/act/drain?id=i-1", Host=host)
+    found = re.search(r'name="form_token" value="([^"]+)"', shown.text)
+    assert found is not None
+    fields = {**GIVEN, "form_token": found[1]}
+    assert console.post("/act/drain", fields, **ours).status_code == 200
+    assert [one.verb for one in console.daemon.heard] == [Verb.DRAIN]
+    foreign = {**ours, "Origin": "https://evil.example", "Sec-Fetch-Site": "cross-site"}
+    assert console.post("/act/drain", fields, **foreign).status_code == 403
+    assert console.get("/", Host=f"evil.{host}").status_code == 421
 
 
 @pytest.mark.parametrize("path", CHANGES)

@@ -39,8 +39,8 @@ from nodemanager.core.replay.fold import after_fact
 from nodemanager.core.safety.breaker import Breaker, Cause, opened
 from nodemanager.errors import Conflict
 from tests.core.build import World, claim, incarnation_of, node, world
-from tests.execute.drawn import differences
-from tests.execute.explorer import Explored, Explorer, Scene
+from tests.core.execute.explored.drawn import differences
+from tests.core.execute.explored.explorer import Explored, Explorer, Scene
 
 pytestmark = pytest.mark.slow
 

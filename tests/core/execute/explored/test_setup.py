@@ -39,8 +39,8 @@ from nodemanager.core.plan.plan import BootOrder
 from nodemanager.core.plan.snapshot import Limits
 from nodemanager.errors import NoSuchRecord, PlaceFull
 from tests.core.build import POOL, SMALL, World, world
-from tests.execute.drawn import differences
-from tests.execute.explorer import NOW, Explored, Explorer, Scene
+from tests.core.execute.explored.drawn import differences
+from tests.core.execute.explored.explorer import NOW, Explored, Explorer, Scene
 
 pytestmark = pytest.mark.slow
 

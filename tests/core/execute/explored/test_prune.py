@@ -20,8 +20,8 @@ from nodemanager.core.model.verdict import Verdict
 from nodemanager.core.model.world import Guarantee, Record
 from nodemanager.errors import Conflict, NoSuchRecord
 from tests.core.build import claim, cleaned, node, world
-from tests.execute.drawn import differences
-from tests.execute.explorer import Explored, Explorer, Scene
+from tests.core.execute.explored.drawn import differences
+from tests.core.execute.explored.explorer import Explored, Explorer, Scene
 
 CLEAN, CLAIMED, DELETED = "clean", "claimed", "deleted"
 

@@ -21,8 +21,8 @@ from nodemanager.core.model.world import Guarantee, Record
 from nodemanager.core.safety.breaker import Breaker, Cause, opened
 from nodemanager.errors import Conflict, NoSuchRecord, StoreRefused
 from tests.core.build import claim, cleaned, world
-from tests.execute.drawn import differences
-from tests.execute.explorer import Explored, Explorer, Scene
+from tests.core.execute.explored.drawn import differences
+from tests.core.execute.explored.explorer import Explored, Explorer, Scene
 
 FREE, BACK, ANOTHERS, DELETED = "free", "back", "another's", "deleted"
 IN_DOUBT = "WriteInDoubt"

@@ -12,7 +12,7 @@ import pytest
 from nodemanager.core.execute.catalog import WORKFLOWS
 from nodemanager.core.execute.prune import Prune
 from nodemanager.core.execute.workflow import Action, Workflow
-from tests.execute.drawn import (
+from tests.core.execute.explored.drawn import (
     _HEAD,
     PAGE,
     described,
@@ -23,7 +23,7 @@ from tests.execute.drawn import (
     main,
 )
 
-RUN = "run `python -m tests.execute.drawn doc/workflows.rst`"
+RUN = "run `python -m tests.core.execute.explored.drawn doc/workflows.rst`"
 
 
 @pytest.mark.parametrize("workflow", WORKFLOWS, ids=lambda one: one.action.value)

@@ -37,9 +37,9 @@ from nodemanager.core.observe.absence import Absence
 from nodemanager.core.observe.history import History
 from nodemanager.errors import CloudError, Throttled
 from tests.core.build import SMALL, World, node, world
+from tests.core.execute.explored.drawn import differences
+from tests.core.execute.explored.explorer import Explored, Explorer, Scene
 from tests.core.nodes import pinging
-from tests.execute.drawn import differences
-from tests.execute.explorer import Explored, Explorer, Scene
 
 pytestmark = pytest.mark.slow
 

@@ -2,45 +2,38 @@
 
 from __future__ import annotations
 
-import os
 import queue
 import signal
 import threading
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any, cast
 
 import pykka
 import pykka.debug
 
-from nodemanager import __version__, control, log, sdnotify, wiring
+from nodemanager import __version__, log, sdnotify, wiring
 from nodemanager.actors.base import tell
 from nodemanager.actors.daemon.inputs import Once
-from nodemanager.actors.messages import ApplySettings, Beat, Stop
+from nodemanager.actors.messages import Stop
 from nodemanager.actors.timer import ThreadTimer
 from nodemanager.clock import Clock, SystemClock
-from nodemanager.config import Config, diff, ini, load, reloaded
+from nodemanager.config import Config
 from nodemanager.core.explain.picture import Picture
 from nodemanager.core.model.reasons import Event
 from nodemanager.core.model.settings import Settings
-from nodemanager.errors import ConfigError, StartError
-from nodemanager.from_config import (
-    advice_on_draining,
-    advice_on_prices,
-    advice_on_scheduler,
-    secrets_of,
-    settings_of,
-    sizes_of,
-    user_data_of,
-    with_spares,
-)
+from nodemanager.errors import StartError
+from nodemanager.from_config import settings_of
 from nodemanager.httpserver import HttpServer
 from nodemanager.journal.told import Teller
 from nodemanager.memory import Collector, collecting
-from nodemanager.operators import ANSWER_S, BacklogCommands, OperatorCommands
+from nodemanager.operators import ANSWER_S, OperatorCommands
 from nodemanager.records.api import RecordStore
+from nodemanager.service.management import Management
+from nodemanager.service.process import STOPS, set_up_log, wait_between_beats
+from nodemanager.service.pulse import BEAT_S, Pulse
+from nodemanager.service.reload import Reloader
 from nodemanager.state import (
     Lease,
     LeaseTaken,
@@ -48,22 +41,10 @@ from nodemanager.state import (
     RememberedIdentity,
     StateDirectory,
 )
-from nodemanager.web.dashboard.dashboard import Dashboard
-from nodemanager.web.dashboard.history import SlotHistory
-from nodemanager.web.explain import Explanations
-from nodemanager.web.metrics import Metrics
-from nodemanager.web.observer import WebObserver
-from nodemanager.web.server import ManagementServer
-from nodemanager.web.status import Board
-
-_log = log.get(__name__)
 
 STOP_S = 10.0
 """Seconds that an orderly stop may take beyond the time-out of the last remote call."""
 REMOTE_CALL_S = 60.0
-BEAT_S = 5.0
-STOPS = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT)
-"""Signals for an orderly stop; Arvados Node Manager took SIGQUIT, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,56 +71,6 @@ class _Finished:
     code: int
 
 
-@dataclass
-class Pulse:
-    """Checks that each actor and each HTTP server still answers.
-
-    Beats go through the same mailboxes and event loops as all other messages. Only time in which
-    this process ran counts: after a suspend or a SIGSTOP every actor first gets time to answer.
-    So the time between two beats counts as `most` seconds at most.
-    """
-
-    clock: Clock
-    actors: tuple[pykka.ActorRef[Any], ...]
-    most: float = BEAT_S
-    ran_s: float = 0.0
-    beaten_at: float | None = None
-    asked: dict[str, float] = field(default_factory=dict)
-    servers: tuple[HttpServer, ...] = ()
-
-    def beat(self) -> None:
-        now = self.clock.boottime()
-        if self.beaten_at is not None:
-            self.ran_s += min(now - self.beaten_at, self.most)
-        self.beaten_at = now
-        for actor in self.actors:
-            urn = actor.actor_urn
-            if urn not in self.asked:
-                self.asked[urn] = self.ran_s
-                tell(actor, Beat(self._answer_for(urn)))
-        for server in self.servers:
-            if server.name not in self.asked:
-                self.asked[server.name] = self.ran_s
-                server.ask(self._answer_for(server.name))
-
-    def _answer_for(self, urn: str) -> Callable[[], None]:
-        def answered() -> None:
-            self.asked.pop(urn, None)
-
-        return answered
-
-    def stuck(self, longest: float) -> list[tuple[str, float]]:
-        """The actors and servers without an answer for over `longest` seconds, and the seconds."""
-        asked = self.asked.copy()
-        names = {actor.actor_urn: actor.actor_class.__name__ for actor in self.actors}
-        names |= {server.name: f"http-{server.name}" for server in self.servers}
-        return [
-            (name, self.ran_s - asked[key])
-            for key, name in names.items()
-            if key in asked and self.ran_s - asked[key] > longest
-        ]
-
-
 class Service:
     """One run of the daemon."""
 
@@ -148,7 +79,8 @@ class Service:
         self._dry_run = dry_run
         self._once = once
         self._clock: Clock = SystemClock()
-        self._log = log.get(__name__)
+        self._log = log.get("nodemanager.service")
+        self._reloader = Reloader(config, self._log)
         self._commands = OperatorCommands()
         self._servers: list[HttpServer] = []
         self._lease: Lease | None = None
@@ -254,45 +186,21 @@ class Service:
 
         `pings` tells how many pings this process has answered, if it serves the registry.
         """
-        config = self._config
         if self._once:
             return lambda picture: None
-        given = config.manage.management_token
-        token = given.reveal() if given is not None else state.token("management")
-        board = Board(self._clock)
-        metrics = Metrics(config.daemon.pool, self._clock)
-        for face in self._servers:
-            metrics.count_refusals(face.refusals)
-        if pings is not None:
-            metrics.count_pings(pings)
-        explanations = Explanations(wiring.journal_path(config, dry_run=self._dry_run))
-        read = config.manage.read_token
-        healthy_for = max(config.daemon.poll_stale_after, 2 * config.daemon.max_poll_time)
-        slots = SlotHistory(state.path / f"slots{'-dry-run' * self._dry_run}.history")
-        server = ManagementServer(
-            board,
-            metrics,
-            listen=(config.manage.address, config.manage.port),
-            control_socket=control.place(state.path, os.environ),
-            takes_over=not self._dry_run,
-            token=token,
-            commands=self._commands,
-            backlog=BacklogCommands(self._commands),
-            explanations=explanations,
-            healthy_for=healthy_for,
-            read_token=None if read is None else read.reveal(),
-            dashboard=Dashboard(board, explanations, slots, self._clock, old_after=healthy_for),
+        management = Management(
+            self._config,
+            state,
+            self._clock,
+            self._commands,
             reload=self._reload_for,
+            servers=tuple(self._servers),
+            pings=pings,
+            dry_run=self._dry_run,
         )
-        server.start()
-        stack.callback(server.stop)
+        server, show = management.serve(stack, (told, self._log))
         self._servers.append(server)
-        observer = WebObserver(
-            board, metrics, holder=str(state.path), explanations=explanations, slots=slots
-        )
-        told.listeners.append(observer.heard)
-        self._log.listeners.append(observer.heard)
-        return observer.show
+        return show
 
     def _heed_signals(self) -> None:
         for number in (*STOPS, signal.SIGHUP, signal.SIGUSR1):
@@ -306,8 +214,7 @@ class Service:
         pulse = Pulse(
             self._clock, system.actors, min(BEAT_S, watchdog / 2), servers=tuple(self._servers)
         )
-        interval = sdnotify.watchdog_interval()
-        wait_s = min(BEAT_S, interval / 3) if interval is not None else BEAT_S
+        wait_s = wait_between_beats()
         while True:
             pulse.beat()
             collector.beat()
@@ -332,12 +239,12 @@ class Service:
                 self._log.failure(Event.ACTOR_DIED, news.error, actor=news.actor)
                 return 1, f"{news.actor} died"
             if isinstance(news, _Reload):
-                news.answered(self._reload(system, news.by))
+                news.answered(self._reloader.reload(system, news.by))
                 continue
             if news.number in STOPS:
                 return 0, news.number.name
             if news.number is signal.SIGHUP:
-                self._reload(system)
+                self._reloader.reload(system)
             else:
                 self._dump(system)
 
@@ -374,56 +281,6 @@ class Service:
         except queue.Empty:
             return None
 
-    def _reload(self, system: wiring.System, by: str | None = None) -> dict[str, Any]:
-        """Apply the changed windows and limits of the file; a wrong file changes nothing.
-
-        Gives the answer of `nodemanager reload` (web.reload).
-        """
-        sdnotify.reloading()
-        try:
-            new = load(self._config.path, accepts=wiring.accepted_keys)
-        except ConfigError as error:
-            for problem in error.problems:
-                self._log.event(Event.CONFIG_WARNING, level=log.ERROR, message=problem)
-            self._log.event(
-                Event.DAEMON_RELOADED, level=log.ERROR, outcome="refused, nothing changed", by=by
-            )
-            sdnotify.notify("READY=1")
-            return {"done": False, "problems": list(error.problems), "changes": []}
-        changes = diff(self._config, new)
-        for change in changes:
-            self._log.event(
-                Event.CONFIG_CHANGED,
-                level=log.INFO if change.reloadable else log.WARNING,
-                option=f"[{change.section}] {change.option}",
-                old=change.old,
-                new=change.new,
-                action="applied" if change.reloadable else "needs a restart",
-            )
-        self._config = taken = reloaded(self._config, new)
-        # Sizes stay as at the start, so that a reload never waits for the cloud.
-        sizes = with_spares(system.settings.sizes, taken)
-        settings = settings_of(taken, system.cloud, system.records.store, sizes)
-        tell(system.daemon, ApplySettings(settings))
-        team = system.team
-        pollers = (team.cloud_list, team.record_list, team.demand)
-        for poller, every in zip(pollers, wiring.poll_intervals(taken, settings), strict=True):
-            if poller is not None:
-                tell(poller, every)
-        file = str(self._config.path)
-        self._log.event(Event.DAEMON_RELOADED, file=file, outcome="applied", by=by)
-        sdnotify.notify("READY=1")
-        told = [
-            {
-                "option": f"[{change.section}] {change.option}",
-                "old": change.old,
-                "new": change.new,
-                "applied": change.reloadable,
-            }
-            for change in changes
-        ]
-        return {"done": True, "problems": [], "changes": told}
-
     def _dump(self, system: wiring.System) -> None:
         for actor in system.actors:
             waiting = cast("queue.Queue[Any]", actor.actor_inbox).qsize()
@@ -448,72 +305,8 @@ def stop(system: wiring.System, reason: str, clock: Clock) -> None:
         actor.stop(block=False)
 
 
-def _set_up_log(config: Config) -> None:
-    logging = config.logging
-    log.setup(str(logging.file), logging.level, config.log_levels, logging.format)
-    log.hide(*secrets_of(config))
-
-
 def run(config: Config, *, dry_run: bool = False, once: bool = False) -> int:
     """Run the daemon until it is told to stop; gives the exit code."""
-    _set_up_log(config)
+    set_up_log(config)
     log.catch_uncaught()
     return Service(config, dry_run=dry_run, once=once).run()
-
-
-def serve_registry(config: Config) -> int:
-    """Serve the registry on its own until it is told to stop; gives the exit code."""
-    _set_up_log(config)
-    clock = SystemClock()
-    inbox: queue.SimpleQueue[int] = queue.SimpleQueue()
-    for number in STOPS:
-        signal.signal(number, lambda n, _: inbox.put(n))
-    state = StateDirectory(config.daemon.state_dir, clock=clock)
-    records = wiring.build_registry(config, state, clock)
-    if records.face is None:
-        raise StartError("[Registry] listen is blank: there is nothing to serve")
-    records.face.start()
-    try:
-        _log.event(Event.SERVER_STARTED, name="registry", url=records.face.url)
-        sdnotify.notify("READY=1", f"STATUS=serving on {records.face.url}")
-        interval = sdnotify.watchdog_interval()
-        # Never for ever: a signal that comes right before the wait, or that another thread takes,
-        # does not end it, and its handler runs after it.
-        wait_s = min(BEAT_S, interval / 3) if interval is not None else BEAT_S
-        while True:
-            if records.face.alive:
-                sdnotify.notify("WATCHDOG=1")
-            try:
-                inbox.get(timeout=wait_s)
-            except queue.Empty:
-                continue
-            return 0
-    finally:
-        sdnotify.notify("STOPPING=1")
-        records.face.stop()
-        records.store.close()
-        _log.event(Event.DAEMON_STOPPED, name="registry")
-
-
-def check(path: Path) -> tuple[Config, list[str]]:
-    """The configuration as the daemon would use it, and its warnings.
-
-    Builds the adapters, so that it finds their errors, too, but sends no request to any server.
-    """
-    sections = ini.read(path).sections
-    needs_cloud = "Cloud" in sections or "Registry" not in sections
-    config = load(path, accepts=wiring.accepted_keys, require_cloud=needs_cloud)
-    if not needs_cloud:
-        return config, list(config.warnings)
-    cloud = wiring.build_cloud(config, SystemClock())
-    try:
-        sizes = sizes_of(config, cloud)
-        user_data_of(config)
-    finally:
-        cloud.close()
-    advice = [
-        *advice_on_prices(config, sizes),
-        *advice_on_draining(config),
-        *advice_on_scheduler(config),
-    ]
-    return config, [*map(str, config.warnings), *advice]

@@ -21,8 +21,8 @@ from nodemanager.core.model.settings import LATE_ORDER_S
 from nodemanager.core.model.world import Guarantee, Record, WorkerState
 from nodemanager.errors import SchedulerRefused
 from tests.core.build import claim, world
-from tests.execute.drawn import differences
-from tests.execute.explorer import Explored, Explorer, Scene
+from tests.core.execute.explored.drawn import differences
+from tests.core.execute.explored.explorer import Explored, Explorer, Scene
 
 STEP_S = LATE_ORDER_S + 1.0
 """How far time passes at once: so far that no order that was sent takes effect any more."""

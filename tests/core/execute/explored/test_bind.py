@@ -18,8 +18,8 @@ from nodemanager.core.model.annotations import Mark
 from nodemanager.core.model.world import Claim, Guarantee, Record
 from nodemanager.errors import Conflict, NoSuchRecord
 from tests.core.build import claim, world
-from tests.execute.drawn import differences
-from tests.execute.explorer import Explored, Explorer, Scene
+from tests.core.execute.explored.drawn import differences
+from tests.core.execute.explored.explorer import Explored, Explorer, Scene
 
 OURS, ANOTHER = 1, 2
 

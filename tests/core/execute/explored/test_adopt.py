@@ -26,8 +26,8 @@ from nodemanager.core.operate.backlog_run import Run, Where
 from nodemanager.core.plan.plan import picture_of
 from nodemanager.errors import BadRequest
 from tests.core.build import POOL, incarnation_of, world
-from tests.execute.drawn import differences
-from tests.execute.explorer import Explored, Explorer, Scene
+from tests.core.execute.explored.drawn import differences
+from tests.core.execute.explored.explorer import Explored, Explorer, Scene
 
 OURS = Tags(POOL, "r1", incarnation_of("r1"))
 NONE, ANOTHERS = Tags(), Tags("other")

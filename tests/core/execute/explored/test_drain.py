@@ -19,8 +19,8 @@ from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.world import Guarantee, Record
 from nodemanager.errors import Conflict
 from tests.core.build import claim, world
-from tests.execute.drawn import differences
-from tests.execute.explorer import NOW, Explored, Explorer, Scene
+from tests.core.execute.explored.drawn import differences
+from tests.core.execute.explored.explorer import NOW, Explored, Explorer, Scene
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,98 @@
+"""Logs what the plans say of demand: refused boots, jobs that no size can run, full slots."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from nodemanager.actors.report.lines import Lasting, tell_verdict
+from nodemanager.core.model.reasons import Event, Reason
+from nodemanager.core.model.verdict import Verdict
+from nodemanager.core.plan.plan import Plan
+from nodemanager.core.plan.rotation import Rotation
+from nodemanager.log import DEBUG, INFO, WARNING, Logger
+
+REFUSED_EVERY_S = 1800.0
+"""Seconds between two INFO lines of the same refusal of demand: the end of a night's log must have
+one, too."""
+
+JOBS_TOLD = 20
+"""The most unsatisfiable jobs that one cycle logs; `status` and DEBUG lines have the rest."""
+
+
+class DemandLog:
+    """Remembers when each refusal was told last."""
+
+    def __init__(self, log: Logger) -> None:
+        self._log = log
+        self._refused = Lasting(REFUSED_EVERY_S)
+        self._unsatisfiable = Lasting(REFUSED_EVERY_S)
+        self._slots_full = Lasting(REFUSED_EVERY_S)
+        self._rotations: dict[str, tuple[object, ...]] = {}
+        """What was told last of the replacement of each size's outdated nodes."""
+
+    def plan(self, plan: Plan, now: float) -> None:
+        """Log what is refused, unsatisfiable or full, when it begins and as long as it lasts."""
+        if plan.wants is None or plan.slots is None:
+            return
+        refused = plan.wants.refused
+        due = self._refused.due(refused.keys(), now)
+        for (size, reason), count in refused.items():
+            self._log.event(
+                Event.NODE_BOOT_REFUSED,
+                level=INFO if (size, reason) in due else DEBUG,
+                reason=reason,
+                size=size,
+                count=count,
+                plan=plan.plan_id,
+            )
+        self._tell_unsatisfiable(plan.wants.unsatisfiable, plan, now)
+        self._tell_rotations(plan.wants.rotations.sizes, plan)
+        slots = plan.slots
+        full = slots.free is not None and slots.free <= 0
+        wanting = any(reason is Reason.NO_FREE_SLOT for _, reason in refused)
+        if self._slots_full.due([Event.SLOTS_FULL] if full and wanting else [], now):
+            held_by = ",".join(f"{why}:{count}" for why, count in sorted(slots.held_by.items()))
+            self._log.event(
+                Event.SLOTS_FULL,
+                slots=slots.total,
+                free=slots.free,
+                held_by=held_by,
+                free_in_s=slots.earliest_free_s,
+                plan=plan.plan_id,
+            )
+
+    def _tell_rotations(self, sizes: Mapping[str, Rotation], plan: Plan) -> None:
+        """Log how far the replacement of each size's outdated nodes is, when that changes."""
+        for size in sorted(sizes.keys() | self._rotations.keys()):
+            one = sizes.get(size)
+            left = 0 if one is None else one.outdated
+            node = None if one is None else one.node or one.at or None
+            waits = None if one is None else one.waits
+            told = (left, waits, node)
+            if self._rotations.get(size) == told:
+                continue
+            self._rotations[size] = told
+            if one is None:
+                del self._rotations[size]
+            stalled = waits is Reason.ROTATION_STALLED
+            self._log.event(
+                Event.ROTATION,
+                level=WARNING if stalled else INFO,
+                size=size,
+                outdated=left,
+                reason=waits,
+                node=node,
+                plan=plan.plan_id,
+            )
+
+    def _tell_unsatisfiable(self, jobs: Sequence[Verdict], plan: Plan, now: float) -> None:
+        """Log each unsatisfiable job, but only the first JOBS_TOLD as warnings (U12)."""
+        due = self._unsatisfiable.due([(verdict.id, verdict.reason) for verdict in jobs], now)
+        told = 0
+        for verdict in jobs:
+            is_due = (verdict.id, verdict.reason) in due
+            told += is_due
+            level = WARNING if is_due and told <= JOBS_TOLD else DEBUG
+            tell_verdict(
+                self._log, Event.JOB_UNSATISFIABLE, level, verdict, {"job": verdict.id}, plan
+            )

@@ -1,0 +1,188 @@
+"""Logs what the plans say of records and nodes: each verdict once, and again when it changes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from nodemanager.actors.report.lines import SUMMARY_EVERY_S, first_of, tell_verdict
+from nodemanager.core.explain.events import event_of_node, event_of_record, record_fields
+from nodemanager.core.judge.false_clean import LASTING
+from nodemanager.core.model.changed import same_items
+from nodemanager.core.model.reasons import Event, Kind, Reason
+from nodemanager.core.model.verdict import Verdict
+from nodemanager.core.model.world import Record
+from nodemanager.core.plan.plan import Plan
+from nodemanager.log import DEBUG, INFO, WARNING, Logger
+
+TOLD_ELSEWHERE = frozenset(
+    {
+        Reason.PAIRED,
+        Reason.HOLDS_NOTHING,
+        Reason.IN_FLIGHT,
+        Reason.SHUTTING_DOWN,
+        Reason.NODE_ABSENT,
+        Reason.NODE_EXPECTED,
+        Reason.CHANGED_SINCE_LISTING,
+    }
+)
+"""Reasons to keep that another INFO line (paired, cleaned, created ...) has already told."""
+
+
+class VerdictLog:
+    """Remembers what was told last of each record, node and pair."""
+
+    def __init__(self, log: Logger) -> None:
+        self._log = log
+        self._records: dict[str, Reason] = {}
+        self._nodes: dict[str, Reason] = {}
+        self._told_records: Sequence[Verdict] = ()
+        self._told_nodes: Sequence[Verdict] = ()
+        self._pairs: dict[str, str] = {}
+        self._gone: set[str] = set()
+        self._ambiguous: frozenset[str] = frozenset()
+        self._not_restored: dict[str, Reason] = {}
+        self._unlisted: dict[str, Reason] = {}
+        self._short: frozenset[str] = frozenset()
+        self._short_told_at = 0.0
+
+    def plan(self, plan: Plan, records: Mapping[str, Record], now: float) -> None:
+        """Log what is new in the plan's pairs, and in its verdicts on records and nodes."""
+        self._tell_pairs(plan)
+        self._tell_unlisted(plan, now)
+        self._tell_records(plan, records)
+        for verdict in plan.not_restored:
+            self.not_restored(verdict)
+        self._tell_nodes(plan)
+
+    def _tell_pairs(self, plan: Plan) -> None:
+        self._gone &= plan.history.present.keys()
+        pairs = {
+            node_id: record.uuid
+            for node_id, record in plan.pairs.record_of.items()
+            if node_id not in self._gone
+        }
+        if pairs != self._pairs:
+            present = plan.history.present
+            for node_id, uuid in pairs.items():
+                if self._pairs.get(node_id) != uuid:
+                    record = plan.pairs.record_of[node_id]
+                    fields = record_fields(record, uuid)
+                    name = present[node_id].name if node_id in present else None
+                    self._log.event(
+                        Event.NODE_PAIRED, node=node_id, name=name, **fields, plan=plan.plan_id
+                    )
+            for node_id, uuid in self._pairs.items():
+                if node_id not in pairs:
+                    listed = node_id in present
+                    self._log.event(
+                        Event.NODE_UNPAIRED,
+                        level=WARNING if listed else INFO,
+                        node=node_id,
+                        reason=None if listed else Reason.NODE_ABSENT,
+                        record=uuid,
+                        plan=plan.plan_id,
+                    )
+            self._pairs = pairs
+        ambiguous = frozenset(plan.pairs.ambiguous)
+        for one in sorted(ambiguous - self._ambiguous):
+            is_node = one in plan.history.present
+            key = "node" if is_node else "record"
+            self._log.event(
+                Event.PAIR_AMBIGUOUS,
+                level=WARNING,
+                **{key: one},
+                candidates=",".join(plan.pairs.ambiguous[one]),
+                plan=plan.plan_id,
+            )
+        self._ambiguous = ambiguous
+
+    def _tell_unlisted(self, plan: Plan, now: float) -> None:
+        """Log each record's answer once, and a short listing as more nodes show it (P6)."""
+        verdicts = plan.unlisted.verdicts
+        reasons = {uuid: verdict.reason for uuid, verdict in verdicts.items()}
+        before, self._unlisted = self._unlisted, reasons
+        short = [one for one in verdicts.values() if one.reason is Reason.LISTING_SHORT]
+        for uuid, verdict in verdicts.items():
+            if before.get(uuid) is not verdict.reason and verdict not in short:
+                fields = {"record": uuid, **(verdict.measures or {})}
+                tell_verdict(
+                    self._log, Event.RECORD_PINGING_UNLISTED, WARNING, verdict, fields, plan
+                )
+        new = [one for one in short if one.id not in self._short]
+        # The answers come one by one, and a filter may be wrong for many nodes.
+        if new and (not self._short or now - self._short_told_at >= SUMMARY_EVERY_S):
+            nodes = first_of([one.measures["node"] for one in short if one.measures], "unlisted")
+            fields = {"record": new[0].id, **(new[0].measures or {}), **nodes, "source": "cloud"}
+            tell_verdict(self._log, Event.LIST_SUSPECT, WARNING, new[0], fields, plan)
+            self._short |= {one.id for one in short}
+            self._short_told_at = now
+        if not short:
+            self._short = frozenset()
+
+    def not_restored(self, verdict: Verdict) -> None:
+        """Log why a record freed by mistake stays free, once for each reason (U8)."""
+        reason = verdict.reason
+        if self._not_restored.get(verdict.id) is reason:
+            return
+        self._not_restored[verdict.id] = reason
+        self._log.event(
+            Event.RECORD_NOT_RESTORED,
+            level=WARNING,
+            reason=reason,
+            record=verdict.id,
+            **(verdict.measures or {}),
+            clear=LASTING.get(reason),
+        )
+
+    def restored(self, uuid: str) -> None:
+        self._not_restored.pop(uuid, None)
+
+    def _tell_records(self, plan: Plan, records: Mapping[str, Record]) -> None:
+        debug = self._log.enabled(DEBUG)
+        if not debug and same_items(plan.records, self._told_records):
+            return
+        self._told_records = plan.records
+        before, after = self._records, {}
+        for verdict in plan.records:
+            uuid, reason = verdict.id, verdict.reason
+            after[uuid] = reason
+            changed = before.get(uuid) is not reason
+            if not (changed or debug) or verdict.kind in (Kind.CLEAN, Kind.PRUNE):
+                continue
+            event = event_of_record(verdict.kind)
+            level = INFO if changed and reason not in TOLD_ELSEWHERE else DEBUG
+            tell_verdict(
+                self._log, event, level, verdict, record_fields(records.get(uuid), uuid), plan
+            )
+        for uuid in sorted(before.keys() - after.keys()):
+            self._log.event(Event.RECORD_UNLISTED, level=DEBUG, record=uuid, plan=plan.plan_id)
+        self._records = after
+
+    def _tell_nodes(self, plan: Plan) -> None:
+        debug = self._log.enabled(DEBUG)
+        verdicts = [view.verdict for view in plan.views]
+        if not debug and same_items(verdicts, self._told_nodes):
+            return
+        self._told_nodes = verdicts
+        before, after = self._nodes, {}
+        for view, verdict in zip(plan.views, verdicts, strict=True):
+            reason = verdict.reason
+            after[verdict.id] = reason
+            changed = before.get(verdict.id) is not reason
+            if not (changed or debug) or verdict.kind is Kind.SHUTDOWN:
+                continue
+            event = event_of_node(verdict.kind, reason)
+            level = INFO if changed and reason not in TOLD_ELSEWHERE else DEBUG
+            fields: dict[str, Any] = {"node": verdict.id}
+            if view.record is not None:
+                fields["host"] = view.record.hostname
+            tell_verdict(self._log, event, level, verdict, fields, plan)
+        for node in sorted(before.keys() - after.keys()):
+            self._log.event(Event.NODE_UNLISTED, level=DEBUG, node=node, plan=plan.plan_id)
+        self._nodes = after
+
+    def forget_node(self, node_id: str) -> None:
+        """Log a node that we destroyed neither as paired again nor, once unlisted, as unpaired."""
+        self._pairs.pop(node_id, None)
+        self._gone.add(node_id)

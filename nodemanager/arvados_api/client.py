@@ -1,0 +1,150 @@
+"""Calls of the Arvados API through arvados-python-client, without retries, with a time-out."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlencode, urlsplit
+
+import arvados.api
+import arvados.util
+
+from nodemanager.arvados_api.errors import refusal, translated
+from nodemanager.arvados_api.http import OneShotHttp
+from nodemanager.errors import StartError, StoreError
+from nodemanager.hosts import is_loopback
+
+_DISCOVERY = "/discovery/v1/apis/arvados/v1/rest"
+_SERVICE = "/arvados/v1/"
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The answer to one call: the JSON object, and the unparsed Date header."""
+
+    body: dict[str, Any]
+    date: str | None
+
+
+class ApiClient:
+    """Any resource of an Arvados server, safe to use from many threads.
+
+    Raises only StoreError and its subclasses. `timeout` in seconds limits each request. Requests
+    carry the token, so they go only to `base_url`, whatever address the server's own document
+    names. `insecure` accepts any certificate, and plain http beyond loopback, which is a StartError
+    without it; `ca_file` (PEM) replaces the system's authorities.
+    """
+
+    def __init__(
+        self, base_url: str, token: str, *, timeout: float, insecure: bool, ca_file: str | None
+    ) -> None:
+        parts = urlsplit(base_url)
+        if parts.scheme != "https" and not insecure and not is_loopback(parts.hostname or ""):
+            raise StartError("[Arvados] host: plain http is for loopback, or needs insecure = yes")
+        self._base = base_url.rstrip("/")
+        self.host = urlsplit(self._base).netloc
+        self._token = token
+        self._timeout = timeout
+        self._insecure = insecure
+        self._ca_file = ca_file or arvados.util.ca_certs_path()
+        # httplib2 is not thread-safe, so each thread has a client of its own.
+        self._local = threading.local()
+
+    def methods(self, resource: str) -> dict[str, Any]:
+        """The methods of a resource by name, by the document that this thread has; {} for none."""
+        return methods_of(self._client()._rootDesc, resource)
+
+    def execute(
+        self,
+        resource: str,
+        method: str,
+        parameters: Mapping[str, Any],
+        *,
+        slot_asked: bool = False,
+    ) -> Answer:
+        """Call `resource.method` with parameters that the server's document declares."""
+        what = f"Arvados {self.host} {resource}.{method}"
+        of_record = "uuid" in parameters
+        if of_record:
+            what += f" {parameters['uuid']}"
+        client = self._client()
+        seen: dict[str, str | None] = {}
+        with translated(what, of_record=of_record, slot_asked=slot_asked):
+            request = getattr(getattr(client, resource)(), method)(**parameters)
+            request.add_response_callback(lambda answer: seen.update(date=answer.get("date")))
+            body = request.execute(num_retries=0)
+        if not isinstance(body, dict):
+            raise StoreError(f"{what}: the answer is no JSON object; see [Arvados] host")
+        return Answer(body, seen.get("date"))
+
+    def is_administrator(self) -> bool | None:
+        """Whether the token is an administrator's; None where the server has no users."""
+        if "current" not in self.methods("users"):
+            return None
+        return self.execute("users", "current", {}).body.get("is_admin") is True
+
+    def document(self) -> dict[str, Any]:
+        """The current discovery document."""
+        what = f"Arvados {self.host} discovery"
+        with translated(what):
+            headers, content = self._http().request(self._base + _DISCOVERY)
+        status = int(headers.status)
+        if status >= 300:
+            raise refusal(what, status, headers, content)
+        try:
+            body = json.loads(content)
+        except (ValueError, RecursionError):
+            body = None
+        if not isinstance(body, dict) or not isinstance(body.get("resources"), dict):
+            raise StoreError(f"{what}: the answer is no discovery document; see [Arvados] host")
+        return body
+
+    def forget(self) -> None:
+        """Let this thread's next call read the discovery document anew."""
+        self._local.client = None
+
+    def post(self, url: str, form: Mapping[str, str], timeout: float) -> tuple[int, bytes]:
+        """Status and body of a POST without a token, as a node sends it."""
+        with translated("ping"):
+            headers, content = self._http(timeout).request(
+                url,
+                "POST",
+                urlencode(form),
+                {"content-type": "application/x-www-form-urlencoded"},
+            )
+        return int(headers.status), content
+
+    def _client(self) -> Any:
+        """This thread's client; its first call reads the discovery document."""
+        client = getattr(self._local, "client", None)
+        if client is None:
+            with translated(f"Arvados {self.host} discovery"):
+                client = arvados.api.api_client(
+                    "v1",
+                    self._base + "/discovery/v1/apis/{api}/{apiVersion}/rest",
+                    self._token,
+                    cache=False,
+                    http=self._http(),
+                    insecure=self._insecure,
+                    num_retries=0,
+                    timeout=self._timeout,
+                    client_options={"api_endpoint": self._base + _SERVICE},
+                )
+            self._local.client = client
+        return client
+
+    def _http(self, timeout: float | None = None) -> OneShotHttp:
+        seconds = self._timeout if timeout is None else min(timeout, self._timeout)
+        return OneShotHttp(timeout=seconds, insecure=self._insecure, ca_file=self._ca_file)
+
+
+def methods_of(document: Any, resource: str) -> dict[str, Any]:
+    """The methods of a resource in a discovery document, by name; {} where it has none such."""
+    try:
+        methods = document["resources"][resource]["methods"]
+    except (KeyError, TypeError):
+        return {}
+    return methods if isinstance(methods, dict) else {}

@@ -1,0 +1,89 @@
+"""The management server of a running daemon, with all that it shows."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Any
+
+from nodemanager import control, log, wiring
+from nodemanager.clock import Clock
+from nodemanager.config import Config
+from nodemanager.core.explain.picture import Picture
+from nodemanager.httpserver import HttpServer
+from nodemanager.operators import BacklogCommands, OperatorCommands
+from nodemanager.state import StateDirectory
+from nodemanager.web.dashboard.dashboard import Dashboard
+from nodemanager.web.dashboard.history import SlotHistory
+from nodemanager.web.explain import Explanations
+from nodemanager.web.metrics import Metrics
+from nodemanager.web.observer import WebObserver
+from nodemanager.web.server import ManagementServer
+from nodemanager.web.status import Board
+
+
+@dataclass(frozen=True)
+class Management:
+    """What the management server needs of the process that it shows."""
+
+    config: Config
+    state: StateDirectory
+    clock: Clock
+    commands: OperatorCommands
+    reload: Callable[[str], dict[str, Any] | None]
+    servers: tuple[HttpServer, ...] = ()
+    """The other servers of this process, whose refusals are counted."""
+    pings: Callable[[], int] | None = None
+    """How many pings this process has answered, if it serves the registry."""
+    dry_run: bool = False
+
+    def serve(
+        self, stack: ExitStack, logs: tuple[log.Logger, ...]
+    ) -> tuple[ManagementServer, Callable[[Picture], None]]:
+        """Serve status and metrics of what is logged by `logs` from now on, until `stack` ends.
+
+        Gives the server, and what is to be called with each new picture.
+        """
+        config, dry_run = self.config, self.dry_run
+        given = config.manage.management_token
+        token = given.reveal() if given is not None else self.state.token("management")
+        board = Board(self.clock)
+        explanations = Explanations(wiring.journal_path(config, dry_run=dry_run))
+        read, public = config.manage.read_token, config.manage.public_url
+        healthy_for = max(config.daemon.poll_stale_after, 2 * config.daemon.max_poll_time)
+        slots = SlotHistory(self.state.path / f"slots{'-dry-run' * dry_run}.history")
+        metrics = self._metrics()
+        server = ManagementServer(
+            board,
+            metrics,
+            listen=(config.manage.address, config.manage.port),
+            control_socket=control.place(self.state.path, os.environ),
+            takes_over=not dry_run,
+            token=token,
+            commands=self.commands,
+            backlog=BacklogCommands(self.commands),
+            explanations=explanations,
+            healthy_for=healthy_for,
+            read_token=None if read is None else read.reveal(),
+            public_url=None if public is None else public.url,
+            dashboard=Dashboard(board, explanations, slots, self.clock, old_after=healthy_for),
+            reload=self.reload,
+        )
+        server.start()
+        stack.callback(server.stop)
+        observer = WebObserver(
+            board, metrics, holder=str(self.state.path), explanations=explanations, slots=slots
+        )
+        for one in logs:
+            one.listeners.append(observer.heard)
+        return server, observer.show
+
+    def _metrics(self) -> Metrics:
+        metrics = Metrics(self.config.daemon.pool, self.clock)
+        for server in self.servers:
+            metrics.count_refusals(server.refusals)
+        if self.pings is not None:
+            metrics.count_pings(self.pings)
+        return metrics

@@ -1,0 +1,41 @@
+"""`nodemanager check-cloud` as a process."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from tests.live.harness import environment
+from tests.waiting import DEADLINE_S
+
+
+def words(config: Path, *arguments: str) -> list[str]:
+    return [sys.executable, "-m", "nodemanager", "check-cloud", str(config), *arguments]
+
+
+def told(state: Path, **others: str) -> dict[str, str]:
+    return environment(STATE_DIRECTORY=str(state), NO_COLOR="1", **others)
+
+
+def check(
+    config: Path, state: Path, *arguments: str, **others: str
+) -> tuple[int, dict[str, dict[str, Any]]]:
+    """Its exit code, and its answers by name; `others` are variables of its environment."""
+    done = subprocess.run(
+        words(config, "--json", *arguments),
+        env=told(state, **others),
+        capture_output=True,
+        text=True,
+        stdin=subprocess.DEVNULL,
+        timeout=DEADLINE_S * 2,
+        check=False,
+    )
+    assert done.stdout, done.stderr
+    return done.returncode, {one["check"]: one for one in json.loads(done.stdout)["checks"]}
+
+
+def marks(answers: dict[str, dict[str, Any]]) -> set[str]:
+    return {one["mark"] for one in answers.values()}
