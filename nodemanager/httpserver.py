@@ -37,12 +37,26 @@ from nodemanager.connections import Connection, Gate, GuardedProtocol, Limits, l
 from nodemanager.errors import StartError
 from nodemanager.refusals import Refusals
 
+<<<<<<< HEAD
 _new_loop: Callable[[], asyncio.AbstractEventLoop] = asyncio.new_event_loop
 with contextlib.suppress(ImportError):
     # The extra uvloop: the standard library's loop answers the same, and fewer a second.
     _new_loop = import_module("uvloop").new_event_loop
 
+=======
+>>>>>>> 643d3d48f59270c7c0feccea4093ff68500a0ea2
 Scope = dict[str, Any]
+
+
+def _new_loop() -> asyncio.AbstractEventLoop:
+    """uvloop's where that extra is installed; the standard one answers the same, fewer a second."""
+    try:
+        from uvloop import new_event_loop
+    except ImportError:
+        return asyncio.new_event_loop()
+    return new_event_loop()
+
+
 Receive = Callable[[], Awaitable[Mapping[str, Any]]]
 Send = Callable[[dict[str, Any]], Awaitable[None]]
 AsgiApp = Callable[[Scope, Receive, Send], Awaitable[None]]

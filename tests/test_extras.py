@@ -153,7 +153,7 @@ def test_the_http_server_answers_on_the_standard_loop_as_well():
         "import sys; sys.modules['uvloop'] = None\n"
         "import asyncio\n"
         "from nodemanager import httpserver\n"
-        "print(httpserver._new_loop is asyncio.new_event_loop)"
+        "print(type(httpserver._new_loop()) is type(asyncio.new_event_loop()))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 

@@ -9,7 +9,7 @@ cp -a /etc/. /mnt/etc
 rm -rf /mnt/etc/systemd/system /mnt/etc/nodemanager
 mkdir -p /mnt/etc/systemd/system
 mount --bind /mnt/etc /etc
-# Where systemd puts credentials together; as its own mounts, else they are for root alone.
+# Where systemd puts credentials together, to move them to /run.
 mount --rbind /dev /dev
 if [ -d /dev/shm ]; then mount -t tmpfs tmpfs /dev/shm; fi
 chmod 1777 /tmp /var/tmp
@@ -24,6 +24,8 @@ esac
 mount --bind /proc/sys /proc/sys
 mount -o remount,bind,ro /proc/sys
 mount -o remount,bind,ro /
+# What is mounted for a service in a namespace of its own shows up in the others of this box alone.
+mount --make-rshared /
 units=/etc/systemd/system
 for unit in basic network-online multi-user sysinit shutdown; do
     printf '[Unit]\nDefaultDependencies=no\n' >"$units/$unit.target"

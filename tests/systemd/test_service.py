@@ -52,7 +52,7 @@ def box() -> Iterator[Box]:
         made.ok("chmod", "0600", "/etc/credstore/token")
         made.ok("systemctl", "daemon-reload")
         code, said = made.run("systemctl", "start", UNIT)
-        assert code == 0, said + made.ok("journalctl", "--no-pager", "-o", "cat")
+        assert code == 0, said + made.story()
         yield made
 
 
@@ -62,7 +62,7 @@ def nodes(box: Box) -> set[str]:
         return set()
     told = json.loads(said)
     rows = told["nodes"] if isinstance(told, dict) else told
-    return {row["id"] for row in rows if row.get("record")}
+    return {row["node"] for row in rows if row.get("record")}
 
 
 def two_nodes(box: Box) -> set[str]:
