@@ -24,7 +24,6 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from email.utils import formatdate
 from functools import partial
-from importlib import import_module
 from pathlib import Path
 from traceback import format_exc
 from typing import Any
@@ -37,25 +36,7 @@ from nodemanager.connections import Connection, Gate, GuardedProtocol, Limits, l
 from nodemanager.errors import StartError
 from nodemanager.refusals import Refusals
 
-<<<<<<< HEAD
-_new_loop: Callable[[], asyncio.AbstractEventLoop] = asyncio.new_event_loop
-with contextlib.suppress(ImportError):
-    # The extra uvloop: the standard library's loop answers the same, and fewer a second.
-    _new_loop = import_module("uvloop").new_event_loop
-
-=======
->>>>>>> 643d3d48f59270c7c0feccea4093ff68500a0ea2
 Scope = dict[str, Any]
-
-
-def _new_loop() -> asyncio.AbstractEventLoop:
-    """uvloop's where that extra is installed; the standard one answers the same, fewer a second."""
-    try:
-        from uvloop import new_event_loop
-    except ImportError:
-        return asyncio.new_event_loop()
-    return new_event_loop()
-
 
 Receive = Callable[[], Awaitable[Mapping[str, Any]]]
 Send = Callable[[dict[str, Any]], Awaitable[None]]
@@ -74,6 +55,15 @@ _WILDCARDS = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - compared with
 _QUERY = re.compile(r"\?[^\s'\"]*")
 
 _log = logging.getLogger(__name__)
+
+
+def _new_loop() -> asyncio.AbstractEventLoop:
+    """uvloop's where that extra is installed; the standard one answers the same, fewer a second."""
+    try:
+        from uvloop import new_event_loop
+    except ImportError:
+        return asyncio.new_event_loop()
+    return new_event_loop()
 
 
 class ClientGone(BaseException):
