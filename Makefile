@@ -1,7 +1,7 @@
 # Everything one does with this tree. `make` alone lists the targets.
 
 .DEFAULT_GOAL := help
-.PHONY: help run run-slurm test quick lint static unit soak census mutants chaos dispatch rotation outage slurm openstack incident race test-deps bench docs install uninstall clean venv venv-test
+.PHONY: help run run-slurm test quick lint static unit soak census mutants chaos dispatch rotation outage slurm systemd openstack incident race test-deps bench docs dist constraints install uninstall clean venv venv-test
 
 VENV := .venv
 PY := $(VENV)/bin/python
@@ -19,6 +19,7 @@ QUICK := $(addprefix tests/,actors commands config core journal schedulers) \
 install uninstall: export PREFIX := $(PREFIX)
 install uninstall: export NAME := $(NAME)
 install uninstall: export DESTDIR := $(DESTDIR)
+install: export EXTRAS := $(EXTRAS)
 
 # Else each of the hundreds of processes that the tests start would compile the program anew.
 test quick unit: export PYTHONDONTWRITEBYTECODE :=
@@ -79,6 +80,9 @@ dispatch: venv-test ## play ROUNDS=10 rounds of a scheduler on EC2's API (moto):
 slurm: venv-test ## on a real Slurm: lost nodes and controllers, JOBS=100 short jobs (10 minutes)
 	@SLURM_JOBS=$(or $(JOBS),100) $(PY) -m pytest -q -n 0 -m slurm tests/live/test_slurm_long.py tests/live/test_slurm_records.py tests/live/test_demo.py $(ARGS)
 
+systemd: venv-test ## the installed service under a real systemd in namespaces of its own (root; 2 minutes)
+	@$(PY) -m pytest -q -n 0 -m systemd tests/systemd $(ARGS)
+
 openstack: venv-test ## start a real OpenStack below /tmp, run the adapter's tests on it, end it (15 minutes)
 	@etc/install/openstack .openstack
 	@exec $(PY) -m tests.openstack .openstack $(ARGS)
@@ -103,7 +107,14 @@ docs: venv-test ## build the manual into doc/_build/html, and its manual pages i
 	@$(PY) -m sphinx -W --keep-going -q -b man doc doc/_build/man
 	@echo "doc/_build/html/index.html; man -l doc/_build/man/nodemanager.1"
 
-install: ## install as a systemd service (root; PREFIX=/opt/nodemanager NAME=ec2); again: upgrade
+dist: docs ## build the wheel and the source distribution, with the manual pages, into dist
+	@rm -rf build dist
+	@$(PY) etc/install/dist.py dist
+
+constraints: ## pin the newest versions that setup.py allows, with their hashes, in constraints.txt
+	@etc/install/constraints
+
+install: ## install as a systemd service (root; PREFIX=/opt/nodemanager NAME=ec2 EXTRAS="replay"); again: upgrade
 	@etc/install/install
 
 uninstall: ## take the program away again; configuration and state are kept

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from nodemanager import extras
 from nodemanager.commands import show, times
 from nodemanager.commands.common import config_flag, config_path
 from nodemanager.commands.replay_values import Sweep, Tried, one_by_one, over_range
@@ -108,6 +109,8 @@ def replay(
     """
     if span is not None and windows:
         raise click.UsageError("--sweep and --node-stale-after: give one of them")
+    if report is not None:
+        extras.require("replay", "--report")
     # Imported at the top, these would cost every command, and every TAB, a third of a second.
     from nodemanager.commands.replay_result import result_of
     from nodemanager.journal import sweep as sweeping

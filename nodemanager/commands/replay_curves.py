@@ -8,9 +8,8 @@ from typing import Any
 
 from rich.console import Console
 
-from nodemanager.commands.replay_result import (
-    Result,
-)
+from nodemanager import extras
+from nodemanager.commands.replay_result import Result
 from nodemanager.core.replay.worth import free_sooner
 
 CHART_HEIGHT = 16
@@ -21,6 +20,8 @@ COLORS = ("green", "blue", "magenta", "cyan", "yellow")
 
 def chart(result: Result, out: Console) -> str:
     """The chart as text with ANSI colours, plain where `out` has no colours; empty without data."""
+    if not extras.is_installed("replay"):
+        return f"no chart: it {extras.lacks('replay')}"
     import plotext
 
     plotext.clear_figure()

@@ -186,9 +186,9 @@ def _content(draft: Draft, place: Place, name: str) -> str | None:
         return None
     path = draft.ini.path.parent / name
     credentials = draft.environ.get("CREDENTIALS_DIRECTORY")
-    if credentials and (Path(credentials) / name).exists():
-        path = Path(credentials) / name
     try:
+        if credentials and (Path(credentials) / name).exists():
+            path = Path(credentials) / name
         content = path.read_bytes().decode("utf-8").rstrip("\r\n")
     except OSError as error:
         draft.report.wrong(place, f"can't be read: {error.strerror}")

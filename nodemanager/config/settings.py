@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from nodemanager import extras
 from nodemanager.config import ini
 from nodemanager.config.checks import PING_HOST, check_all
 from nodemanager.config.daemon import Daemon, Logging, Manage
@@ -31,6 +32,7 @@ from nodemanager.config.sections import (
 from nodemanager.config.values import (
     Credentials,
     Endpoint,
+    Secret,
     StoreProvider,
 )
 from nodemanager.errors import ConfigError
@@ -100,7 +102,8 @@ def load(
     """The configuration in the file at `path`.
 
     Raises ConfigError with every problem of the file. With `accepts` it also checks the keys of
-    the pass-through sections, and refuses a cloud without an adapter. `require_cloud` is False for
+    the pass-through sections, refuses a cloud without an adapter, and names the extras that are
+    not installed. `require_cloud` is False for
     a registry on its own, which needs no `[Cloud] provider`. `environ` gives STATE_DIRECTORY and
     CREDENTIALS_DIRECTORY.
     """
@@ -120,9 +123,25 @@ def load(
     for section, names in (accepted or {}).items():
         for place, text in _foreign(section, draft.keys[section], names, draft.places):
             report.wrong(place, text)
+    if accepts is not None or not require_cloud:
+        _need_extras(draft)
     if report.problems:
         raise ConfigError(report.problems)
     return _finished(draft)
+
+
+def _need_extras(draft: Draft) -> None:
+    """Report the extras that the file needs and that are not installed."""
+
+    def value(section: str, option: str) -> str:
+        if section in draft.keys:
+            return draft.keys[section].get(option, "")
+        found = draft.value(section, option)
+        return found.reveal() if isinstance(found, Secret) else str(found or "")
+
+    for need in extras.needs(value):
+        if not extras.is_installed(need.extra):
+            draft.report.wrong(draft.place(need.section, need.option), extras.lacks(need.extra))
 
 
 def no_adapter(provider: str) -> str:

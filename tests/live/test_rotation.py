@@ -40,21 +40,19 @@ class Watch:
         self.least = NODES
         """The fewest that lived at once since the pool was whole."""
 
-    def look(self) -> None:
-        living = 0
+    def living(self) -> dict[str, str | None]:
+        """The images of the nodes that live, by id."""
+        found: dict[str, str | None] = {}
         for entry in self.cloud.all():
             process = entry.process()
             alive = process is not None and process.alive
-            living += alive
-            self.images.setdefault(entry.id, entry.meta().get("image"))
+            image = self.images.setdefault(entry.id, entry.meta().get("image"))
+            if alive:
+                found[entry.id] = image
             if process is not None and not alive and (entry.path / BUSY).exists():
                 self.hit.add(entry.id)
-        self.least = min(self.least, living)
-
-    def living(self) -> dict[str, str | None]:
-        self.look()
-        entries = ((one.id, one.process()) for one in self.cloud.all())
-        return {id: self.images[id] for id, process in entries if process and process.alive}
+        self.least = min(self.least, len(found))
+        return found
 
 
 @pytest.fixture

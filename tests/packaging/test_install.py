@@ -24,6 +24,7 @@ WORDS = (
     Path("zsh/site-functions/_nodemanager"),
     Path("fish/vendor_completions.d/nodemanager.fish"),
 )
+FILES = ("Makefile", "setup.py", "pyproject.toml", "constraints.txt", "README.rst", "LICENSE")
 NOISY_UNIT = """[Service]
 ExecStart=/bin/true
 Restart=on-failur
@@ -54,7 +55,7 @@ class Machine:
         self.root = root
         self.tree = root / "tree"
         self.tree.mkdir(parents=True)
-        for name in ("Makefile", "setup.py", "pyproject.toml", "README.rst", "LICENSE"):
+        for name in FILES:
             shutil.copy(TREE / name, self.tree)
         for name in ("nodemanager", "etc"):
             shutil.copytree(
@@ -75,7 +76,7 @@ class Machine:
             "BINDIR": str(self.root / "bin"),
             "SHAREDIR": str(self.root / "share"),
             "NM_NO_USER": "1",
-            "INSTALL_PIP_ARGS": "--no-deps",
+            "NM_NO_DEPS": "1",
             "PYTHON": sys.executable,
             **env,
         }
@@ -146,7 +147,8 @@ def test_the_program_stands_under_prefix_with_its_samples_and_the_nodes_side(ins
 
 def test_the_tree_that_was_installed_from_is_left_as_it_was(installed: Machine):
     assert sorted(path.name for path in installed.tree.iterdir()) == [
-        *("LICENSE", "Makefile", "README.rst", "etc", "nodemanager", "pyproject.toml", "setup.py")
+        *("LICENSE", "Makefile", "README.rst", "constraints.txt", "etc", "nodemanager"),
+        *("pyproject.toml", "setup.py"),
     ]
 
 

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 import nodemanager
+from nodemanager.extras import MODULES
 from tests.packaging.conftest import TREE, run
 
 REQUIREMENT = re.compile(r"^(?P<name>[A-Za-z0-9_.-]+)(?:\[[a-z0-9,]+\])?(?P<bounds>[^;]*)$")
@@ -88,7 +89,8 @@ def test_every_package_that_the_program_imports_is_a_dependency_of_its_own():
         imported |= set(re.findall(r"^\s*(?:from|import) ([a-zA-Z_0-9]+)", text, re.MULTILINE))
     foreign = imported - sys.stdlib_module_names - {"nodemanager"}
     extras = declared("extras_require")
-    ours = bounds_of([*declared("install_requires"), *extras["libvirt"]])
+    brought = chain(*(extras[name] for name in MODULES))
+    ours = bounds_of([*declared("install_requires"), *brought])
 
     assert foreign - provided_by.keys() == set()
     assert {name for name in foreign if provided_by[name].lower() not in ours} == set()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
 
 import pytest
 
@@ -14,6 +15,8 @@ from nodemanager.errors import SchedulerError, SchedulerRefused
 from nodemanager.schedulers.api import OURS, Scheduler, Verb
 from tests.schedulers.contract import SHORT_S, World
 from tests.waiting import until
+
+T = TypeVar("T")
 
 CALLS: dict[str, Callable[[Scheduler], object]] = {
     "nodes": lambda scheduler: scheduler.nodes(),
@@ -56,9 +59,26 @@ def node_of(world: World, name: str) -> SchedulerNode:
     return node
 
 
+def answered(call: Callable[[], T]) -> T | None:
+    """What the call comes to; None where a busy scheduler did not answer in time."""
+    try:
+        return call()
+    except SchedulerError as error:
+        if error.definite:
+            raise
+        return None
+
+
 def becomes(world: World, name: str, state: WorkerState) -> SchedulerNode:
-    until(f"{name} to be {state}", lambda: node_of(world, name).state is state)
-    return node_of(world, name)
+    """The node, once it is in that state; a scheduler that is busy is asked again."""
+
+    def found() -> SchedulerNode | None:
+        node = answered(lambda: node_of(world, name))
+        return node if node is not None and node.state is state else None
+
+    node = until(f"{name} to be {state}", found)
+    assert node is not None
+    return node
 
 
 def test_each_node_is_listed_once_with_its_state(world: World) -> None:
@@ -159,7 +179,13 @@ def test_what_ran_on_a_node_that_is_marked_down_does_not_keep_it_busy(world: Wor
     scheduler, (node, _) = world.scheduler(), world.nodes
     world.work_on(node)
     world.vanish(node)
-    scheduler.mark_down(node, "gone from the cloud")
+
+    def marked() -> bool:
+        scheduler.mark_down(node, "gone from the cloud")
+        return True
+
+    # Every order may be repeated.
+    until("the node to be marked down", lambda: answered(marked))
     becomes(world, node, WorkerState.DOWN)
 
 

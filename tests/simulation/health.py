@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from nodemanager.core.model.sizes import by_price
-from nodemanager.core.model.world import CloudState, Record, WorkerState
+from nodemanager.core.model.world import CloudState, Record, Size, WorkerState
 from tests.simulation.cloud import Instance
 from tests.simulation.world import Pool, World
 
@@ -259,21 +259,31 @@ def spare_beyond(world: World, pool: Pool, seen: Ward) -> int:
 def given_up(world: World, pool: Pool, seen: Ward) -> int:
     """How many spare nodes should go, because jobs lack room for a node of the size that they want.
 
-    Jobs of one core want the cheapest size that is not preemptible; only max_nodes is asked.
+    Jobs of one core want the cheapest size that is not preemptible, and larger ones, if they are
+    all that waits, the only size that fits; only max_nodes is asked.
     """
-    settings = pool.settings
-    if not settings.demand_polled or pool.wanted <= 0 or settings.max_total_price > 0:
+    settings, living = pool.settings, seen.patients
+    wanted, count = _asked_for(world, pool)
+    keeps = any(size.spare_nodes for size in settings.sizes)
+    if wanted is None or not keeps or not settings.demand_polled or settings.max_total_price > 0:
         return 0
-    wanted = next((one for one in by_price(settings.sizes) if not one.preemptible), None)
-    if wanted is None or not any(size.spare_nodes for size in settings.sizes):
-        return 0
-    living = seen.patients
     alike = sum(one.node.tags.size == wanted.name for one in living)
     others = [one for one in seen.idle if one.node.tags.size not in (wanted.name, None)]
     is_full = len(seen.of(Health.SERVING)) == len(living) == settings.max_nodes
-    if not is_full or seen.bereft or alike >= pool.wanted:
+    if not is_full or seen.bereft or alike >= count:
         return 0
-    return max(0, min(len(others), len(living) - settings.min_nodes, pool.wanted - alike))
+    return max(0, min(len(others), len(living) - settings.min_nodes, count - alike))
+
+
+def _asked_for(world: World, pool: Pool) -> tuple[Size | None, int]:
+    """The size that the pool's jobs want, and how many of it; None where that is not sure."""
+    sizes = [one for one in by_price(pool.settings.sizes) if not one.preemptible]
+    if pool.wanted > 0:
+        return next(iter(sizes), None), pool.wanted
+    jobs = world.jobs(pool)
+    fits = {one.name: one for job in jobs for one in sizes if one.cores >= job.cores}
+    is_sure = len(fits) == 1 and all(job.count == 1 and job.ram_mb == 0 for job in jobs)
+    return (next(iter(fits.values())), len(jobs)) if is_sure else (None, 0)
 
 
 def _is_unpinged_claim(record: Record) -> bool:

@@ -156,7 +156,7 @@ class Progress:
         if count:
             what = f"one of {count} spare nodes of {pool.name} makes room for a job"
             key = f"given up {pool.name} {len(seen.idle)}"
-            yield Owed("PROGRESS", key, what, since, bounds.surplus)
+            yield Owed("D14", key, what, since, bounds.surplus)
 
     def _outdated(self, pool: Pool, seen: Ward, since: float, bounds: Bounds) -> Iterator[Owed]:
         count = self.rotations.left(pool, seen)

@@ -19,6 +19,8 @@ SPARED = 0.15
 """In so many worlds spare nodes are kept."""
 OF_IMAGES = frozenset({"the image changes", "new nodes get the former image"})
 """Where one of these comes, the cloud tells its nodes' images."""
+CROWDS = "a large job waits beside spare nodes"
+"""Where this comes, spare nodes fill the pool."""
 QUIET_S = 240.0
 """Nothing goes wrong for this long at the start."""
 
@@ -72,11 +74,12 @@ def draw(seed: int, storm: Storm | None = None) -> Scenario:
         shape = _with_zones(Random(f"{seed}/zones"), shape)
     if any(one.kind in OF_IMAGES for one in script):
         shape = _with_images(Random(f"{seed}/images"), shape)
+    crowded = {one.pool for one in script if one.kind == CROWDS}
     dispatching = draw_dispatching(seed) if storm is None else storm.dispatching
     if dispatching is not None:
         own = storm is None
         return _dispatched(random, seed, shape, dispatching, script, stormy, draws=own)
-    shape = _with_spares(Random(f"{seed}/spares"), shape)
+    shape = _crowded(_with_spares(Random(f"{seed}/spares"), shape), crowded)
     rounds = draw_rounds(seed)
     if rounds is not None:
         shape = with_scheduler(shape, rounds)
@@ -95,7 +98,7 @@ def _dispatched(
 ) -> Scenario:
     """With a scheduler, and what goes wrong with it besides; no assumption is broken."""
     shape = with_dispatcher(replace(shape, stampless_pings=False), dispatching)
-    kept = [one for one in script if KINDS[one.kind].breaks is None]
+    kept = [one for one in script if KINDS[one.kind].breaks is None and one.kind != CROWDS]
     own, count = Random(f"{seed}/dispatched"), 2 + int(stormy / 400)
     kinds = [kind for _, kind in sorted(KINDS.items()) if kind.dispatched]
     drawn = _faults(own, kinds, count if draws else 0, shape, None, stormy)
@@ -195,6 +198,28 @@ def _with_spares(random: Random, shape: Shape) -> Shape:
         most = settings.max_nodes + random.choice((0, 1, 2))
         pools.append((replace(settings, sizes=sizes, max_nodes=most), poll_time))
     return replace(shape, pools=tuple(pools), slots=shape.slots + 2)
+
+
+def _crowded(shape: Shape, names: set[str]) -> Shape:
+    """The same pools; those of these names keep small spare nodes, as many as they may have."""
+    pools = []
+    for settings, poll_time in shape.pools:
+        if settings.pool in names:
+            most = max(2, settings.max_nodes)
+            settings = replace(
+                settings,
+                sizes=(replace(SMALL, spare_nodes=most), LARGE),
+                max_nodes=most,
+                min_nodes=min(settings.min_nodes, most - 1),
+                max_total_price=0.0,
+                demand_polled=True,
+            )
+        pools.append((settings, poll_time))
+    if not names:
+        return shape
+    # Nodes that say nothing are never known to be idle.
+    habits = replace(shape.habits, tells_state=True, dies_every=0.0)
+    return replace(shape, pools=tuple(pools), habits=habits, slots=shape.slots + len(names))
 
 
 def _with_images(random: Random, shape: Shape) -> Shape:

@@ -23,7 +23,7 @@ from nodemanager.core.safety.breaker import HOW_TO_CLEAR, Breaker
 from nodemanager.log import DEBUG, ERROR, INFO, WARNING, Logger
 
 IMAGE_ERRORS = 3
-"""So many listings in a row must come without the image of new nodes, before that is told."""
+"""After so many failed questions in a row it is told that the image of new nodes is unknown."""
 
 
 class EventLog:
@@ -54,6 +54,15 @@ class EventLog:
         self._log.event(event, level=level, source=source, items=items, took_s=took_s, **more)
         self._failing[source] = 0
 
+    def image_found(self, error: str | None) -> None:
+        """Log once that the image of new nodes can't be found out, so that none is replaced by it.
+
+        A single failure may be the cloud's; the next listing asks again.
+        """
+        self._image_errors = 0 if error is None else self._image_errors + 1
+        if self._image_errors == IMAGE_ERRORS:
+            self._log.event(Event.ROTATION, level=WARNING, error=error)
+
     def errand(self, errand: Errand, error: Exception | None, plan_id: str) -> None:
         """Log what a scheduler was told, or that it was not."""
         level = INFO if error is None else WARNING
@@ -72,15 +81,6 @@ class EventLog:
             took_s=took_s,
             error=error,
         )
-
-    def image_found(self, error: str | None) -> None:
-        """Log once that the image of new nodes can't be found out, so that none is replaced by it.
-
-        A single failure may be the cloud's; the next listing asks again.
-        """
-        self._image_errors = 0 if error is None else self._image_errors + 1
-        if self._image_errors == IMAGE_ERRORS:
-            self._log.event(Event.ROTATION, level=WARNING, error=error)
 
     def malformed(self, source: str, problems: tuple[str, ...]) -> None:
         """Log each malformed item, once while it stays."""

@@ -15,12 +15,9 @@ import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import urlencode, urlsplit
 
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import padding, rsa
 from libcloud.common.base import Connection
 
 from nodemanager.cloud.endpoint import Endpoint
@@ -29,6 +26,9 @@ from nodemanager.cloud.metadata import as_token, from_metadata
 from nodemanager.cloud.translate import without_secrets
 from nodemanager.cloud.transport import Answer, WholeAnswers, wait_asked_for
 from nodemanager.errors import CloudError, Throttled, Unauthorized
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric import rsa
 
 ASSERTION_TYPE = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 ASSERTION_LIFE_S = 600
@@ -84,6 +84,11 @@ class Certificate:
     def of(cls, text: str) -> Certificate:
         """Read PEM, or the file of that path. Raises ValueError with what is wrong, without any of
         the key."""
+        # Installations without a certificate need not have it.
+        from cryptography import x509
+        from cryptography.hazmat.primitives import hashes, serialization
+        from cryptography.hazmat.primitives.asymmetric import rsa
+
         if "-----BEGIN" not in text:
             try:
                 text = Path(text).expanduser().read_text(encoding="ascii")
@@ -104,6 +109,9 @@ class Certificate:
         return cls(_coded(found.fingerprint(hashes.SHA256())), key)
 
     def form(self, audience: str, client_id: str) -> Mapping[str, str]:
+        from cryptography.hazmat.primitives import hashes
+        from cryptography.hazmat.primitives.asymmetric import padding
+
         now = int(time.time())
         claims = {
             "aud": audience,

@@ -594,6 +594,19 @@ def test_a_job_whose_size_has_no_room_gets_the_next_that_fits_at_once_d6(
     assert made.booted == booted
 
 
+@pytest.mark.parametrize(
+    ("ago", "booted"),
+    [pytest.param(2100.0, [], id="within-its-boot"), pytest.param(2101.0, ["small"], id="past-it")],
+)
+def test_a_job_stays_with_the_node_that_comes_in_its_sizes_stead_d6(
+    ago: float, booted: list[str]
+) -> None:
+    """For boot_fail_after and max_poll_time: else that node is needless before the job starts."""
+    made = wanting(Job("j"))
+    made.plan(limits=Limits(full={"small": made.now - ago}), boots_unclaimed=("large",))
+    assert made.booted == booted
+
+
 def test_no_job_that_is_not_preemptible_gets_a_spot_node_for_want_of_room_d6() -> None:
     sizes = by_price([LARGE, SPOT, SMALL])
     settings = Settings(pool=POOL)

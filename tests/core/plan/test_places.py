@@ -99,7 +99,8 @@ def test_only_a_full_place_rests_a_place_and_anything_else_the_size() -> None:
     def after(error: Exception) -> Limits:
         return after_refusal(Limits(), error, "small", 7, 1000.0, settings)
 
-    assert after(full("a")) == Limits(places={"small": {"a": 1300.0}})
+    rests = {"small": {"a": 1300.0}}
+    assert after(full("a")) == Limits(places=rests, full={"small": 1000.0})
     assert after(CapacityUnavailable("none")).places == {}
     books = learned(Books(), CreateRefused(("small",), full("b")), 5.0, 0, settings)
     assert books.limits.places == {"small": {"b": 305.0}}

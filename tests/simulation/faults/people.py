@@ -45,6 +45,28 @@ def _(scene: Scene) -> None:
     scene.finally_(lambda: setattr(pool, "odd_jobs", ()))
 
 
+@fault("a large job waits beside spare nodes", share=0.05, lasts=LONG)
+def _(scene: Scene) -> None:
+    """Now and then, and from the end on for good: spare nodes fill its pool (D14).
+
+    A world in which this comes keeps as many small spare nodes as it may have nodes.
+    """
+    pool, random = scene.pool, scene.random
+    large = (Job("large", cores=2),)
+    until = scene.world.engine.now + scene.fault.lasts
+
+    def change() -> None:
+        if scene.world.engine.now < until:
+            pool.odd_jobs = () if pool.odd_jobs else large
+            scene.later(200 + random.random() * 400, change)
+
+    def over() -> None:
+        pool.odd_jobs, pool.wanted = large, 0
+
+    change()
+    scene.finally_(over)
+
+
 @fault("the settings are reloaded", weight=3)
 def _(scene: Scene) -> None:
     """Any window and limit, with whatever is in flight."""

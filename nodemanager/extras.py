@@ -1,0 +1,88 @@
+"""The distribution's extras: which of them a configuration needs, and what to say without one.
+
+Imports only the standard library: `make install` asks it before anything is installed.
+"""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from importlib.util import find_spec
+
+from nodemanager.errors import NodeManagerError
+
+DISTRIBUTION = "elastic-nodemanager"
+MODULES: Mapping[str, str] = {
+    "arvados": "arvados",
+    "azure": "cryptography",
+    "ec2": "botocore",
+    "gce": "cryptography",
+    "libvirt": "libvirt",
+    "openstack": "yaml",
+    "postgres": "psycopg",
+    "replay": "pygal",
+    "uvloop": "uvloop",
+}
+"""Every extra, and a module that is there where it is installed."""
+
+Value = Callable[[str, str], str]
+"""The text of an option, by section and name; empty where the file has none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """An extra that a file needs, and the option for which it does."""
+
+    extra: str
+    section: str
+    option: str
+
+
+class MissingExtra(NodeManagerError):
+    """A command needs an extra that is not installed; says how to install it."""
+
+
+def needs(value: Value) -> Iterator[Need]:
+    """The extras without which the configuration with these values can't be served."""
+    if value("Records", "provider") == "arvados":
+        yield Need("arvados", "Records", "provider")
+    elif value("Registry", "database").startswith("postgres"):
+        yield Need("postgres", "Registry", "database")
+    credentials = "Cloud Credentials"
+    match value("Cloud", "provider"):
+        case "ec2" if not value(credentials, "key"):
+            # Keys from the environment, shared files or an instance's role.
+            yield Need("ec2", "Cloud", "provider")
+        case "gce" if value(credentials, "key"):
+            yield Need("gce", credentials, "key")
+        case "azure" if value(credentials, "certificate"):
+            yield Need("azure", credentials, "certificate")
+        case "openstack" if value(credentials, "cloud"):
+            yield Need("openstack", credentials, "cloud")
+        case "libvirt":
+            yield Need("libvirt", "Cloud", "provider")
+
+
+def is_installed(extra: str) -> bool:
+    return find_spec(MODULES[extra]) is not None
+
+
+def lacks(extra: str) -> str:
+    """What is wrong without that extra, and the command that installs it."""
+    return f"needs the extra {extra}, which is not installed: {how_to_install(extra)}"
+
+
+def how_to_install(extra: str) -> str:
+    """The command that adds an extra to the installation that runs this."""
+    if find_spec("pip") is None:
+        # A release of `make install`, which is never changed.
+        return "in the source, `make install` again: it installs what /etc/nodemanager/*.cfg need"
+    return f"{shlex.quote(sys.executable)} -m pip install '{DISTRIBUTION}[{extra}]'"
+
+
+def require(extra: str, purpose: str) -> None:
+    """Raise MissingExtra, which begins with `purpose`, where that extra is not installed."""
+    if not is_installed(extra):
+        raise MissingExtra(f"{purpose} {lacks(extra)}")
