@@ -23,7 +23,7 @@ from rich.text import Text
 
 HERE = Path(__file__).parent
 INCIDENT = HERE / "incident"
-WIDTH = 150
+WIDTH = 110
 _AGO = re.compile(r" \([^()\n]* ago\)")
 PROGRAM = "nodemanager"
 JOURNAL = "journal.db"

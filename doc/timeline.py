@@ -23,6 +23,11 @@ text { font: 12px system-ui, sans-serif; fill: #1a202c } .small { font-size: 11p
 .listed { fill: #7fb38a } .unlisted { fill: #d9796f } .free { fill: #e2e8f0 }
 .fault { fill: #f6c453 } .breaker { fill: #9f7aea } .kill { stroke: #c53030; stroke-width: 2 }
 .clean { stroke: #2f855a; stroke-width: 2 } .axis { stroke: #4a5568; stroke-width: 1 }
+.page { fill: #fff }
+@media (prefers-color-scheme: dark) {
+.page { fill: #131416 } text { fill: #cfd0d0 } .small { fill: #9ca0a5 } .free { fill: #2d3748 }
+.axis { stroke: #9ca0a5 }
+}
 """
 
 
@@ -57,7 +62,7 @@ class Drawing:
         self.root = Xml.Element("svg", size)
         self.add("title").text = "Who held the slots, and what was done to the cluster"
         self.add("style").text = STYLE
-        self.add("rect", width=900, height=TOP + HIGH + 88, fill="#fff")
+        self.add("rect", width=900, height=TOP + HIGH + 88, class_="page")
 
     def add(self, tag: str, **attributes: object) -> Xml.Element:
         named = {key.rstrip("_"): str(value) for key, value in attributes.items()}
