@@ -787,8 +787,8 @@ MUTANTS: tuple[Mutant, ...] = (
                 "{}",
             ),
         ),
-        open="an operator has to take a node's tags in the seconds between its create and the end of "
-        "that run; ``tests/actors/test_recovery.py`` sees it",
+        open="an operator has to take a node's tags in the seconds between its create and the end "
+        "of that run; ``tests/actors/test_recovery.py`` sees it",
     ),
     # Progress: what a manager that does nothing breaks.
     Mutant(
