@@ -166,6 +166,7 @@ def test_every_reason_is_given_in_some_world() -> None:
         pytest.param(444004367, "MAX", id="three-listings-since-its-ping-lack-it-and-one-before"),
         pytest.param(445000258, "D4", id="a-denied-node-listed-before-its-slow-destroy"),
         pytest.param(449000561, "D9", id="who-fell-silent-out-of-sight-before-a-restart"),
+        pytest.param(454000627, "D14", id="an-idle-large-node-serves-a-small-job"),
         pytest.param(450000463, "U10", id="a-former-run-destroyed-whom-the-cloud-denied"),
         pytest.param(450000054, "D9", id="a-late-list-shows-two-that-we-destroyed"),
         pytest.param(445000741, "O4", id="killed-between-a-resume-and-its-answer"),

@@ -260,15 +260,21 @@ def given_up(world: World, pool: Pool, seen: Ward) -> int:
     """How many spare nodes should go, because jobs lack room for a node of the size that they want.
 
     Jobs of one core want the cheapest size that is not preemptible, and larger ones, if they are
-    all that waits, the only size that fits; only max_nodes is asked.
+    all that waits, the only size that fits; only max_nodes is asked. A node with more cores than
+    that size serves them as well.
     """
     settings, living = pool.settings, seen.patients
     wanted, count = _asked_for(world, pool)
     keeps = any(size.spare_nodes for size in settings.sizes)
     if wanted is None or not keeps or not settings.demand_polled or settings.max_total_price > 0:
         return 0
-    alike = sum(one.node.tags.size == wanted.name for one in living)
-    others = [one for one in seen.idle if one.node.tags.size not in (wanted.name, None)]
+    cores = {size.name: size.cores for size in settings.sizes}
+
+    def is_too_small(one: Patient) -> bool:
+        return cores.get(one.node.tags.size or "", wanted.cores) < wanted.cores
+
+    alike = sum(not is_too_small(one) for one in living)
+    others = [one for one in seen.idle if is_too_small(one)]
     is_full = len(seen.of(Health.SERVING)) == len(living) == settings.max_nodes
     if not is_full or seen.bereft or alike >= count:
         return 0
