@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from random import Random
 
@@ -11,6 +12,7 @@ from tests.simulation.cloud import CloudTraits
 from tests.simulation.faults import KINDS, Fault, Kind
 from tests.simulation.jobs import Rounds, draw_rounds, with_scheduler
 from tests.simulation.machine import Habits
+from tests.simulation.seats import Seating, draw_seating, with_seats
 from tests.simulation.slurm import Dispatching, draw_dispatching, with_dispatcher
 from tests.simulation.world import Shape
 
@@ -25,6 +27,10 @@ QUIET_S = 240.0
 """Nothing goes wrong for this long at the start."""
 
 
+NOT_SEATED: Mapping[str, str] = {}
+"""Kinds that do not come where Slurm's nodes are the records, each with the reason."""
+
+
 @dataclass(frozen=True)
 class Storm:
     """So many faults of those kinds alone, in place of what a seed draws."""
@@ -33,6 +39,7 @@ class Storm:
     breaks: str | None = None
     count: int = 20
     dispatching: Dispatching | None = None
+    seated: Seating | None = None
 
 
 @dataclass(frozen=True)
@@ -64,6 +71,9 @@ def draw(seed: int, storm: Storm | None = None) -> Scenario:
         breaks = storm.breaks
     shape = _special(Random(f"{seed}/special"), _shape(random, breaks), breaks)
     stormy = random.choice((1200.0, 2400.0, 3600.0))
+    seated = draw_seating(seed) if storm is None else storm.seated
+    if seated is not None:
+        return _seated(seed, shape, seated, storm, stormy)
     if storm is None:
         script = _script(random, shape, breaks, stormy)
         script = _with_shares(seed, script, shape, breaks, stormy)
@@ -106,6 +116,25 @@ def _dispatched(
         replace(one, number=number)
         for number, one in enumerate(sorted((*kept, *drawn), key=lambda one: one.at))
     )
+    return Scenario(seed, shape, None, stormy, script, random.random() < 0.4)
+
+
+def _seated(
+    seed: int, shape: Shape, seated: Seating, storm: Storm | None, stormy: float
+) -> Scenario:
+    """With Slurm's nodes as the records, from streams of its own; no assumption is broken."""
+    random = Random(f"{seed}/seated")
+    shape = with_seats(shape, seated)
+    if storm is None:
+        kinds = [
+            kind
+            for name, kind in sorted(KINDS.items())
+            if kind.breaks is None and not kind.share and name not in NOT_SEATED
+        ]
+        script = _faults(random, kinds, 2 + int(stormy / 200), shape, None, stormy)
+    else:
+        kinds = [KINDS[name] for name in storm.kinds]
+        script = _faults(random, kinds, storm.count, shape, None, stormy)
     return Scenario(seed, shape, None, stormy, script, random.random() < 0.4)
 
 
