@@ -169,6 +169,22 @@ class Controller:
             self.look()
         self._next()
 
+    def _place_jobs(self) -> None:
+        """A job that waits goes where Slurm can run it: on a node that is up, or can be powered up."""
+        nodes = self.model.nodes
+        for job in self.jobs.values():
+            node = nodes[job.name]
+            waits = node.job != job.id and not node.takes_work
+            if not waits or node.flags & {"POWERED_DOWN", "POWERING_UP"} == node.flags:
+                continue
+            taken = {other.name for other in self.jobs.values()}
+            free = [one for one in nodes.values() if one.name not in taken and one.size == node.size]
+            up = [one for one in free if one.takes_work]
+            off = [one for one in free if one.flags == {"POWERED_DOWN"}]
+            if up or off:
+                job.name = (up or off)[0].name
+                self.model.jobs[job.id] = job.name
+
     def _watch_jobs(self) -> None:
         now = self.world.engine.now
         for job in list(self.jobs.values()):
@@ -219,6 +235,7 @@ class Controller:
             self._hear(name, node, newest)
         self.model.settle()
         self._watch_jobs()
+        self._place_jobs()
 
     def _hear(self, name: str, node: Node, machine: Machine | None) -> None:
         if machine is None:
