@@ -222,6 +222,7 @@ class SlurmModel:
             node.idle_since = self.clock()
         elif "POWERING_UP" in node.flags and passed > self.times.resume_timeout:
             self._down(node, "ResumeTimeout reached")
+            node.flags.add("POWERED_DOWN")
         elif node.slurmd is None and not node.flags & set(UP):
             if passed > self.times.slurmd_timeout:
                 self._down(node, "Not responding")

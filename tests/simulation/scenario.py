@@ -27,8 +27,48 @@ QUIET_S = 240.0
 """Nothing goes wrong for this long at the start."""
 
 
-NOT_SEATED: Mapping[str, str] = {}
+_PINGS = "its nodes send no pings"
+_CALLS = "its store has no such call: all is `scontrol show` and `scontrol update`"
+_DEMAND = "Slurm chooses its nodes: nothing else asks for any"
+_ROWS = "its records have nobody's marks: they are an Extra that only a manager writes"
+NOT_SEATED: Mapping[str, str] = {
+    "a job for a larger size": _DEMAND,
+    "a job that fits no size": _DEMAND,
+    "a node pings late": _PINGS,
+    "a node says that it is down": _PINGS,
+    "a stranger's node appears": "what is not ours is judged by tags alone, as with other stores",
+    "an operator buries a young node": _PINGS,
+    "an operator holds a record": _ROWS,
+    "creates happen twice": "two slurmds of one name are a mistake that Slurm can't tell",
+    "demand changes": _DEMAND,
+    "late pings can't be asked for": _CALLS,
+    "no node ever boots": _DEMAND,
+    "pings lost on the way": _PINGS,
+    "probe fails": _CALLS,
+    "restores fail": "it is an operator's command, and no operator is at work there",
+    "store list late": "slurmctld answers with what it has now",
+    "store reads fail": _CALLS,
+    "store reads slow": _CALLS,
+    "store swapped for an empty one": "another cluster is another slurm.conf",
+    "the settings are reloaded": "max_nodes and min_nodes are sized by slurm.conf",
+    "the store's clock steps": "it is Slurm's own clock, too, and its time-outs are not modelled",
+    "the store's clock drifts": "it is Slurm's own clock, too, and its time-outs are not modelled",
+    "the store's id can't be asked for": _CALLS,
+    "the wishlist fails": _DEMAND,
+}
 """Kinds that do not come where Slurm's nodes are the records, each with the reason."""
+SEATED_TOO = frozenset(
+    {
+        "the scheduler answers late",
+        "the scheduler hangs",
+        "the scheduler is lost",
+        "the scheduler's orders arrive twice",
+        "the scheduler's orders fail",
+        "the scheduler's polls fail",
+        "the scheduler's replies are lost",
+    }
+)
+"""Of the kinds that come only with a dispatcher, those that come there, too."""
 
 
 @dataclass(frozen=True)
@@ -130,6 +170,7 @@ def _seated(
             kind
             for name, kind in sorted(KINDS.items())
             if kind.breaks is None and not kind.share and name not in NOT_SEATED
+            and (not kind.dispatched or name in SEATED_TOO)
         ]
         script = _faults(random, kinds, 2 + int(stormy / 200), shape, None, stormy)
     else:

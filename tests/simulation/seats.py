@@ -73,6 +73,8 @@ def with_seats(shape: Shape, seated: Seating) -> Shape:
         hold_backlog=False,
         prune_after=None,
         sizes=sizes,
+        # What min_nodes keeps, Slurm would suspend.
+        min_nodes=settings.min_nodes if seated.suspend_time is None else 0,
     )
     return replace(
         shape,
@@ -247,7 +249,8 @@ class Controller:
             self.model.start_slurmd(name)
         elif node.slurmd is None:
             self.model.hear_again(name)
-        if node.slurmd is not None and "POWERED_DOWN" not in node.flags:
+        # What is powered down, or is to be, Slurm does not ask any more.
+        if node.slurmd is not None and not node.flags & {"POWERED_DOWN", "POWERING_DOWN"}:
             self.heard[name] = self.world.engine.now
             if self.world.engine.now - self._told.get(name, 0.0) >= TOLD_EVERY_S:
                 self._told[name] = self.world.engine.now
