@@ -165,6 +165,8 @@ class CleanRules:
             self.taken[after.uuid] = after.version
         if after is not None and what not in ("fence", "unfence", "take_address"):
             now = self.world.engine.now
+            if what == "claim":
+                now = self.world.registry.claimed_at(after)
             self.signs[after.uuid, after.version, after.last_ping_at] = now
             if what == "hold":
                 self.sign_before_hold[after.uuid] = self.newest_sign.get(after.uuid, 0.0)

@@ -63,6 +63,9 @@ def seating(random: Random) -> Seating:
 def with_seats(shape: Shape, seated: Seating) -> Shape:
     """One pool, whose slots are Slurm's nodes; no price and no operator is in its way."""
     (settings, poll_time), *_ = shape.pools
+    if settings.shutdown_windows:
+        # A node that Slurm has suspended, and that waits for its window, counts as silent (D9).
+        seated = replace(seated, suspend_time=None)
     sizes = (SMALL, LARGE) if len(settings.sizes) > 1 else (SMALL,)
     settings = replace(
         settings,
@@ -324,6 +327,11 @@ class SeatRegistry(Registry):
 
     def version_of(self, record: Record) -> str:
         return record.version
+
+    def claimed_at(self, record: Record) -> float:
+        """When its write was made up: Slurm stamps nothing, so a late write is as old as that."""
+        claim = record.claim
+        return self.engine.now - max(0.0, self.now() - (claim.at if claim else self.now()))
 
     def heard(self, name: str) -> None:
         """Its slurmd answers: a sign of life, and a ping to the monitors where it just came."""

@@ -149,7 +149,7 @@ class Truth:
             claimed = before.claim if before is not None else None
             # One that is but told its node is as old as it was.
             if after.claim is not None and (claimed is None or claimed.at != after.claim.at):
-                self.claimed_at[after.claim.incarnation] = world.engine.now
+                self.claimed_at[after.claim.incarnation] = world.registry.claimed_at(after)
                 sent_at = world.weather.sent_at
                 self.claim_sent_at[after.claim.incarnation] = sent_at
                 if by in world.managers:
