@@ -25,11 +25,17 @@ if TYPE_CHECKING:
     from tests.simulation.world import Shape, World
 
 CLUSTER = "model"
+RESUME_TIMED_OUT, NOT_RESPONDING = "ResumeTimeout reached", "Not responding"
+RESUME, UNDRAIN = "State=RESUME", "State=UNDRAIN"
 LOOK_EVERY_S = 5.0
 TOLD_EVERY_S = 15.0
 """So often the monitors are told that a slurmd answers."""
 SLURMD_TIMEOUT_S, RESUME_TIMEOUT_S, SUSPEND_TIMEOUT_S = 60.0, 300.0, 30.0
+TENDED_EVERY_S = 300.0
 SHARE = 0.03
+UNASKED = frozenset({"POWERED_DOWN", "POWERING_DOWN", "POWERING_UP"})
+"""Slurm does not ask the slurmd of a node that is powered down or about to be; nor, where it wants a
+new one, the old one."""
 
 
 @dataclass(frozen=True)
@@ -145,6 +151,7 @@ class Controller:
     def begin(self) -> None:
         self._look()
         self._next()
+        self._tend()
 
     @property
     def registry(self) -> SeatRegistry:
@@ -221,6 +228,18 @@ class Controller:
             job.on.busy_since = None
         job.on = None
 
+    def _tend(self) -> None:
+        """An operator gives back to Slurm what it gave up and nobody holds: see doc/fault-model."""
+        self.look()
+        for name, node in self.model.nodes.items():
+            why = "" if node.reason is None else node.reason[0]
+            record = self.registry.of(name)
+            if why == RESUME_TIMED_OUT and "DOWN" in node.flags and not record.holds_anything:
+                self.model.run("slurm", ("scontrol", "update", f"NodeName={name}", RESUME), 1.0)
+            elif why == NOT_RESPONDING and "DRAIN" in node.flags and not record.fenced:
+                self.model.run("slurm", ("scontrol", "update", f"NodeName={name}", UNDRAIN), 1.0)
+        self.world.engine.after(TENDED_EVERY_S, self._tend)
+
     # Machines.
 
     def _look(self) -> None:
@@ -252,8 +271,7 @@ class Controller:
             self.model.start_slurmd(name)
         elif node.slurmd is None:
             self.model.hear_again(name)
-        # What is powered down, or is to be, Slurm does not ask any more.
-        if node.slurmd is not None and not node.flags & {"POWERED_DOWN", "POWERING_DOWN"}:
+        if node.slurmd is not None and not node.flags & UNASKED:
             self.heard[name] = self.world.engine.now
             if self.world.engine.now - self._told.get(name, 0.0) >= TOLD_EVERY_S:
                 self._told[name] = self.world.engine.now
