@@ -103,17 +103,20 @@ class Scenario:
         return f"breaks {self.breaks}" if self.breaks else "respects A1-A5"
 
 
-def draw(seed: int, storm: Storm | None = None) -> Scenario:
-    """The scenario of a seed, with that storm in place of its own."""
+def draw(seed: int, storm: Storm | None = None, *, seated: bool = False) -> Scenario:
+    """The scenario of a seed, with that storm in place of its own.
+
+    With `seated` its records are Slurm's nodes, whatever the seed draws.
+    """
     random = Random(f"{seed}/scenario")
     breaks = random.choice(ASSUMPTIONS) if random.random() < 0.35 else None
     if storm is not None:
         breaks = storm.breaks
     shape = _special(Random(f"{seed}/special"), _shape(random, breaks), breaks)
     stormy = random.choice((1200.0, 2400.0, 3600.0))
-    seated = draw_seating(seed) if storm is None else storm.seated
-    if seated is not None:
-        return _seated(seed, shape, seated, storm, stormy)
+    seating = draw_seating(seed, forced=seated) if storm is None else storm.seated
+    if seating is not None:
+        return _seated(seed, shape, seating, storm, stormy)
     if storm is None:
         script = _script(random, shape, breaks, stormy)
         script = _with_shares(seed, script, shape, breaks, stormy)
@@ -166,17 +169,18 @@ def _seated(
     random = Random(f"{seed}/seated")
     shape = with_seats(shape, seated)
     if storm is None:
-        kinds = [
-            kind
-            for name, kind in sorted(KINDS.items())
-            if kind.breaks is None and not kind.share and name not in NOT_SEATED
-            and (not kind.dispatched or name in SEATED_TOO)
-        ]
+        kinds = [kind for name, kind in sorted(KINDS.items()) if _is_of_seats(kind)]
         script = _faults(random, kinds, 2 + int(stormy / 200), shape, None, stormy)
     else:
         kinds = [KINDS[name] for name in storm.kinds]
         script = _faults(random, kinds, storm.count, shape, None, stormy)
     return Scenario(seed, shape, None, stormy, script, random.random() < 0.4)
+
+
+def _is_of_seats(kind: Kind) -> bool:
+    if kind.breaks is not None or kind.share or kind.name in NOT_SEATED:
+        return False
+    return not kind.dispatched or kind.name in SEATED_TOO
 
 
 def _shape(random: Random, breaks: str | None) -> Shape:

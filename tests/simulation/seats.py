@@ -17,6 +17,7 @@ from nodemanager.program import Ended
 from nodemanager.records import slurm_nodes as lines
 from tests.records.slurm_model import Node, SlurmModel, Times
 from tests.simulation.choices import LARGE, SMALL
+from tests.simulation.cloud import Instance
 from tests.simulation.machine import Machine
 from tests.simulation.registry import Registry
 from tests.simulation.slurm import is_up
@@ -51,13 +52,11 @@ class Seating:
     spare: int = 0
 
 
-def draw_seating(seed: int) -> Seating | None:
-    """Of a few worlds, from a stream of its own."""
+def draw_seating(seed: int, *, forced: bool = False) -> Seating | None:
+    """Of a few worlds, or `forced` of this one; from a stream of its own."""
     random = Random(f"{seed}/seats")
-    return seating(random) if random.random() < SHARE else None
-
-
-def seating(random: Random) -> Seating:
+    if random.random() >= SHARE and not forced:
+        return None
     return Seating(
         every=random.choice((60.0, 150.0, 400.0)),
         job_s=random.choice((40.0, 200.0)),
@@ -276,6 +275,12 @@ class Controller:
             if self.world.engine.now - self._told.get(name, 0.0) >= TOLD_EVERY_S:
                 self._told[name] = self.world.engine.now
                 self.registry.heard(name)
+
+    def asks(self, instance: Instance) -> bool:
+        """Whether its slurmd is one that Slurm asks for a sign of life."""
+        machine = instance.machine
+        node = None if machine is None else self.model.nodes.get(machine.hostname or "")
+        return node is None or not node.flags & UNASKED
 
     # What managers ask and order.
 
