@@ -32,7 +32,8 @@ if TYPE_CHECKING:
     from tests.simulation.latch import Latch
     from tests.simulation.liveness import Calm
 
-ENDS = ("State=POWER_DOWN_FORCE", "State=DOWN")
+POWER_DOWN = "State=POWER_DOWN_FORCE"
+ENDS = (POWER_DOWN, "State=DOWN")
 BOOTS_S = 100.0
 
 
@@ -72,6 +73,8 @@ class SeatRules:
         if not any(one in argv for one in ENDS):
             return
         self.ordered_down += 1
+        if POWER_DOWN in argv and "DRAIN" not in node.flags:
+            self.world.violate("C12", f"{by} powers {node.name} down, which may be given work")
         alive = [machine for machine in self._living(node.name) if is_up(machine)]
         job = self.controller.jobs.get(node.job or "")
         if job is not None and job.runs and job.on in alive:
