@@ -25,8 +25,10 @@ UP = ("DOWN", "NOT_RESPONDING", "POWERED_DOWN", "POWERING_DOWN", "POWERING_UP")
 
 @dataclass(frozen=True)
 class Times:
-    """The times of slurm.conf, in seconds, by their names there. Without `suspend_time` Slurm powers
-    down no node by itself."""
+    """The times of slurm.conf, in seconds, by their names there.
+
+    Without `suspend_time` Slurm powers down no node by itself.
+    """
 
     slurmd_timeout: float = SLURMD_TIMEOUT_S
     resume_timeout: float = RESUME_TIMEOUT_S

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from nodemanager.core.model.scheduling import OURS
 from nodemanager.core.model.world import Record
 from tests.records.slurm_model import Node
 from tests.simulation.bounds import FENCE_STANDS_S
@@ -66,14 +67,19 @@ class SeatRules:
             if machine.instance.tags.incarnation != after.incarnation
         ]
         if others and not self.world.is_excused(after.uuid, *others):
-            self.world.violate("SAFETY", f"{by} claims {after.hostname}, {others} live by that name")
+            self.world.violate(
+                "SAFETY", f"{by} claims {after.hostname}, {others} live by that name"
+            )
 
     def _ordered(self, by: str, node: Node, argv: Sequence[str]) -> None:
         """An order takes effect: what it ends must not live, and no job be hit by it."""
         if not any(one in argv for one in ENDS):
             return
         self.ordered_down += 1
-        if POWER_DOWN in argv and "DRAIN" not in node.flags:
+        # A late order that calls a destroyed node down ends a drain, and it is down then.
+        called_down = "DOWN" in node.flags and node.reason is not None
+        called_down = called_down and node.reason[0].startswith(f"{OURS}destroyed")
+        if POWER_DOWN in argv and "DRAIN" not in node.flags and not called_down:
             self.world.violate("C12", f"{by} powers {node.name} down, which may be given work")
         alive = [machine for machine in self._living(node.name) if is_up(machine)]
         job = self.controller.jobs.get(node.job or "")

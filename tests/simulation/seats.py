@@ -35,8 +35,10 @@ SLURMD_TIMEOUT_S, RESUME_TIMEOUT_S, SUSPEND_TIMEOUT_S = 60.0, 300.0, 30.0
 TENDED_EVERY_S = 300.0
 SHARE = 0.03
 UNASKED = frozenset({"POWERED_DOWN", "POWERING_DOWN", "POWERING_UP"})
-"""Slurm does not ask the slurmd of a node that is powered down or about to be; nor, where it wants a
-new one, the old one."""
+"""Slurm does not ask the slurmd of a node that is powered down or about to be.
+
+Nor does it ask the old one where it wants a new one.
+"""
 
 
 @dataclass(frozen=True)
@@ -121,7 +123,6 @@ class SeatJob:
         return self.on is not None and self.on.life == self.life
 
 
-
 class Controller:
     """slurmctld. `ordered` is told of each update by a manager, before it takes effect."""
 
@@ -131,9 +132,7 @@ class Controller:
         sizes = pool[0].sizes
         count = world.shape.slots
         names = [(sizes[number % len(sizes)].name, number + 1) for number in range(count)]
-        times = Times(
-            SLURMD_TIMEOUT_S, RESUME_TIMEOUT_S, SUSPEND_TIMEOUT_S, seated.suspend_time
-        )
+        times = Times(SLURMD_TIMEOUT_S, RESUME_TIMEOUT_S, SUSPEND_TIMEOUT_S, seated.suspend_time)
         self.model = SlurmModel(
             {f"{size}-{number}": size for size, number in names}, world.registry.now, times
         )
@@ -184,7 +183,7 @@ class Controller:
         self._next()
 
     def _place_jobs(self) -> None:
-        """A job that waits goes where Slurm can run it: on a node that is up, or can be powered up."""
+        """A job that waits goes where Slurm can run it: on a node that is up, or can come up."""
         nodes = self.model.nodes
         for job in self.jobs.values():
             node = nodes[job.name]
@@ -192,7 +191,9 @@ class Controller:
             if not waits or node.flags & {"POWERED_DOWN", "POWERING_UP"} == node.flags:
                 continue
             taken = {other.name for other in self.jobs.values()}
-            free = [one for one in nodes.values() if one.name not in taken and one.size == node.size]
+            free = [
+                one for one in nodes.values() if one.name not in taken and one.size == node.size
+            ]
             up = [one for one in free if one.takes_work]
             off = [one for one in free if one.flags == {"POWERED_DOWN"}]
             if up or off:
@@ -288,7 +289,7 @@ class Controller:
     # What managers ask and order.
 
     def run(self, by: str, argv: Sequence[str], timeout: float) -> tuple[float, Ended]:
-        """A program that a manager started has reached the controller: its clock, and the answer."""
+        """A manager's program has reached the controller: what its clock says, and the answer."""
         self.look()
         name = self.named(argv)
         if name is None:
@@ -396,5 +397,3 @@ class Slurmd(Machine):
 
     def _ping(self) -> None:
         """Nothing: slurmctld hears it (Controller.look)."""
-
-
