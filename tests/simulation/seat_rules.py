@@ -79,7 +79,9 @@ class SeatRules:
         # A late order that calls a destroyed node down ends a drain, and it is down then.
         called_down = "DOWN" in node.flags and node.reason is not None
         called_down = called_down and node.reason[0].startswith(f"{OURS}destroyed")
-        if POWER_DOWN in argv and "DRAIN" not in node.flags and not called_down:
+        # Slurm refuses the order, which may be late, for one that is off.
+        safe = called_down or node.flags & {"DRAIN", "POWERED_DOWN", "POWERING_DOWN"}
+        if POWER_DOWN in argv and not safe:
             self.world.violate("C12", f"{by} powers {node.name} down, which may be given work")
         alive = [machine for machine in self._living(node.name) if is_up(machine)]
         job = self.controller.jobs.get(node.job or "")
