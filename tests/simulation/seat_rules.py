@@ -23,6 +23,7 @@ from tests.simulation.seats import (
     RESUME_TIMEOUT_S,
     SLURMD_TIMEOUT_S,
     SUSPEND_TIMEOUT_S,
+    UNASKED,
     Controller,
     SeatJob,
 )
@@ -79,8 +80,9 @@ class SeatRules:
         # A late order that calls a destroyed node down ends a drain, and it is down then.
         called_down = "DOWN" in node.flags and node.reason is not None
         called_down = called_down and node.reason[0].startswith(f"{OURS}destroyed")
-        # Slurm refuses the order, which may be late, for one that is off.
-        safe = called_down or node.flags & {"DRAIN", "POWERED_DOWN", "POWERING_DOWN"}
+        # Slurm refuses the order, which may be late, for one that is off. One that powers up runs
+        # nothing yet: its job waits again.
+        safe = called_down or node.flags & {"DRAIN", *UNASKED}
         if POWER_DOWN in argv and not safe:
             self.world.violate("C12", f"{by} powers {node.name} down, which may be given work")
         alive = [machine for machine in self._living(node.name) if is_up(machine)]

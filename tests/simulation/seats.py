@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import TYPE_CHECKING
 
-from nodemanager.core.model.scheduling import Verb
+from nodemanager.core.model.scheduling import OURS, Verb
 from nodemanager.core.model.world import Record
 from nodemanager.program import Ended
 from nodemanager.records import slurm_nodes as lines
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 CLUSTER = "model"
 RESUME_TIMED_OUT, NOT_RESPONDING = "ResumeTimeout reached", "Not responding"
+GIVEN_UP = (RESUME_TIMED_OUT, f"{OURS}its node is gone")
+"""Of a node that nobody holds: what keeps Slurm from using it until an operator resumes it."""
 RESUME, UNDRAIN = "State=RESUME", "State=UNDRAIN"
 LOOK_EVERY_S = 5.0
 TOLD_EVERY_S = 15.0
@@ -86,8 +88,8 @@ def with_seats(shape: Shape, seated: Seating) -> Shape:
         hold_backlog=False,
         prune_after=None,
         sizes=sizes,
-        # What min_nodes keeps, Slurm would suspend.
-        min_nodes=settings.min_nodes if seated.suspend_time is None else 0,
+        # What min_nodes keeps, Slurm would suspend; and it may be of a size that no job wants.
+        min_nodes=settings.min_nodes if seated.suspend_time is None and len(sizes) == 1 else 0,
     )
     return replace(
         shape,
@@ -237,7 +239,7 @@ class Controller:
         for name, node in self.model.nodes.items():
             why = "" if node.reason is None else node.reason[0]
             record = self.registry.of(name)
-            if why == RESUME_TIMED_OUT and "DOWN" in node.flags and not record.holds_anything:
+            if why in GIVEN_UP and "DOWN" in node.flags and not record.holds_anything:
                 self.model.run("slurm", ("scontrol", "update", f"NodeName={name}", RESUME), 1.0)
             elif why == NOT_RESPONDING and "DRAIN" in node.flags and not record.fenced:
                 self.model.run("slurm", ("scontrol", "update", f"NodeName={name}", UNDRAIN), 1.0)
