@@ -18,6 +18,7 @@ from pathlib import Path
 import requests
 
 from nodemanager.core.model.world import WorkerState
+from tests.waiting import until
 from tests.web.dashboard.browser import Visitor, chromium
 from tests.web.dashboard.console import TOKEN
 from tests.web.dashboard.scene import Scene, scene
@@ -100,7 +101,8 @@ def painted(shown: Scene) -> Sequence[float]:
         visitor.sign_in(TOKEN)
         for _ in range(LOADS):
             visitor.page.goto("/nodes")
-            visitor.page.wait_for_function(f"({script})().length > 0")
+            # The pages' own policy forbids the eval of Playwright's wait_for_function.
+            until("the first paint", lambda: visitor.page.evaluate(script))
             found += visitor.page.evaluate(script)
         visitor.close()
     return found

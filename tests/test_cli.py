@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from nodemanager import __version__, cli, wiring
+from nodemanager import __version__, adapters, cli
 from nodemanager.commands import common
 from nodemanager.config import Config
 from nodemanager.config.providers import PROVIDERS
@@ -202,7 +202,7 @@ def test_an_unknown_cloud_is_refused_with_those_that_there_are(write: Write) -> 
     assert "there are local, dummy, ec2" in said
     assert "; did you mean 'ec2'?" in said
     for provider in PROVIDERS:
-        assert wiring.accepted_keys(provider) is not None
+        assert adapters.accepted_keys(provider) is not None
 
 
 def test_a_key_that_is_missing_is_told_at_its_section(write: Write) -> None:

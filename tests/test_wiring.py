@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from nodemanager import cloud, wiring
+from nodemanager import adapters, cloud
 from nodemanager.config.providers import PROVIDERS
 from nodemanager.core.model.world import Claim
 from nodemanager.errors import ConfigError
@@ -17,7 +17,7 @@ from tests.fakes.clock import ManualClock
 
 @pytest.mark.parametrize("provider", PROVIDERS)
 def test_every_provider_says_which_keys_it_takes(provider: str) -> None:
-    keys = wiring.accepted_keys(provider)
+    keys = adapters.accepted_keys(provider)
     assert keys is not None
     assert set(keys) == {"Cloud Credentials", "Cloud List", "Cloud Create"}
     assert "user_data" in keys["Cloud Create"]
@@ -26,7 +26,7 @@ def test_every_provider_says_which_keys_it_takes(provider: str) -> None:
 def test_a_provider_without_an_adapter_is_named_with_its_line(configured: Configured) -> None:
     config = configured(provider="nimbus")
     with pytest.raises(ConfigError) as caught:
-        wiring.build_cloud(config, ManualClock())
+        adapters.build_cloud(config, ManualClock())
     [problem] = caught.value.problems
     assert problem.startswith(f"{config.path}:5: [Cloud] provider = nimbus: ")
     assert "there are local, dummy, ec2" in problem
@@ -57,7 +57,7 @@ LEAST: dict[str, str] = {
     ],
 )
 def test_the_provider_builds_its_adapter(configured: Configured, provider: str) -> None:
-    built = wiring.build_cloud(configured(LEAST[provider], provider=provider), ManualClock())
+    built = adapters.build_cloud(configured(LEAST[provider], provider=provider), ManualClock())
     try:
         assert built.provider == provider
     finally:
@@ -74,7 +74,7 @@ def test_every_package_of_a_cloud_has_its_row() -> None:
 def test_the_registry_is_served_where_it_listens(configured: Configured) -> None:
     config = configured("[Registry]\nlisten = 127.0.0.1:0\nslots = 3\n")
     state = StateDirectory(config.daemon.state_dir)
-    records = wiring.build_records(config, state, ManualClock())
+    records = adapters.build_records(config, state, ManualClock())
     assert records.face is not None
     records.face.start()
     try:
@@ -92,7 +92,7 @@ def test_nodes_ping_where_ping_host_says(configured: Configured) -> None:
     config = configured(
         "[Registry]\nlisten = 127.0.0.1:0\n[Cloud Create]\nping_host = https://ping.example\n"
     )
-    records = wiring.build_records(config, StateDirectory(config.daemon.state_dir), ManualClock())
+    records = adapters.build_records(config, StateDirectory(config.daemon.state_dir), ManualClock())
     assert records.face is not None
     records.face.start()
     try:
@@ -106,8 +106,8 @@ def test_nodes_ping_where_ping_host_says(configured: Configured) -> None:
 
 
 def test_the_dispatcher_builds_its_scheduler(configured: Configured) -> None:
-    assert wiring.scheduler_of(configured()) is None
-    slurm = wiring.scheduler_of(configured(daemon="dispatcher = slurm"))
+    assert adapters.scheduler_of(configured()) is None
+    slurm = adapters.scheduler_of(configured(daemon="dispatcher = slurm"))
     assert slurm is not None
     assert slurm.provider == "slurm"
     commands = "".join(
@@ -115,6 +115,6 @@ def test_the_dispatcher_builds_its_scheduler(configured: Configured) -> None:
         for verb in ("nodes", "queue", "drain", "resume", "down")
     )
     config = configured(f"[Scheduler]\n{commands}", daemon="dispatcher = command")
-    command = wiring.scheduler_of(config)
+    command = adapters.scheduler_of(config)
     assert command is not None
     assert (command.provider, command.can) == ("command", frozenset())

@@ -20,12 +20,12 @@ BY_HAND = {
 
 def listed(path: Path) -> list[str]:
     """A line for each node of the pool in the file `path` that is not terminated."""
-    from nodemanager import wiring
+    from nodemanager import adapters
     from nodemanager.clock import SystemClock
     from nodemanager.config import load
 
-    config = load(path, accepts=wiring.accepted_keys)
-    cloud = wiring.build_cloud(config, SystemClock())
+    config = load(path, accepts=adapters.accepted_keys)
+    cloud = adapters.build_cloud(config, SystemClock())
     try:
         listing = cloud.list_nodes()
     finally:

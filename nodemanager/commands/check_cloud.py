@@ -79,13 +79,13 @@ def check_cloud(
     Exit codes: 0 if nothing failed, 1 if a check failed or the node did not come and go, 2 for
     wrong usage or configuration.
     """
-    from nodemanager import wiring
+    from nodemanager import adapters
 
     if size is not None and not boot:
         raise click.UsageError("--size is for --boot")
     from nodemanager.config import load
 
-    loaded = load(config_path(config, file), accepts=wiring.accepted_keys)
+    loaded = load(config_path(config, file), accepts=adapters.accepted_keys)
     sys.exit(0 if check(loaded, boot=boot, size=size, wait=wait, yes=yes, as_json=as_json) else 1)
 
 
@@ -99,14 +99,14 @@ def check(
     as_json: bool = False,
 ) -> bool:
     """Ask and, with `boot`, boot; whether nothing failed."""
-    from nodemanager import log, wiring
+    from nodemanager import adapters, log
     from nodemanager.clock import SystemClock
     from nodemanager.from_config import secrets_of
     from nodemanager.preflight import checks
 
     log.hide(*secrets_of(config))
     clock, screen = SystemClock(), Screen(as_json=as_json, yes=yes)
-    cloud = wiring.build_cloud(config, clock)
+    cloud = adapters.build_cloud(config, clock)
     cost = None
     try:
         with screen:

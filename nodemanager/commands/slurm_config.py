@@ -24,11 +24,11 @@ def slurm_config(config: str | None, file: str | None) -> None:
     weight come from the [Size NAME] sections. It asks the cloud only for a size that the file
     gives no cores or memory for. It changes nothing.
     """
-    from nodemanager import wiring
+    from nodemanager import adapters
     from nodemanager.commands.slurm_lines import lines, sizes
     from nodemanager.config import load
 
-    loaded = load(config_path(config, file), accepts=wiring.accepted_keys)
+    loaded = load(config_path(config, file), accepts=adapters.accepted_keys)
     for line in lines(loaded, sizes(loaded)):
         click.echo(line)
 

@@ -20,7 +20,7 @@ def sizes(config: Config) -> tuple[Size, ...]:
 
     Raises ConfigError for a file that has none, or one that Slurm could not describe.
     """
-    from nodemanager import wiring
+    from nodemanager import adapters
     from nodemanager.clock import SystemClock
     from nodemanager.from_config import size_of, sizes_of
 
@@ -35,7 +35,7 @@ def sizes(config: Config) -> tuple[Size, ...]:
         raise ConfigError(located(config, problems))
     if all(one.cores is not None and one.ram_mb is not None for one in config.sizes):
         return tuple(size_of(one, None) for one in config.sizes)
-    return sizes_of(config, wiring.build_cloud(config, SystemClock()))
+    return sizes_of(config, adapters.build_cloud(config, SystemClock()))
 
 
 def lines(config: Config, known: Sequence[Size]) -> Iterator[str]:

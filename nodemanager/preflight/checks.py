@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from nodemanager import wiring
+from nodemanager import adapters
 from nodemanager.clock import Clock
 from nodemanager.cloud.api import CloudDriver
 from nodemanager.cloud.checks import Check, Found, Mark, Wanted
@@ -198,7 +198,7 @@ def _size(
 def _left(config: Config, clock: Clock) -> Found:
     """Nodes that an interrupted `--boot` left behind, by the tag of the pre-flight's own pool."""
     pool = preflight_of(config.daemon.pool)
-    cloud = wiring.build_cloud(replace(config, daemon=replace(config.daemon, pool=pool)), clock)
+    cloud = adapters.build_cloud(replace(config, daemon=replace(config.daemon, pool=pool)), clock)
     try:
         nodes = cloud.list_nodes().items
     finally:

@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import Any
 
-from nodemanager import log, wiring
+from nodemanager import adapters, log, wiring
 from nodemanager.actors.timer import ThreadTimer
 from nodemanager.clock import Clock
 from nodemanager.config import Config
@@ -77,7 +77,7 @@ class OwnPool:
     def start(
         self,
         inbox: queue.SimpleQueue[Any],
-        demand: wiring.Wishlist,
+        demand: adapters.Wishlist,
         served: Callable[[str], None],
         stack: ExitStack,
     ) -> Started:
@@ -88,9 +88,9 @@ class OwnPool:
         """
         own, clock = pool_config(self.config), self.clock
         of_pool = StateDirectory(self.config.daemon.state_dir, clock=clock)
-        cloud = wiring.build_cloud(own, clock)
+        cloud = adapters.build_cloud(own, clock)
         stack.callback(cloud.close)
-        records = wiring.build_records(self.config, of_pool, clock)
+        records = adapters.build_records(self.config, of_pool, clock)
         stack.callback(records.store.close)
         _serve(records, served, stack)
         directory = _directory(cloud.account(), records.store.store_id())
@@ -104,7 +104,7 @@ class OwnPool:
         # The pre-flight itself ends a node that does not ping in time.
         patience = max(settings.boot_fail_after, self.wait_s + PATIENCE_S)
         settings = changed(settings, demand_polled=True, boot_fail_after=patience)
-        journal = wiring.build_journal(own, clock)
+        journal = adapters.build_journal(own, clock)
         stack.callback(journal.close)
         told = log.get("nodemanager.preflight")
         told.listeners.append(lambda event, level, fields: inbox.put((event, fields)))
@@ -135,7 +135,7 @@ def _directory(account: str, store: str) -> str:
     return f"preflight-{hashlib.sha256(f'{account} {store}'.encode()).hexdigest()[:12]}"
 
 
-def _serve(records: wiring.Records, served: Callable[[str], None], stack: ExitStack) -> None:
+def _serve(records: adapters.Records, served: Callable[[str], None], stack: ExitStack) -> None:
     """Serve the registry as the daemon would, unless one already serves there."""
     if records.face is None:
         return

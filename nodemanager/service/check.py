@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from nodemanager import wiring
+from nodemanager import adapters
 from nodemanager.clock import SystemClock
 from nodemanager.config import Config, ini, load
 from nodemanager.from_config import (
@@ -23,10 +23,10 @@ def check(path: Path) -> tuple[Config, list[str]]:
     """
     sections = ini.read(path).sections
     needs_cloud = "Cloud" in sections or "Registry" not in sections
-    config = load(path, accepts=wiring.accepted_keys, require_cloud=needs_cloud)
+    config = load(path, accepts=adapters.accepted_keys, require_cloud=needs_cloud)
     if not needs_cloud:
         return config, list(config.warnings)
-    cloud = wiring.build_cloud(config, SystemClock())
+    cloud = adapters.build_cloud(config, SystemClock())
     try:
         sizes = sizes_of(config, cloud)
         user_data_of(config)

@@ -13,7 +13,7 @@ from typing import Any, cast
 import pykka
 import pykka.debug
 
-from nodemanager import __version__, log, sdnotify, wiring
+from nodemanager import __version__, adapters, log, sdnotify, wiring
 from nodemanager.actors.base import tell
 from nodemanager.actors.daemon.inputs import Once
 from nodemanager.actors.messages import Stop
@@ -113,9 +113,9 @@ class Service:
             self._log.event(Event.LEASE_ACQUIRED, file=str(lease.path), pool=config.daemon.pool)
         for warning in config.warnings:
             self._log.event(Event.CONFIG_WARNING, level=log.WARNING, message=warning)
-        cloud = wiring.build_cloud(config, clock)
+        cloud = adapters.build_cloud(config, clock)
         stack.callback(cloud.close)
-        records = wiring.build_records(config, state, clock)
+        records = adapters.build_records(config, state, clock)
         stack.callback(records.store.close)
         if records.face is not None:
             records.face.start()
@@ -124,7 +124,7 @@ class Service:
             records.served()
             self._log.event(Event.SERVER_STARTED, name="registry", url=records.face.url)
         settings = settings_of(config, cloud, records.store)
-        journal = wiring.build_journal(config, clock, dry_run=self._dry_run)
+        journal = adapters.build_journal(config, clock, dry_run=self._dry_run)
         stack.callback(journal.close)
         told, teller = log.get("nodemanager.daemon"), Teller(journal, clock)
         told.listeners.append(teller.heard)

@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
-from nodemanager import control, log, wiring
+from nodemanager import adapters, control, log
 from nodemanager.clock import Clock
 from nodemanager.config import Config
 from nodemanager.core.explain.picture import Picture
@@ -50,7 +50,7 @@ class Management:
         given = config.manage.management_token
         token = given.reveal() if given is not None else self.state.token("management")
         board = Board(self.clock)
-        explanations = Explanations(wiring.journal_path(config, dry_run=dry_run))
+        explanations = Explanations(adapters.journal_path(config, dry_run=dry_run))
         read, public = config.manage.read_token, config.manage.public_url
         healthy_for = max(config.daemon.poll_stale_after, 2 * config.daemon.max_poll_time)
         slots = SlotHistory(self.state.path / f"slots{'-dry-run' * dry_run}.history")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import queue
 import signal
 
-from nodemanager import log, sdnotify, wiring
+from nodemanager import adapters, log, sdnotify
 from nodemanager.clock import SystemClock
 from nodemanager.config import Config
 from nodemanager.core.model.reasons import Event
@@ -24,7 +24,7 @@ def serve_registry(config: Config) -> int:
     for number in STOPS:
         signal.signal(number, lambda n, _: inbox.put(n))
     state = StateDirectory(config.daemon.state_dir, clock=clock)
-    records = wiring.build_registry(config, state, clock)
+    records = adapters.build_registry(config, state, clock)
     if records.face is None:
         raise StartError("[Registry] listen is blank: there is nothing to serve")
     records.face.start()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from nodemanager import log, sdnotify, wiring
+from nodemanager import adapters, log, sdnotify, wiring
 from nodemanager.actors.base import tell
 from nodemanager.actors.messages import ApplySettings
 from nodemanager.config import Config, diff, load, reloaded
@@ -28,7 +28,7 @@ class Reloader:
         """
         sdnotify.reloading()
         try:
-            new = load(self.config.path, accepts=wiring.accepted_keys)
+            new = load(self.config.path, accepts=adapters.accepted_keys)
         except ConfigError as error:
             for problem in error.problems:
                 self._log.event(Event.CONFIG_WARNING, level=log.ERROR, message=problem)

@@ -18,7 +18,7 @@ from typing import Any
 
 import pykka
 
-from nodemanager import log, wiring
+from nodemanager import adapters, log, wiring
 from nodemanager.actors.daemon.inputs import Once
 from nodemanager.actors.messages import ApplySettings, PollEvery, Stop
 from nodemanager.config import load
@@ -131,7 +131,7 @@ class Rig:
         self._system = wiring.start_actors(
             config,
             self.cloud,
-            wiring.Records(self.store),
+            adapters.Records(self.store),
             settings,
             timer=self.timer,
             clock=self.clock,

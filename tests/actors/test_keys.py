@@ -14,6 +14,7 @@ SOURCES = [
     *sorted((PACKAGE / "actors").glob("*.py")),
     *sorted((PACKAGE / "core").glob("*.py")),
     *sorted((PACKAGE / "service").glob("*.py")),
+    PACKAGE / "adapters.py",
     PACKAGE / "wiring.py",
 ]
 KEYS = {key.value for key in Key}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import closing
 from pathlib import Path
 
-from nodemanager import wiring
+from nodemanager import adapters
 from nodemanager.config import load
 from nodemanager.preflight.checks import Asked, ask_all
 from tests.cloud.azure import auth as azure_auth
@@ -42,8 +42,8 @@ def write(home: Path, provider: str, text: str, daemon: str = "") -> Path:
 
 def asked(home: Path, provider: str, text: str, daemon: str = "") -> dict[str, Asked]:
     """Every answer of check-cloud by its check's name."""
-    config = load(write(home, provider, text, daemon), accepts=wiring.accepted_keys)
-    with closing(wiring.build_cloud(config, ManualClock())) as cloud:
+    config = load(write(home, provider, text, daemon), accepts=adapters.accepted_keys)
+    with closing(adapters.build_cloud(config, ManualClock())) as cloud:
         return {one.name: one for one in ask_all(config, cloud, ManualClock())}
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from nodemanager import wiring
+from nodemanager import adapters
 from nodemanager.cloud.checks import Found, Mark
 from nodemanager.config import Config
 from nodemanager.core.model.sizes import Sizes
@@ -179,7 +179,7 @@ def test_check_config_takes_a_size_newer_than_our_table_that_is_described(
     tmp_path: Path, site: Site
 ) -> None:
     config, _ = checked(tmp_path, site, section("new", instance_type=site.new, **ALONE))
-    with closing(wiring.build_cloud(config, ManualClock())) as cloud:
+    with closing(adapters.build_cloud(config, ManualClock())) as cloud:
         (size,) = sizes_of(config, cloud)
     assert (size.name, size.instance_type, size.cores, size.price) == ("new", site.new, 1, 0.02)
 
@@ -331,7 +331,7 @@ def test_a_spot_size_beside_an_on_demand_one_of_the_same_type_is_ordered_and_kno
     tmp_path: Path, site: Site
 ) -> None:
     config, _ = checked(tmp_path, site, both(site, "plain"))
-    with closing(wiring.build_cloud(config, ManualClock())) as cloud:
+    with closing(adapters.build_cloud(config, ManualClock())) as cloud:
         sizes = Sizes(sizes_of(config, cloud))
         assert [size.name for size in sizes.by_price] == ["spot", "plain"]
         for size in sizes.by_price:
@@ -346,7 +346,7 @@ def test_a_spot_size_beside_an_on_demand_one_of_the_same_type_is_ordered_and_kno
 def test_a_size_of_unknown_price_sorts_last_and_none_is_free_s4(tmp_path: Path, site: Site) -> None:
     sizes = section("small", instance_type=site.known, **ALONE)
     config, _ = checked(tmp_path, site, sizes)
-    with closing(wiring.build_cloud(config, ManualClock())) as cloud:
+    with closing(adapters.build_cloud(config, ManualClock())) as cloud:
         own = cloud.list_sizes()
         assert 0 not in {size.price for size in own}
         by_price = Sizes((*own, *sizes_of(config, cloud))).by_price

@@ -9,10 +9,10 @@ import pytest
 from click.testing import CliRunner, Result
 
 from nodemanager import cli
+from nodemanager.adapters import accepted_keys
 from nodemanager.commands import init
 from nodemanager.config import load
 from nodemanager.config.providers import PROVIDERS
-from nodemanager.wiring import accepted_keys
 
 READY = ("--provider", "ec2", "--yes", "--no-check")
 CLOUDS = """clouds:

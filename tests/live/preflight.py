@@ -12,8 +12,8 @@ from tests.live.harness import environment
 from tests.waiting import DEADLINE_S
 
 
-def words(config: Path, *arguments: str) -> list[str]:
-    return [sys.executable, "-m", "nodemanager", "check-cloud", str(config), *arguments]
+def words(config: Path, *arguments: str, module: str = "nodemanager") -> list[str]:
+    return [sys.executable, "-m", module, "check-cloud", str(config), *arguments]
 
 
 def told(state: Path, **others: str) -> dict[str, str]:
@@ -21,11 +21,11 @@ def told(state: Path, **others: str) -> dict[str, str]:
 
 
 def check(
-    config: Path, state: Path, *arguments: str, **others: str
+    config: Path, state: Path, *arguments: str, module: str = "nodemanager", **others: str
 ) -> tuple[int, dict[str, dict[str, Any]]]:
     """Its exit code, and its answers by name; `others` are variables of its environment."""
     done = subprocess.run(
-        words(config, "--json", *arguments),
+        words(config, "--json", *arguments, module=module),
         env=told(state, **others),
         capture_output=True,
         text=True,

@@ -114,8 +114,8 @@ class Story:
         self, cluster: AnyCluster, daemon: Daemon
     ) -> None:
         nodes = set(cluster.cloud.nodes())
-        state = cluster.home / "pre-flight"
-        code, answers = check(cluster.config, state, "--boot", **cluster.environment)
+        state, as_it = cluster.home / "pre-flight", cluster.environment
+        code, answers = check(cluster.config, state, "--boot", module=cluster.module, **as_it)
         assert code == 0, answers
         assert {answers[name]["mark"] for name in ("ping", "pair", "end")} == {"ok"}
         assert set(cluster.cloud.nodes()) == nodes

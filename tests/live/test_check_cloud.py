@@ -227,7 +227,7 @@ def test_without_a_daemon_it_serves_the_registry_itself(tmp_path: Path) -> None:
 def test_boot_on_ec2_hears_the_ping_of_the_machine_itself(tmp_path: Path) -> None:
     with closing(ec2_cluster(tmp_path)) as made:
         made.farm.start()
-        code, answers = check(made.config, made.state, "--boot")
+        code, answers = check(made.config, made.state, "--boot", module="tests.live.soon")
         assert code == 0, answers
         assert answers["permission ec2:RunInstances"]["text"] == "allowed as m5.large"
         assert answers["ping"]["mark"] == "ok"

@@ -35,13 +35,13 @@ FAR = "[Cloud]\nprovider = ec2\nno_such_option = 1\n"
 CREATE_NODE = """
 import sys
 from pathlib import Path
-from nodemanager import wiring
+from nodemanager import adapters
 from nodemanager.clock import SystemClock
 from nodemanager.cloud.api import CreateOrder
 from nodemanager.config import load
 from nodemanager.core.model.world import Tags
 
-cloud = wiring.build_cloud(load(Path(sys.argv[1])), SystemClock())
+cloud = adapters.build_cloud(load(Path(sys.argv[1])), SystemClock())
 tags = Tags(pool="sample", record="zzzzz-7ekkf-000000000000001", incarnation="ab" * 16)
 order = CreateOrder("node-1", cloud.list_sizes()[0], tags, "token", "http://127.0.0.1:1/ping")
 print(cloud.create(order).id)

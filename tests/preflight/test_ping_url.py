@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from nodemanager import wiring
+from nodemanager import adapters
 from nodemanager.cloud.checks import Found, Mark
 from nodemanager.config import load
 from nodemanager.httpserver import HttpServer
@@ -32,7 +32,7 @@ def told(tmp_path: Path) -> Told:
     def asked(url: str, text: str = FAR, more: str = "") -> dict[str, Found]:
         path = tmp_path / "pool.cfg"
         path.write_text(text.replace("{url}", url) + more)
-        config = load(path, environ={"STATE_DIRECTORY": "/tmp/s"}, accepts=wiring.accepted_keys)
+        config = load(path, environ={"STATE_DIRECTORY": "/tmp/s"}, accepts=adapters.accepted_keys)
         return {check.name: check.ask() for check in ping_url.checks(config)}
 
     return asked

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from nodemanager import log, wiring
+from nodemanager import adapters, log
 from nodemanager.core.model.world import Job
 from nodemanager.errors import SchedulerError
 from nodemanager.from_config import asks_arvados
@@ -271,7 +271,7 @@ def test_the_options_say_which_queues_are_asked(
     server.items["containers"] = [container(1)]
     server.items["jobs"] = [old_job(1), old_job(2)]
     config = configured(f"[Arvados]\nhost = {server.api.url}\ntoken = {TOKEN}\n{options}")
-    wishlist = wiring.wishlist_of(config)
+    wishlist = adapters.wishlist_of(config)
     assert asks_arvados(config) is (wishlist is not None) is (asked is not None)
     if wishlist is not None:
         assert len(wishlist()) == asked

@@ -824,8 +824,8 @@ MUTANTS: tuple[Mutant, ...] = (
                 "{}",
             ),
         ),
-        by=("U8",),
-        seed=150002028,
+        open="an operator has to take a node's tags in the seconds between its create and the end "
+        "of that run; ``tests/actors/test_recovery.py`` sees it",
     ),
     # Progress: what a manager that does nothing breaks.
     Mutant(

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from nodemanager import wiring
+from nodemanager import adapters
 from nodemanager.cloud.azure import options
 from nodemanager.cloud.azure.sizes import sizes
 from nodemanager.config import load
@@ -153,8 +153,8 @@ def test_the_forerunners_example_has_its_meaning(tmp_path: Path) -> None:
     text = EXAMPLE.read_text().replace("/home/someone/.ssh/id_rsa.pub", public_key())
     path = tmp_path / "azure.cfg"
     path.write_text(text.replace("/etc/ssl/certs/ca-certificates.crt", public_key()))
-    config = load(path, environ={}, accepts=wiring.accepted_keys)
-    built: Any = wiring.build_cloud(config, ManualClock())
+    config = load(path, environ={}, accepts=adapters.accepted_keys)
+    built: Any = adapters.build_cloud(config, ManualClock())
     access, template = built._provider.access, built._provider.template
     assert (access.group, access.region, access.timeout) == ("Example", "eastus", 60.0)
     assert template.image["publisher"] == "Canonical"

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from nodemanager import wiring
+from nodemanager import adapters
 from nodemanager.cloud.gce import options as gce_options
 from nodemanager.cloud.gce.adapter import build_cloud
 from nodemanager.cloud.gce.sizes import machine_types
@@ -122,8 +122,8 @@ def test_the_forerunners_example_filled_in_builds_the_adapter(tmp_path: Path) ->
     text = (ROOT / "tests/config/files/gce.cfg").read_text()
     path = tmp_path / "gce.cfg"
     path.write_text(text.replace("/etc/nodes/key.pem", str(key)))
-    config = load(path, accepts=wiring.accepted_keys)
-    built: Any = wiring.build_cloud(config, ManualClock())
+    config = load(path, accepts=adapters.accepted_keys)
+    built: Any = adapters.build_cloud(config, ManualClock())
     try:
         provider = built._provider
         assert (provider.access.zone, provider.access.project) == ("us-central1-a", "some-project")
@@ -145,7 +145,7 @@ def test_an_adapters_problem_gets_its_file_and_line(tmp_path: Path) -> None:
         "zone = us-central1-a\nimage = x\nscratch_disk_type = tape\n"
     )
     with pytest.raises(ConfigError, match=re.escape(f"{path}:8: [Cloud Create] scratch_disk_type")):
-        wiring.build_cloud(load(path), ManualClock())
+        adapters.build_cloud(load(path), ManualClock())
 
 
 def test_a_driver_class_must_be_one_of_libclouds_gce() -> None:
@@ -165,7 +165,7 @@ def test_sizes_are_told_without_a_request() -> None:
 
 def test_libclouds_gce_is_imported_only_where_it_is_chosen() -> None:
     code = (
-        "import sys; from nodemanager import wiring, cli; wiring.accepted_keys('gce');"
+        "import sys; from nodemanager import wiring, cli; adapters.accepted_keys('gce');"
         "print('libcloud.compute.drivers.gce' in sys.modules)"
     )
     done = subprocess.run(

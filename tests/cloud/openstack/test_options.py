@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from nodemanager import from_config, wiring
+from nodemanager import adapters, from_config
 from nodemanager.cloud.openstack import clouds as openstack_clouds
 from nodemanager.cloud.openstack import options as openstack_options
 from nodemanager.config import load
@@ -225,8 +225,8 @@ def sizes_in(tmp_path: Path, change: Callable[[str], str]) -> tuple[Size, ...]:
     """The sizes by the sample file with that change; nothing may be asked of the cloud."""
     path = tmp_path / "pool.cfg"
     path.write_text(change((ETC / "openstack.cfg").read_text(encoding="utf-8")), encoding="utf-8")
-    config = load(path, environ={}, accepts=wiring.accepted_keys)
-    cloud = wiring.build_cloud(config, ManualClock())
+    config = load(path, environ={}, accepts=adapters.accepted_keys)
+    cloud = adapters.build_cloud(config, ManualClock())
     try:
         return sizes_of(config, cloud)
     finally:
@@ -268,7 +268,7 @@ def test_a_secret_may_be_in_a_file_of_its_own(tmp_path: Path) -> None:
         ),
         encoding="utf-8",
     )
-    config = load(path, environ={}, accepts=wiring.accepted_keys)
+    config = load(path, environ={}, accepts=adapters.accepted_keys)
     assert config.cloud_credentials["application_credential_secret"] == "from-the-file"
     assert "from-the-file" in from_config.secrets_of(config)
 

@@ -13,7 +13,7 @@ import libcloud
 import pytest
 from libcloud.compute.drivers.digitalocean import DigitalOceanNodeDriver
 
-from nodemanager import wiring
+from nodemanager import adapters
 from nodemanager.cloud.api import CloudDriver
 from nodemanager.cloud.checks import Found, Mark
 from nodemanager.config import load
@@ -350,8 +350,8 @@ price = 0.00893
 """,
         encoding="utf-8",
     )
-    config = load(path, accepts=wiring.accepted_keys)
-    with closing(wiring.build_cloud(config, ManualClock())) as ours:
+    config = load(path, accepts=adapters.accepted_keys)
+    with closing(adapters.build_cloud(config, ManualClock())) as ours:
         return {one.name: one.found for one in ask_all(config, ours, ManualClock())}
 
 

@@ -1,0 +1,245 @@
+"""Builds the adapters that a configuration names: cloud, records, journal, scheduler.
+
+Only this module names adapters. It imports one when it is chosen, since some are heavy. The actors
+are started by `wiring`, which a check of a configuration does not need.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+from nodemanager.clock import Clock
+from nodemanager.cloud.api import CloudDriver
+from nodemanager.cloud.cloud_config import CloudConfig
+from nodemanager.config import Config, StoreProvider, located
+from nodemanager.config.providers import PROVIDERS
+from nodemanager.config.settings import no_adapter
+from nodemanager.config.values import Dispatcher
+from nodemanager.core.model.world import Job
+from nodemanager.errors import ConfigError
+from nodemanager.from_config import asks_arvados, asks_for_jobs, named_places
+from nodemanager.records.api import RecordStore
+from nodemanager.schedulers.api import Scheduler, Verb
+from nodemanager.state import StateDirectory
+
+if TYPE_CHECKING:
+    # A check of a configuration serves nothing and decides nothing.
+    from nodemanager.httpserver import HttpServer
+    from nodemanager.journal.api import Journal
+
+Wishlist = Callable[[], tuple[Job, ...]]
+
+
+def accepted_keys(provider: str) -> Mapping[str, frozenset[str]] | None:
+    """The keys that a provider's adapter takes in each pass-through section; None for an unknown
+    provider."""
+    if provider not in PROVIDERS:
+        return None
+    keys: Mapping[str, frozenset[str]] = _part(provider, "options").ACCEPTED
+    return {**keys, "Cloud Create": keys["Cloud Create"] | {"user_data"}}
+
+
+def build_cloud(config: Config, clock: Clock) -> CloudDriver:
+    """The adapter that `[Cloud] provider` names. Raises ConfigError for unusable options."""
+    provider = config.cloud.provider
+    if provider not in PROVIDERS:
+        problem = f"[Cloud] provider = {provider}: {no_adapter(provider)}"
+        raise ConfigError(located(config, [problem]))
+    if config.daemon.certs_file is not None:
+        import libcloud.security
+
+        libcloud.security.CA_CERTS_PATH = str(config.daemon.certs_file)
+    build: Callable[[CloudConfig], CloudDriver] = _part(provider, "adapter").build_cloud
+    try:
+        return build(
+            CloudConfig(
+                pool=config.daemon.pool,
+                credentials=config.cloud_credentials,
+                listing=config.cloud_list,
+                create={k: v for k, v in config.cloud_create.items() if k != "user_data"},
+                driver_class=config.cloud.driver_class,
+                directory=config.daemon.state_dir / f"{provider}-cloud",
+                clock=clock,
+                places=named_places(config),
+            )
+        )
+    except ConfigError as error:
+        raise ConfigError(located(config, error.problems)) from error
+
+
+def _part(provider: str, name: str) -> ModuleType:
+    """A module of the package of that cloud, one of PROVIDERS."""
+    return import_module(f"nodemanager.cloud.{provider}.{name}")
+
+
+@dataclass(frozen=True)
+class Records:
+    """The record store, and its HTTP server where this process serves it.
+
+    `pings` tells how many pings that server has answered.
+    """
+
+    store: RecordStore
+    face: HttpServer | None = None
+    serve: Callable[[str], None] | None = None
+    pings: Callable[[], int] | None = None
+
+    def served(self) -> None:
+        """Tell the store the server's URL, which nodes ping unless the file gives another."""
+        if self.face is not None and self.serve is not None:
+            self.serve(self.face.url)
+
+
+def build_records(config: Config, state: StateDirectory, clock: Clock) -> Records:
+    """The store that `[Records] provider` names. Raises ConfigError, StartError."""
+    if config.records.provider is StoreProvider.ARVADOS:
+        from nodemanager.records.arvados import ArvadosRecordStore
+
+        arvados = config.arvados
+        if arvados.host is None or arvados.token is None:
+            missing = "host" if arvados.host is None else "token"
+            problem = f"[Arvados] {missing}: is needed for [Records] provider = arvados"
+            raise ConfigError(located(config, [problem]))
+        return Records(
+            ArvadosRecordStore(
+                arvados.host.url,
+                arvados.token.reveal(),
+                timeout=arvados.timeout,
+                insecure=arvados.insecure,
+                slots=config.records.slots,
+                ping_url=config.ping_host.url if config.ping_host else None,
+                ca_file=str(config.daemon.certs_file) if config.daemon.certs_file else None,
+                clock=clock,
+            )
+        )
+    if config.records.provider is StoreProvider.SLURM:
+        from nodemanager.records.slurm import SlurmRecordStore
+
+        slurm = config.slurm
+        conf = None if slurm.conf is None else str(slurm.conf)
+        partitions = slurm.partitions or ()
+        return Records(
+            SlurmRecordStore(
+                slurm.timeout, clock, conf=conf, partitions=partitions, pool=config.daemon.pool
+            )
+        )
+    return build_registry(config, state, clock)
+
+
+def build_registry(config: Config, state: StateDirectory, clock: Clock) -> Records:
+    """Our own registry, with an HTTP server unless `[Registry] listen` is blank.
+
+    Raises ConfigError, StartError.
+    """
+    from nodemanager.records.sql import SqlRecordStore
+    from nodemanager.refusals import Refusals
+    from nodemanager.registry.app import NAME, build_app
+    from nodemanager.registry.server import registry_server
+
+    registry = config.registry
+    store = SqlRecordStore(
+        registry.database.reveal(),
+        slots=registry.slots,
+        hostname=registry.hostname,
+        domain=registry.domain,
+        public_url=config.ping_host.url if config.ping_host else "",
+        clock=clock,
+        ca_file=str(config.daemon.certs_file) if config.daemon.certs_file else None,
+    )
+    if registry.listen is None:
+        if config.ping_host is None:
+            problem = "[Registry] listen: is blank, so [Cloud Create] ping_host must be given"
+            raise ConfigError(located(config, [problem]))
+        return Records(store)
+    token = registry.token.reveal() if registry.token else state.token("registry")
+    refusals = Refusals(NAME)
+    app = build_app(store, token, refusals)
+    face = registry_server(
+        app,
+        registry.listen.host,
+        registry.listen.port,
+        str(registry.tls_cert) if registry.tls_cert else None,
+        str(registry.tls_key) if registry.tls_key else None,
+        refusals,
+    )
+
+    def serve(url: str) -> None:
+        store.public_url = url
+
+    return Records(store, face, None if config.ping_host else serve, app.answered)
+
+
+def journal_path(config: Config, *, dry_run: bool = False) -> Path:
+    """The journal's path; a dry run has a file of its own (S3)."""
+    path = config.journal.path
+    return path.with_name(f"{path.stem}-dry-run{path.suffix}") if dry_run else path
+
+
+def build_journal(config: Config, clock: Clock, *, dry_run: bool = False) -> Journal:
+    """The journal of `[Journal] path`; a dry run has a file of its own (S3).
+
+    A journal that can't be written now makes the manager read-only until it can. Raises StartError
+    for a journal that must not be written at all.
+    """
+    from nodemanager.journal.sqlite import SqliteJournal
+
+    return SqliteJournal(
+        journal_path(config, dry_run=dry_run),
+        pool=config.daemon.pool,
+        clock=clock,
+        keep=config.journal.keep,
+        max_size=config.journal.max_size,
+    )
+
+
+def wishlist_of(config: Config) -> Wishlist | None:
+    """The function that asks for what waits: a command's jobs, or an Arvados server's; or None."""
+    command = config.daemon.wishlist_command
+    if command is not None:
+        from nodemanager.schedulers.wishlist import WishlistCommand
+
+        return WishlistCommand(command, config.daemon.wishlist_poll_time).queue
+    arvados = config.arvados
+    if not asks_arvados(config) or arvados.host is None or arvados.token is None:
+        return None
+    from nodemanager.arvados_api.client import ApiClient
+    from nodemanager.schedulers.arvados import ArvadosQueue
+
+    api = ApiClient(
+        arvados.host.url,
+        arvados.token.reveal(),
+        timeout=arvados.timeout,
+        insecure=arvados.insecure,
+        ca_file=str(config.daemon.certs_file) if config.daemon.certs_file else None,
+    )
+    containers, jobs = arvados.containers_queue, asks_for_jobs(config)
+    return ArvadosQueue(api, containers=containers, jobs=jobs).queue
+
+
+def scheduler_of(config: Config) -> Scheduler | None:
+    """The scheduler that `[Daemon] dispatcher` names; None where the nodes' pings are asked."""
+    match config.daemon.dispatcher:
+        case Dispatcher.SLURM:
+            from nodemanager.schedulers.slurm.adapter import SlurmScheduler
+
+            slurm = config.slurm
+            conf = None if slurm.conf is None else str(slurm.conf)
+            return SlurmScheduler(
+                slurm.timeout,
+                conf=conf,
+                partitions=slurm.partitions or (),
+                power_saving=config.records.provider is StoreProvider.SLURM,
+            )
+        case Dispatcher.COMMAND:
+            from nodemanager.schedulers.command import CommandScheduler
+
+            verbs = ("nodes", "queue", "drain", "resume", "down", *Verb)
+            programs = {verb: getattr(config.scheduler, f"{verb}_command") for verb in verbs}
+            given = {verb: program for verb, program in programs.items() if program is not None}
+            return CommandScheduler(given, config.scheduler.timeout)
+    return None
