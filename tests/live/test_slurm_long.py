@@ -47,16 +47,16 @@ def test_a_node_killed_while_its_job_runs_is_cleaned_past_the_window_and_the_job
         is_now(slurm, job, "RUNNING", daemon)
         host = told_of(slurm, job, "NodeList")
         (node,) = cluster.running()
-        killed_at = time.monotonic()
         cluster.kill_node(node)
         is_now(slurm, job, "PENDING", daemon)
         # Slurm lets it wait for two minutes; an operator need not.
         slurm.client("scontrol", "update", f"JobId={job}", "StartTime=now")
         is_now(slurm, job, "RUNNING", daemon)
         assert told_of(slurm, job, "Restarts") == "1"
-        cleaned = daemon.wait_for("record.cleaned", host=host)
-        assert cleaned
-        assert time.monotonic() - killed_at > window
+        assert daemon.wait_for("record.cleaned", host=host)
+        # Its last ping may be older than the kill.
+        (ordered,) = daemon.lines("record.clean", host=host)
+        assert float(ordered["idle_s"]) > float(ordered["window_s"]) == window
         until("not drained", lambda: "DRAIN" not in slurm.node_words(host), LATEST_S)
         # The node of that name is usable: the next machine comes up under it.
         other = submit(slurm, seconds=600)

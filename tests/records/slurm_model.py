@@ -23,6 +23,19 @@ UP = ("DOWN", "NOT_RESPONDING", "POWERED_DOWN", "POWERING_DOWN", "POWERING_UP")
 """What the registration of a slurmd ends, with ReturnToService=2; a drain stays."""
 
 
+@dataclass(frozen=True)
+class Times:
+    """The times of slurm.conf, in seconds, by their names there.
+
+    Without `suspend_time` Slurm powers down no node by itself.
+    """
+
+    slurmd_timeout: float = SLURMD_TIMEOUT_S
+    resume_timeout: float = RESUME_TIMEOUT_S
+    suspend_timeout: float = SUSPEND_TIMEOUT_S
+    suspend_time: float | None = None
+
+
 @dataclass
 class Node:
     name: str
@@ -37,6 +50,8 @@ class Node:
     since: float = 0.0
     """When its power, or the silence of its slurmd, changed last."""
     job: str | None = None
+    idle_since: float = 0.0
+    """When its newest job ended, or its slurmd registered."""
 
     @property
     def words(self) -> list[str]:
@@ -66,7 +81,10 @@ class SlurmModel:
     `clock` gives epoch seconds. What time alone changes is done before each request.
     """
 
-    def __init__(self, sizes: Mapping[str, str], clock: Callable[[], float]) -> None:
+    def __init__(
+        self, sizes: Mapping[str, str], clock: Callable[[], float], times: Times | None = None
+    ) -> None:
+        self.times = times or Times()
         self.nodes = {name: Node(name, size) for name, size in sizes.items()}
         self.clock = clock
         self.answers = True
@@ -77,15 +95,27 @@ class SlurmModel:
     # The machines.
 
     def start_slurmd(self, name: str) -> None:
-        self._settle()
+        self.settle()
         node = self.nodes[name]
         # Its start is another than any before, as the store tells lives by it.
         node.slurmd = max(int(self.clock()), (node.start or 0) + 1)
-        self._settle()
+        self.settle()
 
     def kill_slurmd(self, name: str) -> None:
-        self._settle()
+        self.settle()
         self.nodes[name].slurmd, self.nodes[name].since = None, self.clock()
+
+    def hear_again(self, name: str) -> None:
+        """The slurmd that registered last answers again: it was not started anew.
+
+        One that is powered down or to be is not asked, and one that powers up waits for a new one.
+        """
+        self.settle()
+        node = self.nodes[name]
+        if not node.flags & {"POWERED_DOWN", "POWERING_DOWN", "POWERING_UP"}:
+            node.slurmd, node.since = node.start, self.clock()
+            node.flags -= {"DOWN", "NOT_RESPONDING"}
+        self.settle()
 
     # Programs.
 
@@ -104,9 +134,9 @@ class SlurmModel:
         if not self.answers:
             said = "slurm_load_ctl_conf error: Unable to contact slurm controller"
             return Ended(1, b"", said)
-        self._settle()
+        self.settle()
         output, refused = self._called(argv[0], argv[1:])
-        self._settle()
+        self.settle()
         return Ended(1 if refused else 0, output.encode(), refused)
 
     def _called(self, program: str, told: Sequence[str]) -> tuple[str, str]:
@@ -114,7 +144,7 @@ class SlurmModel:
         if program == "squeue":
             return "\n".join(self.jobs), ""
         if program == "scancel":
-            self._cancel(told[-1])
+            self.end_job(told[-1])
             return "", ""
         if "update" in told:
             changes = dict(word.split("=", 1) for word in told if "=" in word)
@@ -143,6 +173,9 @@ class SlurmModel:
             node.flags -= {"DOWN", "DRAIN", "NOT_RESPONDING"}
         elif state == "POWER_UP":
             self._power_up(node)
+        elif state == "DOWN":
+            node.flags.add("DOWN")
+            node.job, node.reason = None, (changes.get("Reason", ""), int(self.clock()))
         elif state == "POWER_DOWN_FORCE":
             # What ran there is queued again.
             node.flags, node.job, node.since = (
@@ -159,7 +192,7 @@ class SlurmModel:
             return "POWERED_DOWN" in node.flags
         if state == "POWER_DOWN_FORCE":
             return not node.flags & {"POWERING_DOWN", "POWERED_DOWN"}
-        return state in ("DRAIN", "UNDRAIN")
+        return state in ("DRAIN", "UNDRAIN", "DOWN")
 
     # Time.
 
@@ -167,7 +200,7 @@ class SlurmModel:
         node.flags = (node.flags - {"POWERED_DOWN"}) | {"POWERING_UP"}
         node.since = self.clock()
 
-    def _settle(self) -> None:
+    def settle(self) -> None:
         """What the controller noticed and did since the last request."""
         if not self.answers:
             return
@@ -182,16 +215,27 @@ class SlurmModel:
 
     def _noticed(self, node: Node, passed: float) -> None:
         if "POWERING_DOWN" in node.flags:
-            if passed > SUSPEND_TIMEOUT_S:
+            if passed > self.times.suspend_timeout:
                 # idle_on_node_suspend
                 node.flags = {"POWERED_DOWN"}
         elif node.slurmd is not None and node.slurmd != node.start:
             node.start = node.slurmd
             node.flags -= set(UP)
-        elif "POWERING_UP" in node.flags and passed > RESUME_TIMEOUT_S:
+            node.idle_since = self.clock()
+        elif "POWERING_UP" in node.flags and passed > self.times.resume_timeout:
             self._down(node, "ResumeTimeout reached")
-        elif node.slurmd is None and not node.flags & set(UP) and passed > SLURMD_TIMEOUT_S:
-            self._down(node, "Not responding")
+            node.flags.add("POWERED_DOWN")
+        elif node.slurmd is None and not node.flags & set(UP):
+            if passed > self.times.slurmd_timeout:
+                self._down(node, "Not responding")
+        elif self._is_suspended(node):
+            node.flags, node.since = node.flags | {"POWERING_DOWN"}, self.clock()
+
+    def _is_suspended(self, node: Node) -> bool:
+        """Slurm powers it down by itself: it was idle for SuspendTime."""
+        suspends = self.times.suspend_time
+        idle = not node.flags and node.job is None
+        return suspends is not None and idle and self.clock() - node.idle_since > suspends
 
     def _down(self, node: Node, why: str) -> None:
         node.flags = (node.flags - {"POWERING_UP"}) | {"DOWN", "NOT_RESPONDING"}
@@ -205,14 +249,16 @@ class SlurmModel:
         return job
 
     def state_of(self, job: str) -> str:
-        self._settle()
+        self.settle()
         runs = any(node.job == job for node in self.nodes.values())
         return "RUNNING" if runs else "PENDING" if job in self.jobs else "CANCELLED"
 
-    def _cancel(self, job: str) -> None:
+    def end_job(self, job: str) -> None:
+        """It is cancelled, or done."""
         self.jobs.pop(job, None)
         for node in self.nodes.values():
-            node.job = None if node.job == job else node.job
+            if node.job == job:
+                node.job, node.idle_since = None, self.clock()
 
 
 class ModelCluster:
@@ -255,7 +301,7 @@ class ModelCluster:
         return self.model.state_of(job)
 
     def node_words(self, name: str) -> set[str]:
-        self.model._settle()
+        self.model.settle()
         return set(self.model.nodes[name].words)
 
     def stop_controller(self) -> None:

@@ -143,6 +143,9 @@ def test_a_registered_slurmd_is_the_sign_of_life(slurm: CloudSlurm, store: Slurm
     assert later.last_ping_at is not None
     assert later.last_ping_at > record.last_ping_at
     assert later.version == record.version
+    # Else the clock seems to be set back, and no record is ever old enough to be freed (T1).
+    assert later.modified_at is not None
+    assert later.modified_at >= later.last_ping_at
 
 
 def test_a_dead_node_is_quiet_since_slurm_called_it_down_for_every_store(

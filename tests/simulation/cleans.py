@@ -165,6 +165,8 @@ class CleanRules:
             self.taken[after.uuid] = after.version
         if after is not None and what not in ("fence", "unfence", "take_address"):
             now = self.world.engine.now
+            if what == "claim":
+                now = self.world.registry.claimed_at(after)
             self.signs[after.uuid, after.version, after.last_ping_at] = now
             if what == "hold":
                 self.sign_before_hold[after.uuid] = self.newest_sign.get(after.uuid, 0.0)
@@ -505,12 +507,18 @@ class CleanRules:
         seen = None if read is None else read.record
         if seen is not None and seen.version == self.taken.get(before.uuid):
             wrong("C12", "its address was taken before it was read again")
-        judged = self.judged[before.uuid]
-        if judged.last_ping_at != ordered.record.last_ping_at and not ordered.in_vain:
+        if self.world.controller is not None:
+            if self.newest_sign.get(before.uuid, 0.0) > ordered.at:
+                wrong("C12", "its slurmd answered between the order and its fence")
+        elif self._moved(ordered, before):
             wrong("C12", "it was pinged between the order and its fence")
         if tagged.at - fenced_at < manager.store.settle_wait - EXACT_S:
             wrong("C12", f"its fence stood for {tagged.at - fenced_at:.1f} s")
         return fenced_at - manager.store.settle_wait
+
+    def _moved(self, ordered: Ordered, before: Record) -> bool:
+        judged = self.judged[before.uuid]
+        return judged.last_ping_at != ordered.record.last_ping_at and not ordered.in_vain
 
     def _denied_early(
         self,

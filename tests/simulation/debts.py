@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import Protocol
 
 from tests.simulation.world import World
 
@@ -23,6 +24,12 @@ class Owed:
     what: str
     since: float
     within: float
+
+
+class Debtor(Protocol):
+    """A monitor that tells what is owed now."""
+
+    def owed(self) -> Iterator[Owed]: ...
 
 
 class Debts:

@@ -62,8 +62,11 @@ from nodemanager.core.plan.demand import Market
 from nodemanager.core.safety import breaker
 from nodemanager.errors import RemoteError
 from nodemanager.journal import kept
+from nodemanager.records import slurm_nodes
+from nodemanager.records.slurm import SlurmRecordStore
 from tests.simulation.registry import CasStore
 from tests.simulation.scenario import Storm
+from tests.simulation.seats import Seating
 from tests.simulation.slurm import Dispatching
 from tests.simulation.switch import Switch
 
@@ -179,6 +182,12 @@ DISPATCHED = Storm(
     count=8,
     dispatching=DISPATCHING,
 )
+SEATED = Storm(
+    ("a node dies unseen", "store writes late", "manager killed"),
+    count=8,
+    seated=Seating(every=60.0, job_s=200.0),
+)
+"""A world whose records are Slurm's nodes."""
 UNHEARD = Storm(("pings lost on the way",), count=6, dispatching=Dispatching(15.0, 900.0))
 DYING = Storm(("a node dies unseen",), count=20, dispatching=DISPATCHING)
 SEEN_IS_ABSENT = (
@@ -373,6 +382,34 @@ MUTANTS: tuple[Mutant, ...] = (
         "C12",
         "nobody waits behind the fence",
         (instead(clean_fenced._stand, "seen.fence_wait", "0.0"),),
+    ),
+    Mutant(
+        "C12",
+        "nobody waits behind the fence of Slurm's nodes",
+        (instead(clean_fenced._stand, "seen.fence_wait", "0.0"),),
+        storm=SEATED,
+    ),
+    Mutant(
+        "C12",
+        "the fence of Slurm's nodes does not drain them",
+        (
+            instead(SlurmRecordStore.fence, "'State=DRAIN'", "'State=UNDRAIN'"),
+            off(SlurmRecordStore.fence, "'drain' not in after.words"),
+        ),
+        storm=SEATED,
+    ),
+    Mutant(
+        "T1",
+        "a sign of life of a slurmd is no write",
+        (
+            instead(
+                slurm_nodes.record,
+                "max(at, first or 0.0, last_sign or 0.0)",
+                "max(at, first or 0.0)",
+            ),
+        ),
+        by=STILL,
+        storm=SEATED,
     ),
     Mutant(
         "C12",

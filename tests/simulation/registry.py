@@ -162,6 +162,10 @@ class Registry:
             return [self.rows[record.uuid] for record in shown]
         return [self._kept[record.uuid, record.version] for record in shown]
 
+    def claimed_at(self, record: Record) -> float:
+        """From when the claim counts that is written to the record just now (boottime)."""
+        return self.engine.now
+
     # Writing.
 
     def new_secret(self) -> str:

@@ -12,7 +12,7 @@ from nodemanager.actors.daemon import plan_orders
 from tests.simulation import faults
 from tests.simulation.aftermath import Aftermath
 from tests.simulation.cleans import CleanRules
-from tests.simulation.debts import Debts
+from tests.simulation.debts import Debtor, Debts
 from tests.simulation.dispatches import Dispatches
 from tests.simulation.engine import START
 from tests.simulation.faults import Fault
@@ -24,6 +24,7 @@ from tests.simulation.people import People
 from tests.simulation.progress import Progress
 from tests.simulation.rotations import RotationRules
 from tests.simulation.scenario import Scenario, Storm, draw
+from tests.simulation.seat_rules import SeatRules
 from tests.simulation.setups import SetUpRules
 from tests.simulation.told import Told
 from tests.simulation.truth import Truth
@@ -119,22 +120,19 @@ def _play(world: World, scenario: Scenario) -> None:
     world.cloud.obeys_a2 = scenario.breaks != "A2"
     told = Told(world)
     truth = Truth(world, told)
-    rules = NodeRules(world, told, CleanRules(world, told, truth))
-    setups = SetUpRules(world, told)
-    if world.slurm is None:
-        Work(world, told, rules)
-    rotated = RotationRules(world, rules)
+    cleans = CleanRules(world, told, truth)
     fair = Calm(world)
-    latch = Latch(world, truth, fair)
-    dispatch = () if world.slurm is None else (Dispatches(world, rules, fair, latch),)
-    watched = (
-        fair,
-        latch,
-        Liveness(world, truth, fair, latch),
-        Progress(world, truth, fair, latch, setups, rotated),
-        Aftermath(world, told),
-        *dispatch,
-    )
+    if world.controller is None:
+        watched = _watched(world, told, truth, cleans, fair)
+    else:
+        latch = Latch(world, truth, fair)
+        watched = (
+            fair,
+            latch,
+            Liveness(world, truth, fair, latch),
+            SeatRules(world, world.controller, cleans, fair, latch),
+        )
+        world.controller.begin()
     if world.shape.operators_every:
         People(world, world.shape.operators_every)
     world.inherit()
@@ -163,6 +161,27 @@ def _play(world: World, scenario: Scenario) -> None:
             return
     if not world.violations:
         debts.end()
+
+
+def _watched(
+    world: World, told: Told, truth: Truth, cleans: CleanRules, fair: Calm
+) -> tuple[Debtor, ...]:
+    """The monitors of a world whose nodes ping."""
+    rules = NodeRules(world, told, cleans)
+    setups = SetUpRules(world, told)
+    if world.slurm is None:
+        Work(world, told, rules)
+    rotated = RotationRules(world, rules)
+    latch = Latch(world, truth, fair)
+    dispatch = () if world.slurm is None else (Dispatches(world, rules, fair, latch),)
+    return (
+        fair,
+        latch,
+        Liveness(world, truth, fair, latch),
+        Progress(world, truth, fair, latch, setups, rotated),
+        Aftermath(world, told),
+        *dispatch,
+    )
 
 
 def calm(world: World, scenario: Scenario) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from random import Random
 
@@ -11,6 +12,7 @@ from tests.simulation.cloud import CloudTraits
 from tests.simulation.faults import KINDS, Fault, Kind
 from tests.simulation.jobs import Rounds, draw_rounds, with_scheduler
 from tests.simulation.machine import Habits
+from tests.simulation.seats import Seating, draw_seating, with_seats
 from tests.simulation.slurm import Dispatching, draw_dispatching, with_dispatcher
 from tests.simulation.world import Shape
 
@@ -25,6 +27,50 @@ QUIET_S = 240.0
 """Nothing goes wrong for this long at the start."""
 
 
+_PINGS = "its nodes send no pings"
+_CALLS = "its store has no such call: all is `scontrol show` and `scontrol update`"
+_DEMAND = "Slurm chooses its nodes: nothing else asks for any"
+_ROWS = "its records have nobody's marks: they are an Extra that only a manager writes"
+NOT_SEATED: Mapping[str, str] = {
+    "a job for a larger size": _DEMAND,
+    "a job that fits no size": _DEMAND,
+    "a node pings late": _PINGS,
+    "a node says that it is down": _PINGS,
+    "a stranger's node appears": "what is not ours is judged by tags alone, as with other stores",
+    "an operator buries a young node": _PINGS,
+    "an operator holds a record": _ROWS,
+    "creates happen twice": "two slurmds of one name are a mistake that Slurm can't tell",
+    "demand changes": _DEMAND,
+    "late pings can't be asked for": _CALLS,
+    "no node ever boots": _DEMAND,
+    "pings lost on the way": _PINGS,
+    "probe fails": _CALLS,
+    "restores fail": "it is an operator's command, and no operator is at work there",
+    "store list late": "slurmctld answers with what it has now",
+    "store reads fail": _CALLS,
+    "store reads slow": _CALLS,
+    "store swapped for an empty one": "another cluster is another slurm.conf",
+    "the settings are reloaded": "max_nodes and min_nodes are sized by slurm.conf",
+    "the store's clock steps": "it is Slurm's own clock, too, and its time-outs are not modelled",
+    "the store's clock drifts": "it is Slurm's own clock, too, and its time-outs are not modelled",
+    "the store's id can't be asked for": _CALLS,
+    "the wishlist fails": _DEMAND,
+}
+"""Kinds that do not come where Slurm's nodes are the records, each with the reason."""
+SEATED_TOO = frozenset(
+    {
+        "the scheduler answers late",
+        "the scheduler hangs",
+        "the scheduler is lost",
+        "the scheduler's orders arrive twice",
+        "the scheduler's orders fail",
+        "the scheduler's polls fail",
+        "the scheduler's replies are lost",
+    }
+)
+"""Of the kinds that come only with a dispatcher, those that come there, too."""
+
+
 @dataclass(frozen=True)
 class Storm:
     """So many faults of those kinds alone, in place of what a seed draws."""
@@ -33,6 +79,7 @@ class Storm:
     breaks: str | None = None
     count: int = 20
     dispatching: Dispatching | None = None
+    seated: Seating | None = None
 
 
 @dataclass(frozen=True)
@@ -56,14 +103,20 @@ class Scenario:
         return f"breaks {self.breaks}" if self.breaks else "respects A1-A5"
 
 
-def draw(seed: int, storm: Storm | None = None) -> Scenario:
-    """The scenario of a seed, with that storm in place of its own."""
+def draw(seed: int, storm: Storm | None = None, *, seated: bool = False) -> Scenario:
+    """The scenario of a seed, with that storm in place of its own.
+
+    With `seated` its records are Slurm's nodes, whatever the seed draws.
+    """
     random = Random(f"{seed}/scenario")
     breaks = random.choice(ASSUMPTIONS) if random.random() < 0.35 else None
     if storm is not None:
         breaks = storm.breaks
     shape = _special(Random(f"{seed}/special"), _shape(random, breaks), breaks)
     stormy = random.choice((1200.0, 2400.0, 3600.0))
+    seating = draw_seating(seed, forced=seated) if storm is None else storm.seated
+    if seating is not None:
+        return _seated(seed, shape, seating, storm, stormy)
     if storm is None:
         script = _script(random, shape, breaks, stormy)
         script = _with_shares(seed, script, shape, breaks, stormy)
@@ -107,6 +160,27 @@ def _dispatched(
         for number, one in enumerate(sorted((*kept, *drawn), key=lambda one: one.at))
     )
     return Scenario(seed, shape, None, stormy, script, random.random() < 0.4)
+
+
+def _seated(
+    seed: int, shape: Shape, seated: Seating, storm: Storm | None, stormy: float
+) -> Scenario:
+    """With Slurm's nodes as the records, from streams of its own; no assumption is broken."""
+    random = Random(f"{seed}/seated")
+    shape = with_seats(shape, seated)
+    if storm is None:
+        kinds = [kind for name, kind in sorted(KINDS.items()) if _is_of_seats(kind)]
+        script = _faults(random, kinds, 2 + int(stormy / 200), shape, None, stormy)
+    else:
+        kinds = [KINDS[name] for name in storm.kinds]
+        script = _faults(random, kinds, storm.count, shape, None, stormy)
+    return Scenario(seed, shape, None, stormy, script, random.random() < 0.4)
+
+
+def _is_of_seats(kind: Kind) -> bool:
+    if kind.breaks is not None or kind.share or kind.name in NOT_SEATED:
+        return False
+    return not kind.dispatched or kind.name in SEATED_TOO
 
 
 def _shape(random: Random, breaks: str | None) -> Shape:

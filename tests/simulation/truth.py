@@ -110,6 +110,10 @@ class Truth:
     def set_up_at(self, manager: str, uuid: str, sent_at: float) -> float:
         """When the set-up was ordered whose claim of that record was sent at that time."""
         reused_at = self.reused_at.get((manager, uuid))
+        if self.world.controller is not None:
+            # A create takes a record there that was used before.
+            made = [at for at in self.new_at[manager] if at <= sent_at]
+            return max((reused_at or 0.0, *made)) or sent_at
         if reused_at is not None:
             return reused_at
         return max((at for at in self.new_at[manager] if at <= sent_at), default=sent_at)
@@ -149,7 +153,7 @@ class Truth:
             claimed = before.claim if before is not None else None
             # One that is but told its node is as old as it was.
             if after.claim is not None and (claimed is None or claimed.at != after.claim.at):
-                self.claimed_at[after.claim.incarnation] = world.engine.now
+                self.claimed_at[after.claim.incarnation] = world.registry.claimed_at(after)
                 sent_at = world.weather.sent_at
                 self.claim_sent_at[after.claim.incarnation] = sent_at
                 if by in world.managers:

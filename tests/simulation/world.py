@@ -23,6 +23,7 @@ from tests.simulation.manager import CLOUD_TIMEOUT_S, STORE_TIMEOUT_S, Facts, Ma
 from tests.simulation.measured import Measured
 from tests.simulation.pen import Paper
 from tests.simulation.registry import CasStore, Registry
+from tests.simulation.seats import Controller, Seating, SeatRegistry, Slurmd, secret_of
 from tests.simulation.slurm import Dispatching, SimScheduler, Slurm, scheduler_line
 from tests.simulation.weather import Weather, cloud_line, store_line
 
@@ -88,6 +89,8 @@ class Shape:
     """Mean seconds between two commands of a pool's operators, 0 where they give none."""
     dispatching: Dispatching | None = None
     """How a scheduler gives out the work, and is told to drain; None where the pools have none."""
+    seated: Seating | None = None
+    """The records are Slurm's own nodes, and how its users submit jobs; None for another store."""
     crowd: int = 0
     """So many records more were there before the first manager, all leaked."""
 
@@ -122,7 +125,8 @@ class World:
         self.engine = Engine(seed)
         self.weather = Weather(self.engine)
         self.cloud = SimCloud(self.engine, shape.traits, self._boot)
-        self.registry = Registry(
+        kind = Registry if shape.seated is None else SeatRegistry
+        self.registry = kind(
             self.engine,
             slots=shape.slots,
             stampless_pings=shape.stampless_pings,
@@ -164,6 +168,7 @@ class World:
         self._addresses = 0
         dispatching = shape.dispatching
         self.slurm = None if dispatching is None else Slurm(self, dispatching)
+        self.controller = None if shape.seated is None else Controller(self, shape.seated)
         self._random = self.engine.random("world")
         self._secrets = self.engine.random("secrets")
 
@@ -233,6 +238,18 @@ class World:
 
     def store(self, manager: Manager) -> Any:
         line = store_line(self.engine, self.weather, manager.process, STORE_TIMEOUT_S)
+        if self.controller is not None:
+            from tests.simulation.seat_store import SeatStore
+
+            return SeatStore(
+                self.controller,
+                line,
+                manager.name,
+                self.bulletin,
+                timeout=STORE_TIMEOUT_S,
+                clock=manager.clock,
+                pool=manager.pool.name,
+            )
         if self.shape.fenced:
             # Its client's libraries are heavy.
             from tests.simulation.arvados import FencedStore
@@ -247,10 +264,13 @@ class World:
             )
         return CasStore(self.registry, line, manager.name, self.bulletin, clock=manager.clock)
 
-    def scheduler(self, manager: Manager) -> SimScheduler | None:
-        if self.slurm is None:
-            return None
-        return SimScheduler(self.slurm, scheduler_line(self.engine, self, manager), manager)
+    def scheduler(self, manager: Manager) -> Any:
+        line = scheduler_line(self.engine, self, manager)
+        if self.controller is not None:
+            from tests.simulation.seat_store import SeatScheduler
+
+            return SeatScheduler(self.controller, line, manager)
+        return None if self.slurm is None else SimScheduler(self.slurm, line, manager)
 
     def wishlist(self, manager: Manager) -> tuple[Job, ...]:
         if manager.pool.wishlist_fails:
@@ -327,8 +347,13 @@ class World:
 
     def _boot(self, instance: Instance, user_data: str) -> None:
         uuid, _, secret = user_data.partition("?")
+        kind = Machine
+        if self.controller is not None:
+            # Its user data is a name, which its slurmd takes.
+            kind, uuid = Slurmd, instance.tags.record or ""
+            secret = secret_of(user_data, instance.tags.incarnation)
         self._addresses += 1
-        machine = Machine(
+        machine = kind(
             self.engine,
             self.cloud,
             self.registry,
@@ -342,6 +367,8 @@ class World:
             address=f"10.0.0.{self._addresses % 11}",
             wanted=self._is_wanted,
         )
+        if self.controller is not None:
+            machine.hostname = user_data
         instance.machine = machine
         self.machines[instance.id] = machine
         self.note(f"{instance.id} is created for {uuid[-4:]} by {instance.by}")

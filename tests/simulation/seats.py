@@ -1,0 +1,401 @@
+"""A simulated Slurm whose CLOUD nodes are the records: its controller, its jobs, and its slurmds.
+
+The controller is the model that the store's own tests use (tests/records/slurm_model.py), on the
+world's clock. Slurm chooses the nodes: jobs wait for a node by its name, and power it up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from random import Random
+from typing import TYPE_CHECKING
+
+from nodemanager.core.model.scheduling import OURS, Verb
+from nodemanager.core.model.world import Record
+from nodemanager.program import Ended
+from nodemanager.records import slurm_nodes as lines
+from tests.records.slurm_model import Node, SlurmModel, Times
+from tests.simulation.choices import LARGE, SMALL
+from tests.simulation.cloud import Instance
+from tests.simulation.machine import Machine
+from tests.simulation.registry import Registry
+from tests.simulation.slurm import is_up
+
+if TYPE_CHECKING:
+    from tests.simulation.world import Shape, World
+
+CLUSTER = "model"
+RESUME_TIMED_OUT, NOT_RESPONDING = "ResumeTimeout reached", "Not responding"
+GIVEN_UP = (RESUME_TIMED_OUT, f"{OURS}its node is gone")
+"""Of a node that nobody holds: what keeps Slurm from using it until an operator resumes it."""
+RESUME, UNDRAIN = "State=RESUME", "State=UNDRAIN"
+LOOK_EVERY_S = 5.0
+TOLD_EVERY_S = 15.0
+"""So often the monitors are told that a slurmd answers."""
+SLURMD_TIMEOUT_S, RESUME_TIMEOUT_S, SUSPEND_TIMEOUT_S = 60.0, 300.0, 30.0
+TENDED_EVERY_S = 300.0
+SHARE = 0.03
+UNASKED = frozenset({"POWERED_DOWN", "POWERING_DOWN", "POWERING_UP"})
+"""Slurm does not ask the slurmd of a node that is powered down or about to be.
+
+Nor does it ask the old one where it wants a new one.
+"""
+
+
+@dataclass(frozen=True)
+class Seating:
+    """Mean seconds between two jobs, and of a job; `suspend_time` is Slurm's own, None for never.
+
+    `spare` is how many nodes slurm.conf has besides those that max_nodes lets live.
+    """
+
+    every: float
+    job_s: float
+    suspend_time: float | None = None
+    spare: int = 0
+
+
+def draw_seating(seed: int, *, forced: bool = False) -> Seating | None:
+    """Of a few worlds, or `forced` of this one; from a stream of its own.
+
+    Its name spares each world that a test or a mutant names.
+    """
+    random = Random(f"{seed}/seats525")
+    if random.random() >= SHARE and not forced:
+        return None
+    return Seating(
+        every=random.choice((60.0, 150.0, 400.0)),
+        job_s=random.choice((40.0, 200.0)),
+        suspend_time=random.choice((None, None, 120.0)),
+        spare=random.choice((0, 0, 1, 3)),
+    )
+
+
+def with_seats(shape: Shape, seated: Seating) -> Shape:
+    """One pool, whose slots are Slurm's nodes; no price and no operator is in its way."""
+    (settings, poll_time), *_ = shape.pools
+    if settings.shutdown_windows:
+        # A node that Slurm has suspended, and that waits for its window, counts as silent (D9).
+        seated = replace(seated, suspend_time=None)
+    sizes = (SMALL, LARGE) if len(settings.sizes) > 1 else (SMALL,)
+    settings = replace(
+        settings,
+        demand_polled=True,
+        scheduled=True,
+        scheduler_can=frozenset(Verb),
+        max_total_price=0.0,
+        hold_backlog=False,
+        prune_after=None,
+        sizes=sizes,
+        # What min_nodes keeps, Slurm would suspend; and it may be of a size that no job wants.
+        min_nodes=settings.min_nodes if seated.suspend_time is None and len(sizes) == 1 else 0,
+    )
+    return replace(
+        shape,
+        pools=((settings, poll_time),),
+        slots=settings.max_nodes + seated.spare,
+        habits=replace(shape.habits, scheduled=True, drain_hook=False),
+        fenced=True,
+        stampless_pings=False,
+        demand_every=0.0,
+        operators_every=0.0,
+        heirlooms=0,
+        crowd=0,
+        proven=True,
+        seated=seated,
+    )
+
+
+@dataclass
+class SeatJob:
+    """One job of Slurm, for one node. `on` is the machine that runs it, in which of its lives."""
+
+    id: str
+    name: str
+    lasts: float
+    submitted: float
+    on: Machine | None = None
+    life: int = 0
+    began: float = 0.0
+
+    @property
+    def runs(self) -> bool:
+        """The machine is at it, in truth."""
+        return self.on is not None and self.on.life == self.life
+
+
+class Controller:
+    """slurmctld. `ordered` is told of each update by a manager, before it takes effect."""
+
+    def __init__(self, world: World, seated: Seating) -> None:
+        self.world, self.seated = world, seated
+        (pool,) = world.shape.pools
+        sizes = pool[0].sizes
+        count = world.shape.slots
+        names = [(sizes[number % len(sizes)].name, number + 1) for number in range(count)]
+        times = Times(SLURMD_TIMEOUT_S, RESUME_TIMEOUT_S, SUSPEND_TIMEOUT_S, seated.suspend_time)
+        self.model = SlurmModel(
+            {f"{size}-{number}": size for size, number in names}, world.registry.now, times
+        )
+        self.of: dict[str, tuple[Machine, int]] = {}
+        """By node, the machine whose slurmd it heard last, in which of its lives."""
+        self.heard: dict[str, float] = {}
+        """By node, when its slurmd last answered (boottime)."""
+        self._told: dict[str, float] = {}
+        self.jobs: dict[str, SeatJob] = {}
+        self.done: list[SeatJob] = []
+        self.requeued = 0
+        self.ordered: list[Callable[[str, Node, Sequence[str]], None]] = []
+        self.described: dict[str, tuple[int, tuple[str, ...]]] = {}
+        self._random = world.engine.random("seats")
+        self.registry.begin(self)
+
+    def begin(self) -> None:
+        self._look()
+        self._next()
+        self._tend()
+
+    @property
+    def registry(self) -> SeatRegistry:
+        registry = self.world.registry
+        assert isinstance(registry, SeatRegistry)
+        return registry
+
+    # Jobs.
+
+    def _next(self) -> None:
+        wait = self._random.expovariate(1 / self.seated.every)
+        self.world.engine.after(wait, self._submit)
+
+    def _submit(self) -> None:
+        if self.world.engine.calm:
+            return
+        self.look()
+        busy = {job.name for job in self.jobs.values()}
+        free = [name for name in self.model.nodes if name not in busy]
+        up = [name for name in free if self.model.nodes[name].takes_work]
+        (pool,) = self.world.pools.values()
+        if free and len(busy) < pool.settings.max_nodes:
+            name = self._random.choice(up or free)
+            number = self.model.submit(name)
+            lasts = 5.0 + self._random.expovariate(1 / self.seated.job_s)
+            self.jobs[number] = SeatJob(number, name, lasts, self.world.engine.now)
+            self.look()
+        self._next()
+
+    def _place_jobs(self) -> None:
+        """A job that waits goes where Slurm can run it: on a node that is up, or can come up."""
+        nodes = self.model.nodes
+        for job in self.jobs.values():
+            node = nodes[job.name]
+            waits = node.job != job.id and not node.takes_work
+            if not waits or node.flags & {"POWERED_DOWN", "POWERING_UP"} == node.flags:
+                continue
+            taken = {other.name for other in self.jobs.values()}
+            free = [
+                one for one in nodes.values() if one.name not in taken and one.size == node.size
+            ]
+            up = [one for one in free if one.takes_work]
+            off = [one for one in free if one.flags == {"POWERED_DOWN"}]
+            if up or off:
+                job.name = (up or off)[0].name
+                self.model.jobs[job.id] = job.name
+
+    def _watch_jobs(self) -> None:
+        now = self.world.engine.now
+        for job in list(self.jobs.values()):
+            node = self.model.nodes[job.name]
+            if node.job != job.id:
+                self._stopped(job)
+            elif job.on is None:
+                self._started(job)
+            elif not job.runs:
+                # Its machine came up anew, and knows nothing of the job: Slurm queues it again.
+                node.job = None
+                self._stopped(job)
+            elif now - job.began >= job.lasts and is_up(job.on):
+                self.model.end_job(job.id)
+                job.on.busy_since = None
+                self.done.append(self.jobs.pop(job.id))
+
+    def _started(self, job: SeatJob) -> None:
+        machine, life = self.of[job.name]
+        if machine.life == life and is_up(machine):
+            job.on, job.life, job.began = machine, life, self.world.engine.now
+            machine.busy_since = job.began
+
+    def _stopped(self, job: SeatJob) -> None:
+        if job.on is None:
+            return
+        self.requeued += 1
+        if job.runs:
+            job.on.busy_since = None
+        job.on = None
+
+    def _tend(self) -> None:
+        """An operator gives back to Slurm what it gave up and nobody holds: see doc/fault-model."""
+        self.look()
+        for name, node in self.model.nodes.items():
+            why = "" if node.reason is None else node.reason[0]
+            record = self.registry.of(name)
+            if why in GIVEN_UP and "DOWN" in node.flags and not record.holds_anything:
+                self.model.run("slurm", ("scontrol", "update", f"NodeName={name}", RESUME), 1.0)
+            elif why == NOT_RESPONDING and "DRAIN" in node.flags and not record.fenced:
+                self.model.run("slurm", ("scontrol", "update", f"NodeName={name}", UNDRAIN), 1.0)
+        self.world.engine.after(TENDED_EVERY_S, self._tend)
+
+    # Machines.
+
+    def _look(self) -> None:
+        self.look()
+        self.world.engine.after(LOOK_EVERY_S, self._look)
+
+    def look(self) -> None:
+        """See which slurmds answer, and what became of the jobs."""
+        reached: dict[str, list[Machine]] = {}
+        for machine in self.world.machines.values():
+            if machine.hostname in self.model.nodes and machine.up:
+                machine.heard_at = machine.heard_at or self.world.engine.now
+                if is_up(machine):
+                    reached.setdefault(machine.hostname, []).append(machine)
+        for name, node in self.model.nodes.items():
+            newest = max(reached.get(name, ()), key=_age, default=None)
+            self._hear(name, node, newest)
+        self.model.settle()
+        self._watch_jobs()
+        self._place_jobs()
+
+    def _hear(self, name: str, node: Node, machine: Machine | None) -> None:
+        if machine is None:
+            if node.slurmd is not None:
+                self.model.kill_slurmd(name)
+            return
+        if self.of.get(name) != (machine, machine.life):
+            self.of[name] = machine, machine.life
+            self.model.start_slurmd(name)
+        elif node.slurmd is None:
+            self.model.hear_again(name)
+        if node.slurmd is not None and not node.flags & UNASKED:
+            self.heard[name] = self.world.engine.now
+            if self.world.engine.now - self._told.get(name, 0.0) >= TOLD_EVERY_S:
+                self._told[name] = self.world.engine.now
+                self.registry.heard(name)
+
+    def asks(self, instance: Instance) -> bool:
+        """Whether its slurmd is one that Slurm asks for a sign of life."""
+        machine = instance.machine
+        node = None if machine is None else self.model.nodes.get(machine.hostname or "")
+        return node is None or not node.flags & UNASKED
+
+    # What managers ask and order.
+
+    def run(self, by: str, argv: Sequence[str], timeout: float) -> tuple[float, Ended]:
+        """A manager's program has reached the controller: what its clock says, and the answer."""
+        self.look()
+        name = self.named(argv)
+        if name is None:
+            return self.registry.now(), self.model.run("slurm", argv, timeout)
+        registry = self.registry
+        node = self.model.nodes[name]
+        for told in self.ordered:
+            told(by, node, argv)
+        before, extra = registry.of(name), node.extra
+        ended = self.model.run("slurm", argv, timeout)
+        if node.extra != extra:
+            registry.wrote(before, registry.of(name), by)
+        self._watch_jobs()
+        return registry.now(), ended
+
+    def named(self, argv: Sequence[str]) -> str | None:
+        """The node that an update is about."""
+        word = next((one for one in argv if one.startswith("NodeName=")), "")
+        name = word.removeprefix("NodeName=")
+        return name if name in self.model.nodes else None
+
+
+def _age(machine: Machine) -> tuple[float, str]:
+    return machine.instance.created_at, machine.instance.id
+
+
+class SeatRegistry(Registry):
+    """Slurm's nodes as the records that they truly are, for the monitors and the faults.
+
+    Its records bear a ping secret, which stands for the slurmd's name in that life: it tells the
+    monitors which machine is which record's.
+    """
+
+    def begin(self, controller: Controller) -> None:
+        self._controller = controller
+        self._pool = next(iter(controller.world.pools))
+        self._names = {lines.uuid_of(CLUSTER, name): name for name in controller.model.nodes}
+        self.uuids = {name: uuid for uuid, name in self._names.items()}
+        self._heard_of: dict[str, Record] = {}
+        self.rows = {uuid: {"uuid": uuid} for uuid in self._names}
+        self.reasons: dict[str, str] = {}
+
+    def of(self, name: str) -> Record:
+        model = self._controller.model
+        output = "".join(f"{node.line()}\n" for node in model.nodes.values())
+        (node,) = (one for one in lines.nodes(output) if one.name == name)
+        at = self._controller.heard.get(name)
+        sign = None
+        if at is not None and node.has_come:
+            sign = self.now() - (self.engine.now - at)
+        record = lines.record(CLUSTER, node, sign, self._pool)
+        if not record.holds_anything:
+            return record
+        return replace(record, ping_secret=secret_of(name, record.incarnation))
+
+    def record(self, uuid: str) -> Record | None:
+        name = self._names.get(uuid)
+        return None if name is None else self.of(name)
+
+    def records(self) -> tuple[Record, ...]:
+        return tuple(self.of(name) for name in self.uuids)
+
+    def version_of(self, record: Record) -> str:
+        return record.version
+
+    def claimed_at(self, record: Record) -> float:
+        """When its write was made up: Slurm stamps nothing, so a late write is as old as that."""
+        claim = record.claim
+        return self.engine.now - max(0.0, self.now() - (claim.at if claim else self.now()))
+
+    def heard(self, name: str) -> None:
+        """Its slurmd answers: a sign of life, and a ping to the monitors where it just came."""
+        record = self.of(name)
+        before = self._heard_of.get(name)
+        if record.last_ping_at is None:
+            return
+        came = before is None or before.first_ping_at != record.first_ping_at
+        self._heard_of[name] = record
+        self._tell(before, record, f"slurmd {name}", "registration" if came else "answer")
+
+    def wrote(self, before: Record, after: Record, by: str) -> None:
+        self._heard_of.pop(self._names[after.uuid], None)
+        self._tell(before, after, by, purpose(before, after))
+
+
+def purpose(before: Record, after: Record) -> str:
+    """What a write of a node's Extra was for."""
+    if after.claim is None and before.holds_anything and not after.fenced:
+        cleaned = before.claim is not None or before.fenced
+        if cleaned:
+            return f"clean {after.info.get('last_action', '')}".strip()
+    if after.claim != before.claim:
+        return "claim"
+    if after.fenced != before.fenced:
+        return "fence" if after.fenced else "unfence"
+    return "update"
+
+
+def secret_of(name: str, incarnation: str | None) -> str:
+    return f"{name}/{incarnation}"
+
+
+class Slurmd(Machine):
+    """A machine that runs a slurmd under the name that its user data told it; it pings nobody."""
+
+    def _ping(self) -> None:
+        """Nothing: slurmctld hears it (Controller.look)."""

@@ -1,0 +1,106 @@
+"""Worlds whose records are Slurm's own nodes: no slot of a living machine is freed (C12)."""
+
+from __future__ import annotations
+
+import pytest
+
+from nodemanager.records.slurm import SlurmRecordStore
+from tests.simulation.faults import KINDS
+from tests.simulation.run import play
+from tests.simulation.scenario import NOT_SEATED, SEATED_TOO, Scenario, Storm, draw
+from tests.simulation.seats import (
+    RESUME_TIMEOUT_S,
+    SLURMD_TIMEOUT_S,
+    Controller,
+    Seating,
+    draw_seating,
+)
+from tests.simulation.world import World
+
+pytestmark = pytest.mark.slow
+
+FIRST, WORLDS, SHARES = 1000, 24, 4
+
+
+def played(scenario: Scenario) -> tuple[World, Controller]:
+    worlds: list[World] = []
+    result = play(scenario, watch=worlds.append)
+    assert not result.violations, [str(one) for one in result.violations]
+    (world,) = worlds
+    assert world.controller is not None
+    return world, world.controller
+
+
+def test_some_worlds_have_slurms_nodes_as_records_and_a_dispatcher() -> None:
+    drawn = [seed for seed in range(270) if draw_seating(seed) is not None]
+    assert 4 <= len(drawn) < 20
+    for seed in drawn:
+        scenario = draw(seed)
+        assert scenario.breaks is None
+        assert scenario.shape.fenced
+        ((settings, _),) = scenario.shape.pools
+        assert settings.scheduled
+
+
+def test_what_does_not_come_there_is_named_and_exists() -> None:
+    assert NOT_SEATED.keys() <= KINDS.keys()
+    assert all(name in KINDS for name in SEATED_TOO)
+    assert all(KINDS[name].dispatched for name in SEATED_TOO)
+    assert not NOT_SEATED.keys() & SEATED_TOO
+
+
+@pytest.mark.parametrize("share", range(SHARES))
+def test_no_world_of_slurms_nodes_breaks_a_rule(share: int) -> None:
+    done = 0
+    for seed in range(FIRST + share, FIRST + WORLDS, SHARES):
+        _, controller = played(draw(seed, seated=True))
+        assert not controller.jobs, "each job that was submitted is run"
+        done += len(controller.done)
+    assert done > 20
+
+
+def test_machines_register_jobs_run_idle_ones_go_and_a_killed_ones_slot_comes_free() -> None:
+    dying = Storm(("a node dies unseen",), count=6, seated=Seating(every=60.0, job_s=200.0))
+    world, controller = played(draw(3, dying))
+    store = next(iter(world.managers.values())).store
+    assert isinstance(store, SlurmRecordStore)
+    assert len(controller.done) > 5
+    assert controller.requeued > 0, "a job was on a machine that died"
+    assert len(world.cloud.instances) > len(world.cloud.living())
+    living = {one.tags.incarnation for one in world.cloud.living()}
+    held = [one for one in world.registry.records() if one.holds_anything]
+    assert {one.incarnation for one in held} <= living
+
+
+def test_slurm_gives_up_a_slurmd_after_its_time_and_one_that_answers_again_comes_back() -> None:
+    storm = Storm(("demand changes",), count=0, seated=Seating(every=60.0, job_s=200.0))
+    world, controller = played(draw(3, storm))
+    name, (machine, life) = next(
+        (name, of) for name, of in controller.of.items() if of[0].instance.lives and of[0].up
+    )
+    assert machine.life == life
+    node, engine = controller.model.nodes[name], world.engine
+    engine.now += 1.0
+    machine.cut_off = True
+    controller.look()
+    assert "DOWN" not in node.flags
+    engine.now += SLURMD_TIMEOUT_S + 1.0
+    controller.look()
+    assert {"DOWN", "NOT_RESPONDING"} <= node.flags
+    started = node.start
+    machine.cut_off = False
+    controller.look()
+    assert ("DOWN" in node.flags, node.start) == (False, started)
+
+
+def test_a_node_that_no_machine_comes_for_is_given_up_after_resume_timeout() -> None:
+    storm = Storm(("demand changes",), count=0, seated=Seating(every=60.0, job_s=200.0, spare=1))
+    world, controller = played(draw(3, storm))
+    node = next(one for one in controller.model.nodes.values() if one.flags == {"POWERED_DOWN"})
+    controller.model.run(
+        "slurm", ("scontrol", "update", f"NodeName={node.name}", "State=POWER_UP"), 1.0
+    )
+    assert node.flags == {"POWERING_UP"}
+    world.engine.now += RESUME_TIMEOUT_S + 1.0
+    controller.look()
+    assert {"DOWN", "POWERED_DOWN"} <= node.flags
