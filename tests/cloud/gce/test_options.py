@@ -165,7 +165,7 @@ def test_sizes_are_told_without_a_request() -> None:
 
 def test_libclouds_gce_is_imported_only_where_it_is_chosen() -> None:
     code = (
-        "import sys; from nodemanager import wiring, cli; adapters.accepted_keys('gce');"
+        "import sys; from nodemanager import adapters, cli; adapters.accepted_keys('gce');"
         "print('libcloud.compute.drivers.gce' in sys.modules)"
     )
     done = subprocess.run(
