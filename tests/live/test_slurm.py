@@ -29,6 +29,9 @@ pytestmark = [
     pytest.mark.timeout(400),
 ]
 
+LARGE = ("rack1,instancetype=large", "160")
+"""The features and the weight of a node of that size."""
+
 
 def test_a_waiting_job_boots_a_node_runs_on_it_and_the_node_drains_and_goes(
     tmp_path: Path, slurm: SlurmCluster
@@ -42,14 +45,15 @@ def test_a_waiting_job_boots_a_node_runs_on_it_and_the_node_drains_and_goes(
             is_now(slurm, job, "RUNNING", daemon)
             assert len(cluster.running()) == 1
             # The largest size is the one that fits; slurm.conf has the node for a small one.
-            assert told_of_node(slurm, "c1") == ("rack1,instancetype=large", "160")
+            until("its size to be told", lambda: told_of_node(slurm, "c1") == LARGE, LATEST_S)
             drained = daemon.wait_for("node.drain", after=last, action="drain", host="c1")
             assert slurm.job_state(job) == "COMPLETED"
             begun = daemon.wait_for("node.shutdown_started", after=drained)
             assert begun["reason"] == "idle_beyond_demand"
             daemon.wait_for("node.gone", after=begun)
             last = daemon.wait_for("record.cleaned", after=begun)
-            assert "DOWN" in slurm.node_words("c1")
+            # A dying slurmd may register once more, and Slurm believes it for SlurmdTimeout.
+            until("it to be down", lambda: "DOWN" in slurm.node_words("c1"), LATEST_S)
             assert "DRAIN" not in slurm.node_words("c1")
         assert not daemon.lines("node.shutdown_skipped")
         assert len(daemon.lines("node.created")) == 2
