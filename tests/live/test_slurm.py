@@ -29,7 +29,7 @@ pytestmark = [
     pytest.mark.timeout(400),
 ]
 
-LARGE = ("rack1,instancetype=large", "160")
+AS_LARGE = ("rack1,instancetype=large", "160")
 """The features and the weight of a node of that size."""
 
 
@@ -45,7 +45,7 @@ def test_a_waiting_job_boots_a_node_runs_on_it_and_the_node_drains_and_goes(
             is_now(slurm, job, "RUNNING", daemon)
             assert len(cluster.running()) == 1
             # The largest size is the one that fits; slurm.conf has the node for a small one.
-            until("its size to be told", lambda: told_of_node(slurm, "c1") == LARGE, LATEST_S)
+            until("its size to be told", lambda: told_of_node(slurm, "c1") == AS_LARGE, LATEST_S)
             drained = daemon.wait_for("node.drain", after=last, action="drain", host="c1")
             assert slurm.job_state(job) == "COMPLETED"
             begun = daemon.wait_for("node.shutdown_started", after=drained)
