@@ -20,7 +20,7 @@ from tests.live.ledger import Windows
 from tests.live.proxy import Fate
 from tests.waiting import until
 
-pytestmark = [pytest.mark.live, pytest.mark.server("curl"), pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.live, pytest.mark.server("curl"), pytest.mark.timeout(600)]
 
 NODES = 3
 SLOTS = 4
@@ -30,7 +30,7 @@ SHARE = 0.04
 WINDOWS = Windows(stale_s=WINDOW_S, claim_s=BOOT_FAIL_S + hasty.CREATE_MARGIN_S + 0.5)
 WRITES = ("RunInstances", "TerminateInstances", "POST /nodes", "PUT /nodes/UUID")
 READS = ("DescribeInstances", "GET /nodes", "GET /nodes/UUID", "POST /nodes/UUID/ping")
-WITHIN_S = 60.0
+WITHIN_S = 120.0
 
 
 @pytest.fixture
