@@ -19,7 +19,7 @@ from nodemanager.core.execute.drain import DrainOrder, drain_orders
 from nodemanager.core.execute.prune import PruneOrder
 from nodemanager.core.execute.unacknowledged import left_fences
 from nodemanager.core.judge import false_clean
-from nodemanager.core.judge.idle import AS_IDLE, doubt, is_kept_drained, stays_drained
+from nodemanager.core.judge.idle import AS_IDLE, UNCAPPED, doubt, is_kept_drained, stays_drained
 from nodemanager.core.judge.node_view import OUTSIDE, NodeView
 from nodemanager.core.judge.nodes import NodeJudge
 from nodemanager.core.judge.overrides import of_node
@@ -489,7 +489,7 @@ def _shutdowns(
     room = max(0, settings.max_shutdowns_per_cycle - destroying)
     orders: list[ShutdownOrder] = []
     for view in wanting:
-        capped = view.verdict.reason is not Reason.IDLE_BEYOND_DEMAND
+        capped = view.verdict.reason not in UNCAPPED
         if capped and room <= 0:
             measures = {**(view.verdict.measures or {}), "limit": settings.max_shutdowns_per_cycle}
             view.verdict = Verdict(Kind.KEEP, Reason.SHUTDOWN_CAP, view.node.id, measures)
