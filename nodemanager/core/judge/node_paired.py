@@ -103,7 +103,7 @@ def _not_suspended(facts: NodeFacts, subject: Subject) -> NodeView | None:
     word = suspended_word(subject.own, facts.snapshot, facts.settings)
     if word is None:
         return None
-    measures = {"said": word.node.said}
+    measures = {"state": word.node.said}
     return ordered_away(
         subject, Verdict(Kind.SHUTDOWN, Reason.SUSPENDED, subject.node.id, measures)
     )
@@ -111,7 +111,7 @@ def _not_suspended(facts: NodeFacts, subject: Subject) -> NodeView | None:
 
 def _said_of_power(facts: NodeFacts, subject: Subject) -> Measured:
     word = suspended_word(subject.own, facts.snapshot, facts.settings)
-    return {} if word is None else {"said": word.node.said}
+    return {} if word is None else {"state": word.node.said}
 
 
 def _not_at_work(facts: NodeFacts, subject: Subject) -> NodeView | None:

@@ -165,6 +165,9 @@ def _is_due(errand: Errand, snapshot: Snapshot, settings: Settings) -> bool:
     match tried.outcome:
         case ErrandOutcome.SENT:
             return age_s > settings.action_timeout
+        case ErrandOutcome.REFUSED if isinstance(errand, ReturnNode):
+            # A slot waits for it.
+            return age_s > settings.boot_fail_after
         case ErrandOutcome.REFUSED:
             return age_s > REFUSED_AGAIN_S
         case ErrandOutcome.DONE if isinstance(errand, TellJob):

@@ -315,6 +315,10 @@ def test_a_name_that_was_given_up_and_is_free_is_resumed_and_again_if_that_faile
     assert returned(made, NOT_COME) == []
     made.advance(made.settings.max_poll_time)
     assert returned(made, NOT_COME) == [errand]
+    ended(made, errand, REFUSED)
+    assert returned(made, NOT_COME) == []
+    made.advance(made.settings.boot_fail_after)
+    assert returned(made, NOT_COME) == [errand]
 
 
 @pytest.mark.parametrize(
