@@ -430,6 +430,19 @@ MUTANTS: tuple[Mutant, ...] = (
         storm=SUSPENDING,
     ),
     Mutant(
+        "U2",
+        "a boot takes any of Slurm's nodes that looks free, locked or not",
+        (
+            instead(plan._free_seats, "not has_seats(_listed_records(snapshot))", "True"),
+            off(plan._boots, "has_seats(_listed_records(snapshot))"),
+        ),
+        storm=Storm(
+            ("a node dies unseen", "store writes late", "store replies lost"),
+            count=16,
+            seated=Seating(every=60.0, job_s=40.0, suspend_time=120.0),
+        ),
+    ),
+    Mutant(
         "D12",
         "a node that Slurm has switched off is kept as any idle one",
         (instead(node_paired._not_suspended, "word is None", "True"),),

@@ -29,7 +29,7 @@ from nodemanager.core.model.annotations import Mark
 from nodemanager.core.model.changed import changed
 from nodemanager.core.model.orders import CleanOrder
 from nodemanager.core.model.reasons import Kind, Reason
-from nodemanager.core.model.seats import may_take, seat_of
+from nodemanager.core.model.seats import has_seats, may_take
 from nodemanager.core.model.settings import ASK_LIMIT, Settings
 from nodemanager.core.model.sizes import Sizes
 from nodemanager.core.model.verdict import NOTHING_BEFORE, Verdict, keep
@@ -555,7 +555,8 @@ def _boots(
         record = next((one for one in reusable if may_take(one, size, host)), None)
         if record is not None:
             reusable.remove(record)
-        elif host is not None:
+        elif has_seats(_listed_records(snapshot)):
+            # The store makes no new record, and would claim one that may not be claimed yet.
             continue
         place = choose(size, snapshot.limits.places, nodes, snapshot.now)
         if place is not None:
@@ -582,12 +583,11 @@ def _reusable(snapshot: Snapshot, settings: Settings, impossible: frozenset[str]
 
 def _free_seats(
     snapshot: Snapshot, settings: Settings, impossible: frozenset[str]
-) -> frozenset[str]:
-    """The seats that a boot may take now; none is looked for where no job is for one."""
-    if snapshot.history.records is None or not any(job.host for job in snapshot.demand or ()):
-        return frozenset()
-    free = (seat_of(record) for record in _reusable(snapshot, settings, impossible))
-    return frozenset(seat for seat in free if seat is not None)
+) -> list[Record] | None:
+    """The seats that a boot may take now; None where a boot may get a new record."""
+    if not has_seats(_listed_records(snapshot)):
+        return None
+    return _reusable(snapshot, settings, impossible)
 
 
 def _is_reusable(record: Record, snapshot: Snapshot, settings: Settings) -> bool:
