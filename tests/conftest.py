@@ -5,6 +5,7 @@ And what `make quick` leaves out, and how it notices a test that it should have 
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import signal
@@ -57,6 +58,8 @@ hypothesis.settings.load_profile("ci" if os.environ.get("CI") == "true" else "de
 
 _opened: list[str] = []
 """Where this process opened Internet sockets since the last test, under `--quick`."""
+_begun: set[Path] = set()
+"""The files of which a test was run."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -126,6 +129,21 @@ def _in_turn(items: list[pytest.Item]) -> list[pytest.Item]:
 
 def _waits(item: pytest.Item) -> bool:
     return any(item.get_closest_marker(mark) is not None for mark in ("live", "server"))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(
+    item: pytest.Item, nextitem: pytest.Item | None
+) -> Generator[None, object, object]:
+    """Between two files, what is there is taken out of the collector's sight.
+
+    Else each of its collections would look at the ten thousand tests and all that they import.
+    """
+    if item.path not in _begun:
+        _begun.add(item.path)
+        gc.collect()
+        gc.freeze()
+    return (yield)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
