@@ -312,7 +312,11 @@ def ping(rig: Rig, record: Record) -> None:
 
 
 def rigs(directory: Path, monkeypatch: Any) -> Iterator[Any]:
-    """A factory of started rigs, all ended afterwards."""
+    """A factory of started rigs, all ended afterwards.
+
+    Here no machine loses its power, so nothing waits for the disk.
+    """
+    monkeypatch.setattr("nodemanager.state.os.fsync", lambda file: None)
     mailboxes = Mailboxes(monkeypatch)
     monkeypatch.setattr(log.Logger, "strict", True)
     made: list[Rig] = []
