@@ -33,6 +33,7 @@ from tests.actors.mailboxes import Mailboxes
 from tests.fakes import FakeCloud, FakeStore, Fleet, TickingClock
 from tests.fakes.fleet import PING_EVERY_S
 from tests.fakes.journal import MemoryJournal
+from tests.fakes.scheduler import FakeScheduler
 from tests.fakes.timer import ManualTimer
 from tests.waiting import busy
 
@@ -93,6 +94,8 @@ class Rig:
         self.places: tuple[str, ...] = ()
         """Where every size is booted; the configured provider itself has one place."""
         self.jobs_fail: list[Exception] = []
+        self.scheduler: FakeScheduler | None = None
+        """Whom the daemon asks, where the test's fixture `scheduler` is its scheduler."""
         self.deaths: list[tuple[str, BaseException]] = []
         self.codes: list[int] = []
         self.lease = True
