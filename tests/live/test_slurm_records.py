@@ -139,7 +139,7 @@ def test_slurm_powers_a_node_up_for_a_job_and_down_when_it_is_idle(
     is_now(slurm, job, "COMPLETED", daemon)
     suspended = daemon.wait_for("scheduler.power", action="suspend", host="large-1")
     begun = daemon.wait_for("node.shutdown_started", after=suspended, host="large-1")
-    assert begun["reason"] == "idle_beyond_demand"
+    assert begun["reason"] == "suspended"
     daemon.wait_for("record.cleaned", after=begun, reason="after_shutdown", host="large-1")
     until("power off", lambda: slurm.is_off("large-1"), told=daemon.told)
     assert not cluster.running()
