@@ -5,6 +5,7 @@ And what `make quick` leaves out, and how it notices a test that it should have 
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import signal
@@ -39,8 +40,8 @@ SERVERS = {
     "systemd": "systemd-analyze",
 }
 
-# By when the last live file has begun, as a share of the other files.
-LIVE_BY = 0.7
+# By when the last file that waits has begun, as a share of the other files.
+WAITS_BY = 0.6
 
 # `--quick` leaves these out.
 NOT_QUICK = {"live", "server", "slow", "socket"}
@@ -57,6 +58,8 @@ hypothesis.settings.load_profile("ci" if os.environ.get("CI") == "true" else "de
 
 _opened: list[str] = []
 """Where this process opened Internet sockets since the last test, under `--quick`."""
+_begun: set[Path] = set()
+"""The files of which a test was run."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -106,20 +109,41 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _in_turn(items: list[pytest.Item]) -> list[pytest.Item]:
-    """The live tests' files, which mostly wait, spread among the others, which compute.
+    """The files that mostly wait, for nodes or for a server, spread among those that compute.
 
     So that the workers do not all wait at the same time, nor one of them for a long file at the
-    end. Of the others, those with the longest tests come first.
+    end. Of those that wait, the ones that wait for a real Slurm come first, being the longest; of
+    the others, those with the longest tests.
     """
     files: dict[Path, list[pytest.Item]] = {}
     for item in items:
         files.setdefault(item.path, []).append(item)
-    live = [path for path, here in files.items() if here[0].get_closest_marker("live") is not None]
-    others = [path for path in files if path not in live]
+    waiting = [path for path, here in files.items() if _waits(here[0])]
+    others = [path for path in files if path not in waiting]
+    waiting.sort(key=lambda path: "slurm" not in servers_of(files[path][0]))
     others.sort(key=lambda path: path.parent != Path(__file__).parent)
-    turns = {path: LIVE_BY * turn / len(live) for turn, path in enumerate(live)}
+    turns = {path: WAITS_BY * turn / len(waiting) for turn, path in enumerate(waiting)}
     turns |= {path: turn / len(others) for turn, path in enumerate(others)}
     return [item for path in sorted(turns, key=turns.__getitem__) for item in files[path]]
+
+
+def _waits(item: pytest.Item) -> bool:
+    return any(item.get_closest_marker(mark) is not None for mark in ("live", "server"))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(
+    item: pytest.Item, nextitem: pytest.Item | None
+) -> Generator[None, object, object]:
+    """Between two files, what is there is taken out of the collector's sight.
+
+    Else each of its collections would look at the ten thousand tests and all that they import.
+    """
+    if item.path not in _begun:
+        _begun.add(item.path)
+        gc.collect()
+        gc.freeze()
+    return (yield)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

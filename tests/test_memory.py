@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import weakref
 
-from nodemanager.memory import COLLECT_OBJECTS, COLLECT_S, collecting
+from nodemanager.memory import COLLECT_OBJECTS, COLLECT_S, collecting, uncollected
 from tests.fakes.clock import ManualClock
 
 
@@ -58,5 +58,21 @@ def test_what_replaces_as_much_brings_no_collection_forward() -> None:
 def test_nothing_collects_in_between_and_as_before_afterwards() -> None:
     assert gc.isenabled()
     with collecting(ManualClock()):
+        assert not gc.isenabled()
+    assert gc.isenabled()
+
+
+def test_what_was_frozen_before_stays_so() -> None:
+    gc.freeze()
+    with collecting(ManualClock()):
+        pass
+    assert gc.get_freeze_count() > 0
+
+
+def test_nothing_is_collected_while_a_program_starts() -> None:
+    with uncollected():
+        assert not gc.isenabled()
+        with collecting(ManualClock()):
+            assert not gc.isenabled()
         assert not gc.isenabled()
     assert gc.isenabled()

@@ -30,12 +30,15 @@ def run(config: str | None, file: str | None, dry_run: bool, once: bool, foregro
 
     SIGTERM stops it cleanly, SIGHUP re-reads the file, SIGUSR1 logs threads and mailboxes.
     """
-    from nodemanager import adapters
-    from nodemanager.config import load
-    from nodemanager.service import daemon
+    from nodemanager.memory import uncollected
 
-    loaded = load(config_path(config, file), accepts=adapters.accepted_keys)
-    sys.exit(daemon.run(loaded, dry_run=dry_run, once=once))
+    with uncollected():
+        from nodemanager import adapters
+        from nodemanager.config import load
+        from nodemanager.service import daemon
+
+        loaded = load(config_path(config, file), accepts=adapters.accepted_keys)
+        sys.exit(daemon.run(loaded, dry_run=dry_run, once=once))
 
 
 @click.command(

@@ -13,6 +13,8 @@ from nodemanager.schedulers.slurm import conf
 PARTITION = "elastic"
 PROGRAMS = "/etc/nodemanager"
 """Where etc/slurm/slurm-resume and slurm-suspend are meant to be."""
+CLOSED_ONCE = 2
+"""So many shutdown_windows end: closed at first, then open for good."""
 
 
 def sizes(config: Config) -> tuple[Size, ...]:
@@ -50,7 +52,14 @@ def lines(config: Config, known: Sequence[Size]) -> Iterator[str]:
     scaling = config.daemon.node_mem_scaling
     partitions = config.slurm.partitions or (PARTITION,)
     if config.records.provider is StoreProvider.SLURM:
-        yield from conf.power_saving(PROGRAMS, config.daemon.boot_fail_after)
+        daemon, windows = config.daemon, config.cloud.shutdown_windows
+        spares = any(one.spare_nodes for one in known)
+        yield from conf.power_saving(
+            PROGRAMS,
+            daemon.boot_fail_after,
+            stays=windows[0] if windows else 0.0,
+            keeps_idle=daemon.min_nodes > 0 or spares or len(windows) > CLOSED_ONCE,
+        )
         ranges = [conf.names_of_size(one.name, config.daemon.max_nodes) for one in known]
         for size, names in zip(known, ranges, strict=True):
             yield conf.of_each_size(size.name, names, known, scaling)

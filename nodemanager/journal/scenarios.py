@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from nodemanager.core.execute.destroy import ShutdownOrder
+from nodemanager.core.judge.idle import UNCAPPED
 from nodemanager.core.model.facts import (
     BreakerSet,
     CloudSeen,
@@ -419,7 +420,7 @@ class Scenario:
         """Carry out a shutdown, but not an idle node's, which follows the recording: the
         recording can't show what work that node would have done otherwise."""
         node_id, now = order.node_id, snapshot.now
-        if order.reason is Reason.IDLE_BEYOND_DEMAND:
+        if order.reason in UNCAPPED:
             return
         world = self._world
         if self._acts and node_id in course.shutdowns and node_id not in world.kept:
@@ -440,7 +441,7 @@ class Scenario:
         """Keep the nodes that the recording destroys now but this scenario does not."""
         world, ordered = self._world, {one.node_id for one in made.shutdowns}
         for node_id, reason in course.shutdowns.items():
-            if reason is Reason.IDLE_BEYOND_DEMAND:
+            if reason in UNCAPPED:
                 world.kept.pop(node_id, None)
                 continue
             if node_id in ordered or node_id in world.kept or node_id in world.destroyed:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from nodemanager.clock import Clock
 from nodemanager.core.model.world import Claim, Guarantee, LatePing, Listed, Record, StoreTime
@@ -34,6 +34,14 @@ _AS_IT_IS = re.compile(r"invalid node state", re.IGNORECASE)
 _SAID = re.compile(r"^(\w+) += (.*)$", re.MULTILINE)
 _AS_OF = re.compile(r"^Configuration data as of (\d+)$", re.MULTILINE)
 _FORBIDDEN = frozenset({"SLURM_CLUSTERS"})
+
+
+class _Sign(NamedTuple):
+    """When a slurmd, begun at `start`, was last seen alive, or first seen not `alive`."""
+
+    start: str | None
+    at: float
+    alive: bool
 
 
 class SlurmRecordStore:
@@ -70,8 +78,8 @@ class SlurmRecordStore:
         self._environment = {**kept, "LC_ALL": "C", "SLURM_TIME_FORMAT": "%s"}
         if conf is not None:
             self._environment["SLURM_CONF"] = conf
-        self._signs: dict[str, tuple[str | None, float]] = {}
-        """When each node was last taken for alive, and its slurmd's start then."""
+        self._signs: dict[str, _Sign] = {}
+        """By the name of each node that has come."""
         self._lock = threading.RLock()
 
     def store_id(self) -> str:
@@ -256,26 +264,25 @@ class SlurmRecordStore:
     def _last_sign(self, node: SlurmNode, at: float) -> float | None:
         """When Slurm last took the node for alive, or later; None in a life without a slurmd.
 
-        Slurm does not tell when it last heard a node. It tells when it called it down, at most
-        SlurmdTimeout later. Without that, it is when this process last saw it alive, or first saw
-        it at all.
+        Slurm does not tell when it last heard a node. It tells when it called it down for its
+        silence, at most SlurmdTimeout later. Without that, it is when this process first saw it
+        not alive: Slurm may have heard it until then.
         """
         if not node.has_come:
             return None
         with self._lock:
             if node.responds:
-                self._signs[node.name] = (node.start, at)
+                self._signs[node.name] = _Sign(node.start, at, alive=True)
                 return at
             quiet = node.kept.get(slurm.QUIET)
             if quiet:
                 return float(quiet)
-            start, seen = self._signs.get(node.name, (None, 0.0))
-            known = seen if start == node.start else 0.0
-            told = max(known, node.reason_at or 0.0) if node.is_down else known
-            if not told:
-                self._signs[node.name] = (node.start, at)
-                return at
-            return told
+            if node.is_down and node.silent_at is not None:
+                return node.silent_at
+            known = self._signs.get(node.name)
+            if known is None or known.alive or known.start != node.start:
+                known = self._signs[node.name] = _Sign(node.start, at, alive=False)
+            return known.at
 
     def _unmoved(self, record: Record) -> tuple[SlurmNode, Record]:
         """The current node and record if it has `record.version`; else raises Conflict."""

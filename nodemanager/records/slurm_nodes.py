@@ -16,7 +16,7 @@ from typing import Any
 
 from nodemanager.core.model.features import SIZE_FEATURE
 from nodemanager.core.model.seats import SEAT, SEAT_SIZE
-from nodemanager.core.model.worker_words import NOT_RESPONDING, words_of, worker_state
+from nodemanager.core.model.worker_words import NO_ANSWER, NOT_RESPONDING, words_of, worker_state
 from nodemanager.core.model.world import Claim, Record
 from nodemanager.records import wire
 
@@ -27,7 +27,8 @@ ALPHABET = "0123456789abcdefghijklmnopqrstuvwxyz"
 PREFIX = "slurm"
 _FIELD = re.compile(r"(?:^| )([A-Z][A-Za-z]*)=(\S*)")
 _EXTRA = re.compile(r" Extra=(\S*)")
-_REASON_AT = re.compile(r" Reason=.*\[\S*@(\d+)\]")
+_SILENT_AT = re.compile(rf" Reason={NO_ANSWER} \[\S*@(\d+)\]")
+"""Any other reason may be older than the node's silence: Slurm leaves that of a drain as it is."""
 _OUT = frozenset({"powered_down", "powering_down", "powering_up", "unknown", "future"})
 """With one of these words, a node's slurmd has not registered since, or is about to be ended."""
 
@@ -44,7 +45,7 @@ class SlurmNode:
     place: int
     words: frozenset[str]
     start: str | None
-    reason_at: float | None
+    silent_at: float | None
     address: str | None
     sizes: tuple[str, ...]
     partitions: frozenset[str]
@@ -104,7 +105,7 @@ def _node(
     name, start = told["NodeName"], told.get("SlurmdStartTime", "")
     features = told.get("AvailableFeatures", "").split(",")
     sizes = [one.removeprefix(SIZE_FEATURE) for one in features if one.startswith(SIZE_FEATURE)]
-    reason = _REASON_AT.search(line)
+    silent = _SILENT_AT.search(line)
     extras = _EXTRA.findall(line)
     kept, problems = _kept(extras)
     address = told.get("NodeAddr")
@@ -113,7 +114,7 @@ def _node(
         place=place,
         words=words,
         start=start if start.isdigit() else None,
-        reason_at=float(reason[1]) if reason else None,
+        silent_at=float(silent[1]) if silent else None,
         address=None if address in (None, name, "(null)") else address,
         sizes=tuple(sizes),
         partitions=its,

@@ -8,10 +8,12 @@ from typing import Protocol
 
 import pytest
 
+from nodemanager import wiring
 from nodemanager.core.model.world import Record
 from nodemanager.journal.api import Journal
 from tests.actors.rig import Rig, rigs
 from tests.fakes import FakeCloud, FakeStore, TickingClock
+from tests.fakes.scheduler import FakeScheduler
 
 HOUR = 3600.0
 
@@ -30,6 +32,14 @@ class MakeRig(Protocol):
 @pytest.fixture
 def make_rig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[MakeRig]:
     yield from rigs(tmp_path, monkeypatch)
+
+
+@pytest.fixture
+def scheduler(monkeypatch: pytest.MonkeyPatch) -> FakeScheduler:
+    """The scheduler that each rig's daemon asks."""
+    fake = FakeScheduler()
+    monkeypatch.setattr(wiring, "scheduler_of", lambda config: fake)
+    return fake
 
 
 @pytest.fixture

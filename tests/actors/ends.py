@@ -15,6 +15,7 @@ import nodemanager.core as core
 from doc.generate.file import write_page
 from nodemanager.actors.messages import Ordered
 from nodemanager.core.model.reasons import Reason
+from nodemanager.core.model.scheduling import SchedulerNode
 from nodemanager.core.model.world import CloudState, Job, LeftoverKind, Tags, WorkerState
 from nodemanager.core.operate.verbs import Command, Verb
 from nodemanager.errors import BadRequest
@@ -122,6 +123,17 @@ def _order(rig: Rig, verb: Verb, id: str, *forced: str) -> None:
     command = Command(verb, "ann", "test", id, forced=forced)
     rig.system.daemon.tell(Ordered(command, lambda reply: None))
     rig.flush()
+
+
+def _switched_off(rig: Rig) -> str:
+    scheduler, host = rig.scheduler, "compute1"
+    assert scheduler is not None
+    scheduler.says(host, WorkerState.BUSY)
+    _, uuid = _pair(rig)
+    rig.fleet.state = None
+    assert rig.store.rows[uuid].hostname == host
+    scheduler.known[host] = SchedulerNode(host, WorkerState.UNKNOWN, responds=False, suspended=True)
+    return uuid
 
 
 def _unwanted(rig: Rig) -> str:
@@ -272,6 +284,12 @@ WAYS = (
         _unwanted,
         options=(("min_nodes", 1), ("max_node_age", "9h")),
         replaced=True,
+    ),
+    Way(
+        Reason.SUSPENDED,
+        "Its scheduler has switched it off.",
+        _switched_off,
+        options=(("dispatcher", "slurm"),),
     ),
     Way(Reason.DRAINED, "An operator drains it.", _drained),
     Way(Reason.KILLED, "An operator kills it.", _killed),

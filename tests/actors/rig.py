@@ -33,6 +33,7 @@ from tests.actors.mailboxes import Mailboxes
 from tests.fakes import FakeCloud, FakeStore, Fleet, TickingClock
 from tests.fakes.fleet import PING_EVERY_S
 from tests.fakes.journal import MemoryJournal
+from tests.fakes.scheduler import FakeScheduler
 from tests.fakes.timer import ManualTimer
 from tests.waiting import busy
 
@@ -93,6 +94,8 @@ class Rig:
         self.places: tuple[str, ...] = ()
         """Where every size is booted; the configured provider itself has one place."""
         self.jobs_fail: list[Exception] = []
+        self.scheduler: FakeScheduler | None = None
+        """Whom the daemon asks, where the test's fixture `scheduler` is its scheduler."""
         self.deaths: list[tuple[str, BaseException]] = []
         self.codes: list[int] = []
         self.lease = True
@@ -309,7 +312,11 @@ def ping(rig: Rig, record: Record) -> None:
 
 
 def rigs(directory: Path, monkeypatch: Any) -> Iterator[Any]:
-    """A factory of started rigs, all ended afterwards."""
+    """A factory of started rigs, all ended afterwards.
+
+    Here no machine loses its power, so nothing waits for the disk.
+    """
+    monkeypatch.setattr("nodemanager.state.os.fsync", lambda file: None)
     mailboxes = Mailboxes(monkeypatch)
     monkeypatch.setattr(log.Logger, "strict", True)
     made: list[Rig] = []

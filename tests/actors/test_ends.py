@@ -75,9 +75,15 @@ def is_over(rig: Rig, uuid: str | None, replaced: Record | None) -> bool:
 
 @pytest.mark.parametrize(("way", "steps", "how"), list(first_tries()))
 def test_a_node_that_ends_frees_record_slot_and_name_and_what_it_pinned(
-    way: Way, steps: tuple[str, ...], how: Callable[[Exception], Step], make_rig: MakeRig
+    way: Way,
+    steps: tuple[str, ...],
+    how: Callable[[Exception], Step],
+    make_rig: MakeRig,
+    request: pytest.FixtureRequest,
 ) -> None:
     rig = make_rig(**{**OPTIONS, **dict(way.options)})
+    if "dispatcher" in dict(way.options):
+        rig.scheduler = request.getfixturevalue("scheduler")
     failed: list[str] = []
     for step in steps:
         error: Exception = (StoreError if step in BY_STORE else CloudError)("first try")

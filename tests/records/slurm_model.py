@@ -115,6 +115,7 @@ class SlurmModel:
         if not node.flags & {"POWERED_DOWN", "POWERING_DOWN", "POWERING_UP"}:
             node.slurmd, node.since = node.start, self.clock()
             node.flags -= {"DOWN", "NOT_RESPONDING"}
+            node.reason = node.reason if "DRAIN" in node.flags else None
         self.settle()
 
     # Programs.
@@ -169,8 +170,10 @@ class SlurmModel:
             node.reason = (changes["Reason"], int(self.clock()))
         elif state == "UNDRAIN":
             node.flags.discard("DRAIN")
+            node.reason = node.reason if "DOWN" in node.flags else None
         elif state == "RESUME":
             node.flags -= {"DOWN", "DRAIN", "NOT_RESPONDING"}
+            node.reason = None
         elif state == "POWER_UP":
             self._power_up(node)
         elif state == "DOWN":
@@ -178,11 +181,10 @@ class SlurmModel:
             node.job, node.reason = None, (changes.get("Reason", ""), int(self.clock()))
         elif state == "POWER_DOWN_FORCE":
             # What ran there is queued again.
-            node.flags, node.job, node.since = (
-                (node.flags - {"POWERING_UP"}) | {"POWERING_DOWN"},
-                None,
-                self.clock(),
-            )
+            node.job = None
+            self._power_down(node)
+        elif state == "POWER_DOWN":
+            node.flags.add("POWER_DOWN")
         return ""
 
     def _may_become(self, node: Node, state: str) -> bool:
@@ -190,7 +192,7 @@ class SlurmModel:
             return bool(node.flags & {"DOWN", "DRAIN"})
         if state == "POWER_UP":
             return "POWERED_DOWN" in node.flags
-        if state == "POWER_DOWN_FORCE":
+        if state in ("POWER_DOWN", "POWER_DOWN_FORCE"):
             return not node.flags & {"POWERING_DOWN", "POWERED_DOWN"}
         return state in ("DRAIN", "UNDRAIN", "DOWN")
 
@@ -198,6 +200,10 @@ class SlurmModel:
 
     def _power_up(self, node: Node) -> None:
         node.flags = (node.flags - {"POWERED_DOWN"}) | {"POWERING_UP"}
+        node.since = self.clock()
+
+    def _power_down(self, node: Node) -> None:
+        node.flags = (node.flags - {"POWERING_UP", "POWER_DOWN"}) | {"POWERING_DOWN"}
         node.since = self.clock()
 
     def settle(self) -> None:
@@ -214,17 +220,22 @@ class SlurmModel:
                 self._power_up(node)
 
     def _noticed(self, node: Node, passed: float) -> None:
-        if "POWERING_DOWN" in node.flags:
+        if "POWER_DOWN" in node.flags and node.job is None:
+            # It waits for the end of a job.
+            self._power_down(node)
+        elif "POWERING_DOWN" in node.flags:
             if passed > self.times.suspend_timeout:
                 # idle_on_node_suspend
                 node.flags = {"POWERED_DOWN"}
         elif node.slurmd is not None and node.slurmd != node.start:
             node.start = node.slurmd
             node.flags -= set(UP)
+            node.reason = node.reason if "DRAIN" in node.flags else None
             node.idle_since = self.clock()
         elif "POWERING_UP" in node.flags and passed > self.times.resume_timeout:
+            node.reason = None
             self._down(node, "ResumeTimeout reached")
-            node.flags.add("POWERED_DOWN")
+            node.flags = (node.flags - {"DRAIN"}) | {"POWERED_DOWN"}
         elif node.slurmd is None and not node.flags & set(UP):
             if passed > self.times.slurmd_timeout:
                 self._down(node, "Not responding")
@@ -239,7 +250,10 @@ class SlurmModel:
 
     def _down(self, node: Node, why: str) -> None:
         node.flags = (node.flags - {"POWERING_UP"}) | {"DOWN", "NOT_RESPONDING"}
-        node.job, node.reason = None, (why, int(self.clock()))
+        node.job = None
+        if node.reason is None or node.reason[0] == why:
+            # The reason of a drain stands.
+            node.reason = (why, int(self.clock()))
 
     # Jobs.
 

@@ -5,6 +5,7 @@ Each test runs on a real Slurm and on the model of it, which the contract suite 
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -14,6 +15,8 @@ import pytest
 from nodemanager.core.model.world import Guarantee, Record, WorkerState
 from nodemanager.errors import Conflict, NoFreeSlot, NoSuchRecord, StoreError, StoreRefused
 from nodemanager.records.slurm import SlurmRecordStore
+from nodemanager.schedulers.slurm import power
+from nodemanager.schedulers.slurm.rows import NodeRow, listing
 from tests.contract.stores import claim
 from tests.records.slurm_store import (
     NODES,
@@ -167,6 +170,66 @@ def test_a_dead_node_is_quiet_since_slurm_called_it_down_for_every_store(
     again = read(slurm.store(), record)
     assert again.last_ping_at is not None
     assert told.last_ping_at >= again.last_ping_at >= killed - 1
+
+
+def test_a_node_that_died_drained_was_not_quiet_since_its_drain(
+    slurm: CloudSlurm, store: SlurmRecordStore
+):
+    """Slurm leaves the reason of the drain, and its time, when it calls the node down."""
+    record = booted(slurm, store)
+    drain = ("State=DRAIN", "Reason=nodemanager: to be shut down")
+    slurm.cluster.client("scontrol", "update", "NodeName=small-1", *drain)
+    time.sleep(2.1)
+    slurm.lose("small-1")
+    lost = store.store_time().at
+    told = read(slurm.store(), record).last_ping_at
+    assert told is not None
+    assert told >= lost - 1.6, "that a store which did not see it alive knows no better"
+
+
+def test_a_node_that_is_powered_down_lived_until_it_was_first_seen_so(
+    slurm: CloudSlurm, store: SlurmRecordStore
+):
+    """Slurm may have heard it after the last look at it."""
+    record = booted(slurm, store)
+    time.sleep(1.1)
+    off_at = store.store_time().at
+    slurm.cluster.client("scontrol", "update", "NodeName=small-1", "State=POWER_DOWN")
+    until("power down", lambda: slurm.words("small-1") & {"POWERING_DOWN", "POWERED_DOWN"})
+    told = read(store, record)
+    assert told.last_ping_at is not None
+    assert told.last_ping_at >= off_at - 1.5
+    time.sleep(1.1)
+    assert read(store, record).last_ping_at == told.last_ping_at
+
+
+def order_to_resume(slurm: CloudSlurm, name: str) -> tuple[bool, str]:
+    """Whether Slurm has given the name up, and what it is told then."""
+    shown = slurm.cluster.client("scontrol", "--oneliner", "show", "node", name)
+    found = re.search(r" Reason=(.*) \[", shown)
+    words = frozenset(word.lower() for word in slurm.words(name))
+    row = NodeRow(name, words, found[1] if found else "", (), 1, 1)
+    (node,) = power.listing(listing([row])).items
+    return node.given_up, power.order_to_resume(node)
+
+
+def test_a_name_that_slurm_gave_up_can_be_powered_up_again(slurm: CloudSlurm):
+    """One whose machine did not come, and one that was called down after its machine."""
+    slurm.cluster.client("scontrol", "update", "NodeName=small-2", "State=POWER_UP")
+    slurm.cluster.client("scontrol", "update", "NodeName=small-1", "State=POWER_UP")
+    slurm.boot("small-1")
+    slurm.kill("small-1")
+    gone = ("State=DOWN", "Reason=nodemanager: its node is gone")
+    slurm.cluster.client("scontrol", "update", "NodeName=small-1", *gone)
+    until("its end", lambda: "POWERED_DOWN" in slurm.words("small-2"), told=slurm.cluster.log)
+    assert "DOWN" in slurm.words("small-2")
+    for name, order in (("small-1", power.POWER_DOWN), ("small-2", power.RESUME)):
+        assert order_to_resume(slurm, name) == (True, order)
+        slurm.cluster.client("scontrol", "update", f"NodeName={name}", order)
+        until("power off", lambda name=name: slurm.is_off(name), told=slurm.cluster.log)
+        assert order_to_resume(slurm, name) == (False, power.RESUME)
+        slurm.cluster.submit("-w", name)
+        until("power up", lambda name=name: "POWERING_UP" in slurm.words(name))
 
 
 def test_a_clean_behind_its_fence_gives_slurm_a_node_that_it_can_power_up(

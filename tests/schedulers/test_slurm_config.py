@@ -95,7 +95,7 @@ def test_with_slurms_nodes_as_records_each_size_has_nodes_of_its_own(tmp_path: P
         "Gres=license:site:2 Weight=40 State=CLOUD",
         "PartitionName=elastic Nodes=thin-[1-4],medium-[1-4] MaxTime=INFINITE State=UP",
     ]
-    assert {"PrivateData=cloud", "ResumeTimeout=1800", "SuspendTime=300"} <= set(told)
+    assert {"PrivateData=cloud", "ResumeTimeout=1800", "SuspendTime=1200"} <= set(told)
     assert "ResumeProgram=/etc/nodemanager/slurm-resume" in told
 
 
@@ -159,3 +159,23 @@ def test_a_real_slurm_starts_with_them(file: Path, tmp_path: Path):
         shown = slurm.client("scontrol", "show", "node", "n08")
         for said in ("CPUTot=1 ", "RealMemory=900 ", "Gres=license:site:2", "DOWN", "fast,slow"):
             assert said in shown
+
+
+@pytest.mark.parametrize(
+    ("kept", "suspend_time"),
+    [
+        ("min_nodes = 1", 604800),
+        ("spare_nodes = 1", 604800),
+        ("shutdown_windows = 54, 5, 1", 604800),
+        ("shutdown_windows = 2, 999999", 300),
+        ("shutdown_windows = 50, 999999", 3000),
+    ],
+)
+def test_slurm_suspends_no_idle_nodes_that_the_daemon_is_told_to_keep(
+    tmp_path: Path, kept: str, suspend_time: int
+):
+    file = recorded(tmp_path)
+    section = {"min": "[Daemon]", "shu": "[Cloud]", "spa": "[Size thin]"}[kept[:3]]
+    text = file.read_text(encoding="utf-8").replace(section, f"{section}\n{kept}")
+    file.write_text(text, encoding="utf-8")
+    assert f"SuspendTime={suspend_time}" in printed(file)

@@ -18,7 +18,6 @@ from nodemanager.core.plan.snapshot import Snapshot
 from nodemanager.core.safety.breaker import Breaker, Cause
 from tests.simulation import health
 from tests.simulation.bounds import RESET_S
-from tests.simulation.cloud import Instance
 from tests.simulation.debts import NEVER, Owed
 from tests.simulation.health import Health, Ward
 from tests.simulation.manager import Manager
@@ -127,16 +126,10 @@ class Latch:
         alive = [of[one] for one in part.ids if one in of]
         lost = [one for one in alive if one.health in (Health.SILENT, Health.UNPAIRED, Health.HELD)]
         lost += [one for one in alive if one.health is Health.SERVING and not one.paired]
-        lost += [one for one in alive if one not in lost and self._is_suspended(one.node)]
         ill = [one for one in alive if one.health in (Health.BOOTING, Health.ENDING)]
         if len(lost) > limit:
             return True, False
         return False, len(lost) + len(ill) > limit
-
-    def _is_suspended(self, node: Instance) -> bool:
-        """Slurm powered it down and asks it no more: only its destroy ends that, which waits."""
-        controller = self.world.controller
-        return controller is not None and not controller.asks(node)
 
     def _false_clean(self, part: Breaker, pool: Pool, seen: Ward) -> tuple[bool, bool]:
         for key in part.ids:

@@ -188,6 +188,12 @@ SEATED = Storm(
     seated=Seating(every=60.0, job_s=200.0),
 )
 """A world whose records are Slurm's nodes."""
+SUSPENDING = Storm(
+    ("a node dies unseen", "manager killed"),
+    count=8,
+    seated=Seating(every=60.0, job_s=40.0, suspend_time=120.0),
+)
+"""There Slurm itself switches idle nodes off, too."""
 UNHEARD = Storm(("pings lost on the way",), count=6, dispatching=Dispatching(15.0, 900.0))
 DYING = Storm(("a node dies unseen",), count=20, dispatching=DISPATCHING)
 SEEN_IS_ABSENT = (
@@ -409,6 +415,44 @@ MUTANTS: tuple[Mutant, ...] = (
             ),
         ),
         by=STILL,
+        storm=SEATED,
+    ),
+    Mutant(
+        "C3",
+        "a slurmd that is switched off was heard last when it was last seen alive",
+        (
+            instead(
+                SlurmRecordStore._last_sign,
+                "known is None or known.alive or known.start != node.start",
+                "known is None or known.start != node.start",
+            ),
+        ),
+        storm=SUSPENDING,
+    ),
+    Mutant(
+        "U2",
+        "a boot takes any of Slurm's nodes that looks free, locked or not",
+        (
+            instead(plan._free_seats, "not has_seats(_listed_records(snapshot))", "True"),
+            off(plan._boots, "has_seats(_listed_records(snapshot))"),
+        ),
+        storm=Storm(
+            ("a node dies unseen", "store writes late", "store replies lost"),
+            count=16,
+            seated=Seating(every=60.0, job_s=40.0, suspend_time=120.0),
+        ),
+    ),
+    Mutant(
+        "D12",
+        "a node that Slurm has switched off is kept as any idle one",
+        (instead(node_paired._not_suspended, "word is None", "True"),),
+        by=STILL,
+        storm=SUSPENDING,
+    ),
+    Mutant(
+        "PROGRESS",
+        "a name that Slurm has given up is never resumed",
+        (instead(errands._nodes_to_return, "breaker.is_open", "True"),),
         storm=SEATED,
     ),
     Mutant(

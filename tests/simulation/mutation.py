@@ -10,7 +10,7 @@ import json
 import multiprocessing
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from dataclasses import asdict, dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -52,12 +52,20 @@ def play(mutant: Mutant, seed: int, without: Iterable[int] = ()) -> tuple[Catch 
     return (None if found is None else Catch(seed, found.rule, found.what)), result
 
 
-def catch(mutant: Mutant, first: int | None = None, seeds: int = SEEDS) -> Catch | None:
-    """The first seed of the fixed set that notices it; `first` and its own before all others."""
+def catch(
+    mutant: Mutant, first: int | None = None, seeds: int = SEEDS, *, fair: Container[int] = ()
+) -> Catch | None:
+    """The first seed of the fixed set that notices it; `first` and its own before all others.
+
+    The product breaks nothing in the seeds that are `fair`, where a mutant has no storm of its own:
+    they are not played without the mutant.
+    """
     own = (seed for seed in (first, mutant.seed) if seed is not None)
     for seed in dict.fromkeys((*own, *range(seeds))):
         caught, _ = play(mutant, seed)
-        if caught is not None and not _breaks(seed, mutant):
+        if caught is None:
+            continue
+        if (mutant.storm is None and seed in fair) or not _breaks(seed, mutant):
             return caught
     return None
 

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 POWER_DOWN = "State=POWER_DOWN_FORCE"
 ENDS = (POWER_DOWN, "State=DOWN")
 BOOTS_S = 100.0
+SLACK_S = 60.0
 
 
 class SeatRules:
@@ -110,6 +111,7 @@ class SeatRules:
         since = max(self.calm.awake(pool), self.latch.open_until.get(pool.name, 0.0))
         yield from self._jobs(pool, since)
         yield from self._idle(pool, since)
+        yield from self._switched_off(pool, since)
         yield from self._fences()
 
     def _jobs(self, pool: Pool, since: float) -> Iterator[Owed]:
@@ -140,6 +142,17 @@ class SeatRules:
         within = bounds.surplus + SUSPEND_TIMEOUT_S + self._seat_is_free(pool)
         what = f"one of {over} idle machines goes"
         yield Owed("PROGRESS", f"idle {len(up)}", what, since, within)
+
+    def _switched_off(self, pool: Pool, since: float) -> Iterator[Owed]:
+        """A machine that Slurm has switched off is of no use to it, and waits for no window."""
+        bounds, controller = self.calm.bounds(pool), self.controller
+        within = bounds.rounds(4) + bounds.stops_in + pool.settings.action_timeout + SLACK_S
+        for name, (machine, life) in controller.of.items():
+            one, node = machine.instance, controller.model.nodes[name]
+            is_its = one.tags.pool == pool.name and machine.life == life and is_up(machine)
+            if is_its and one.lives and node.flags & UNASKED and "DOWN" not in node.flags:
+                what = f"{one.id}, which Slurm has switched off as {name}, goes"
+                yield Owed("PROGRESS", f"off {one.id}", what, since, within)
 
     def _fences(self) -> Iterator[Owed]:
         """No node that lives stays drained by a fence."""

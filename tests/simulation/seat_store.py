@@ -153,10 +153,10 @@ class SeatScheduler:
 
     def _order(self, call: str, node: str, *told: Sequence[str]) -> None:
         def effect() -> None:
-            for words in told:
+            for words in told or ((self._order_to_resume(node),),):
                 argv = ("scontrol", "update", f"NodeName={node}", *words)
                 _, ended = self._controller.run(self._manager.name, argv, 10.0)
-                if ended.returncode != 0 and "State=RESUME" not in words:
+                if ended.returncode != 0 and words[0] not in (power.RESUME, power.POWER_DOWN):
                     raise SchedulerRefused(ended.said)
 
         self._line.call(call, effect, node)
@@ -165,7 +165,11 @@ class SeatScheduler:
         self._order("drain", node, ("State=DRAIN", f"Reason={OURS}{reason}"))
 
     def resume(self, node: str) -> None:
-        self._order("resume", node, ("State=RESUME",))
+        self._order("resume", node)
+
+    def _order_to_resume(self, name: str) -> str:
+        listed = (one for one in self._listed().items if one.name == name)
+        return power.order_to_resume(next(listed, None))
 
     def mark_down(self, node: str, reason: str) -> None:
         """In one go: the real one's two calls are one here, and no job comes in between."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import TYPE_CHECKING
 
-from nodemanager.core.model.scheduling import OURS, Verb
+from nodemanager.core.model.scheduling import Verb
 from nodemanager.core.model.world import Record
 from nodemanager.program import Ended
 from nodemanager.records import slurm_nodes as lines
@@ -26,15 +26,10 @@ if TYPE_CHECKING:
     from tests.simulation.world import Shape, World
 
 CLUSTER = "model"
-RESUME_TIMED_OUT, NOT_RESPONDING = "ResumeTimeout reached", "Not responding"
-GIVEN_UP = (RESUME_TIMED_OUT, f"{OURS}its node is gone")
-"""Of a node that nobody holds: what keeps Slurm from using it until an operator resumes it."""
-RESUME, UNDRAIN = "State=RESUME", "State=UNDRAIN"
 LOOK_EVERY_S = 5.0
 TOLD_EVERY_S = 15.0
 """So often the monitors are told that a slurmd answers."""
 SLURMD_TIMEOUT_S, RESUME_TIMEOUT_S, SUSPEND_TIMEOUT_S = 60.0, 300.0, 30.0
-TENDED_EVERY_S = 300.0
 SHARE = 0.03
 UNASKED = frozenset({"POWERED_DOWN", "POWERING_DOWN", "POWERING_UP"})
 """Slurm does not ask the slurmd of a node that is powered down or about to be.
@@ -75,9 +70,6 @@ def draw_seating(seed: int, *, forced: bool = False) -> Seating | None:
 def with_seats(shape: Shape, seated: Seating) -> Shape:
     """One pool, whose slots are Slurm's nodes; no price and no operator is in its way."""
     (settings, poll_time), *_ = shape.pools
-    if settings.shutdown_windows:
-        # A node that Slurm has suspended, and that waits for its window, counts as silent (D9).
-        seated = replace(seated, suspend_time=None)
     sizes = (SMALL, LARGE) if len(settings.sizes) > 1 else (SMALL,)
     settings = replace(
         settings,
@@ -88,8 +80,8 @@ def with_seats(shape: Shape, seated: Seating) -> Shape:
         hold_backlog=False,
         prune_after=None,
         sizes=sizes,
-        # What min_nodes keeps, Slurm would suspend; and it may be of a size that no job wants.
-        min_nodes=settings.min_nodes if seated.suspend_time is None and len(sizes) == 1 else 0,
+        # It may be of a size that no job wants.
+        min_nodes=settings.min_nodes if len(sizes) == 1 else 0,
     )
     return replace(
         shape,
@@ -154,7 +146,6 @@ class Controller:
     def begin(self) -> None:
         self._look()
         self._next()
-        self._tend()
 
     @property
     def registry(self) -> SeatRegistry:
@@ -232,18 +223,6 @@ class Controller:
         if job.runs:
             job.on.busy_since = None
         job.on = None
-
-    def _tend(self) -> None:
-        """An operator gives back to Slurm what it gave up and nobody holds: see doc/fault-model."""
-        self.look()
-        for name, node in self.model.nodes.items():
-            why = "" if node.reason is None else node.reason[0]
-            record = self.registry.of(name)
-            if why in GIVEN_UP and "DOWN" in node.flags and not record.holds_anything:
-                self.model.run("slurm", ("scontrol", "update", f"NodeName={name}", RESUME), 1.0)
-            elif why == NOT_RESPONDING and "DRAIN" in node.flags and not record.fenced:
-                self.model.run("slurm", ("scontrol", "update", f"NodeName={name}", UNDRAIN), 1.0)
-        self.world.engine.after(TENDED_EVERY_S, self._tend)
 
     # Machines.
 

@@ -38,6 +38,7 @@ from nodemanager.core.plan.errands import (
     DescribeNode,
     Errand,
     MarkGone,
+    ReturnNode,
     TellJob,
     is_left,
 )
@@ -345,6 +346,8 @@ class SchedulerActor(PollingActor):
                 self._scheduler.cancel(job)
             case DescribeNode():
                 self._scheduler.describe(errand.node, errand.weight, errand.features, errand.drop)
+            case ReturnNode(node=name):
+                self._scheduler.resume(name)
             case MarkGone(node=name):
                 # By now the next node of that name may be up.
                 listed = self._scheduler.nodes()

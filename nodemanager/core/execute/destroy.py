@@ -151,6 +151,8 @@ def _undone(
     if order.reason is Reason.IDLE_BEYOND_DEMAND:
         idle = _not_idle(order, record, snapshot, settings, wanted=wanted)
         return idle or _not_done(order, found, settings)
+    if order.reason is Reason.SUSPENDED:
+        return _not_off(order, found)
     if order.reason in ROTATE:
         listed = snapshot.history.present.get(order.node_id)
         off = _kept_after_all(order, listed, record, snapshot, settings)
@@ -172,6 +174,17 @@ def _not_unpaired(
         return keep(node_id, Reason.NO_LONGER_WANTED, detail="it has its record again")
     if record.instance_id == node_id and _was_heard(record, snapshot):
         return keep(node_id, Reason.CHANGED_SINCE_PLAN, detail="its record was pinged")
+    return None
+
+
+def _not_off(order: ShutdownOrder, found: ShutdownEvidence) -> Verdict | None:
+    """What shows that a node is of use to its scheduler again, or may be (D12)."""
+    node_id, record, told = order.node_id, found.record, found.scheduled
+    if record is None or record.incarnation != order.incarnation:
+        return keep(node_id, Reason.CHANGED_SINCE_PLAN, detail="its record is another's")
+    if told is None or not told.suspended or told.reserved:
+        detail = "it is not switched off in the scheduler any more"
+        return keep(node_id, Reason.NO_LONGER_WANTED, detail=detail)
     return None
 
 

@@ -74,7 +74,7 @@ def _order_of(view: NodeView, snapshot: Snapshot, settings: Settings) -> Dispatc
     if record is None or record.uuid in snapshot.record_flights or reason in UNDECIDED:
         return None
     word = word_on(record, snapshot.history, snapshot.now, settings)
-    if word is None or record.hostname is None:
+    if word is None or word.node.suspended or record.hostname is None:
         return None
     told = snapshot.dispatched.told_of(record)
     order = DispatchOrder(node_id, record, record.hostname, True, reason, snapshot.plan_id)

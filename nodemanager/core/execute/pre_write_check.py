@@ -198,7 +198,8 @@ def _can_be_told(check: _Check) -> Verdict | None:
     if blind and not _broken(order, Reason.UNVERIFIABLE):
         detail = f"{record.instance_id} is no node's id" if found.malformed else None
         return keep(uuid, Reason.UNVERIFIABLE, detail=detail)
-    if look_for_unlisted(snapshot, settings).short:
+    # Without any answer it would look at every record for nothing.
+    if snapshot.history.asked and look_for_unlisted(snapshot, settings).short:
         return keep(uuid, Reason.LISTING_SHORT)
     clock = snapshot.history.clock
     if clock is None or not clock.trusted_at(snapshot.now, settings.poll_stale_after):

@@ -9,6 +9,7 @@ from nodemanager.core.execute.books import NodeGone
 from nodemanager.core.execute.unacknowledged import NEVER
 from nodemanager.core.execute.workflow import Action, End
 from nodemanager.core.explain.events import CLEANED
+from nodemanager.core.judge.idle import UNCAPPED
 from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.world import Outcome, Record
@@ -120,7 +121,7 @@ def after_freed(recent: Recent, uuid: str) -> Recent:
 def after_gone(recent: Recent, gone: NodeGone, now: float) -> Recent:
     """With a node that we destroyed and that is gone; an idle one does not count for D9's cap."""
     recent = replace(recent, gone={**recent.gone, gone.node_id: now})
-    if gone.reason is Reason.IDLE_BEYOND_DEMAND:
+    if gone.reason in UNCAPPED:
         return recent
     return replace(recent, destroyed_at=(*recent.destroyed_at, now))
 

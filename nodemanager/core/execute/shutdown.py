@@ -48,6 +48,7 @@ from nodemanager.core.execute.workflow import (
     Unwritten,
     Written,
 )
+from nodemanager.core.judge.idle import UNCAPPED
 from nodemanager.core.judge.outdated import ROTATE
 from nodemanager.core.model.facts import DestroySent, NodesExplained
 from nodemanager.core.model.orders import order_release
@@ -137,8 +138,7 @@ class ShutDown:
     def flight(self, state: State) -> str:
         if state.order.reason in ROTATE:
             return ROTATING
-        idle = state.order.reason is Reason.IDLE_BEYOND_DEMAND
-        return "shutdown:idle" if idle else "shutdown:bad"
+        return "shutdown:idle" if state.order.reason in UNCAPPED else "shutdown:bad"
 
     def start(self, order: ShutdownOrder, seen: Seen) -> Step[State]:
         asks_pins = seen.pins_failed.get(order.node_id, 0) < PINS_TRIES

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from dataclasses import dataclass
 
 from nodemanager.core.model.reasons import Reason
@@ -10,6 +10,7 @@ from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.sizes import Sizes
 from nodemanager.core.model.verdict import Verdict
 from nodemanager.core.model.world import CloudNode, Record, RecordState
+from nodemanager.core.observe.history import freed_since_listed
 from nodemanager.core.observe.signs import classify, quiet_for
 from nodemanager.core.operate.naming import Known
 from nodemanager.core.plan.counts import place_of
@@ -180,7 +181,7 @@ def _orders(snapshot: Snapshot, node: str | None, record: str | None) -> tuple[s
 def _slots(made: Plan, snapshot: Snapshot, settings: Settings) -> Iterator[SlotRow]:
     records = snapshot.history.records
     verdicts = {one.id: one for one in made.records}
-    clock = snapshot.history.clock
+    clock, freed = snapshot.history.clock, freed_since_listed(snapshot.history)
     for record in records.items if records is not None else ():
         if record.slot_number is None:
             continue
@@ -190,7 +191,7 @@ def _slots(made: Plan, snapshot: Snapshot, settings: Settings) -> Iterator[SlotR
         yield SlotRow(
             slot=record.slot_number,
             host=record.hostname,
-            state=_held_for(record, verdict, snapshot, settings),
+            state=_held_for(record, verdict, snapshot, settings, freed),
             node=node_id,
             quiet_s=None if clock is None else quiet_for(record, clock, snapshot),
             free_in_s=None if verdict is None else free_in_s(verdict),
@@ -203,11 +204,15 @@ def _slots(made: Plan, snapshot: Snapshot, settings: Settings) -> Iterator[SlotR
 
 
 def _held_for(
-    record: Record, verdict: Verdict | None, snapshot: Snapshot, settings: Settings
+    record: Record,
+    verdict: Verdict | None,
+    snapshot: Snapshot,
+    settings: Settings,
+    freed: Set[str],
 ) -> str:
     holder = holder_of(record, snapshot, settings)
     if holder in (Holder.LISTED_NODE, Holder.OTHER_POOL):
         return holder.value
-    if verdict is not None and is_leaked(verdict, snapshot):
+    if verdict is not None and is_leaked(verdict, snapshot, freed):
         return LEAKED
     return holder.value

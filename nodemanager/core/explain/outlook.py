@@ -86,6 +86,7 @@ NODES = _table(
         Reason.SHUTTING_DOWN,
         Reason.SHUTDOWN_CAP,
         Reason.IDLE_BEYOND_DEMAND,
+        Reason.SUSPENDED,
         *sorted(ROTATE),
         Reason.DRAINED,
         Reason.KILLED,

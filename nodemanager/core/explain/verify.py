@@ -20,6 +20,7 @@ from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.verdict import Verdict
 from nodemanager.core.model.world import CloudNode, Record
+from nodemanager.core.observe.history import freed_since_listed
 from nodemanager.core.plan.plan import Plan, adopting, judged
 from nodemanager.core.plan.slots import Holder, holder_of, is_leaked
 from nodemanager.core.plan.snapshot import Snapshot
@@ -303,9 +304,10 @@ def _slots(made: Plan, snapshot: Snapshot, settings: Settings) -> dict[str, int 
     """Held and all slots, and how many leak (`leaked`): no node has them or will have them."""
     records = snapshot.history.records
     verdicts = {one.id: one for one in made.records}
+    freed = freed_since_listed(snapshot.history)
     held = leaked = 0
     for record in records.items if records is not None else ():
         held += record.slot_number is not None
         if _is_nodeless(record, snapshot, settings):
-            leaked += is_leaked(verdicts[record.uuid], snapshot)
+            leaked += is_leaked(verdicts[record.uuid], snapshot, freed)
     return {"held": held, "leaked": leaked, "total": snapshot.slots}

@@ -21,6 +21,10 @@ AS_IDLE = frozenset({Reason.IDLE_BEYOND_DEMAND, Reason.DRAINED}) | ROTATE
 """The reasons for a shutdown that rests on the node's own report that it is idle."""
 
 
+UNCAPPED = frozenset({Reason.IDLE_BEYOND_DEMAND, Reason.SUSPENDED})
+"""The shutdowns of nodes that did no work and were well: D9's cap on shutdowns is for others."""
+
+
 def doubt(node_id: str, record: Record, snapshot: Snapshot, settings: Settings) -> Verdict | None:
     """Why the node may not be destroyed on the idle report in `record`; None if it may.
 

@@ -23,7 +23,7 @@ from nodemanager.core.model.reasons import Kind, Reason
 from nodemanager.core.model.settings import CREATE_MARGIN_S, CREATE_WITHIN_S
 from nodemanager.core.model.verdict import Verdict
 from nodemanager.core.model.world import WorkerState
-from nodemanager.core.observe.scheduled import idle_count
+from nodemanager.core.observe.scheduled import idle_count, suspended_word
 from nodemanager.core.observe.signs import silent_for
 
 SILENT = "silent, or of unknown state"
@@ -91,6 +91,27 @@ def _until_booted(facts: NodeFacts, subject: Subject, measures: Measured) -> Wai
     if facts.clock is None:
         return "not before the store's clock was read"
     return until("silent_s", "limit_s")(facts, subject, measures)
+
+
+def _not_suspended(facts: NodeFacts, subject: Subject) -> NodeView | None:
+    """A node that its scheduler has switched off gets no more work, whoever would keep it (D12).
+
+    The scheduler starts its next work only on a new machine, and may want that soon.
+    """
+    if subject.state is BUSY:
+        return None
+    word = suspended_word(subject.own, facts.snapshot, facts.settings)
+    if word is None:
+        return None
+    measures = {"state": word.node.said}
+    return ordered_away(
+        subject, Verdict(Kind.SHUTDOWN, Reason.SUSPENDED, subject.node.id, measures)
+    )
+
+
+def _said_of_power(facts: NodeFacts, subject: Subject) -> Measured:
+    word = suspended_word(subject.own, facts.snapshot, facts.settings)
+    return {} if word is None else {"state": word.node.said}
 
 
 def _not_at_work(facts: NodeFacts, subject: Subject) -> NodeView | None:
@@ -245,6 +266,15 @@ PAIRED: tuple[Check[Ask], ...] = (
         marked(lambda facts: facts.snapshot.drains),
         moot=lambda facts: not facts.snapshot.drains,
         course="draining",
+    ),
+    Check(
+        "D12",
+        _not_suspended,
+        "its scheduler has switched it off",
+        "not before its scheduler switches it off",
+        _said_of_power,
+        moot=lambda facts: not facts.settings.scheduled,
+        course="suspended",
     ),
     Check(
         "D1",

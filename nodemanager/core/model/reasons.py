@@ -287,6 +287,10 @@ class Reason(Told):
         "idle_beyond_demand",
         "It is idle for long enough, its shutdown window is open, and nobody wants it (D1).",
     )
+    SUSPENDED = (
+        "suspended",
+        "Its scheduler has switched it off, and gives it no work any more (D12).",
+    )
     OTHER_IMAGE = (
         "other_image",
         "It is idle, and has another image than new nodes get: another node takes its place (D15).",

@@ -19,6 +19,9 @@ POWERED_DOWN = "powered_down"
 RESERVED = frozenset({"reserved", "maintenance", "maint", "resv"})
 """The node is set aside by a reservation: whoever made it wants it left alone."""
 
+NO_ANSWER, NOT_COME = "Not responding", "ResumeTimeout reached"
+"""Slurm's own reasons to call a node down: it does not answer, or its machine did not come."""
+
 MARKS = {
     "*": NOT_RESPONDING,
     "~": POWERED_DOWN,

@@ -417,10 +417,11 @@ def _in_order(listing: Records) -> Records:
     return replace(listing, items=tuple(sorted(listing.items, key=repr)))
 
 
-def freed_since_listed(uuid: str, history: History) -> bool:
-    """Whether we freed the record after the newest record listing began, so that it may be full."""
+def freed_since_listed(history: History) -> frozenset[str]:
+    """The records that we freed after the newest record listing began, so that it may show them
+    full."""
     shown = history.records.started_at if history.records is not None else float("-inf")
-    return any(one.record == uuid and one.freed_at >= shown for one in history.freed.values())
+    return frozenset(one.record for one in history.freed.values() if one.freed_at >= shown)
 
 
 def _records_glimpsed(history: History, listing: Records, settings: Settings) -> History:

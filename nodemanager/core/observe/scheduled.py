@@ -145,6 +145,23 @@ def idle_count(record: Record, snapshot: Snapshot, settings: Settings) -> int:
     return 0 if word is None else word.idle
 
 
+def suspended_word(record: Record, snapshot: Snapshot, settings: Settings) -> SchedulerWord | None:
+    """The word by which the scheduler has switched off the record's node; None where it has not.
+
+    The answer began after a record listing that shows a sign of life of this very life: an older
+    one may be of the life before, whose machine was switched off.
+    """
+    if not settings.scheduled:
+        return None
+    history = snapshot.history
+    word, heard = word_on(record, history, snapshot.now, settings), history.heard.get(record.uuid)
+    if word is None or not word.node.suspended or word.node.reserved or heard is None:
+        return None
+    assert history.scheduler is not None
+    is_of_it = heard.last_ping_at == record.last_ping_at
+    return word if is_of_it and history.scheduler.started_at > heard.seen_at else None
+
+
 def is_up_in_scheduler(record: Record, snapshot: Snapshot, settings: Settings) -> bool:
     """Whether the scheduler hears the record's node at work, or idle: it lives (C2)."""
     if not settings.scheduled:

@@ -285,7 +285,7 @@ def of_clean(named: Named, made: Plan, snapshot: Snapshot) -> Reply | None:
         return refused(Verb.CLEAN, keep(uuid, Reason.CHANGED_SINCE_LISTING), named, "C6")
     if verdict.kind is Kind.CLEAN:
         return None
-    if verdict.reason is Reason.HOLDS_NOTHING or freed_since_listed(uuid, made.history):
+    if verdict.reason is Reason.HOLDS_NOTHING or uuid in freed_since_listed(made.history):
         return replace(_done(named, f"{uuid} is clean already"), result=Result.ALREADY)
     action = (verdict.measures or {}).get("action")
     if verdict.reason is Reason.IN_FLIGHT and action in ("clean", "fenced"):

@@ -18,9 +18,10 @@ from nodemanager.core.model.features import (
     shown_gres,
 )
 from nodemanager.core.model.reasons import Reason
+from nodemanager.core.model.seats import may_take, seat_of
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.verdict import Verdict, keep
-from nodemanager.core.model.world import Job, Size, WorkerState
+from nodemanager.core.model.world import Job, Record, Size, WorkerState
 from nodemanager.core.plan import places
 from nodemanager.core.plan.fitting import size_for, sizes_instead
 from nodemanager.core.plan.refusals import has_room, lacked_room
@@ -81,7 +82,10 @@ class Lot:
 
 
 class Market:
-    """What demand makes of the supply of one snapshot; `free_seats` are those a boot may take."""
+    """What demand makes of the supply of one snapshot.
+
+    `free_seats` are those that a boot may take; None where a boot may get a new record.
+    """
 
     def __init__(
         self,
@@ -89,14 +93,14 @@ class Market:
         snapshot: Snapshot,
         settings: Settings,
         slots: Slots,
-        free_seats: frozenset[str] = frozenset(),
+        free_seats: Sequence[Record] | None = None,
     ) -> None:
         self.supply = supply
         self.sizes = supply.sizes
         self.snapshot = snapshot
         self.settings = settings
         self.slots = slots
-        self.free_seats = free_seats
+        self.free_seats = None if free_seats is None else list(free_seats)
         self.hosts: list[str | None] = []
         """The seat of each granted boot."""
 
@@ -260,7 +264,7 @@ class Market:
             if job.host is not None:
                 # Nodes that serve other seats don't serve this one.
                 wishes[size.name] += job.count
-                lacks = int(job.host in self.free_seats)
+                lacks = sum(seat_of(one) == job.host for one in self.free_seats or ())
                 lots.append(Lot(size, Reason.WANTED, lacks, job.host))
                 continue
             lacks = job.count
@@ -358,6 +362,7 @@ class Market:
             size = lot.size
             for left in range(lot.count, 0, -1):
                 reason = standing or self._refusal(size, len(boots), price)
+                reason = reason or self._seated(size, lot.host)
                 if reason is not None:
                     refused[size.name, reason] += left
                     if reason is Reason.AT_MAX_PRICE and self._gets_its_turn(size):
@@ -368,6 +373,16 @@ class Market:
                 self.hosts.append(lot.host)
                 price += size.price or 0.0
         return boots
+
+    def _seated(self, size: Size, host: str | None) -> Reason | None:
+        """Give a boot its seat where it needs one; what forbids the boot if there is none."""
+        if self.free_seats is None:
+            return None if host is None else Reason.NO_FREE_SLOT
+        seat = next((one for one in self.free_seats if may_take(one, size, host)), None)
+        if seat is None:
+            return Reason.NO_FREE_SLOT
+        self.free_seats.remove(seat)
+        return None
 
     def _gets_its_turn(self, size: Size) -> bool:
         """Whether max_total_price will have room for the size once all that may go are gone."""

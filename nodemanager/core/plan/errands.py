@@ -121,7 +121,24 @@ class MarkGone:
         return {"action": "down", "host": self.node, "record": self.record}
 
 
-Errand = TellJob | CancelJob | DescribeNode | MarkGone
+@dataclass(frozen=True, slots=True)
+class ReturnNode:
+    """Let the scheduler use a name again that it gave up, and whose record is free."""
+
+    node: str
+    record: str
+
+    @property
+    def key(self) -> str:
+        return f"resume:{self.node}"
+
+    @property
+    def told(self) -> Mapping[str, Any]:
+        """What the log says of it."""
+        return {"action": "resume", "host": self.node, "record": self.record}
+
+
+Errand = TellJob | CancelJob | DescribeNode | MarkGone | ReturnNode
 
 
 def errands(
@@ -132,6 +149,7 @@ def errands(
         return ()
     found = (
         *_gone_nodes(snapshot, settings),
+        *_nodes_to_return(snapshot),
         *_nodes_to_describe(views, snapshot, settings),
         *_jobs_to_tell(wants, snapshot, settings),
     )
@@ -147,6 +165,9 @@ def _is_due(errand: Errand, snapshot: Snapshot, settings: Settings) -> bool:
     match tried.outcome:
         case ErrandOutcome.SENT:
             return age_s > settings.action_timeout
+        case ErrandOutcome.REFUSED if isinstance(errand, ReturnNode):
+            # A slot waits for it.
+            return age_s > settings.boot_fail_after
         case ErrandOutcome.REFUSED:
             return age_s > REFUSED_AGAIN_S
         case ErrandOutcome.DONE if isinstance(errand, TellJob):
@@ -289,6 +310,23 @@ def _gone_nodes(snapshot: Snapshot, settings: Settings) -> Iterator[MarkGone]:
         is_after = life_of.freed_at < min(listing.started_at, records.started_at)
         if is_after and life_of.told_at is None and life_of.record not in snapshot.record_flights:
             yield MarkGone(node.name, life_of.record)
+
+
+def _nodes_to_return(snapshot: Snapshot) -> Iterator[ReturnNode]:
+    """The seats that nobody holds, and that the scheduler gave up: it would use them never again.
+
+    A machine may still come of a claim that is under way, so that one is left alone.
+    """
+    history, breaker = snapshot.history, snapshot.breaker
+    if history.scheduler is None or history.records is None or breaker.is_open:
+        return
+    names = {node.name for node in history.scheduler.items if node.given_up}
+    for record in history.records.items if names else ():
+        seat = seat_of(record)
+        is_free = not (record.holds_anything or record.problems or record.held)
+        is_free = is_free and record.uuid not in snapshot.holds
+        if seat in names and is_free and record.uuid not in snapshot.record_flights:
+            yield ReturnNode(seat, record.uuid)
 
 
 def is_left(node: SchedulerNode) -> bool:

@@ -19,7 +19,7 @@ from nodemanager.core.execute.drain import DrainOrder, drain_orders
 from nodemanager.core.execute.prune import PruneOrder
 from nodemanager.core.execute.unacknowledged import left_fences
 from nodemanager.core.judge import false_clean
-from nodemanager.core.judge.idle import AS_IDLE, doubt, is_kept_drained, stays_drained
+from nodemanager.core.judge.idle import AS_IDLE, UNCAPPED, doubt, is_kept_drained, stays_drained
 from nodemanager.core.judge.node_view import OUTSIDE, NodeView
 from nodemanager.core.judge.nodes import NodeJudge
 from nodemanager.core.judge.overrides import of_node
@@ -29,7 +29,7 @@ from nodemanager.core.model.annotations import Mark
 from nodemanager.core.model.changed import changed
 from nodemanager.core.model.orders import CleanOrder
 from nodemanager.core.model.reasons import Kind, Reason
-from nodemanager.core.model.seats import may_take, seat_of
+from nodemanager.core.model.seats import has_seats, may_take
 from nodemanager.core.model.settings import ASK_LIMIT, Settings
 from nodemanager.core.model.sizes import Sizes
 from nodemanager.core.model.verdict import NOTHING_BEFORE, Verdict, keep
@@ -489,7 +489,7 @@ def _shutdowns(
     room = max(0, settings.max_shutdowns_per_cycle - destroying)
     orders: list[ShutdownOrder] = []
     for view in wanting:
-        capped = view.verdict.reason is not Reason.IDLE_BEYOND_DEMAND
+        capped = view.verdict.reason not in UNCAPPED
         if capped and room <= 0:
             measures = {**(view.verdict.measures or {}), "limit": settings.max_shutdowns_per_cycle}
             view.verdict = Verdict(Kind.KEEP, Reason.SHUTDOWN_CAP, view.node.id, measures)
@@ -555,7 +555,8 @@ def _boots(
         record = next((one for one in reusable if may_take(one, size, host)), None)
         if record is not None:
             reusable.remove(record)
-        elif host is not None:
+        elif has_seats(_listed_records(snapshot)):
+            # The store makes no new record, and would claim one that may not be claimed yet.
             continue
         place = choose(size, snapshot.limits.places, nodes, snapshot.now)
         if place is not None:
@@ -582,12 +583,11 @@ def _reusable(snapshot: Snapshot, settings: Settings, impossible: frozenset[str]
 
 def _free_seats(
     snapshot: Snapshot, settings: Settings, impossible: frozenset[str]
-) -> frozenset[str]:
-    """The seats that a boot may take now; none is looked for where no job is for one."""
-    if snapshot.history.records is None or not any(job.host for job in snapshot.demand or ()):
-        return frozenset()
-    free = (seat_of(record) for record in _reusable(snapshot, settings, impossible))
-    return frozenset(seat for seat in free if seat is not None)
+) -> list[Record] | None:
+    """The seats that a boot may take now; None where a boot may get a new record."""
+    if not has_seats(_listed_records(snapshot)):
+        return None
+    return _reusable(snapshot, settings, impossible)
 
 
 def _is_reusable(record: Record, snapshot: Snapshot, settings: Settings) -> bool:

@@ -6,7 +6,7 @@ nobody can use the slot until the record is cleaned.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -148,19 +148,22 @@ def free_in_s(verdict: Verdict) -> float | None:
     return None
 
 
-def is_leaked(verdict: Verdict, snapshot: Snapshot) -> bool:
-    """Whether the slot of a record without a listed node leaks; `verdict` is the record's."""
-    if verdict.reason in NODE_TO_COME or freed_since_listed(verdict.id, snapshot.history):
+def is_leaked(verdict: Verdict, snapshot: Snapshot, freed: Set[str]) -> bool:
+    """Whether the slot of a record without a listed node leaks; `verdict` is the record's.
+
+    `freed` are the records that were freed since they were listed.
+    """
+    if verdict.reason in NODE_TO_COME or verdict.id in freed:
         return False
     flight = snapshot.record_flights.get(verdict.id)
     return flight is None or flight.kind != "setup"
 
 
 def _leaks(nodeless: Sequence[tuple[Record, Verdict]], snapshot: Snapshot) -> tuple[Leak, ...]:
-    clock = snapshot.history.clock
+    clock, freed = snapshot.history.clock, freed_since_listed(snapshot.history)
     leaked: dict[Reason, list[tuple[float | None, float | None, str]]] = {}
     for record, verdict in nodeless:
-        if is_leaked(verdict, snapshot):
+        if is_leaked(verdict, snapshot, freed):
             quiet_s = None if clock is None else quiet_for(record, clock, snapshot)
             leaked.setdefault(verdict.reason, []).append((quiet_s, free_in_s(verdict), record.uuid))
     leaks = [

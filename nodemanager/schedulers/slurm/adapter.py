@@ -108,8 +108,12 @@ class SlurmScheduler:
         self._update_node(node, "State=DRAIN", f"Reason={OURS}{plain(reason)}")
 
     def resume(self, node: str) -> None:
+        order = power.RESUME
+        if self._power_saving:
+            listed = (one for one in self.nodes().items if one.name == single_node(node))
+            order = power.order_to_resume(next(listed, None))
         try:
-            self._update_node(node, "State=RESUME")
+            self._update_node(node, order)
         except SchedulerRefused as error:
             # Slurm refuses to resume a node that is neither drained nor down.
             if not _AS_IT_IS.search(str(error)):

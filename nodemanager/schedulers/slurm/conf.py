@@ -14,6 +14,7 @@ from nodemanager.core.plan.errands import PRICE_STEPS
 from nodemanager.schedulers.api import OURS
 
 SUSPEND_TIME_S, SUSPEND_TIMEOUT_S = 300, 180
+KEPT_SUSPEND_TIME_S = 7 * 24 * 3600
 _NUMBER = re.compile(r"%\(slot_number\)(0\d+)?d")
 
 
@@ -82,8 +83,14 @@ def names_of_size(name: str, count: int) -> str:
     return hosts(f"{stem}-%(slot_number)d", count)
 
 
-def power_saving(programs: str, resume_timeout: float) -> Iterator[str]:
-    """What Slurm's own power saving needs to choose the nodes to boot and to end."""
+def power_saving(
+    programs: str, resume_timeout: float, *, stays: float, keeps_idle: bool
+) -> Iterator[str]:
+    """What Slurm's own power saving needs to choose the nodes to boot and to end.
+
+    Slurm knows nothing of the idle nodes that the daemon is told to keep: each for its first
+    `stays` seconds, and some for longer where it `keeps_idle`.
+    """
     yield "# Without it slurmctld does not list nodes that are powered down; add it to your own."
     yield "PrivateData=cloud"
     yield "# Where you have SlurmctldParameters of your own, add these to them."
@@ -94,8 +101,13 @@ def power_saving(programs: str, resume_timeout: float) -> Iterator[str]:
     yield f"ResumeTimeout={int(resume_timeout)}"
     yield "# A machine must have ended within SuspendTimeout."
     yield f"SuspendTimeout={SUSPEND_TIMEOUT_S}"
-    yield "# How long a node may be idle; the daemon may end an idle one before, drained first."
-    yield f"SuspendTime={SUSPEND_TIME_S}"
+    if keeps_idle:
+        yield "# The daemon ends idle nodes. Slurm would end those that min_nodes, spare_nodes or"
+        yield "# shutdown_windows keep, so it does that only after a week."
+        yield f"SuspendTime={KEPT_SUSPEND_TIME_S}"
+    else:
+        yield "# How long a node may be idle; the daemon may end an idle one before, drained first."
+        yield f"SuspendTime={max(SUSPEND_TIME_S, int(stays))}"
     yield "# The daemon has limits of its own."
     yield "ResumeRate=0"
     yield "SuspendRate=0"

@@ -11,10 +11,12 @@ from dataclasses import replace
 
 from nodemanager.core.model.features import SIZE_FEATURE
 from nodemanager.core.model.scheduling import OURS, SchedulerNode
+from nodemanager.core.model.worker_words import NO_ANSWER, NOT_COME, POWERED_DOWN
 from nodemanager.core.model.world import Job, Listed, WorkerState
 
-UP, DOWN, TO_BE_DOWN = "powering_up", "powering_down", "power_down"
-SUSPENDED = f"{OURS}suspended by Slurm"
+UP, DOWN = "powering_up", "powering_down"
+TO_BE_UP, TO_BE_DOWN = "power_up", "power_down"
+RESUME, POWER_DOWN = "State=RESUME", "State=POWER_DOWN"
 
 
 def queue(nodes: Iterable[SchedulerNode]) -> tuple[Job, ...]:
@@ -27,16 +29,31 @@ def queue(nodes: Iterable[SchedulerNode]) -> tuple[Job, ...]:
 
 
 def listing(listed: Listed[SchedulerNode]) -> Listed[SchedulerNode]:
-    """The nodes, with those that Slurm suspends as idle and drained: it gives them no work."""
-    return replace(listed, items=tuple(_suspended(node) for node in listed.items))
+    """The nodes, with what power saving adds: which are switched off, and which are given up."""
+    return replace(listed, items=tuple(_with_power(node) for node in listed.items))
 
 
-def _suspended(node: SchedulerNode) -> SchedulerNode:
+def _with_power(node: SchedulerNode) -> SchedulerNode:
     words = words_of(node)
-    if "idle" not in words or not words & {DOWN, "powered_down"}:
-        return node
-    # Its slurmd is not asked any more, so that is no sign of life.
-    return replace(node, state=WorkerState.IDLE, draining=True, reason=SUSPENDED, responds=False)
+    timed_out = "down" in words and node.reason == NOT_COME
+    is_off = "idle" in words and not words.isdisjoint({DOWN, POWERED_DOWN})
+    if timed_out or is_off or ("down" not in words and UP in words):
+        # Its slurmd is not asked any more, so that is no sign of life; nor has its job begun.
+        state = node.state if timed_out else WorkerState.UNKNOWN
+        node = replace(node, state=state, suspended=True, responds=False)
+    # An operator's order to be down has a reason of its own.
+    is_ours = node.reason in (NOT_COME, NO_ANSWER) or node.reason.startswith(OURS)
+    is_down = "down" in words and words.isdisjoint({UP, DOWN, TO_BE_UP, TO_BE_DOWN})
+    return replace(node, given_up=True) if is_down and is_ours and not node.reserved else node
+
+
+def order_to_resume(node: SchedulerNode | None) -> str:
+    """What to tell Slurm of a node, as listed, that is to get work again.
+
+    One that is down, and not powered down, would be down again for want of its machine's answer.
+    """
+    is_up = node is None or not node.given_up or POWERED_DOWN in words_of(node)
+    return RESUME if is_up else POWER_DOWN
 
 
 def words_of(node: SchedulerNode) -> frozenset[str]:

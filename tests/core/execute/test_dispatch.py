@@ -243,6 +243,32 @@ def test_the_scheduler_is_asked_again_right_before_the_destroy_d2(
     assert (verdict.kind is Kind.SHUTDOWN) is goes
 
 
+OFF = SchedulerNode(HOST, WorkerState.UNKNOWN, responds=False, suspended=True)
+
+
+@pytest.mark.parametrize(
+    ("node", "goes"),
+    [
+        pytest.param(OFF, True, id="still-off"),
+        pytest.param(replace(OFF, reserved=True), False, id="reserved"),
+        pytest.param(SchedulerNode(HOST, BUSY), False, id="busy"),
+        pytest.param(FREE, False, id="up-again"),
+        pytest.param(None, False, id="not-listed"),
+    ],
+)
+def test_a_node_switched_off_goes_only_if_it_still_is_right_before_the_destroy_d2(
+    node: SchedulerNode | None, goes: bool
+) -> None:
+    made = scheduled()
+    ordered = replace(going(made), reason=Reason.SUSPENDED)
+    found = ShutdownEvidence(made.record("r1"), scheduled=node)
+    verdict = confirm_shutdown(ordered, found, made.snapshot(), made.settings, wanted=False)
+    assert (verdict.kind is Kind.SHUTDOWN) is goes
+    another = ShutdownEvidence(replace(made.record("r1"), claim=None), scheduled=OFF)
+    verdict = confirm_shutdown(ordered, another, made.snapshot(), made.settings, wanted=False)
+    assert verdict.reason is Reason.CHANGED_SINCE_PLAN
+
+
 def test_a_bad_node_stays_if_the_scheduler_says_right_before_that_it_works_d2() -> None:
     made = scheduled()
     ordered = replace(going(made), reason=Reason.BOOT_FAILED)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from nodemanager.core.model.reasons import Kind, Reason
-from nodemanager.core.model.scheduling import SchedulerNode
+from nodemanager.core.model.scheduling import OURS, SchedulerNode
 from nodemanager.core.model.world import CloudState, Job, WorkerState
 from nodemanager.core.safety.breaker import Cause, reset
 from tests.core.build import SMALL, World, world
@@ -301,3 +302,81 @@ def test_a_record_is_kept_while_the_scheduler_reaches_its_node_c2(
     verdict = made.of_record("r1")
     assert (made.cleaned == ["r1"]) is cleaned
     assert cleaned or verdict.reason is Reason.UP_IN_SCHEDULER
+
+
+# Switched off by the scheduler itself.
+
+
+def switched_off(made: World, *, polls: int = 1, **fields: Any) -> Reason:
+    """The scheduler has switched r1's node off: its pings and its slurmd are heard no more."""
+    node = SchedulerNode(HOST, UNKNOWN, responds=False, suspended=True, said="idle+powered_down")
+    for _ in range(polls):
+        made.advance(30.0)
+        made.poll()
+        made.poll_scheduler(replace(node, **fields))
+        made.plan()
+    return made.of_node("i-r1").reason
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        pytest.param({}, id="as-it-is"),
+        pytest.param({"min_nodes": 1}, id="min-nodes"),
+        pytest.param({"shutdown_windows": (1_000_000.0, 60.0)}, id="outside-its-window"),
+    ],
+)
+def test_a_node_that_the_scheduler_switched_off_goes_whoever_would_keep_it_d12(
+    settings: dict[str, Any],
+) -> None:
+    made = scheduled(**settings)
+    told(made, IDLE)
+    assert switched_off(made) is Reason.SUSPENDED
+    assert made.of_node("i-r1").kind is Kind.SHUTDOWN
+    assert made.destroyed == ["i-r1"]
+
+
+def test_many_that_are_switched_off_are_no_wave_and_no_cap_holds_them_d9() -> None:
+    made = scheduled(4, max_shutdowns_per_cycle=1)
+    told(made, IDLE)
+    made.advance(30.0)
+    made.poll()
+    off = [
+        SchedulerNode(f"compute{number}", UNKNOWN, responds=False, suspended=True)
+        for number in range(1, 5)
+    ]
+    made.poll_scheduler(*off)
+    made.plan()
+    assert sorted(made.destroyed) == ["i-r1", "i-r2", "i-r3", "i-r4"]
+    assert not made.breaker.is_open
+
+
+def test_an_answer_from_before_this_lifes_first_sign_is_about_the_life_before_d12() -> None:
+    made = scheduled()
+    made.poll_scheduler(SchedulerNode(HOST, UNKNOWN, responds=False, suspended=True))
+    made.now += 1.0
+    made.ping("r1", None)
+    made.poll()
+    made.plan()
+    assert made.of_node("i-r1").reason is not Reason.SUSPENDED
+    made.poll_scheduler(SchedulerNode(HOST, UNKNOWN, responds=False, suspended=True))
+    made.plan()
+    assert made.of_node("i-r1").reason is Reason.SUSPENDED
+
+
+def test_a_node_that_never_came_or_is_reserved_is_not_taken_for_switched_off_d12() -> None:
+    made = scheduled(age=10.0)
+    made.change("r1", first_ping_at=None, last_ping_at=None)
+    made.poll()
+    assert switched_off(made) is Reason.BOOTING
+    made = scheduled()
+    told(made, IDLE)
+    assert switched_off(made, reserved=True) is Reason.SET_ASIDE
+
+
+def test_a_node_that_is_switched_off_gets_no_order_to_work_again_d12() -> None:
+    made = scheduled(min_nodes=1)
+    told(made, IDLE)
+    switched_off(made, draining=True, reason=f"{OURS}to be shut down")
+    assert made.last is not None
+    assert made.last.dispatches == ()

@@ -25,6 +25,7 @@ from nodemanager.core.plan.errands import (
     DescribeNode,
     Errand,
     MarkGone,
+    ReturnNode,
     TellJob,
     errand_ended,
     errands_sent,
@@ -287,6 +288,63 @@ def test_listings_from_before_the_clean_do_not_count() -> None:
 def test_an_open_breaker_marks_nothing_b2() -> None:
     made = freed()
     assert told(made, TWO, LEFT, breaker=Breaker(Cause.WRITES_FAIL)) == ()
+
+
+# Names that the scheduler gave up.
+
+
+def given_up(**record: Any) -> World:
+    """The free record r1 is the seat HOST, and r2's node works."""
+    made = freed()
+    made.change("r1", properties={SEAT: HOST}, **record)
+    return made
+
+
+NOT_COME = SchedulerNode(HOST, DOWN, responds=False, suspended=True, given_up=True)
+
+
+def returned(made: World, *nodes: SchedulerNode, **flags: Any) -> list[ReturnNode]:
+    return [one for one in told(made, TWO, *nodes, **flags) if isinstance(one, ReturnNode)]
+
+
+def test_a_name_that_was_given_up_and_is_free_is_resumed_and_again_if_that_failed() -> None:
+    made = given_up()
+    (errand,) = returned(made, NOT_COME)
+    assert errand.told == {"action": "resume", "host": HOST, "record": "r1"}
+    ended(made, errand, FAILED)
+    assert returned(made, NOT_COME) == []
+    made.advance(made.settings.max_poll_time)
+    assert returned(made, NOT_COME) == [errand]
+    ended(made, errand, REFUSED)
+    assert returned(made, NOT_COME) == []
+    made.advance(made.settings.boot_fail_after)
+    assert returned(made, NOT_COME) == [errand]
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        pytest.param({"slot_number": 1, "hostname": HOST}, id="a-claim-holds-it"),
+        pytest.param({"problems": ("its Extra is somebody else's",)}, id="unreadable"),
+        pytest.param({"held": True}, id="held"),
+    ],
+)
+def test_a_name_whose_record_is_not_free_is_left_alone(record: dict[str, Any]) -> None:
+    made = given_up(**record)
+    assert returned(made, NOT_COME) == []
+
+
+def test_a_name_that_an_operator_called_down_or_holds_is_left_alone() -> None:
+    assert returned(given_up(), replace(NOT_COME, given_up=False)) == []
+    assert returned(given_up(), NOT_COME, holds=frozenset({"r1"})) == []
+
+
+def test_an_open_breaker_resumes_nothing_b2() -> None:
+    assert returned(given_up(), NOT_COME, breaker=Breaker(Cause.WRITES_FAIL)) == []
+
+
+def test_the_name_of_a_registrys_record_is_no_seat() -> None:
+    assert returned(freed(), NOT_COME) == []
 
 
 # What is known of them.

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.seats import SEAT, SEAT_SIZE, may_take, seat_of
 from nodemanager.core.model.world import Job, Record
+from nodemanager.core.plan.snapshot import LateWrite
 from tests.core.build import EPOCH, LARGE, SMALL, START, Flight, World, cleaned, world
 
 
@@ -59,6 +61,20 @@ def test_each_wish_boots_its_own_seat_though_the_size_is_the_same():
 def test_a_boot_for_no_seat_takes_one_of_its_size():
     _, boots = booted(Job(id="7", cores=1, instance_type="large"), records=SEATS)
     assert boots == [("large", "l1")]
+
+
+def test_where_no_seat_may_be_taken_no_boot_is_left_to_the_store_u2():
+    """Slurm would have it claimed, though a late write of ours may still hit it."""
+    late = LateWrite(START)
+    made = world(max_nodes=9, min_nodes=1, sizes=(SMALL,), compare_and_set=False)
+    made.records = [seat("r0", "s1")]
+    made.flags |= {"late": {"r0": late}, "own_cleans": frozenset({"r0"})}
+    plan = made.round()
+    assert plan.boots == ()
+    assert plan.wants is not None
+    assert plan.wants.refused == {("small", Reason.NO_FREE_SLOT): 1}
+    made.flags["late"] = {}
+    assert [one.record and one.record.uuid for one in made.round().boots] == ["r0"]
 
 
 def test_may_take():

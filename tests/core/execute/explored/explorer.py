@@ -37,6 +37,7 @@ from nodemanager.core.execute.workflow import (
     Step,
     Workflow,
 )
+from nodemanager.core.model.changed import changed
 from nodemanager.core.model.facts import Fact
 from nodemanager.core.model.world import Leftover
 from nodemanager.errors import RemoteError, StoreError
@@ -203,7 +204,7 @@ class _Stand:
 
     def seen(self, key: Key, plan_id: str) -> Seen:
         seen = self.tiny.seen(self.scene.world)
-        return replace(seen, stopping=seen.stopping or self.scene.stopping)
+        return replace(seen, stopping=True) if self.scene.stopping else seen
 
     def fold(self, fact: Fact) -> None:
         self.told.append(type(fact).__name__)
@@ -222,7 +223,7 @@ class _Stand:
         self.told.append(type(one).__name__)
         learns = getattr(self.tiny, "learns", None)
         if learns is not None:
-            self.scene = replace(self.scene, world=learns(self.scene.world, one))
+            self.scene = changed(self.scene, world=learns(self.scene.world, one))
 
     def enter_pins(self, pins: tuple[Leftover, ...]) -> bool:
         if self.scene.journal_works:
@@ -284,7 +285,7 @@ class _Stand:
 
     def after(self, **changes: Any) -> Scene[Any]:
         running = next((one.state for one in self.runner.running.values()), None)
-        return replace(
+        return changed(
             self.scene,
             running=running,
             kept=self.kept,
@@ -320,7 +321,8 @@ class Explorer(Generic[W]):
             before = self._scenes[id]
             for label, is_fault, after in self._next(before):
                 self.found.transitions += 1
-                after = replace(after, faults=before.faults + is_fault)
+                if is_fault or after.faults != before.faults:
+                    after = changed(after, faults=before.faults + is_fault)
                 known = len(self._scenes)
                 entered = self._enter(after, id, label)
                 self._judge(before, after, entered)
@@ -387,18 +389,18 @@ class Explorer(Generic[W]):
             _, world = self.tiny.carry_out(scene.world, write)
             rest, label = scene.loose[:number] + scene.loose[number + 1 :], f"late {_name(write)}"
             told = tuple(sorted({*scene.told, label}))
-            yield label, False, replace(scene, world=world, loose=rest, told=told)
+            yield label, False, changed(scene, world=world, loose=rest, told=told)
         if scene.is_over:
             return
         for label, world in self.tiny.changes(scene.world) if may_fail else ():
-            yield label, True, replace(scene, world=world)
+            yield label, True, changed(scene, world=world)
         progress = getattr(self.tiny, "progress", lambda world: ())
         for label, world in progress(scene.world):
-            yield label, False, replace(scene, world=world)
+            yield label, False, changed(scene, world=world)
         if scene.journal_works and may_fail:
-            yield "the journal fails", True, replace(scene, journal_works=False)
+            yield "the journal fails", True, changed(scene, journal_works=False)
         if not scene.journal_works:
-            stand = _Stand(self.tiny, replace(scene, journal_works=True))
+            stand = _Stand(self.tiny, changed(scene, journal_works=True))
             stand.run().heal(NOW)
             yield from self._and_killed("the journal heals", False, stand)
         if not scene.is_up:
@@ -409,7 +411,7 @@ class Explorer(Generic[W]):
             yield "kill -9", True, self._killed(scene)
         at_work = [one for one in scene.out if not isinstance(one, Wait)]
         if not scene.stopping and may_fail:
-            stand = _Stand(self.tiny, replace(scene, stopping=True))
+            stand = _Stand(self.tiny, changed(scene, stopping=True))
             stand.run().stop(NOW, lambda _: bool(at_work))
             yield from self._and_killed("stopped", True, stand)
         if scene.stopping and not at_work:
@@ -429,7 +431,7 @@ class Explorer(Generic[W]):
     def _answers(self, scene: Scene[W], *, may_fail: bool) -> Iterator[tuple[str, bool, Scene[W]]]:
         for number, effect in enumerate(scene.out):
             rest = scene.out[:number] + scene.out[number + 1 :]
-            waits = replace(scene, out=rest)
+            waits = changed(scene, out=rest)
             if isinstance(effect, Wait):
                 if scene.stopping:
                     continue
@@ -438,7 +440,7 @@ class Explorer(Generic[W]):
                 yield from self._and_killed("the wait is over", False, stand)
                 continue
             answer, world = self.tiny.carry_out(scene.world, effect)
-            done = replace(waits, world=world)
+            done = changed(waits, world=world)
             yield from self._answered(f"{_name(effect)} answered", False, done, effect, answer)
             if not may_fail:
                 continue
@@ -449,7 +451,7 @@ class Explorer(Generic[W]):
             if isinstance(effect, Write):
                 label = f"{_name(effect)} done, its answer lost"
                 yield from self._answered(label, True, done, effect, lost)
-                late = replace(waits, loose=(*waits.loose, effect))
+                late = changed(waits, loose=(*waits.loose, effect))
                 yield from self._answered(f"{_name(effect)} late", True, late, effect, lost)
 
     def _answered(
@@ -471,7 +473,7 @@ class Explorer(Generic[W]):
         after = stand.after()
         yield label, is_fault, after
         if after.kept != stand.scene.kept and stand.scene.faults < self.max_faults:
-            killed = self._killed(replace(after, out=stand.scene.out))
+            killed = self._killed(changed(after, out=stand.scene.out))
             yield f"{label}, and killed at the commit", True, killed
 
     def _killed(self, scene: Scene[W]) -> Scene[W]:
@@ -480,7 +482,7 @@ class Explorer(Generic[W]):
         forgets = getattr(self.tiny, "forgets", None)
         world = scene.world if forgets is None else forgets(scene.world)
         loose = (*scene.loose, *loose)
-        return replace(
+        return changed(
             scene,
             world=world,
             is_up=False,
