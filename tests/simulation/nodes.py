@@ -42,12 +42,16 @@ class Lonely:
 
 @dataclass(frozen=True)
 class Destroyed:
-    """A destroy that took effect; `turned_at` is when its node turned bad before."""
+    """A destroy that took effect; `turned_at` is when its node turned bad before.
+
+    `fell_at` is the same where it was out of sight by then: `turned_at` is when it was shown again.
+    """
 
     at: float
     node_id: str
     reason: Reason
     turned_at: float
+    fell_at: float
 
 
 @dataclass
@@ -428,6 +432,8 @@ class NodeRules:
         turned |= {
             one.node_id: self._turned_at(one, manager.name) for one in bad if one.reason in WAVE
         }
+        fell = {one.node_id: one.fell_at for one in memory.destroyed}
+        fell |= {one.node_id: self._fell_at(one, manager.name) for one in bad}
         # A wave that was seen, and whose breaker closed as few are left of it, is over (B3).
         turned = {
             one: at for one, at in turned.items() if at > memory.waves.get(one, float("-inf"))
@@ -445,7 +451,9 @@ class NodeRules:
         # A late list shows whom the manager destroyed and was told of as gone.
         over = {one.node_id for one in memory.destroyed if self._has_ended(one.node_id)}
         there = wave | (self._there_by(until, cloud, settings) - over)
-        if len(there) < FLOOR:
+        # One list may show them all again, long after they fell silent among fewer.
+        until = min(until, max(fell[one] for one in wave) + window)
+        if len(wave | (there & self._there_by(until, cloud, settings))) < FLOOR:
             return
         population = len(there | self._ended_since(max(turned[one] for one in wave), settings))
         if len(wave) > settings.collapse_fraction * population:
@@ -486,20 +494,24 @@ class NodeRules:
         return bool(words) and words[-1].arrived > destroyed.at and words[-1].state != "down"
 
     def _turned_at(self, order: ShutdownOrder, manager: str) -> float:
-        """When its node was last heard, or was made; came into sight, or lost its record.
+        """When its node fell silent, or came into sight after that."""
+        shown_since = self.told.ears[manager].shown_since(order.node_id)
+        return max(self._fell_at(order, manager), shown_since)
+
+    def _fell_at(self, order: ShutdownOrder, manager: str) -> float:
+        """When its node was last heard, or was made; or lost its record.
 
         One that says that it is down turned bad when it began to say so, however long it pings on.
         So did one without a record when its manager was told, whoever hears it.
         """
         node = self.world.cloud.instances[order.node_id]
-        ears = self.told.ears[manager]
         lonely = self.memory[manager].lonely.get(node.id)
         if order.reason is Reason.UNPAIRED and lonely is not None:
-            return max(lonely.since, ears.shown_since(node.id))
-        heard = self._heard_at(node, ears)
+            return lonely.since
+        heard = self._heard_at(node, self.told.ears[manager])
         if heard is not None and order.reason is Reason.NODE_DOWN:
             heard = min(heard, self._down_since(node))
-        return max(node.created_at if heard is None else heard, ears.shown_since(node.id))
+        return node.created_at if heard is None else heard
 
     def _down_since(self, node: Instance) -> float:
         """When the first of its newest words came that all say that it is down; inf without any."""
@@ -561,7 +573,8 @@ class NodeRules:
             self._wrong("D1", manager, f"destroys {one.id}, which nobody ordered")
             return
         at, order = known
-        memory.destroyed.append(Destroyed(now, one.id, order.reason, self._turned_at(order, by)))
+        turned_at, fell_at = self._turned_at(order, by), self._fell_at(order, by)
+        memory.destroyed.append(Destroyed(now, one.id, order.reason, turned_at, fell_at))
         if order.reason is Reason.IDLE_BEYOND_DEMAND:
             read, _, _ = self.told.ears[by].last_look(order.record or "", None, sent_at)
             record = read.record if read is not None and read.at >= at else None
