@@ -181,6 +181,7 @@ def test_every_reason_is_given_in_some_world() -> None:
         pytest.param(1107, "D9", id="down-for-minutes-before-another-falls-silent"),
         pytest.param(650, "PROGRESS", id="a-destroy-that-never-happens-to-a-node-that-works-again"),
         pytest.param(438016104, "MAX", id="a-pause-after-a-list-truncated-for-good"),
+        pytest.param(455004359, "PROGRESS", id="a-clean-written-before-a-kill-and-found-after-it"),
     ],
 )
 def test_what_once_broke_a_rule_does_not_any_more(seed: int, rule: str) -> None:

@@ -335,7 +335,9 @@ def still_expected(
 
     A node with a known id stays longer while no listing shows it, its claim waits for a ping, and
     the cloud does not call it gone: the cloud is asked for it by id (D13). A node that only may
-    exist goes once it pings: until then a listing from before its claim must not hide it.
+    exist goes once it pings: until then a listing from before its claim must not hide it. None
+    comes of a life that we freed since it was expected: a look may find only later that the write
+    of a clean took effect (A2).
     """
     if not expected:
         return expected
@@ -349,6 +351,9 @@ def still_expected(
         if one.node_id in pairs.record_of or one.node_id in ended:
             return False
         if one.node_id is None and one.incarnation in heard:
+            return False
+        freed = history.freed.get(life_key(uuid, one.incarnation))
+        if freed is not None and freed.freed_at >= one.since:
             return False
         if now - one.since <= settings.boot_fail_after:
             return True

@@ -893,6 +893,19 @@ def test_a_denial_of_a_young_node_is_none_d3_d13():
     assert not kept(made, one)
 
 
+def test_a_node_that_only_may_exist_is_not_expected_of_a_life_that_we_freed_since_p4():
+    """A former run's clean took effect, and its set-up was taken up before that was found out."""
+    made, _ = unheard(instance_id=None)
+    one = Expected(None, "small", made.now, "r1-life1")
+    assert kept(made, one)
+    made.free("r1")
+    assert not kept(made, one)
+    assert kept(made, replace(one, incarnation="r1-life2"))
+    # The cloud has shown it since.
+    made.advance(30.0)
+    assert kept(made, replace(one, node_id="i-r1", since=made.now))
+
+
 def test_a_created_node_that_is_listed_or_pings_is_not_remembered_for_its_id_d13():
     made, born = unheard(instance_id=None)
     one = Expected("i-r1", "small", made.now - 660.0, "r1-life1")
