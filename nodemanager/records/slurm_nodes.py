@@ -177,11 +177,6 @@ def record(
     at = float(node.kept.get(AT) or 0.0)
     first = max(float(node.start), at) if node.has_come and node.start is not None else None
     pool = node.kept.get(POOL) or default_pool
-    properties = {SEAT: node.name, **({SEAT_SIZE: list(node.sizes)} if node.sizes else {})}
-    if pool is not None:
-        properties[wire.POOL] = pool
-    if claim is not None:
-        properties = wire.claimed(properties, claim)
     return Record(
         uuid=uuid_of(cluster, node.name),
         version=version_of(node),
@@ -196,11 +191,18 @@ def record(
         instance_id=None if claim is None else claim.node_id,
         pool=pool,
         claim=claim,
-        properties=properties,
+        properties=_properties(node, pool, claim),
         info={wire.LAST_ACTION: node.kept[ACTION]} if node.kept.get(ACTION) else {},
         problems=node.problems,
         fenced=node.kept.get(QUIET) is not None,
     )
+
+
+def _properties(node: SlurmNode, pool: str | None, claim: Claim | None) -> Mapping[str, Any]:
+    properties = {SEAT: node.name, **({SEAT_SIZE: list(node.sizes)} if node.sizes else {})}
+    if pool is not None:
+        properties[wire.POOL] = pool
+    return properties if claim is None else wire.claimed(properties, claim)
 
 
 def _claim(node: SlurmNode) -> Claim | None:
