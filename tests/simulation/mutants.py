@@ -470,8 +470,6 @@ MUTANTS: tuple[Mutant, ...] = (
                 "or judged.claim != fenced.claim",
             ),
         ),
-        open="a ping would have to arrive in the fraction of a second between the fence's own read "
-        "and its write, from a node that was silent for a whole window",
     ),
     Mutant(
         "C20",
