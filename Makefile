@@ -12,7 +12,7 @@ SEEDS := 1000
 FIRST := 0
 KILLS := 200
 RACES := 10000
-WORKERS := 4
+WORKERS := 5
 QUICK := $(addprefix tests/,actors commands config core journal schedulers) \
 	$(wildcard tests/test_*.py)
 

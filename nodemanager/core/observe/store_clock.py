@@ -10,6 +10,8 @@ from nodemanager.core.model.world import StoreTime
 
 STEPS_KEPT = 16
 KEEP_OFFSET_S = 1.0
+QUICK_S = 1.0
+"""A reading with a smaller error says by itself what the clock shows."""
 Steps = tuple[tuple[float, float], ...]
 Readings = tuple[StoreTime, ...]
 
@@ -38,7 +40,9 @@ class StoreClock:
     too old by the size. `debts` are jumps back that no forward jump has made good yet, as (what the
     clock showed before, size). No age is longer than the time since `known_since`, CLOCK_BOOTTIME.
     `by_wall` says that the offset was carried over a boot by our wall clock. `peak` is the most
-    that the clock can have shown before any jump back.
+    that the clock can have shown before any jump back. `firm` is the offset and the error of the
+    last reading that took no long time, None where that is the newest: a reading that took long
+    agrees with the clock before a jump and with the clock after it.
     """
 
     offset: float
@@ -50,6 +54,7 @@ class StoreClock:
     known_since: float = float("-inf")
     by_wall: bool = False
     peak: float = float("-inf")
+    firm: tuple[float, float] | None = None
 
     def now(self, boottime: float) -> float:
         """The store's time, epoch seconds, at `boottime`."""
@@ -81,8 +86,10 @@ class StoreClock:
     def read(self, seen: StoreTime) -> StoreClock:
         """The clock after another reading; a jump is remembered and resets `agreed` to 1."""
         offset = seen.at - seen.boottime
-        step = offset - self.offset
-        if abs(step) <= CLOCK_STEP_S + seen.error_s + self.error_s:
+        before, error_s = self.firm or (self.offset, self.error_s)
+        step = offset - before
+        if abs(step) <= CLOCK_STEP_S + seen.error_s + error_s:
+            took_long = seen.error_s > max(QUICK_S, error_s)
             return changed(
                 self,
                 offset=offset,
@@ -90,13 +97,14 @@ class StoreClock:
                 agreed=min(self.agreed + 1, CLOCK_AGREE_POLLS),
                 read_at=seen.boottime,
                 by_wall=False,
+                firm=(before, error_s) if took_long else None,
             )
         if self.by_wall:
             # Nobody knows which clock jumped over the boot, the store's or our wall clock. Every
             # earlier stamp counts from now, so earlier jumps no longer matter.
             return changed(first_reading(seen), agreed=1, known_since=seen.boottime)
         # The most that the clock could show now had it not jumped.
-        shown = self.now(seen.boottime) + seen.error_s + self.error_s + CLOCK_STEP_S
+        shown = before + seen.boottime + seen.error_s + error_s + CLOCK_STEP_S
         peak = self.peak
         if step > 0:
             steps, debts = _forward(self.steps, self.debts, shown, seen.at, step, peak)
@@ -196,6 +204,7 @@ def after_boot(kept: StoreClock, by_s: float) -> StoreClock:
     return changed(
         kept,
         offset=kept.offset + by_s,
+        firm=None if kept.firm is None else (kept.firm[0] + by_s, kept.firm[1]),
         known_since=kept.known_since - by_s,
         read_at=float("-inf"),
         by_wall=True,

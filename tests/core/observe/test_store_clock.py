@@ -219,6 +219,34 @@ def test_no_sequence_of_jumps_makes_a_stamp_look_older_than_it_is_t1(
             assert clock.age(stamped[1], boot) <= boot - stamped[0] + 0.001
 
 
+@pytest.mark.parametrize("jump", [86.0, 119.0, -86.0, -119.0])
+@pytest.mark.parametrize("coarse", [1, 3])
+def test_a_jump_does_not_pass_in_two_parts_around_a_reading_that_took_long_t1(
+    jump: float, coarse: int
+) -> None:
+    """A reading made while the manager stood still agrees with the clock before and after."""
+    clock = first_reading(StoreTime(1000.0, 0.0, 0.01))
+    for number in range(coarse):
+        at = 400.0 + number
+        clock = clock.read(StoreTime(1000.0 + at + jump / 2, at, 60.0))
+    clock = clock.read(StoreTime(1450.0 + jump, 450.0, 0.01))
+    assert not clock.trusted
+    before, after = 1300.0, 1449.0 + jump
+    assert clock.age(before, 450.0) <= 150.0
+    assert clock.age(after, 450.0) <= 1.0
+
+
+def test_readings_that_take_long_follow_a_clock_that_drifts_t1() -> None:
+    clock = first_reading(StoreTime(1000.0, 0.0, 20.0))
+    for number in range(1, 10):
+        clock = clock.read(StoreTime(1000.0 + 110.0 * number, 100.0 * number, 20.0))
+    assert clock.trusted
+    assert clock.now(900.0) == 1990.0
+    quick = clock.read(StoreTime(2090.0, 990.0, 0.01))
+    assert quick.trusted
+    assert quick.read(StoreTime(2200.0, 1090.0, 20.0)).read(StoreTime(2270.0, 1160.0, 0.01)).trusted
+
+
 # R4: over a restart.
 
 
