@@ -1,4 +1,5 @@
-"""What a scheduler is told besides drains: why a job can't run, a node's size, that a node is gone.
+"""What a scheduler is told besides drains: why a job can't run, a node's size, that a node is gone,
+and that a name may be used again.
 
 These errands are small, and may wait: nothing is freed, booted or destroyed for them. The plan
 orders them, and the actor that polls the scheduler runs them. An errand that failed is ordered
