@@ -182,6 +182,7 @@ def test_every_reason_is_given_in_some_world() -> None:
         pytest.param(650, "PROGRESS", id="a-destroy-that-never-happens-to-a-node-that-works-again"),
         pytest.param(438016104, "MAX", id="a-pause-after-a-list-truncated-for-good"),
         pytest.param(455004359, "PROGRESS", id="a-clean-written-before-a-kill-and-found-after-it"),
+        pytest.param(457000453, "WORK", id="one-too-many-once-those-for-its-jobs-were-made"),
         pytest.param(456000953, "C3", id="the-clock-jumped-around-a-reading-that-stood-still"),
         pytest.param(455006299, "D9", id="fell-silent-among-three-and-shown-again-among-six"),
     ],

@@ -62,14 +62,23 @@ class Work:
         sizes = Sizes(pool.settings.sizes)
         known = [sizes.named(one.tags.size) or sizes.named(one.size) for one in living]
         price = sum(size.price or 0.0 for size in known if size is not None)
-        now, stale_after = self.world.engine.now, pool.settings.node_stale_after
-        alike = sum(
-            (one.ended_at is None or now - one.ended_at <= stale_after)
+        now = self.world.engine.now
+        alike = self._alike(manager, now)
+        self.polls[manager.name].append(Poll(now, pool.wanted, len(living), alike, price))
+
+    def _alike(self, manager: Manager, at: float) -> int:
+        """How many nodes of a size that jobs want a manager may have counted then.
+
+        Of one that has ended it may not know so for a window.
+        """
+        pool = manager.pool
+        return sum(
+            one.created_at <= at
+            and (one.ended_at is None or at - one.ended_at <= pool.settings.node_stale_after)
             and one.tags.pool in (pool.name, None)
             and self._is_wanted_size(one, manager)
             for one in self.world.cloud.instances.values()
         )
-        self.polls[manager.name].append(Poll(now, pool.wanted, len(living), alike, price))
 
     def _destroyed(self, one: Instance, by: str) -> None:
         machine, sent_at = one.machine, self.world.weather.sent_at
@@ -114,7 +123,9 @@ class Work:
         # So much waited that no node of its size was one too many, nor all together too many or
         # too dear: then an idle one goes although jobs wait.
         poll, dearest = before[-1], manager.pool.settings.max_total_price
-        full = poll.wanted >= min(poll.alike, most) and poll.living <= most
+        # Those that were made for the jobs of that poll are there by the word, too.
+        alike = max(poll.alike, self._alike(manager, word.arrived))
+        full = poll.wanted >= min(alike, most) and poll.living <= most
         is_over = 0 < dearest < poll.price - A_ROUNDING
         if full and not is_over and self._is_wanted_size(one, manager):
             self._hit(one, by, "on a word from when demand wanted it")
