@@ -179,6 +179,7 @@ def test_a_node_that_died_drained_was_not_quiet_since_its_drain(
     record = booted(slurm, store)
     drain = ("State=DRAIN", "Reason=nodemanager: to be shut down")
     slurm.cluster.client("scontrol", "update", "NodeName=small-1", *drain)
+    # Slurm tells whole seconds: the node must outlive its drain by more than one.
     time.sleep(2.1)
     slurm.lose("small-1")
     lost = store.store_time().at
@@ -192,6 +193,7 @@ def test_a_node_that_is_powered_down_lived_until_it_was_first_seen_so(
 ):
     """Slurm may have heard it after the last look at it."""
     record = booted(slurm, store)
+    # Slurm tells whole seconds: what happens later must be in a later one.
     time.sleep(1.1)
     off_at = store.store_time().at
     slurm.cluster.client("scontrol", "update", "NodeName=small-1", "State=POWER_DOWN")
@@ -199,6 +201,7 @@ def test_a_node_that_is_powered_down_lived_until_it_was_first_seen_so(
     told = read(store, record)
     assert told.last_ping_at is not None
     assert told.last_ping_at >= off_at - 1.5
+    # Once seen so, it gets no newer while time passes.
     time.sleep(1.1)
     assert read(store, record).last_ping_at == told.last_ping_at
 

@@ -418,6 +418,19 @@ MUTANTS: tuple[Mutant, ...] = (
         storm=SEATED,
     ),
     Mutant(
+        "T1",
+        "a reading that took long stands for the exact one before it",
+        (
+            instead(
+                StoreClock.read,
+                "self.firm or (self.offset, self.error_s)",
+                "(self.offset, self.error_s)",
+            ),
+        ),
+        seed=456000953,
+        by=("C2", "C3"),
+    ),
+    Mutant(
         "C3",
         "a slurmd that is switched off was heard last when it was last seen alive",
         (
