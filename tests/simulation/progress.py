@@ -137,13 +137,13 @@ class Progress:
         return self.world.engine.now <= until
 
     def _surplus(self, pool: Pool, seen: Ward, since: float, bounds: Bounds) -> Iterator[Owed]:
+        doomed = self._doomed | self._left_open[pool.name]
+        if any(one.node.id in doomed for one in seen.of(Health.SERVING)):
+            # What became of that destroy is waited for (D3). Until then min_nodes and the spare
+            # nodes have one less, also where that node works.
+            since = max(since, self.calm.since(pool) + pool.settings.action_timeout)
         count = health.surplus(self.world, pool, seen)
         if count:
-            doomed = self._doomed | self._left_open[pool.name]
-            if any(one.node.id in doomed for one in seen.of(Health.SERVING)):
-                # What became of that destroy is waited for (D3). Until then min_nodes has one less,
-                # also where that node works.
-                since = max(since, self.calm.since(pool) + pool.settings.action_timeout)
             what = f"one of {count} idle nodes of {pool.name} goes that nobody wants"
             key = f"surplus {pool.name} {len(seen.idle)}"
             yield Owed("PROGRESS", key, what, since, bounds.surplus)
