@@ -186,6 +186,7 @@ def test_every_reason_is_given_in_some_world() -> None:
         pytest.param(456000953, "C3", id="the-clock-jumped-around-a-reading-that-stood-still"),
         pytest.param(455006299, "D9", id="fell-silent-among-three-and-shown-again-among-six"),
         pytest.param(460000510, "D14", id="the-destroy-of-a-spare-node-never-happens"),
+        pytest.param(460002564, "PROGRESS", id="a-freed-claim-and-its-create-over-a-restart"),
     ],
 )
 def test_what_once_broke_a_rule_does_not_any_more(seed: int, rule: str) -> None:

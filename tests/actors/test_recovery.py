@@ -694,6 +694,28 @@ def test_a_node_that_a_former_run_created_and_that_ended_by_itself_is_missed_in_
     until(rig, "node.created", within=240)
 
 
+def test_a_claim_that_was_freed_keeps_no_place_for_its_node_longer_over_a_restart(
+    make_rig: MakeRig,
+) -> None:
+    """P4, U9: the time in which a create may still take effect counts from the create.
+
+    Its own run freed the claim, and was answered as if somebody else had: the request arrived
+    twice.
+    """
+    rig = make_rig(min_nodes=1, max_nodes=3, boot_fail_after=600)
+    rig.cloud.takes_client_tokens = False
+    rig.cloud.on("create", fail(CloudError("timeout")))
+    rig.start()
+    rig.turn(500)
+    (claimed,) = rig.records
+    rig.kill()
+    rig.store.clean(claimed, "claim_expired")
+    restart(rig)
+    rig.turn(60)
+    assert rig.cloud.calls["create"] == 0
+    until(rig, "node.created", within=90)
+
+
 # What else outlives the process.
 
 

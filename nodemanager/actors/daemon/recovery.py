@@ -160,7 +160,7 @@ class Recovery:
         if self._owes_since is not None:
             self._expect(self._owes_since)
         if context.stopping is None and context.applies:
-            context.runner.resume(context.now)
+            context.runner.resume(context.now, context.clock.wall())
             expected = without_ended(context.books.expected, self._ended)
             context.books = replace(context.books, expected=expected)
             context.runner.news(context.now)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from nodemanager.actors.daemon.intents import action_of, entry_of, fields_of, state_of
@@ -216,9 +216,10 @@ class Runner:
                 continue
             self._left[self._key(workflow.action, state.order)] = (one, state)
 
-    def resume(self, now: float) -> None:
+    def resume(self, now: float, wall: float) -> None:
         """Resume what a former run left, once cloud and store are the known ones (L5).
 
+        `wall` is epoch seconds, as the journal's times are.
         Nodes go before records: a clean waits while its record's node is being destroyed (R1).
         """
         for key, (one, _) in self._left.items():
@@ -233,9 +234,9 @@ class Runner:
             del self._left[key]
             if key in self._running:
                 continue
-            step = self._workflows[key.action].resume(
-                state, self._shell.seen(key, state.order.plan_id)
-            )
+            left_at = now - max(0.0, wall - one.opened_at)
+            seen = replace(self._shell.seen(key, state.order.plan_id), left_at=left_at)
+            step = self._workflows[key.action].resume(state, seen)
             # Its time-out counts from here.
             left_off = Running(state, now, 0)
             if self._commit(key, left_off, step, begun := self._begun(step)):

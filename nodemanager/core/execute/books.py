@@ -52,6 +52,8 @@ class NodeExpected:
     is_new: bool = True
     """Whether the create was answered just now; False for a node that was found by its tag."""
     place: str | None = None
+    since: float | None = None
+    """From when on its time counts, CLOCK_BOOTTIME; None: from now on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -303,7 +305,8 @@ def learned(books: Books, one: Learned, now: float, nodes: int, settings: Settin
 
 def _expecting(books: Books, one: NodeExpected, now: float, nodes: int) -> Books:
     """The books with a node that was created, or may have been."""
-    expected = Expected(one.node_id, one.size, now, one.incarnation, one.place)
+    since = now if one.since is None else one.since
+    expected = Expected(one.node_id, one.size, since, one.incarnation, one.place)
     books = replace(books, expected={**books.expected, one.record: expected})
     if one.node_id is None or not one.is_new:
         return replace(books, sizes={**books.sizes, one.record: one.size})

@@ -141,8 +141,9 @@ class SetUp:
                 left = doubtful(state, seen)
         if not left.sent or left.record is None:
             return Step(left)
-        # A listing may not show the claim yet, and the create may still take effect (U9).
-        return Step(left, learn=(perhaps(left.order, left.record),))
+        # A listing may not show the claim yet, and the create may still take effect (U9). Its time
+        # is no longer than without the restart (P4): the claim may be freed since.
+        return Step(left, learn=(perhaps(left.order, left.record, seen.left_at),))
 
     def on(self, state: State, event: Event, seen: Seen) -> Step[State]:
         match state:

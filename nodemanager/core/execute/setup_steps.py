@@ -95,9 +95,13 @@ def withdrawn(order: SetUpOrder, block: Block, record: Record | None = None) -> 
     return Step(None, tell=(told,), learn=(Withdrawn(order.size.name),))
 
 
-def perhaps(order: SetUpOrder, uuid: str) -> NodeExpected:
-    """Expect the node that may exist: a listing from before the claim must not hide it."""
-    return NodeExpected(uuid, order.claim.incarnation, order.size.name, place=order.place)
+def perhaps(order: SetUpOrder, uuid: str, since: float | None = None) -> NodeExpected:
+    """Expect the node that may exist: a listing from before the claim must not hide it.
+
+    `since` is when its create may have been sent, CLOCK_BOOTTIME; None: now.
+    """
+    life, size = order.claim.incarnation, order.size.name
+    return NodeExpected(uuid, life, size, place=order.place, since=since)
 
 
 def in_doubt_of(record: Record | None) -> tuple[Learned, ...]:

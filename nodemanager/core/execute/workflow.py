@@ -162,6 +162,8 @@ class Seen:
     """The backlog run that orders adoptions."""
     fence_wait: float = 0.0
     failing: bool = False
+    left_at: float | None = None
+    """When a former run began the workflow, CLOCK_BOOTTIME; only its first step here has this."""
 
 
 # What a workflow returns.

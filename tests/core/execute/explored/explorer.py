@@ -499,7 +499,7 @@ class Explorer(Generic[W]):
             kept = OpenIntent(scene.kept, opened_at=0.0)
             assert fields_of(kept)
             stand.runner.load([kept], NOW)
-            stand.runner.resume(NOW)
+            stand.runner.resume(NOW, NOW)
         return stand.after(is_up=True)
 
 
