@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
@@ -17,6 +18,7 @@ from tests.live.server_process import ServerProcess, serve
 
 REGION = "us-east-1"
 KEY, SECRET = "AKIDEXAMPLE", "wJalrXUtnFEMI"
+SLOW_S = 3.0
 
 
 class Moto(ServerProcess):
@@ -42,6 +44,14 @@ class Moto(ServerProcess):
 
     def heal(self, action: str) -> None:
         self.ask("heal", action)
+
+    def slow(self, action: str) -> None:
+        """Every call of `action` does its work at once, and is answered SLOW_S later."""
+        self.ask("slow", action)
+
+    def list_nothing(self) -> None:
+        """Instances are told of only to who names their ids, from now on."""
+        self.ask("list nothing", "")
 
     def fill(self, place: str) -> None:
         """That zone or subnet takes no node, until `empty`."""
@@ -115,9 +125,13 @@ def _served() -> Iterator[None]:
 
 
 def main(orders: TextIO, answers: TextIO) -> None:
-    from tests.cloud.ec2.moto_server import MotoServer, lost, plain
+    from tests.cloud.ec2.moto_server import MotoServer, Reply, lost, plain
 
     server = MotoServer().start()
+
+    def late(reply: Reply) -> Reply:
+        time.sleep(SLOW_S)
+        return reply
 
     def answer(name: str, action: str) -> Any:
         match name:
@@ -127,6 +141,10 @@ def main(orders: TextIO, answers: TextIO) -> None:
                 server.fault(action, times=sys.maxsize, before=plain(500, ""))
             case "heal":
                 server.heal(action)
+            case "slow":
+                server.fault(action, times=sys.maxsize, after=late)
+            case "list nothing":
+                server.lists_nothing = True
             case "fill":
                 server.full[action] = "InsufficientInstanceCapacity"
             case "empty":

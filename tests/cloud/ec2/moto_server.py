@@ -36,6 +36,7 @@ _ENDED = re.compile(
     rb"<code>32</code><name>shutting-down</name>(</currentState><previousState>"
     rb"<code>48</code><name>terminated</name>)"
 )
+_RESERVATIONS = re.compile(rb"<reservationSet>.*</reservationSet>", re.DOTALL)
 _NUMBERED = re.compile(r"(\w+)\.(\d+)")
 
 
@@ -114,6 +115,8 @@ class MotoServer(FaultsOnOrder):
         self.page_limit: int | None = None
         self.full: dict[str | None, str] = {}
         """By zone or subnet: the code by which it takes no node."""
+        self.lists_nothing = False
+        """Instances are told of only to who names their ids."""
         self._tokens: dict[str | None, tuple[dict[str, str], Reply]] = {}
         self._runs = threading.Lock()
         self._moto = DomainDispatcherApplication(create_backend_app)
@@ -153,6 +156,7 @@ class MotoServer(FaultsOnOrder):
                 made.clear()
         self.page_limit = None
         self.full.clear()
+        self.lists_nothing = False
         self.start_afresh()
         self._tokens.clear()
 
@@ -275,6 +279,8 @@ class MotoServer(FaultsOnOrder):
         body = _SLASHLESS.sub(rb'xmlns="\1/"', body)
         if b"<Response xmlns=" in body:
             body = re.sub(rb"<Response xmlns=[^>]*>", b"<Response>", body)
+        if self.lists_nothing and _is_list(call):
+            body = _RESERVATIONS.sub(b"<reservationSet/>", body)
         if told[0].startswith("200"):
             moto_things.done(self._regions(), call.params, body)
             body = moto_things.page(call.params, body, self.page_limit)
@@ -283,6 +289,13 @@ class MotoServer(FaultsOnOrder):
         if call.action in ("CreateTags", "DeleteTags") and b"<return>" not in body:
             body = body.replace(b"<requestId>", b"<return>true</return><requestId>")
         return Reply(told[0], list(told[1]), body)
+
+
+def _is_list(call: Call) -> bool:
+    """Whether it asks for instances without naming any."""
+    return call.action == "DescribeInstances" and not any(
+        name.startswith("InstanceId.") for name in call.params
+    )
 
 
 def _from_one(params: dict[str, str]) -> dict[str, str]:
