@@ -187,6 +187,7 @@ def test_every_reason_is_given_in_some_world() -> None:
         pytest.param(455006299, "D9", id="fell-silent-among-three-and-shown-again-among-six"),
         pytest.param(460000510, "D14", id="the-destroy-of-a-spare-node-never-happens"),
         pytest.param(460002564, "PROGRESS", id="a-freed-claim-and-its-create-over-a-restart"),
+        pytest.param(461002910, "C0", id="another-pool-comes-between-a-listing-and-its-plan"),
     ],
 )
 def test_what_once_broke_a_rule_does_not_any_more(seed: int, rule: str) -> None:

@@ -129,12 +129,16 @@ class CleanRules:
         self.first_pings: dict[tuple[str, str], float] = {}
         """By uuid and incarnation. The server writes `first_ping_at` anew with the first ping after
         another node took the address; the node is no younger for that."""
+        self.named_at: dict[str | None, float] = {}
+        """By pool, when a record first named it; without those of the beginning."""
         world.plans.append(self.planned)
         world.registry.changed.append(self.changed)
 
     # What is so.
 
     def changed(self, before: Record | None, after: Record | None, by: str, what: str) -> None:
+        if after is not None:
+            self.named_at.setdefault(after.pool, self.world.engine.now)
         manager = self.world.managers.get(by)
         # One more on a record that is free already frees nobody.
         frees = before is not None and before.holds_anything
@@ -240,6 +244,9 @@ class CleanRules:
         names = {record.pool, record.claim.pool if record.claim is not None else record.pool}
         if names == {None}:
             others = {one.pool for one in self.world.registry.records()} - {None, pool}
+            # Another may come after the listing that a plan is made from.
+            listed_at = ordered.records[-1].started
+            others = {one for one in others if self.named_at.get(one, listed_at) <= listed_at}
             adopts = ordered.settings.adopt_unclaimed
             may = not others if adopts is None else adopts
             return None if may else "it names no pool, and others have records here"

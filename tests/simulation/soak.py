@@ -24,6 +24,8 @@ from tests.simulation.shrink import shrink, told
 
 BATCH = 10
 GC_AFTER = 50_000
+TOLD_EVERY = 500
+"""Where no progress bar is seen, a line tells of the progress after so many worlds."""
 SHRUNK = 3
 """So many failing seeds are shrunk; the others are only named."""
 CRASHED = "nothing: it crashed, as told above"
@@ -94,6 +96,9 @@ def soak(first: int, count: int, jobs: int, console: Console) -> Tally:
             for part in pool.imap_unordered(play_all, _batches(first, count)):
                 tally.add(part)
                 progress.update(task, advance=part.runs, failed=len(tally.failed))
+                told = (tally.runs - part.runs) // TOLD_EVERY < tally.runs // TOLD_EVERY
+                if told and not console.is_terminal:
+                    console.print(f"{tally.runs} of {count} played, {len(tally.failed)} failed")
                 for seed, rule in sorted(part.failed.items()):
                     console.print(f"seed {seed} broke {rule}")
     return tally
