@@ -24,7 +24,7 @@ from nodemanager.core.observe.heard import Heard
 from nodemanager.core.observe.history import Unpaired
 from nodemanager.core.observe.listing_history import KnownSets
 from nodemanager.core.observe.store_clock import Future, StoreClock
-from nodemanager.core.plan.plan import BootOrder
+from nodemanager.core.plan.boots import BootOrder
 from nodemanager.core.plan.snapshot import Expected, Flight, Limits
 from nodemanager.core.safety.breaker import Breaker
 from nodemanager.journal.codec import dump, load, without_secrets

@@ -164,7 +164,7 @@ MUTANTS = (
     TextMutant(
         "C8",
         "a node is destroyed while its record is in flight",
-        "core/plan/plan.py",
+        "core/plan/shutdowns.py",
         "if (record.uuid if record else view.node.tags.record) in snapshot.record_flights:",
         "if False:",
         "tests/core/plan/test_plan.py::test_a_node_whose_record_is_in_flight_is_not_destroyed_c8",
@@ -172,7 +172,7 @@ MUTANTS = (
     TextMutant(
         "U1",
         "a record that we wrote since its listing is used again",
-        "core/plan/plan.py",
+        "core/plan/boots.py",
         "if listing is None or snapshot.touched.get(uuid, -1.0) >= listing.started_at:",
         "if listing is None:",
         "tests/core/plan/test_plan.py::"

@@ -57,7 +57,8 @@ from nodemanager.core.observe import (
 )
 from nodemanager.core.observe.consistency import Impossible
 from nodemanager.core.observe.store_clock import StoreClock
-from nodemanager.core.plan import due, errands, plan, rotation, spares, supply
+from nodemanager.core.plan import boots, due, errands, plan, rotation, spares, supply
+from nodemanager.core.plan import shutdowns as going
 from nodemanager.core.plan.demand import Market
 from nodemanager.core.safety import breaker
 from nodemanager.errors import RemoteError
@@ -446,8 +447,8 @@ MUTANTS: tuple[Mutant, ...] = (
         "U2",
         "a boot takes any of Slurm's nodes that looks free, locked or not",
         (
-            instead(plan._free_seats, "not has_seats(_listed_records(snapshot))", "True"),
-            off(plan._boots, "has_seats(_listed_records(snapshot))"),
+            instead(boots.free_seats, "not has_seats(listed_records(snapshot))", "True"),
+            off(boots.boot_orders, "has_seats(listed_records(snapshot))"),
         ),
         storm=Storm(
             ("a node dies unseen", "store writes late", "store replies lost"),
@@ -552,7 +553,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "U1",
         "another pool's record is used again",
-        (off(plan._is_reusable, "not is_ours_to_claim(record, settings)"),),
+        (off(boots._is_reusable, "not is_ours_to_claim(record, settings)"),),
     ),
     Mutant(
         "U1",
@@ -582,7 +583,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "U3",
         "a record that holds something is used again",
-        (off(plan._is_reusable, "record.holds_anything or record.problems or record.held"),),
+        (off(boots._is_reusable, "record.holds_anything or record.problems or record.held"),),
     ),
     Mutant(
         "U8",
@@ -797,7 +798,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "D9",
         "any number is destroyed in one cycle",
-        (off(plan._shutdowns, "capped and room <= 0"),),
+        (off(going.shutdown_orders, "capped and room <= 0"),),
     ),
     Mutant(
         "D9",
@@ -890,7 +891,10 @@ MUTANTS: tuple[Mutant, ...] = (
         by=STILL,
     ),
     Mutant(
-        "U1", "nothing is ever booted", (off(plan._boots, "not wants.boots", "True"),), by=STILL
+        "U1",
+        "nothing is ever booted",
+        (off(boots.boot_orders, "not wants.boots", "True"),),
+        by=STILL,
     ),
     Mutant(
         "T1",
@@ -1018,7 +1022,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "a busy node is replaced",
         (
             instead(rotation._Turn._is_free, "view.verdict.reason in IDLE", "True"),
-            instead(plan._asking, "view.surplus_if_idle", "True"),
+            instead(going._asking, "view.surplus_if_idle", "True"),
         ),
     ),
     Mutant(

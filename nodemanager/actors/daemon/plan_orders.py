@@ -15,8 +15,9 @@ from nodemanager.core.execute.setup_state import order_setup
 from nodemanager.core.execute.workflow import Action
 from nodemanager.core.model.settings import TOLD_WITHIN_S
 from nodemanager.core.model.world import Claim
+from nodemanager.core.plan.boots import BootOrder
 from nodemanager.core.plan.errands import errands_sent
-from nodemanager.core.plan.plan import BootOrder, Plan
+from nodemanager.core.plan.plan import Plan
 
 
 class PlanOrders:

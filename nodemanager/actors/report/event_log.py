@@ -17,8 +17,9 @@ from nodemanager.core.model.reasons import Event, Kind, Reason
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.verdict import Verdict
 from nodemanager.core.model.world import CloudNode, Record
+from nodemanager.core.plan.boots import BootOrder
 from nodemanager.core.plan.errands import Errand
-from nodemanager.core.plan.plan import BootOrder, Plan
+from nodemanager.core.plan.plan import Plan
 from nodemanager.core.safety.breaker import HOW_TO_CLEAR, Breaker
 from nodemanager.log import DEBUG, ERROR, INFO, WARNING, Logger
 

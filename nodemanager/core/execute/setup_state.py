@@ -14,7 +14,7 @@ from nodemanager.core.execute.workflow import (
 from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.settings import ORDER_TTL_S
 from nodemanager.core.model.world import Claim, Record, Size
-from nodemanager.core.plan.plan import BootOrder
+from nodemanager.core.plan.boots import BootOrder
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,69 +6,51 @@ its items. The same predicates feed the action, the log line, the metric and the
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
 
 from nodemanager.core.execute.bind import BindOrder, bind_orders
-from nodemanager.core.execute.destroy import ShutdownOrder, order_shutdown
+from nodemanager.core.execute.destroy import ShutdownOrder
 from nodemanager.core.execute.dispatch import DispatchOrder, dispatch_orders
 from nodemanager.core.execute.drain import DrainOrder, drain_orders
 from nodemanager.core.execute.prune import PruneOrder
 from nodemanager.core.execute.unacknowledged import left_fences
 from nodemanager.core.judge import false_clean
-from nodemanager.core.judge.idle import AS_IDLE, UNCAPPED, doubt, is_kept_drained, stays_drained
+from nodemanager.core.judge.idle import is_kept_drained, stays_drained
 from nodemanager.core.judge.node_view import OUTSIDE, NodeView
 from nodemanager.core.judge.nodes import NodeJudge
 from nodemanager.core.judge.overrides import of_node
-from nodemanager.core.judge.preconditions import Block, standing_block
 from nodemanager.core.judge.records import RecordJudge
 from nodemanager.core.model.annotations import Mark
 from nodemanager.core.model.changed import changed
 from nodemanager.core.model.orders import CleanOrder
 from nodemanager.core.model.reasons import Kind, Reason
-from nodemanager.core.model.seats import has_seats, may_take
 from nodemanager.core.model.settings import ASK_LIMIT, Settings
 from nodemanager.core.model.sizes import Sizes
 from nodemanager.core.model.verdict import NOTHING_BEFORE, Verdict, keep
-from nodemanager.core.model.world import FreedLife, Record, Size
+from nodemanager.core.model.world import FreedLife
 from nodemanager.core.observe import nodes_since
 from nodemanager.core.observe.consistency import Impossible, find_impossible, of_one_slot
 from nodemanager.core.observe.history import History
 from nodemanager.core.observe.nodes_by_record import each_once
 from nodemanager.core.observe.pairing import NO_PAIRS, Pairs, pair
-from nodemanager.core.observe.pools import adopts_unclaimed, is_ours_to_claim, other_pools
-from nodemanager.core.observe.scheduled import idle_count
+from nodemanager.core.observe.pools import adopts_unclaimed, other_pools
 from nodemanager.core.observe.unlisted import NOTHING, Unlisted, look_for_unlisted
 from nodemanager.core.operate.backlog import Picture
+from nodemanager.core.plan.boots import BootOrder, boot_orders, free_seats
 from nodemanager.core.plan.counts import cycle_counts, made_since
 from nodemanager.core.plan.demand import Market, Wants
 from nodemanager.core.plan.due import Judged, judge_records, to_prune, with_prunes
 from nodemanager.core.plan.errands import Errand, errands
-from nodemanager.core.plan.places import choose, nodes_by_place
-from nodemanager.core.plan.rotation import ROTATING
+from nodemanager.core.plan.shutdowns import shutdown_orders
 from nodemanager.core.plan.slots import Slots, count_slots
-from nodemanager.core.plan.snapshot import Snapshot
-from nodemanager.core.plan.supply import Supply, held_records, is_locked
+from nodemanager.core.plan.snapshot import Snapshot, listed_records
+from nodemanager.core.plan.supply import Supply
 from nodemanager.core.safety import breaker as breakers
 from nodemanager.core.safety.breaker import Breaker, Cause, Population
 from nodemanager.core.safety.rate_limits import after_eligible, eligible_seen, name_of
-
-
-@dataclass(frozen=True, slots=True)
-class BootOrder:
-    """One node to boot: on this cleaned record, or on a new record where it is None (U1).
-
-    `place` is where, None for a size without places.
-    """
-
-    size: Size
-    reason: Reason
-    plan_id: str
-    record: Record | None = None
-    place: str | None = None
 
 
 @dataclass(frozen=True)
@@ -120,9 +102,6 @@ HANDLED = frozenset(
 )
 """Verdicts under which a node that turned bad still counts as bad (D9)."""
 
-CAPPED = frozenset({"shutdown:bad", ROTATING})
-"""The flights that use up the cap on shutdowns, which are for any reason but idle (D9)."""
-
 UNCOUNTED = OUTSIDE | {Reason.UNTAGGED}
 """Nodes that D9 leaves out: we never destroy them."""
 
@@ -153,11 +132,6 @@ def plan(
     return _planned(snapshot, settings, impossible, before, new_records=new_records)
 
 
-def _listed_records(snapshot: Snapshot) -> Sequence[Record]:
-    listing = snapshot.history.records
-    return listing.items if listing else ()
-
-
 def _planned(
     snapshot: Snapshot,
     settings: Settings,
@@ -175,16 +149,16 @@ def _planned(
     known = NOTHING_BEFORE if before is None else {one.id: one for one in before.records}
     judge = RecordJudge(snapshot, settings, pairs, unlisted, known)
     snapshot, (verdicts, cleans, deferred, backlog) = _judged_records(judge, impossible)
-    slots = count_slots(_listed_records(snapshot), verdicts, snapshot, settings)
+    slots = count_slots(listed_records(snapshot), verdicts, snapshot, settings)
     supply = Supply(snapshot, settings, views, pairs, unlisted)
-    seats = _free_seats(snapshot, settings, impossible.ids)
+    seats = free_seats(snapshot, settings, impossible.ids)
     wants = Market(supply, snapshot, settings, slots, seats).trade()
     snapshot = _after_unwanted(snapshot, views, wants)
     _tell_late_destroys(snapshot, settings, views)
     _tell_spares(views, wants)
-    shutdowns = _shutdowns(snapshot, settings, [*views, *unheard], wants, impossible.ids)
+    shutdowns = shutdown_orders(snapshot, settings, [*views, *unheard], wants, impossible.ids)
     restores, not_restored = _restores(snapshot, settings)
-    boots = _boots(snapshot, settings, wants, impossible.ids)
+    boots = boot_orders(snapshot, settings, wants, impossible.ids)
     used = impossible.ids | {boot.record.uuid for boot in boots if boot.record is not None}
     prunes = to_prune(snapshot, settings, unlisted, used, cleans)
     verdicts = with_prunes(verdicts, prunes)
@@ -251,7 +225,7 @@ def _to_ask(
 def _viewed(
     snapshot: Snapshot, settings: Settings, pairs: Pairs, before: Plan | None
 ) -> list[NodeView]:
-    """Each listed node, judged once; demand, caps and breakers come later (`_shutdowns`)."""
+    """Each listed node, judged once; demand, caps and breakers come later (`shutdown_orders`)."""
     views = () if before is None else before.views
     known = {view.verdict.id: view.verdict for view in views}
     judge, history = NodeJudge(snapshot, settings, pairs, known), snapshot.history
@@ -462,150 +436,6 @@ def _judged_records(judge: RecordJudge, impossible: Impossible) -> tuple[Snapsho
         judge = RecordJudge(snapshot, judge.settings, judge.pairs, judge.unlisted, judge.before)
         made = judge_records(judge, impossible)
     return snapshot, made
-
-
-def _shutdowns(
-    snapshot: Snapshot,
-    settings: Settings,
-    views: list[NodeView],
-    wants: Wants,
-    impossible: frozenset[str],
-) -> tuple[ShutdownOrder, ...]:
-    """Apply demand, breaker and caps to the views; return the orders that remain (D1, D9)."""
-    asking = _asking(snapshot, settings, views, wants)
-    if not asking:
-        return ()
-    block = standing_block(snapshot, settings)
-    wanting: list[NodeView] = []
-    for view in asking:
-        forbidden = _forbidden(view, block, impossible, snapshot, settings)
-        if forbidden is None:
-            wanting.append(view)
-        else:
-            view.verdict = forbidden
-    wanting.sort(key=lambda view: (view.node.created_at or 0.0, view.node.id))
-    destroying = sum(flight.kind in CAPPED for flight in snapshot.node_flights.values())
-    destroying += snapshot.destroyed_lately
-    room = max(0, settings.max_shutdowns_per_cycle - destroying)
-    orders: list[ShutdownOrder] = []
-    for view in wanting:
-        capped = view.verdict.reason not in UNCAPPED
-        if capped and room <= 0:
-            measures = {**(view.verdict.measures or {}), "limit": settings.max_shutdowns_per_cycle}
-            view.verdict = Verdict(Kind.KEEP, Reason.SHUTDOWN_CAP, view.node.id, measures)
-            continue
-        room -= capped
-        orders.append(order_shutdown(view, snapshot))
-    return tuple(orders)
-
-
-def _asking(
-    snapshot: Snapshot, settings: Settings, views: list[NodeView], wants: Wants
-) -> list[NodeView]:
-    """The nodes that are to go: as judged, beyond demand, or to be replaced. Each says why."""
-    surplus, replaced = wants.surplus, wants.rotations.chosen
-    asking = []
-    for view in views:
-        node_id = view.node.id
-        if node_id in surplus:
-            own = view.record
-            words = idle_count(own, snapshot, settings) if own is not None else 0
-            measures = {"idle_polls": words, "needed_polls": settings.consecutive_idle_count}
-            view.verdict = Verdict(Kind.SHUTDOWN, Reason.IDLE_BEYOND_DEMAND, node_id, measures)
-        elif view.verdict.kind is not Kind.SHUTDOWN:
-            if node_id not in replaced or not view.surplus_if_idle:
-                continue
-            view.verdict = replaced[node_id]
-        asking.append(view)
-    return asking
-
-
-def _forbidden(
-    view: NodeView,
-    block: Block | None,
-    impossible: frozenset[str],
-    snapshot: Snapshot,
-    settings: Settings,
-) -> Verdict | None:
-    """What forbids the shutdown that the view calls for, caps aside; None where it may go."""
-    node_id, record = view.node.id, view.record
-    if node_id in impossible:
-        return keep(node_id, Reason.IMPOSSIBLE)
-    if block is not None:
-        measures = {**(view.verdict.measures or {}), **block[1]}
-        return Verdict(Kind.KEEP, block[0], node_id, measures)
-    if (record.uuid if record else view.node.tags.record) in snapshot.record_flights:
-        return keep(node_id, Reason.IN_FLIGHT)
-    if view.verdict.reason in AS_IDLE and record is not None:
-        return doubt(node_id, record, snapshot, settings)
-    return None
-
-
-def _boots(
-    snapshot: Snapshot, settings: Settings, wants: Wants, impossible: frozenset[str]
-) -> tuple[BootOrder, ...]:
-    """The granted boots, each on a cleaned record to reuse as long as there are any (U1-U3)."""
-    if not wants.boots:
-        return ()
-    reusable = _reusable(snapshot, settings, impossible)
-    spreads = any(size.spread for size, _ in wants.boots)
-    nodes = nodes_by_place(snapshot) if spreads else Counter[str]()
-    orders = []
-    for (size, reason), host in zip(wants.boots, wants.hosts, strict=True):
-        record = next((one for one in reusable if may_take(one, size, host)), None)
-        if record is not None:
-            reusable.remove(record)
-        elif has_seats(_listed_records(snapshot)):
-            # The store makes no new record, and would claim one that may not be claimed yet.
-            continue
-        place = choose(size, snapshot.limits.places, nodes, snapshot.now)
-        if place is not None:
-            nodes[place] += 1
-        orders.append(BootOrder(size, reason, snapshot.plan_id, record, place))
-    return tuple(orders)
-
-
-def _reusable(snapshot: Snapshot, settings: Settings, impossible: frozenset[str]) -> list[Record]:
-    """The records that set-ups may claim, ordered by uuid."""
-    assert snapshot.history.records is not None
-    # A record that was freed by mistake is kept for its node (U8).
-    kept = impossible | {life.record for life in false_clean.open_lives(snapshot.breaker)}
-    kept |= held_records(snapshot)
-    return sorted(
-        (
-            record
-            for record in snapshot.history.records.items
-            if record.uuid not in kept and _is_reusable(record, snapshot, settings)
-        ),
-        key=lambda record: record.uuid,
-    )
-
-
-def _free_seats(
-    snapshot: Snapshot, settings: Settings, impossible: frozenset[str]
-) -> list[Record] | None:
-    """The seats that a boot may take now; None where a boot may get a new record."""
-    if not has_seats(_listed_records(snapshot)):
-        return None
-    return _reusable(snapshot, settings, impossible)
-
-
-def _is_reusable(record: Record, snapshot: Snapshot, settings: Settings) -> bool:
-    """Whether a set-up may claim the record: cleaned, ours, unlocked, nothing in flight (U1-U3)."""
-    if record.holds_anything or record.problems or record.held:
-        return False
-    if not is_ours_to_claim(record, settings):
-        return False
-    uuid = record.uuid
-    if uuid in snapshot.record_flights:
-        return False
-    listing = snapshot.history.records
-    if listing is None or snapshot.touched.get(uuid, -1.0) >= listing.started_at:
-        return False
-    if uuid in snapshot.history.bearers:
-        # A listed node still has the uuid as a tag: two nodes would then have it.
-        return False
-    return not is_locked(record, snapshot, settings)
 
 
 def picture_of(made: Plan, snapshot: Snapshot) -> Picture | None:

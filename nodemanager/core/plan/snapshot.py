@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from nodemanager.core.model.annotations import HandClean, Mark
 from nodemanager.core.model.scheduling import Dispatched
-from nodemanager.core.model.world import Job
+from nodemanager.core.model.world import Job, Record
 from nodemanager.core.observe.history import History
 from nodemanager.core.safety.boot_loops import NONE, Loops
 from nodemanager.core.safety.breaker import Breaker
@@ -144,3 +144,9 @@ class Snapshot:
     """Who paused the replacement of outdated nodes, and why; None while it goes on (O6)."""
     paused: Mark | None = None
     """Who paused the pool, and why; None while it runs (O4)."""
+
+
+def listed_records(snapshot: Snapshot) -> Sequence[Record]:
+    """The records of the newest listing; none before the first."""
+    listing = snapshot.history.records
+    return listing.items if listing else ()

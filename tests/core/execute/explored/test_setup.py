@@ -35,7 +35,7 @@ from nodemanager.core.model.world import (
     Record,
     Tags,
 )
-from nodemanager.core.plan.plan import BootOrder
+from nodemanager.core.plan.boots import BootOrder
 from nodemanager.core.plan.snapshot import Limits
 from nodemanager.errors import NoSuchRecord, PlaceFull
 from tests.core.build import POOL, SMALL, World, world
