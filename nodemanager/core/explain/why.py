@@ -16,6 +16,7 @@ from nodemanager.core.model.reasons import Kind, Reason
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.world import Size
 from nodemanager.core.plan import places
+from nodemanager.core.plan.boots import free_seats
 from nodemanager.core.plan.counts import place_of
 from nodemanager.core.plan.demand import Market
 from nodemanager.core.plan.plan import Plan, adopting, judged
@@ -106,7 +107,10 @@ class _Asking:
         self._slots = slots
         supply = Supply(self._snapshot, self._settings, made.views, made.pairs, made.unlisted)
         self._supply = supply
-        self._market = Market(supply, self._snapshot, self._settings, slots)
+        impossible = made.impossible.ids if made.impossible is not None else frozenset[str]()
+        taken = {boot.record.uuid for boot in made.boots if boot.record is not None}
+        seats = free_seats(self._snapshot, self._settings, impossible | taken)
+        self._market = Market(supply, self._snapshot, self._settings, slots, seats)
         self._boots = [boot.size for boot in made.boots]
         self._wished = self._market.wished()
 

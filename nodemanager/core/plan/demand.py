@@ -159,7 +159,11 @@ class Market:
     def forbids_one_more(self, size: Size, granted: Sequence[Size]) -> Reason | None:
         """What would forbid one more node of that size beside the `granted` boots."""
         price = self.supply.price + sum(one.price or 0.0 for one in granted)
-        return self._standing_refusal() or self._refusal(size, len(granted), price)
+        reason = self._standing_refusal() or self._refusal(size, len(granted), price)
+        if reason is None and self.free_seats is not None:
+            has_seat = any(may_take(one, size, None) for one in self.free_seats)
+            reason = None if has_seat else Reason.NO_FREE_SLOT
+        return reason
 
     def _replaced(
         self,

@@ -16,6 +16,7 @@ from nodemanager.core.plan.snapshot import Limits
 from nodemanager.core.safety.boot_loops import Loops, Streak
 from nodemanager.journal.event import Told
 from tests.core.build import LARGE, SMALL, START, World, incarnation_of, world
+from tests.core.plan.test_seats import seat, wish
 
 WANTED = (Job("j", cores=1, ram_mb=1, scratch_mb=1, count=3),)
 
@@ -179,3 +180,17 @@ def test_what_was_only_kept_is_told_when_asked_for() -> None:
     assert grouped(kept) == ()
     (group,) = grouped(kept, quiet=True)
     assert (group.count, group.names) == (9, ("i-8", "i-7", "i-6"))
+
+
+def test_where_records_are_seats_a_size_without_a_free_one_can_not_grow() -> None:
+    """The only free seat is another size's, or the plan's own boot takes it."""
+    made = world(max_nodes=9)
+    made.records = [seat("r0", "s1"), seat("r1", "l1", "large")]
+    assert told(made, "small")["small"].one_more is None
+
+    made.flags["demand"] = (wish("s1"),)
+    made.settle()
+    small = told(made, "small")["small"]
+    assert small.one_more is not None
+    assert small.one_more.reason is Reason.NO_FREE_SLOT
+    assert told(made, "large")["large"].one_more is None
