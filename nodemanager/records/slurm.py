@@ -191,13 +191,17 @@ class SlurmRecordStore:
     def clean(self, record: Record, reason: str) -> Record:
         """Power the node down in Slurm, and forget its claim; call `fence` before (C12).
 
-        What ran there is requeued, and Slurm may power the node up for a job at once.
+        What ran there is requeued, and Slurm may power the node up for a job at once. Raises
+        Conflict where the node is neither drained nor down, whoever lifted the fence.
         """
         node, now = self._unmoved(record)
         if node.is_off:
             # Refused for a node that is neither down nor drained.
             self._update(node.name, "State=RESUME", or_as_it_is=True)
         elif "powering_down" not in node.words:
+            if not node.is_down and "drain" not in node.words:
+                # By a late order of ours, perhaps. It may be given work, which this would end.
+                raise Conflict(f"{node.name} may get work again: its fence was lifted")
             self._update(node.name, "State=POWER_DOWN_FORCE")
         with before_writing():
             _, at = self._config()

@@ -283,6 +283,19 @@ def test_a_node_that_comes_back_behind_the_fence_is_not_freed_and_gets_no_work(
     assert store.unfence(alive, None).version == read(store, record).version
 
 
+def test_a_node_whose_fence_somebody_lifted_is_not_powered_down(
+    slurm: CloudSlurm, store: SlurmRecordStore
+):
+    """A late order of ours may lift it, which an earlier clean sent: the node may get work (A4)."""
+    record = booted(slurm, store)
+    fenced = store.fence(read(store, record))
+    slurm.cluster.client("scontrol", "update", "NodeName=small-1", "State=UNDRAIN")
+    with pytest.raises(Conflict, match="its fence was lifted"):
+        store.clean(fenced, "stale_slot")
+    assert not slurm.words("small-1") & {"POWER_DOWN", "POWERING_DOWN", "POWERED_DOWN"}
+    assert read(store, record).claim == record.claim
+
+
 def test_a_fence_or_clean_judged_before_a_sign_of_life_is_a_conflict(
     slurm: CloudSlurm, store: SlurmRecordStore
 ):

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from nodemanager.core.model.scheduling import OURS
 from nodemanager.core.model.world import Record
 from tests.records.slurm_model import Node
 from tests.simulation.bounds import FENCE_STANDS_S
@@ -78,12 +77,10 @@ class SeatRules:
         if not any(one in argv for one in ENDS):
             return
         self.ordered_down += 1
-        # A late order that calls a destroyed node down ends a drain, and it is down then.
-        called_down = "DOWN" in node.flags and node.reason is not None
-        called_down = called_down and node.reason[0].startswith(f"{OURS}destroyed")
-        # Slurm refuses the order, which may be late, for one that is off. One that powers up runs
-        # nothing yet: its job waits again.
-        safe = called_down or node.flags & {"DRAIN", *UNASKED}
+        # A late order may end its drain; while it is down it gets no work either. Slurm refuses the
+        # order, which may be late, for one that is off. One that powers up runs nothing yet: its
+        # job waits again.
+        safe = node.flags & {"DRAIN", "DOWN", *UNASKED}
         if POWER_DOWN in argv and not safe:
             self.world.violate("C12", f"{by} powers {node.name} down, which may be given work")
         alive = [machine for machine in self._living(node.name) if is_up(machine)]
