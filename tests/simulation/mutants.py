@@ -722,6 +722,13 @@ MUTANTS: tuple[Mutant, ...] = (
         by=STILL,
         seed=250000152,
     ),
+    Mutant(
+        "P4",
+        "an unclear create may take effect for as long from a restart on as from its claim",
+        (instead(setup.SetUp.resume, "seen.left_at", "None"),),
+        by=STILL,
+        seed=460002564,
+    ),
     # L. Listings.
     Mutant(
         "L1",
