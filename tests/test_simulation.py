@@ -189,6 +189,7 @@ def test_every_reason_is_given_in_some_world() -> None:
         pytest.param(460002564, "PROGRESS", id="a-freed-claim-and-its-create-over-a-restart"),
         pytest.param(461002910, "C0", id="another-pool-comes-between-a-listing-and-its-plan"),
         pytest.param(462001242, "C12", id="a-late-order-ends-the-drain-of-a-node-that-is-down"),
+        pytest.param(463000132, "B3", id="a-clean-lands-after-the-journal-with-it-was-lost"),
     ],
 )
 def test_what_once_broke_a_rule_does_not_any_more(seed: int, rule: str) -> None:

@@ -56,7 +56,8 @@ class Paper:
         self._kept = MemoryJournal(clock, keeps_entries=False)
         self._pens: list[Pen] = []
         self._reader: SqliteJournal | None = None
-        self.lost = 0
+        self.lost_at: list[float] = []
+        """When it was lost, in the world's time."""
         self.clockless: Told = lambda writer: None
         """Told of a writer that finds no store's clock in it."""
         self.clock_kept: Told = lambda writer: None
@@ -107,9 +108,14 @@ class Paper:
         works = self.fault is healthy and self.before is None and self.after is None
         return works and all(one.failure is None for one in self._pens if one.writer == writer)
 
+    @property
+    def lost(self) -> int:
+        """How often it was lost."""
+        return len(self.lost_at)
+
     def lose(self) -> None:
         """It is gone, and whoever writes begins a new one."""
-        self.lost += 1
+        self.lost_at.append(self._clock.booted_at + self._clock.boottime())
         if self._folder is not None:
             folder = Path(self._folder.name)
             self._put_down()

@@ -25,7 +25,8 @@ CREATE_BOUND_S = 120.0
 class FalseClean:
     """A life that was freed while `node` lived; `before` is its record as it was.
 
-    `losses` is how often its pool's journal had been lost by then.
+    `losses` is how often its pool's journal had been lost when the write was sent: what it wrote
+    over was written down before.
     """
 
     world: World
@@ -59,9 +60,9 @@ class FalseClean:
         return slot is None or all(one.slot_number != slot for one in others)
 
 
-def _losses(world: World, record: Record) -> int:
+def _losses(world: World, record: Record, by: float = float("inf")) -> int:
     pool = world.pools.get(record.pool or "")
-    return 0 if pool is None else pool.journal.lost
+    return 0 if pool is None else sum(at <= by for at in pool.journal.lost_at)
 
 
 class Truth:
@@ -187,7 +188,7 @@ class Truth:
         if not freed:
             return
         key = life_key(before.uuid, before.incarnation)
-        losses = _losses(world, before)
+        losses = _losses(world, before, world.weather.sent_at)
         self._freed[key] = before, losses
         live = self.live_node_of(before)
         if live is not None:
