@@ -335,6 +335,9 @@ class CleanRules:
             seen = heard.items.get(uuid)
             if heard.started <= before[-1].started or seen is None:
                 continue
+            if seen.fenced and heard_since[-1].items.get(uuid, seen).version == version:
+                # Our own fence, which is lifted. Slurm's nodes have the version from before again.
+                continue
             if seen.version != version:
                 return f"a later listing showed {seen.version}"
         return None
@@ -512,7 +515,14 @@ class CleanRules:
         ears = self.told.ears[manager.name]
         read, _, _ = ears.last_look(before.uuid, None, self.world.weather.sent_at)
         seen = None if read is None else read.record
-        if seen is not None and seen.version == self.taken.get(before.uuid):
+        taken = self.taken.get(before.uuid)
+        stood_at = fenced_at + manager.store.settle_wait
+        # A write may have left before, and is only repeated then.
+        unmoved = any(
+            one.at >= stood_at and one.record is not None and one.record.version != taken
+            for one in ears.reads.get(before.uuid, ())
+        )
+        if seen is not None and seen.version == taken and not unmoved:
             wrong("C12", "its address was taken before it was read again")
         if self.world.controller is not None:
             if self.newest_sign.get(before.uuid, 0.0) > ordered.at:
