@@ -493,13 +493,19 @@ class NodeRules:
         words = list(node.machine.words.values()) if node.machine is not None else []
         return bool(words) and words[-1].arrived > destroyed.at and words[-1].state != "down"
 
-    def _turned_at(self, order: ShutdownOrder, manager: str) -> float:
+    def _turned_at(
+        self, order: ShutdownOrder, manager: str, ordered_at: float = float("inf")
+    ) -> float:
         """When its node fell silent, or came into sight after that."""
         shown_since = self.told.ears[manager].shown_since(order.node_id)
-        return max(self._fell_at(order, manager), shown_since)
+        return max(self._fell_at(order, manager, ordered_at), shown_since)
 
-    def _fell_at(self, order: ShutdownOrder, manager: str) -> float:
-        """When its node was last heard, or was made; or lost its record.
+    def _fell_at(
+        self, order: ShutdownOrder, manager: str, ordered_at: float = float("inf")
+    ) -> float:
+        """When its node was last heard before that order, or was made; or lost its record.
+
+        It may be heard again before a slow destroy ends it.
 
         One that says that it is down turned bad when it began to say so, however long it pings on.
         So did one without a record when its manager was told, whoever hears it.
@@ -508,7 +514,7 @@ class NodeRules:
         lonely = self.memory[manager].lonely.get(node.id)
         if order.reason is Reason.UNPAIRED and lonely is not None:
             return lonely.since
-        heard = self._heard_at(node, self.told.ears[manager])
+        heard = self._heard_at(node, self.told.ears[manager], ordered_at)
         if heard is not None and order.reason is Reason.NODE_DOWN:
             heard = min(heard, self._down_since(node))
         return node.created_at if heard is None else heard
@@ -519,9 +525,10 @@ class NodeRules:
         newest = itertools.takewhile(lambda word: word.state == "down", reversed(words))
         return min((word.arrived for word in newest), default=float("inf"))
 
-    def _heard_at(self, node: Instance, ears: Ears) -> float | None:
-        """When a ping last told that this node lives: not one to a record that nothing ties to it.
+    def _heard_at(self, node: Instance, ears: Ears, by: float) -> float | None:
+        """When a ping last told, by then, that this node lives.
 
+        One to a record that nothing ties to it does not.
         An adopted node has no record in its tags, and a record of old may name no node: its pings
         end neither its time without a record nor the wave that it is of.
         """
@@ -532,7 +539,11 @@ class NodeRules:
         tied = node.tags.record == machine.uuid or (
             record is not None and record.instance_id == node.id
         )
-        return machine.heard_at if tied else None
+        if not tied:
+            return None
+        return max(
+            (one.arrived for one in machine.words.values() if one.arrived <= by), default=None
+        )
 
     def _sent(self, manager: str, method: str, about: str) -> None:
         if method == "cloud.pins":
@@ -573,7 +584,7 @@ class NodeRules:
             self._wrong("D1", manager, f"destroys {one.id}, which nobody ordered")
             return
         at, order = known
-        turned_at, fell_at = self._turned_at(order, by), self._fell_at(order, by)
+        turned_at, fell_at = self._turned_at(order, by, at), self._fell_at(order, by, at)
         memory.destroyed.append(Destroyed(now, one.id, order.reason, turned_at, fell_at))
         if order.reason is Reason.IDLE_BEYOND_DEMAND:
             read, _, _ = self.told.ears[by].last_look(order.record or "", None, sent_at)
