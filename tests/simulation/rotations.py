@@ -110,7 +110,14 @@ class RotationRules:
         claim = None if record is None else record.claim
         if record is None or claim is None or record.incarnation != one.tags.incarnation:
             return False
-        is_its_own = not one.twin and (claim.node_id or one.id) == one.id
+        # Of two that bear its tags nobody knows which one it is (P2).
+        bear = (
+            other
+            for other in self.world.cloud.instances.values()
+            if other.tags.incarnation == one.tags.incarnation
+            and (other.ended_at is None or self.world.engine.now - other.ended_at < NEWS_S)
+        )
+        is_its_own = not one.twin and (claim.node_id or one.id) == one.id and len(list(bear)) == 1
         return is_its_own and claim.image == self.world.cloud.image != one.image
 
     def _wrong(self, by: str, what: str) -> None:
