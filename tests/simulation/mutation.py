@@ -143,7 +143,9 @@ def main() -> int:
     kept = {mutant.name: found.get(mutant.name) for mutant in MUTANTS}
     text = {name: None if one is None else asdict(one) for name, one in kept.items()}
     KNOWN.write_text(json.dumps(text, indent=1) + "\n", encoding="utf-8")
-    return 0 if all(kept.values()) else 1
+    # One that is open says itself why no seed notices it.
+    missed = [one.name for one in MUTANTS if one.open is None and kept[one.name] is None]
+    return 1 if missed else 0
 
 
 if __name__ == "__main__":
