@@ -18,7 +18,7 @@ from tests.live.server_process import ServerProcess, serve
 
 REGION = "us-east-1"
 KEY, SECRET = "AKIDEXAMPLE", "wJalrXUtnFEMI"
-SLOW_S = 3.0
+SLOW_S = 10.0
 
 
 class Moto(ServerProcess):
