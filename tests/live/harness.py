@@ -83,8 +83,12 @@ def free_port() -> int:
 
 
 def environment(**more: str) -> dict[str, str]:
-    """This process' environment, without what could lead a daemon astray."""
-    kept = {key: value for key, value in os.environ.items() if not _NOT_INHERITED.fullmatch(key)}
+    """This process' environment, without what could lead a daemon astray.
+
+    Another thread may change it meanwhile: pytest does so between two tests.
+    """
+    found = {key: os.environ.get(key) for key in os.environ if not _NOT_INHERITED.fullmatch(key)}
+    kept = {key: value for key, value in found.items() if value is not None}
     return {**kept, "PYTHONPATH": str(TREE), "PYTHONUNBUFFERED": "1", **more}
 
 
