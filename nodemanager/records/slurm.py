@@ -192,15 +192,16 @@ class SlurmRecordStore:
         """Power the node down in Slurm, and forget its claim; call `fence` before (C12).
 
         What ran there is requeued, and Slurm may power the node up for a job at once. Raises
-        Conflict where the node is neither drained nor down, whoever lifted the fence.
+        Conflict where a node that has come is neither drained nor down, whoever lifted the fence.
         """
         node, now = self._unmoved(record)
         if node.is_off:
             # Refused for a node that is neither down nor drained.
             self._update(node.name, "State=RESUME", or_as_it_is=True)
         elif "powering_down" not in node.words:
-            if not node.is_down and "drain" not in node.words:
-                # By a late order of ours, perhaps. It may be given work, which this would end.
+            if node.has_come and not node.is_down and "drain" not in node.words:
+                # By a late order of ours, perhaps. It may be given work, which this would end. One
+                # that has not come runs nothing yet.
                 raise Conflict(f"{node.name} may get work again: its fence was lifted")
             self._update(node.name, "State=POWER_DOWN_FORCE")
         with before_writing():
