@@ -10,6 +10,8 @@ from tests.actors.rig import Rig
 from tests.records.arvados_servers import ERRORS, Reply, ScriptedApi, scripted
 from tests.schedulers.arvados_queues import GIB, QueueServer, container, uuid_of
 
+pytestmark = pytest.mark.socket
+
 __all__ = ["scripted"]
 
 

@@ -13,6 +13,8 @@ from nodemanager.from_config import asks_arvados
 from tests.records.arvados_servers import ERRORS, TOKEN, Reply, ScriptedApi, scripted
 from tests.schedulers.arvados_queues import GIB, QueueServer, container, old_job, uuid_of
 
+pytestmark = pytest.mark.socket
+
 __all__ = ["scripted"]
 
 
