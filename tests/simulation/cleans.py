@@ -130,14 +130,14 @@ class CleanRules:
         """By uuid and incarnation. The server writes `first_ping_at` anew with the first ping after
         another node took the address; the node is no younger for that."""
         self.named_at: dict[str | None, float] = {}
-        """By pool, when a record first named it; without those of the beginning."""
+        """By pool, when a record came to name it; without those named from the beginning."""
         world.plans.append(self.planned)
         world.registry.changed.append(self.changed)
 
     # What is so.
 
     def changed(self, before: Record | None, after: Record | None, by: str, what: str) -> None:
-        if after is not None:
+        if after is not None and (before is None or before.pool != after.pool):
             self.named_at.setdefault(after.pool, self.world.engine.now)
         manager = self.world.managers.get(by)
         # One more on a record that is free already frees nobody.

@@ -98,7 +98,7 @@ def withdrawn(order: SetUpOrder, block: Block, record: Record | None = None) -> 
 def perhaps(order: SetUpOrder, uuid: str, since: float | None = None) -> NodeExpected:
     """Expect the node that may exist: a listing from before the claim must not hide it.
 
-    `since` is when its create may have been sent, CLOCK_BOOTTIME; None: now.
+    `since` is when its set-up began, CLOCK_BOOTTIME: no create was sent before. None: now.
     """
     life, size = order.claim.incarnation, order.size.name
     return NodeExpected(uuid, life, size, place=order.place, since=since)
