@@ -96,6 +96,37 @@ Clean = Callable[["Pair"], bool]
 """Clean the pair's record as it was judged; whether it was freed."""
 
 
+class Handicap:
+    """How much later than the node the cleaner starts, so that both win often.
+
+    The loser starts better in the next race. How much better is found as one finds a level: who
+    loses again and again gets twice as much each time, however slow the machine, and half as much
+    once the other has lost.
+    """
+
+    AGAIN = 3
+    MOST_STEPS = 256
+
+    def __init__(self, least_s: float) -> None:
+        self.least_s = least_s
+        self.lag_s = 0.0
+        self._step_s = least_s
+        self._freed: bool | None = None
+        self._in_a_row = 0
+
+    def tell(self, *, freed: bool) -> None:
+        """Who won the last race: the cleaner, or the node."""
+        if freed == self._freed:
+            self._in_a_row += 1
+        else:
+            self._in_a_row = 1
+            self._step_s = max(self.least_s, self._step_s / 2)
+        self._freed = freed
+        if self._in_a_row >= self.AGAIN:
+            self._step_s = min(2 * self._step_s, self.MOST_STEPS * self.least_s)
+        self.lag_s += self._step_s if freed else -self._step_s
+
+
 @dataclass(frozen=True)
 class Outcome:
     """Who won a race, and what is wrong with that."""
@@ -116,15 +147,14 @@ class Pair:
         own: random.Random,
         step_s: float,
     ) -> None:
-        """By `step_s` seconds the loser of a race starts better in the next, so both win often."""
+        """`step_s`: the least that the loser of a race starts earlier in the next, in seconds."""
         self._stores = stores
         self._direct = direct
         self._clean = clean
         self._random = own
         self.node = node
         self.record = self._judged(direct.create(claim()))
-        self._step_s = step_s
-        self._lag = 0.0
+        self._start = Handicap(step_s)
 
     @property
     def store(self) -> RecordStore:
@@ -134,8 +164,7 @@ class Pair:
     def race(self, pings: int) -> Outcome:
         """One race, and its verdict. Raises Unfair."""
         judged = self.record
-        # How much later than the node the cleaner starts.
-        lag = self._lag + self._random.gauss(0.0, 2 * self._step_s)
+        lag = self._start.lag_s + self._random.gauss(0.0, 2 * self._start.least_s)
         more = (self._random.uniform(0.0, SPREAD_S) for _ in range(pings - 1))
         under_way = self.node.pings(self._direct.ping_url(judged), max(0.0, -lag), *more)
         if lag > 0:
@@ -145,7 +174,7 @@ class Pair:
             freed = self._clean(self)
         finally:
             done = under_way.result()
-        self._lag += self._step_s if freed else -self._step_s
+        self._start.tell(freed=freed)
         broken = _what_broke(judged, done, freed=freed)
         now = _read(self._direct, judged.uuid)
         if broken is None and freed and now.holds_anything:

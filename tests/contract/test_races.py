@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -11,7 +12,7 @@ import pytest
 from nodemanager.core.model.world import Record
 from nodemanager.records import rows
 from tests.contract import race
-from tests.contract.duel import EVERY_STEP, behind_a_fence
+from tests.contract.duel import EVERY_STEP, Pair, behind_a_fence
 from tests.contract.race import KINDS, Arena, Kind, Tally
 from tests.contract.stores import running_postgres
 
@@ -50,6 +51,20 @@ def test_no_race_ends_with_a_ping_acknowledged_and_its_record_freed(ring: Arena,
     assert tally.broken == []
     assert tally.races == races
     assert min(tally.won["ping"], tally.won["clean"]) > races / 20, "one side had no chance"
+
+
+@pytest.mark.parametrize("kind", [pytest.param(KINDS[0], id="sqlite")])
+def test_both_sides_win_often_where_one_of_them_is_slow(ring: Arena, kind: Kind):
+    def slow(pair: Pair) -> bool:
+        # A busy machine's clean takes longer than all the least steps together.
+        time.sleep(0.1)
+        return kind.clean(pair)
+
+    races = 240
+    tally = race.run(ring, replace(kind, clean=slow), races)
+
+    assert tally.broken == []
+    assert min(tally.won["ping"], tally.won["clean"]) > races / 6
 
 
 def freed_wrongly(tally: Tally) -> bool:
