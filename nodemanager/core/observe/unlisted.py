@@ -190,27 +190,28 @@ def _is_missing(record: Record, since: float, snapshot: Snapshot, settings: Sett
 def _keeps_pinging(record: Record, since: float, snapshot: Snapshot, settings: Settings) -> bool:
     """Whether it pinged within its window and after the listing at `since`; not just booted."""
     clock, now = snapshot.history.clock, snapshot.now
-    first, last = record.first_ping_at, record.last_ping_at
+    last = record.last_ping_at
     if clock is None or last is None:
         return False
-    heard_s = clock.age(last, now) + 2 * clock.error_s
-    # The first ping may be missing, because somebody removed it, or ahead of a clock that was set
-    # back. Or each ping is the first again, because another node takes the record's address. The
-    # node is at least as old as the first ping of its life that this run saw.
-    old_s = _pinged_for(record, snapshot.history, now)
-    if first is not None:
-        old_s = max(old_s, clock.age(first, now))
-    if old_s <= settings.visible_after:
+    if _pinged_for(record, clock, snapshot) <= settings.visible_after:
         return False
+    heard_s = clock.age(last, now) + 2 * clock.error_s
     return heard_s < now - since and heard_s <= settings.node_stale_after
 
 
-def _pinged_for(record: Record, history: History, now: float) -> float:
-    """Seconds since this run first saw a ping of the record's life."""
-    heard = history.heard.get(record.uuid)
+def _pinged_for(record: Record, clock: StoreClock, snapshot: Snapshot) -> float:
+    """Seconds since the first ping of the record's life; its node is at least as old.
+
+    The first ping may be missing, because somebody removed it, or ahead of a clock that was set
+    back. Or each ping is the first again, because another node takes the record's address. So the
+    first one that this run saw counts too.
+    """
+    first, now = record.first_ping_at, snapshot.now
+    old_s = 0.0 if first is None else clock.age(first, now)
+    heard = snapshot.history.heard.get(record.uuid)
     if heard is None or heard.incarnation != record.incarnation or heard.pinged_since is None:
-        return 0.0
-    return now - heard.pinged_since
+        return old_s
+    return max(old_s, now - heard.pinged_since)
 
 
 def _alive(answer: Asked, record: Record, node_id: str | None) -> list[CloudNode]:
@@ -222,8 +223,16 @@ def _alive(answer: Asked, record: Record, node_id: str | None) -> list[CloudNode
 def _verdict(
     record: Record, absent_since: float, snapshot: Snapshot, settings: Settings
 ) -> Verdict | None:
-    """The verdict on the cloud's answers by id and by tag; None without one since the absence."""
-    node_id = id_of(record, snapshot)
+    """The verdict on the cloud's answers by id and by tag; None without one since the absence.
+
+    No denial counts in the first `visible_after` of the node's life: a node that came late may have
+    been asked for, and denied, before it was there (A1, C11).
+    """
+    clock, now, node_id = snapshot.history.clock, snapshot.now, id_of(record, snapshot)
+    if clock is None or waits_for_first_ping(record):
+        grown_at = float("inf")
+    else:
+        grown_at = now - _pinged_for(record, clock, snapshot) + settings.visible_after
     asked = [snapshot.history.asked.get(key) for key in _keys(record, snapshot)]
     answers = [one for one in asked if one is not None and not one.malformed]
     denied: Asked | None = None
@@ -235,10 +244,10 @@ def _verdict(
             return _found(record, alive[0], answer, snapshot, settings)
         if not alive and not late and (denied is None or answer.at > denied.at):
             denied = answer
-    if denied is None or waits_for_first_ping(record):
+    if denied is None or denied.said_at <= grown_at:
         return None
-    measures: dict[str, object] = {"age_s": snapshot.now - denied.at, "attempt": denied.times}
-    denied_s = denied_for(record, asked, absent_since, snapshot.now, settings)
+    measures: dict[str, object] = {"age_s": now - denied.at, "attempt": denied.times}
+    denied_s = denied_for(record, asked, max(absent_since, grown_at), now, settings)
     if denied_s is not None:
         measures |= {"denied_s": denied_s, "limit_s": settings.node_stale_after}
     return Verdict(Kind.KEEP, Reason.PINGING_UNLISTED, record.uuid, measures)

@@ -548,6 +548,27 @@ def test_one_that_the_cloud_has_not_is_no_failed_boot_and_its_claim_expires_d13(
     assert made.cleaned == ["r1"]
 
 
+def test_while_a_node_that_came_late_is_young_no_denial_counts_p6_d13():
+    """A1 speaks of nodes older than visible_after: another one would be one above max_nodes."""
+    made, _ = overdue()
+    made.with_settings(min_nodes=1, max_nodes=1, visible_after=300.0)
+    deny(made)
+    made.ping("r1")
+    for _ in range(4):
+        deny(made)
+        assert made.of_record("r1").reason is Reason.WITHIN_WINDOW
+        assert made.plan().boots == ()
+    for _ in range(3):
+        deny(made)
+    verdict = made.of_record("r1")
+    assert verdict.reason is Reason.PINGING_UNLISTED
+    assert verdict.measures["denied_s"] < 200.0, "no longer than it was old enough"
+    made.answer({"i-r1": None})
+    made.answer_tags({"r1": ()})
+    made.advance(1.0)
+    assert len(made.plan().boots) == 1
+
+
 def test_the_listing_that_lacks_it_is_short_and_frees_nothing_d13():
     made, born = overdue()
     made.add_record("r9", quiet=9000.0)
