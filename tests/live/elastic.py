@@ -12,6 +12,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
+import requests
 
 from tests.live.cluster import TOKEN, LocalCluster, Sections
 from tests.live.harness import Daemon, Registry
@@ -51,7 +52,11 @@ class Machines:
             running = self.cluster.tags()
             for node in set(self._slurmd_of) - running.keys():
                 self.slurm.kill_node(self._slurmd_of.pop(node))
-            rows = self.registry.rows() if running.keys() - self._slurmd_of.keys() else {}
+            try:
+                rows = self.registry.rows() if running.keys() - self._slurmd_of.keys() else {}
+            except requests.ConnectionError:
+                # A test killed it: a machine asks again.
+                continue
             for node, record in running.items():
                 row = rows.get(record, {})
                 host = row.get("hostname") if row.get("first_ping_at") else None
