@@ -22,7 +22,6 @@ import ssl
 import threading
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from email.utils import formatdate
 from functools import partial
 from pathlib import Path
 from traceback import format_exc
@@ -108,6 +107,7 @@ class HttpServer:
         self._gate = Gate(limits or limits_of(1 / 3), self.refusals)
         self._config = _uvicorn_config(self._serve_one)
         self._state = ServerState()
+        self._state.default_headers = [(b"server", self.name.encode())]
         self._listening: list[socket.socket] = []
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -215,8 +215,6 @@ class HttpServer:
     def _turn(self) -> None:
         self._turned_at = time.monotonic()
         self._gate.sweep()
-        date = formatdate(time.time(), usegmt=True).encode()
-        self._state.default_headers = [(b"date", date), (b"server", self.name.encode())]
 
     def _accept(self, listening: socket.socket) -> None:
         for _ in range(_AT_ONCE):

@@ -103,9 +103,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         raise pytest.UsageError(f"tests/conftest.py's SERVERS lacks {', '.join(unknown)}")
     items[:] = _in_turn(items)
     if config.getoption("--quick"):
-        left_out = [one for one in items if any(one.get_closest_marker(m) for m in NOT_QUICK)]
+        quick: list[pytest.Item] = []
+        left_out: list[pytest.Item] = []
+        for item in items:
+            is_left_out = any(item.get_closest_marker(mark) for mark in NOT_QUICK)
+            (left_out if is_left_out else quick).append(item)
         config.hook.pytest_deselected(items=left_out)
-        items[:] = [one for one in items if one not in left_out]
+        items[:] = quick
 
 
 def _in_turn(items: list[pytest.Item]) -> list[pytest.Item]:

@@ -12,12 +12,14 @@ import subprocess
 import threading
 import time
 from collections.abc import Iterator
+from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 import requests
 
+from nodemanager import httpserver
 from nodemanager.connections import Limits, peer_of
 from nodemanager.core.model.reasons import Reason
 from nodemanager.errors import StartError
@@ -76,6 +78,23 @@ def secure(certificate: tuple[str, str]) -> Iterator[HttpServer]:
     server.start()
     yield server
     server.stop()
+
+
+def test_an_answers_date_is_of_its_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A store's clock is measured by it, so it must not be older than the question."""
+    monkeypatch.setattr(httpserver, "_TICK_S", 10.0)
+    server = serve()
+    server.start()
+    try:
+        # Into the next second, in which the loop has no other work than to answer.
+        time.sleep(1.01 - time.time() % 1)
+        before = int(time.time())
+        told = requests.get(server.url, timeout=5).headers["Date"]
+        refused = requests.get(server.url, headers={"x": "x" * 100_000}, timeout=5).headers["Date"]
+    finally:
+        server.stop()
+    assert before <= parsedate_to_datetime(told).timestamp() <= time.time()
+    assert before <= parsedate_to_datetime(refused).timestamp() <= time.time()
 
 
 def test_it_answers_on_a_free_port_and_no_more_once_stopped() -> None:

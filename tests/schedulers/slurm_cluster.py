@@ -140,7 +140,8 @@ class SlurmCluster:
         slurmd.wait(10)
         self._kill_jobs(f"SLURMD_NODENAME={node}")
         # The next machine of that name does not remember which jobs it once ended.
-        shutil.rmtree(self.folder / f"spool-{node}")
+        spool = self.folder / f"spool-{node}"
+        until(f"no {spool.name}", lambda: _removed(spool))
 
     def tidy(self) -> None:
         """No jobs, and every node idle, as at the start."""
@@ -299,6 +300,12 @@ def free_ports_in_a_row(count: int) -> list[int]:
                 stack.enter_context(socket.create_server(("127.0.0.1", port)))
             return list(ports)
     raise RuntimeError("this machine has no free ports")
+
+
+def _removed(folder: Path) -> bool:
+    """Whether it is gone; what was killed may still write a last file into it."""
+    shutil.rmtree(folder, ignore_errors=True)
+    return not folder.exists()
 
 
 def _end(processes: Iterable[subprocess.Popen[bytes] | None]) -> None:
