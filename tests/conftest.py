@@ -142,8 +142,9 @@ def pytest_runtest_protocol(
     """Between two files, what is there is taken out of the collector's sight.
 
     Else each of its collections would look at the ten thousand tests and all that they import.
+    With `--quick` once is enough: its tests make little, and come from all files in turn.
     """
-    if item.path not in _begun:
+    if item.path not in _begun and not (_begun and item.config.getoption("--quick")):
         _begun.add(item.path)
         gc.collect()
         gc.freeze()

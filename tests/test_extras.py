@@ -13,6 +13,8 @@ from nodemanager.config import load
 from nodemanager.errors import ConfigError
 from nodemanager.extras import MODULES, MissingExtra, Need, needs
 
+pytestmark = pytest.mark.slow
+
 TREE = Path(__file__).parents[1]
 FOREIGN = (*MODULES.values(), "googleapiclient", "httplib2", "plotext")
 BARE = f"""

@@ -24,6 +24,8 @@ from nodemanager.errors import Throttled
 from nodemanager.logfile import FileHandler, StdioHandler
 from nodemanager.logline import as_json, logfmt, number, timestamp
 
+pytestmark = pytest.mark.slow
+
 PAIR = re.compile(r'([A-Za-z0-9_.-]+)=("(?:[^"\\]|\\.)*"|[^\s"]*)(?: |$)')
 
 
@@ -184,7 +186,6 @@ def test_no_key_can_break_out_either(fields: dict[str, str]) -> None:
     assert len(read_back(logfmt(fields))) == 1
 
 
-@pytest.mark.slow
 @settings(max_examples=40)
 @given(
     st.dictionaries(

@@ -58,6 +58,7 @@ class Daemon:
         self.thread.join(LATEST_S)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("command", "path"),
     [("slurm-resume", "/api/power/resume"), ("slurm-suspend", "/api/power/suspend")],
@@ -71,6 +72,7 @@ def test_slurms_list_is_handed_to_the_daemon(config: Path, command: str, path: s
     assert daemon.seen == [(path, {"nodes": "c[1-3],d7"})]
 
 
+@pytest.mark.slow
 def test_a_list_of_any_length_is_handed_over(config: Path):
     daemon = Daemon(config.parent / control.NAME, 202)
     names = ",".join(f"compute{number}" for number in range(5000))
@@ -84,6 +86,7 @@ def test_a_list_of_any_length_is_handed_over(config: Path):
     assert len(told["nodes"]) <= power_program.LONGEST
 
 
+@pytest.mark.slow
 def test_where_no_daemon_takes_it_that_is_said_and_exits_with_1(
     config: Path, capsys: pytest.CaptureFixture[str]
 ):

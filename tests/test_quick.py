@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[1]
 TESTS = """
 import contextlib, socket, threading, pytest
@@ -43,6 +45,7 @@ def test_takes_long():
 """
 
 
+@pytest.mark.slow
 def test_a_quick_test_that_opens_an_internet_socket_fails(tmp_path: Path) -> None:
     (tmp_path / "test_some.py").write_text(TESTS, encoding="utf-8")
     options = ("-p", "tests.conftest", "-c", ROOT / "pyproject.toml", "--rootdir", tmp_path)

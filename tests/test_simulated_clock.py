@@ -12,6 +12,8 @@ from tests.simulation.run import Result, run
 from tests.simulation.scenario import Storm
 from tests.simulation.world import World
 
+pytestmark = pytest.mark.slow
+
 KILLED_S = 100.0
 """The manager is killed, and the clock set right, so long after the clock was set back."""
 

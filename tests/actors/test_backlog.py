@@ -21,6 +21,8 @@ from tests.actors.rig import Rig
 from tests.fakes import FakeCloud, FakeStore, TickingClock
 from tests.fakes.journal import MemoryJournal
 
+pytestmark = pytest.mark.slow
+
 DAY_S = 86_400.0
 
 
@@ -186,7 +188,6 @@ def test_no_more_a_minute_are_freed_than_the_rate_says_s5(leaked: Rig, rate: flo
     assert len(leaked.lines("record.cleaned")) >= min(30, rate * 1.5)
 
 
-@pytest.mark.slow
 def test_a_thousand_let_go_by_an_operator_are_no_wave_that_opens_the_breaker_b1(
     make_rig: Any,
 ) -> None:

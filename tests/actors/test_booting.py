@@ -23,6 +23,8 @@ from tests.actors.rig import Rig
 from tests.fakes import FakeCloud, FakeStore, TickingClock, answer, fail, first, lose
 from tests.fakes.script import Step
 
+pytestmark = pytest.mark.slow
+
 HOUR = 3600.0
 
 
@@ -152,7 +154,6 @@ def test_a_record_that_a_late_listing_shows_as_before_our_claim_is_not_judged_c8
     rig.turn_until("record.cleaned", within=600, record=leaked.uuid, reason="claim_expired")
 
 
-@pytest.mark.slow
 def test_failed_creates_leave_no_more_claims_than_max_nodes(make_rig: MakeRig) -> None:
     """U6: hundreds of failed creates."""
     clock = TickingClock()
@@ -200,7 +201,6 @@ def test_a_definite_refusal_releases_its_claim_at_once(
     assert rig.store.used_slots() == []
 
 
-@pytest.mark.slow
 def test_a_quota_is_lowered_and_probed_later(make_rig: MakeRig) -> None:
     """D6."""
     rig = make_rig(min_nodes=6, max_nodes=6, boot_fail_after=600)
@@ -366,7 +366,6 @@ def test_the_wishlist_boots_what_the_jobs_need(make_rig: MakeRig) -> None:
     assert {line["reason"] for line in rig.lines("node.setup_started")} == {"wanted"}
 
 
-@pytest.mark.slow
 def test_slots_that_come_free_are_used_again_by_the_same_records(make_rig: MakeRig) -> None:
     clock = TickingClock()
     store = FakeStore(clock, slots=range(1, 3))
@@ -428,7 +427,6 @@ def test_where_the_store_names_no_host_the_node_is_named_by_its_life(make_rig: M
     assert re.fullmatch(r"compute-[0-9a-f]{12}", node.name)
 
 
-@pytest.mark.slow
 def test_a_wrong_image_is_told_before_anything_is_claimed_or_created_n32(make_rig: MakeRig) -> None:
     """And asked for ever more rarely: at most once an hour in the end."""
     rig = make_rig(min_nodes=2, max_nodes=4, max_poll_time=300)
@@ -452,7 +450,6 @@ def test_once_the_image_is_there_nodes_are_booted_n32(make_rig: MakeRig) -> None
     assert len(rig.nodes) == 1
 
 
-@pytest.mark.slow
 def test_a_created_node_that_nobody_sees_or_hears_is_a_failed_boot(make_rig: MakeRig) -> None:
     """D13: the cloud, asked by id, has it. Its record is freed as C20 says."""
     rig = make_rig(min_nodes=0, max_nodes=2, boot_fail_after=600)
@@ -513,7 +510,6 @@ def test_a_failed_boot_that_nobody_sees_is_asked_for_by_the_id_that_the_create_a
     assert rig.nodes == []
 
 
-@pytest.mark.slow
 def test_while_a_failed_boot_that_nobody_sees_is_held_nothing_ends_it(make_rig: MakeRig) -> None:
     """C9, D13. Once it is released it goes."""
     rig = make_rig(min_nodes=0, max_nodes=2, boot_fail_after=600)

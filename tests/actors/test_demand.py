@@ -84,6 +84,7 @@ def test_the_first_in_the_queue_is_served_first_u12_n4(make_rig: MakeRig) -> Non
     assert booted(rig) == {"large": 1, "small": 2}
 
 
+@pytest.mark.slow
 def test_a_job_that_cant_be_had_is_told_once_by_its_id_and_again_when_the_reason_changes_u12(
     make_rig: MakeRig,
 ) -> None:
@@ -136,6 +137,7 @@ def test_what_is_refused_for_long_is_told_again_every_half_hour(
     assert told(1, wanted, wanted, never) == ["at_max_nodes"], "what begins anew is told at once"
 
 
+@pytest.mark.slow
 def test_a_flood_of_jobs_that_cant_be_had_is_told_in_part_u12(make_rig: MakeRig) -> None:
     rig = make_rig(max_nodes=4)
     rig.jobs = tuple(Job(f"j{number}", cores=99) for number in range(1000))

@@ -18,6 +18,8 @@ from tests.actors.rig import Rig
 from tests.actors.test_operators import Operator
 from tests.fakes import FakeCloud, FakeStore, TickingClock
 
+pytestmark = pytest.mark.slow
+
 HOUR = 3600.0
 
 

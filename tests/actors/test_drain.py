@@ -16,6 +16,8 @@ from tests.actors.test_operators import Operator
 from tests.fakes import FakeCloud, FakeStore, TickingClock, answer, fail, first
 from tests.fakes.journal import MemoryJournal
 
+pytestmark = pytest.mark.slow
+
 HOUR = 3600.0
 
 

@@ -19,6 +19,8 @@ from tests.actors.rig import Rig
 from tests.fakes import fail
 from tests.fakes.script import Step, lose
 
+pytestmark = pytest.mark.slow
+
 WITHIN_S = 9000.0
 """What a node left behind that died unseen is looked for once an hour."""
 OPTIONS: dict[str, object] = {
@@ -45,9 +47,7 @@ def first_tries() -> Iterator[Any]:
         ways |= {f"{step}-fails": ((step,), fail) for step in way.steps}
         ways |= {f"{step}-is-lost": ((step,), lose) for step in LOSABLE if step in way.steps}
         for name, (steps, how) in ways.items():
-            marks = [pytest.mark.slow] if len(steps) == 1 else []
-            id = f"{way.reason.value}-{name}"
-            yield pytest.param(way, steps, how, id=id, marks=marks)
+            yield pytest.param(way, steps, how, id=f"{way.reason.value}-{name}")
 
 
 def test_each_way_out_that_core_has_is_among_them() -> None:

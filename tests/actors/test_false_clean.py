@@ -30,6 +30,8 @@ from tests.fakes.cloud import Machine
 from tests.fakes.journal import MemoryJournal
 from tests.fakes.script import fail, lose
 
+pytestmark = pytest.mark.slow
+
 HOUR = 3600.0
 
 
@@ -389,7 +391,6 @@ def test_a_dry_run_tells_it_and_gives_nothing_back(make_rig: MakeRig) -> None:
     assert rig.store.writes == []
 
 
-@pytest.mark.slow
 def test_after_a_reset_it_is_not_told_again_until_it_was_given_back(make_rig: MakeRig) -> None:
     rig = make_rig(backlog="clean")
     machine, before = freed_alive(rig)

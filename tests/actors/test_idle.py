@@ -9,6 +9,8 @@ from tests.actors.conftest import MakeRig
 from tests.actors.rig import Rig
 from tests.actors.test_operators import Operator
 
+pytestmark = pytest.mark.slow
+
 HOUR = 3600.0
 NODES = 8
 
@@ -59,7 +61,6 @@ def test_while_no_ping_can_arrive_no_node_is_idle(make_rig: MakeRig) -> None:
     assert len(rig.nodes) == NODES
 
 
-@pytest.mark.slow
 def test_a_word_of_110_minutes_ago_is_no_news(make_rig: MakeRig) -> None:
     rig = waiting(make_rig)
     rig.fleet.mute = True

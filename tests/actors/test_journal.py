@@ -146,6 +146,7 @@ def test_nothing_is_begun_while_the_journal_can_not_be_written(make_rig: MakeRig
     assert len(rig.nodes) == 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["create", "destroy", "clean"])
 def test_an_order_that_can_not_be_written_down_is_not_carried_out(
     make_rig: MakeRig, kind: str

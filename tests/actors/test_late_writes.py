@@ -16,6 +16,8 @@ from tests.actors.rig import Rig, ping, restart
 from tests.fakes import FakeCloud, FakeStore, TickingClock, fail, lose
 from tests.fakes.journal import MemoryJournal
 
+pytestmark = pytest.mark.slow
+
 HOUR = 3600.0
 TIMED_OUT = StoreError("timed out")
 
@@ -90,7 +92,6 @@ def test_an_unknown_clean_that_took_effect_is_found_and_not_written_again(fenced
     assert rig.journal.open_intents() == ()
 
 
-@pytest.mark.slow
 def test_a_record_that_a_late_clean_may_still_hit_is_not_used_again(fenced: Leaking) -> None:
     rig, record = fenced(max_nodes=4)
     rig.jobs = ()
@@ -110,7 +111,6 @@ def test_a_record_that_a_late_clean_may_still_hit_is_not_used_again(fenced: Leak
     assert rig.turn_until("record.claimed", within=300)["record"] == record.uuid
 
 
-@pytest.mark.slow
 def test_behind_an_unknown_clean_no_sign_of_life_is_overwritten(fenced: Leaking) -> None:
     """The cloud's denial was false: nothing is written any more, and in the end it is let in."""
     rig, record = fenced()
@@ -138,7 +138,6 @@ def test_a_stop_leaves_the_fence_before_an_unknown_clean_to_the_next_run(fenced:
     assert [one.intent.kind for one in rig.journal.open_intents()] == [IntentKind.CLEAN]
 
 
-@pytest.mark.slow
 def test_after_a_restart_the_fence_before_an_unknown_clean_stays_until_it_is_over(
     fenced: Leaking,
 ) -> None:
@@ -269,7 +268,6 @@ def test_one_run_ends_though_nobody_knows_of_a_clean(fenced: Leaking) -> None:
 # A fence.
 
 
-@pytest.mark.slow
 def test_a_fence_that_came_up_late_is_lifted_and_its_node_kept(fenced_rig: FencedRig) -> None:
     rig = fenced_rig()
     _, record = rig.fleet.add_node(age=10 * HOUR)

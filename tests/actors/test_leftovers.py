@@ -31,6 +31,8 @@ from tests.fakes import FakeCloud, TickingClock, answer, fail, first
 from tests.fakes.journal import MemoryJournal
 from tests.fakes.script import Step
 
+pytestmark = pytest.mark.slow
+
 HOUR = 3600.0
 VISIBLE_AFTER = 300.0
 ROUND = 60.0
@@ -313,7 +315,6 @@ def test_an_adapter_s_find_without_our_tags_is_not_believed(make_rig: MakeRig) -
     assert rig.lines("leftover.found") == []
 
 
-@pytest.mark.slow
 def test_a_live_node_s_things_are_kept_and_said_to_be(make_rig: MakeRig) -> None:
     rig = make_rig()
     left_behind(rig)
@@ -359,7 +360,6 @@ def test_an_open_breaker_releases_nothing_until_it_is_reset(make_rig: MakeRig) -
     assert released(rig) == ["vol-1"]
 
 
-@pytest.mark.slow
 def test_without_the_lease_nothing_is_released(make_rig: MakeRig) -> None:
     """L6."""
     rig = make_rig()
@@ -561,7 +561,6 @@ def test_what_an_inherited_destroy_may_leave_is_not_called_off_before_it_is_aske
     assert set(ledger_of(rig)) == {"vol-1", "eni-1"}
 
 
-@pytest.mark.slow
 def test_a_release_in_the_air_is_waited_for_and_no_other_begun_when_the_daemon_stops(
     leaving: Leaving,
 ) -> None:

@@ -28,6 +28,8 @@ from tests.actors.rig import Rig, until
 from tests.fakes import FakeCloud, FakeStore, TickingClock, answer, fail, first
 from tests.fakes.journal import MemoryJournal
 
+pytestmark = pytest.mark.slow
+
 HOUR = 3600.0
 
 
@@ -766,7 +768,6 @@ def test_a_name_said_again_means_the_node_that_was_sent_away_and_not_its_success
     journal.close()
 
 
-@pytest.mark.slow
 def test_the_name_is_its_new_bearers_again_after_an_hour(
     make_rig: MakeRig, clock: TickingClock, cloud: FakeCloud
 ) -> None:

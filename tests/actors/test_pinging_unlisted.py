@@ -13,6 +13,8 @@ from tests.fakes.cloud import Machine
 from tests.fakes.journal import MemoryJournal
 from tests.fakes.script import fail, first
 
+pytestmark = pytest.mark.slow
+
 HOUR = 3600.0
 
 
@@ -132,7 +134,6 @@ def test_one_whose_tags_are_lost_counts_against_max_nodes_and_serves_nothing_d11
     assert len(rig.lines("node.created")) == booted
 
 
-@pytest.mark.slow
 def test_one_that_the_cloud_denies_is_told_and_kept(make_rig: MakeRig) -> None:
     """Who pings there is no node that the cloud knows."""
     rig = make_rig(backlog="clean")

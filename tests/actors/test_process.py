@@ -15,6 +15,8 @@ from tests.actors.conftest import MakeRig
 from tests.actors.rig import Rig
 from tests.fakes import FakeCloud, FakeStore, fail, first
 
+pytestmark = pytest.mark.slow
+
 HOUR = 3600.0
 
 
@@ -27,7 +29,6 @@ def times_of(rig: Rig, fake: FakeCloud | FakeStore, call: str) -> list[float]:
 # Polls.
 
 
-@pytest.mark.slow
 def test_failing_polls_come_later_and_later_up_to_max_poll_time(make_rig: MakeRig) -> None:
     rig = make_rig(poll_time=30, max_poll_time=300)
     rig.cloud.always("list_nodes", fail(CloudError("timeout")))
@@ -444,7 +445,6 @@ def test_a_claim_that_is_renewed_keeps_how_long_it_stands(make_rig: MakeRig) -> 
 # Restart.
 
 
-@pytest.mark.slow
 def test_after_a_kill_in_the_middle_of_set_ups_every_node_pairs_or_goes(
     make_rig: MakeRig,
 ) -> None:
@@ -460,7 +460,6 @@ def test_after_a_kill_in_the_middle_of_set_ups_every_node_pairs_or_goes(
     assert len(rig.store.used_slots()) == 3
 
 
-@pytest.mark.slow
 def test_a_foreign_pools_node_and_record_are_never_touched(make_rig: MakeRig) -> None:
     rig = make_rig(min_nodes=0, max_nodes=3, backlog="clean")
     record = rig.store.add_leaked(5, quiet_for=30 * HOUR, pool="other")

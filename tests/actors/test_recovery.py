@@ -28,6 +28,8 @@ from tests.fakes import FakeCloud, FakeStore, TickingClock, answer, fail, first,
 from tests.fakes.journal import MemoryJournal
 from tests.fakes.script import Step
 
+pytestmark = pytest.mark.slow
+
 HOUR = 3600.0
 LOOK = {
     "reading": {"at": 1.0},

@@ -18,6 +18,8 @@ from tests.actors.rig import Rig, until
 from tests.fakes import fail
 from tests.fakes.scheduler import FakeScheduler
 
+pytestmark = pytest.mark.slow
+
 BUSY, IDLE, DOWN = WorkerState.BUSY, WorkerState.IDLE, WorkerState.DOWN
 HOUR = 3600.0
 

@@ -108,6 +108,7 @@ def test_no_set_up_goes_on_once_a_node_is_listed_that_leaves_no_room_for_its_own
     assert rig.lines("record.cleaned", record=told["record"], reason="create_refused")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("before", ["claim", "create"])
 def test_a_record_that_is_put_on_hold_is_neither_claimed_nor_booted_on(
     make_rig: MakeRig, before: str

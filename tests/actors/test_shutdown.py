@@ -62,6 +62,7 @@ def test_a_destroy_that_was_only_accepted_frees_nothing_until_the_cloud_says_gon
     assert rig.store.rows[record.uuid].slot_number is None
 
 
+@pytest.mark.slow
 def test_a_destroy_that_never_happens_is_tried_again_and_frees_nothing(idling: Idling) -> None:
     rig, record = idling(action_timeout=900)
     rig.cloud.destroy_takes = None

@@ -7,6 +7,8 @@ import pytest
 from tests.actors.conftest import Leaking, MakeRig
 from tests.actors.rig import Rig
 
+pytestmark = pytest.mark.slow
+
 HOUR = 3600.0
 
 

@@ -13,6 +13,8 @@ import pytest
 
 from nodemanager.cli import ENTRIES
 
+pytestmark = pytest.mark.slow
+
 CONFIG = """\
 [Daemon]
 max_nodes = 3

@@ -204,6 +204,7 @@ def test_a_node_that_an_old_listing_still_shows_is_waited_for(
     assert capsys.readouterr().err == "i-1 is gone\n"
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("at_once")
 def test_waiting_ends_in_time_and_names_what_is_left(
     daemon: Daemon, capsys: pytest.CaptureFixture[str]

@@ -158,6 +158,7 @@ WORDS = """[Daemon] [Cloud] [Registry] [Cloud Create] [Size] max_nodes token tok
 PIECES = st.sampled_from([*WORDS.split(), *"[]=: \t\n\r\0#;%.é\x85\u2028"])
 
 
+@pytest.mark.slow
 @settings(
     max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )

@@ -31,6 +31,8 @@ from nodemanager.journal.codec import dump, load, without_secrets
 from nodemanager.journal.listings import NODES, RECORDS
 from tests.journal.random_world import bare
 
+pytestmark = pytest.mark.slow
+
 TYPES = [
     *(CloudNode, Record, Claim, Size, Job, StoreTime, Settings, Breaker, Limits, Flight, Expected),
     *(Verdict, Absence, Heard, Unpaired, KnownSets, Future, StoreClock),
@@ -103,7 +105,6 @@ def _unordered(value: Any) -> bool:
     return "frozenset" in repr(value)
 
 
-@pytest.mark.slow
 @settings(max_examples=60, derandomize=True, deadline=None, database=None)
 @given(st.lists(values(Record), max_size=5), st.lists(values(Record), max_size=5), st.randoms())
 def test_any_listing_comes_back_whatever_the_one_before(

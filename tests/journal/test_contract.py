@@ -27,6 +27,8 @@ from tests.core.build import record
 from tests.fakes.clock import ManualClock
 from tests.fakes.journal import MemoryJournal
 
+pytestmark = pytest.mark.slow
+
 Again = Callable[..., Journal]
 """The same journal, as the next process opens it: after another boot with its clock and boot_id."""
 

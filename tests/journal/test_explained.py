@@ -18,6 +18,8 @@ from nodemanager.journal.sqlite import SqliteJournal
 from tests.core.build import EPOCH
 from tests.journal.random_world import RandomWorld, bare_history, recorded
 
+pytestmark = pytest.mark.slow
+
 Opener = Callable[..., SqliteJournal]
 ROUNDS = 40
 

@@ -123,6 +123,7 @@ assert len(journal.open_intents()) == done
 """
 
 
+@pytest.mark.slow
 def test_a_file_that_may_not_grow_stops_it_and_heals(opened: Opener, path: Path) -> None:
     child = subprocess.run(
         [sys.executable, "-c", LIMITED, str(path)], capture_output=True, text=True, check=False

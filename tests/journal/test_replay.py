@@ -22,6 +22,8 @@ from nodemanager.journal.verdicts import VerdictChange, verdicts_of
 from tests.fakes.journal import MemoryJournal
 from tests.journal.random_world import RandomWorld, bare_fact, bare_history
 
+pytestmark = pytest.mark.slow
+
 Opener = Callable[..., SqliteJournal]
 
 

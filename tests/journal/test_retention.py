@@ -81,6 +81,7 @@ def _short_segments(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recording, "SEGMENT_DECISIONS", 10)
 
 
+@pytest.mark.slow
 def test_the_oldest_decisions_go_first_when_it_grows_too_large(opened: Opener, path: Path) -> None:
     journal = opened(max_size=150_000)
     world = RandomWorld(1, journal, size=40)

@@ -30,6 +30,8 @@ from tests.core.build import EPOCH, POOL, World, world
 from tests.fakes.clock import ManualClock
 from tests.journal.random_world import RandomWorld, recorded
 
+pytestmark = pytest.mark.slow
+
 Opener = Callable[..., SqliteJournal]
 Line = tuple[str, str, str | None]
 

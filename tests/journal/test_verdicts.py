@@ -9,6 +9,8 @@ from nodemanager.journal.verdicts import Verdicts, digest, verdicts_of
 from tests.fakes.journal import MemoryJournal
 from tests.journal.random_world import RandomWorld
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize("seed", range(12))
 @pytest.mark.parametrize("together", [1, 3, 250])

@@ -124,6 +124,7 @@ def test_a_command_that_is_not_there_is_named() -> None:
         WishlistCommand(("/no-such-program",), 5.0).queue()
 
 
+@pytest.mark.slow
 def test_a_command_that_takes_too_long_is_ended_with_all_it_started(tmp_path: Path) -> None:
     pid_file = tmp_path / "pid"
     began = time.monotonic()
@@ -133,6 +134,7 @@ def test_a_command_that_takes_too_long_is_ended_with_all_it_started(tmp_path: Pa
     assert_ends(pid_file)
 
 
+@pytest.mark.slow
 def test_a_child_that_keeps_the_pipe_open_does_not_keep_us(tmp_path: Path) -> None:
     pid_file = tmp_path / "pid"
     with pytest.raises(SchedulerError, match=r"took over 0\.5 s"):

@@ -17,6 +17,8 @@ from nodemanager.core.plan.plan import Plan
 from tests.core.build import EPOCH, POOL, World, cleaned, node, world
 from tests.core.worlds import UUIDS, Spec, records, run, specs
 
+pytestmark = pytest.mark.slow
+
 # T7.
 
 
@@ -137,7 +139,6 @@ def forbidding(spec: Spec, made: World) -> list[str]:
     return found
 
 
-@pytest.mark.slow
 @settings(max_examples=150)
 @given(spec=specs())
 def test_no_verdict_cleans_a_record_with_any_sign_of_life_c(spec: Spec) -> None:
@@ -149,7 +150,6 @@ def test_no_verdict_cleans_a_record_with_any_sign_of_life_c(spec: Spec) -> None:
             assert signs_of_life(listed[verdict.id], spec, made) == []
 
 
-@pytest.mark.slow
 @settings(max_examples=150)
 @given(spec=specs())
 def test_no_order_without_permission_b2_c10_d9(spec: Spec) -> None:
@@ -179,7 +179,6 @@ def test_no_order_without_permission_b2_c10_d9(spec: Spec) -> None:
             assert boot.record.pool in (POOL, None)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "wanted",
     [
@@ -295,7 +294,6 @@ def everything(plan: Plan) -> dict[str, Any]:
     return {**whole, "history": history}
 
 
-@pytest.mark.slow
 @settings(max_examples=150)
 @given(spec=specs(), seed=st.integers(0, 2**32))
 def test_the_plan_does_not_depend_on_the_order_of_its_inputs_l4(spec: Spec, seed: int) -> None:

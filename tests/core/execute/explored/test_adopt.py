@@ -158,6 +158,7 @@ def explored() -> Explored:
     return Explorer(TinyAdopt()).explore()
 
 
+@pytest.mark.slow
 def test_tags_go_on_nothing_but_what_was_named_whatever_happens(record_property: Any) -> None:
     found = explored()
     record_property("explored", str(found))

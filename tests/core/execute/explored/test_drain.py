@@ -138,6 +138,7 @@ def explored(max_faults: int = 2) -> Explored:
     return Explorer(TinyDrain(), max_faults=max_faults).explore()
 
 
+@pytest.mark.slow
 def test_no_order_is_believed_that_one_of_ours_may_undo(record_property: Any) -> None:
     found = explored(4)
     record_property("explored", str(found))
