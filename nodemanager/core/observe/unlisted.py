@@ -193,25 +193,27 @@ def _keeps_pinging(record: Record, since: float, snapshot: Snapshot, settings: S
     last = record.last_ping_at
     if clock is None or last is None:
         return False
-    if _pinged_for(record, clock, snapshot) <= settings.visible_after:
+    if now <= _visible_from(record, snapshot, settings):
         return False
     heard_s = clock.age(last, now) + 2 * clock.error_s
     return heard_s < now - since and heard_s <= settings.node_stale_after
 
 
-def _pinged_for(record: Record, clock: StoreClock, snapshot: Snapshot) -> float:
-    """Seconds since the first ping of the record's life; its node is at least as old.
+def _visible_from(record: Record, snapshot: Snapshot, settings: Settings) -> float:
+    """When the cloud must show the record's node: visible_after past its first ping (A1).
 
     The first ping may be missing, because somebody removed it, or ahead of a clock that was set
     back. Or each ping is the first again, because another node takes the record's address. So the
-    first one that this run saw counts too.
+    first one that this run saw counts too: the node is at least as old.
     """
-    first, now = record.first_ping_at, snapshot.now
-    old_s = 0.0 if first is None else clock.age(first, now)
+    clock, first, now = snapshot.history.clock, record.first_ping_at, snapshot.now
+    if clock is None or waits_for_first_ping(record):
+        return float("inf")
+    since = now if first is None else now - clock.age(first, now)
     heard = snapshot.history.heard.get(record.uuid)
-    if heard is None or heard.incarnation != record.incarnation or heard.pinged_since is None:
-        return old_s
-    return max(old_s, now - heard.pinged_since)
+    if heard is not None and heard.incarnation == record.incarnation:
+        since = min(since, now if heard.pinged_since is None else heard.pinged_since)
+    return since + settings.visible_after
 
 
 def _alive(answer: Asked, record: Record, node_id: str | None) -> list[CloudNode]:
@@ -228,11 +230,8 @@ def _verdict(
     No denial counts in the first `visible_after` of the node's life: a node that came late may have
     been asked for, and denied, before it was there (A1, C11).
     """
-    clock, now, node_id = snapshot.history.clock, snapshot.now, id_of(record, snapshot)
-    if clock is None or waits_for_first_ping(record):
-        grown_at = float("inf")
-    else:
-        grown_at = now - _pinged_for(record, clock, snapshot) + settings.visible_after
+    now, node_id = snapshot.now, id_of(record, snapshot)
+    visible_from = _visible_from(record, snapshot, settings)
     asked = [snapshot.history.asked.get(key) for key in _keys(record, snapshot)]
     answers = [one for one in asked if one is not None and not one.malformed]
     denied: Asked | None = None
@@ -244,10 +243,10 @@ def _verdict(
             return _found(record, alive[0], answer, snapshot, settings)
         if not alive and not late and (denied is None or answer.at > denied.at):
             denied = answer
-    if denied is None or denied.said_at <= grown_at:
+    if denied is None or denied.said_at <= visible_from:
         return None
     measures: dict[str, object] = {"age_s": now - denied.at, "attempt": denied.times}
-    denied_s = denied_for(record, asked, max(absent_since, grown_at), now, settings)
+    denied_s = denied_for(record, asked, max(absent_since, visible_from), now, settings)
     if denied_s is not None:
         measures |= {"denied_s": denied_s, "limit_s": settings.node_stale_after}
     return Verdict(Kind.KEEP, Reason.PINGING_UNLISTED, record.uuid, measures)
