@@ -10,6 +10,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 import requests
@@ -33,13 +34,11 @@ class Machines:
 
     def __init__(self, cluster: LocalCluster, slurm: SlurmCluster) -> None:
         self.cluster, self.slurm = cluster, slurm
-        self.registry: Registry | None = None
         self._slurmd_of: dict[str, str] = {}
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
 
-    def serve(self, daemon: Daemon) -> None:
-        self.registry = Registry(daemon.url_of("registry"), TOKEN)
+    def start(self) -> None:
         self._thread.start()
 
     def end(self) -> None:
@@ -48,21 +47,24 @@ class Machines:
 
     def _run(self) -> None:
         while not self._over.wait(0.2):
-            assert self.registry is not None
             running = self.cluster.tags()
             for node in set(self._slurmd_of) - running.keys():
                 self.slurm.kill_node(self._slurmd_of.pop(node))
-            try:
-                rows = self.registry.rows() if running.keys() - self._slurmd_of.keys() else {}
-            except requests.ConnectionError:
-                # A test killed it: a machine asks again.
-                continue
+            rows = self._rows() if running.keys() - self._slurmd_of.keys() else {}
             for node, record in running.items():
                 row = rows.get(record, {})
                 host = row.get("hostname") if row.get("first_ping_at") else None
                 if node not in self._slurmd_of and host is not None:
                     self.slurm.start_node(host)
                     self._slurmd_of[node] = host
+
+    def _rows(self) -> dict[str, dict[str, Any]]:
+        """The records by uuid, as the newest daemon's registry has them; none while it is down."""
+        started = self.cluster.daemons[-1].lines("server.started", name="registry")
+        try:
+            return Registry(started[-1]["url"], TOKEN).rows() if started else {}
+        except requests.ConnectionError:
+            return {}
 
 
 @contextmanager
@@ -83,7 +85,7 @@ def started(
     with closing(PromptCluster(home, options, changes or {})) as cluster:
         daemon = cluster.start()
         machines = Machines(cluster, slurm)
-        machines.serve(daemon)
+        machines.start()
         try:
             yield cluster, daemon
         finally:

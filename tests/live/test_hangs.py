@@ -75,6 +75,14 @@ def quiet_s(cluster: FarCluster, record: str) -> float:
     return time.time() - last.timestamp()
 
 
+def was_listed_quiet(cluster: FarCluster, daemon: Daemon, record: str) -> bool:
+    """Whether records and nodes were listed since its last ping, in this order (C6)."""
+    now = polls(cluster, daemon)
+    return (
+        quiet_s(cluster, record) > STALE_S and now["cloud"]["age_s"] < 1 > now["records"]["age_s"]
+    )
+
+
 def health(daemon: Daemon) -> int:
     answer = requests.get(
         f"{daemon.url_of('management')}/_health/ping",
@@ -99,6 +107,11 @@ def test_while_the_cloud_hangs_records_are_polled_and_the_dead_node_s_record_is_
     daemon.reload()
     cluster.moto.vanish(lost["node"])
     daemon.wait_for("record.keep", record=lost["record"], reason="within_window")
+    until(
+        "it to be listed unchanged before the newest list of nodes",
+        lambda: was_listed_quiet(cluster, daemon, lost["record"]),
+        told=daemon.told,
+    )
     with cluster.cloud.hanging():
         before = daemon.wait_for("list.failed", source="cloud", after=daemon.last())
         until(
