@@ -109,7 +109,23 @@ class Aftermath:
             if record is None or not self._is_locked_out(node, record):
                 continue
             what = f"{node.id}, which lives, is locked out of {record.uuid} no more"
-            yield Owed("C12", f"fence {node.id}", what, 0.0, FENCE_STANDS_S)
+            since, late_s = self._a_write_may_be_late(record)
+            yield Owed("C12", f"fence {node.id}", what, since, FENCE_STANDS_S + late_s)
+
+    def _a_write_may_be_late(self, record: Record) -> tuple[float, float]:
+        """From when on, and for how long, a clean by a former run that was killed may take effect.
+
+        It was about to be written behind this fence, and nobody can know whether it was sent: its
+        node, made far too late (A2), is let in only when no such write can come any more (A4).
+        """
+        pool = self.world.pools.get(record.pool or "")
+        if pool is None or pool.manager is None:
+            return 0.0, 0.0
+        left = [one.intent for one in self.inherited[pool.manager.name]]
+        cleans = [one for one in left if one.kind is IntentKind.CLEAN and one.record == record.uuid]
+        if not any(one.details["order"]["fenced"] for one in cleans):
+            return 0.0, 0.0
+        return pool.manager.started_at, pool.settings.node_stale_after
 
     def _is_locked_out(self, node: Instance, record: Record) -> bool:
         machine = node.machine

@@ -115,7 +115,12 @@ TABLE = (
     ),
     ("told", "Somebody is told that a record was freed and its node pings on (U8)", "300 s"),
     ("inherited", "What a former run left open is taken up (R1)", "200 s"),
-    ("fence", "No node that lives is locked out of its record (C12)", "180 s"),
+    (
+        "fence",
+        "No node that lives is locked out of its record (C12)",
+        "180 s; + node_stale_after, from a manager's start, where its former run may have sent the "
+        "clean",
+    ),
 )
 """Name, what comes, and within which time."""
 
