@@ -99,9 +99,9 @@ Clean = Callable[["Pair"], bool]
 class Handicap:
     """How much later than the node the cleaner starts, so that both win often.
 
-    The loser starts better in the next race. How much better is found as one finds a level: who
-    loses again and again gets twice as much each time, however slow the machine, and half as much
-    once the other has lost.
+    The loser of a race starts earlier in the next one, by a step. The step doubles while one side
+    loses AGAIN times in a row or more, up to MOST_STEPS of the least: on a slow machine it must
+    grow to tens of milliseconds. It halves when the other side loses.
     """
 
     AGAIN = 3

@@ -115,8 +115,9 @@ class Aftermath:
     def _a_write_may_be_late(self, record: Record) -> tuple[float, float]:
         """From when on, and for how long, a clean by a former run that was killed may take effect.
 
-        It was about to be written behind this fence, and nobody can know whether it was sent: its
-        node, made far too late (A2), is let in only when no such write can come any more (A4).
+        The former run wrote down that it would send it, behind this fence. Nobody can know whether
+        it did. A node that was made far too late (A2) is let in once the write can't come any more
+        (A4).
         """
         pool = self.world.pools.get(record.pool or "")
         if pool is None or pool.manager is None:
