@@ -434,10 +434,10 @@ class NodeRules:
         }
         fell = {one.node_id: one.fell_at for one in memory.destroyed}
         fell |= {one.node_id: self._fell_at(one, manager.name) for one in bad}
-        # A wave that was seen, and whose breaker closed as few are left of it, is over (B3).
-        turned = {
-            one: at for one, at in turned.items() if at > memory.waves.get(one, float("-inf"))
-        }
+        # A wave that was seen, and whose breaker closed as few are left of it or by its operator,
+        # is over (B3), also for one of it that leaves the list and comes back as silent as it was.
+        seen = memory.waves
+        turned = {one: at for one, at in turned.items() if one not in seen or fell[one] > seen[one]}
         wave: set[str] = set()
         until = 0.0
         for begun in turned.values():
