@@ -118,6 +118,8 @@ class CleanRules:
         self.fenced_at: dict[str, float] = {}
         self.was_fenced_at: dict[str, float] = {}
         """By uuid, when the newest fence went up that is down again."""
+        self.freed_at: dict[tuple[str, str | None], float] = {}
+        """By uuid and incarnation, when that life was freed."""
         self.judged: dict[str, Record] = {}
         """By uuid, the record as it was when its fence went up."""
         self.looked: dict[tuple[str, str], list[float]] = defaultdict(list)
@@ -140,10 +142,8 @@ class CleanRules:
         if after is not None and (before is None or before.pool != after.pool):
             self.named_at.setdefault(after.pool, self.world.engine.now)
         manager = self.world.managers.get(by)
-        # One more on a record that is free already frees nobody.
-        frees = before is not None and before.holds_anything
-        if manager is not None and before is not None and frees and what.startswith("clean"):
-            self.written(manager, before, what.removeprefix("clean").strip())
+        if manager is not None and before is not None and what.startswith("clean"):
+            self._cleaned(manager, before, what.removeprefix("clean").strip())
         if manager is not None and after is not None and what == "fence":
             # A late one behind the first changes nothing: the node was locked out before.
             self.fenced_at.setdefault(after.uuid, self.world.engine.now)
@@ -159,6 +159,9 @@ class CleanRules:
                 self._counts(manager, after.uuid)
             if before is not None:
                 self.judged.setdefault(after.uuid, before)
+        elif after is not None and after.fenced and what == "claim":
+            # A late fence writes the claim that it knew with it, over a clean where none compares.
+            self.fenced_at.setdefault(after.uuid, self.world.engine.now)
         elif after is not None and not after.fenced:
             if after.uuid in self.fenced_at:
                 self.was_fenced_at[after.uuid] = self.fenced_at.pop(after.uuid)
@@ -179,6 +182,17 @@ class CleanRules:
                 self.pings[after.uuid, after.last_ping_at] = now
                 if after.incarnation is not None:
                     self.first_pings.setdefault((after.uuid, after.incarnation), now)
+
+    def _cleaned(self, manager: Manager, before: Record, reason: str) -> None:
+        """One more on a record that is free already frees nobody.
+
+        Nor does one on a life that was freed since it was sent, and that a late fence wrote back.
+        """
+        life, sent_at = (before.uuid, before.incarnation), self.world.weather.sent_at
+        was_freed = before.fenced and sent_at < self.freed_at.get(life, float("-inf"))
+        if before.holds_anything and not was_freed:
+            self.freed_at[life] = self.world.engine.now
+            self.written(manager, before, reason)
 
     def _counts(self, manager: Manager, uuid: str) -> None:
         """Against the cap of this cycle; a call that arrives a second time is the same clean."""
