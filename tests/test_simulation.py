@@ -194,6 +194,8 @@ def test_every_reason_is_given_in_some_world() -> None:
         pytest.param(468001063, "MAX", id="a-late-node-that-was-denied-before-it-came"),
         pytest.param(470000692, "C12", id="a-late-node-behind-the-fence-of-a-clean-in-doubt"),
         pytest.param(472001120, "D9", id="as-silent-as-when-its-operator-looked-and-shown-again"),
+        pytest.param(473002239, "WORK", id="one-too-many-by-twins-of-those-for-its-jobs"),
+        pytest.param(473000125, "D9", id="a-slow-destroy-comes-as-its-flight-runs-out"),
         pytest.param(472005996, "C12", id="a-late-fence-writes-back-who-is-freed-again"),
         pytest.param(465000342, "D9", id="heard-again-before-its-slow-destroy"),
         pytest.param(464000480, "C12", id="an-address-is-taken-while-a-write-is-in-doubt"),

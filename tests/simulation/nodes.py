@@ -47,6 +47,7 @@ class Destroyed:
     `fell_at` is the same where it was out of sight by then: `turned_at` is when it was shown again.
     """
 
+    ordered_at: float
     at: float
     node_id: str
     reason: Reason
@@ -411,7 +412,13 @@ class NodeRules:
     ) -> None:
         memory = self.memory[manager.name]
         bad = [one for one in plan.shutdowns if one.reason is not Reason.IDLE_BEYOND_DEMAND]
-        lately = [one for one in memory.destroyed if one.at > cloud.started]
+        # One that came when nobody waited for it any more was of an earlier cycle.
+        since = self.world.engine.now - settings.action_timeout
+        lately = [
+            one
+            for one in memory.destroyed
+            if one.at > cloud.started and one.ordered_at >= since - EXACT_S
+        ]
         capped = len(bad) + sum(one.reason is not Reason.IDLE_BEYOND_DEMAND for one in lately)
         if bad and capped > settings.max_shutdowns_per_cycle:
             self._wrong("D9", manager, f"destroys {capped} in one cycle")
@@ -585,7 +592,7 @@ class NodeRules:
             return
         at, order = known
         turned_at, fell_at = self._turned_at(order, by, at), self._fell_at(order, by, at)
-        memory.destroyed.append(Destroyed(now, one.id, order.reason, turned_at, fell_at))
+        memory.destroyed.append(Destroyed(at, now, one.id, order.reason, turned_at, fell_at))
         if order.reason is Reason.IDLE_BEYOND_DEMAND:
             read, _, _ = self.told.ears[by].last_look(order.record or "", None, sent_at)
             record = read.record if read is not None and read.at >= at else None

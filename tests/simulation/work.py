@@ -55,16 +55,23 @@ class Work:
         world.cloud.books.destroyed.append(self._destroyed)
 
     def _polled(self, manager: Manager) -> None:
+        now = self.world.engine.now
+        self.polls[manager.name].append(self._poll(manager, manager.pool.wanted, now))
+
+    def _poll(self, manager: Manager, wanted: int, at: float) -> Poll:
         pool = manager.pool
         counted = {pool.name, None} if self.world.shape.traits.broad else {pool.name}
         # Untagged ones count against max_nodes where they are listed (D11).
-        living = [one for one in self.world.cloud.living() if one.tags.pool in counted]
+        living = [
+            one
+            for one in self.world.cloud.instances.values()
+            if one.created_at <= at and (one.ended_at is None or at < one.ended_at)
+            if one.tags.pool in counted
+        ]
         sizes = Sizes(pool.settings.sizes)
         known = [sizes.named(one.tags.size) or sizes.named(one.size) for one in living]
         price = sum(size.price or 0.0 for size in known if size is not None)
-        now = self.world.engine.now
-        alike = self._alike(manager, now)
-        self.polls[manager.name].append(Poll(now, pool.wanted, len(living), alike, price))
+        return Poll(at, wanted, len(living), self._alike(manager, at), price)
 
     def _alike(self, manager: Manager, at: float) -> int:
         """How many nodes of a size that jobs want a manager may have counted then.
@@ -123,10 +130,11 @@ class Work:
         # So much waited that no node of its size was one too many, nor all together too many or
         # too dear: then an idle one goes although jobs wait.
         poll, dearest = before[-1], manager.pool.settings.max_total_price
-        # Those that were made for the jobs of that poll are there by the word, too.
-        alike = max(poll.alike, self._alike(manager, word.arrived))
-        full = poll.wanted >= min(alike, most) and poll.living <= most
-        is_over = 0 < dearest < poll.price - A_ROUNDING
+        # Those that were made for the jobs of that poll are there by the word, and their twins.
+        later = self._poll(manager, poll.wanted, word.arrived)
+        enough = min(max(poll.alike, later.alike), most)
+        full = poll.wanted >= enough and max(poll.living, later.living) <= most
+        is_over = 0 < dearest < max(poll.price, later.price) - A_ROUNDING
         if full and not is_over and self._is_wanted_size(one, manager):
             self._hit(one, by, "on a word from when demand wanted it")
 
