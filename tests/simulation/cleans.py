@@ -120,6 +120,8 @@ class CleanRules:
         """By uuid, when the newest fence went up that is down again."""
         self.freed_at: dict[tuple[str, str | None], float] = {}
         """By uuid and incarnation, when that life was freed."""
+        self.fences: dict[tuple[str, str], list[float]] = defaultdict(list)
+        """By manager and uuid, when each fence was sent that took effect."""
         self.judged: dict[str, Record] = {}
         """By uuid, the record as it was when its fence went up."""
         self.looked: dict[tuple[str, str], list[float]] = defaultdict(list)
@@ -147,6 +149,7 @@ class CleanRules:
         if manager is not None and after is not None and what == "fence":
             # A late one behind the first changes nothing: the node was locked out before.
             self.fenced_at.setdefault(after.uuid, self.world.engine.now)
+            self.fences[manager.name, after.uuid].append(self.world.weather.sent_at)
             # Of a later life than the plan judged it is no clean of the plan: a create was refused.
             given = [
                 one
@@ -479,17 +482,21 @@ class CleanRules:
         looked_at = tagged.at
         if manager.guarantee is Guarantee.FENCED:
             looked_at = self._fenced(manager, ordered, before, tagged, wrong)
+        # Not-after binds the first write: one that a late write undid is written again (C12).
+        fences = self.fences[manager.name, uuid]
+        begun_at = next((at for at in fences if ordered.at <= at <= sent_at), sent_at)
+        looked_at = min(looked_at, begun_at)
         late = looked_at > ordered.at + ORDER_LIVES_S + EXACT_S
         if late and not manager.was_paused(ordered.at):
             wrong("C11", f"the last look was {looked_at - ordered.at:.0f} s after the order")
         looks = self.looked[manager.name, uuid]
-        told_at = next((at for at in reversed(looks) if at <= sent_at), None)
+        told_at = next((at for at in reversed(looks) if at <= begun_at), None)
         if told_at is not None and told_at > ordered.at + ORDER_LIVES_S + EXACT_S:
             # Also where it had stood still: this it could see.
             wrong("C11", f"it was decided {told_at - ordered.at:.0f} s after the order")
         newest = self.newest_sign.get(uuid, 0.0)
         quiet = now - newest
-        if ordered.in_vain or self._ping_hung(manager, read.record, uuid):
+        if ordered.in_vain or self._ping_hung(manager, read.record, tagged, uuid):
             quiet = float("inf")
         if quiet <= ordered.window - EXACT_S - self._lies(manager, newest):
             rule = "C21" if ordered.never_pinged else "C3"
@@ -498,13 +505,17 @@ class CleanRules:
                 wrong(rule, f"its last sign of life is {quiet:.0f} s ago")
         self._denied_early(ordered, tagged, before, wrong)
 
-    def _ping_hung(self, manager: Manager, read: Record | None, uuid: str) -> bool:
+    def _ping_hung(
+        self, manager: Manager, read: Record | None, tagged: Answer, uuid: str
+    ) -> bool:
         """Whether a ping that hung in the server wrote over the fence after the last look (A4).
 
-        Its node sent it before the fence, and no store that can't compare keeps it out.
+        Its node sent it before the fence, and no store that can't compare keeps it out. A fence
+        that came late, after the look, was not there to keep it out.
         """
         seen = manager.guarantee is Guarantee.FENCED and read is not None and read.fenced
-        return seen and uuid not in self.fenced_at and self.world.is_excused(uuid, which="A4")
+        stands = self.fenced_at.get(uuid, float("inf")) <= tagged.at
+        return seen and not stands and self.world.is_excused(uuid, which="A4")
 
     def _fenced(
         self,
@@ -519,7 +530,8 @@ class CleanRules:
         if "A4" in self.world.broken:
             # A ping that hangs in the server is kept out by no fence, and may take it down; but the
             # fence is the write that the order's time binds (C11).
-            fenced_at = fenced_at or self.was_fenced_at.get(before.uuid)
+            if fenced_at is None or fenced_at > tagged.at:
+                fenced_at = self.was_fenced_at.get(before.uuid)
             is_its_own = fenced_at is not None and fenced_at >= ordered.at
             return fenced_at - manager.store.settle_wait if is_its_own else tagged.at
         if fenced_at is None or fenced_at < self.newest_sign.get(before.uuid, 0.0):
