@@ -171,6 +171,24 @@ MUTANTS = (
         "test_while_a_node_that_came_late_is_young_no_denial_counts_p6_d13",
     ),
     TextMutant(
+        "C20",
+        "a name is marked down though another instance pings its record",
+        "core/execute/effects.py",
+        "        return record.instance_id in (None, self.node_id)\n",
+        "        return True\n",
+        "tests/core/execute/test_mark_down.py::"
+        "test_the_name_is_marked_down_unless_another_instance_pings_its_record_c20",
+    ),
+    TextMutant(
+        "D15",
+        "a node is replaced in the plan that lets another of its size go",
+        "core/plan/rotation.py",
+        "            if node_id in self.need.going and view.surplus_if_idle:\n",
+        "            if False:\n",
+        "tests/core/plan/test_rotation.py::"
+        "test_none_is_replaced_in_the_plan_that_lets_another_go_d15",
+    ),
+    TextMutant(
         "C8",
         "a node is destroyed while its record is in flight",
         "core/plan/shutdowns.py",

@@ -47,8 +47,7 @@ class NodeShutdownActor(WorkerActor):
             case TellScheduler():
                 return self._tell_scheduler(effect)
             case MarkDown(hostname=hostname):
-                record = self._context.store.read(effect.record)
-                if record is not None and record.incarnation == effect.incarnation:
+                if effect.is_still_its(self._context.store.read(effect.record)):
                     self._scheduler.mark_down(hostname, "destroyed")
                 return None
         raise self._not_mine(effect)

@@ -139,15 +139,24 @@ class TellScheduler:
 
 @dataclass(frozen=True, slots=True)
 class MarkDown:
-    """Tell the scheduler that the node of that name is gone.
+    """Tell the scheduler that the node of that name is gone, which was `node_id`.
 
-    The worker first reads the record: of another incarnation, the name is another node's by now,
-    and nothing is told.
+    The worker first reads the record: if the name is another node's by now, nothing is told.
     """
 
     hostname: str
     record: str
     incarnation: str | None
+    node_id: str
+
+    def is_still_its(self, record: Record | None) -> bool:
+        """Whether the name is that node's as far as its record tells, and nobody else's (C20).
+
+        Two nodes of one create have one name: what the other one does would end with it.
+        """
+        if record is None or record.incarnation != self.incarnation:
+            return False
+        return record.instance_id in (None, self.node_id)
 
 
 @dataclass(frozen=True, slots=True)

@@ -355,7 +355,7 @@ def _gone(order: ShutdownOrder, seen: Seen) -> Step[State]:
 def _mark_down(order: ShutdownOrder) -> MarkDown:
     assert order.hostname is not None
     assert order.record is not None
-    return MarkDown(order.hostname, order.record, order.incarnation)
+    return MarkDown(order.hostname, order.record, order.incarnation, order.node_id)
 
 
 def _marking(state: Marking, event: Event, seen: Seen) -> Step[State]:

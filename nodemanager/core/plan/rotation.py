@@ -169,6 +169,9 @@ class _Turn:
                 return node_id
             if node_id in snapshot.late_destroys:
                 return node_id
+            # This very plan orders it, or a later one once the node may go.
+            if node_id in self.need.going and view.surplus_if_idle:
+                return node_id
         return None
 
     def _left(self) -> int:

@@ -178,7 +178,16 @@ def test_a_node_that_the_queue_wants_is_not_replaced_d15() -> None:
 
 def test_a_node_that_nobody_wants_goes_without_a_replacement_d15() -> None:
     made = idle(pool(3, spare=2))
-    assert replaced(made)[0] == ("i-r1", Reason.IDLE_BEYOND_DEMAND)
+    assert replaced(made) == [("i-r1", Reason.IDLE_BEYOND_DEMAND)]
+
+
+def test_none_is_replaced_in_the_plan_that_lets_another_go_d15() -> None:
+    made = idle(pool(3, spare=2))
+    assert waits(made) is Reason.REFILL_AWAITED
+    made.drop_node("i-r1")
+    made.records.pop(0)
+    idle(made, 2)
+    assert replaced(made) == [("i-r2", Reason.OTHER_IMAGE)]
 
 
 # One at a time.
