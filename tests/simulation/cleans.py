@@ -505,9 +505,7 @@ class CleanRules:
                 wrong(rule, f"its last sign of life is {quiet:.0f} s ago")
         self._denied_early(ordered, tagged, before, wrong)
 
-    def _ping_hung(
-        self, manager: Manager, read: Record | None, tagged: Answer, uuid: str
-    ) -> bool:
+    def _ping_hung(self, manager: Manager, read: Record | None, tagged: Answer, uuid: str) -> bool:
         """Whether a ping that hung in the server wrote over the fence after the last look (A4).
 
         Its node sent it before the fence, and no store that can't compare keeps it out. A fence
