@@ -412,7 +412,7 @@ class NodeRules:
     ) -> None:
         memory = self.memory[manager.name]
         bad = [one for one in plan.shutdowns if one.reason is not Reason.IDLE_BEYOND_DEMAND]
-        # One that came when nobody waited for it any more was of an earlier cycle.
+        # One that took effect after its flight had run out is of an earlier cycle.
         since = self.world.engine.now - settings.action_timeout
         lately = [
             one

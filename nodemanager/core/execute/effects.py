@@ -152,7 +152,7 @@ class MarkDown:
     def is_still_its(self, record: Record | None) -> bool:
         """Whether the name is that node's as far as its record tells, and nobody else's (C20).
 
-        Two nodes of one create have one name: what the other one does would end with it.
+        Two nodes of one create have one name: to mark it down would end the other one's job.
         """
         if record is None or record.incarnation != self.incarnation:
             return False
