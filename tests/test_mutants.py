@@ -11,8 +11,6 @@ from tests.simulation.mutants import MUTANTS, Mutant
 from tests.simulation.mutation import SEEDS, catch, known
 from tests.simulation.switch import NotThere, Switch, thrown
 
-pytestmark = pytest.mark.slow
-
 RULES = (
     *(f"C{number}" for number in (*range(13), 20, 21, 22)),
     *("U1", "U2", "U3", "U7", "U9", "U10", "P1", "P2", "L1", "L2", "L3", "L4"),
@@ -22,6 +20,7 @@ RULES = (
 KNOWN = known()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "mutant", [pytest.param(one, id=one.name) for one in MUTANTS if one.open is None]
 )
