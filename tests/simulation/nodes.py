@@ -455,8 +455,13 @@ class NodeRules:
                 wave, until = found, begun + window
         if not wave & {one.node_id for one in bad}:
             return
-        # A late list shows whom the manager destroyed and was told of as gone.
-        over = {one.node_id for one in memory.destroyed if self._has_ended(one.node_id)}
+        # A late list shows whom the manager destroyed and was told of as gone. Until it is told so,
+        # one that it lets go as idle is of those among whom they turned.
+        over = {
+            one.node_id
+            for one in memory.destroyed
+            if one.node_id in excused and self._has_ended(one.node_id)
+        }
         there = wave | (self._there_by(until, cloud, settings) - over)
         # One list may show them all again, long after they fell silent among fewer.
         until = min(until, max(fell[one] for one in wave) + window)
