@@ -12,7 +12,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from nodemanager.core.model.scheduling import Verb
-from nodemanager.core.model.world import Record
+from nodemanager.core.model.world import Record, Size
 from nodemanager.program import Ended
 from nodemanager.records import slurm_nodes as lines
 from tests.records.slurm_model import Node, SlurmModel, Times
@@ -80,8 +80,7 @@ def with_seats(shape: Shape, seated: Seating) -> Shape:
         hold_backlog=False,
         prune_after=None,
         sizes=sizes,
-        # It may be of a size that no job wants.
-        min_nodes=settings.min_nodes if len(sizes) == 1 else 0,
+        min_nodes=_kept(settings.min_nodes, sizes, seated),
     )
     return replace(
         shape,
@@ -97,6 +96,18 @@ def with_seats(shape: Shape, seated: Seating) -> Shape:
         proven=True,
         seated=seated,
     )
+
+
+def _kept(min_nodes: int, sizes: tuple[Size, ...], seated: Seating) -> int:
+    """What of min_nodes there can be.
+
+    With several sizes none: it may be of one that no job wants. One where Slurm ends idle nodes,
+    which `slurm-config` spares whoever sets min_nodes: it goes again and again, and of many one
+    would always be on its way out or in, so that the world never came to rest.
+    """
+    if len(sizes) > 1:
+        return 0
+    return min_nodes if seated.suspend_time is None else min(min_nodes, 1)
 
 
 @dataclass
