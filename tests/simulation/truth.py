@@ -74,8 +74,8 @@ class Truth:
         self.pings: dict[tuple[str, float | None], float] = {}
         self.claimed_at: dict[str, float] = {}
         self.claim_sent_at: dict[str, float] = {}
-        self.reused_at: dict[tuple[str, str], float] = {}
-        """By manager and uuid, when a set-up was ordered that uses the record again."""
+        self.reused_at: dict[tuple[str, str], list[float]] = defaultdict(list)
+        """By manager and uuid, when set-ups were ordered that use the record again."""
         self.new_at: dict[str, list[float]] = defaultdict(list)
         """By manager, when set-ups were ordered that make a record."""
         self.bound: dict[tuple[str, float], Settings] = {}
@@ -106,18 +106,16 @@ class Truth:
             if boot.record is None:
                 self.new_at[manager.name].append(self.world.engine.now)
             else:
-                self.reused_at[manager.name, boot.record.uuid] = self.world.engine.now
+                self.reused_at[manager.name, boot.record.uuid].append(self.world.engine.now)
 
     def set_up_at(self, manager: str, uuid: str, sent_at: float) -> float:
         """When the set-up was ordered whose claim of that record was sent at that time."""
-        reused_at = self.reused_at.get((manager, uuid))
+        reused = [at for at in self.reused_at[manager, uuid] if at <= sent_at]
+        made = [at for at in self.new_at[manager] if at <= sent_at]
         if self.world.controller is not None:
             # A create takes a record there that was used before.
-            made = [at for at in self.new_at[manager] if at <= sent_at]
-            return max((reused_at or 0.0, *made)) or sent_at
-        if reused_at is not None:
-            return reused_at
-        return max((at for at in self.new_at[manager] if at <= sent_at), default=sent_at)
+            return max((*reused, *made), default=sent_at)
+        return max(reused or made, default=sent_at)
 
     def bound_by(self, manager: str, ordered_at: float) -> Settings:
         """The settings under which a set-up was ordered then; a reload binds later ones alone."""
