@@ -599,7 +599,8 @@ class CleanRules:
         ]
         if not mine:
             # A kill may come between the intent and the destroy, and the node may end by itself.
-            if any(one.tags.incarnation == before.incarnation for one in self.world.cloud.living()):
+            # A record without a claim has no incarnation, nor has any other node from before us.
+            if self.truth.live_node_of(before) is not None:
                 wrong("C20", "no node of this incarnation was destroyed")
             return
         if not any(self._is_gone(*one, family, manager) for one in mine):
