@@ -108,7 +108,11 @@ class Progress:
             # Refusals are the storm's; until its end is settled a node counts as there (C5).
             ended_at = self._ended_at.get(pool.name, float("-inf"))
             refused_until = self.setups.refused_until.get(pool.name, 0.0)
-            since = max(since, refused_until, ended_at + bounds.settled)
+            # One that works already counts as a node to be until a listing need show it.
+            visible_after = self.world.cloud.traits.visible_after
+            at_work = [one.node for one in seen.of(Health.SERVING) if not one.idle]
+            shown_at = max((one.created_at + visible_after for one in at_work), default=0.0)
+            since = max(since, refused_until, ended_at + bounds.settled, shown_at)
             if "A5" in self.world.broken:
                 # A create that a former run was answered counts as a node to be, unless something
                 # shows its end: its record may be deleted (P4).
