@@ -10,6 +10,7 @@ from enum import StrEnum
 from nodemanager.core.model.sizes import by_price
 from nodemanager.core.model.world import CloudState, Record, Size, WorkerState
 from tests.simulation.cloud import Instance
+from tests.simulation.registry import Registry
 from tests.simulation.world import Pool, World
 
 ROBBERS = ("A1", "A2", "A4", "A5")
@@ -82,8 +83,6 @@ def ward(world: World, pool: Pool) -> Ward:
     lost = _secrets(untagged) - _secrets(one for one in living if one.tags.pool is not None)
     broad = world.shape.traits.broad
     ours = [one for one in records if one.pool == pool.name and one.holds_anything]
-    held = sum(one.slot_number is not None for one in records)
-    claims = sum(one.slot_number is None and one.claim is not None for one in records)
     return Ward(
         patients,
         len(untagged) if broad else 0,
@@ -93,8 +92,16 @@ def ward(world: World, pool: Pool) -> Ward:
             for one in ours
             if (one.uuid, one.incarnation) not in lives and one.ping_secret not in pinging
         ),
-        registry.naming.slots - held - claims,
+        free_slots(registry),
     )
+
+
+def free_slots(registry: Registry) -> int:
+    """How many slots neither a record holds nor a claim will be given."""
+    records = registry.records()
+    held = sum(one.slot_number is not None for one in records)
+    claims = sum(one.slot_number is None and one.claim is not None for one in records)
+    return registry.naming.slots - held - claims
 
 
 def _secrets(nodes: Iterable[Instance]) -> set[str]:

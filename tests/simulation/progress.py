@@ -53,6 +53,9 @@ class Progress:
         or the run that wrote it down was killed before; nobody can tell which (R1)."""
         self._written: dict[str, float] = {}
         """By record, when anyone wrote it last."""
+        self._full_at = float("-inf")
+        """When a set-up took the last slot that was free: of two pools, the one that looks first
+        has it."""
         self._ill_at_once: dict[str, int] = {}
         """By pool, the most that were silent or unpaired at once, since there was none."""
         world.registry.changed.append(self._changed)
@@ -63,6 +66,10 @@ class Progress:
         record = after or before
         if record is not None:
             self._written[record.uuid] = self.world.engine.now
+        was_free = before is None or (before.slot_number is None and before.claim is None)
+        is_taken = after is not None and after.claim is not None and was_free
+        if is_taken and health.free_slots(self.world.registry) <= 0:
+            self._full_at = self.world.engine.now
 
     def _sent(self, manager: str, method: str, about: str) -> None:
         if method == "cloud.destroy" and self.calm.begun is None:
@@ -112,7 +119,7 @@ class Progress:
             visible_after = self.world.cloud.traits.visible_after
             at_work = [one.node for one in seen.of(Health.SERVING) if not one.idle]
             shown_at = max((one.created_at + visible_after for one in at_work), default=0.0)
-            since = max(since, refused_until, ended_at + bounds.settled, shown_at)
+            since = max(since, refused_until, ended_at + bounds.settled, shown_at, self._full_at)
             if "A5" in self.world.broken:
                 # A create that a former run was answered counts as a node to be, unless something
                 # shows its end: its record may be deleted (P4).
