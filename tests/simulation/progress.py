@@ -53,9 +53,10 @@ class Progress:
         or the run that wrote it down was killed before; nobody can tell which (R1)."""
         self._written: dict[str, float] = {}
         """By record, when anyone wrote it last."""
-        self._full_at = float("-inf")
-        """When a set-up took the last slot that was free: of two pools, the one that looks first
-        has it."""
+        self._filled_at: dict[str | None, float] = {}
+        """By pool, when a set-up of it took the last slot that was free."""
+        self._listed_at: dict[str, float] = {}
+        """By pool, from when on no busy node counts as one that boots for min_nodes."""
         self._ill_at_once: dict[str, int] = {}
         """By pool, the most that were silent or unpaired at once, since there was none."""
         world.registry.changed.append(self._changed)
@@ -66,10 +67,11 @@ class Progress:
         record = after or before
         if record is not None:
             self._written[record.uuid] = self.world.engine.now
+        if after is None or after.claim is None:
+            return
         was_free = before is None or (before.slot_number is None and before.claim is None)
-        is_taken = after is not None and after.claim is not None and was_free
-        if is_taken and health.free_slots(self.world.registry) <= 0:
-            self._full_at = self.world.engine.now
+        if was_free and health.free_slots(self.world.registry) <= 0:
+            self._filled_at[after.claim.pool] = self.world.engine.now
 
     def _sent(self, manager: str, method: str, about: str) -> None:
         if method == "cloud.destroy" and self.calm.begun is None:
@@ -115,11 +117,10 @@ class Progress:
             # Refusals are the storm's; until its end is settled a node counts as there (C5).
             ended_at = self._ended_at.get(pool.name, float("-inf"))
             refused_until = self.setups.refused_until.get(pool.name, 0.0)
-            # One that works already counts as a node to be until a listing need show it.
-            visible_after = self.world.cloud.traits.visible_after
-            at_work = [one.node for one in seen.of(Health.SERVING) if not one.idle]
-            shown_at = max((one.created_at + visible_after for one in at_work), default=0.0)
-            since = max(since, refused_until, ended_at + bounds.settled, shown_at, self._full_at)
+            since = max(since, refused_until, ended_at + bounds.settled)
+            # Of two pools, the one that looks first has a slot that comes free.
+            others = (at for name, at in self._filled_at.items() if name != pool.name)
+            since = max(since, *others, self._all_listed_at(pool, replace(seen, bereft=counted)))
             if "A5" in self.world.broken:
                 # A create that a former run was answered counts as a node to be, unless something
                 # shows its end: its record may be deleted (P4).
@@ -127,6 +128,24 @@ class Progress:
             what = f"{pool.name} gets one of {count} nodes that it lacks"
             key = f"wanted {pool.name} {len(seen.patients)}"
             yield Owed("PROGRESS", key, what, since, bounds.wanted(rest))
+
+    def _all_listed_at(self, pool: Pool, seen: Ward) -> float:
+        """From when on no busy node counts as one that boots, and may be a spare one.
+
+        Each does until a listing need show it. It matters where none was lacking till then.
+        """
+        visible_after = self.world.cloud.traits.visible_after
+        young_until = {
+            one.node.id: one.node.created_at + visible_after
+            for one in seen.of(Health.SERVING)
+            if not one.idle and self.world.engine.now <= one.node.created_at + visible_after
+        }
+        patients = tuple(
+            replace(one, idle=one.idle or one.node.id in young_until) for one in seen.patients
+        )
+        if young_until and not health.lacking(self.world, pool, replace(seen, patients=patients)):
+            self._listed_at[pool.name] = max(young_until.values())
+        return self._listed_at.get(pool.name, float("-inf"))
 
     def _counts(self, record: Record, pool: Pool, bounds: Bounds) -> bool:
         """Whether the pool may still take a node to be of the record, or to come of it.

@@ -99,11 +99,12 @@ def with_seats(shape: Shape, seated: Seating) -> Shape:
 
 
 def _kept(min_nodes: int, sizes: tuple[Size, ...], seated: Seating) -> int:
-    """What of min_nodes there can be.
+    """min_nodes as this world can reach it.
 
-    With several sizes none: it may be of one that no job wants. One where Slurm ends idle nodes,
-    which `slurm-config` spares whoever sets min_nodes: it goes again and again, and of many one
-    would always be on its way out or in, so that the world never came to rest.
+    With several sizes 0: no job may want the size that those nodes have. Where Slurm ends idle
+    nodes (SuspendTime), 1 at most: Slurm ends a node of min_nodes like any other, the manager
+    boots another, and with many there would be one on its way at all times: no rest to check.
+    An operator who sets min_nodes tells Slurm to spare them, as `slurm-config` prints it.
     """
     if len(sizes) > 1:
         return 0
