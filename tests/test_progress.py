@@ -7,7 +7,7 @@ from unittest import mock
 
 import pytest
 
-from nodemanager.core.model.world import Tags
+from nodemanager.core.model.world import Claim, Tags
 from nodemanager.core.observe.store_clock import StoreClock
 from nodemanager.core.safety.breaker import Breaker, Cause
 from nodemanager.journal.kept import STORE_CLOCK
@@ -328,6 +328,54 @@ def test_a_node_that_ends_young_is_settled_from_when_listings_must_show_it_c11(
     world.engine.run(begun + age)
     world.cloud.end(node)
     assert progress._ended_at == {pool: begun + age + later}
+
+
+def _watched(world: World) -> Progress:
+    calm, setups = mock.create_autospec(Calm), mock.create_autospec(SetUpRules)
+    calm.since.return_value, setups.refused_until = 0.0, {}
+    latch, truth = mock.create_autospec(Latch), mock.create_autospec(Truth)
+    return Progress(world, truth, calm, latch, setups, mock.create_autospec(RotationRules))
+
+
+def _lacked_since(progress: Progress, pool: Pool) -> float:
+    bounds = mock.Mock(settled=0.0, polls=0.0, clock=0.0)
+    seen = health.ward(progress.world, pool)
+    (owed,) = progress._wanted(pool, seen, 60.0, bounds)
+    return owed.since
+
+
+@pytest.mark.parametrize(("taker", "anew"), [("other", True), ("main", False)])
+def test_a_pool_may_wait_only_where_another_took_the_last_slot(taker: str, anew: bool) -> None:
+    """Both look at one table: its own set-up shows that a pool had its turn."""
+    shape = replace(draw(1).shape, slots=1)
+    pools = [(replace(one, min_nodes=1, max_total_price=0.0), poll) for one, poll in shape.pools]
+    world = World("1", replace(shape, pools=tuple(pools)))
+    progress, pool = _watched(world), world.pools["main"]
+    now = world.engine.now
+    claim = Claim(taker, f"{taker}-1", 1, now, "n", "a" * 32)
+    row = world.registry.insert(
+        {"properties": wire.claimed({}, claim), "slot_number": 1}, taker, "create"
+    )
+    world.engine.run(now + 200.0)
+    world.registry.delete(row["uuid"], "operator")
+    assert _lacked_since(progress, pool) == (now if anew else 60.0)
+
+
+@pytest.mark.parametrize(("jobs", "waits"), [(1, True), (2, False)])
+def test_a_busy_node_that_no_listing_need_show_may_be_meant_for_the_one_job_that_waits(
+    jobs: int, waits: bool
+) -> None:
+    """It counts as one that boots. Of two jobs the other lacks a node all the same."""
+    world, pool = _beside_an_idle_node(None)
+    (busy,) = health.ward(world, pool).idle
+    assert busy.node.machine is not None
+    busy.node.machine.busy_since, pool.wanted = world.engine.now, jobs
+    world.cloud.traits = replace(world.cloud.traits, visible_after=1000.0)
+    progress = _watched(world)
+    since = busy.node.created_at + 1000.0 if waits else 60.0
+    assert _lacked_since(progress, pool) == since
+    world.engine.run(busy.node.created_at + 1001.0)
+    assert _lacked_since(progress, pool) == since, "nor sooner, once it is listed"
 
 
 def test_the_docs_state_each_bound() -> None:

@@ -49,9 +49,9 @@ TABLE = (
         "3 rounds, once what the cloud refused may be asked for again (D6) and a node's end is "
         "settled (settle + max(2, absent_listings) + 1 rounds: C5; where it ended sooner than "
         "visible_after past its first ping, from then on), and a busy node is listed "
-        "(visible_after past its create); anew "
-        "once another pool's set-up took the last free slot; + the rest of a boot loop (B5); "
-        "+ node_stale_after where the store can't compare (U2)",
+        "(visible_after past its create; until then it counts as one that a waiting job may get); "
+        "anew whenever another pool's set-up takes the last free slot; "
+        "+ the rest of a boot loop (B5); + node_stale_after where the store can't compare (U2)",
     ),
     (
         "surplus",

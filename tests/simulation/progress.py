@@ -56,7 +56,7 @@ class Progress:
         self._filled_at: dict[str | None, float] = {}
         """By pool, when a set-up of it took the last slot that was free."""
         self._listed_at: dict[str, float] = {}
-        """By pool, from when on no busy node counts as one that boots for min_nodes."""
+        """By pool, when listings show the last busy node that counted as an idle one to be."""
         self._ill_at_once: dict[str, int] = {}
         """By pool, the most that were silent or unpaired at once, since there was none."""
         world.registry.changed.append(self._changed)
@@ -130,9 +130,9 @@ class Progress:
             yield Owed("PROGRESS", key, what, since, bounds.wanted(rest))
 
     def _all_listed_at(self, pool: Pool, seen: Ward) -> float:
-        """From when on no busy node counts as one that boots, and may be a spare one.
+        """When listings show each busy node, where nothing lacked for as long as they need not.
 
-        Each does until a listing need show it. It matters where none was lacking till then.
+        Until then the manager counts such a node as one that boots: a job that waits may get it.
         """
         visible_after = self.world.cloud.traits.visible_after
         young_until = {

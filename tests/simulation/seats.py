@@ -103,7 +103,7 @@ def _kept(min_nodes: int, sizes: tuple[Size, ...], seated: Seating) -> int:
 
     With several sizes 0: no job may want the size that those nodes have. Where Slurm ends idle
     nodes (SuspendTime), 1 at most: Slurm ends a node of min_nodes like any other, the manager
-    boots another, and with many there would be one on its way at all times: no rest to check.
+    boots another. With many, one would be on its way at all times, and the world never at rest.
     An operator who sets min_nodes tells Slurm to spare them, as `slurm-config` prints it.
     """
     if len(sizes) > 1:
