@@ -730,6 +730,14 @@ MUTANTS = (
     *LIBVIRT,
     TextMutant(
         "D12",
+        "nodes over max_nodes and nodes beyond demand change places",
+        "core/plan/demand.py",
+        "                view.node.id in were_over_max,\n",
+        "",
+        "tests/core/judge/test_idle.py::test_those_beyond_demand_and_those_over_max_nodes_do_not_change_places_d12",
+    ),
+    TextMutant(
+        "D12",
         "a listing from before the drain shows a node drained",
         "core/judge/idle.py",
         "    return listing.started_at > told.at and is_done(word.node)\n",

@@ -444,9 +444,11 @@ class Market:
         `kept` are those that the queue wants, and the spare ones, by size.
 
         At least min_nodes stay up; future nodes don't count, because they may never come. Nodes
-        that may go now are chosen first, and among these the longest unwanted.
+        that may go now are chosen first, and among these the longest unwanted. Those that went for
+        max_nodes alone go on to do so: where two change places, each starts anew (D12).
         """
         since, now = self.snapshot.history.unwanted, self.snapshot.now
+        were_over_max = self.snapshot.history.over_max
         idle = [
             view
             for view in self.supply.views
@@ -457,6 +459,7 @@ class Market:
         idle.sort(
             key=lambda view: (
                 not view.surplus_if_idle,
+                view.node.id in were_over_max,
                 since.get(view.node.id, now),
                 view.node.created_at or 0.0,
                 view.node.id,
@@ -475,6 +478,7 @@ class Market:
             elif len(unwanted) < may_go:
                 spare[name] -= 1
                 unwanted.append(view)
+        wanted.sort(key=lambda view: (not view.surplus_if_idle, view.node.id not in were_over_max))
         only_over_max = wanted[: max(0, min(over_max, may_go) - len(unwanted))]
         return unwanted + only_over_max, [view.node.id for view in only_over_max]
 

@@ -137,6 +137,24 @@ def test_one_that_was_over_max_nodes_and_is_beyond_demand_now_starts_anew_d12() 
     assert len(made.destroyed) == 1
 
 
+def test_those_beyond_demand_and_those_over_max_nodes_do_not_change_places_d12() -> None:
+    """Else each starts anew in turn, and none ever goes."""
+    made = idle_pool()
+    made.flags |= {"demand": tuple(Job(f"j{number}") for number in range(4))}
+    made.with_settings(max_nodes=1)
+    for done in range(1, NODES + 1):
+        made.advance(EVERY)
+        for number in range(NODES):
+            made.ping(f"r{number}", WorkerState.IDLE if number < done else WorkerState.BUSY)
+        made.poll()
+        made.plan()
+    for _ in range(5):
+        made.advance(EVERY)
+        made.plan()
+        pinging(made, WorkerState.IDLE)
+    assert len(made.destroyed) == NODES - 1
+
+
 def test_demand_for_some_leaves_as_many_and_always_the_same_d12() -> None:
     made = idle_pool()
     made.flags |= waiting(5)
