@@ -203,6 +203,8 @@ def test_every_reason_is_given_in_some_world() -> None:
         pytest.param(478001428, "PROGRESS", id="a-node-at-work-that-no-listing-need-show-yet"),
         pytest.param(479010737, "PROGRESS", id="another-pool-takes-each-slot-that-comes-free"),
         pytest.param(480000781, "PROGRESS", id="idle-nodes-over-max-nodes-do-not-take-turns"),
+        pytest.param(481011829, "L3", id="a-reset-that-the-journal-did-not-take"),
+        pytest.param(481016115, "WORK", id="a-short-listing-after-a-kill-lacks-who-has-the-name"),
         pytest.param(475010323, "WORK", id="a-killed-twin-whose-name-the-other-works-under"),
         pytest.param(474000149, "C11", id="a-late-fence-after-a-hung-ping-took-the-first-down"),
         pytest.param(474001217, "C11", id="a-late-lift-undoes-a-clean-that-is-written-again"),

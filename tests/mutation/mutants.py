@@ -729,6 +729,22 @@ MUTANTS = (
     *OPENSTACK,
     *LIBVIRT,
     TextMutant(
+        "T6",
+        "a name is marked down though no listing shows its record",
+        "core/plan/errands.py",
+        "        if life_of is None or life_of.record not in listed:\n",
+        "        if life_of is None:\n",
+        "tests/core/plan/test_errands.py::test_a_listing_that_lacks_the_record_says_nothing_about_its_name",
+    ),
+    TextMutant(
+        "B3",
+        "a reset that was not written takes effect later",
+        "actors/report/journal_writer.py",
+        "        for what, value in before.items():\n            self.keep(what, value)\n        return False\n",
+        "        return False\n",
+        "tests/actors/test_operators.py::test_a_reset_that_can_not_be_written_down_leaves_the_breaker_open",
+    ),
+    TextMutant(
         "D12",
         "nodes over max_nodes and nodes beyond demand change places",
         "core/plan/demand.py",

@@ -967,8 +967,8 @@ MUTANTS: tuple[Mutant, ...] = (
         (
             instead(
                 PoolOrders.reset_breaker,
-                "breakers.reset(self._context.breaker, now)",
-                "self._context.breaker",
+                "breakers.reset(breaker, self._context.now)",
+                "breaker",
             ),
         ),
     ),

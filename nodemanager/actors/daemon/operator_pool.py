@@ -10,6 +10,7 @@ from nodemanager.actors.daemon.operator_questions import Questions
 from nodemanager.actors.messages import Ordered
 from nodemanager.core.safety import breaker as breakers
 from nodemanager.core.safety.boot_loops import NONE
+from nodemanager.journal.kept import BOOT_LOOPS, BREAKER
 
 
 class PoolOrders:
@@ -98,11 +99,11 @@ class PoolOrders:
         if not self._context.breaker.is_open and self._context.limits.loops == NONE:
             self._answers.already(said, None, "the breaker is closed")
             return
-        self._boot_failures.reset()
-        if self._context.breaker.is_open:
-            now = self._context.now
-            self._context.turn_breaker(breakers.reset(self._context.breaker, now))
-        if self._scribe.problem is not None:
+        breaker = self._context.breaker
+        after = breakers.reset(breaker, self._context.now) if breaker.is_open else breaker
+        if not self._scribe.keep_all({BREAKER: after, BOOT_LOOPS: NONE}):
             self._answers.not_written(said, None)
-        else:
-            self._answers.did(said, None, "the breaker is closed")
+            return
+        self._boot_failures.reset()
+        self._context.turn_breaker(after)
+        self._answers.did(said, None, "the breaker is closed")

@@ -216,6 +216,21 @@ class JournalWriter:
         self._values[what] = value
         self._access.does_or_owes(lambda: self._journal.keep(what, value))
 
+    def keep_all(self, values: Mapping[Kept[Any], Any]) -> bool:
+        """Write these values, or leave those before: whether every one is written.
+
+        For what an operator orders: an order that can't be written has no effect, nor gets one
+        once the journal takes writes again.
+        """
+        before = {what: self._values[what] for what in values}
+        for what, value in values.items():
+            self.keep(what, value)
+        if self.problem is None:
+            return True
+        for what, value in before.items():
+            self.keep(what, value)
+        return False
+
     def kept(self, what: Kept[T]) -> T:
         """The value as it was kept last."""
         value: T = self._values[what]

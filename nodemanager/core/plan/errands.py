@@ -295,7 +295,8 @@ def _last_lives(history: History) -> dict[str, FreedLife]:
 def _gone_nodes(snapshot: Snapshot, settings: Settings) -> Iterator[MarkGone]:
     """The nodes of freed lives that the scheduler does not know to be gone (C20, T6).
 
-    No record has the name any more, by a listing from after the clean: so it is no other node's.
+    By a listing from after the clean, its record is free and no other has the name: so it is no
+    other node's. A listing that lacks the record may be short, and lack whoever has the name now.
     """
     history, breaker = snapshot.history, snapshot.breaker
     listing, records = history.scheduler, history.records
@@ -303,10 +304,13 @@ def _gone_nodes(snapshot: Snapshot, settings: Settings) -> Iterator[MarkGone]:
         return
     # Where the record is the scheduler's node, its clean has put that into the right state.
     named = {name for record in records.items for name in (record.hostname, seat_of(record))}
+    listed = {record.uuid for record in records.items}
     lives = _last_lives(history)
     for node in listing.items if lives else ():
         life_of = lives.get(node.name)
-        if life_of is None or node.name in named or not is_left(node):
+        if life_of is None or life_of.record not in listed:
+            continue
+        if node.name in named or not is_left(node):
             continue
         is_after = life_of.freed_at < min(listing.started_at, records.started_at)
         if is_after and life_of.told_at is None and life_of.record not in snapshot.record_flights:

@@ -277,6 +277,13 @@ def test_a_node_that_is_the_record_itself_is_left_as_its_clean_left_it() -> None
     assert not [one for one in told(made, TWO, LEFT) if isinstance(one, MarkGone)]
 
 
+def test_a_listing_that_lacks_the_record_says_nothing_about_its_name() -> None:
+    """It may be short: the record may have another node by now, and that node a job."""
+    made = freed()
+    made.records[:] = [one for one in made.records if one.uuid != "r1"]
+    assert not [one for one in told(made, TWO, LEFT) if isinstance(one, MarkGone)]
+
+
 def test_listings_from_before_the_clean_do_not_count() -> None:
     made = freed()
     made.poll_scheduler(TWO, LEFT)
