@@ -10,9 +10,10 @@ import pytest
 
 from nodemanager import wiring
 from nodemanager.core.model.world import Record
+from nodemanager.errors import CloudError
 from nodemanager.journal.api import Journal
-from tests.actors.rig import Rig, rigs
-from tests.fakes import FakeCloud, FakeStore, TickingClock
+from tests.actors.rig import Rig, rigs, until
+from tests.fakes import FakeCloud, FakeStore, TickingClock, fail
 from tests.fakes.scheduler import FakeScheduler
 
 HOUR = 3600.0
@@ -55,6 +56,19 @@ def cloud(clock: TickingClock) -> FakeCloud:
 @pytest.fixture
 def store(clock: TickingClock) -> FakeStore:
     return FakeStore(clock)
+
+
+@pytest.fixture
+def collapsed(make_rig: MakeRig) -> Rig:
+    """A rig whose eight nodes vanished at once: the breaker is open (L3)."""
+    rig = make_rig(min_nodes=0, max_nodes=20, backlog="clean")
+    for _ in range(8):
+        rig.fleet.add_node(age=10 * HOUR)
+    rig.start()
+    rig.cloud.always("ask", fail(CloudError("timeout")))
+    rig.cloud.machines.clear()
+    until(rig, "breaker.opened", within=120)
+    return rig
 
 
 Leaking = Callable[..., tuple[Rig, Record]]

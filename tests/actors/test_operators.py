@@ -669,16 +669,9 @@ def test_a_resume_that_can_not_be_written_down_leaves_the_pool_paused(busy: Rig)
     assert operator.pause().result is Result.ALREADY
 
 
-def test_a_reset_that_can_not_be_written_down_leaves_the_breaker_open(make_rig: MakeRig) -> None:
+def test_a_reset_that_can_not_be_written_down_leaves_the_breaker_open(collapsed: Rig) -> None:
     """Also once the journal takes writes again: the operator was told that it failed."""
-    rig = make_rig(min_nodes=0, max_nodes=20, backlog="clean")
-    for _ in range(8):
-        rig.fleet.add_node(age=10 * HOUR)
-    rig.start()
-    rig.cloud.always("ask", fail(CloudError("timeout")))
-    rig.cloud.machines.clear()
-    until(rig, "breaker.opened", within=120)
-    operator = Operator(rig)
+    rig, operator = collapsed, Operator(collapsed)
     assert isinstance(rig.journal, MemoryJournal)
     rig.journal.fail("the disk is full")
     said = operator.reset()

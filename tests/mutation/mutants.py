@@ -732,8 +732,8 @@ MUTANTS = (
         "T6",
         "a name is marked down though no listing shows its record",
         "core/plan/errands.py",
-        "        if life_of is None or life_of.record not in listed:\n",
-        "        if life_of is None:\n",
+        "    return {name: life for name, life in lives.items() if life.record in listed}\n",
+        "    return lives\n",
         "tests/core/plan/test_errands.py::test_a_listing_that_lacks_the_record_says_nothing_about_its_name",
     ),
     TextMutant(

@@ -32,7 +32,7 @@ from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.sizes import Sizes
 from nodemanager.core.model.verdict import Verdict
 from nodemanager.core.model.world import FreedLife, Job, Size, WorkerState
-from nodemanager.core.observe.history import History
+from nodemanager.core.observe.history import History, Records
 from nodemanager.core.observe.scheduled import word_on
 from nodemanager.core.plan.demand import Wants
 from nodemanager.core.plan.snapshot import Snapshot
@@ -282,21 +282,22 @@ def described(node: SchedulerNode, size: Size, of_any: Iterable[str]) -> Describ
     return None if is_so else DescribeNode(node.name, weight, features, drop)
 
 
-def _last_lives(history: History) -> dict[str, FreedLife]:
-    """The life that was freed last, by its hostname."""
+def _last_lives(history: History, records: Records) -> dict[str, FreedLife]:
+    """The life that was freed last, by its hostname, where its record is listed."""
+    listed = {record.uuid for record in records.items}
     lives: dict[str, FreedLife] = {}
     for life in history.freed.values():
         name = life.hostname
         if name is not None and (name not in lives or lives[name].freed_at < life.freed_at):
             lives[name] = life
-    return lives
+    return {name: life for name, life in lives.items() if life.record in listed}
 
 
 def _gone_nodes(snapshot: Snapshot, settings: Settings) -> Iterator[MarkGone]:
     """The nodes of freed lives that the scheduler does not know to be gone (C20, T6).
 
-    By a listing from after the clean, its record is free and no other has the name: so it is no
-    other node's. A listing that lacks the record may be short, and lack whoever has the name now.
+    A listing from after the clean shows the record, and no record with the name: so no other node
+    has it. A listing that lacks the record may be short, and lack the one that has the name now.
     """
     history, breaker = snapshot.history, snapshot.breaker
     listing, records = history.scheduler, history.records
@@ -304,13 +305,10 @@ def _gone_nodes(snapshot: Snapshot, settings: Settings) -> Iterator[MarkGone]:
         return
     # Where the record is the scheduler's node, its clean has put that into the right state.
     named = {name for record in records.items for name in (record.hostname, seat_of(record))}
-    listed = {record.uuid for record in records.items}
-    lives = _last_lives(history)
+    lives = _last_lives(history, records)
     for node in listing.items if lives else ():
         life_of = lives.get(node.name)
-        if life_of is None or life_of.record not in listed:
-            continue
-        if node.name in named or not is_left(node):
+        if life_of is None or node.name in named or not is_left(node):
             continue
         is_after = life_of.freed_at < min(listing.started_at, records.started_at)
         if is_after and life_of.told_at is None and life_of.record not in snapshot.record_flights:
