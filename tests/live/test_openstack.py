@@ -52,12 +52,14 @@ def test_a_token_that_is_refused_and_an_api_that_is_down_cost_nothing(
     cluster: OpenStackCluster, daemon: Daemon
 ) -> None:
     before, server = daemon.last(), cluster.cloud.server
+    cleaned = daemon.lines("record.cleaned")
     server.revoke_tokens()
     server.fault("compute GET /servers/detail", times=2, before=refusal(503))
     daemon.wait_for("list.failed", after=before, source="cloud")
     daemon.wait_for("list.ok", after=daemon.last(), source="cloud")
     assert not daemon.lines("node.shutdown_started")
-    assert len(daemon.lines("record.cleaned")) == 1
+    # A set-up that was withdrawn on a slow machine has released its claim before.
+    assert daemon.lines("record.cleaned") == cleaned
 
 
 def test_when_demand_is_gone_idle_nodes_are_shut_down_with_the_ports_that_nova_forgets(

@@ -153,6 +153,33 @@ MUTANTS = (
         "test_a_doubted_listing_with_the_record_that_named_it_starts_it_again_d10_l4",
     ),
     TextMutant(
+        "D9",
+        "who turned bad in a collapsed listing is never counted among all",
+        "core/observe/nodes_since.py",
+        "    if collapsed:\n",
+        "    if False:\n",
+        "tests/core/safety/test_waves.py::"
+        "test_who_turned_bad_in_a_collapsed_listing_is_counted_among_all_once_they_are_listed_d9_l3",
+    ),
+    TextMutant(
+        "D9",
+        "a node on its way out is forgotten while it is out of sight",
+        "core/observe/nodes_since.py",
+        "(node_id in leaving or at - one.found_at <= settings.node_stale_after)",
+        "at - one.found_at <= settings.node_stale_after",
+        "tests/core/safety/test_waves.py::"
+        "test_a_node_on_its_way_out_that_is_out_of_sight_for_a_while_is_of_the_wave_d9",
+    ),
+    TextMutant(
+        "P4",
+        "a ping of a freed life's node is taken for the node that the next life may get",
+        "core/observe/signs.py",
+        "if (one.uuid, one.instance_id) not in former or",
+        "if True or",
+        "tests/core/plan/test_demand.py::"
+        "test_a_ping_of_a_freed_lifes_node_ends_no_wait_for_the_node_that_the_next_may_get_p4_a4",
+    ),
+    TextMutant(
         "D3",
         "a sighting does not reset a denial",
         "core/execute/destroy.py",

@@ -688,15 +688,17 @@ class NodeRules:
     def _was_overtaken(
         self, manager: Manager, before: Record, lately: tuple[str, str] | None
     ) -> bool:
-        """Whether a free record was written to while the claim was on its way, by a ping that hung
-        in the server (A4) or by a manager without the lease (A5).
+        """Whether a free record was written to while the claim was on its way: by an operator who
+        holds it, a ping that hung in the server (A4), or a manager without the lease (A5).
 
         The claim was sent before that, or its manager was answered then what the record was, and
         where the store can't compare nothing calls it back.
         """
         if not self._came_late(manager, before):
             return False
-        if self.world.shape.fenced and self.world.is_excused(before.uuid, which="A5"):
+        if self.world.shape.fenced and (
+            lately == ("operator", "hold") or self.world.is_excused(before.uuid, which="A5")
+        ):
             return True
         if lately is None or lately[1] != "ping" or before.claim is not None or before.holds_slot:
             return False

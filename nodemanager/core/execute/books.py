@@ -18,7 +18,7 @@ from nodemanager.core.model.verdict import Verdict
 from nodemanager.core.model.world import Listing, Record, life_key
 from nodemanager.core.observe.history import Asked, History, Records
 from nodemanager.core.observe.pairing import Pairs
-from nodemanager.core.observe.signs import waits_for_first_ping
+from nodemanager.core.observe.signs import pinged_lives, waits_for_first_ping
 from nodemanager.core.operate.backlog_run import Step as ItemStep
 from nodemanager.core.plan.refusals import after_refusal, after_success
 from nodemanager.core.plan.snapshot import Expected, Limits
@@ -347,13 +347,13 @@ def still_expected(
     cloud, records = history.cloud, history.records
     ended = {node.id for node in cloud.items if node.is_absent} if cloud is not None else set()
     items = records.items if records is not None else ()
-    heard = {one.incarnation for one in items if one.last_ping_at is not None}
+    heard = pinged_lives(items, expected, history)
     waiting = {(one.uuid, one.incarnation) for one in items if waits_for_first_ping(one)}
 
     def stays(uuid: str, one: Expected) -> bool:
         if one.node_id in pairs.record_of or one.node_id in ended:
             return False
-        if one.node_id is None and one.incarnation in heard:
+        if one.node_id is None and (uuid, one.incarnation) in heard:
             return False
         freed = history.freed.get(life_key(uuid, one.incarnation))
         if freed is not None and freed.freed_at >= one.since:

@@ -131,6 +131,9 @@ class History:
     over_max: frozenset[str] = frozenset()
     stopped: Mapping[str, float] = field(default_factory=dict)
     turned: Mapping[str, Turned] = field(default_factory=dict)
+    uncounted: frozenset[str] = frozenset()
+    """Those of `turned` that turned bad while the cloud's listing lacked too many (L3): no plan has
+    counted them among all nodes yet (D9)."""
     stopped_gaps: Gaps = ()
     """Between the cloud listings that `stopped` counts over."""
     known_nodes: KnownSets = field(default_factory=KnownSets)

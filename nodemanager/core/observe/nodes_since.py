@@ -84,18 +84,26 @@ def turned_bad(
     at: float,
     settings: Settings,
     unlisted: AbstractSet[str] = frozenset(),
+    *,
+    leaving: AbstractSet[str] = frozenset(),
+    collapsed: bool = False,
 ) -> History:
     """Fold in which nodes are bad now, and since when: silent, down or unpaired (D9).
 
     A node that recovers is dropped. One that left the listing after it turned bad, destroyed by us
-    or not, stays for node_stale_after. A bad node that no listing shows (`unlisted`) is found anew
-    in every plan, because the listing that shows it again may show others that fell silent with it.
+    or not, stays for node_stale_after, and as long as its destroy is under way (`leaving`). A bad
+    node that no listing shows (`unlisted`) is found anew in every plan, because the listing that
+    shows it again may show others that fell silent with it. Who turns bad while the listing has
+    `collapsed` is counted among all only once it has not.
     """
     turned = {
         node_id: one
         for node_id, one in history.turned.items()
         if node_id in bad_now
-        or (node_id not in history.present and at - one.found_at <= settings.node_stale_after)
+        or (
+            node_id not in history.present
+            and (node_id in leaving or at - one.found_at <= settings.node_stale_after)
+        )
     }
     for node_id, since in bad_now.items():
         before = turned.get(node_id)
@@ -103,7 +111,12 @@ def turned_bad(
             turned[node_id] = Turned(at, since)
         elif node_id in unlisted:
             turned[node_id] = Turned(at, before.since)
-    return history if turned == history.turned else changed(history, turned=turned)
+    uncounted: frozenset[str] = frozenset()
+    if collapsed:
+        uncounted = (history.uncounted & turned.keys()) | (turned.keys() - history.turned.keys())
+    if turned == history.turned and uncounted == history.uncounted:
+        return history
+    return changed(history, turned=turned, uncounted=uncounted)
 
 
 def unwanted_seen(

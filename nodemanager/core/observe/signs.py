@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Container, Iterable
+
 from nodemanager.core.model.settings import CLOCK_STEP_S, Settings
-from nodemanager.core.model.world import Record, RecordState, WorkerState
+from nodemanager.core.model.world import Record, RecordState, WorkerState, life_key
 from nodemanager.core.observe.history import History, newest_stamp
 from nodemanager.core.observe.store_clock import StoreClock
 from nodemanager.core.plan.snapshot import Snapshot
@@ -99,6 +101,26 @@ def idle_words(record: Record, history: History) -> int:
 def waits_for_first_ping(record: Record) -> bool:
     """Whether the record is claimed and its node never pinged (C21)."""
     return record.claim is not None and record.first_ping_at is None and record.last_ping_at is None
+
+
+def pinged_lives(
+    records: Iterable[Record], among: Container[str], history: History
+) -> set[tuple[str, str | None]]:
+    """The lives, by uuid and incarnation, of the records `among` these that their nodes pinged.
+
+    A ping of a freed life's node may reach the record after its next claim, where the store does
+    not keep it out (A4). It tells nothing of the node that the claim waits for.
+    """
+    pinged = [one for one in records if one.uuid in among and one.last_ping_at is not None]
+    if not pinged:
+        return set()
+    freed = history.freed
+    former = {(life.record, life.node_id) for life in freed.values() if life.node_id is not None}
+    return {
+        (one.uuid, one.incarnation)
+        for one in pinged
+        if (one.uuid, one.instance_id) not in former or life_key(one.uuid, one.incarnation) in freed
+    }
 
 
 def classify(record: Record, snapshot: Snapshot, settings: Settings) -> RecordState:

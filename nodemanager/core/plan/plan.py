@@ -349,13 +349,26 @@ def _after_silence(
         if view.bad or (view.node.id in turned and view.verdict.reason in HANDLED)
     }
     unlisted = frozenset(view.node.id for view in unheard)
-    history = nodes_since.turned_bad(snapshot.history, bad, snapshot.now, settings, unlisted)
+    history = nodes_since.turned_bad(
+        snapshot.history,
+        bad,
+        snapshot.now,
+        settings,
+        unlisted,
+        leaving=snapshot.node_flights.keys(),
+        collapsed=snapshot.breaker.part(Cause.CLOUD_COLLAPSED) is not None,
+    )
     left = history.turned.keys() - {view.node.id for view in ours} if history.turned else ()
     breaker = breakers.after_silence(
         snapshot.breaker,
         history,
         frozenset(bad),
-        Population(len(ours), frozenset(left), partial(made_since, ours, snapshot)),
+        Population(
+            len(ours),
+            frozenset(left),
+            snapshot.history.uncounted,
+            partial(made_since, ours, snapshot),
+        ),
         snapshot.now,
         settings,
     )

@@ -17,7 +17,7 @@ from nodemanager.core.observe.nodes_by_record import Bearers, node_of
 from nodemanager.core.observe.pairing import Pairs
 from nodemanager.core.observe.pools import is_ours_to_claim
 from nodemanager.core.observe.scheduled import word_on
-from nodemanager.core.observe.signs import quiet_for
+from nodemanager.core.observe.signs import pinged_lives, quiet_for
 from nodemanager.core.observe.unlisted import Unlisted, heard_ago, id_of, is_missed, is_spent
 from nodemanager.core.plan.snapshot import Snapshot
 
@@ -48,11 +48,8 @@ def pending_claims(
         if record.uuid not in paired and node_of(record, bearers, present) is None
     ]
     # Without a clock nobody can tell when it was heard.
-    heard = {
-        (record.uuid, record.incarnation)
-        for record in (records if snapshot.expected and history.clock is not None else ())
-        if record.last_ping_at is not None
-    }
+    is_told = snapshot.expected and history.clock is not None
+    heard = pinged_lives(records, snapshot.expected, history) if is_told else ()
     pending = {
         uuid
         for uuid, expected in snapshot.expected.items()

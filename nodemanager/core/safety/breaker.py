@@ -327,11 +327,13 @@ class Population:
     """The nodes among whom some turned silent, down or unpaired (D9).
 
     So many are `listed`, or known by an answer; `left` had turned bad and are listed no more.
+    `uncounted` are nodes that turned bad before this plan, and were not counted among all till now.
     `made_since` says which of the listed were launched after a time.
     """
 
     listed: int
     left: frozenset[str]
+    uncounted: frozenset[str]
     made_since: Callable[[float], AbstractSet[str]]
 
 
@@ -368,7 +370,9 @@ def after_silence(
     turned = {one: then for one, then in history.turned.items() if one not in breaker.acquitted}
     lately = {one: then.found_at for one, then in turned.items() if at - then.found_at <= window}
     # A silent node turned bad long before a plan found it so, and one out of sight longer still.
-    found = {one for one, then in turned.items() if then.found_at == at}
+    found = {
+        one for one, then in turned.items() if then.found_at == at or one in population.uncounted
+    }
     together = _turned_with(found, {one: then.since for one, then in turned.items()}, window)
     for wave in sorted((lately, together), key=len, reverse=True):
         nodes = _number_of(wave, population, window, settings)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from nodemanager.core.execute.books import Books, NodeExpected, learned
+from nodemanager.core.execute.books import Books, NodeExpected, learned, still_expected
 from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.sizes import by_price
@@ -30,6 +30,7 @@ from tests.core.build import (
     Expected,
     Flight,
     World,
+    claim,
     cleaned,
     incarnation_of,
     world,
@@ -721,6 +722,32 @@ def test_nor_where_nodes_tell_no_id_and_the_create_answered_the_other_p1a(
         made.flags["expected"] = {"r1": created}
     made.round()
     assert made.booted == booted
+
+
+@pytest.mark.parametrize(
+    ("pinger", "booted"),
+    [
+        pytest.param("i-r1", [], id="a-node-of-the-freed-life"),
+        pytest.param("i-ended", ["small"], id="another-that-may-be-its-own"),
+    ],
+)
+def test_a_ping_of_a_freed_lifes_node_ends_no_wait_for_the_node_that_the_next_may_get_p4_a4(
+    pinger: str, booted: list[str]
+) -> None:
+    """The create had no answer, and a ping that hung in the server lands on its claim."""
+    made = world(max_nodes=1, min_nodes=1)
+    made.flags["demand"] = ()
+    made.add_record("r1", quiet=10.0)
+    made.free("r1")
+    claimed = claim("r1", at=made.store_now, life=2)
+    made.change("r1", claim=claimed, last_ping_at=made.store_now, instance_id=pinger)
+    expected = {"r1": Expected(None, "small", made.now, claimed.incarnation)}
+    made.flags |= {"expected": expected, "gone": {"i-r1": made.now, "i-ended": made.now}}
+    made.round()
+    assert made.booted == booted
+    assert made.last is not None
+    left = still_expected(expected, made.history, made.last.pairs, made.now, made.settings)
+    assert set(left) == (set() if booted else {"r1"})
 
 
 def denied_claim(rounds: int, how: str = "denied", **settings: Any) -> World:

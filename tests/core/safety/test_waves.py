@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -225,6 +226,56 @@ def test_a_silent_node_that_no_listing_shows_turns_bad_anew_until_one_shows_it_d
     history = turned_bad(history, {"i-1": 50.0}, 500.0, settings, unlisted=hidden)
     history = turned_bad(history, {"i-1": 50.0, "i-2": 505.0}, 510.0, settings)
     assert history.turned == {"i-1": (500.0, 50.0), "i-2": (510.0, 505.0)}
+
+
+@pytest.mark.parametrize(
+    ("second", "opens"),
+    [pytest.param(6000.0, True, id="in-one-window"), pytest.param(9000.0, False, id="in-two")],
+)
+def test_who_turned_bad_in_a_collapsed_listing_is_counted_among_all_once_they_are_listed_d9_l3(
+    second: float, opens: bool
+) -> None:
+    """A zone is out of sight for hours, and of the two nodes beside it both fall silent."""
+    made = pool_of(6)
+    hidden = made.nodes[:4]
+    for one in hidden:
+        made.drop_node(one.id)
+    falls = {"r4": 0.0, "r5": second}
+    began = made.now
+    while made.now < began + 25_000.0:
+        made.advance(60.0)
+        for number in range(6):
+            if made.now - began < falls.get(f"r{number}", math.inf):
+                made.ping(f"r{number}", WorkerState.BUSY)
+        made.round()
+        assert made.breaker.part(Cause.CLOUD_COLLAPSED) is not None
+    made.nodes = [*hidden, *made.nodes]
+    made.round()
+    assert made.breaker.part(Cause.CLOUD_COLLAPSED) is None
+    assert (made.breaker.cause is Cause.MASS_SILENCE) is opens
+    assert made.destroyed == ([] if opens else ["i-r4", "i-r5"])
+
+
+def test_a_node_on_its_way_out_that_is_out_of_sight_for_a_while_is_of_the_wave_d9() -> None:
+    """Its destroy was accepted and never happens; another that fell silent with it is hidden."""
+    made = pool_of(5)
+    sights = {"i-r0": (7300.0, 11_500.0), "i-r1": (5500.0, 14_000.0)}
+    falls = {"r0": 0.0, "r1": 5400.0}
+    nodes = list(made.nodes)
+    began, destroyed = made.now, []
+    while made.now < began + 14_100.0:
+        made.advance(60.0)
+        now = made.now - began
+        hidden = {one for one, (gone, back) in sights.items() if gone <= now < back}
+        made.nodes = [one for one in nodes if one.id not in hidden]
+        for number in range(5):
+            if now < falls.get(f"r{number}", math.inf):
+                made.ping(f"r{number}", WorkerState.BUSY)
+        made.flags["node_flights"] = {one: Flight("shutdown:bad", made.now) for one in destroyed}
+        made.round()
+        destroyed += made.destroyed
+    assert destroyed == ["i-r0"]
+    assert made.breaker.cause is Cause.MASS_SILENCE
 
 
 @pytest.mark.parametrize(
