@@ -66,7 +66,7 @@ def test_a_create_whose_answer_was_lost_is_repeated_and_makes_one_node(
     assert claim is not None
     assert claim["incarnation"] == tokens[-1]
     # The record that the first clean freed was used for it (U1).
-    assert found["record"] == daemon.lines("record.cleaned")[0]["record"]
+    assert found["record"] == daemon.lines("record.cleaned", reason="stale_slot")[0]["record"]
 
 
 def test_when_demand_is_gone_idle_nodes_are_shut_down_once_their_window_opens(

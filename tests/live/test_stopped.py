@@ -81,7 +81,7 @@ def test_an_order_past_its_not_after_is_dropped_and_what_came_meanwhile_counts(c
     assert float(skipped["late_s"]) > 0
     assert float(kept["idle_s"]) <= WINDOW_S < float(again["idle_s"])
     assert freed["plan"] == again["plan"] != ordered["plan"]
-    assert len(daemon.lines("record.cleaned")) == 1
+    assert len(daemon.lines("record.cleaned", record=pair["record"])) == 1
     assert daemon.terminate() == 0
 
 
