@@ -102,14 +102,12 @@ def found(program: str) -> str | None:
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that nobody has now, one behind the other but for the first."""
-    with ExitStack() as stack:
-        first = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
-        for low in range(20000, 30000, count):
-            with suppress(OSError), ExitStack() as these:
-                for port in range(low, low + count - 1):
-                    these.enter_context(socket.create_server(("127.0.0.1", port)))
-                return [first.getsockname()[1], *range(low, low + count - 1)]
+    """Ports in a row that nobody has now, below those that outgoing connections get."""
+    for low in range(30_000, 32_000, count):
+        with suppress(OSError), ExitStack() as these:
+            for port in range(low, low + count):
+                these.enter_context(socket.create_server(("127.0.0.1", port)))
+            return list(range(low, low + count))
     raise SystemExit("this machine has no free ports")
 
 

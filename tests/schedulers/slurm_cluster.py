@@ -16,6 +16,7 @@ import subprocess
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
+from itertools import cycle
 from pathlib import Path
 
 from tests.waiting import until
@@ -232,7 +233,7 @@ def slurm_cluster(
     conf = folder / "slurm.conf"
     (folder / "state").mkdir()
     host = socket.gethostname().partition(".")[0]
-    controller, spare, *ports = _free_ports(len(names) + 2)
+    controller, spare, *ports = free_ports_in_a_row(len(names) + 2)
     lines = [
         NODE.format(name=name, host=host, port=port, cores=CORES, memory=MEMORY_MB, disk=DISK_MB)
         for name, port in zip(names, ports, strict=True)
@@ -284,21 +285,24 @@ def _munge(cluster: SlurmCluster) -> Iterator[None]:
         _end([munged])
 
 
-def _free_ports(count: int) -> list[int]:
-    with ExitStack() as stack:
-        sockets = [
-            stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)
-        ]
-        return [one.getsockname()[1] for one in sockets]
+_OWN = 10_000 + int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % 8 * 2_500
+_PORTS = cycle((*range(_OWN, 30_000), *range(10_000, _OWN)))
 
 
 def free_ports_in_a_row(count: int) -> list[int]:
-    for first in range(20000 + os.getpid() % 500 * 20, 32000, count):
+    """Free ports that this worker of pytest has not given away before, and no other has.
+
+    They are below the ports that outgoing connections get: one of those would take it meanwhile.
+    """
+    tried = 0
+    while tried < 20_000:
+        ports = [next(_PORTS) for _ in range(count)]
+        tried += count
         with suppress(OSError), ExitStack() as stack:
-            ports = range(first, first + count)
             for port in ports:
                 stack.enter_context(socket.create_server(("127.0.0.1", port)))
-            return list(ports)
+            if ports[-1] - ports[0] == count - 1:
+                return ports
     raise RuntimeError("this machine has no free ports")
 
 

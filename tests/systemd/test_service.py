@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import socket
 from collections.abc import Iterator
 
 import pytest
 
+from tests.live.harness import free_port
 from tests.systemd.box import UNIT, Box
 from tests.waiting import until
 
@@ -43,10 +43,7 @@ def box() -> Iterator[Box]:
         pytest.skip("needs root, for namespaces")
     with Box(f"nodemanager-test-{os.getpid()}") as made:
         made.install()
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
-        made.write(FILE, POOL.format(port=port, unit=UNIT))
+        made.write(FILE, POOL.format(port=free_port(), unit=UNIT))
         made.write("/etc/credstore/token", TOKEN)
         made.write(f"/etc/systemd/system/{UNIT}.service.d/ours.conf", DROP_IN)
         made.ok("chmod", "0600", "/etc/credstore/token")
