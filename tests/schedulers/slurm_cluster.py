@@ -286,6 +286,7 @@ def _munge(cluster: SlurmCluster) -> Iterator[None]:
 
 
 _OWN = 10_000 + int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % 8 * 2_500
+"""Where this worker's own ports begin: two that look at one moment must not find the same free."""
 _PORTS = cycle((*range(_OWN, 30_000), *range(10_000, _OWN)))
 
 

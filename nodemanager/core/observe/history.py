@@ -132,8 +132,8 @@ class History:
     stopped: Mapping[str, float] = field(default_factory=dict)
     turned: Mapping[str, Turned] = field(default_factory=dict)
     uncounted: frozenset[str] = frozenset()
-    """Those of `turned` that turned bad while the cloud's listing lacked too many (L3): no plan has
-    counted them among all nodes yet (D9)."""
+    """Those of `turned` that turned bad while the cloud's listing lacked too many (L3): no plan
+    could tell yet how many of all nodes they are (D9)."""
     stopped_gaps: Gaps = ()
     """Between the cloud listings that `stopped` counts over."""
     known_nodes: KnownSets = field(default_factory=KnownSets)

@@ -91,10 +91,10 @@ def turned_bad(
     """Fold in which nodes are bad now, and since when: silent, down or unpaired (D9).
 
     A node that recovers is dropped. One that left the listing after it turned bad, destroyed by us
-    or not, stays for node_stale_after, and as long as its destroy is under way (`leaving`). A bad
-    node that no listing shows (`unlisted`) is found anew in every plan, because the listing that
-    shows it again may show others that fell silent with it. Who turns bad while the listing has
-    `collapsed` is counted among all only once it has not.
+    or not, stays for node_stale_after, and while an action of ours on it is under way (`leaving`).
+    A bad node that no listing shows (`unlisted`) is found anew in every plan, because the listing
+    that shows it again may show others that fell silent with it. While the listing has `collapsed`
+    it lacks most nodes: those that turn bad meanwhile are kept to be counted again after it.
     """
     turned = {
         node_id: one

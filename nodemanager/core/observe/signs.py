@@ -106,10 +106,11 @@ def waits_for_first_ping(record: Record) -> bool:
 def pinged_lives(
     records: Iterable[Record], among: Container[str], history: History
 ) -> set[tuple[str, str | None]]:
-    """The lives, by uuid and incarnation, of the records `among` these that their nodes pinged.
+    """Which present lives were pinged by a node of their own, by uuid and incarnation.
 
-    A ping of a freed life's node may reach the record after its next claim, where the store does
-    not keep it out (A4). It tells nothing of the node that the claim waits for.
+    Only records whose uuid is `among` these are looked at. A ping of a freed life's node may reach
+    the record after its next claim, where the store does not keep it out (A4). It tells nothing of
+    the node that the claim waits for.
     """
     pinged = [one for one in records if one.uuid in among and one.last_ping_at is not None]
     if not pinged:

@@ -327,7 +327,8 @@ class Population:
     """The nodes among whom some turned silent, down or unpaired (D9).
 
     So many are `listed`, or known by an answer; `left` had turned bad and are listed no more.
-    `uncounted` are nodes that turned bad before this plan, and were not counted among all till now.
+    `uncounted` turned bad in a listing that had collapsed, and no plan before this one could tell
+    how many of all nodes they are.
     `made_since` says which of the listed were launched after a time.
     """
 
