@@ -16,6 +16,7 @@ from nodemanager.actors.messages import NodesAsked, Ordered, TaggedAsked
 from nodemanager.core.operate.verbs import Reply, Result
 from tests.core.build import claim, node, record
 from tests.simulation.cleans import EXACT_S, held_in_the_gap
+from tests.simulation.nodes import NodeRules
 from tests.simulation.people import People
 from tests.simulation.told import Answer, Ears, answers_given
 
@@ -47,6 +48,26 @@ def test_whatever_else_moved_it_is_a_finding_still_c12(
 ) -> None:
     """N33, C12: a ping, a claim, or a read that was not right before the write."""
     assert not held_in_the_gap(replace(READ, **changes), read, age_s)
+
+
+@pytest.mark.parametrize(
+    ("late", "fenced", "lately", "overtaken"),
+    [
+        pytest.param(True, True, ("operator", "hold"), True, id="a-hold-behind-a-claim-on-its-way"),
+        pytest.param(False, True, ("operator", "hold"), False, id="a-claim-that-knew-of-it"),
+        pytest.param(True, False, ("operator", "hold"), False, id="a-store-that-compares"),
+        pytest.param(True, True, ("operator", "edit"), False, id="another-write-of-theirs"),
+        pytest.param(True, True, None, False, id="nobody-wrote"),
+    ],
+)
+def test_only_a_claim_that_was_sent_before_the_hold_is_overtaken_by_it_u2(
+    late: bool, fenced: bool, lately: tuple[str, str] | None, overtaken: bool
+) -> None:
+    shape = SimpleNamespace(fenced=fenced)
+    world = SimpleNamespace(shape=shape, is_excused=lambda *about, **which: False)
+    rules: Any = SimpleNamespace(world=world, _came_late=lambda manager, before: late)
+    manager: Any = SimpleNamespace(name="main-1")
+    assert NodeRules._was_overtaken(rules, manager, READ, lately) is overtaken
 
 
 def test_an_unlisted_node_is_held_by_the_newest_answer_that_its_manager_had_c9() -> None:
