@@ -53,19 +53,24 @@ def _dated(written: str) -> float:
         raise ValueError(f"{written!r} is not a time: {HOW}") from error
 
 
+# Naive on purpose: local wall times, whatever the zone's offset is on that day. `fold` is 0 for the
+# first and 1 for the second of two moments with the same wall time.
+
+
 def _midnight(now: float, days_ago: int) -> float:
     day = datetime.fromtimestamp(now).replace(hour=0, minute=0, second=0, microsecond=0)
     return (day - timedelta(days=days_ago)).timestamp()
 
 
 def _last(hour: int, minute: int, second: int, now: float) -> float:
-    # Naive on purpose: the local wall time, whatever the zone's offset is on that day.
     here = datetime.fromtimestamp(now)
     try:
-        at = here.replace(hour=hour, minute=minute, second=second, microsecond=0)
+        today = here.replace(hour=hour, minute=minute, second=second, microsecond=0)
     except ValueError as error:
         raise ValueError(f"{hour}:{minute:02d} is not a time of day") from error
-    return (at if at <= here else at - timedelta(days=1)).timestamp()
+    days = today, today - timedelta(days=1)
+    moments = (day.replace(fold=fold).timestamp() for day in days for fold in (0, 1))
+    return max(at for at in moments if at <= now)
 
 
 def given(text: str) -> float:

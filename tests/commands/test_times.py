@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from datetime import UTC, datetime
 
 import click
 import pytest
@@ -45,7 +46,42 @@ def _berlin(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     ],
 )
 def test_a_moment_is_a_time_of_the_past_as_people_write_it(text: str, ago: float) -> None:
-    assert moment(text, NOW) == pytest.approx(NOW - ago)
+    assert moment(text, NOW) == pytest.approx(NOW - ago, abs=1e-3)
+
+
+TWICE = datetime(2026, 10, 25, 1, 10, tzinfo=UTC).timestamp()
+"""02:10 in Berlin, for the second time: at 03:00 the clocks went back to 02:00."""
+
+SKIPPED = datetime(2026, 3, 29, 1, 10, tzinfo=UTC).timestamp()
+"""03:10 in Berlin: at 02:00 the clocks went forward to 03:00."""
+
+
+@pytest.mark.parametrize(
+    ("now", "text", "ago"),
+    [
+        pytest.param(TWICE, "02:30", 40 * 60, id="it-was-only-the-first-time"),
+        pytest.param(TWICE, "02:05", 5 * 60, id="the-second-of-both-times"),
+        pytest.param(TWICE - 3600, "02:05", 5 * 60, id="the-first-time-still"),
+        pytest.param(TWICE - 3600, "02:30", 86400 - 20 * 60, id="not-yet-once"),
+        pytest.param(TWICE, "03:30", 86400 - 20 * 60, id="a-day-of-25-hours-ends-later"),
+        pytest.param(TWICE + 3600, "02:30", 40 * 60, id="after-both"),
+        pytest.param(TWICE + 3600, "1:30", 160 * 60, id="before-both"),
+        pytest.param(SKIPPED, "02:30", 40 * 60, id="a-time-that-never-was-is-not-to-come"),
+        pytest.param(SKIPPED, "01:50", 20 * 60, id="before-the-gap"),
+    ],
+)
+def test_a_time_of_day_is_the_last_one_also_when_the_clocks_change(
+    now: float, text: str, ago: float
+) -> None:
+    assert moment(text, now) == pytest.approx(now - ago, abs=1e-3)
+
+
+def test_today_begins_at_the_first_of_two_midnights(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "America/Havana")
+    time.tzset()
+    second = datetime(2026, 11, 1, 5, 20, tzinfo=UTC).timestamp()
+    assert datetime.fromtimestamp(second).strftime("%H:%M") == "00:20"
+    assert moment("today", second) == second - 80 * 60
 
 
 @pytest.mark.parametrize(
