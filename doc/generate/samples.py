@@ -244,6 +244,7 @@ GCE = Sample(
                 "max_nodes": "2",
                 "max_total_price": "1.00",
                 "wishlist_command": Hint("/usr/local/bin/wishlist"),
+                "node_stale_after": SHOWN,
             },
         ),
         Part("Manage", {"port": "8996"}),
@@ -320,6 +321,7 @@ AZURE = Sample(
                 "max_nodes": "2",
                 "max_total_price": "1.00",
                 "wishlist_command": Hint("/usr/local/bin/wishlist"),
+                "node_stale_after": SHOWN,
             },
         ),
         Part("Manage", {"port": "8999"}),
@@ -488,6 +490,7 @@ LIBVIRT = Sample(
                 "min_nodes": "0",
                 "max_nodes": "2",
                 "wishlist_command": Hint("/usr/local/bin/wishlist"),
+                "node_stale_after": SHOWN,
             },
         ),
         Part("Manage", {"port": "8998", "ManagementToken": SHOWN}),
@@ -532,7 +535,10 @@ DUMMY = Sample(
     """The cloud library's own simulated cloud, in memory: to try a configuration, or a record
     store, without any machine. Its nodes never ping.""",
     (
-        Part("Daemon", {"min_nodes": "0", "max_nodes": "2", "poll_time": "15"}),
+        Part(
+            "Daemon",
+            {"min_nodes": "0", "max_nodes": "2", "poll_time": "15", "node_stale_after": SHOWN},
+        ),
         Part("Manage", {"port": "8992"}),
         Part("Cloud", {"provider": "dummy"}),
         Part("Registry", {"slots": "4", "listen": "127.0.0.1:8993"}),
@@ -547,7 +553,12 @@ ARVADOS = Sample(
     (
         Part(
             "Daemon",
-            {"min_nodes": "0", "max_nodes": "2", "max_total_price": "1.00"},
+            {
+                "min_nodes": "0",
+                "max_nodes": "2",
+                "max_total_price": "1.00",
+                "node_stale_after": SHOWN,
+            },
         ),
         Part("Manage", {"port": "8994"}),
         Part(

@@ -111,9 +111,16 @@ class Daemon:
     node_stale_after: float = deciding_option(
         kinds.duration(longest=None),
         "7200",
-        """The stale window: a record's slot is freed only when its node is gone and the record has
-        been quiet for strictly longer than this. A listed node that has been silent for longer,
-        while the record store answered, is shut down.""",
+        """The stale window. A record's slot is freed only when its node is gone and the record has
+        been quiet, without a ping or a change, for strictly longer than this; the same holds for a
+        claim that never pinged, as long as [Cleaning] claim_expiry is off. A node's worker state
+        counts for this long after the ping that reported it; then it is unknown. A listed node that
+        has been silent for longer, while the record store answered, is shut down. Nodes that fall
+        silent within one window are counted together ([Cleaning] collapse_fraction). Pings for a
+        node that the cloud denies keep their record for no longer than this. Where the record store
+        can't compare (Arvados), a record that changed within this time is not used again, unless
+        this manager freed it, and a write whose outcome is unknown locks its record for as
+        long.""",
     )
     consecutive_idle_count: int = deciding_option(
         kinds.whole(1, unit="pings"),

@@ -86,6 +86,45 @@ def test_the_ec2_sample_cannot_run_up_a_bill() -> None:
     assert config.manage.management_token is None
 
 
+def _explained(path: Path, option: str) -> str:
+    """The comment above `option` in a sample, on one line; fails where the sample lacks either."""
+    above: list[str] = []
+    for line in path.read_text().splitlines():
+        if line.removeprefix("#").startswith(f"{option} ="):
+            return " ".join(above)
+        above = [*above, line.removeprefix("# ")] if line.startswith("# ") else []
+    raise AssertionError(f"{path.name} does not show {option}")
+
+
+WINDOW = next(s for s in SECTIONS if s.name == "Daemon").option("node_stale_after")
+
+
+@pytest.mark.parametrize("name", [sample for sample in NAMES if sample != "registry"])
+def test_each_sample_of_a_daemon_explains_the_stale_window_in_the_words_of_its_declaration(
+    name: str,
+) -> None:
+    assert WINDOW is not None
+    assert _explained(ETC / f"{name}.cfg", WINDOW.name).startswith(WINDOW.help)
+
+
+@pytest.mark.parametrize(
+    "effect",
+    [
+        pytest.param("slot is freed only when its node is gone", id="C3"),
+        pytest.param("worker state", id="T6"),
+        pytest.param("claim_expiry", id="C21"),
+        pytest.param("silent for longer", id="D8"),
+        pytest.param("collapse_fraction", id="D9"),
+        pytest.param("denies", id="P6"),
+        pytest.param("can't compare (Arvados)", id="U2"),
+    ],
+)
+def test_the_stale_windows_declaration_names_each_of_its_effects(effect: str) -> None:
+    assert WINDOW is not None
+    assert effect in WINDOW.help
+    assert effect in " ".join(generate.page().split())
+
+
 @pytest.mark.parametrize("option", [o for s in SECTIONS for o in s.options], ids=lambda o: o.name)
 def test_every_option_says_what_it_is_for(option: Option) -> None:
     assert option.help.endswith(".")
