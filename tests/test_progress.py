@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from unittest import mock
 
+import mock
 import pytest
 
 from nodemanager.core.model.world import Claim, Tags

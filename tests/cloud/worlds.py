@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing, contextmanager
 from functools import partial
 from pathlib import Path
-from unittest import mock
+
+import mock
 
 from tests.cloud.azure import helpers as azure_helpers
 from tests.cloud.azure import server as azure_server

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
-from unittest import mock
+
+import mock
 
 from nodemanager.cloud.api import CloudDriver
 from nodemanager.core.model.world import CloudNode, CloudState, LeftoverKind

@@ -7,8 +7,8 @@ import json
 import logging
 import socket
 import sqlite3
-from unittest import mock
 
+import mock
 import pytest
 import requests
 

@@ -6,7 +6,8 @@ import hashlib
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
-from unittest import mock
+
+import mock
 
 from nodemanager.actors.daemon import plan_orders
 from tests.simulation import faults

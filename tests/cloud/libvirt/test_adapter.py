@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
-from unittest import mock
 from xml.etree import ElementTree
 
+import mock
 import pytest
 
 from nodemanager.cloud.api import CreateOrder
