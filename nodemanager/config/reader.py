@@ -10,12 +10,13 @@ from typing import Any
 
 from nodemanager.config import kinds
 from nodemanager.config.ini import Entry, IniFile
+from nodemanager.config.misread import doubts_of_comment, doubts_of_text
 from nodemanager.config.options import Derived, Option, Section
 from nodemanager.config.report import Place, Report, shown
 from nodemanager.config.sections import PASS_THROUGH, SECTIONS, SIZE, Size
-from nodemanager.config.values import Credentials
+from nodemanager.config.values import NO_SECRETS, Credentials, Secret
 from nodemanager.near import did_you_mean
-from nodemanager.redact import is_secret
+from nodemanager.redact import MASK, is_secret
 
 FILE_SUFFIX = "_file"
 CREDENTIALS = "Cloud Credentials"
@@ -95,6 +96,8 @@ def _by_option(draft: Draft, section: Section, entries: list[Entry]) -> dict[str
     for entry in entries:
         option = _option_of(section, entry.name)
         if option is None:
+            if _in_a_name(draft, section, entry):
+                continue
             if section.name == "Logging":
                 _read_logger(draft, section, entry)
             else:
@@ -104,6 +107,20 @@ def _by_option(draft: Draft, section: Section, entries: list[Entry]) -> dict[str
         else:
             found[option.name] = entry
     return found
+
+
+def _in_a_name(draft: Draft, section: Section, entry: Entry) -> bool:
+    """Whether the name holds a part of the value, as in `token:abc==`; reports it if so."""
+    name, colon, _ = entry.name.partition(":")
+    option = _option_of(section, name)
+    if not colon or option is None:
+        return False
+    _no_space(draft, Place(section.name, name, MASK, entry.line))
+    return True
+
+
+def _no_space(draft: Draft, place: Place) -> None:
+    draft.report.wrong(place, "write white space behind the colon, or = instead")
 
 
 def _option_of(section: Section, name: str) -> Option | None:
@@ -146,6 +163,9 @@ def _written(draft: Draft, section: Section, option: Option, entry: Entry) -> tu
     value = _content(draft, place, entry.value) if from_file else entry.value
     if value is None:
         return place, None
+    if from_file and "\n" in value and not option.kind.multiline:
+        draft.report.wrong(place, "has more than one line")
+        return place, None
     if option.kind.secret and _lost(draft, place, entry):
         return place, None
     if "\n" in value and not option.kind.multiline and not from_file:
@@ -156,6 +176,9 @@ def _written(draft: Draft, section: Section, option: Option, entry: Entry) -> tu
     except ValueError as error:
         draft.report.wrong(place, str(error))
         return place, None
+    _doubt(draft, place, entry, secret=secret, file=f"{option.name}{FILE_SUFFIX}")
+    if isinstance(parsed, str | Secret):
+        _doubt_text(draft, place, value, secret=option.kind.secret)
     if option.no_effect and entry.value.lower() not in option.no_effect_unless:
         draft.report.warn(place, option.no_effect)
     return place, parsed
@@ -189,17 +212,29 @@ def _content(draft: Draft, place: Place, name: str) -> str | None:
     try:
         if credentials and (Path(credentials) / name).exists():
             path = Path(credentials) / name
-        content = path.read_bytes().decode("utf-8").rstrip("\r\n")
+        content = path.read_bytes().decode("utf-8-sig").rstrip("\r\n")
     except OSError as error:
         draft.report.wrong(place, f"can't be read: {error.strerror}")
         return None
     except UnicodeDecodeError:
+        content = "\0"
+    if "\0" in content:
         draft.report.wrong(place, "is not UTF-8 text")
         return None
     if not content:
         draft.report.wrong(place, "is empty")
         return None
     return content
+
+
+def _doubt(draft: Draft, place: Place, entry: Entry, *, secret: bool, file: str) -> None:
+    for doubt in doubts_of_comment(entry.value, entry.comment, secret=secret, file=file):
+        draft.report.warn(place, doubt)
+
+
+def _doubt_text(draft: Draft, place: Place, value: str, *, secret: bool) -> None:
+    for doubt in doubts_of_text(value, secret=secret):
+        draft.report.warn(place, doubt)
 
 
 def _lost(draft: Draft, place: Place, entry: Entry) -> bool:
@@ -253,6 +288,9 @@ def _read_keys(draft: Draft, section: str) -> None:
     first: dict[str, Entry] = {}
     for entry in draft.ini.sections.get(section, []):
         key, from_file = entry.name, False
+        if section == CREDENTIALS and ":" in key:
+            _no_space(draft, Place(section, key.partition(":")[0], MASK, entry.line))
+            continue
         if section == CREDENTIALS and key.endswith(FILE_SUFFIX) and key not in LITERAL_FILE_KEYS:
             key, from_file = key[: -len(FILE_SUFFIX)], True
         secret = not from_file and (section == CREDENTIALS or is_secret(key))
@@ -266,5 +304,10 @@ def _read_keys(draft: Draft, section: str) -> None:
             draft.report.wrong(place, "includes the line below; an option must not be indented")
             continue
         value = _content(draft, place, entry.value) if from_file else entry.value
-        if value is not None and not (section == CREDENTIALS and _lost(draft, place, entry)):
-            keys[key] = value
+        if value is None or (section == CREDENTIALS and _lost(draft, place, entry)):
+            continue
+        keys[key] = value
+        hidden = key not in NO_SECRETS if section == CREDENTIALS else is_secret(key)
+        file = f"{key}{FILE_SUFFIX}" if section == CREDENTIALS else ""
+        _doubt(draft, place, entry, secret=hidden and not from_file, file=file)
+        _doubt_text(draft, place, value, secret=hidden)

@@ -52,6 +52,18 @@ class Credentials(dict[str, str]):
     __str__ = __repr__
 
 
+NO_SECRETS = frozenset(
+    {
+        *("ca_bundle", "datacenter", "endpoint", "host", "insecure", "port", "profile", "project"),
+        *("region", "secure", "sts_endpoint", "timeout"),
+        *("auth_type", "credential_file", "scopes", "token_endpoint", "user_id"),
+        *("cloud_environment", "federated_token_path", "login_endpoint", "subscription_id"),
+        "tenant_id",
+    }
+)
+"""Keys of [Cloud Credentials] that hold no secret."""
+
+
 @dataclass(frozen=True, slots=True)
 class Endpoint:
     """The address of a server: `[Arvados] host`, `[Cloud Create] ping_host`."""

@@ -9,18 +9,8 @@ from typing import Any
 from nodemanager.config.report import Place
 from nodemanager.config.sections import SECTIONS, SIZE, Size
 from nodemanager.config.settings import Config
+from nodemanager.config.values import NO_SECRETS
 from nodemanager.redact import MASK, is_secret
-
-NO_SECRETS = frozenset(
-    {
-        *("ca_bundle", "datacenter", "endpoint", "host", "insecure", "port", "profile", "project"),
-        *("region", "secure", "sts_endpoint", "timeout"),
-        *("auth_type", "credential_file", "scopes", "token_endpoint", "user_id"),
-        *("cloud_environment", "federated_token_path", "login_endpoint", "subscription_id"),
-        "tenant_id",
-    }
-)
-"""Keys of [Cloud Credentials] that hold no secret."""
 
 
 @dataclass(frozen=True, slots=True)

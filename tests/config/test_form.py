@@ -129,6 +129,151 @@ def test_a_secret_that_reads_as_a_comment_is_told_instead_of_lost(
     ]
 
 
+CUT = "begins a comment, so what follows it is not part of the secret"
+
+
+@pytest.mark.parametrize(
+    ("text", "warning"),
+    [
+        pytest.param(
+            "[Manage]\nManagementToken = pa55word #2 secret99\n",
+            f"2: [Manage] ManagementToken = ***: '#' {CUT}; put a secret that holds it into a "
+            "file: ManagementToken_file",
+            id="hash",
+        ),
+        pytest.param(
+            "[Arvados]\ntoken = pa55word ;2 secret99\n",
+            f"2: [Arvados] token = ***: ';' {CUT}; put a secret that holds it into a file: "
+            "token_file",
+            id="semicolon",
+        ),
+        pytest.param(
+            "[Cloud Credentials]\nsecret = pa55word\t# secret99\n",
+            f"2: [Cloud Credentials] secret = ***: '#' {CUT}; put a secret that holds it into a "
+            "file: secret_file",
+            id="credentials",
+        ),
+        pytest.param(
+            "[Cloud Credentials]\nkey = pa55word\n  more #2 secret99\n",
+            f"2: [Cloud Credentials] key = ***: '#' {CUT}; put a secret that holds it into a "
+            "file: key_file",
+            id="in-a-later-line",
+        ),
+        pytest.param(
+            "[Cloud Create]\njoin_token = pa55word #2 secret99\n",
+            f"2: [Cloud Create] join_token = ***: '#' {CUT}",
+            id="where-no-file-can-be-named",
+        ),
+        pytest.param(
+            "[Cloud Create]\nimage = #secret99\n",
+            "2: [Cloud Create] image =: '#' begins a comment, so this is blank",
+            id="a-value-that-is-all-comment",
+        ),
+        pytest.param(
+            "[Registry]\ndomain = ;secret99\n",
+            "2: [Registry] domain =: ';' begins a comment, so this is blank",
+            id="an-option-that-is-all-comment",
+        ),
+        pytest.param(
+            '[Manage]\nManagementToken = "secret99"\n',
+            "2: [Manage] ManagementToken = ***: the quotes are part of the value; leave them out",
+            id="quotes",
+        ),
+        pytest.param(
+            "[Cloud Create]\nimage = 'node'\n",
+            "2: [Cloud Create] image = 'node': the quotes are part of the value; leave them out",
+            id="quotes-for-the-driver",
+        ),
+        pytest.param(
+            "[Cloud Credentials]\nsecret = secret99\u200b\n",
+            "2: [Cloud Credentials] secret = ***: holds a character that can't be seen",
+            id="invisible",
+        ),
+        pytest.param(
+            "[Cloud Create]\nimage = no\u00adde\n",
+            "2: [Cloud Create] image = no\u00adde: holds a character that can't be seen (U+00AD)",
+            id="a-soft-hyphen",
+        ),
+    ],
+)
+def test_a_value_that_is_read_otherwise_than_it_looks_is_warned_of_without_its_secret(
+    read: Read, text: str, warning: str
+) -> None:
+    warnings = read(text).warnings
+    assert [each.partition("pool.cfg:")[2] for each in warnings] == [warning]
+    assert "pa55word" not in str(warnings)
+    assert "secret99" not in str(warnings)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param("[Daemon]\nmax_nodes = 3 # nodes\n", id="a-comment"),
+        pytest.param("[Cloud Credentials]\nregion = us-east-1 # home\n", id="no-secret"),
+        pytest.param("[Manage]\nManagementToken =   # none yet\n", id="blank-with-a-comment"),
+        pytest.param("[Daemon]\nwishlist_command = 'a b'\n", id="quotes-of-a-command-line"),
+        pytest.param("[Manage]\nManagementToken = a#b;c\n", id="inside-a-value"),
+        pytest.param("[Cloud Create]\nimage = caf\u00e9\u00a0au lait\n", id="letters-and-blanks"),
+    ],
+)
+def test_a_value_that_is_read_as_it_looks_is_not_warned_of(read: Read, text: str) -> None:
+    assert read(text).warnings == ()
+
+
+@pytest.mark.parametrize(
+    "encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-32"], ids=lambda name: str(name)
+)
+def test_a_file_in_another_encoding_is_one_problem(tmp_path: Path, encoding: str) -> None:
+    path = tmp_path / "pool.cfg"
+    path.write_bytes("[Daemon]\nmax_nodes = 3\n[Cloud]\nprovider = dummy\n".encode(encoding))
+    with pytest.raises(ConfigError) as caught:
+        load(path, environ={})
+    assert caught.value.problems == [f"{path}:1: is UTF-16 or UTF-32 text; save it as UTF-8"]
+
+
+def test_a_file_whose_lines_end_in_carriage_returns_alone_is_one_problem(tmp_path: Path) -> None:
+    path = tmp_path / "pool.cfg"
+    path.write_bytes(b"# pool\r[Daemon]\rmax_nodes = 3\r[Cloud]\rprovider = dummy\r")
+    with pytest.raises(ConfigError) as caught:
+        load(path, environ={})
+    assert caught.value.problems == [
+        f"{path}:1: its lines end in carriage returns alone, so it is all one line; "
+        "save it with line feeds"
+    ]
+
+
+def test_a_carriage_return_inside_a_line_is_told_with_the_line(tmp_path: Path) -> None:
+    path = tmp_path / "pool.cfg"
+    path.write_bytes(b"[Cloud]\nprovider = dummy\n# note\r[Daemon]\r\nmax_nodes = 3\n")
+    with pytest.raises(ConfigError) as caught:
+        load(path, environ={})
+    assert f"{path}:3: a carriage return inside the line" in caught.value.problems
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        pytest.param(
+            "[Manage]\nManagementToken:secret99==\n",
+            "2: [Manage] ManagementToken = ***: write white space behind the colon, or = instead",
+            id="option",
+        ),
+        pytest.param(
+            "[Cloud Credentials]\nsecret:secret99==\n",
+            "2: [Cloud Credentials] secret = ***: write white space behind the colon, or = instead",
+            id="credentials",
+        ),
+        pytest.param(
+            "token:secret99==\n", "1: token: an option before the first [Section]", id="no-section"
+        ),
+    ],
+)
+def test_a_secret_behind_a_colon_is_not_taken_for_part_of_a_name(
+    refused: Refused, text: str, problem: str
+) -> None:
+    assert refused(text) == [problem]
+
+
 def test_option_names_are_known_in_any_case_and_pass_through_keys_kept_as_written(
     read: Read,
 ) -> None:

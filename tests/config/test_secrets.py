@@ -94,6 +94,7 @@ def test_a_relative_file_is_looked_for_among_systemds_credentials_first(
         pytest.param(None, "can't be read: No such file or directory", id="missing"),
         pytest.param(b"\n", "is empty", id="empty"),
         pytest.param(b"\xff", "is not UTF-8 text", id="not-utf-8"),
+        pytest.param("a".encode("utf-16-le"), "is not UTF-8 text", id="utf-16"),
     ],
 )
 @pytest.mark.parametrize("section", ["Arvados", "Cloud Credentials"])
@@ -106,6 +107,46 @@ def test_a_file_without_a_secret_is_told_with_the_line_that_names_it(
     with pytest.raises(ConfigError) as caught:
         load(path, environ={})
     assert caught.value.problems == [f"{path}:2: [{section}] token_file = token: {wrong}"]
+
+
+def test_a_secrets_file_may_begin_with_a_byte_order_mark(
+    file: Callable[..., Path], tmp_path: Path
+) -> None:
+    (tmp_path / "token").write_bytes(b"\xef\xbb\xbfabc\r\n")
+    config = load(file("[Registry]\ntoken_file = token\n"), environ={})
+    assert config.registry.token == Secret("abc")
+
+
+@pytest.mark.parametrize(
+    ("content", "doubt"),
+    [
+        pytest.param("abc \n", "begins or ends with white space", id="a-blank-at-its-end"),
+        pytest.param("\tabc", "begins or ends with white space", id="a-tab-at-its-start"),
+        pytest.param("'abc'\n", "the quotes are part of the value; leave them out", id="quotes"),
+        pytest.param("a\u200bc\n", "holds a character that can't be seen", id="invisible"),
+    ],
+)
+@pytest.mark.parametrize("section", ["Registry", "Cloud Credentials"])
+def test_a_secrets_file_that_is_read_otherwise_than_it_looks_is_warned_of(
+    file: Callable[..., Path], tmp_path: Path, section: str, content: str, doubt: str
+) -> None:
+    (tmp_path / "token").write_text(content)
+    path = file(f"[{section}]\ntoken_file = token\n")
+    config = load(path, environ={})
+    assert config.warnings == (f"{path}:2: [{section}] token_file = token: {doubt}",)
+
+
+def test_an_option_that_is_one_line_takes_no_file_of_two(
+    file: Callable[..., Path], tmp_path: Path
+) -> None:
+    (tmp_path / "token").write_text(f"{HIDDEN}\n# rotated in May\n")
+    (tmp_path / "key").write_text("-----BEGIN-----\nabc\n")
+    path = file("[Registry]\ntoken_file = token\n[Cloud Credentials]\nkey_file = key\n")
+    with pytest.raises(ConfigError) as caught:
+        load(path, environ={})
+    assert caught.value.problems == [
+        f"{path}:2: [Registry] token_file = token: has more than one line"
+    ]
 
 
 @pytest.mark.parametrize("section", ["Registry", "Cloud Credentials"])
