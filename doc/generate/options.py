@@ -32,9 +32,9 @@ is then the content of that file, without the newline at its end. A PATH that do
 ``/`` is looked for in ``$CREDENTIALS_DIRECTORY`` (systemd's credentials), then beside the
 configuration file. Only in this way can a value contain ``#`` or ``;`` after white space.
 
-A file is UTF-8 text, in lines that end in a line feed. Quotes are part of a value. ``check-config`` warns of what
-is often read otherwise than it was meant: a comment behind a secret, a value that is all comment, quotes around a
-value, characters that can't be seen.
+A file is UTF-8 text, in lines that end in a line feed. Quotes are part of a value. ``check-config``
+warns of what is often read otherwise than it was meant: a comment behind a secret, a value that is
+all comment, quotes around a value, characters that can't be seen.
 
 Options that are *read again* take effect when the daemon gets a SIGHUP; the others need a restart.
 
