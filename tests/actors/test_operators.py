@@ -201,6 +201,24 @@ def test_a_node_that_is_gone_is_not_cordoned(busy: Rig) -> None:
     assert "gone already" in refused.text
 
 
+@pytest.mark.parametrize("drained", [False, True], ids=["as-idle", "by-a-drain"])
+def test_a_node_whose_destroy_is_sent_is_not_cordoned(make_rig: MakeRig, drained: bool) -> None:
+    """It goes whatever an operator says now (O5)."""
+    rig = make_rig(min_nodes=0, max_nodes=4)
+    rig.fleet.state = WorkerState.BUSY if drained else WorkerState.IDLE
+    machine, _ = rig.fleet.add_node(age=36000.0)
+    node_id, operator = machine.node.id, Operator(rig)
+    rig.cloud.destroy_takes = 300.0
+    rig.start()
+    if drained:
+        assert operator.drain(node_id).result is Result.DONE
+        rig.fleet.state = WorkerState.IDLE
+    until(rig, "node.shutdown_started", within=600, node=node_id)
+    rig.turn(10)
+    said = operator.cordon(node_id)
+    assert said.result is Result.REFUSED, said.text
+
+
 def test_the_second_time_a_command_says_who_gave_it_since_when_and_why(busy: Rig) -> None:
     operator = Operator(busy)
     node_id = node_of(busy)

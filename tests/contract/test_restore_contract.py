@@ -189,3 +189,14 @@ def test_a_pre_image_that_is_not_whole_restores_nothing(backend, spoilt):
     with pytest.raises(StoreRefused):
         backend.store.restore(free, replace(before, **spoilt))
     assert read(backend, before) == free
+
+
+@real_cas_stores
+def test_a_freed_life_is_known_for_days_u8(backend):
+    """A node that was cut off, and pings again six days later, is told of all the same."""
+    old, new = (pinged(backend, local_ipv4=address) for address in ("10.0.0.1", "10.0.0.2"))
+    backend.store.clean(old, "stale_slot")
+    backend.write_by_hand("UPDATE freed SET freed_at = freed_at - :days", days=6 * 86400 * 10**9)
+    backend.store.clean(new, "stale_slot")
+    backend.ping(old)
+    assert old.uuid in [late.record for late in backend.store.late_pings()]

@@ -424,3 +424,13 @@ def test_the_newest_told_of_each_is_known_to_the_next_process(again: Again) -> N
     kept = again().last_told({"record.keep", "record.deferred"}, "record")
     assert sorted(kept, key=lambda one: one.at) == told[1:3]
     assert again().last_told({"node.keep"}, "node") == ()
+
+
+def test_no_secret_of_a_clouds_error_stays_in_the_ledger(opened, clock: ManualClock) -> None:
+    error = "denied: Authorization: Bearer abcdefghijklmnop"
+    failed = replace(waiting(VOLUME, clock), state=LedgerState.FAILED, last_error=error)
+    opened().save_leftovers([failed])
+    (kept,) = opened().leftovers()
+    assert kept.last_error is not None
+    assert kept.last_error.startswith("denied")
+    assert "abcdefghijklmnop" not in kept.last_error

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import sqlite3
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -93,7 +95,7 @@ def test_the_oldest_decisions_go_first_when_it_grows_too_large(opened: Opener, p
         sizes.append(path.stat().st_size + log.stat().st_size)
     assert max(sizes) < 300_000
     steps = list(replayed(read(path)))
-    assert 10 <= len(steps) < 180
+    assert 10 < len(steps) < 180
     assert all(step.is_same for step in steps)
     assert steps[-1].snapshot.plan_id == world.snapshots[-1][0].plan_id
     kept = [step.snapshot.plan_id for step in steps]
@@ -162,3 +164,14 @@ def test_the_log_is_cut_back(opened: Opener, path: Path) -> None:
     assert log.stat().st_size > 0
     journal.tidy()
     assert log.stat().st_size == 0
+
+
+@pytest.mark.slow
+def test_above_its_limit_only_as_many_decisions_go_as_must(opened: Opener, path: Path) -> None:
+    journal = opened()
+    in_segments(journal, RandomWorld(1, journal, size=40), 120)
+    with contextlib.closing(sqlite3.connect(path)) as plain:
+        used = plain.execute("PRAGMA page_count").fetchone()[0] * 4096
+    opened(max_size=int(used * 0.7)).tidy()
+    kept = [one for one in read(path) if isinstance(one, Decided)]
+    assert 40 <= len(kept) < 120

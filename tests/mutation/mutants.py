@@ -8,6 +8,7 @@ from tests.mutation.clouds.gce import GCE
 from tests.mutation.clouds.libvirt import LIBVIRT
 from tests.mutation.clouds.openstack import OPENSTACK
 from tests.mutation.clouds.shared import SHARED
+from tests.mutation.guards import GUARDS
 from tests.mutation.places import PLACES
 
 MUTANTS = (
@@ -750,6 +751,7 @@ MUTANTS = (
         "tests/cloud/ec2/test_errors.py::test_a_code_that_decides_nothing_is_not_definite",
     ),
     *PLACES,
+    *GUARDS,
     *SHARED,
     *GCE,
     *AZURE,

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from nodemanager.core.model.world import Claim, WorkerState
 from nodemanager.records import wire
+from nodemanager.records.rows import new_secret
 
 UUID = "zzzzz-7ekkf-0123456789abcde"
 CLAIM = Claim("main", "manager-1", 7, 1700000000.25, "node-1", "0123456789abcdef" * 2, 2220.0)
@@ -242,3 +243,10 @@ def test_a_claim_comes_back_with_the_size_that_it_was_made_for_u11(size, price):
     assert properties["kept"] == 1
     cloud_node = None if size is None else {"size": size, "price": price}
     assert properties.get("cloud_node") == cloud_node
+
+
+def test_a_ping_secret_can_not_be_guessed() -> None:
+    """Whoever guesses one pings as the node: it has 192 bits."""
+    made = {new_secret() for _ in range(200)}
+    assert len(made) == 200
+    assert {len(one) for one in made} == {32}

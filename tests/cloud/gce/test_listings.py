@@ -162,6 +162,7 @@ def test_what_is_not_wholly_googles_answer_is_no_listing(
 @pytest.mark.parametrize(
     ("status", "state"),
     [
+        ("PENDING", CloudState.PENDING),
         ("PROVISIONING", CloudState.PENDING),
         ("STAGING", CloudState.PENDING),
         ("RUNNING", CloudState.RUNNING),

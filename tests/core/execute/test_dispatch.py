@@ -320,3 +320,13 @@ def test_a_segment_of_the_journal_begins_with_what_the_scheduler_said() -> None:
     assert load(SchedulerSeen, dump(seen)) == seen
     changes = encode_snapshot(BLANK, snapshot)
     assert decode_snapshot(BLANK, changes).dispatched == snapshot.dispatched
+
+
+def test_what_an_admin_drained_is_not_drained_by_us_too_d12() -> None:
+    """Else we would give it work again, once demand is back, against the admin's word."""
+    made = scheduled()
+    made.flags["drains"] = {"i-r1": Mark("ann", 0.0, "new image", made.nodes[0].tags.incarnation)}
+    told(made, FREE)
+    assert orders(made) == [True]
+    told(made, SchedulerNode(HOST, IDLE, draining=True, reason="bad disk"))
+    assert orders(made) == []

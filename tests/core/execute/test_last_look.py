@@ -11,6 +11,7 @@ from nodemanager.core.execute.pre_write_check import CleanEvidence, confirm_clea
 from nodemanager.core.model.evidence import look_at
 from nodemanager.core.model.orders import CleanOrder, fenced_order, order_release
 from nodemanager.core.model.reasons import Kind, Reason
+from nodemanager.core.model.scheduling import SchedulerNode
 from nodemanager.core.model.world import CloudState, Guarantee, WorkerState
 from nodemanager.core.plan.snapshot import Flight
 from nodemanager.core.safety.proof import violations
@@ -632,3 +633,13 @@ def test_a_denial_of_a_pinger_is_as_old_as_its_question_p6_c11() -> None:
     late, early = {"asked_at": made.now - 15.0}, {"asked_at": made.now - 25.0}
     assert last_look(made, found=late) == (Kind.CLEAN, Reason.PINGER_DENIED)
     assert last_look(made, found=early) == (Kind.KEEP, Reason.DENIED_TOO_EARLY)
+
+
+def test_a_node_that_the_scheduler_hears_since_the_plan_keeps_its_record_c2() -> None:
+    made = gone(settings={"scheduled": True}, hostname="compute1")
+    made.poll_scheduler(SchedulerNode("other", WorkerState.IDLE))
+    made.plan()
+    order = made.clean_order("r1")
+    assert last_look(made, order=order) == STALE
+    made.poll_scheduler(SchedulerNode("compute1", WorkerState.BUSY))
+    assert last_look(made, order=order) == (Kind.KEEP, Reason.UP_IN_SCHEDULER)

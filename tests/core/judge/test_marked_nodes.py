@@ -11,9 +11,12 @@ import pytest
 from nodemanager.core.execute.destroy import ShutdownEvidence, confirm_shutdown
 from nodemanager.core.explain.explain import explain
 from nodemanager.core.explain.findings import Status
+from nodemanager.core.judge.overrides import cordoned, drained, killed
 from nodemanager.core.model.annotations import Mark
 from nodemanager.core.model.reasons import Kind, Reason
-from nodemanager.core.model.world import CloudState, WorkerState
+from nodemanager.core.model.verdict import Verdict
+from nodemanager.core.model.world import NO_TAGS, CloudNode, CloudState, WorkerState
+from nodemanager.core.plan.snapshot import Snapshot
 from nodemanager.core.safety.breaker import Breaker, Cause
 from tests.core.build import (
     EPOCH,
@@ -471,3 +474,22 @@ def test_explain_tells_whose_order_it_is_and_agrees_with_the_verdict(
 
 def test_marks_tell_for_how_long_they_have_stood() -> None:
     assert Mark("ann", 100.0).measures(130.0) == {"by": "ann", "age_s": 30.0}
+
+
+@pytest.mark.parametrize(
+    ("flags", "order"),
+    [
+        pytest.param(KILL, killed, id="kill"),
+        pytest.param(CORDON, cordoned, id="cordon"),
+        pytest.param(DRAIN, lambda *of: drained(of[0], WorkerState.IDLE, of[1]), id="drain"),
+    ],
+)
+def test_no_order_of_an_operator_touches_a_node_without_a_tag_d11_o2(
+    flags: dict[str, dict[str, Mark]], order: Callable[[CloudNode, Snapshot], Verdict | None]
+) -> None:
+    """A mark on one names no life, as the node's tags name none."""
+    made = live(WorkerState.IDLE)
+    (ours,) = made.nodes
+    assert order(ours, made.snapshot(**flags)) is not None
+    bare = {name: {NODE: replace(marks[NODE], incarnation=None)} for name, marks in flags.items()}
+    assert order(replace(ours, tags=NO_TAGS), made.snapshot(**bare)) is None

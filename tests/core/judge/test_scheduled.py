@@ -10,6 +10,7 @@ import pytest
 from nodemanager.core.model.reasons import Kind, Reason
 from nodemanager.core.model.scheduling import OURS, SchedulerNode
 from nodemanager.core.model.world import CloudState, Job, WorkerState
+from nodemanager.core.observe.history import destroy_sent
 from nodemanager.core.safety.breaker import Cause, reset
 from tests.core.build import SMALL, World, world
 
@@ -380,3 +381,21 @@ def test_a_node_that_is_switched_off_gets_no_order_to_work_again_d12() -> None:
     switched_off(made, draining=True, reason=f"{OURS}to be shut down")
     assert made.last is not None
     assert made.last.dispatches == ()
+
+
+def test_our_own_destroys_are_no_collapse_of_the_schedulers_listing_l3() -> None:
+    made = scheduled(6)
+    nodes = [SchedulerNode(f"compute{number}", IDLE) for number in range(1, 7)]
+
+    def listed(*shown: SchedulerNode) -> None:
+        made.advance(30.0)
+        made.poll()
+        made.poll_scheduler(*shown)
+        made.plan()
+
+    listed(*nodes)
+    listed(*nodes)
+    for number in range(1, 5):
+        made.history = destroy_sent(made.history, f"i-r{number}", made.now, refused=False)
+    listed(*nodes[4:])
+    assert made.breaker.part(Cause.SCHEDULER_COLLAPSED) is None

@@ -609,3 +609,31 @@ def test_a_sighting_between_two_denials_starts_the_count_of_denials_again_d3() -
     assert asked(None) is Outcome.UNKNOWN
     made.advance(31.0)
     assert asked(None) is Outcome.GONE
+
+
+def test_the_time_behind_our_own_fence_is_no_silence_d8_c12() -> None:
+    """A fence that can't be lifted for an hour locks the node out: it is not destroyed for that."""
+    made = world(compare_and_set=False, min_nodes=0, node_stale_after=1200.0)
+    made.add_record("r1", worker_state=WorkerState.BUSY)
+    made.add_node("r1")
+    made.round(2)
+    made.change("r1", fenced=True)
+    made.round(60, every=60.0)
+    made.change("r1", fenced=False)
+    made.advance(30.0)
+    made.round()
+    assert made.destroyed == []
+    made.round(25, every=60.0)
+    assert made.destroyed == ["i-r1"]
+
+
+def test_a_wall_clock_that_is_ahead_makes_no_young_node_gone_d3_t1() -> None:
+    made, workflow = idle(), ShutDown()
+    order = replace(made.shutdown_order("i-r1"), created_at=made.ago(30.0))
+    made.wall_step = 7200.0
+    state = Asking(order, made.now, asked_at=made.now)
+    for _ in range(3):
+        made.advance(31.0)
+        asking = replace(state, asked_at=made.now)
+        state = workflow.on(asking, Answered(AskNode("i-r1"), None), seen(made)).state
+        assert isinstance(state, Asking)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from nodemanager.core.model.reasons import Kind, Reason
 from nodemanager.core.model.world import StoreTime, WorkerState
 from nodemanager.core.observe import history as histories
-from nodemanager.core.observe.signs import age_of_nodes
+from nodemanager.core.observe.signs import age_of_nodes, word_of
 from nodemanager.core.observe.store_clock import (
     STEPS_KEPT,
     StoreClock,
@@ -862,3 +862,15 @@ def test_a_jump_back_long_ago_explains_no_stamps_of_a_time_that_nobody_read_t1_r
     made.advance(6000.0)
     made.settle()
     assert rounds(made, 3) is Reason.WITHIN_WINDOW
+
+
+def test_the_last_word_of_a_dead_node_grows_old_though_the_clock_was_set_back_c2_t1() -> None:
+    made = world(min_nodes=0, node_stale_after=1200.0)
+    made.add_record("r1", worker_state=WorkerState.BUSY)
+    made.add_node("r1")
+    made.round(4, every=60.0)
+    made.store_step -= 100_000.0
+    made.round(2, every=60.0)
+    assert word_of(made.record("r1"), made.snapshot(), made.settings) is WorkerState.BUSY
+    made.round(38, every=60.0)
+    assert word_of(made.record("r1"), made.snapshot(), made.settings) is WorkerState.UNKNOWN

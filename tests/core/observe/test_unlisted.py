@@ -967,3 +967,12 @@ def test_a_node_that_a_former_run_created_is_never_older_than_its_waiting_claim_
     assert bool(left) == (by_wall < made.settings.boot_fail_after)
     unread = replace(made.history, clock=None)
     assert waiting_claims(unread, made.now) == {"r1/r1-life1": made.now}
+
+
+def test_denials_that_nobody_repeats_any_more_are_no_unbroken_ones_p6_a1() -> None:
+    """The cloud answers no question for half an hour, but lists; the secret is pinged with on."""
+    made = in_vain()
+    for _ in range(4):
+        deny(made)
+    pinging_round(made, 30)
+    assert made.cleaned == []

@@ -1298,3 +1298,12 @@ def test_who_took_its_job_before_the_clock_was_set_back_serves_no_later_demand_t
     made.flags["demand_at"] = made.now
     pinging(made, WorkerState.BUSY)
     assert len(made.booted) == 8
+
+
+def test_of_two_sizes_that_come_min_nodes_needs_but_one_u10() -> None:
+    made = world(max_nodes=9, min_nodes=1, demand_polled=True, sizes=(SMALL, LARGE))
+    made.poll()
+    flights = {uuid: Flight("setup", made.now, incarnation_of(uuid)) for uuid in ("r1", "r2")}
+    sizes = {"r1": "small", "r2": "large"}
+    plan = made.plan(record_flights=flights, claimed_sizes=sizes, demand=(), demand_at=1.0)
+    assert sum(plan.wants.needless.values()) == 1

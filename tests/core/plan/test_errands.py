@@ -30,6 +30,7 @@ from nodemanager.core.plan.errands import (
     errand_ended,
     errands_sent,
 )
+from nodemanager.core.plan.snapshot import Flight
 from nodemanager.core.safety.breaker import Breaker, Cause
 from tests.core.build import SMALL, World, world
 
@@ -290,6 +291,34 @@ def test_listings_from_before_the_clean_do_not_count() -> None:
     made.plan()
     assert made.last is not None
     assert not [one for one in made.last.errands if isinstance(one, MarkGone)]
+
+
+def test_a_scheduler_listing_from_before_the_clean_marks_nothing_t6() -> None:
+    """The records were listed after the clean, the scheduler before it."""
+    made = scheduled()
+    made.add_record("r2", quiet=1.0, hostname="compute2")
+    made.add_node("r2", size=SIZE.instance_type)
+    told(made)
+    made.poll_scheduler(TWO, LEFT)
+    made.drop_node("i-r1")
+    made.free("r1")
+    made.advance(1.0)
+    made.poll()
+    assert made.plan().errands == ()
+
+
+def test_a_node_that_is_known_to_live_after_its_clean_is_not_marked_down_u8() -> None:
+    """Its job runs on; the scheduler would queue it again beside it."""
+    made = freed()
+    key, life = next(iter(made.history.freed.items()))
+    made.history = replace(made.history, freed={key: replace(life, told_at=made.now)})
+    assert told(made, TWO, LEFT) == ()
+
+
+def test_a_name_whose_record_is_written_to_is_not_marked_down() -> None:
+    made = freed()
+    flights = {"r1": Flight("setup", made.now)}
+    assert told(made, TWO, LEFT, record_flights=flights) == ()
 
 
 def test_an_open_breaker_marks_nothing_b2() -> None:

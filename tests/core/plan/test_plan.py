@@ -204,3 +204,24 @@ def test_dead_claims_are_freed_before_quieter_slots_c10_u6() -> None:
     assert [order.uuid for order in made.round().cleans] == ["stale-0", "dead-0"]
     made.flags["by_hand"] = {}
     assert [order.uuid for order in made.round().cleans] == ["dead-0", "stale-4"]
+
+
+def test_what_was_freed_since_the_listing_uses_up_the_cap_c10() -> None:
+    made = world(max_cleans_per_cycle=2, max_nodes=9, min_nodes=0)
+    for number in range(5):
+        made.add_record(f"r{number}", quiet=9000.0)
+    made.settle()
+    assert len(made.cleaned) == 2
+    made.plan(cleaned_lately=1)
+    assert len(made.cleaned) == 1
+    made.plan(cleaned_lately=2)
+    assert made.cleaned == []
+
+
+def test_a_node_that_is_known_to_be_gone_takes_no_place_though_it_is_listed_d3() -> None:
+    made = world(max_nodes=1, min_nodes=0, demand_polled=True)
+    made.add_record("r1")
+    made.add_node("r1")
+    made.round(2)
+    assert made.plan().wants.price > 0
+    assert made.plan(gone={"i-r1": made.now}).wants.price == 0.0

@@ -15,7 +15,7 @@ from nodemanager.core.observe.history import History
 from nodemanager.core.observe.nodes_since import turned_bad
 from nodemanager.core.plan.snapshot import Flight
 from nodemanager.core.safety.breaker import Cause
-from tests.core.build import World, incarnation_of, node
+from tests.core.build import World, claim, incarnation_of, node
 from tests.core.nodes import pool_of, say
 
 
@@ -406,3 +406,26 @@ def test_who_fell_silent_before_a_restart_fell_silent_by_the_stamp_of_its_last_p
     made.round()
     assert made.breaker.cause is Cause.MASS_SILENCE
     assert made.destroyed == []
+
+
+def test_nodes_that_lose_their_records_one_by_one_are_a_wave_before_the_first_is_due_d9() -> None:
+    """One record after the other gets another life, three minutes apart: the first node is due
+    long before the last. All that count half the time tell the wave."""
+    made = pool_of(6, min_nodes=0)
+    lost: set[str] = set()
+    destroyed: set[str] = set()
+    for minute in range(52):
+        uuid = f"r{minute // 3}"
+        if minute % 3 == 0 and minute < 12:
+            lost.add(uuid)
+            new = claim(uuid, at=made.store_now, life=2)
+            unpinged = {"instance_id": None, "first_ping_at": None, "last_ping_at": None}
+            made.change(uuid, claim=new, modified_at=made.store_now, **unpinged)
+        made.advance(60.0)
+        for one in list(made.records):
+            if one.uuid not in lost:
+                made.ping(one.uuid, WorkerState.BUSY)
+        made.round()
+        destroyed.update(made.destroyed)
+    assert destroyed == set()
+    assert made.breaker.part(Cause.MASS_SILENCE) is not None

@@ -1,0 +1,150 @@
+"""What a run reads from the intents of the run before it (SAFETY.md R1, D12, C12)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from nodemanager.actors.daemon.intents import (
+    ends_of,
+    may_be_under_way,
+    open_destroys,
+    sent_destroys,
+    shutdowns_in,
+)
+from nodemanager.core.execute.destroy import ShutdownOrder
+from nodemanager.core.explain.events import CLEANED
+from nodemanager.core.model.orders import CleanOrder
+from nodemanager.core.model.reasons import Reason
+from nodemanager.core.model.world import life_key
+from nodemanager.journal.api import Concluded, Intent, IntentKind, OpenIntent
+from nodemanager.journal.codec import codec_of
+from tests.core.build import record
+
+CLEAN, CREATE, CLAIM, FENCE, DESTROY = (
+    IntentKind.CLEAN,
+    IntentKind.CREATE,
+    IntentKind.CLAIM,
+    IntentKind.FENCE,
+    IntentKind.DESTROY,
+)
+ORDER = ShutdownOrder(
+    "i-1", "node-1", "small", Reason.NODE_DOWN, "p", 0, 60.0, None, "r1", "v1", "life"
+)
+CLEANS = CleanOrder("r1", Reason.STALE_SLOT, "p", 0, 60.0, "v1", "life", "i-1")
+
+
+def destroy(node: str | None = "i-1", kind: IntentKind = DESTROY) -> Intent:
+    details = {"order": codec_of(ShutdownOrder).encode(ORDER)}
+    return Intent(kind, f"destroy:{node}", "p", node=node, details=details)
+
+
+def clean(kind: IntentKind = CLEAN, *, fenced: bool = False, looked: bool = True) -> Intent:
+    details = {"order": codec_of(CleanOrder).encode(replace(CLEANS, fenced=fenced))}
+    image = record("r1", at=1.0) if looked else None
+    return Intent(kind, "clean:r1", "p", record="r1", details=details, pre_image=image)
+
+
+def ended(intent: Intent, outcome: str) -> Concluded:
+    return Concluded(intent, 1.0, 2.0, outcome)
+
+
+def left(intent: Intent, *, parked: bool = False) -> OpenIntent:
+    return OpenIntent(intent, opened_at=1.0, failures=5 if parked else 0, parked=parked)
+
+
+@pytest.mark.parametrize(
+    ("closed", "still_open", "sent"),
+    [
+        pytest.param(ended(destroy(), "gone"), None, [("i-1", 2.0)], id="gone"),
+        pytest.param(ended(destroy(), "unknown"), None, [("i-1", 2.0)], id="unclear"),
+        pytest.param(ended(destroy(), "failed"), None, [], id="refused"),
+        pytest.param(ended(destroy(None), "gone"), None, [], id="of-no-node"),
+        pytest.param(ended(destroy(kind=CREATE), "gone"), None, [], id="a-create"),
+        pytest.param(None, left(destroy(), parked=True), [("i-1", None)], id="parked"),
+        pytest.param(None, left(destroy()), [], id="waited-for"),
+        pytest.param(None, left(destroy(None), parked=True), [], id="parked-of-no-node"),
+        pytest.param(None, left(destroy(kind=CREATE), parked=True), [], id="a-parked-create"),
+    ],
+)
+def test_a_destroy_that_was_sent_may_hit_its_node_though_nobody_waits_for_it_d12(
+    closed: Concluded | None, still_open: OpenIntent | None, sent: list[object]
+) -> None:
+    """A parked one, too: its node gets no work again."""
+    closed_ones = () if closed is None else (closed,)
+    left_ones = () if still_open is None else (still_open,)
+    assert list(sent_destroys(closed_ones, left_ones)) == sent
+
+
+@pytest.mark.parametrize(
+    ("one", "nodes"),
+    [
+        pytest.param(left(destroy()), ["i-1"], id="a-destroy"),
+        pytest.param(left(destroy(), parked=True), [], id="parked"),
+        pytest.param(left(destroy(None)), [], id="of-no-node"),
+        pytest.param(left(destroy(kind=CREATE)), [], id="a-create"),
+    ],
+)
+def test_this_run_waits_for_the_destroys_that_are_open_and_not_parked_r1(
+    one: OpenIntent, nodes: list[str]
+) -> None:
+    assert list(open_destroys([one])) == nodes
+
+
+@pytest.mark.parametrize(
+    ("one", "ends"),
+    [
+        pytest.param(ended(destroy(), "gone"), ["i-1"], id="a-node-that-is-gone"),
+        pytest.param(ended(destroy(), "failed"), [], id="a-destroy-that-was-refused"),
+        pytest.param(ended(destroy(), "unknown"), [], id="a-destroy-of-unknown-outcome"),
+        pytest.param(ended(destroy(None), "gone"), [], id="of-no-node"),
+        pytest.param(ended(clean(), CLEANED), [life_key("r1", "life")], id="a-life-that-was-freed"),
+        pytest.param(ended(clean(), "skipped"), [], id="a-clean-that-was-skipped"),
+        pytest.param(
+            ended(Intent(CLEAN, "clean:r1", "p", record="r1"), CLEANED), [], id="an-unreadable-one"
+        ),
+    ],
+)
+def test_only_what_is_gone_or_freed_has_ended_r4(one: Concluded, ends: list[str]) -> None:
+    assert list(ends_of([one])) == ends
+
+
+@pytest.mark.parametrize(
+    ("intent", "found"),
+    [
+        pytest.param(clean(fenced=True), [("r1", True)], id="a-clean-behind-its-fence"),
+        pytest.param(clean(fenced=False), [("r1", False)], id="a-clean-before-its-fence"),
+        pytest.param(clean(FENCE, fenced=True), [("r1", True)], id="a-fence"),
+        pytest.param(clean(looked=False), [], id="a-clean-that-only-looks"),
+        pytest.param(Intent(CLAIM, "setup:r1", "p", record="r1"), [("r1", False)], id="a-claim"),
+        pytest.param(Intent(CREATE, "setup:r1", "p", record="r1"), [("r1", False)], id="a-create"),
+        pytest.param(
+            Intent(CLEAN, "clean:r1", "p", record="r1", pre_image=record("r1", at=1.0)),
+            [("r1", True)],
+            id="a-clean-whose-order-nobody-can-read-may-free",
+        ),
+        pytest.param(destroy(), [], id="a-destroy-writes-no-record"),
+    ],
+)
+def test_what_a_former_run_may_be_writing_still_and_whether_that_frees_c12(
+    intent: Intent, found: list[tuple[str, bool]]
+) -> None:
+    assert list(may_be_under_way([left(intent)])) == found
+
+
+@pytest.mark.parametrize(
+    ("one", "orders"),
+    [
+        pytest.param(ended(destroy(), "gone"), [(ORDER, 2.0)], id="gone"),
+        pytest.param(ended(destroy(), "unknown"), [], id="unclear"),
+        pytest.param(ended(destroy(kind=CREATE), "gone"), [], id="a-create"),
+        pytest.param(
+            ended(Intent(DESTROY, "destroy:i-1", "p", node="i-1"), "gone"), [], id="unreadable"
+        ),
+    ],
+)
+def test_a_shutdown_is_over_once_its_node_is_gone_d3(
+    one: Concluded, orders: list[tuple[ShutdownOrder, float]]
+) -> None:
+    assert list(shutdowns_in([one])) == orders

@@ -1,0 +1,241 @@
+"""Guards of two or three clauses, one clause left out, each with the test that must notice it."""
+
+from __future__ import annotations
+
+from tests.mutation.catalog import TextMutant
+
+_INTENTS = "tests/actors/test_intents.py::"
+_WRITES = "tests/actors/test_record_writes.py::"
+
+GUARDS = (
+    # A node at work, or known to live, is hit.
+    TextMutant(
+        "D12",
+        "a destroy that was parked is forgotten, and its node gets work again",
+        "actors/daemon/intents.py",
+        "            yield intent.node, None\n",
+        "            continue\n",
+        f"{_INTENTS}test_a_destroy_that_was_sent_may_hit_its_node_though_nobody_waits_for_it_d12",
+    ),
+    TextMutant(
+        "D12",
+        "a destroy that was refused keeps its node from work",
+        "actors/daemon/intents.py",
+        "intent.node is not None and not is_refused:",
+        "intent.node is not None:",
+        f"{_INTENTS}test_a_destroy_that_was_sent_may_hit_its_node_though_nobody_waits_for_it_d12",
+    ),
+    TextMutant(
+        "R4",
+        "a destroy of unknown outcome has ended its node",
+        "actors/daemon/intents.py",
+        "one.outcome == Outcome.GONE.value and intent.node is not None:",
+        "intent.node is not None:",
+        f"{_INTENTS}test_only_what_is_gone_or_freed_has_ended_r4",
+    ),
+    TextMutant(
+        "T4",
+        "a server that nova moves to another host counts as stopped",
+        "cloud/openstack/node.py",
+        '"MIGRATING": CloudState.RUNNING,',
+        '"MIGRATING": CloudState.STOPPED,',
+        "tests/cloud/openstack/test_listings.py::test_only_a_deleted_server_is_absent_t4",
+    ),
+    TextMutant(
+        "T4",
+        "a domain that libvirt pauses for a snapshot counts as stopped",
+        "cloud/libvirt/domain.py",
+        '"paused for snapshot": CloudState.RUNNING,',
+        '"paused for snapshot": CloudState.STOPPED,',
+        "tests/cloud/libvirt/test_adapter.py::test_no_state_of_libvirt_means_that_a_domain_is_gone",
+    ),
+    TextMutant(
+        "U8",
+        "a node that is known to live after its clean is marked down in the scheduler",
+        "core/plan/errands.py",
+        "if is_after and life_of.told_at is None and",
+        "if is_after and",
+        "tests/core/plan/test_errands.py::"
+        "test_a_node_that_is_known_to_live_after_its_clean_is_not_marked_down_u8",
+    ),
+    TextMutant(
+        "T6",
+        "a scheduler's listing from before the clean marks its node down",
+        "core/plan/errands.py",
+        "min(listing.started_at, records.started_at)",
+        "records.started_at",
+        "tests/core/plan/test_errands.py::"
+        "test_a_scheduler_listing_from_before_the_clean_marks_nothing_t6",
+    ),
+    TextMutant(
+        "D9",
+        "nodes that lose their records one by one are no wave until the first has gone",
+        "core/judge/node_alone.py",
+        "since_s > settings.boot_fail_after / 2 and",
+        "since_s > settings.boot_fail_after and",
+        "tests/core/safety/test_waves.py::"
+        "test_nodes_that_lose_their_records_one_by_one_are_a_wave_before_the_first_is_due_d9",
+    ),
+    TextMutant(
+        "D12",
+        "what an admin drained is drained by us too, and resumed later",
+        "core/execute/dispatch.py",
+        "told is not None or word.is_set_aside or may",
+        "told is not None or may",
+        "tests/core/execute/test_dispatch.py::"
+        "test_what_an_admin_drained_is_not_drained_by_us_too_d12",
+    ),
+    TextMutant(
+        "D11",
+        "a kill ends a node without our tag",
+        "core/judge/overrides.py",
+        "if kill is None or node.tags.pool is None:",
+        "if kill is None:",
+        "tests/core/judge/test_marked_nodes.py::"
+        "test_no_order_of_an_operator_touches_a_node_without_a_tag_d11_o2",
+    ),
+    TextMutant(
+        "D3",
+        "a wall clock that is ahead makes a young node gone",
+        "core/execute/shutdown.py",
+        "        wall = min(wall, clock.now(snapshot.now))\n",
+        "        pass\n",
+        "tests/core/judge/test_shutdown.py::"
+        "test_a_wall_clock_that_is_ahead_makes_no_young_node_gone_d3_t1",
+    ),
+    TextMutant(
+        "D8",
+        "the time behind our own fence is the node's silence",
+        "core/observe/history.py",
+        "            and not record.fenced\n",
+        "",
+        "tests/core/judge/test_shutdown.py::"
+        "test_the_time_behind_our_own_fence_is_no_silence_d8_c12",
+    ),
+    TextMutant(
+        "U10",
+        "of two sizes that come the last that min_nodes needs is withdrawn too",
+        "core/plan/demand.py",
+        "                may_go -= count\n",
+        "",
+        "tests/core/plan/test_demand.py::test_of_two_sizes_that_come_min_nodes_needs_but_one_u10",
+    ),
+    TextMutant(
+        "L3",
+        "our own destroys are a collapse of the scheduler's listing",
+        "core/observe/scheduled.py",
+        "        and any(node.id not in going for node in history.bearers.get(record.uuid, ()))\n",
+        "        and history.bearers.get(record.uuid, ())\n",
+        "tests/core/judge/test_scheduled.py::"
+        "test_our_own_destroys_are_no_collapse_of_the_schedulers_listing_l3",
+    ),
+    TextMutant(
+        "D3",
+        "a node that is known to be gone takes a place until a listing lacks it",
+        "core/judge/node_any.py",
+        "snapshot.gone.get(node.id, -1.0) >= facts.listed_at or was_ended",
+        "was_ended",
+        "tests/core/plan/test_plan.py::"
+        "test_a_node_that_is_known_to_be_gone_takes_no_place_though_it_is_listed_d3",
+    ),
+    # A live record is freed or used.
+    TextMutant(
+        "C12",
+        "after a restart nobody knows that a late write frees",
+        "actors/daemon/record_writes.py",
+        "            if one.clean_at is not None:\n",
+        "            if False:\n",
+        f"{_WRITES}test_what_a_former_run_wrote_may_come_late_to_this_one_c12_u2",
+    ),
+    TextMutant(
+        "U2",
+        "a record that somebody wrote since is our own clean still",
+        "actors/daemon/record_writes.py",
+        "            if at >= listing.started_at or versions.get(uuid) == version\n",
+        "",
+        f"{_WRITES}test_a_record_is_our_own_clean_until_somebody_writes_it_u2",
+    ),
+    TextMutant(
+        "C12",
+        "a clean whose order can't be read frees nothing",
+        "actors/daemon/intents.py",
+        "                fenced = True\n",
+        "                fenced = False\n",
+        f"{_INTENTS}test_what_a_former_run_may_be_writing_still_and_whether_that_frees_c12",
+    ),
+    TextMutant(
+        "P6",
+        "a denial from hours ago goes on",
+        "core/observe/unlisted.py",
+        "        if now - answer.said_at > settings.poll_stale_after:\n",
+        "        if False:\n",
+        "tests/core/observe/test_unlisted.py::"
+        "test_denials_that_nobody_repeats_any_more_are_no_unbroken_ones_p6_a1",
+    ),
+    TextMutant(
+        "C2",
+        "what the scheduler hears since the plan does not stop a clean",
+        "core/execute/pre_write_check.py",
+        "if is_up_in_scheduler(record, snapshot, settings) and not",
+        "if False and not",
+        "tests/core/execute/test_last_look.py::"
+        "test_a_node_that_the_scheduler_hears_since_the_plan_keeps_its_record_c2",
+    ),
+    TextMutant(
+        "C10",
+        "what was freed since the listing does not count for the cap",
+        "core/plan/due.py",
+        "return snapshot.cleaned_lately + under_way",
+        "return under_way",
+        "tests/core/plan/test_plan.py::test_what_was_freed_since_the_listing_uses_up_the_cap_c10",
+    ),
+    TextMutant(
+        "U8",
+        "a freed life is forgotten after ten minutes",
+        "records/freed.py",
+        "KEPT_S = 7 * 86400",
+        "KEPT_S = 600",
+        "tests/contract/test_restore_contract.py::test_a_freed_life_is_known_for_days_u8[sqlite]",
+    ),
+    # Data, secrets, operators.
+    TextMutant(
+        "U8",
+        "above its limit the journal drops all decisions but the newest segment",
+        "journal/retention.py",
+        "return (pages - free) * size",
+        "return pages * size",
+        "tests/journal/test_retention.py::test_above_its_limit_only_as_many_decisions_go_as_must",
+    ),
+    TextMutant(
+        "D4",
+        "a secret in a cloud's error stays in the ledger of leftovers",
+        "journal/durable.py",
+        "redact.text(entry.last_error)",
+        "entry.last_error",
+        "tests/journal/test_contract.py::test_no_secret_of_a_clouds_error_stays_in_the_ledger",
+    ),
+    TextMutant(
+        "P1a",
+        "a ping secret has 16 bits",
+        "records/rows.py",
+        "secrets.token_urlsafe(24)",
+        "secrets.token_urlsafe(2)",
+        "tests/records/test_wire.py::test_a_ping_secret_can_not_be_guessed",
+    ),
+    TextMutant(
+        "O5",
+        "an operator is told that a node is cordoned whose destroy is sent",
+        "actors/daemon/operator_drains.py",
+        "        elif kept and self._context.runner.is_written(Key(Action.SHUTDOWN, node_id)):\n",
+        "        elif False:\n",
+        "tests/actors/test_operators.py::test_a_node_whose_destroy_is_sent_is_not_cordoned",
+    ),
+    TextMutant(
+        "O5",
+        "nor is an operator told so of a drained one",
+        "actors/daemon/operator_drains.py",
+        "            return\n        if kept and self._context.runner.is_written(",
+        "            return\n        if False and self._context.runner.is_written(",
+        "tests/actors/test_operators.py::test_a_node_whose_destroy_is_sent_is_not_cordoned",
+    ),
+)
