@@ -13,6 +13,7 @@ from click.shell_completion import CompletionItem
 
 from nodemanager import __version__
 from nodemanager.errors import ConfigError, NodeManagerError
+from nodemanager.foreign import is_text
 from nodemanager.logline import visible
 
 RUNTIME_FAILURE, USAGE = 1, 2
@@ -162,6 +163,11 @@ def main(argv: Sequence[str] | None = None) -> None:
     Escapes control characters in errors: a quoted name may hold some that move a terminal's
     cursor (X9).
     """
+    for given in sys.argv[1:] if argv is None else argv:
+        if not is_text(given):
+            said = f"nodemanager: {visible(given)} is not UTF-8: set the terminal to it"
+            click.echo(said, err=True)
+            sys.exit(USAGE)
     try:
         group.main(args=None if argv is None else list(argv), prog_name="nodemanager")
     except ConfigError as error:

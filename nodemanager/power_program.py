@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from nodemanager import control
+from nodemanager.foreign import is_text, shown
 
 COMMANDS = {"slurm-resume": "resume", "slurm-suspend": "suspend"}
 FINE, NOT_TAKEN, USAGE = 0, 1, 2
@@ -47,6 +48,8 @@ def _read(arguments: Sequence[str]) -> tuple[Path, str]:
         given, left = (left[1] if len(left) > 1 else None), left[2:]
     if len(left) != 1 or not left[0] or left[0].startswith("-"):
         raise ValueError("usage: [--config FILE] HOSTLIST")
+    if not is_text(left[0]):
+        raise ValueError(f"{shown(left[0])} is not UTF-8, and so no HOSTLIST")
     if len(left[0]) > LONGEST:
         # The daemon needs no names, only that there are some.
         left[0] = left[0][: LONGEST - 3] + "..."

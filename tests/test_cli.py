@@ -178,6 +178,14 @@ def test_no_error_moves_the_cursor_of_a_terminal(
     assert "\x1b" not in broken.stderr
 
 
+def test_an_argument_that_is_not_utf_8_is_a_usage_error(capsys: pytest.CaptureFixture[str]) -> None:
+    """As a terminal sends it that is set to Latin-1."""
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["hold", "compute1", "--reason", "caf\udce9"])
+    assert ended.value.code == 2
+    assert "caf\\udce9 is not UTF-8" in capsys.readouterr().err
+
+
 def test_a_good_file_is_fine(write: Write) -> None:
     path = write()
     result = invoke("check-config", path)

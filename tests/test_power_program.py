@@ -108,6 +108,11 @@ def test_wrong_usage_exits_with_2(arguments: list[str], capsys: pytest.CaptureFi
     assert "usage" in capsys.readouterr().err
 
 
+def test_a_list_that_is_not_utf_8_exits_with_2(capsys: pytest.CaptureFixture[str]):
+    assert power_program.main("slurm-resume", ["node\udcff"]) == 2
+    assert "node\\udcff is not UTF-8" in capsys.readouterr().err
+
+
 def test_a_file_that_is_not_there_exits_with_2(tmp_path: Path):
     assert power_program.main("slurm-resume", ["-c", str(tmp_path / "none.cfg"), "c1"]) == 2
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from urllib.parse import urlencode, urlsplit
 import arvados.api
 import arvados.util
 
+from nodemanager import foreign
 from nodemanager.arvados_api.errors import refusal, translated
 from nodemanager.arvados_api.http import OneShotHttp
 from nodemanager.errors import StartError, StoreError
@@ -95,8 +95,8 @@ class ApiClient:
         if status >= 300:
             raise refusal(what, status, headers, content)
         try:
-            body = json.loads(content)
-        except (ValueError, RecursionError):
+            body = foreign.loads(content)
+        except ValueError:
             body = None
         if not isinstance(body, dict) or not isinstance(body.get("resources"), dict):
             raise StoreError(f"{what}: the answer is no discovery document; see [Arvados] host")

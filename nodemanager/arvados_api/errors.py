@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import email.utils
 import http.client
-import json
 import ssl
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -18,7 +17,7 @@ import httplib2
 from googleapiclient.errors import Error as GoogleError
 from googleapiclient.errors import HttpError
 
-from nodemanager import redact
+from nodemanager import foreign, redact
 from nodemanager.errors import NoFreeSlot, NoSuchRecord, StoreError, StoreRefused
 
 # Refusals for which the same request may succeed later.
@@ -85,8 +84,8 @@ def refusal(
 def errors_of(content: bytes) -> str | None:
     """The API's error messages, shortened and without secrets; None for another server's answer."""
     try:
-        body = json.loads(content)
-    except (ValueError, RecursionError):
+        body = foreign.loads(content)
+    except ValueError:
         return None
     errors = body.get("errors") if isinstance(body, dict) else None
     if not isinstance(errors, list):

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import http.client
-import json
 from collections.abc import Container, Mapping
 from typing import Any
 
 import requests
 from urllib3.exceptions import NewConnectionError
 
+from nodemanager import foreign
 from nodemanager.bounded_session import within_its_time
 from nodemanager.cloud.transport import Answer
 from nodemanager.errors import CloudError, Unauthorized
@@ -67,7 +67,7 @@ def _nobody_there(error: requests.RequestException) -> bool:
 def as_token(answer: str) -> Mapping[str, Any]:
     """A metadata server's answer to the question for a token. Raises CloudError for no JSON."""
     try:
-        told: Mapping[str, Any] = json.loads(answer)
+        told: Mapping[str, Any] = foreign.loads(answer)
     except ValueError as error:
         raise CloudError("the metadata server's answer is no JSON") from error
     return told

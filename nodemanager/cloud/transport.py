@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import http.client
-import json
 import time
 from collections.abc import Callable, Iterator, Mapping
 from email.utils import parsedate_to_datetime
@@ -11,6 +10,7 @@ from typing import Any, TypeVar
 
 from libcloud.common.base import Connection
 
+from nodemanager import foreign
 from nodemanager.bounded_session import within_its_time
 from nodemanager.cloud.endpoint import Endpoint
 from nodemanager.cloud.refusal import CodedRefusal
@@ -108,7 +108,7 @@ def json_told(
     beside it; a CloudError for an error without a code, and for what is no whole JSON.
     """
     try:
-        told = json.loads(answer.content)
+        told = foreign.loads(answer.content)
     except ValueError as error:
         raise without_code(answer, doing, "no whole JSON") from error
     if 200 <= answer.status < 300:

@@ -14,7 +14,7 @@ import typing
 from collections.abc import Callable, Mapping
 from enum import Enum
 from functools import cache
-from typing import Any, NamedTuple, TypeVar, Union, get_args, get_origin
+from typing import Any, NamedTuple, TypeVar, Union, cast, get_args, get_origin
 
 from nodemanager.redact import is_secret
 
@@ -41,8 +41,17 @@ def dump(value: Any, of: Any = None) -> str:
 
 def load(of: type[T], text: str) -> T:
     """The value of a text from `dump`. Raises ValueError for any other text."""
-    loaded: T = decoded(of, json.loads(text))
+    try:
+        loaded: T = decoded(of, json.loads(text))
+    except RecursionError:
+        # Not chained: its traceback has a thousand useless frames.
+        raise ValueError("is nested too deep") from None
     return loaded
+
+
+def load_any(text: str) -> Any:
+    """The value of a text from `dump` of a value whose type was Any."""
+    return load(cast("type[Any]", Any), text)
 
 
 def decoded(of: Any, data: Any) -> Any:

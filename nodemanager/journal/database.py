@@ -19,6 +19,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy import exc
 
+from nodemanager import foreign
 from nodemanager.errors import JournalError, StartError
 from nodemanager.revisions import bring_up_to_date
 
@@ -26,6 +27,8 @@ BUSY_S = 2.0
 """Seconds that a write waits for another process's lock; the daemon decides nothing meanwhile."""
 LOG_LIMIT = 8 * 1024 * 1024
 """The size in bytes to which the write-ahead log is cut after a checkpoint."""
+
+_LEAST, _MOST = -(2**63), 2**63 - 1
 
 _FAILURES = (exc.SQLAlchemyError, sqlite3.Error, OSError)
 
@@ -108,6 +111,7 @@ class JournalFile:
         )
         sa.event.listen(engine, "connect", _set_up)
         sa.event.listen(engine, "begin", _begin)
+        sa.event.listen(engine, "before_cursor_execute", _storable, retval=True)
         try:
             self._use_log(engine)
             with engine.begin() as connection:
@@ -201,6 +205,27 @@ def _set_up(connection: Any, _record: Any) -> None:
 def _begin(connection: sa.Connection) -> None:
     reads = connection.get_execution_options().get("journal_reads")
     connection.exec_driver_sql("BEGIN" if reads else "BEGIN IMMEDIATE")
+
+
+def _storable(
+    _connection: Any, _cursor: Any, statement: str, given: Any, _context: Any, many: bool
+) -> tuple[str, Any]:
+    """The statement with values that SQLite takes: one that it can't hold is put as text.
+
+    Names and words come from clouds, clients and terminals. One that can't be written must not
+    keep the journal from writing all else.
+    """
+    if many:
+        return statement, [tuple(map(_held, row)) for row in given]
+    return statement, tuple(map(_held, given)) if isinstance(given, tuple) else given
+
+
+def _held(value: Any) -> Any:
+    if isinstance(value, str):
+        return foreign.shown(value)
+    if isinstance(value, int) and not _LEAST <= value <= _MOST:
+        return str(value)
+    return value
 
 
 def _what_to_do(error: BaseException, path: Path) -> str:

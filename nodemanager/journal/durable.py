@@ -29,6 +29,7 @@ from nodemanager.journal.codec import (
     dump,
     known_part,
     load,
+    load_any,
     to_text,
     without_secrets,
 )
@@ -141,7 +142,7 @@ def concluded(connection: sa.Connection, id: str | None, since: float) -> tuple[
             opened_at=row.opened_at,
             concluded_at=row.concluded_at,
             outcome=row.outcome,
-            details=_ANY.decode(json.loads(row.result)),
+            details=load_any(row.result),
         )
         for row in connection.execute(query.order_by(intents.c.concluded_at, intents.c.id))
     )
@@ -154,7 +155,7 @@ def _intent(row: Any) -> Intent:
         plan_id=row.plan_id,
         record=row.record,
         node=row.node,
-        details=_ANY.decode(json.loads(row.details)),
+        details=load_any(row.details),
         pre_image=None if row.body is None else load(Record, row.body),
     )
 
@@ -184,7 +185,7 @@ def find_pre_images(
             taken_at=row.taken_at,
             outcome=row.outcome,
             ended_at=row.concluded_at,
-            reason=None if row.result is None else json.loads(row.result).get("reason"),
+            reason=None if row.result is None else load_any(row.result).get("reason"),
         )
         for row in rows
     )

@@ -7,6 +7,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from nodemanager import foreign
 from nodemanager.errors import StoreRefused
 from nodemanager.records import wire
 from nodemanager.records.query import plain_text
@@ -60,9 +61,11 @@ def _object(name: str, value: Any) -> dict[str, Any]:
         return {}
     if not isinstance(value, dict):
         raise StoreRefused(f"{name} must be an object")
+    if foreign.is_deep(value):
+        raise StoreRefused(f"{name} is nested deeper than {foreign.DEEPEST}")
     try:
         json.dumps(value, allow_nan=False)
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise StoreRefused(f"{name} can't be kept as JSON") from error
     secret = value.get(wire.PING_SECRET)
     if name == "info" and secret is not None and not isinstance(secret, str):

@@ -11,6 +11,7 @@ import os
 import stat
 import threading
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -235,6 +236,8 @@ def _put_right(path: Path) -> None:
 
 def _set_up_sqlite(connection: Any, _record: Any) -> None:
     connection.isolation_level = None
+    # A byte that is no UTF-8 makes one row unreadable, and not all that are read with it.
+    connection.text_factory = _text
     cursor = connection.cursor()
     # FULL: with WAL, NORMAL may lose an acknowledged ping when the power fails.
     cursor.execute("PRAGMA synchronous=FULL")
@@ -242,6 +245,9 @@ def _set_up_sqlite(connection: Any, _record: Any) -> None:
     # Makes `like` case-sensitive, as in PostgreSQL.
     cursor.execute("PRAGMA case_sensitive_like=ON")
     cursor.close()
+
+
+_text = partial(str, encoding="utf-8", errors="surrogateescape")
 
 
 def _begin_sqlite(connection: sa.Connection) -> None:

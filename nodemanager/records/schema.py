@@ -13,6 +13,8 @@ from sqlalchemy import BigInteger, Column, Index, Integer, MetaData, Table, Text
 from sqlalchemy.engine import Dialect
 from sqlalchemy.types import TypeDecorator
 
+from nodemanager import foreign
+
 
 def _refuse(constant: str) -> Any:
     raise ValueError(f"{constant} is no JSON")
@@ -22,14 +24,19 @@ _decoder = json.JSONDecoder(parse_constant=_refuse)
 
 
 def decoded(value: Any) -> Any:
-    """The value of a JSON text; text that is no JSON is returned unchanged, as a string."""
+    """The value of a JSON text; text that is no JSON is returned unchanged, as a string.
+
+    So is JSON that is nested too deep, and text that is no UTF-8: nothing would take it further.
+    """
     if not isinstance(value, str | bytes):
         return value
     try:
         text = value if isinstance(value, str) else value.decode()
-        return _whole(text)
+        found = _whole(text)
     except (ValueError, RecursionError):
         return value
+    unfit = foreign.may_be_deep(text) and foreign.is_deep(found)
+    return value if unfit or not foreign.is_text(text) else found
 
 
 def _whole(text: str) -> Any:

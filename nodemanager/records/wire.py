@@ -15,6 +15,7 @@ from functools import lru_cache
 from typing import Any, cast
 from urllib.parse import quote
 
+from nodemanager import foreign
 from nodemanager.core.model.worker_words import FAIL, words_of, worker_state
 from nodemanager.core.model.world import Claim, Listed, Record, WorkerState
 from nodemanager.errors import StoreRefused
@@ -301,7 +302,7 @@ class _Fields:
 
     def text(self, name: str) -> str | None:
         value = self._get(name)
-        if value is not None and not isinstance(value, str):
+        if value is not None and not (isinstance(value, str) and foreign.is_text(value)):
             self.problems.append(f"{name} is not text")
             return None
         return value
@@ -325,11 +326,14 @@ class _Fields:
         if not isinstance(value, dict):
             self.problems.append(f"{name} is not an object")
             return {}
+        if foreign.is_deep(value):
+            self.problems.append(f"{name} is nested too deep")
+            return {}
         return value
 
     def text_in(self, name: str, inside: Mapping[str, Any], key: str) -> str | None:
         value = inside.get(key)
-        if value is not None and not isinstance(value, str):
+        if value is not None and not (isinstance(value, str) and foreign.is_text(value)):
             self.problems.append(f"{name}.{key} is not text")
             return None
         return value

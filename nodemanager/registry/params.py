@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import parse_qsl
 
 import falcon
 import falcon.asgi
+
+from nodemanager import foreign
 
 MAX_BODY = 1024 * 1024
 _MAX_FIELDS = 2000
@@ -76,15 +77,11 @@ def flag(params: Mapping[str, Any], name: str) -> bool:
 
 
 def decode(text: str) -> Any:
-    """The value of a strict JSON text, without NaN and Infinity; raises a falcon 400."""
+    """The value of a client's JSON text; raises a falcon 400 for what is none, or can't be kept."""
     try:
-        return json.loads(text, parse_constant=_refuse)
-    except (ValueError, RecursionError) as error:
+        return foreign.strict_loads(text)
+    except ValueError as error:
         raise falcon.HTTPBadRequest(description="a value is not JSON") from error
-
-
-def _refuse(constant: str) -> Any:
-    raise ValueError(constant)
 
 
 def _form(text: str) -> dict[str, Any]:

@@ -11,6 +11,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from nodemanager import foreign
 from nodemanager.core.model.scheduling import SchedulerNode
 from nodemanager.core.model.world import Job, Listed, WorkerState
 from nodemanager.errors import SchedulerError, SchedulerRefused
@@ -111,12 +112,9 @@ class CommandScheduler:
 
 def _object(what: str, output: bytes) -> dict[str, Any]:
     try:
-        answer = json.loads(output)
+        answer = foreign.loads(output)
     except ValueError as error:
         raise SchedulerError(f"{what} printed no JSON: {error}") from error
-    except RecursionError:
-        # Not chained: its traceback has a thousand useless frames.
-        raise SchedulerError(f"{what} printed JSON that is nested too deep") from None
     if not isinstance(answer, dict):
         raise SchedulerError(f"{what} printed {_shown(answer)}, which is no JSON object")
     return answer

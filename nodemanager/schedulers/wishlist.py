@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
+from nodemanager import foreign
 from nodemanager.core.model.features import Alternatives, Gres, gres_of
 from nodemanager.core.model.world import Job
 from nodemanager.errors import SchedulerError
@@ -41,12 +41,9 @@ def parse(output: bytes, what: str) -> tuple[Job, ...]:
         if not line.strip():
             continue
         try:
-            jobs.append(_job(json.loads(line)))
+            jobs.append(_job(foreign.loads(line)))
         except (ValueError, TypeError) as error:
             raise SchedulerError(f"{what}, line {number}: {error}") from error
-        except RecursionError:
-            # Not chained: its traceback has a thousand useless frames.
-            raise SchedulerError(f"{what}, line {number}: is nested too deep") from None
     return tuple(jobs)
 
 

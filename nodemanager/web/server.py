@@ -20,16 +20,19 @@ import ipaddress
 import json
 import socket
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import falcon
 import falcon.asgi
+import falcon.media
 from falcon.asgi import Request, Response
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
 
+from nodemanager import foreign
 from nodemanager.connections import limits_of
 from nodemanager.core.model.reasons import Event, Reason
 from nodemanager.httpserver import HttpServer
@@ -103,6 +106,7 @@ class ManagementServer(HttpServer):
         door, workers = Door(token, refusals, read_token), Workers("management", THREADS)
         middleware: list[Any] = [_Manners(door, refusals, listen[0], public_url)]
         app = falcon.asgi.App(media_type=falcon.MEDIA_JSON, middleware=middleware)
+        _take_json(app)
         app.set_error_serializer(_serialize)
         app.add_error_handler(Exception, _failed)
         app.add_route("/status.json", _StatusPage(board, door))
@@ -147,6 +151,15 @@ class ManagementServer(HttpServer):
         if self._dashboard is not None:
             self._dashboard.stop()
         super().stop()
+
+
+def _take_json(app: Any) -> None:
+    """Refuse a client's JSON that can't be kept, and answer in ASCII whatever others wrote."""
+    handler = falcon.media.JSONHandler(
+        dumps=partial(json.dumps, ensure_ascii=True), loads=foreign.strict_loads
+    )
+    app.req_options.media_handlers[falcon.MEDIA_JSON] = handler
+    app.resp_options.media_handlers[falcon.MEDIA_JSON] = handler
 
 
 class _Manners:

@@ -34,6 +34,10 @@ class Daemon:
         self.heard.append(command)
         return self.reply
 
+    def power(self, direction: str, nodes: str, by: str) -> bool:
+        self.heard.append(Command(Verb.RUN, by, nodes))
+        return True
+
 
 class Manager:
     def __init__(self) -> None:
@@ -145,6 +149,35 @@ def test_what_is_no_json_is_400(manager: Manager) -> None:
     headers = {**WITH_TOKEN, "Content-Type": "application/json"}
     assert requests.post(url, data=b"{", headers=headers, timeout=5).status_code == 400
     assert manager.daemon.heard == []
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        pytest.param("/api/hold/i-1", '{"reason": "\\ud800"}', id="half-a-reason"),
+        pytest.param("/api/hold/i-1", '{"by": "\\udfff"}', id="half-a-name"),
+        pytest.param("/api/clean/r-1", '{"reason": "x", "force": ["\\ud800"]}', id="half-a-rule"),
+        pytest.param("/api/power/resume", '{"nodes": "\\ud800"}', id="half-a-hostlist"),
+        pytest.param("/api/hold/i-1", '{"reason": NaN}', id="nan"),
+        pytest.param("/api/hold/i-1", '{"a":' * 90 + "1" + "}" * 90, id="deep"),
+        pytest.param("/api/hold/i-1", '{"a":' * 9000 + "1" + "}" * 9000, id="too-deep-to-read"),
+    ],
+)
+def test_json_that_can_not_be_kept_is_400_and_nothing_is_done(
+    path: str, body: str, manager: Manager
+) -> None:
+    headers = {**WITH_TOKEN, "Content-Type": "application/json"}
+    answer = requests.post(manager.server.url + path, data=body, headers=headers, timeout=5)
+    assert answer.status_code == 400
+    assert manager.daemon.heard == []
+
+
+def test_an_answer_may_quote_what_is_no_text(manager: Manager) -> None:
+    """As a name that somebody else's program gave to a node."""
+    manager.daemon.reply = Reply(Result.UNKNOWN, "no \ud800", nearest="\udce9")
+    answer = manager.post("/api/hold/%ED%A0%80")
+    assert answer.json()["message"] == "no \ud800"
+    assert [one.id for one in manager.daemon.heard] == ["\ufffd\ufffd\ufffd"]
 
 
 @pytest.mark.parametrize(

@@ -336,7 +336,7 @@ def _kept(what: str, read: Callable[[], T]) -> T:
     """What `read` returns. Raises JournalError if this program can't read the stored value."""
     try:
         return read()
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise JournalError(
             f"what it keeps of {what} can't be read ({error}): mostly a newer version wrote it; "
             "run that one"

@@ -20,6 +20,7 @@ from urllib.parse import urlencode, urlsplit
 
 from libcloud.common.base import Connection
 
+from nodemanager import foreign
 from nodemanager.cloud.endpoint import Endpoint
 from nodemanager.cloud.libcloud_base import OneTry
 from nodemanager.cloud.metadata import as_token, from_metadata
@@ -176,7 +177,7 @@ class ServicePrincipal:
     def _judged(self, answer: Answer, secrets: tuple[str, ...]) -> Mapping[str, Any]:
         wait = wait_asked_for(answer.headers.get("retry-after"))
         try:
-            told = json.loads(answer.content)
+            told = foreign.loads(answer.content)
         except ValueError:
             told = None
         if answer.status == 200 and isinstance(told, dict):

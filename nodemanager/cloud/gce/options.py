@@ -7,12 +7,12 @@ unchanged, and our own; doc/gce.rst has a row for each. Reports every problem at
 from __future__ import annotations
 
 import ast
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from nodemanager import foreign
 from nodemanager.cloud.cloud_config import CloudConfig
 from nodemanager.cloud.endpoint import Endpoint
 from nodemanager.cloud.section_reader import CREATE, CREDENTIALS, LIST, SectionReader, Sections
@@ -181,7 +181,7 @@ def _key(given: SectionReader) -> tuple[str | None, dict[str, str]]:
     found: dict[str, str] = {}
     if text.startswith("{"):
         try:
-            told = json.loads(text)
+            told = foreign.loads(text)
             found = {name: str(value) for name, value in told.items()}
         except ValueError:
             given.wrong("key", "the file is no whole JSON")

@@ -7,10 +7,10 @@ neutron's sources (`exception.py` of each).
 
 from __future__ import annotations
 
-import json
 import re
 from typing import Any
 
+from nodemanager import foreign
 from nodemanager.cloud.refusal import CodedRefusal
 from nodemanager.cloud.transport import Answer
 from nodemanager.errors import (
@@ -77,7 +77,7 @@ def error_of(answer: Answer, doing: str, *, of_a_service: bool = False) -> Refus
 def refusal_of(status: int, content: bytes, retry_after: float | None) -> Refusal:
     """The Refusal for an error's body: each service wraps its message differently."""
     try:
-        body = json.loads(content)
+        body = foreign.loads(content)
     except ValueError:
         return Refusal("", text_of(content), status, retry_after)
     kind, message = _found(body)

@@ -18,6 +18,7 @@ from typing import Any
 
 from libcloud.common.openstack_identity import OpenStackIdentity_3_0_Connection
 
+from nodemanager import foreign
 from nodemanager.cloud.endpoint import Endpoint
 from nodemanager.cloud.libcloud_base import OneTry
 from nodemanager.cloud.openstack.errors import Refusal, error_of
@@ -138,7 +139,7 @@ class Keystone:
                 raise Unauthorized(f"keystone: {error}")
             raise error
         try:
-            told = json.loads(answer.content)["token"]
+            told = foreign.loads(answer.content)["token"]
             life = _moment(told["expires_at"]) - _moment(told["issued_at"])
             return Token(
                 id=answer.headers["x-subject-token"],

@@ -8,12 +8,12 @@ its connections (TLS, proxies, headers) and check the answers here.
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 from urllib.parse import quote
 
+from nodemanager import foreign
 from nodemanager.cloud.libcloud_base import OneTry
 from nodemanager.cloud.openstack.errors import Refusal, error_of
 from nodemanager.cloud.openstack.node import Server
@@ -241,7 +241,7 @@ def judged(answer: Answer, doing: str) -> Mapping[str, Any]:
     if not answer.content and not doing.startswith("GET"):
         return {}
     try:
-        body = json.loads(answer.content)
+        body = foreign.loads(answer.content)
     except ValueError as error:
         raise IncompleteListing(f"{doing}: no whole JSON ({error})") from error
     if not isinstance(body, dict):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from nodemanager import foreign
 from nodemanager.core.model.features import gres_of
 from nodemanager.core.model.worker_words import words_of
 from nodemanager.errors import SchedulerError
@@ -43,7 +44,7 @@ def jobs(output: str, partitions: frozenset[str]) -> list[JobRow]:
 
 def _read(output: str, key: str, make: Any) -> list[Any]:
     try:
-        answer = json.loads(output)
+        answer = foreign.loads(output)
     except ValueError as error:
         raise SchedulerError(f"is no JSON: {error}") from error
     if not isinstance(answer, dict):

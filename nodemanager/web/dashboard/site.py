@@ -26,6 +26,7 @@ from urllib.parse import parse_qsl, quote, urlsplit
 import falcon
 from falcon.asgi import Request, Response
 
+from nodemanager import foreign
 from nodemanager.core.model.reasons import Reason
 from nodemanager.core.operate.naming import UnknownIdError
 from nodemanager.web.dashboard import forms
@@ -151,7 +152,7 @@ class Site:
         seen = self.source.seen()
         dress(response)
         response.content_type = "text/html; charset=utf-8"
-        response.text = rendered(
+        page = rendered(
             template,
             session=session,
             form_token=None if session is None else self.sessions.form_token(session),
@@ -160,6 +161,7 @@ class Site:
             pool=None if seen is None or session is None else seen.status.pool,
             **given,
         )
+        response.text = foreign.shown(page)
 
     async def show_page(self, request: Request, response: Response, session: Session) -> None:
         """Answer with the page at the request's path."""

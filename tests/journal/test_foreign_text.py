@@ -1,0 +1,74 @@
+"""Whatever text or number comes to the journal, it can be written, and found again."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nodemanager.core.execute.leftovers import Entry, LedgerState
+from nodemanager.core.model.world import Leftover, LeftoverKind
+from nodemanager.journal.api import Hold, Intent, IntentKind
+from nodemanager.journal.event import Told
+from nodemanager.journal.sqlite import SqliteJournal
+
+Opener = Callable[..., SqliteJournal]
+
+
+class Word(StrEnum):
+    A = "a"
+
+
+@pytest.fixture
+def journal(opened: Opener) -> SqliteJournal:
+    return opened()
+
+
+HALF = "caf\udce9"
+HOSTILE: list[Any] = [
+    HALF,
+    "a\x00b",
+    "\ud800",
+    "x" * 100_000,
+    2**70,
+    -(2**70),
+    float("nan"),
+    Word.A,
+]
+
+
+def rows_of(journal: SqliteJournal, path: Path, table: str) -> list[tuple[Any, ...]]:
+    journal.close()
+    with sqlite3.connect(path) as connection:
+        return connection.execute(f"SELECT * FROM {table}").fetchall()
+
+
+@pytest.mark.parametrize("value", HOSTILE, ids=lambda value: repr(value)[:20])
+def test_every_column_of_a_told_event_takes_it(value: Any, journal: SqliteJournal) -> None:
+    told = Told(1.0, "e", value, value, value, value, value, value, value, value, {"error": value})
+    journal.tell(told)
+    journal.hold(Hold("i-1", "r", "b", 1.0))
+    assert journal.failure is None
+    assert len(rows_of(journal, journal.path, "told")) == 1
+
+
+def test_a_hold_with_half_a_surrogate_pair_is_kept_and_released(journal: SqliteJournal) -> None:
+    journal.hold(Hold(HALF, HALF, HALF, 1.0))
+    assert [one.reason for one in journal.holds()] == ["caf\\udce9"]
+    assert journal.release(HALF)
+    assert journal.holds() == ()
+
+
+def test_an_intent_and_a_leftover_with_such_text_are_written(journal: SqliteJournal) -> None:
+    key = f"destroy:{HALF}"
+    journal.intend([Intent(IntentKind.DESTROY, key, HALF, HALF, HALF, {"error": HALF})])
+    assert journal.recovery_failed(key, HALF) is not None
+    journal.conclude(key, HALF, {"error": HALF})
+    assert journal.open_intents() == ()
+    leftover = Leftover(LeftoverKind.VOLUME, HALF, HALF)
+    journal.save_leftovers([Entry(leftover, LedgerState.FAILED, 1.0, 1, HALF)])
+    assert [one.last_error for one in journal.leftovers()] == ["caf\\udce9"]
