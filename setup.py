@@ -37,6 +37,7 @@ setup(
         ("share/nodemanager", shipped("etc", "*.cfg")),
         ("share/nodemanager/iam", shipped("etc/iam", "*")),
         ("share/nodemanager/node", shipped("etc/node", "*")),
+        ("share/nodemanager/arvados", shipped("etc/arvados", "*")),
         ("share/nodemanager/schedulers", shipped("etc/schedulers", "*")),
         ("share/nodemanager/slurm", shipped("etc/slurm", "*")),
         ("share/nodemanager/prometheus", shipped("etc/prometheus", "*")),

@@ -58,6 +58,8 @@ def _subjects(status: Shown) -> Iterator[tuple[str, Sequence[RenderableType]]]:
     yield "breaker", _breaker(status["breaker"])
     yield "lease", [_lease(status["lease"], status["mode"])]
     yield "waiting", _waiting(status)
+    if status.get("notices"):
+        yield "for you", _notices(status["notices"])
     yield "holds", _holds(status)
     leftovers = {state: count for state, count in status["leftovers"].items() if count}
     yield "leftovers", [_counts(leftovers, bad=("failed",)) or _none()]
@@ -267,11 +269,21 @@ def _waiting(status: Shown) -> Sequence[RenderableType]:
         lines.append(Text(f"{status['plan']['deferred']} cleans deferred to the next cycle"))
     if reasons.get("shutdown_cap"):
         lines.append(Text(f"{reasons['shutdown_cap']} shutdowns deferred to the next cycle"))
-    if reasons.get("backlog_held"):
-        lines.append(
-            Text(f"{reasons['backlog_held']} records of the backlog wait for you", style=ODD)
-        )
     return lines or [Text("nothing", style=FAINT)]
+
+
+def _notices(notices: Sequence[Shown]) -> Sequence[RenderableType]:
+    """What only a person can end, and how."""
+    lines: list[RenderableType] = []
+    for one in notices:
+        what = "slots" if one["event"] == "slots.stuck" else "records"
+        line = Text.assemble((f"{one['count']} {what}", ODD), f"  {one['reason']}")
+        slots = one.get("slots", [])
+        if slots:
+            more = " ..." if len(slots) > MOST_IDS else ""
+            line.append(f"  {' '.join(map(str, slots[:MOST_IDS]))}{more}")
+        lines += [line, cell(one["clear"], FAINT)]
+    return lines
 
 
 def _holds(status: Shown) -> Sequence[RenderableType]:

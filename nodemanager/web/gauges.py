@@ -132,6 +132,12 @@ GAUGES = (
         lambda shown: slots_per_node(shown.slots, shown.live),
     ),
     Gauged(
+        "notices",
+        "What only a person can end, by its reason: slots that no rule frees, or unused records.",
+        lambda shown: {one.reason.value: one.count for one in shown.notices},
+        ("reason",),
+    ),
+    Gauged(
         "breaker_open",
         "1 while nothing is freed or destroyed.",
         lambda shown: shown.breaker.is_open,

@@ -114,6 +114,7 @@ class WebObserver:
             unsatisfiable=_unsatisfiable(plan),
             resting=_resting(snapshot),
             sizes=why(picture),
+            notices=plan.notices,
             under_way=_under_way(snapshot),
             held=tuple(sorted(snapshot.holds)),
             leftovers=picture.leftovers,

@@ -17,6 +17,7 @@ from nodemanager.core.execute.leftovers import LedgerState
 from nodemanager.core.explain.why import Cause, SizeWhy
 from nodemanager.core.model.annotations import NO_MARKS, Mark, Marks
 from nodemanager.core.model.world import LeftoverKind
+from nodemanager.core.plan.notices import Notice
 from nodemanager.core.plan.rotation import Rotation
 from nodemanager.core.plan.slots import Slots
 from nodemanager.core.plan.spares import Spares
@@ -81,7 +82,7 @@ class Status:
     `resting` are the places without room: size, place and until when it rests (boottime seconds).
     `under_way` counts in-flight actions. `aborted` is why the last snapshot allowed no decision.
     `paused_at` is when the pool was paused. `sizes` says what keeps each size from growing or
-    shrinking; the node ids in it are names.
+    shrinking; the node ids in it are names. `notices` is what only a person can end.
 
     `last_ping_s` is the age of the pool's newest ping on the store's clock, None before any.
     `live` is how many nodes of the pool are listed, whatever they do. `spares` has each size with
@@ -132,6 +133,7 @@ class Status:
     marks: Marks = NO_MARKS
     paused_at: float | None = None
     sizes: tuple[SizeWhy, ...] = ()
+    notices: tuple[Notice, ...] = ()
 
     def to_json(self, *, with_names: bool, now: float) -> Json:
         """The status as JSON at `now` (boottime seconds); without names only health and counts."""
@@ -171,6 +173,7 @@ class Status:
             "price": _rounded(self.price),
             "leftovers": self._leftovers(),
             "pause": self._pause(with_names, now),
+            "notices": [_notice(one, with_names) for one in self.notices],
             "orders": {kind: len(marks) for kind, marks in self._orders().items()},
         }
         if with_names:
@@ -309,6 +312,17 @@ def _cause(cause: Cause, with_names: bool) -> Json:
         "in_s": _rounded(cause.in_s),
     }
     return {**shown, "nodes": list(cause.nodes)} if with_names else shown
+
+
+def _notice(one: Notice, with_names: bool) -> Json:
+    shown: Json = {
+        "event": one.event.value,
+        "reason": one.reason.value,
+        "count": one.count,
+        "limit": one.limit,
+        "clear": one.clear,
+    }
+    return {**shown, "slots": list(one.slots)} if with_names else shown
 
 
 def slots_used(slots: Slots) -> int:

@@ -14,8 +14,9 @@ from nodemanager.commands import show
 from nodemanager.commands.status_screen import screen
 from nodemanager.core.execute.leftovers import LedgerState
 from nodemanager.core.model.annotations import Mark, Marks
-from nodemanager.core.model.reasons import Reason
+from nodemanager.core.model.reasons import Event, Reason
 from nodemanager.core.model.world import LeftoverKind
+from nodemanager.core.plan.notices import Notice
 from nodemanager.core.plan.slots import Leak, Slots
 from nodemanager.core.plan.spares import Spares
 from nodemanager.core.safety.breaker import Breaker, Cause
@@ -160,7 +161,16 @@ def test_an_open_breaker_says_each_cause_since_when_and_how_to_clear_it(read: Re
             {"under_way": {"setup": 2, "clean": 1}}, "waiting", "2 setup, 1 clean", id="under-way"
         ),
         pytest.param(
-            {"reasons": {"backlog_held": 40}}, "waiting", "40 records of the backlog", id="backlog"
+            {"notices": (Notice(Event.SLOTS_STUCK, Reason.UNVERIFIABLE, 2, "do this", (3, 7)),)},
+            "for you",
+            "2 slots unverifiable 3 7",
+            id="stuck-slots",
+        ),
+        pytest.param(
+            {"notices": (Notice(Event.RECORDS_SURPLUS, Reason.UNUSED_RECORDS, 300, "prune"),)},
+            "for you",
+            "300 records unused_records",
+            id="unused-records",
         ),
         pytest.param(
             {"refused": {("large", "at_quota"): 2}}, "boots", "2 refused large at_quota", id="boots"

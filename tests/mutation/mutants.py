@@ -13,6 +13,24 @@ from tests.mutation.places import PLACES
 
 MUTANTS = (
     TextMutant(
+        "C11",
+        "slots whose nodes nobody can ask about are told once, and never again",
+        "actors/report/notice_log.py",
+        "            if now - told_at < EVERY_S and notice.count < 2 * told_count:\n",
+        "            if told_count:\n",
+        "tests/actors/test_notices.py::"
+        "test_leaked_slots_without_an_instance_id_are_told_once_a_day_with_their_command_c11",
+    ),
+    TextMutant(
+        "C12",
+        "a store that can't compare is told to delete by an option that does nothing there",
+        "core/plan/notices.py",
+        "PRUNE if settings.compare_and_set else PRUNE_BY_HAND",
+        "PRUNE",
+        "tests/core/plan/test_notices.py::"
+        "test_a_store_that_can_not_compare_is_told_how_they_go_by_hand_c12",
+    ),
+    TextMutant(
         "U5",
         "the client token is the record's uuid: a record used again gets its old instance",
         "actors/workers/node_setup.py",

@@ -7,6 +7,7 @@ from typing import Any
 
 from nodemanager.actors.report.demand_log import DemandLog
 from nodemanager.actors.report.lines import SUMMARY_EVERY_S, Lasting, first_of
+from nodemanager.actors.report.notice_log import NoticeLog
 from nodemanager.actors.report.verdict_log import VerdictLog
 from nodemanager.core.execute.destroy import ShutdownOrder
 from nodemanager.core.execute.prune import PruneOrder
@@ -40,6 +41,7 @@ class EventLog:
         """How many listings in a row came without the image of new nodes."""
         self._verdicts = VerdictLog(log)
         self._demand = DemandLog(log)
+        self._notices = NoticeLog(log)
         self._summaries = Lasting(SUMMARY_EVERY_S)
         self._aborted: Reason | None = None
         self._summary: dict[str, Any] = {}
@@ -110,6 +112,7 @@ class EventLog:
         self._aborted = None
         self._verdicts.plan(plan, records, now)
         self._demand.plan(plan, now)
+        self._notices.plan(plan, now)
         self._tell_summary(plan, now)
 
     def _tell_summary(self, plan: Plan, now: float) -> None:

@@ -130,6 +130,8 @@ class Key(Told):
     HELD_BY = "held_by", "What holds the slots, the slot or the record."
     FREE_IN_S = "free_in_s", "Seconds until the first slot is free, if only time must pass."
 
+    STUCK = "stuck", "The slots that no rule frees; it names ten at most."
+
     # The counts of a cycle's summary line.
     NODES = "nodes", "Cloud nodes counted."
     RECORDS = "records", "Records counted."

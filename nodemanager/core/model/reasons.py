@@ -150,6 +150,12 @@ class Reason(Told):
         "(C8-C12).",
     )
 
+    # There are more records than the pool can use, and nothing deletes them.
+    UNUSED_RECORDS = (
+        "unused_records",
+        "The pool has over a hundred unused records more than `max_nodes`, and none is deleted.",
+    )
+
     # A record was freed, and its node lives.
     LATE_PING = (
         "late_ping",
@@ -627,6 +633,16 @@ class Event(Told):
     REQUEST_REFUSED = (
         "request.refused",
         "A server refused `count` requests since the last such line; at most one line a minute.",
+    )
+    SLOTS_STUCK = (
+        "slots.stuck",
+        "Slots without a node that no rule frees: `clear` says what a person does; at most one "
+        "line a day, unless they double.",
+    )
+    RECORDS_SURPLUS = (
+        "records.surplus",
+        "The store has far more records than the pool needs, which makes its listings slow; told "
+        "like `slots.stuck`.",
     )
     SLOTS_FULL = "slots.full", "No slot is free: what holds them, and when one comes free."
     LIBRARY = "library", "A line from a library we use."

@@ -44,6 +44,7 @@ from nodemanager.core.plan.counts import cycle_counts, made_since
 from nodemanager.core.plan.demand import Market, Wants
 from nodemanager.core.plan.due import Judged, judge_records, to_prune, with_prunes
 from nodemanager.core.plan.errands import Errand, errands
+from nodemanager.core.plan.notices import Notice, notices
 from nodemanager.core.plan.shutdowns import shutdown_orders
 from nodemanager.core.plan.slots import Slots, count_slots
 from nodemanager.core.plan.snapshot import Snapshot, listed_records
@@ -63,7 +64,7 @@ class Plan:
     records to ask for by tag (B3, P6, U8). `restores` are freed lives to restore, `not_restored`
     says why others can't be. `lifts` are fences to lift, that no clean follows any more (C12).
     `prunes` are records to delete, `binds` claims that lack the id of their node (P1a). `errands`
-    are for the scheduler.
+    are for the scheduler, `notices` for an operator.
     """
 
     plan_id: str
@@ -95,6 +96,7 @@ class Plan:
     backlog: frozenset[str] = frozenset()
     counts: Mapping[str, int] = field(default_factory=dict)
     paused: Mark | None = None
+    notices: tuple[Notice, ...] = ()
 
 
 HANDLED = frozenset(
@@ -149,7 +151,9 @@ def _planned(
     known = NOTHING_BEFORE if before is None else {one.id: one for one in before.records}
     judge = RecordJudge(snapshot, settings, pairs, unlisted, known)
     snapshot, (verdicts, cleans, deferred, backlog) = _judged_records(judge, impossible)
-    slots = count_slots(listed_records(snapshot), verdicts, snapshot, settings)
+    records = listed_records(snapshot)
+    slots = count_slots(records, verdicts, snapshot, settings)
+    told = notices(records, verdicts, slots.leaks, settings)
     supply = Supply(snapshot, settings, views, pairs, unlisted)
     seats = free_seats(snapshot, settings, impossible.ids)
     wants = Market(supply, snapshot, settings, slots, seats).trade()
@@ -191,6 +195,7 @@ def _planned(
         backlog=backlog,
         counts=cycle_counts(views, verdicts, supply.pending_records, snapshot),
         paused=snapshot.paused,
+        notices=told,
     )
 
 

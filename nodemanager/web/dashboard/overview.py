@@ -50,6 +50,13 @@ EVENT_HEAD = (
 )
 
 
+TITLES = {
+    Reason.BACKLOG_HELD: "A backlog is held",
+    Reason.UNUSED_RECORDS: "Far more records than needed",
+}
+"""The titles of notices; the others are of stuck slots."""
+
+
 @dataclass(frozen=True, slots=True)
 class Alert:
     """What an operator should see first. `acts` are links that end it, with their labels."""
@@ -114,10 +121,10 @@ def alerts(seen: Seen) -> Iterator[Alert]:
         yield Alert("bad", f"No decision: {status.aborted}", doc_of(status.aborted))
     if status.slots.free is not None and status.slots.free <= 0:
         yield Alert("odd", "No slot is free", "No node can be booted until one is.")
-    held = status.reasons.get(Reason.BACKLOG_HELD.value, 0)
-    if held:
-        text = f"{held} records wait for you: `nodemanager backlog` shows them."
-        yield Alert("odd", "A backlog is held", text)
+    for notice in status.notices:
+        what = "slots" if notice.slots else "records"
+        text = f"{notice.count} {what}: {doc_of(notice.reason.value)} {notice.clear}."
+        yield Alert("odd", TITLES.get(notice.reason, "Slots are stuck"), text)
     failed = sum(
         count for (_, state), count in status.leftovers.items() if state is LedgerState.FAILED
     )
