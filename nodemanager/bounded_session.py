@@ -39,13 +39,13 @@ class _WithinTime(HTTPAdapter):
 
     def init_poolmanager(self, *args: Any, **kwargs: Any) -> None:
         super().init_poolmanager(*args, **kwargs)
-        self.poolmanager.pool_classes_by_scheme = _POOLS
+        self.poolmanager.pool_classes_by_scheme = dict(_POOLS)
 
     def proxy_manager_for(self, *args: Any, **kwargs: Any) -> Any:
         manager = super().proxy_manager_for(*args, **kwargs)
         # One for SOCKS has pools of its own.
         if isinstance(manager, ProxyManager):
-            manager.pool_classes_by_scheme = _POOLS
+            manager.pool_classes_by_scheme = dict(_POOLS)
         return manager
 
 

@@ -22,11 +22,22 @@ from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
+from nodemanager import heads
 from nodemanager.core.model.reasons import Reason
+from nodemanager.pace import Pace
 from nodemanager.refusals import Refusals
 
 MOST = 4096
+CONNECTION = "connection"
+"""The key in the `state` of a request's scope for the Connection that it came over."""
 _LARGE = 16 * 1024
+_TOO_LARGE = frozenset(
+    {
+        HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+        HTTPStatus.REQUEST_URI_TOO_LONG,
+        HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE,
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +45,8 @@ class Limits:
     """The limits of one server.
 
     `request_s` limits a whole request, from its first byte to its last, and the silence before
-    it. `answer_s` limits the answer, until the client has taken it. `header` and `body` are bytes.
+    it. `answer_s` limits the answer, until the client has taken it. `header` and `body` are bytes;
+    `body_at` gives the limit for the body of a request of one path, where that differs.
     """
 
     connections: int
@@ -43,6 +55,11 @@ class Limits:
     answer_s: float = 60.0
     header: int = 64 * 1024
     body: int = 16 * 1024 * 1024
+    body_at: Callable[[bytes], int] | None = None
+
+    def most(self, path: bytes) -> int:
+        """The bytes that the body of a request of that path may have."""
+        return self.body if self.body_at is None else min(self.body, self.body_at(path))
 
 
 def limits_of(share: float) -> Limits:
@@ -83,9 +100,9 @@ class Connection:
 class Gate:
     """Admits connections and ends those that are too slow or must make room for new ones.
 
-    When a peer, or the server, has too many connections, the gate ends the one that has waited
-    longest without a complete request. So a ping that arrives complete is always answered. For
-    use by one event loop.
+    When a peer, or the server, has too many connections, the gate ends one whose refusal is held
+    back, or else the one that has waited longest without a complete request. So a ping that arrives
+    complete is always answered. For use by one event loop.
     """
 
     def __init__(self, limits: Limits, refusals: Refusals) -> None:
@@ -95,9 +112,11 @@ class Gate:
         # Both map to the start of the wait, the longest wait first.
         self._waiting: dict[Connection, float] = {}
         self._answering: dict[Connection, float] = {}
+        self._held: dict[Connection, float] = {}
+        self.pace = Pace(time.monotonic)
 
     def __len__(self) -> int:
-        return len(self._waiting) + len(self._answering)
+        return len(self._waiting) + len(self._answering) + len(self._held)
 
     def admit(self, peer: str) -> Connection | None:
         """A new connection of `peer`; None where it must be refused."""
@@ -135,6 +154,16 @@ class Gate:
         if self._forget_times(connection):
             self._answering[connection] = time.monotonic()
 
+    def refuses(self, connection: Connection) -> float:
+        """The seconds for which the refusal of its request must be held back; it is so from now on.
+
+        `answers` notes that the refusal goes out.
+        """
+        wait = self.pace.wait(connection.peer)
+        if wait and self._forget_times(connection):
+            self._held[connection] = time.monotonic()
+        return wait
+
     def forget(self, connection: Connection) -> None:
         """Note that it is closed; idempotent."""
         if not self._forget_times(connection):
@@ -164,12 +193,12 @@ class Gate:
                     self._end(connection, Reason.TOO_SLOW)
 
     def end_all(self) -> None:
-        for connection in [*self._waiting, *self._answering]:
+        for connection in [*self._held, *self._waiting, *self._answering]:
             self.forget(connection)
             connection.end()
 
     def _make_room(self, peer: str | None) -> bool:
-        for connection in self._waiting:
+        for connection in (*self._held, *self._waiting):
             if peer is None or connection.peer == peer:
                 self._end(connection, Reason.TOO_MANY_CONNECTIONS)
                 return True
@@ -182,8 +211,8 @@ class Gate:
         connection.end()
 
     def _forget_times(self, connection: Connection) -> bool:
-        was_here = self._waiting.pop(connection, None) or self._answering.pop(connection, None)
-        return was_here is not None
+        all_times = (self._waiting, self._answering, self._held)
+        return any(times.pop(connection, None) is not None for times in all_times)
 
 
 class _Joined(asyncio.WriteTransport):
@@ -227,9 +256,12 @@ class GuardedProtocol(HttpToolsProtocol):
         connection: Connection,
         user: str | None,
     ) -> None:
-        super().__init__(config, state, {} if user is None else {"user": user}, loop)
+        known: dict[str, object] = {CONNECTION: connection} if user is None else {"user": user}
+        super().__init__(config, state, known, loop)
         self._gate = gate
         self._connection = connection
+        self._wrong: HTTPStatus | None = None
+        self._is_refused = False
         self._in_header = False
         self._header = 0
         self._came = 0
@@ -245,6 +277,8 @@ class GuardedProtocol(HttpToolsProtocol):
         self._gate.forget(self._connection)
 
     def data_received(self, data: bytes) -> None:
+        if self._is_refused:
+            return
         self._unset_keepalive_if_required()
         self._came += len(data)
         try:
@@ -253,10 +287,7 @@ class GuardedProtocol(HttpToolsProtocol):
             # We support no other protocol: answer the request, then close.
             self.cycle.keep_alive = False
         except httptools.HttpParserError:
-            large = self._header > self._gate.limits.header
-            self._refuse(
-                HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE if large else HTTPStatus.BAD_REQUEST
-            )
+            self._refuse(self._wrong or HTTPStatus.BAD_REQUEST)
             return
         limits = self._gate.limits
         if self._in_header and self._came > limits.header:
@@ -279,6 +310,10 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         self._in_header = False
+        version, most = self.parser.get_http_version(), self._gate.limits.most
+        self._wrong = heads.problem_of(version, self.url, self.headers, most)
+        if self._wrong is not None:
+            raise ValueError(self._wrong.phrase)
         super().on_headers_complete()
         self.cycle.default_headers = self._default_headers()
 
@@ -304,13 +339,14 @@ class GuardedProtocol(HttpToolsProtocol):
     def _count_header(self, size: int) -> None:
         self._header += size
         if self._header > self._gate.limits.header:
+            self._wrong = HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE
             raise ValueError("the header is too large")
 
     def _refuse(self, status: HTTPStatus) -> None:
         """Answer a malformed request with `status` and close the connection."""
-        bad = status is HTTPStatus.BAD_REQUEST
-        reason = Reason.NOT_HTTP if bad else Reason.TOO_LARGE
+        reason = Reason.TOO_LARGE if status in _TOO_LARGE else Reason.NOT_HTTP
         self._gate.refusals.note(reason, self._connection.peer)
+        self._is_refused = True
         self.pipeline.clear()
         cycle = self.cycle
         if cycle is not None and not cycle.response_complete:
@@ -329,5 +365,16 @@ class GuardedProtocol(HttpToolsProtocol):
             b"content-length: %d" % len(body),
             b"connection: close",
         ]
-        self.transport.write(b"\r\n".join([*head, b"", body]))
-        self.transport.close()
+        wait = self._gate.refuses(self._connection)
+        if not wait:
+            self._give_up(b"\r\n".join([*head, b"", body]))
+            return
+        # What it still sends is not read meanwhile.
+        self.flow.pause_reading()
+        self.loop.call_later(wait, self._give_up, b"\r\n".join([*head, b"", body]))
+
+    def _give_up(self, answer: bytes) -> None:
+        if not self.transport.is_closing():
+            self._gate.answers(self._connection)
+            self.transport.write(answer)
+            self.transport.close()

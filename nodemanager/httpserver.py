@@ -16,7 +16,6 @@ import asyncio
 import contextlib
 import errno
 import logging
-import re
 import socket
 import ssl
 import threading
@@ -24,14 +23,21 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from pathlib import Path
-from traceback import format_exc
 from typing import Any
 
 from uvicorn.config import Config
 from uvicorn.server import ServerState
 
 from nodemanager import control
-from nodemanager.connections import Connection, Gate, GuardedProtocol, Limits, limits_of, peer_of
+from nodemanager.connections import (
+    CONNECTION,
+    Connection,
+    Gate,
+    GuardedProtocol,
+    Limits,
+    limits_of,
+    peer_of,
+)
 from nodemanager.errors import StartError
 from nodemanager.refusals import Refusals
 
@@ -51,7 +57,8 @@ _BACKLOG = 1024
 _AT_ONCE = 64
 _NO_FILES_S = 0.5
 _WILDCARDS = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - compared with, never bound
-_QUERY = re.compile(r"\?[^\s'\"]*")
+_REFUSALS = frozenset({400, 401, 403, 404, 405, 411, 413, 415, 421, 422, 500})
+"""What a client without credentials may get for any request, however often it asks."""
 
 _log = logging.getLogger(__name__)
 
@@ -290,6 +297,8 @@ class HttpServer:
 
         async def sending(message: dict[str, Any]) -> None:
             nonlocal started
+            if not started and message.get("status", 0) in _REFUSALS:
+                await self._hold_back(scope)
             started = True
             await send(message)
 
@@ -297,13 +306,21 @@ class HttpServer:
             await self._app(scope, receiving, sending)
         except ClientGone:
             return
-        except Exception:
+        except Exception as error:
             # An application's exception must only cost one client a 500 and never end the server.
-            # It is logged as text, without query strings: its last line may quote the request.
-            _log.error("%s", _without_queries(format_exc().strip()))
+            self.refusals.failed(error, scope["path"])
             if started:
                 raise
+            await self._hold_back(scope)
             await _send_500(send)
+
+    async def _hold_back(self, scope: Scope) -> None:
+        """Wait as long as a refusal of this peer must (pace.py); nobody waits on the socket."""
+        connection: Connection | None = scope["state"].get(CONNECTION)
+        wait = 0.0 if connection is None else self._gate.refuses(connection)
+        if connection is not None and wait:
+            await asyncio.sleep(wait)
+            self._gate.answers(connection)
 
     def _why(self, error: OSError) -> str:
         wanted = f"can't listen on {self.address} port {self._port}"
@@ -380,7 +397,3 @@ async def _send_500(send: Send) -> None:
     ]
     await send({"type": "http.response.start", "status": 500, "headers": headers})
     await send({"type": "http.response.body", "body": body})
-
-
-def _without_queries(text: str) -> str:
-    return _QUERY.sub("?...", text)

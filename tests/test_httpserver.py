@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 import requests
 
-from nodemanager import httpserver
+from nodemanager import httpserver, pace
 from nodemanager.connections import Limits, peer_of
 from nodemanager.core.model.reasons import Reason
 from nodemanager.errors import StartError
@@ -181,7 +181,7 @@ def test_silent_and_plain_clients_do_not_hold_up_a_tls_client(
         socket.create_connection(("127.0.0.1", secure.port)),
         socket.create_connection(("127.0.0.1", secure.port)) as plain,
     ):
-        plain.sendall(b"GET / HTTP/1.1\r\n\r\n")
+        plain.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
         assert requests.get(secure.url, verify=certificate[0], timeout=5).text == "https"
 
 
@@ -242,7 +242,8 @@ def test_who_waits_for_a_100_gets_it_and_a_large_answer_comes_whole() -> None:
     server = serve(echo)
     server.start()
     body = b"x" * 100_000
-    header = f"POST / HTTP/1.1\r\nExpect: 100-continue\r\nContent-Length: {len(body)}\r\n\r\n"
+    header = f"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n"
+    header += "Expect: 100-continue\r\n\r\n"
     try:
         with socket.create_connection(("127.0.0.1", server.port), timeout=10) as client:
             client.sendall(header.encode())
@@ -294,7 +295,7 @@ def test_the_server_header_names_no_version() -> None:
         server.stop()
 
 
-CHUNKED = b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n"
+CHUNKED = b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
 FEW = Limits(connections=8, per_peer=4, request_s=0.6, answer_s=0.8)
 
 
@@ -349,7 +350,7 @@ def test_there_are_never_more_connections_than_the_limit(few: HttpServer) -> Non
     [
         pytest.param(b"", id="silent"),
         pytest.param(b"GET / HTTP/1.1\r\nX: ", id="header"),
-        pytest.param(b"POST / HTTP/1.1\r\nContent-Length: 999\r\n\r\n", id="body"),
+        pytest.param(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 999\r\n\r\n", id="body"),
         pytest.param(CHUNKED + b"FFFFFFFFFF\r\na", id="chunk"),
     ],
 )
@@ -446,10 +447,29 @@ def test_half_a_request_never_reaches_the_application() -> None:
             id="many-headers",
         ),
         pytest.param(
-            b"POST / HTTP/1.1\r\nContent-Length: 6\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+            CHUNKED.replace(b"Host: x", b"Host: x\r\nContent-Length: 6") + b"0\r\n\r\n",
             b"400",
             Reason.NOT_HTTP,
             id="two-lengths",
+        ),
+        pytest.param(b"GET /\r\nHost: x\r\n\r\n", b"505", Reason.NOT_HTTP, id="no-version"),
+        pytest.param(b"GET / HTTP/0.9\r\nHost: x\r\n\r\n", b"505", Reason.NOT_HTTP, id="0.9"),
+        pytest.param(b"GET / HTTP/2.0\r\nHost: x\r\n\r\n", b"505", Reason.NOT_HTTP, id="2.0"),
+        pytest.param(b"GET / HTTP/1.1\r\n\r\n", b"400", Reason.NOT_HTTP, id="no-host"),
+        pytest.param(
+            b"GET / HTTP/1.1\r\nHost: x:abc\r\n\r\n", b"400", Reason.NOT_HTTP, id="no-port"
+        ),
+        pytest.param(
+            b"GET /?" + b"%41" * 9000 + b" HTTP/1.1\r\nHost: x\r\n\r\n",
+            b"414",
+            Reason.TOO_LARGE,
+            id="long-url",
+        ),
+        pytest.param(
+            b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999\r\n\r\n",
+            b"413",
+            Reason.TOO_LARGE,
+            id="a-body-that-was-only-declared",
         ),
     ],
 )
@@ -465,6 +485,68 @@ def test_what_is_no_request_is_refused_without_a_line_for_each(
     assert few.refusals.counts()[reason] == 10
     assert "Traceback" not in caplog.text
     assert len(caplog.records) == 1
+
+
+def test_a_client_that_is_refused_again_and_again_is_answered_more_slowly(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Whoever floods waits, and so does nobody else, not even his own fulfilled requests."""
+    monkeypatch.setattr(pace, "PEER", pace.Rate(at_once=2, per_s=2.0))
+
+    async def picky(scope: Any, receive: Any, send: Any) -> None:
+        status = 200 if scope["path"] == "/fine" else 401
+        headers = [(b"content-length", b"0")]
+        await send({"type": "http.response.start", "status": status, "headers": headers})
+        await send({"type": "http.response.body", "body": b""})
+
+    def took(path: bytes, source: str = "127.0.0.1") -> float:
+        begun = time.monotonic()
+        with connect(server, source) as client:
+            client.sendall(b"GET " + path + b" HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+            assert client.recv(65536)
+        return time.monotonic() - begun
+
+    server = serve(picky)
+    server.start()
+    try:
+        first = [took(b"/wrong"), took(b"/?" + b"a" * 9000)]
+        with connect(server) as held:
+            held.sendall(b"GET /wrong HTTP/1.1\r\nHost: x\r\n\r\n")
+            others = [took(b"/fine"), took(b"/wrong", "127.0.0.2"), took(b"/fine")]
+            later = [took(b"/wrong"), took(b"/?" + b"a" * 9000)]
+            assert held.recv(65536).startswith(b"HTTP/1.1 401")
+    finally:
+        server.stop()
+    assert max(*first, *others) < min(later)
+    assert later[0] >= 0.5
+
+
+def test_a_client_whose_refusal_is_held_back_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pace, "PEER", pace.Rate(at_once=0, per_s=0.1))
+    server = serve(echo, limits=FEW)
+    server.start()
+    try:
+        held = [connect(server) for _ in range(FEW.per_peer)]
+        for client in held:
+            client.sendall(b"GET / HTTP/1.1\r\n\r\n")
+        until("the refusals", lambda: server.refusals.counts()[Reason.NOT_HTTP] == len(held))
+        assert requests.post(server.url, data=b"whole", timeout=5).content == b"whole"
+        assert ended(held[0])
+    finally:
+        server.stop()
+
+
+def test_an_error_of_ours_has_one_traceback_a_minute_for_each_place(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    server = serve(failing)
+    server.start()
+    try:
+        statuses = {requests.get(server.url, timeout=5).status_code for _ in range(20)}
+    finally:
+        server.stop()
+    assert statuses == {500}
+    assert len([one for one in caplog.records if "traceback" in str(one.msg).lower()]) == 1
 
 
 def test_a_process_without_descriptors_serves_again_once_it_has_some() -> None:

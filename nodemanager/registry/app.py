@@ -13,6 +13,7 @@ import secrets
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import falcon
@@ -64,7 +65,7 @@ def build_app(store: SqlRecordStore, token: str, refusals: Refusals | None = Non
     middleware: list[Any] = [_MethodOverride(), _Token(token, refusals)]
     app = falcon.asgi.App(middleware=middleware)
     app.set_error_serializer(_http_error)
-    app.add_error_handler(Exception, _unexpected)
+    app.add_error_handler(Exception, partial(_unexpected, refusals))
     app.add_error_handler(StoreError, _store_error)
     app.add_route("/discovery/v1/apis/arvados/v1/rest", _Discovery(store, nodes.workers))
     app.add_route("/arvados/v1/nodes", _All(nodes))
@@ -179,7 +180,7 @@ class _Ping:
     async def on_post(self, req: Request, resp: Response, uuid: str) -> None:
         if door.FAILED in req.scope:
             raise req.scope.pop(door.FAILED)
-        told = await params.read(req)
+        told = await params.read(req, params.MAX_PING)
         _send(resp, await self.answer(Ping(_readable(uuid), told, req.remote_addr)))
 
     def answered(self) -> int:
@@ -256,6 +257,8 @@ def _status(error: RemoteError) -> int:
             return 503
 
 
-async def _unexpected(req: Request, resp: Response, error: Exception, _: dict[str, Any]) -> None:
+async def _unexpected(
+    refusals: Refusals, req: Request, resp: Response, error: Exception, _: dict[str, Any]
+) -> None:
     token = _fail(resp, 500, "internal error")
-    log.error("%s %s failed (%s)", req.method, req.path, token, exc_info=error)
+    refusals.failed(error, req.path, f"its client was told {token}")

@@ -65,7 +65,7 @@ def _told(
     """The parameters of a complete request; None for an incomplete one."""
     body = first.get("body", b"")
     whole = first["type"] == "http.request" and not first.get("more_body", False)
-    if not whole or len(body) > params.MAX_BODY:
+    if not whole or len(body) > params.MAX_PING:
         return None
     content_type = headers.get(b"content-type", b"").decode("latin-1")
     return params.merged(scope["query_string"].decode(), content_type, body)

@@ -12,12 +12,22 @@ import falcon.asgi
 from nodemanager import foreign
 
 MAX_BODY = 1024 * 1024
+MAX_PING = 8 * 1024
+"""A ping's body is read before it is known whether its sender has the secret."""
 _MAX_FIELDS = 2000
 
 
-async def read(req: falcon.asgi.Request) -> dict[str, Any]:
-    """The parameters of query and body; the body's win. Raises falcon.HTTPError, a 4xx."""
-    return merged(req.query_string, req.content_type or "", await _body(req))
+def most_of(path: bytes) -> int:
+    """The bytes that the body of a request of that path may have."""
+    return MAX_PING if path.endswith(b"/ping") else MAX_BODY
+
+
+async def read(req: falcon.asgi.Request, most: int = MAX_BODY) -> dict[str, Any]:
+    """The parameters of query and body; the body's win. Raises falcon.HTTPError, a 4xx.
+
+    `most` limits the bytes of the body.
+    """
+    return merged(req.query_string, req.content_type or "", await _body(req, most))
 
 
 def merged(query: str, content_type: str, body: bytes) -> dict[str, Any]:
@@ -96,12 +106,10 @@ def _form(text: str) -> dict[str, Any]:
     return dict(pairs)
 
 
-async def _body(req: falcon.asgi.Request) -> bytes:
-    if (req.content_length or 0) > MAX_BODY:
-        raise falcon.HTTPContentTooLarge(description=f"a body may have at most {MAX_BODY} bytes")
-    body: bytes = await req.stream.read(MAX_BODY + 1)
-    if len(body) > MAX_BODY:
-        raise falcon.HTTPContentTooLarge(description=f"a body may have at most {MAX_BODY} bytes")
+async def _body(req: falcon.asgi.Request, most: int) -> bytes:
+    body = b"" if (req.content_length or 0) > most else await req.stream.read(most + 1)
+    if (req.content_length or len(body)) > most:
+        raise falcon.HTTPContentTooLarge(description=f"a body may have at most {most} bytes")
     return body
 
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from nodemanager.connections import limits_of
 from nodemanager.errors import StartError
 from nodemanager.httpserver import AsgiApp, HttpServer
 from nodemanager.refusals import Refusals
 from nodemanager.registry.app import NAME
+from nodemanager.registry.params import most_of
 
 
 def registry_server(
@@ -31,5 +35,6 @@ def registry_server(
         tls_cert=tls_cert,
         tls_key=tls_key,
         name=NAME,
+        limits=replace(limits_of(1 / 3), body_at=most_of),
         refusals=refusals,
     )

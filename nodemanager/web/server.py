@@ -60,13 +60,13 @@ THREADS = 4
 _SHARE = 1 / 8
 """The share of the process's file descriptors for this server's connections."""
 _TAKE_POSTS = ("/api/", "/act/", "/sign-in", "/sign-out", "/windows")
-_HEADERS = [
+_HEADERS = (
     ("X-Content-Type-Options", "nosniff"),
     ("X-Frame-Options", "DENY"),
     ("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'"),
     ("Referrer-Policy", "no-referrer"),
     ("Cache-Control", "no-store"),
-]
+)
 
 
 class ManagementServer(HttpServer):
@@ -108,7 +108,7 @@ class ManagementServer(HttpServer):
         app = falcon.asgi.App(media_type=falcon.MEDIA_JSON, middleware=middleware)
         _take_json(app)
         app.set_error_serializer(_serialize)
-        app.add_error_handler(Exception, _failed)
+        app.add_error_handler(Exception, partial(_failed, refusals))
         app.add_route("/status.json", _StatusPage(board, door))
         add_health(app, Health(board, door, healthy_for))
         app.add_route("/metrics", _MetricsPage(board, metrics, workers))
@@ -219,7 +219,11 @@ class _MetricsPage:
         self._workers = workers
 
     async def on_get(self, request: Request, response: Response) -> None:
-        encode, response.content_type = choose_encoder(request.get_header("Accept") or "")
+        try:
+            encode, response.content_type = choose_encoder(request.get_header("Accept") or "")
+        except (ValueError, TypeError) as error:
+            # Of its version, for instance.
+            raise falcon.HTTPBadRequest(title="bad request", description="Accept is odd") from error
         response.data = await self._workers.run(self._page, encode)
 
     def _page(self, encode: Callable[[CollectorRegistry], bytes]) -> bytes:
@@ -251,8 +255,11 @@ def _serialize(request: Request, response: Response, error: falcon.HTTPError) ->
 
 
 async def _failed(
-    request: Request, response: Response, error: Exception, params: dict[str, Any]
+    refusals: Refusals,
+    request: Request,
+    response: Response,
+    error: Exception,
+    params: dict[str, Any],
 ) -> None:
-    # Log only the path: a query may contain a token that was meant for a header.
-    _log.failure(Event.SERVER_FAILED, error, name="management", url=request.path)
+    refusals.failed(error, request.path)
     raise falcon.HTTPInternalServerError(title="internal error", description="see the log")

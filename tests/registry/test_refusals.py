@@ -28,6 +28,10 @@ def claimed(registry):
     return registry.store.create(Claim("main", "m", 1, 1.0, "n", "0" * 32))
 
 
+JSON_TYPE = {"Content-Type": "application/json"}
+FORM_TYPE = {"Content-Type": "application/x-www-form-urlencoded"}
+
+
 def assert_refused(answer: requests.Response, *statuses: int) -> None:
     assert answer.status_code in statuses, answer.text
     assert set(answer.json()) == {"errors", "error_token"}
@@ -136,7 +140,8 @@ def test_a_ping_that_tells_nonsense_is_refused_and_changes_nothing(registry, tol
 def test_an_oversized_body_is_refused(registry):
     big = b'{"info": {"a": "' + b"x" * MAX_BODY + b'"}}'
     json_type = {"Content-Type": "application/json"}
-    assert_refused(registry.call("POST", NODES, data=big, headers=json_type), 413)
+    refused = registry.call("POST", NODES, data=big, headers=json_type)
+    assert (refused.status_code, refused.json()["errors"]) == (413, ["Request Entity Too Large"])
 
     def pieces():
         for start in range(0, len(big), 65536):
@@ -144,6 +149,26 @@ def test_an_oversized_body_is_refused(registry):
 
     assert_refused(registry.call("POST", NODES, data=pieces(), headers=json_type), 413)
     assert registry.store.list_records().items == ()
+
+
+@pytest.mark.parametrize("way", ["form", "json", "chunks", "query"])
+def test_a_ping_is_small_and_a_larger_one_is_refused_unread(registry, way):
+    """Its sender is not known before it is read, and no other ping is answered meanwhile."""
+    record = claimed(registry)
+    url = f"{registry.server.url}{NODES}/{record.uuid}/ping"
+    form = f"ping_secret={record.ping_secret}&x=".encode()
+    big = form + b"%41" * 3000
+    kinds = {
+        "form": {"data": big},
+        "json": {"data": json.dumps({"x": [{}] * 9000}), "headers": JSON_TYPE},
+        "chunks": {"data": iter([big[:1000], big[1000:]])},
+        "query": {"params": form + b"a" * 9000},
+    }
+    typed = {"headers": FORM_TYPE} | kinds[way]
+    assert requests.post(url, timeout=10, **typed).status_code == (414 if way == "query" else 413)
+    assert registry.store.read(record.uuid) == record
+    small = requests.post(url, data=form + b"%41" * 2000, headers=FORM_TYPE, timeout=10)
+    assert small.status_code == 200
 
 
 def test_a_body_in_chunks_is_read_whole(registry):

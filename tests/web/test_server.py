@@ -416,6 +416,8 @@ def test_head_is_answered_as_get_is_without_the_body(path: str, manager: Manager
         pytest.param("evil.example", {}, 421, id="a-name-somebody-made-up"),
         pytest.param("127.0.0.1.evil.example", {}, 421, id="that-begins-like-ours"),
         pytest.param("", {}, 421, id="empty"),
+        pytest.param("localhost:abc", {}, 400, id="no-port"),
+        pytest.param("[", WITH_TOKEN, 400, id="no-address"),
         pytest.param("evil.example", {"Authorization": "Bearer wrong"}, 421, id="wrong-token"),
         pytest.param("head.example", WITH_TOKEN, 200, id="any-with-the-token"),
     ],
@@ -557,3 +559,13 @@ def test_a_client_that_says_nothing_keeps_nobody_from_the_health_answer(manager:
     with socket.create_connection((manager.server.address, manager.server.port)) as silent:
         assert manager.get("/_health/ping", WITH_TOKEN).status_code == 200
         assert silent.fileno() > 0
+
+
+@pytest.mark.parametrize("accept", ["version=abc", "version=1.x.0;escaping=zzz", "q=abc"])
+def test_metrics_in_a_form_that_nobody_knows_are_a_bad_request_at_most(
+    accept: str, manager: Manager, caplog: pytest.LogCaptureFixture
+) -> None:
+    manager.cycle()
+    asked = {"Accept": f"application/openmetrics-text;{accept}"}
+    assert manager.get("/metrics", asked).status_code in (200, 400)
+    assert "traceback" not in caplog.text

@@ -48,9 +48,17 @@ def check_origin(request: Request) -> None:
     """Refuse what a page of another site sends, as the browser tells it."""
     site, origin = request.get_header("Sec-Fetch-Site"), request.get_header("Origin")
     foreign = site is not None and site not in _SAME
-    if origin is not None and urlsplit(origin).netloc.lower() != request.netloc.lower():
+    if origin is not None and _netloc(origin) != request.netloc.lower():
         foreign = True
     if foreign:
         raise falcon.HTTPForbidden(
             title="another site's form", description="send it from the dashboard itself"
         )
+
+
+def _netloc(origin: str) -> str | None:
+    """The host and port of an origin; None for what is none."""
+    try:
+        return urlsplit(origin).netloc.lower()
+    except ValueError:
+        return None

@@ -66,7 +66,7 @@ class Sessions:
             told, given = _bytes(body), _bytes(mac)
             id, role, name, ends_at = json.loads(told)
             session = Session(str(id), Role(role), str(name), float(ends_at))
-        except (ValueError, TypeError, RecursionError):
+        except (ValueError, TypeError, RecursionError, OverflowError):
             return None
         if session.role not in self._keys:
             return None

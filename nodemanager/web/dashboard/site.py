@@ -20,6 +20,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
+from types import MappingProxyType
 from typing import Any
 from urllib.parse import parse_qsl, quote, urlsplit
 
@@ -52,15 +53,17 @@ NAV = (
     ("Windows", "/windows"),
 )
 TYPES = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
-HEADERS = {
-    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
-    "img-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; "
-    "frame-ancestors 'none'",
-    # Without a referrer a browser sends `Origin: null` with a form of ours.
-    "Referrer-Policy": "same-origin",
-    "Cross-Origin-Opener-Policy": "same-origin",
-    "Cross-Origin-Resource-Policy": "same-origin",
-}
+HEADERS: Mapping[str, str] = MappingProxyType(
+    {
+        "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
+        "img-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; "
+        "frame-ancestors 'none'",
+        # Without a referrer a browser sends `Origin: null` with a form of ours.
+        "Referrer-Policy": "same-origin",
+        "Cross-Origin-Opener-Policy": "same-origin",
+        "Cross-Origin-Resource-Policy": "same-origin",
+    }
+)
 
 
 class Site:
@@ -121,7 +124,7 @@ class Site:
         if not self.door.exists:
             raise falcon.HTTPNotFound(title="disabled", description="there is no token")
         path = request.relative_uri
-        raise falcon.HTTPSeeOther(f"/sign-in?next={quote(path, safe='')}", headers=HEADERS)
+        raise see(f"/sign-in?next={quote(path, safe='')}")
 
     async def acting(
         self, request: Request, response: Response, *, act: bool = True
@@ -195,7 +198,13 @@ class Site:
 
 
 def dress(response: Response) -> None:
-    response.set_headers(HEADERS)
+    response.set_headers(HEADERS.items())
+
+
+def see(path: str) -> falcon.HTTPSeeOther:
+    """What leads a browser to that path."""
+    # A copy: falcon puts the path into it.
+    return falcon.HTTPSeeOther(path, headers=dict(HEADERS))
 
 
 def cookie_name(request: Request) -> str:
@@ -205,8 +214,11 @@ def cookie_name(request: Request) -> str:
 
 def own_path(given: str) -> str:
     """`given` if it is a path of this server, else the overview's."""
-    parts = urlsplit(given)
     is_own = given.startswith("/") and not given.startswith(("//", "/\\")) and given.isprintable()
+    try:
+        parts = urlsplit(given)
+    except ValueError:
+        return "/"
     return given if is_own and not parts.scheme and not parts.netloc else "/"
 
 
@@ -247,7 +259,7 @@ class _Windows:
     async def on_post(self, request: Request, response: Response) -> None:
         await self.site.acting(request, response, act=False)
         self.site.sweeps.start()
-        raise falcon.HTTPSeeOther("/windows", headers=HEADERS)
+        raise see("/windows")
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from base64 import urlsafe_b64encode
+from urllib.parse import quote, unquote
 
 import pytest
 
@@ -24,6 +26,47 @@ def test_without_a_sign_in_no_page_is_shown(console: Console, path: str) -> None
     assert answer.status_code == 303
     assert answer.headers["location"].startswith("/sign-in?next=%2F")
     assert answer.text == ""
+
+
+def test_each_page_leads_to_its_own_sign_in(console: Console) -> None:
+    """And so does each after it: what one visitor asked for is no other's business."""
+    for path in ("/nodes/i-1", "/", "/log"):
+        answer = console.get(path)
+        assert answer.headers["location"] == f"/sign-in?next={quote(path, safe='')}"
+    assert "location" not in console.get("/sign-in").headers
+    console.sign_in()
+    assert "location" not in console.get("/log").headers
+    told = {"form_token": console.form_token}
+    assert console.post("/windows", told).headers["location"] == "/windows"
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["//[", "//%5B", "http://[", "//a%E2%84%80b", "/%00", "%ED%A0%80"],
+)
+def test_no_path_to_come_back_to_is_an_error(
+    console: Console, path: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert console.get(f"/sign-in?next={path}").status_code == 200
+    assert console.sign_in(next=unquote(path)).status_code == 303
+    assert console.get(f"/nodes?at={path}").status_code == 200
+    assert "traceback" not in caplog.text
+
+
+@pytest.mark.parametrize("end", ["9" * 400, "NaN", "Infinity", "1e999", '"x"', "[]", "-1"])
+def test_a_cookie_of_any_form_is_no_session_and_no_error(
+    console: Console, end: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    told = urlsafe_b64encode(f'["a","full","n",{end}]'.encode()).rstrip(b"=").decode()
+    console.cookie = f"nodemanager-8989={told}.AAAA"
+    assert console.get("/").status_code == 303
+    assert "traceback" not in caplog.text
+
+
+@pytest.mark.parametrize("origin", ["http://[", "null", "", "http://[::1"])
+def test_what_is_no_origin_is_another_sites(console: Console, origin: str) -> None:
+    form = {"name": "a", "token": TOKEN}
+    assert console.post("/sign-in", form, Origin=origin).status_code == 403
 
 
 def test_without_a_sign_in_there_are_no_changes_to_hear(console: Console) -> None:
