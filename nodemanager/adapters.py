@@ -147,18 +147,19 @@ def build_registry(config: Config, state: StateDirectory, clock: Clock) -> Recor
         slots=registry.slots,
         hostname=registry.hostname,
         domain=registry.domain,
-        public_url=config.ping_host.url if config.ping_host else "",
+        public_url=config.pinged.url if config.pinged else "",
         clock=clock,
         ca_file=str(config.daemon.certs_file) if config.daemon.certs_file else None,
     )
     if registry.listen is None:
-        if config.ping_host is None:
+        if config.pinged is None:
             problem = "[Registry] listen: is blank, so [Cloud Create] ping_host must be given"
             raise ConfigError(located(config, [problem]))
         return Records(store)
     token = registry.token.reveal() if registry.token else state.token("registry")
     refusals = Refusals(NAME)
-    app = build_app(store, token, refusals)
+    public = registry.public_url.url if registry.public_url else None
+    app = build_app(store, token, refusals, public_url=public)
     face = registry_server(
         app,
         registry.listen.host,
@@ -171,7 +172,7 @@ def build_registry(config: Config, state: StateDirectory, clock: Clock) -> Recor
     def serve(url: str) -> None:
         store.public_url = url
 
-    return Records(store, face, None if config.ping_host else serve, app.answered)
+    return Records(store, face, None if config.pinged else serve, app.answered)
 
 
 def journal_path(config: Config, *, dry_run: bool = False) -> Path:

@@ -68,6 +68,12 @@ class Refusals:
                 count=count,
             )
 
+    def to_tell(self, what: str) -> int:
+        """Count it; how often it came since a line told of it, 0 while one was just written."""
+        with self._lock:
+            self._failures[what] += 1
+            return self._untold(what, self._failures[what])
+
     def failed(self, error: Exception, path: str, note: str | None = None) -> None:
         """Log an error of ours in a request for `path`, unless one from there was just logged.
 

@@ -87,6 +87,16 @@ def test_the_registry_is_served_where_it_listens(configured: Configured) -> None
         records.store.close()
 
 
+def test_nodes_ping_the_public_url_unless_ping_host_says_otherwise(configured: Configured) -> None:
+    public = "[Registry]\npublic_url = https://registry.example\n"
+    config = configured(public)
+    assert config.pinged is not None
+    assert config.pinged.url == "https://registry.example"
+    config = configured(f"{public}[Cloud Create]\nping_host = https://manager.example:8\n")
+    assert config.pinged is not None
+    assert config.pinged.url == "https://manager.example:8"
+
+
 @pytest.mark.socket
 def test_nodes_ping_where_ping_host_says(configured: Configured) -> None:
     config = configured(

@@ -203,6 +203,10 @@ def _endpoints(draft: Draft) -> None:
                 draft.place("Arvados", "insecure"),
                 "{one} is plain http to another machine, which {other} forbids",
             )
+    public: Endpoint | None = draft.value("Registry", "public_url")
+    if public is not None and public.is_plain and not public.is_loopback:
+        place = draft.place("Registry", "public_url")
+        draft.report.warn(place, "clients would send the registry's token in plain http")
     _ping_is_answered(draft, ping)
     _ping_reaches_us(draft, ping)
 
@@ -263,6 +267,9 @@ def _ping_target(draft: Draft, ping: Endpoint | None) -> tuple[Place | None, boo
         host: Endpoint | None = draft.value("Arvados", "host")
         place = None if host is None else draft.place("Arvados", "host")
         return place, host is not None and host.is_loopback, host is not None and host.is_plain
+    public: Endpoint | None = draft.value("Registry", "public_url")
+    if public is not None:
+        return draft.place("Registry", "public_url"), public.is_loopback, public.is_plain
     listen: Listen | None = draft.value("Registry", "listen")
     if listen is None:
         return None, False, False

@@ -164,6 +164,14 @@ class Registry:
         "127.0.0.1:8990",
         "The address that nodes ping and clients query. Blank means no server.",
     )
+    public_url: Endpoint | None = option(
+        kinds.optional(kinds.origin()),
+        "",
+        """Where clients reach the registry behind a TLS proxy or a load balancer, like
+        https://registry.example.org: Arvados clients are told to send their requests, with the
+        token, there. Nodes ping it, too, unless [Cloud Create] ping_host says otherwise. Blank: the
+        address that each client used.""",
+    )
     token: Secret | None = option(
         kinds.optional(kinds.secret()),
         "",

@@ -78,6 +78,13 @@ class Config:
     """The line on which each section begins."""
 
     @property
+    def pinged(self) -> Endpoint | None:
+        """Where nodes ping by the file's own words; None where it is the registry's address."""
+        if self.ping_host is not None or self.records.provider is StoreProvider.ARVADOS:
+            return self.ping_host
+        return self.registry.public_url
+
+    @property
     def slots(self) -> int:
         """The number of slots of the chosen store."""
         if self.records.provider is StoreProvider.ARVADOS:

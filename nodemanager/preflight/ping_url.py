@@ -52,8 +52,10 @@ def _target(config: Config) -> _Target | None:
         return None
     listen = config.registry.listen
     arvados = config.records.provider is StoreProvider.ARVADOS
-    if config.ping_host is not None:
-        url, option = config.ping_host.url, "[Cloud Create] ping_host"
+    if config.pinged is not None:
+        own = config.ping_host is None
+        option = "[Registry] public_url" if own else "[Cloud Create] ping_host"
+        url = config.pinged.url
         return _Target(url, option, ours=not arvados and listen is not None)
     if arvados:
         server = config.arvados.host

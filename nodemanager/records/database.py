@@ -120,7 +120,7 @@ class Database:
             yield
         except exc.IntegrityError as error:
             raise Conflict(f"the registry's database refuses it: {_first_line(error)}") from error
-        except (*self._failures, UnicodeError) as error:
+        except (*self._failures, UnicodeError, OverflowError) as error:
             raise StoreError(f"the registry's database: {_first_line(error)}") from error
 
     def _make_engine(self) -> sa.Engine:

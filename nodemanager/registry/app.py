@@ -46,17 +46,25 @@ log = logging.getLogger("nodemanager.registry")
 
 _OPTIONS = frozenset({"select", "assign_slot", "ensure_unique_name", "alt", "prettyPrint"})
 _RETRY_AFTER_S = "5"
+_NO_DATABASE = "the registry's database does not do it now; the registry's log says why"
 
 NAME = "registry"
 THREADS = 3
 """The number of threads for requests other than pings."""
 
 
-def build_app(store: SqlRecordStore, token: str, refusals: Refusals | None = None) -> PingDoor:
+def build_app(
+    store: SqlRecordStore,
+    token: str,
+    refusals: Refusals | None = None,
+    *,
+    public_url: str | None = None,
+) -> PingDoor:
     """The ASGI application over `store`; `token` allows everything.
 
-    `refusals` counts wrong tokens and secrets. Raises StartError for a token that is empty or
-    can't be sent in a header.
+    `refusals` counts wrong tokens and secrets. `public_url` is where clients are told to send
+    their requests; None where it is the address that each used. Raises StartError for a token that
+    is empty or can't be sent in a header.
     """
     if not token or not token.isascii() or any(not 32 < ord(letter) < 127 for letter in token):
         raise StartError("[Registry] token must be printable ASCII without spaces")
@@ -66,8 +74,9 @@ def build_app(store: SqlRecordStore, token: str, refusals: Refusals | None = Non
     app = falcon.asgi.App(middleware=middleware)
     app.set_error_serializer(_http_error)
     app.add_error_handler(Exception, partial(_unexpected, refusals))
-    app.add_error_handler(StoreError, _store_error)
-    app.add_route("/discovery/v1/apis/arvados/v1/rest", _Discovery(store, nodes.workers))
+    app.add_error_handler(StoreError, partial(_store_error, refusals))
+    about = _Discovery(store, nodes.workers, public_url)
+    app.add_route("/discovery/v1/apis/arvados/v1/rest", about)
     app.add_route("/arvados/v1/nodes", _All(nodes))
     app.add_route("/arvados/v1/nodes/{uuid}", _One(nodes))
     pings = _Ping(nodes, refusals)
@@ -124,13 +133,16 @@ class _Nodes:
 
 
 class _Discovery:
-    def __init__(self, store: SqlRecordStore, workers: Workers) -> None:
+    def __init__(self, store: SqlRecordStore, workers: Workers, public_url: str | None) -> None:
         self._store = store
         self._workers = workers
+        self._public_url = public_url
 
     async def on_get(self, req: Request, resp: Response) -> None:
         store_id = await self._workers.run(self._store.store_id)
-        _answer(resp, discovery.document(f"{req.scheme}://{req.netloc}/", store_id))
+        # Behind a TLS proxy the request says http, and the token would then go in clear.
+        root = self._public_url or f"{req.scheme}://{req.netloc}"
+        _answer(resp, discovery.document(f"{root}/", store_id))
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,12 +249,20 @@ def _http_error(req: Request, resp: Response, error: falcon.HTTPError) -> None:
     _fail(resp, error.status_code, error.description or error.title or "refused")
 
 
-async def _store_error(req: Request, resp: Response, error: StoreError, _: dict[str, Any]) -> None:
+async def _store_error(
+    refusals: Refusals, req: Request, resp: Response, error: StoreError, _: dict[str, Any]
+) -> None:
     status = _status(error)
-    token = _fail(resp, status, str(error))
-    if status == 503:
-        resp.set_header("Retry-After", _RETRY_AFTER_S)
-        log.warning("%s %s failed (%s): %s", req.method, req.path, token, error)
+    if status != 503:
+        _fail(resp, status, str(error))
+        return
+    # What a database says may quote a row or name its host, and anybody may ping.
+    token = _fail(resp, status, _NO_DATABASE)
+    resp.set_header("Retry-After", _RETRY_AFTER_S)
+    count = refusals.to_tell(f"store {type(error).__name__}")
+    if count:
+        told = (req.method, req.path, token, count, error)
+        log.warning("%s %s failed (%s), one of %d requests since the last such line: %s", *told)
 
 
 def _status(error: RemoteError) -> int:

@@ -294,3 +294,10 @@ def test_the_journal_is_in_the_state_directory_unless_it_is_told(read: Read) -> 
     at_home = read("[Daemon]\nstate_dir = /srv/nm\n").journal
     assert (str(at_home.path), at_home.keep) == ("/srv/nm/journal.db", 7 * 86400.0)
     assert str(read("[Journal]\npath = /data/j.db\n").journal.path) == "/data/j.db"
+
+
+def test_a_public_url_that_would_show_the_token_is_warned_of(read: Read) -> None:
+    for url, warns in (("http://registry.example", True), ("https://registry.example", False)):
+        config = read(f"[Registry]\npublic_url = {url}\n")
+        told = [line for line in config.warnings if "the registry's token in plain http" in line]
+        assert bool(told) is warns

@@ -15,7 +15,8 @@ import requests
 from nodemanager import log
 from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.world import Claim
-from nodemanager.errors import StartError
+from nodemanager.errors import StartError, StoreError
+from nodemanager.records import rows
 from nodemanager.records.resource import NodesResource
 from nodemanager.registry.app import build_app
 from nodemanager.registry.params import MAX_BODY
@@ -270,9 +271,28 @@ def locked(registry):
 def test_a_database_that_cant_write_is_503_and_no_answer_to_a_probe_of_it(registry, locked):
     answer = registry.call("POST", NODES, json={})
     assert_refused(answer, 503)
+    assert "locked" not in answer.text
     assert int(answer.headers["Retry-After"]) > 0
     assert registry.call("GET", NODES).status_code == 200
     assert not registry.store.probe()
+
+
+@pytest.mark.parametrize("error", [StoreError, OverflowError, UnicodeError, ValueError])
+def test_no_answer_quotes_the_database_and_no_flood_of_them_fills_the_log(registry, caplog, error):
+    """It may name its host, or quote a row with the secret of another node's pings."""
+    record = claimed(registry)
+    said = error("host db7.internal row s3cret")
+    failing = mock.create_autospec(rows.find_unlocked, side_effect=said)
+    alone = mock.create_autospec(rows.find, side_effect=said)
+    url = f"{registry.server.url}{NODES}/{record.uuid}/ping"
+    with mock.patch.object(rows, "find_unlocked", failing), mock.patch.object(rows, "find", alone):
+        answers = [requests.post(url, {"ping_secret": "x"}, timeout=10) for _ in range(20)]
+    for answer in answers:
+        assert_refused(answer, 500 if error is ValueError else 503)
+        assert "db7" not in answer.text
+        assert "s3cret" not in answer.text
+    lines = [one for one in caplog.records if record.uuid in one.getMessage()]
+    assert len(lines) == 1
 
 
 def test_an_unexpected_error_is_500_without_its_text(registry, caplog):

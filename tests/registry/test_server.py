@@ -233,3 +233,16 @@ def test_the_document_names_the_store(registry):
     document = registry.call("GET", "/discovery/v1/apis/arvados/v1/rest").json()
     assert document["nodemanagerStoreId"] == registry.store.store_id()
     assert document["rootUrl"] == f"{registry.server.url}/"
+
+
+def test_behind_a_tls_proxy_the_document_names_the_public_url(registry):
+    """Else clients would send the token to the http address that the proxy asks us by."""
+    public = "https://registry.example.org"
+    server = registry_server(build_app(registry.store, TOKEN, public_url=public))
+    server.start()
+    try:
+        asked = f"{server.url}/discovery/v1/apis/arvados/v1/rest"
+        document = requests.get(asked, timeout=10).json()
+    finally:
+        server.stop()
+    assert (document["rootUrl"], document["baseUrl"]) == (f"{public}/", f"{public}/arvados/v1/")
