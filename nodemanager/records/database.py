@@ -22,6 +22,7 @@ from nodemanager import log
 from nodemanager.clock import Clock
 from nodemanager.core.model.reasons import Event
 from nodemanager.errors import Conflict, StartError, StoreError
+from nodemanager.records.watch import Watch
 from nodemanager.revisions import bring_up_to_date
 
 _log = log.get(__name__)
@@ -140,11 +141,12 @@ class Database:
             pool_size=5,
             max_overflow=20,
             pool_timeout=self._timeout,
-            pool_pre_ping=not self.is_sqlite,
         )
         if self.is_sqlite:
             sa.event.listen(engine, "connect", _set_up_sqlite)
             sa.event.listen(engine, "begin", _begin_sqlite)
+        else:
+            Watch(engine, self._timeout)
         return engine
 
     def _open(self) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 
+from nodemanager.errors import StoreError
 from nodemanager.records.pings import Ping, Pinged, WrongSecret
 from nodemanager.records.resource import NodesResource, Outcomes
 from nodemanager.workers import Workers
@@ -16,6 +17,10 @@ MOST = 256
 GATHERS_S = 0.002
 """Seconds that a commit waits for as many pings as the last one answered, since those clients may
 send their next pings now."""
+
+ANSWER_S = 15.0
+"""A ping that waited so long behind others gets a 503; so do those before it, from the database's
+own time limit."""
 
 Outcome = Pinged | Exception | None
 
@@ -45,7 +50,12 @@ class PingWriter:
             self._writing = asyncio.ensure_future(self._write())
         elif len(self._waiting) >= self._count:
             self._go_on()
-        outcome = await future
+        try:
+            async with asyncio.timeout(ANSWER_S):
+                outcome = await future
+        except TimeoutError:
+            # It may be written later: its sender pings again before anybody misses it.
+            raise StoreError("the registry's database takes too long") from None
         if outcome is None:
             outcome = await self._workers.run(self._nodes.ping, ping)
         if isinstance(outcome, WrongSecret):

@@ -164,6 +164,27 @@ def pinged_together(store: SqlRecordStore, pings: list[Ping]) -> list[Any]:
     return asyncio.run(together())
 
 
+def test_a_ping_waits_so_long_for_a_database_and_no_longer(
+    sqlite: SqlRecordStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also behind a batch that hangs: those behind it would wait twice as long."""
+    monkeypatch.setattr("nodemanager.registry.pings.ANSWER_S", 0.2)
+    goes_on = threading.Event()
+    whole = sqlite.resource.ping_all
+
+    def hangs(pings: list[Ping]) -> Any:
+        goes_on.wait(30)
+        return whole(pings)
+
+    monkeypatch.setattr(sqlite.resource, "ping_all", hangs)
+    records = [living(sqlite, number) for number in range(1, 4)]
+    try:
+        answers = pinged_together(sqlite, [said(one) for one in records])
+        assert [type(one) for one in answers] == [StoreError] * 3
+    finally:
+        goes_on.set()
+
+
 def counting(store: SqlRecordStore, batches: list[int]) -> Callable[..., Any]:
     whole = store.resource.ping_all
 
