@@ -24,7 +24,8 @@ class JobQueue(Protocol):
     def queue(self) -> tuple[Job, ...]:
         """The jobs that wait for nodes and for nothing else, the most urgent first (U12).
 
-        It is the whole queue: a failed, late or unreadable answer raises SchedulerError (L1).
+        It is the whole queue: a failed, late or broken answer raises SchedulerError (L1). A job
+        that can't be read is `unserved`, and concerns no other.
         """
         ...
 
@@ -47,7 +48,8 @@ class Scheduler(JobQueue, Protocol):
     def nodes(self) -> Listed[SchedulerNode]:
         """Every node that the scheduler shows, each once (T6).
 
-        The listing is incomplete where a node could not be read, or was told in two ways.
+        Of one that can't be read, or is told in two ways, nothing but its name is known: its state
+        is unknown. The listing is incomplete where not even a name could be read.
         """
         ...
 

@@ -14,8 +14,8 @@ from typing import Any
 from nodemanager import log
 from nodemanager.arvados_api.client import ApiClient
 from nodemanager.core.model.features import Gres
-from nodemanager.core.model.reasons import Event
-from nodemanager.core.model.world import Job
+from nodemanager.core.model.reasons import Event, Reason
+from nodemanager.core.model.world import Job, Unserved
 from nodemanager.errors import SchedulerError, StoreError
 
 PAGE = 1000
@@ -58,7 +58,7 @@ class ArvadosQueue:
     `containers` must be there if they are asked for. `jobs` are asked for only where its API has
     jobs.queue. The token must be an administrator's. Each container wants
     one node, a job as many as its `min_nodes`. Any answer that is not the whole queue is a
-    SchedulerError.
+    SchedulerError; an item that can't be read is an `unserved` job.
     """
 
     def __init__(self, api: ApiClient, *, containers: bool, jobs: bool) -> None:
@@ -101,14 +101,17 @@ class ArvadosQueue:
 
     def _asked(self, source: Source) -> list[Job]:
         items = self._items(source)
-        items.sort(key=lambda one: (-_priority(one, source), _text(one.get("created_at"))))
+        items.sort(key=lambda one: (-_urgency(one, source), _text(one.get("created_at"))))
         return [self._job(source, item) for item in items]
 
     def _job(self, source: Source, item: Mapping[str, Any]) -> Job:
+        """The job of a waiting item; one that can't be read concerns no other."""
         try:
+            _priority(item, source)
             return source.job(item["uuid"], item)
-        except (ValueError, TypeError) as error:
-            raise SchedulerError(f"Arvados {source.name}, {item['uuid']}: {error}") from error
+        except (ValueError, TypeError, AttributeError) as error:
+            problem = f"Arvados {source.name}: {error}"
+            return Job(item["uuid"], unserved=Unserved(Reason.JOB_UNREADABLE, problem))
 
     def _items(self, source: Source) -> list[dict[str, Any]]:
         """Every waiting item, read in pages by uuid (L2).
@@ -155,9 +158,17 @@ def _checked(item: Any, last: str, source: Source) -> str:
         said = _shown(item.get("state"))
         raise SchedulerError(f"Arvados {source.name}, {uuid}: state {said} was not asked for")
     least = source.least_priority
-    if least is not None and _priority(item, source) < least:
+    if least is not None and _urgency(item, source) < least:
         raise SchedulerError(f"Arvados {source.name}, {uuid}: its priority was not asked for")
     return uuid
+
+
+def _urgency(item: Mapping[str, Any], source: Source) -> int:
+    """The item's priority; the least where it can't be read."""
+    try:
+        return _priority(item, source)
+    except ValueError:
+        return source.least_priority or 0
 
 
 def _priority(item: Mapping[str, Any], source: Source) -> int:
@@ -167,8 +178,7 @@ def _priority(item: Mapping[str, Any], source: Source) -> int:
         return value
     if value is None and source.least_priority is None:
         return 0
-    said = f"priority = {_shown(value)} is no whole number"
-    raise SchedulerError(f"Arvados {source.name}, {item.get('uuid')}: {said}")
+    raise ValueError(f"priority = {_shown(value)} is no whole number")
 
 
 def _container(uuid: str, item: Mapping[str, Any]) -> Job:

@@ -31,7 +31,6 @@ _KEYS = {
     "cores": int,
     "responds": bool,
 }
-_NEEDED = ("node", "state")
 _SHOWN = 60
 
 Words = tuple[str, ...]
@@ -57,16 +56,24 @@ class CommandScheduler:
         if not isinstance(items, list) or len(items) > MAX_NODES:
             raise SchedulerError("nodes_command: its answer has no list 'nodes'")
         found: dict[str, SchedulerNode] = {}
-        problems = []
+        doubted: dict[str, str] = {}
+        nameless: list[str] = []
         for item in items:
             try:
-                node = _node(item)
+                name = _name(item)
             except (ValueError, TypeError) as error:
-                problems.append(f"node {_shown(item)}: {error}")
+                nameless.append(f"node {_shown(item)}: {error}")
                 continue
-            if found.setdefault(node.name, node) != node:
-                problems.append(f"node {node.name} is told in two ways")
-        return Listed(tuple(found.values()), complete=not problems, problems=tuple(problems))
+            try:
+                node = _node(name, item)
+            except (ValueError, TypeError) as error:
+                doubted[name] = str(error)
+                continue
+            if found.setdefault(name, node) != node:
+                doubted.setdefault(name, "it is told in two ways")
+        found |= {name: SchedulerNode(name, WorkerState.UNKNOWN) for name in doubted}
+        told = (f"node {name}: {problem}" for name, problem in doubted.items())
+        return Listed(tuple(found.values()), complete=not nameless, problems=(*nameless, *told))
 
     def queue(self) -> tuple[Job, ...]:
         return self._queue.queue()
@@ -120,13 +127,23 @@ def _object(what: str, output: bytes) -> dict[str, Any]:
     return answer
 
 
-def _node(item: Any) -> SchedulerNode:
-    """Raises TypeError or ValueError with what is wrong."""
+def _name(item: Any) -> str:
+    """The name of a node; raises TypeError or ValueError where it has none."""
     if not isinstance(item, dict):
         raise TypeError("is not a JSON object")
-    for key in _NEEDED:
-        if key not in item:
-            raise ValueError(f"has no {key!r}")
+    name = item.get("node")
+    if not isinstance(name, str):
+        raise TypeError(f"node = {_shown(name)} is no name")
+    try:
+        return single_node(name)
+    except SchedulerRefused as error:
+        raise ValueError(str(error)) from error
+
+
+def _node(name: str, item: dict[str, Any]) -> SchedulerNode:
+    """Raises TypeError or ValueError with what is wrong."""
+    if "state" not in item:
+        raise ValueError("has no 'state'")
     for key, value in item.items():
         if key not in _KEYS:
             raise ValueError(f"has an unknown key {_shown(key)}")
@@ -137,10 +154,6 @@ def _node(item: Any) -> SchedulerNode:
     features = item.get("features", [])
     if not all(isinstance(one, str) for one in features):
         raise TypeError(f"features = {_shown(features)} has one that is no text")
-    try:
-        name = single_node(item["node"])
-    except SchedulerRefused as error:
-        raise ValueError(str(error)) from error
     return SchedulerNode(
         name=name,
         state=WorkerState(item["state"]),

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from nodemanager import foreign
 from nodemanager.core.model.features import Alternatives, Gres, gres_of
-from nodemanager.core.model.world import Job
+from nodemanager.core.model.reasons import Reason
+from nodemanager.core.model.world import Job, Unserved
 from nodemanager.errors import SchedulerError
 from nodemanager.program import output_of
 
@@ -35,44 +37,52 @@ class WishlistCommand:
 
 
 def parse(output: bytes, what: str) -> tuple[Job, ...]:
-    """The jobs of the output of `what`, one JSON object a line; ignores empty lines."""
+    """The jobs of the output of `what`, one JSON object a line; ignores empty lines.
+
+    A job with a field that can't be read is `unserved`, and concerns no other. A line that is no
+    job at all may be what the program says of an error, so it fails the whole.
+    """
     jobs = []
     for number, line in enumerate(output.splitlines(), start=1):
         if not line.strip():
             continue
         try:
-            jobs.append(_job(foreign.loads(line)))
+            item = foreign.loads(line)
+            id = _id(item)
         except (ValueError, TypeError) as error:
             raise SchedulerError(f"{what}, line {number}: {error}") from error
+        try:
+            jobs.append(_job(id, item))
+        except (ValueError, TypeError) as error:
+            problem = f"{what}, line {number}: {error}"
+            jobs.append(Job(id, unserved=Unserved(Reason.JOB_UNREADABLE, problem)))
     return tuple(jobs)
 
 
-_WHOLE = {"cores": 1, "ram_mb": 0, "scratch_mb": 0, "count": 1}
+_KEYS = frozenset(
+    {
+        *("id", "cores", "ram_mb", "scratch_mb", "count"),
+        *("preemptible", "instance_type", "features", "gres"),
+    }
+)
 _SHOWN = 60
 
 
-def _job(item: Any) -> Job:
+def _id(item: Any) -> str:
     if not isinstance(item, dict):
         raise TypeError("is not a JSON object")
-    unknown = (
-        item.keys() - _WHOLE.keys() - {"id", "preemptible", "instance_type", "features", "gres"}
-    )
-    if unknown:
-        raise ValueError(f"has an unknown key {sorted(unknown)[0]!r}")
     if "id" not in item:
         raise ValueError("has no 'id'")
     id = item["id"]
     if isinstance(id, bool) or not isinstance(id, int | str) or len(str(id)) > MAX_ID:
         raise ValueError(f"id = {_shown(id)} is not a text of at most {MAX_ID} characters")
-    numbers: dict[str, Any] = {}
-    for key, default in _WHOLE.items():
-        value = item.get(key, default)
-        if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-            raise ValueError(f"{key} = {_shown(value)} is not a whole number of 0 or more")
-        most = MAX_COUNT if key == "count" else MAX_NUMBER
-        if value > most:
-            raise ValueError(f"{key} = {_shown(value)} is over {most}")
-        numbers[key] = value
+    return str(id)
+
+
+def _job(id: str, item: dict[str, Any]) -> Job:
+    unknown = item.keys() - _KEYS
+    if unknown:
+        raise ValueError(f"has an unknown key {_shown(sorted(unknown)[0])}")
     preemptible = item.get("preemptible", False)
     if not isinstance(preemptible, bool):
         raise TypeError(f"preemptible = {_shown(preemptible)} is neither true nor false")
@@ -80,14 +90,28 @@ def _job(item: Any) -> Job:
     if instance_type is not None and not isinstance(instance_type, str):
         raise TypeError(f"instance_type = {_shown(instance_type)} is not a name")
     return Job(
-        id=str(id),
+        id=id,
         preemptible=preemptible,
         instance_type=instance_type,
         features=_features(item.get("features")),
         gres=_gres(item.get("gres")),
-        host=None,
-        **numbers,
+        cores=_whole(item, "cores", 1),
+        ram_mb=_whole(item, "ram_mb"),
+        scratch_mb=_whole(item, "scratch_mb"),
+        count=_whole(item, "count", 1, most=MAX_COUNT),
     )
+
+
+def _whole(item: dict[str, Any], key: str, default: int = 0, *, most: int = MAX_NUMBER) -> int:
+    """The number, which some programs write as 8192.0 or 1e4; parts of a core or MB count whole."""
+    value = item.get(key, default)
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not is_number or not value >= 0 or (key == "count" and value % 1):
+        raise ValueError(f"{key} = {_shown(value)} is not a whole number of 0 or more")
+    if value > most:
+        raise ValueError(f"{key} = {_shown(value)} is over {most}")
+    whole: int = math.ceil(value)
+    return whole
 
 
 def _features(value: Any) -> Alternatives:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from nodemanager import adapters, log
+from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.world import Job
 from nodemanager.errors import SchedulerError
 from nodemanager.from_config import asks_arvados
@@ -148,8 +149,22 @@ def test_a_server_that_ignores_what_it_is_asked_fails_the_poll(
     [
         pytest.param({"state": "Complete"}, "state 'Complete' was not asked for", id="state"),
         pytest.param({"priority": 0}, "its priority was not asked for", id="priority"),
-        pytest.param({"priority": "high"}, "is no whole number", id="no-number"),
         pytest.param({"uuid": "zzzzz-7ekkf-000000000000001"}, "is no uuid of it", id="a-node"),
+    ],
+)
+def test_an_item_that_was_not_asked_for_fails_the_poll(
+    server: QueueServer, fields: dict[str, Any], problem: str
+) -> None:
+    server.items["containers"] = [container(1, **fields), container(2)]
+    server.ignores = frozenset({"filters"})
+    with pytest.raises(SchedulerError, match=problem):
+        server.jobs()
+
+
+@pytest.mark.parametrize(
+    ("fields", "problem"),
+    [
+        pytest.param({"priority": "high"}, "is no whole number", id="no-number"),
         pytest.param({"runtime_constraints": {"ram": 1}}, "vcpus = None", id="no-vcpus"),
         pytest.param({"runtime_constraints": needs(ram=-1)}, "ram = -1", id="negative"),
         pytest.param({"runtime_constraints": needs(vcpus=True)}, "vcpus = True", id="a-boolean"),
@@ -161,13 +176,17 @@ def test_a_server_that_ignores_what_it_is_asked_fails_the_poll(
         pytest.param({"scheduling_parameters": {"preemptible": 1}}, "neither true", id="how"),
     ],
 )
-def test_a_container_that_can_not_be_read_fails_the_poll(
+def test_a_container_that_can_not_be_read_is_told_and_concerns_no_other(
     server: QueueServer, fields: dict[str, Any], problem: str
 ) -> None:
     server.items["containers"] = [container(1, **fields), container(2)]
     server.ignores = frozenset({"filters"})
-    with pytest.raises(SchedulerError, match=problem):
-        server.jobs()
+    jobs = {job.id: job for job in server.jobs()}
+    unread, other = (jobs[container(number)["uuid"]] for number in (1, 2))
+    assert unread.unserved is not None
+    assert unread.unserved.reason is Reason.JOB_UNREADABLE
+    assert problem in unread.unserved.detail
+    assert other.unserved is None
 
 
 @pytest.mark.parametrize(

@@ -40,18 +40,12 @@ def test_no_nodes_is_an_answer() -> None:
     ("item", "problem"),
     [
         pytest.param([], "not a JSON object", id="a-list"),
-        pytest.param({"state": "idle"}, "no 'node'", id="no-name"),
-        pytest.param({"node": "c1"}, "no 'state'", id="no-state"),
-        pytest.param({"node": "c1", "state": "sleepy"}, "sleepy", id="unknown-state"),
-        pytest.param({"node": "c1", "state": "idle", "jobs": 1}, "unknown key", id="unknown-key"),
+        pytest.param({"state": "idle"}, "node = None", id="no-name"),
         pytest.param({"node": "c[1-9]", "state": "idle"}, "not the name of one", id="pattern"),
-        pytest.param({"node": "c1", "state": "idle", "draining": 1}, "draining = 1", id="number"),
-        pytest.param({"node": "c1", "state": "idle", "weight": True}, "weight = True", id="truth"),
-        pytest.param({"node": "c1", "state": "idle", "features": [1]}, "no text", id="feature"),
         pytest.param({"node": 5, "state": "idle"}, "node = 5", id="no-text"),
     ],
 )
-def test_a_node_that_cant_be_read_makes_the_listing_incomplete(item: object, problem: str) -> None:
+def test_a_node_without_a_name_makes_the_listing_incomplete(item: object, problem: str) -> None:
     listed = answering({"nodes": [{"node": "c2", "state": "busy"}, item]}).nodes()
     assert not listed.complete
     assert [node.name for node in listed.items] == ["c2"]
@@ -60,9 +54,39 @@ def test_a_node_that_cant_be_read_makes_the_listing_incomplete(item: object, pro
     assert len(told) < 300
 
 
-def test_a_node_that_is_told_in_two_ways_makes_the_listing_incomplete() -> None:
+@pytest.mark.parametrize(
+    ("fields", "problem"),
+    [
+        pytest.param({}, "no 'state'", id="no-state"),
+        pytest.param({"state": "sleepy"}, "sleepy", id="unknown-state"),
+        pytest.param({"state": []}, "state = []", id="a-list"),
+        pytest.param({"state": "idle", "jobs": 1}, "unknown key", id="unknown-key"),
+        pytest.param({"state": "idle", "draining": 1}, "draining = 1", id="number"),
+        pytest.param({"state": "idle", "weight": True}, "weight = True", id="truth"),
+        pytest.param({"state": "idle", "features": [1]}, "no text", id="feature"),
+    ],
+)
+def test_of_a_node_that_cant_be_read_only_its_name_is_known_and_no_other_suffers(
+    fields: dict[str, object], problem: str
+) -> None:
+    listed = answering(
+        {"nodes": [{"node": "c2", "state": "busy"}, {"node": "c1", **fields}]}
+    ).nodes()
+    assert listed.complete
+    assert listed.items == (
+        SchedulerNode("c2", WorkerState.BUSY, said="busy"),
+        SchedulerNode("c1", WorkerState.UNKNOWN),
+    )
+    (told,) = listed.problems
+    assert told.startswith("node c1: ")
+    assert problem in told
+
+
+def test_of_a_node_that_is_told_in_two_ways_only_its_name_is_known() -> None:
     twice = [{"node": "c1", "state": "idle"}, {"node": "c1", "state": "busy"}]
-    assert not answering({"nodes": twice}).nodes().complete
+    listed = answering({"nodes": twice}).nodes()
+    assert listed.complete
+    assert listed.items == (SchedulerNode("c1", WorkerState.UNKNOWN),)
 
 
 @pytest.mark.parametrize(

@@ -13,10 +13,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodemanager.core.model.world import Job, WorkerState
+from nodemanager.core.model.reasons import Reason
+from nodemanager.core.model.scheduling import SchedulerNode
+from nodemanager.core.model.world import Job, Shape, WorkerState
 from nodemanager.errors import SchedulerError, SchedulerRefused
-from nodemanager.schedulers.slurm import rows, text, told_json
+from nodemanager.schedulers.slurm import cluster, jobs, rows, text, told_json
 from nodemanager.schedulers.slurm.adapter import Answers, SlurmScheduler
+from nodemanager.schedulers.slurm.cluster import Cluster
+from nodemanager.schedulers.slurm.hostlist import names_of
 
 RECORDED = Path(__file__).with_name("recorded")
 ALL: frozenset[str] = frozenset()
@@ -53,9 +57,10 @@ def test_recorded_nodes_are_told_alike_as_json_and_as_text() -> None:
 
 
 def test_recorded_jobs_are_told_alike_as_json_and_as_text() -> None:
-    jobs = rows.queue(text.jobs(recorded("squeue.txt")), most_cores=8)
-    assert rows.queue(told_json.jobs(recorded("squeue.json"), ALL), most_cores=8) == jobs
-    assert jobs == (
+    known = Cluster(most_cores=8)
+    told = jobs.queue(text.jobs(recorded("squeue.txt")), known)
+    assert jobs.queue(told_json.jobs(recorded("squeue.json"), ALL), known) == told
+    assert told == (
         Job("3", cores=2, ram_mb=3000, instance_type="small", features=(("rack1",),)),
         Job("4", cores=4, ram_mb=2048, scratch_mb=500, count=2),
         *(Job(f"5_{task}", ram_mb=10, array="5") for task in (1, 2, 3, 7)),
@@ -65,7 +70,9 @@ def test_recorded_jobs_are_told_alike_as_json_and_as_text() -> None:
 def numbers_as_objects(item: dict[str, Any]) -> None:
     """The form of Slurm 23.02 and later: numbers with marks, states as lists."""
     for key, value in item.items():
-        if (value is None or isinstance(value, int)) and key != "job_id":
+        if key == "shared":
+            item[key] = [] if value is None else [value]
+        elif (value is None or isinstance(value, int)) and key != "job_id":
             number = {"set": value is not None, "infinite": False, "number": value or 0}
             item[key] = number
         elif key == "job_state":
@@ -104,16 +111,11 @@ def test_json_that_was_cut_off_is_a_failed_poll(name: str) -> None:
 
 @pytest.mark.parametrize(
     ("key", "value"),
-    [
-        ("name", ""),
-        ("name", None),
-        ("state", None),
-        ("weight", "5"),
-        ("weight", True),
-        ("cpus", ...),
-    ],
+    [("state", None), ("weight", "5"), ("weight", True), ("cpus", ...), ("features", 5)],
 )
-def test_a_node_in_a_form_that_is_not_known_is_never_left_out(key: str, value: object) -> None:
+def test_of_a_node_that_cant_be_read_only_its_name_is_known_and_no_other_suffers(
+    key: str, value: object
+) -> None:
     def spoil(item: dict[str, Any]) -> None:
         if item["name"] == "c3":
             if value is ...:
@@ -121,12 +123,72 @@ def test_a_node_in_a_form_that_is_not_known_is_never_left_out(key: str, value: o
             else:
                 item[key] = value
 
+    listed = rows.listing(told_json.nodes(changed("sinfo.json", "nodes", spoil)))
+    before = rows.listing(told_json.nodes(recorded("sinfo.json")))
+    assert listed.complete
+    nodes = {node.name: node for node in listed.items}
+    assert nodes.pop("c3") == SchedulerNode("c3", WorkerState.UNKNOWN)
+    assert nodes == {node.name: node for node in before.items if node.name != "c3"}
+    (told,) = listed.problems
+    assert told.startswith("node c3: ")
+
+
+@pytest.mark.parametrize("name", ["", None, 5])
+def test_a_node_without_a_name_is_never_left_out(name: object) -> None:
+    """L1: it may be any node, so that the list would lack one."""
+
+    def spoil(item: dict[str, Any]) -> None:
+        if item["name"] == "c3":
+            item["name"] = name
+
     with pytest.raises(told_json.OtherForm):
         told_json.nodes(changed("sinfo.json", "nodes", spoil))
 
 
-@pytest.mark.parametrize("key", ["priority", "cpus", "state_reason", "job_state", "job_id"])
-def test_a_job_in_a_form_that_is_not_known_is_never_left_out(key: str) -> None:
+def test_nodes_that_all_have_another_form_are_asked_for_as_text() -> None:
+    with pytest.raises(told_json.OtherForm, match="no node that can be read"):
+        told_json.nodes(changed("sinfo.json", "nodes", lambda item: item.pop("cpus")))
+
+
+def test_as_text_a_node_with_a_separator_in_its_reason_concerns_no_other() -> None:
+    told = recorded("sinfo.txt").replace("a new disk, soon", "a\x1fnew disk")
+    listed = rows.listing(text.nodes(told))
+    assert listed.complete
+    assert len(listed.items) == 5
+    (problem,) = listed.problems
+    assert problem.startswith("node c2: ")
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        *((key, {"odd": 1}) for key in ("priority", "cpus", "state_reason", "features")),
+        ("tres_per_node", "gres:gpu:a:b:c"),
+        ("features", "(rack1"),
+        ("array_task_string", "1-x"),
+        ("required_nodes", "c[1"),
+        ("excluded_nodes", "c[1-99999999]"),
+    ],
+)
+def test_a_job_that_cant_be_read_is_told_by_its_id_and_spoils_no_other(
+    key: str, value: object
+) -> None:
+    def spoil(item: dict[str, Any]) -> None:
+        if item["job_id"] == 4:
+            item[key] = value
+
+    read = told_json.jobs(changed("squeue.json", "jobs", spoil), ALL)
+    before = jobs.queue(told_json.jobs(recorded("squeue.json"), ALL), Cluster())
+    told = {job.id: job for job in jobs.queue(read, Cluster())}
+    unread = told.pop("4")
+    assert unread.unserved is not None
+    assert unread.unserved.reason is Reason.JOB_UNREADABLE
+    assert 0 < len(unread.unserved.detail) <= jobs.SHOWN
+    assert told == {job.id: job for job in before if job.id != "4"}
+
+
+@pytest.mark.parametrize("key", ["job_state", "job_id"])
+def test_a_job_that_cant_be_told_from_others_is_never_left_out(key: str) -> None:
     def spoil(item: dict[str, Any]) -> None:
         if item["job_id"] == 4:
             item[key] = {"odd": 1}
@@ -135,13 +197,25 @@ def test_a_job_in_a_form_that_is_not_known_is_never_left_out(key: str) -> None:
         told_json.jobs(changed("squeue.json", "jobs", spoil), ALL)
 
 
+def test_jobs_that_all_have_another_form_are_asked_for_as_text() -> None:
+    with pytest.raises(told_json.OtherForm, match="no job that can be read"):
+        told_json.jobs(changed("squeue.json", "jobs", lambda item: item.pop("priority")), ALL)
+
+
+def test_as_text_too_a_job_that_cant_be_read_spoils_no_other() -> None:
+    told = recorded("squeue.txt").replace("\x1f500M", "\x1f500Q")
+    told = told.replace("\x1fPriority\x1f", "\x1fPri\x1fo")
+    found = {job.id: job for job in jobs.queue(text.jobs(told), Cluster())}
+    assert {id for id, job in found.items() if job.unserved is not None} == {"4", "5"}
+    assert found["3"].cores == 2
+
+
 @pytest.mark.parametrize(
     "spoil",
     [
         pytest.param(lambda whole: whole[:-20], id="cut-off"),
         pytest.param(lambda whole: whole.replace("c3\x1f", "c3", 1), id="a-field-too-few"),
-        pytest.param(lambda whole: whole.replace("c3\x1f", "c3\x1f\x1f", 1), id="a-field-more"),
-        pytest.param(lambda whole: whole.replace("\x1f80\x1f", "\x1fheavy\x1f"), id="no-number"),
+        pytest.param(lambda whole: whole.replace("c3\x1f", "c 3\x1f", 1), id="no-name"),
         pytest.param(lambda whole: "CLUSTER: elsewhere\n" + whole + "CLUSTER: other", id="title"),
     ],
 )
@@ -157,12 +231,13 @@ def test_no_text_does_more_than_fail_the_poll(anything: str) -> None:
             assert read(anything) == [] or "\x1e" in anything
 
 
-def test_a_node_that_is_told_in_two_ways_makes_the_listing_incomplete() -> None:
+def test_of_a_node_that_is_told_in_two_ways_only_its_name_is_known() -> None:
     one, two, *_ = text.nodes(recorded("sinfo.txt").replace("c1\x1fallocated", "c1\x1fidle", 1))
     assert one.name == two.name == "c1"
     listed = rows.listing([one, two])
-    assert not listed.complete
-    assert listed.problems == ("node c1 is told in two ways",)
+    assert listed.complete
+    assert listed.items == (SchedulerNode("c1", WorkerState.UNKNOWN),)
+    assert listed.problems == ("node c1: it is told in two ways",)
 
 
 @pytest.mark.parametrize(
@@ -177,16 +252,26 @@ def test_a_node_that_is_told_in_two_ways_makes_the_listing_incomplete() -> None:
         ("Resources", 0, False),
         *((reason, 5, False) for reason in ("Dependency", "BeginTime", "JobHeldUser", "Licenses")),
         *((reason, 5, False) for reason in ("QOSMaxCpuPerUserLimit", "JobArrayTaskLimit", "")),
-        *(
-            (reason, 5, False)
-            for reason in ("PartitionNodeLimit", "PartitionConfig", "PartitionDown")
-        ),
+        ("PartitionDown", 5, False),
+        ("Constraints", 5, True),
     ],
 )
 def test_which_reasons_are_demand(reason: str, priority: int, waits: bool) -> None:
-    row = rows.JobRow("1", 1, reason, priority, 1, 1, 1, 0, 0, 0, "")
+    row = rows.JobRow("1", 1, reason, priority)
     assert row.waits_for_nodes is waits
-    assert len(rows.queue([row], None)) == waits
+    assert len(jobs.queue([row], Cluster())) == waits
+
+
+@pytest.mark.parametrize("reason", ["PartitionNodeLimit", "PartitionConfig"])
+def test_a_job_that_its_partition_never_lets_run_is_told_and_boots_nothing_u12(
+    reason: str,
+) -> None:
+    (job,) = jobs.queue([rows.JobRow("1", 1, reason, 5, nodes=9)], Cluster())
+    assert (job.id, job.count) == ("1", 9)
+    assert job.unserved is not None
+    assert job.unserved.reason is Reason.PARTITION_LIMIT
+    assert reason in job.unserved.detail
+    assert jobs.queue([rows.JobRow("1", 1, reason, 0)], Cluster()) == ()
 
 
 @pytest.mark.parametrize(
@@ -201,18 +286,18 @@ def test_which_reasons_are_demand(reason: str, priority: int, waits: bool) -> No
     ],
 )
 def test_the_tasks_of_an_array(told: str, tasks: list[int]) -> None:
-    assert rows.tasks_of(told) == tasks
+    assert jobs.tasks_of(told) == tasks
 
 
 def test_an_endless_array_is_read_in_limited_time() -> None:
-    assert len(rows.tasks_of("0-4000000")) == rows.MAX_TASKS
-    assert len(rows.tasks_of(",".join(["0-4000000"] * 1000))) == rows.MAX_TASKS
+    assert len(jobs.tasks_of("0-4000000")) == jobs.MAX_TASKS
+    assert len(jobs.tasks_of(",".join(["0-4000000"] * 1000))) == jobs.MAX_TASKS
 
 
 @pytest.mark.parametrize("told", ["", "a", "1-", "1,,2", "5%x"])
 def test_what_is_no_list_of_tasks_fails_the_poll(told: str) -> None:
     with pytest.raises(ValueError):
-        rows.tasks_of(told)
+        jobs.tasks_of(told)
 
 
 @pytest.mark.parametrize(
@@ -229,6 +314,161 @@ def test_what_is_no_list_of_tasks_fails_the_poll(told: str) -> None:
 )
 def test_memory_in_every_unit(told: str, megabytes: int) -> None:
     assert text.megabytes(told) == megabytes
+
+
+# What jobs ask for: recorded in both ways on the cluster of recorded/README.rst.
+
+
+def asked() -> dict[str, Job]:
+    """The recorded jobs by what they were submitted with, which both ways tell alike."""
+    known = cluster.cluster_of(
+        recorded("asks-config.txt"),
+        recorded("asks-partitions.txt"),
+        text.nodes(recorded("asks-sinfo.txt")),
+    )
+    as_text = text.excluding(text.jobs(recorded("asks-squeue.txt")), recorded("asks-excluded.txt"))
+    told = jobs.queue(as_text, known)
+    assert jobs.queue(told_json.jobs(recorded("asks-squeue.json"), ALL), known) == told
+    lines = recorded("asks.txt").splitlines()
+    return {lines[int(job.array or job.id) - 1]: job for job in reversed(told)}
+
+
+@pytest.mark.parametrize(
+    ("options", "job"),
+    [
+        ("-N2-4", Job("", count=2, ram_mb=10)),
+        ("-n6", Job("", cores=6, ram_mb=60)),
+        ("--gpus=2", Job("", ram_mb=10, gres=(("gpu", 2),))),
+        ("--gpus=tesla:1", Job("", ram_mb=10, gres=(("gpu", 1), ("gpu:tesla", 1)))),
+        ("--gpus-per-task=1 -n2", Job("", cores=2, ram_mb=20, gres=(("gpu", 2),))),
+        ("--gpus-per-socket=1 --sockets-per-node=1", Job("", ram_mb=10, gres=(("gpu", 1),))),
+        ("--gpus-per-node=2", Job("", ram_mb=10, gres=(("gpu", 2),))),
+        ("--gres=nv-link:2", Job("", ram_mb=10, gres=(("nv-link", 2),))),
+        ("--gres=lustre:2T", Job("", ram_mb=10, gres=(("lustre", 2 << 40),))),
+        ("--mem-per-gpu=500 --gpus=1", Job("", ram_mb=500, gres=(("gpu", 1),))),
+        ("--cpus-per-gpu=2 --gpus=2", Job("", cores=4, ram_mb=40, gres=(("gpu", 2),))),
+        ("-w c[1-2]", Job("", count=2, ram_mb=10, on=("c1", "c2"))),
+        ("-x c1", Job("", ram_mb=10, not_on=("c1",))),
+        ("--exclusive", Job("", ram_mb=10, shares=False)),
+        ("-p excl", Job("", ram_mb=10, shares=False)),
+        ("-p main,excl", Job("", ram_mb=10, shares=False)),
+        ("--exclusive=user", Job("", ram_mb=10, shares=False)),
+        ("--mem=0", Job("", shares=False)),
+        ("--ntasks-per-node=2 -n6", Job("", cores=2, ram_mb=20, count=3)),
+        ("-c 3 -n 4", Job("", cores=12, ram_mb=120)),
+        ("-C rack1|rack2", Job("", ram_mb=10, features=(("rack1",), ("rack2",)))),
+        ("--tmp=500", Job("", ram_mb=10, scratch_mb=500)),
+        ("-n20", Job("", cores=20, ram_mb=200, shapes=(Shape(2, 10, 100),))),
+    ],
+)
+def test_what_a_job_asks_for_is_read_whole(options: str, job: Job) -> None:
+    told = asked()[options]
+    never = ("--mem=0", "--exclusive", "--exclusive=user")
+    shares = options not in never and "excl" not in options
+    assert told == replace(job, id=told.id, shares=shares)
+
+
+@pytest.mark.parametrize(
+    ("options", "reason", "detail"),
+    [
+        ("--contiguous -N2", Reason.JOB_TIED, "contiguous"),
+        ("-C rack1*1&rack2*1 -N2", Reason.JOB_TIED, "several kinds"),
+        ("-p lim -N2", Reason.PARTITION_LIMIT, "PartitionNodeLimit"),
+    ],
+)
+def test_what_no_boot_can_serve_is_told(options: str, reason: Reason, detail: str) -> None:
+    unserved = asked()[options].unserved
+    assert unserved is not None
+    assert unserved.reason is reason
+    assert detail in unserved.detail
+
+
+def test_a_job_in_a_reservation_is_told_d16() -> None:
+    (job,) = jobs.queue([rows.JobRow("1", 1, "Resources", 5, reservation="mine")], Cluster())
+    assert job.unserved is not None
+    assert job.unserved.reason is Reason.JOB_TIED
+    assert "reservation mine" in job.unserved.detail
+
+
+def of_23_11(item: dict[str, Any]) -> None:
+    """The form of data_parser v0.0.40: numbers with marks, lists of words, gres/ and tasks set."""
+    for key, value in item.items():
+        if key in ("job_state", "shared"):
+            item[key] = [] if value is None else [value]
+        elif key.startswith(("tres_per", "cpus_per_tres", "memory_per_tres")):
+            item[key] = value.replace("gres:", "gres/")
+        elif key != "job_id" and (value is None or type(value) is int):
+            item[key] = {"set": value is not None, "infinite": False, "number": value or 0}
+
+
+def test_all_that_is_asked_for_means_the_same_in_later_versions() -> None:
+    before = told_json.jobs(recorded("asks-squeue.json"), ALL)
+    later = told_json.jobs(changed("asks-squeue.json", "jobs", of_23_11), ALL)
+    known = Cluster(partitions=frozenset({"main", "lim"}), most_cores=16)
+    assert jobs.queue(later, known) == jobs.queue(before, known)
+
+
+def test_many_tasks_are_spread_as_whole_tasks() -> None:
+    row = rows.JobRow("1", 1, "Resources", 5, nodes=4, cpus=12, cpus_per_task=3, least_nodes=1)
+    (job,) = jobs.queue([row], Cluster())
+    assert [(one.count, one.cores) for one in (job, *job.shapes)] == [(1, 12), (2, 6), (4, 3)]
+
+
+def test_a_core_goes_to_one_job_with_all_its_threads() -> None:
+    by_core = Cluster(by_core=True, threads=2)
+    (one,) = jobs.queue([rows.JobRow("1", 1, "Resources", 5, cpus=3)], by_core)
+    assert one.cores == 4
+    (other,) = jobs.queue([rows.JobRow("1", 1, "Resources", 5, cpus=3, per_core=1)], by_core)
+    assert other.cores == 6
+    by_cpu = replace(by_core, by_core=False)
+    (third,) = jobs.queue([rows.JobRow("1", 1, "Resources", 5, cpus=3)], by_cpu)
+    assert third.cores == 3
+
+
+@pytest.mark.parametrize(
+    ("config", "partition", "shares"),
+    [
+        ("SelectType = select/cons_tres\nSelectTypeParameters = CR_CORE_MEMORY", "", True),
+        ("SelectType = select/cons_res\nSelectTypeParameters = CR_CPU", "", True),
+        ("SelectType = select/linear\nSelectTypeParameters = CR_MEMORY", "", False),
+        ("SelectType = select/cons_tres\nSelectTypeParameters = CR_SOCKET_MEMORY", "", False),
+        ("", "", False),
+        ("SelectType = select/cons_tres", "OverSubscribe=EXCLUSIVE", False),
+        ("SelectType = select/cons_tres", "ExclusiveUser=YES", False),
+        ("SelectType = select/cons_tres", "LLN=YES", False),
+        ("SelectType = select/cons_tres", "MaxCPUsPerNode=4", False),
+        ("SelectType = select/cons_tres", "SelectTypeParameters=CR_SOCKET", False),
+    ],
+)
+def test_whether_jobs_share_nodes_is_read_from_slurms_own_configuration(
+    config: str, partition: str, shares: bool
+) -> None:
+    line = f"PartitionName=main OverSubscribe=NO MaxCPUsPerNode=UNLIMITED LLN=NO {partition}"
+    known = cluster.cluster_of(config, line, ())
+    assert known.shares(("main",)) is shares
+    assert not known.shares(("main", "other"))
+    assert not known.shares(("other",))
+
+
+@pytest.mark.parametrize(
+    ("told", "names"),
+    [
+        ("", ()),
+        ("c1", ("c1",)),
+        ("c[1-3,07],d2", ("c1", "c2", "c3", "c07", "d2")),
+        ("c[08-10]", ("c08", "c09", "c10")),
+        ("r[1-2]n[1-2]-x", ("r1n1-x", "r1n2-x", "r2n1-x", "r2n2-x")),
+        ("c1,c1", ("c1",)),
+    ],
+)
+def test_the_names_that_slurm_shortens(told: str, names: tuple[str, ...]) -> None:
+    assert names_of(told) == names
+
+
+@pytest.mark.parametrize("told", ["c[1", "c]1", "c[]", "c[a]", ",", "c[1-99999]", "c 1"])
+def test_what_is_no_list_of_names(told: str) -> None:
+    with pytest.raises(ValueError):
+        names_of(told)
 
 
 # Programs that stand in for Slurm's.

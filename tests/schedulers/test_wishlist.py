@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from nodemanager import program
+from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.world import Job
 from nodemanager.errors import SchedulerError
 from nodemanager.program import ENVIRONMENT
@@ -56,25 +57,55 @@ def test_more_than_a_pipe_holds_is_read_whole() -> None:
         pytest.param("{", "line 1", id="not-json"),
         pytest.param("[1]", "not a JSON object", id="a-list"),
         pytest.param('{"cores": 1}', "no 'id'", id="no-id"),
-        pytest.param('{"id": "1", "core": 1}', "unknown key 'core'", id="unknown-key"),
-        pytest.param('{"id": "1", "features": "ssd"}', "features = 'ssd'", id="no-list"),
-        pytest.param('{"id": "1", "gres": "2"}', "no resource", id="no-resource"),
-        pytest.param('{"id": "1", "cores": -1}', "cores = -1", id="negative"),
-        pytest.param('{"id": "1", "cores": 1.5}', "cores = 1.5", id="fraction"),
-        pytest.param('{"id": "1", "count": true}', "count = True", id="truth"),
-        pytest.param('{"id": "1", "preemptible": 1}', "preemptible = 1", id="number"),
-        pytest.param('{"id": "1", "instance_type": 5}', "instance_type = 5", id="no-name"),
+        pytest.param('{"error": "no answer"}', "no 'id'", id="an-error-of-the-program"),
         pytest.param('{"id": null}', "id = None", id="no-text"),
         pytest.param(f'{{"id": "{"x" * 300}"}}', "id = 'xxx", id="endless-id"),
-        pytest.param('{"id": "1", "ram_mb": 1' + "0" * 400 + "}", "ram_mb = 1000", id="400-digits"),
-        pytest.param('{"id": "1", "count": 1' + "0" * 400 + "}", "is over 1000000", id="count"),
-        pytest.param('{"id": "1", "count": 1000001}', "count = 1000001 is over", id="too-many"),
         pytest.param('{"id": "1", "count": 1' + "0" * 5000 + "}", "line 1", id="5000-digits"),
     ],
 )
 def test_bad_output_is_a_failed_poll_and_no_empty_queue(line: str, problem: str) -> None:
     with pytest.raises(SchedulerError, match=problem):
         says(line).queue()
+
+
+@pytest.mark.parametrize(
+    ("fields", "problem"),
+    [
+        pytest.param('"core": 1', "unknown key 'core'", id="unknown-key"),
+        pytest.param('"features": "ssd"', "features = 'ssd'", id="no-list"),
+        pytest.param('"gres": "2"', "no resource", id="no-resource"),
+        pytest.param('"cores": -1', "cores = -1", id="negative"),
+        pytest.param('"cores": "4"', "cores = '4'", id="text"),
+        pytest.param('"cores": NaN', "cores = nan", id="not-a-number"),
+        pytest.param('"ram_mb": 1e999', "ram_mb = inf is over", id="infinite"),
+        pytest.param('"count": 1.5', "count = 1.5", id="part-of-a-node"),
+        pytest.param('"count": true', "count = True", id="truth"),
+        pytest.param('"preemptible": 1', "preemptible = 1", id="number"),
+        pytest.param('"instance_type": 5', "instance_type = 5", id="no-name"),
+        pytest.param('"ram_mb": 1' + "0" * 400, "ram_mb = 1000", id="400-digits"),
+        pytest.param('"count": 1' + "0" * 400, "is over 1000000", id="count"),
+        pytest.param('"count": 1000001', "count = 1000001 is over", id="too-many"),
+    ],
+)
+def test_a_bad_field_concerns_its_job_alone_which_is_told_by_its_id(
+    fields: str, problem: str
+) -> None:
+    before, bad, after = says('{"id": "1"}', f'{{"id": "x", {fields}}}', '{"id": "3"}').queue()
+    assert (before, after) == (Job("1"), Job("3"))
+    assert bad.id == "x"
+    assert bad.unserved is not None
+    assert bad.unserved.reason is Reason.JOB_UNREADABLE
+    assert "line 2" in bad.unserved.detail
+    assert problem in bad.unserved.detail
+    assert len(bad.unserved.detail) < 300
+
+
+def test_numbers_may_be_written_as_other_programs_write_them() -> None:
+    (job,) = says(
+        '{"id": 1, "ram_mb": 8192.0, "scratch_mb": 1e4, "cores": 0.5, "count": 2.0}'
+    ).queue()
+    assert job == Job("1", cores=1, ram_mb=8192, scratch_mb=10_000, count=2)
+    assert all(type(one) is int for one in (job.cores, job.ram_mb, job.scratch_mb, job.count))
 
 
 @pytest.mark.parametrize("opening", ["[", '{"a":'])
@@ -88,9 +119,10 @@ def test_output_that_is_nested_without_an_end_is_a_failed_poll(opening: str) -> 
 
 def test_no_error_quotes_endless_output() -> None:
     """X8."""
-    with pytest.raises(SchedulerError) as caught:
-        says('{"id": "1", "preemptible": "' + "x" * 100_000 + '"}').queue()
-    assert len(str(caught.value)) < 300
+    for line in ('{"id": "1", "preemptible": "%s"}', '{"id": "1", "%s": 1}'):
+        (job,) = says(line % ("x" * 100_000)).queue()
+        assert job.unserved is not None
+        assert len(job.unserved.detail) < 300
 
 
 def test_the_command_gets_what_finds_programs_and_none_of_our_secrets(

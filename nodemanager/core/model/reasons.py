@@ -325,6 +325,11 @@ class Reason(Told):
     AT_MAX_NODES = "at_max_nodes", "`max_nodes` is reached."
     AT_MAX_PRICE = "at_max_price", "One more node would exceed `max_total_price`."
     NO_FREE_SLOT = "no_free_slot", "No slot is free; `nodemanager slots` says what holds them (U7)."
+    NOT_IN_SCHEDULER = (
+        "not_in_scheduler",
+        "The scheduler has no node of the hostname that the next node would get, so it would never "
+        "get work there (U12).",
+    )
     AT_QUOTA = (
         "at_quota",
         "The cloud refused more nodes; one more is tried after `boot_fail_after` (D6).",
@@ -384,6 +389,19 @@ class Reason(Told):
     JOB_OVER_MAX_PRICE = (
         "job_over_max_price",
         "The job's nodes alone cost more per hour than `max_total_price` (U12).",
+    )
+    JOB_UNREADABLE = (
+        "job_unreadable",
+        "What the scheduler says of the job can't be read, so nothing is known of its needs (U12).",
+    )
+    JOB_TIED = (
+        "job_tied",
+        "The job may run only where no boot of ours can be sure to bring a node, for example on "
+        "nodes that it names or in a reservation (U12).",
+    )
+    PARTITION_LIMIT = (
+        "partition_limit",
+        "The scheduler's own limits of the job's partition keep it from running (U12).",
     )
 
     # An operator's command is refused.

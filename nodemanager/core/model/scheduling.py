@@ -27,11 +27,11 @@ class SchedulerNode:
     `draining`: it is given no new work, by anyone's order; `reason` is the text of that order, or
     of why the node is down. `reserved`: an advance reservation holds it. `said` is its state in the
     scheduler's own words. `weight` is its rank among nodes that a job may run on, the lowest
-    first; None where the scheduler has none. `cores` is what the scheduler believes it to have.
-    `responds` is False where the scheduler has tried in vain to reach the node. `suspended`: the
-    scheduler has switched the node off, and gives work only to the next machine of that name, which
-    it may wait for already. `given_up`: it gives the name no work before it is resumed, as no
-    machine came or answers, or as we called it gone.
+    first; None where the scheduler has none. `cores` and `ram_mb` are what the scheduler believes
+    it to have. `responds` is False where the scheduler has tried in vain to reach the node.
+    `suspended`: the scheduler has switched the node off, and gives work only to the next machine of
+    that name, which it may wait for already. `given_up`: it gives the name no work before it is
+    resumed, as no machine came or answers, or as we called it gone.
     """
 
     name: str
@@ -46,6 +46,7 @@ class SchedulerNode:
     responds: bool = True
     suspended: bool = False
     given_up: bool = False
+    ram_mb: int | None = None
 
     @property
     def drained(self) -> bool:

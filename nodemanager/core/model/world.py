@@ -13,6 +13,7 @@ from typing import Any, Generic, TypeVar
 
 from nodemanager.core.model.features import Alternatives, Gres
 from nodemanager.core.model.made_often import made_often
+from nodemanager.core.model.reasons import Reason
 
 T = TypeVar("T")
 
@@ -344,12 +345,34 @@ class Size:
 
 
 @dataclass(frozen=True, slots=True)
+class Shape:
+    """One way to share out a job: `count` nodes with at least these resources each."""
+
+    count: int
+    cores: int = 1
+    ram_mb: int = 0
+    gres: Gres = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Unserved:
+    """Why no boot serves a job, whatever its sizes; `detail` is for its owner."""
+
+    reason: Reason
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
 class Job:
     """One waiting job: `count` nodes with at least these resources each.
 
     A node must have all of one of the sets of `features`, and all of `gres`, with its counts.
-    `host` is the one node of the scheduler that serves the job, by its name; None: any does.
-    `array` is the id of the array that it is a task of: its owner is told once for all of them.
+    `shapes` are the other ways to share the job out, each over more nodes than the one before.
+    `host` is the one node of the scheduler that a boot for the job must bring, by its name; None:
+    any does, but for those of `not_on`. The job runs `on` these nodes and, where it wants more, on
+    others. `array` is the id of the array that it is a task of: its owner is told once for all of
+    them. `shares`: a node may have other such jobs beside it. `unserved` is set where its
+    scheduler's own words say that no boot can serve it.
     """
 
     id: str
@@ -363,3 +386,8 @@ class Job:
     gres: Gres = ()
     host: str | None = None
     array: str | None = None
+    shapes: tuple[Shape, ...] = ()
+    on: tuple[str, ...] = ()
+    not_on: tuple[str, ...] = ()
+    shares: bool = False
+    unserved: Unserved | None = None

@@ -13,27 +13,19 @@ from dataclasses import dataclass, field
 
 from nodemanager.core.judge.node_view import IDLE, NodeView
 from nodemanager.core.judge.preconditions import standing_block
-from nodemanager.core.model.features import (
-    shown,
-    shown_gres,
-)
 from nodemanager.core.model.reasons import Reason
-from nodemanager.core.model.seats import may_take, seat_of
+from nodemanager.core.model.seats import may_take
 from nodemanager.core.model.settings import Settings
-from nodemanager.core.model.verdict import Verdict, keep
-from nodemanager.core.model.world import Job, Record, Size, WorkerState
+from nodemanager.core.model.verdict import Verdict
+from nodemanager.core.model.world import Record, Size, WorkerState
 from nodemanager.core.plan import places
-from nodemanager.core.plan.fitting import size_for, sizes_instead
-from nodemanager.core.plan.refusals import has_room, lacked_room
 from nodemanager.core.plan.rotation import NONE as NO_ROTATIONS
 from nodemanager.core.plan.rotation import ROTATING, Need, Rotations, rotations
 from nodemanager.core.plan.slots import Slots
 from nodemanager.core.plan.snapshot import Snapshot
 from nodemanager.core.plan.spares import ROOM, Spares, chosen, spares_of
 from nodemanager.core.plan.supply import Supply
-
-PRICE_ERROR = 1e-9
-"""By how much a float sum of prices may differ from the decimal sum that an operator makes."""
+from nodemanager.core.plan.wishes import Lot, Wishes, is_over, weigh
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,16 +63,6 @@ class Wants:
     rotations: Rotations = NO_ROTATIONS
 
 
-@dataclass(frozen=True, slots=True)
-class Lot:
-    """How many nodes of a size are wanted, and why; `host` is the seat that one is for."""
-
-    size: Size
-    reason: Reason
-    count: int
-    host: str | None = None
-
-
 class Market:
     """What demand makes of the supply of one snapshot.
 
@@ -107,7 +89,8 @@ class Market:
     def trade(self) -> Wants:
         """What demand calls for: the boots, the refusals, and the nodes that may go."""
         refused: defaultdict[tuple[str, Reason], int] = defaultdict(int)
-        wishes, lots, unsatisfiable = self._weigh_demand()
+        weighed = self._weighed()
+        wishes, lots = weighed.by_size, weighed.lots
         boots = self._grant(lots, refused, [])
         spares = spares_of(self.supply, self.settings, wishes, refused, boots)
         below_spare = self._below_spare(spares)
@@ -140,7 +123,7 @@ class Market:
             unmet=unmet,
             wishlist=sum(wishes.values()),
             price=self.supply.price,
-            unsatisfiable=tuple(unsatisfiable),
+            unsatisfiable=tuple(weighed.unsatisfiable),
             unwanted=gone,
             over_max=frozenset(over_max),
             needless=self._needless(kept),
@@ -154,7 +137,10 @@ class Market:
 
     def wished(self) -> Mapping[str, int]:
         """How many nodes of each size the queue wants, those that there are included."""
-        return self._weigh_demand()[0]
+        return self._weighed().by_size
+
+    def _weighed(self) -> Wishes:
+        return weigh(self.supply, self.snapshot, self.settings, self.free_seats)
 
     def forbids_one_more(self, size: Size, granted: Sequence[Size]) -> Reason | None:
         """What would forbid one more node of that size beside the `granted` boots."""
@@ -245,95 +231,8 @@ class Market:
             too_dear[name] += 1
         return too_dear
 
-    def _weigh_demand(self) -> tuple[defaultdict[str, int], list[Lot], list[Verdict]]:
-        """The nodes that the queue wants by size, the missing lots, and the impossible jobs.
-
-        The lots are in the order of the queue, and spare nodes serve its first jobs (U12). A job
-        whose size lately had no room is served by the next one that fits (D6).
-        """
-        wishes: defaultdict[str, int] = defaultdict(int)
-        lots: list[Lot] = []
-        unsatisfiable: list[Verdict] = []
-        spare = self.supply.spare.copy()
-        for counted in (self.supply.just_busy, self.supply.coming):
-            for name, count in counted.items():
-                spare[name] += count
-        for job in self.snapshot.demand or ():
-            size = size_for(job, self.sizes.by_price, self.settings)
-            verdict = self._unsatisfiable(job, size)
-            if verdict is not None:
-                unsatisfiable.append(verdict)
-            if verdict is not None or size is None:
-                continue
-            if job.host is not None:
-                # Nodes that serve other seats don't serve this one.
-                wishes[size.name] += job.count
-                lacks = sum(seat_of(one) == job.host for one in self.free_seats or ())
-                lots.append(Lot(size, Reason.WANTED, lacks, job.host))
-                continue
-            lacks = job.count
-            choice = (size, *self._instead_of(size, job))
-            for one in choice:
-                served = min(lacks, spare[one.name])
-                spare[one.name] -= served
-                wishes[one.name] += served
-                lacks -= served
-            if lacks:
-                boot = self._with_room(choice)
-                wishes[boot.name] += lacks
-                lots.append(Lot(boot, Reason.WANTED, lacks))
-        return wishes, lots, unsatisfiable
-
-    def _instead_of(self, size: Size, job: Job) -> list[Size]:
-        """The other sizes that may serve the job, if `size` lately had no room (D6)."""
-        limits, now = self.snapshot.limits, self.snapshot.now
-        if not lacked_room(limits, size.name, now, self.settings):
-            return []
-        others = sizes_instead(job, size, self.sizes.by_price, self.settings)
-        return [one for one in others if self._unsatisfiable(job, one) is None]
-
-    def _with_room(self, choice: Sequence[Size]) -> Size:
-        """The first of these sizes that there is room for; the first of all if there is none."""
-        limits, now = self.snapshot.limits, self.snapshot.now
-        if len(choice) == 1 or has_room(limits, choice[0], now):
-            return choice[0]
-        for one in choice[1:]:
-            dear = self.settings.max_total_price > 0 and self._is_over(
-                self.supply.price + (one.price or 0.0)
-            )
-            if has_room(limits, one, now) and not dear:
-                return one
-        return choice[0]
-
-    def _unsatisfiable(self, job: Job, size: Size | None) -> Verdict | None:
-        """Why the job could not be served even in an empty pool; None if it could (U12)."""
-        settings = self.settings
-        if size is None:
-            asked: dict[str, object] = {
-                "cores": job.cores,
-                "ram_mb": job.ram_mb,
-                "scratch_mb": job.scratch_mb,
-            }
-            if job.features:
-                asked["features"] = shown(job.features)
-            if job.gres:
-                asked["gres"] = shown_gres(job.gres)
-            return keep(job.id, Reason.NO_FITTING_SIZE, size=job.instance_type, **asked)
-        if job.count > settings.max_nodes:
-            measures = {"size": size.name, "count": job.count, "limit": settings.max_nodes}
-            return keep(job.id, Reason.JOB_OVER_MAX_NODES, **measures)
-        if settings.max_total_price <= 0:
-            return None
-        if not size.price:
-            return keep(job.id, Reason.UNPRICED_SIZE, size=size.name)
-        price = job.count * size.price
-        if self._is_over(self.supply.fixed_price + price):
-            limit = settings.max_total_price - self.supply.fixed_price
-            return keep(job.id, Reason.JOB_OVER_MAX_PRICE, size=size.name, price=price, limit=limit)
-        return None
-
     def _is_over(self, price: float) -> bool:
-        return price > self.settings.max_total_price + PRICE_ERROR
+        return is_over(price, self.settings)
 
     def _cheapest(self) -> Size:
         """The size that fills min_nodes: the cheapest that is neither preemptible nor resting.

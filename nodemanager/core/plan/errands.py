@@ -240,6 +240,10 @@ def why(job: Job, verdict: Verdict) -> str:
             return f"size {told.get('size')} has no price, and the pool has a limit of it"
         case Reason.JOB_OVER_MAX_PRICE:
             return f"its nodes cost {told.get('price')} an hour; the limit is {told.get('limit')}"
+        case Reason.JOB_UNREADABLE:
+            return f"what it asks for can't be read: {told.get('detail')}"
+        case Reason.JOB_TIED | Reason.PARTITION_LIMIT:
+            return f"no node is booted for it: {told.get('detail')}"
     return f"no node comes for it ({verdict.reason.value})"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from nodemanager.core.model.features import (
     SIZE_FEATURE,
@@ -27,6 +28,28 @@ def size_for(job: Job, sizes: Sequence[Size], settings: Settings) -> Size | None
     return fallback
 
 
+def shaped(job: Job, sizes: Sequence[Size], settings: Settings) -> tuple[Job, Size | None]:
+    """The job shared out over the fewest nodes for which a size fits, and that size (`size_for`).
+
+    Where none does, it is as its scheduler would have it first.
+    """
+    size = size_for(job, sizes, settings)
+    if size is None:
+        for one in job.shapes:
+            other = replace(
+                job, count=one.count, cores=one.cores, ram_mb=one.ram_mb, gres=one.gres, shapes=()
+            )
+            size = size_for(other, sizes, settings)
+            if size is not None:
+                return other, size
+    return job, size
+
+
+def usable_ram(size: Size, scaling: float) -> int:
+    """The MB that jobs may have: what the file gives, else `scaling` of the machine's own."""
+    return size.ram_mb if size.ram_is_given else int(size.ram_mb * scaling)
+
+
 def sizes_instead(
     job: Job, size: Size, sizes: Sequence[Size], settings: Settings
 ) -> tuple[Size, ...]:
@@ -49,7 +72,7 @@ def _fitting(job: Job, sizes: Sequence[Size], settings: Settings) -> Iterator[Si
 
 def _fits(job: Job, size: Size, settings: Settings) -> bool:
     """Whether the size has what the job needs; unknown memory or scratch space (0) is enough."""
-    ram_mb = size.ram_mb if size.ram_is_given else int(size.ram_mb * settings.node_mem_scaling)
+    ram_mb = usable_ram(size, settings.node_mem_scaling)
     return (
         size.cores >= job.cores
         and (not size.ram_mb or ram_mb >= job.ram_mb)

@@ -227,6 +227,8 @@ class Supply:
         self.spare: defaultdict[str, int] = defaultdict(int)
         self.just_busy: defaultdict[str, int] = defaultdict(int)
         self.coming: defaultdict[str, int] = defaultdict(int)
+        self.hosts: defaultdict[str, list[str | None]] = defaultdict(list)
+        """The hostnames, where known, of all these nodes: what serves the queue."""
         self.pending_records = pending
         self.pending = len(pending) + len(snapshot.boots_unclaimed)
         self.existing = self.pending + len(_leaving(snapshot) - pending)
@@ -241,6 +243,8 @@ class Supply:
         self.prices_to_be: list[tuple[float, str]] = []
         """The price and the size's name of each future node."""
         self._count_views()
+        for hosts in self.hosts.values():
+            hosts.sort(key=lambda host: host or "")
         self._count_pending()
 
     def _count_views(self) -> None:
@@ -266,6 +270,9 @@ class Supply:
                 self.spare[size.name] += 1
             elif self._turned_busy(view):
                 self.just_busy[size.name] += 1
+            else:
+                continue
+            self.hosts[size.name].append(None if view.record is None else view.record.hostname)
 
     def _turned_busy(self, view: NodeView) -> bool:
         """Whether the node turned busy after the demand poll.
@@ -293,27 +300,38 @@ class Supply:
     def _count_pending(self) -> None:
         claimed, expected = self.snapshot.claimed_sizes, self.snapshot.expected
         pending = self.pending_records
-        claims = {
-            record.uuid: record.claim
+        records = {
+            record.uuid: record
             for record in (self.records if pending else ())
-            if record.uuid in pending and record.claim is not None
+            if record.uuid in pending
         }
-        for uuid in pending:
-            claim = claims.get(uuid)
+        for uuid in sorted(pending):
+            record = records.get(uuid)
+            claim = None if record is None else record.claim
             name = claimed.get(uuid) or (claim.size if claim is not None else None)
             name = name or (expected[uuid].size if uuid in expected else None)
-            spare = 0 if uuid in self.untagged else 1
-            self._count_boot(name, claim.price if claim is not None else None, spare)
+            host = None if record is None else record.hostname
+            price = claim.price if claim is not None else None
+            self._count_boot(name, price, host, serves=uuid not in self.untagged)
         for name in self.snapshot.boots_unclaimed:
             self._count_boot(name)
 
-    def _count_boot(self, name: str | None, price: float | None = None, spare: int = 1) -> None:
+    def _count_boot(
+        self,
+        name: str | None,
+        price: float | None = None,
+        host: str | None = None,
+        *,
+        serves: bool = True,
+    ) -> None:
         """Count a future node; without a known size or price it counts as the cheapest size."""
         size = self.sizes.named(name)
         if size is None and price is None and self.sizes.by_price:
             size = self.sizes.by_price[0]
         if size is not None:
-            self.coming[size.name] += spare
+            if serves:
+                self.coming[size.name] += 1
+                self.hosts[size.name].append(host)
             price = size.price
         self.prices_to_be.append((price or 0.0, size.name if size is not None else name or ""))
         self.price += price or 0.0

@@ -6,7 +6,6 @@ that user must be Slurm's own, root, or an operator of Slurm.
 
 from __future__ import annotations
 
-import contextlib
 import re
 from collections.abc import Callable, Sequence
 from enum import StrEnum
@@ -19,7 +18,9 @@ from nodemanager.errors import SchedulerError, SchedulerRefused
 from nodemanager.program import inherited, run
 from nodemanager.schedulers.api import OURS, Verb, plain, single_node
 from nodemanager.schedulers.slurm import power, text, told_json
-from nodemanager.schedulers.slurm.rows import JobRow, NodeRow, listing, queue
+from nodemanager.schedulers.slurm.cluster import Cluster, cluster_of
+from nodemanager.schedulers.slurm.jobs import queue
+from nodemanager.schedulers.slurm.rows import JobRow, NodeRow, UnreadRow, listing
 
 T = TypeVar("T")
 
@@ -32,6 +33,8 @@ _NO_JSON = re.compile(r"json|data_parser|unrecognized option", re.IGNORECASE)
 _AS_IT_IS = re.compile(r"invalid node state", re.IGNORECASE)
 FORBIDDEN = frozenset({"SLURM_CLUSTERS", "SLURM_TIME_FORMAT", "SLURM_BITSTR_LEN"})
 """Variables that change what the programs print, or whom they ask."""
+CLUSTER_EVERY = 20
+"""How Slurm shares its nodes is asked for again after so many polls."""
 
 
 class Answers(StrEnum):
@@ -66,7 +69,10 @@ class SlurmScheduler:
         self._timeout = timeout
         self._partitions = frozenset(partitions)
         self._answers = answers
-        self._most_cores: int | None = None
+        self._no_json: set[str] = set()
+        """The programs that turned out to give no JSON that is known here."""
+        self._cluster = Cluster()
+        self._polls = 0
         kept = {name: said for name, said in inherited().items() if name not in FORBIDDEN}
         # Whole lists of array tasks, and English, whatever the machine speaks.
         self._environment = {**kept, "SLURM_BITSTR_LEN": "0", "LC_ALL": "C"}
@@ -74,35 +80,51 @@ class SlurmScheduler:
             self._environment["SLURM_CONF"] = conf
 
     def nodes(self) -> Listed[SchedulerNode]:
+        listed = listing(self._node_rows())
+        return power.listing(listed) if self._power_saving else listed
+
+    def _node_rows(self) -> list[NodeRow]:
         format = text.format_of(text.NODE_FIELDS)
-        rows: list[NodeRow] = self._ask(
+        return self._ask(
             ("sinfo", "--json"),
             told_json.nodes,
             ("sinfo", "--noheader", "--all", "--Node", "--Format", format),
             text.nodes,
         )
-        listed = listing(rows)
-        if self._power_saving:
-            listed = power.listing(listed)
-        self._most_cores = max((node.cores or 0 for node in listed.items), default=None)
-        return listed
 
     def queue(self) -> tuple[Job, ...]:
         if self._power_saving:
             return power.queue(self.nodes().items)
         chosen = ("--partition", ",".join(sorted(self._partitions))) if self._partitions else ()
-        format = text.format_of(text.JOB_FIELDS)
-        rows: list[JobRow] = self._ask(
+        asked = ("squeue", "--noheader", "--all", "--states=PENDING", *chosen)
+
+        def read_text(output: str) -> list[JobRow | UnreadRow]:
+            rows = text.jobs(output)
+            if not rows:
+                return rows
+            return text.excluding(rows, self._output((*asked, "--format", text.EXCLUDED)))
+
+        rows: list[JobRow | UnreadRow] = self._ask(
             ("squeue", "--json"),
             lambda output: told_json.jobs(output, self._partitions),
-            ("squeue", "--noheader", "--all", "--states=PENDING", *chosen, "--Format", format),
-            text.jobs,
+            (*asked, "--Format", text.format_of(text.JOB_FIELDS)),
+            read_text,
         )
-        if self._most_cores is None and rows:
-            # Else a job of more CPUs than any node has would want one node with all of them.
-            with contextlib.suppress(SchedulerError):
-                self.nodes()
-        return queue(rows, self._most_cores)
+        if rows:
+            self._look_at_cluster()
+        return queue(rows, self._cluster)
+
+    def _look_at_cluster(self) -> None:
+        """Ask how jobs share nodes, now and then. Without an answer, what was known stands."""
+        if self._polls % CLUSTER_EVERY == 0:
+            try:
+                config = self._output(("scontrol", "show", "config"))
+                partitions = self._output(("scontrol", "show", "partition", "--all", "--oneliner"))
+                self._cluster = cluster_of(config, partitions, self._node_rows())
+            except SchedulerError:
+                # A queue is worth more than how it is packed: the next poll asks again.
+                return
+        self._polls += 1
 
     def drain(self, node: str, reason: str) -> None:
         self._update_node(node, "State=DRAIN", f"Reason={OURS}{plain(reason)}")
@@ -158,20 +180,21 @@ class SlurmScheduler:
         as_text: tuple[str, ...],
         read_text: Callable[[str], list[T]],
     ) -> list[T]:
-        if self._answers is not Answers.TEXT:
+        program = as_json[0]
+        if self._answers is not Answers.TEXT and program not in self._no_json:
             try:
                 return read_json(self._output(as_json))
             except told_json.OtherForm as error:
                 if self._answers is Answers.JSON:
-                    raise SchedulerError(f"{as_json[0]} --json {error}") from error
+                    raise SchedulerError(f"{program} --json {error}") from error
             except SchedulerError as error:
                 if self._answers is Answers.JSON or not isinstance(error, _NoJson):
                     raise
-            self._answers = Answers.TEXT
+            self._no_json.add(program)
         try:
             return read_text(self._output(as_text))
         except ValueError as error:
-            raise SchedulerError(f"{as_text[0]}: {error}") from error
+            raise SchedulerError(f"{program}: {error}") from error
 
     def _output(self, argv: tuple[str, ...]) -> str:
         ended = run("slurm", argv, self._timeout, environment=self._environment)

@@ -5,33 +5,57 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 
-from nodemanager.core.model.features import gres_of
 from nodemanager.core.model.worker_words import words_of
-from nodemanager.schedulers.slurm.rows import JobRow, NodeRow
+from nodemanager.schedulers.slurm.rows import JobRow, NodeRow, UnreadRow
 
+_NAME = re.compile(r"[A-Za-z0-9][\w.-]*")
 FIELD, ROW = "\x1f", "\x1e"
 """The ASCII separators, which stand in no reason, feature or comment."""
-NODE_FIELDS = ("NodeList", "StateComplete", "CPUs", "Weight", "Features", "Reason")
-JOB_FIELDS = (
-    "JobID",
-    "ArrayJobID",
-    "ArrayTaskID",
-    "State",
-    "Reason",
-    "PriorityLong",
-    "NumNodes",
-    "NumCPUs",
-    "MinCpus",
-    "MinMemory",
-    "MinTmpDisk",
-    "tres-alloc",
-    "Feature",
-    "tres-per-node",
+NODE_FIELDS = (
+    *("NodeList", "StateComplete", "CPUs", "Weight", "Features", "Reason", "Memory", "Threads"),
 )
+_FIELDS = {
+    "JobID": "id",
+    "ArrayJobID": "array",
+    "ArrayTaskID": "tasks",
+    "State": "state",
+    "Reason": "reason",
+    "PriorityLong": "priority",
+    "NumNodes": "nodes",
+    "MaxNodes": "most_nodes",
+    "NumCPUs": "cpus",
+    "cpus-per-task": "cpus_per_task",
+    "MinCpus": "least_cpus",
+    "MinMemory": "ram",
+    "MinTmpDisk": "disk",
+    "tres-alloc": "whole",
+    "Feature": "features",
+    "tres-per-node": "tres_per_node",
+    "tres-per-job": "tres_per_job",
+    "tres-per-socket": "tres_per_socket",
+    "tres-per-task": "tres_per_task",
+    "cpus-per-tres": "cpus_per_tres",
+    "mem-per-tres": "mem_per_tres",
+    "ReqNodes": "required",
+    "Reservation": "reservation",
+    "contiguous": "contiguous",
+    "OverSubscribe": "shared",
+    "CoreSpec": "core_spec",
+    "Sockets": "sockets",
+    "Threads": "per_core",
+    "ntpernode": "tasks_per_node",
+    "Partition": "partitions",
+}
+JOB_FIELDS = tuple(_FIELDS)
+EXCLUDED = f"%A{FIELD}%x{ROW}"
+"""What squeue is asked for in a second answer: its long fields have no excluded nodes."""
 _MB = {"": 1.0, "K": 1 / 1024, "M": 1.0, "G": 1024.0, "T": 1024.0**2, "P": 1024.0**3}
+_SHARES = frozenset({"OK", "YES"})
+"""What OverSubscribe says of a job that may have others beside it."""
 _AMOUNT = re.compile(r"(\d+(?:\.\d+)?)([KMGTP]?)[nc]?")
-_NOTHING = frozenset({"", "(null)", "N/A", "none"})
+_NOTHING = frozenset({"", "(null)", "N/A", "none", "*"})
 
 
 def format_of(fields: tuple[str, ...]) -> str:
@@ -41,23 +65,50 @@ def format_of(fields: tuple[str, ...]) -> str:
 
 
 def nodes(output: str) -> list[NodeRow]:
-    """The rows of sinfo. Raises ValueError for a row that can't be read."""
-    return [
-        NodeRow(
+    """The rows of sinfo. Raises ValueError for an answer that is not as asked for.
+
+    In a row with more fields than that, something has a separator of ours: it can't be read.
+    """
+    return [_node(row) for row in _rows(output, len(NODE_FIELDS))]
+
+
+def _node(row: list[str]) -> NodeRow:
+    name = row[0]
+    if not _NAME.fullmatch(name):
+        raise ValueError(f"{name[:60]!r} is no name of a node")
+    try:
+        _, state, cores, weight, features, reason, ram, threads = row
+        return NodeRow(
             name=name,
             words=words_of(state),
             reason="" if reason in _NOTHING else reason,
             features=() if features in _NOTHING else tuple(features.split(",")),
             weight=int(weight),
             cores=int(cores),
+            ram_mb=int(ram),
+            threads=int(threads),
         )
-        for name, state, cores, weight, features, reason in _rows(output, len(NODE_FIELDS))
+    except ValueError as error:
+        return NodeRow(name, frozenset(), "", (), None, None, problem=str(error)[:200])
+
+
+def jobs(output: str) -> list[JobRow | UnreadRow]:
+    """The pending jobs of squeue. Raises ValueError for an answer that is not as asked for."""
+    rows = [_row(row) for row in _rows(output, len(_FIELDS))]
+    return [row for row in rows if row is not None]
+
+
+def excluding(rows: list[JobRow | UnreadRow], output: str) -> list[JobRow | UnreadRow]:
+    """The rows with the nodes that each excludes, by the answer for EXCLUDED.
+
+    A job that this later answer lacks waits no more.
+    """
+    told = {int(row[0]): "" if row[1] in _NOTHING else row[1] for row in _rows(output, 2)}
+    return [
+        row if isinstance(row, UnreadRow) else replace(row, excluded=told[row.number])
+        for row in rows
+        if row.number in told
     ]
-
-
-def jobs(output: str) -> list[JobRow]:
-    """The pending jobs of squeue. Raises ValueError for a row that can't be read."""
-    return [_job(row) for row in _rows(output, len(JOB_FIELDS)) if row[3] == "PENDING"]
 
 
 def _rows(output: str, width: int) -> Iterator[list[str]]:
@@ -66,33 +117,60 @@ def _rows(output: str, width: int) -> Iterator[list[str]]:
         raise ValueError(f"it ends with {end.strip()[:60]!r}")
     for row in rows:
         fields = row.removeprefix("\n").split(FIELD)
-        if len(fields) != width:
+        if len(fields) < width:
             raise ValueError(f"{row.strip()[:60]!r} has {len(fields)} fields, not {width}")
         yield [field.strip() for field in fields]
 
 
-def _job(row: list[str]) -> JobRow:
-    id, array, tasks, _, reason, priority, nodes, cpus, least, ram, disk, tres, features, gres = row
-    number = int(id)
+def _row(row: list[str]) -> JobRow | UnreadRow | None:
+    """The row of a pending job; None for another."""
+    number = int(row[0])
+    try:
+        told = dict(zip(_FIELDS.values(), row, strict=True))
+        return _job(number, told) if told["state"] == "PENDING" else None
+    except ValueError as error:
+        return UnreadRow(number, str(error)[:200])
+
+
+def _job(number: int, row: dict[str, str]) -> JobRow:
+    told = {name: "" if said in _NOTHING else said for name, said in row.items()}
     # A task that was started and requeued is told on its own, with its own number as `tasks`.
-    ram_mb, whole = megabytes(ram), _tres(tres)
-    # MinMemory does not say whether it is per CPU or per node; the total of both does.
-    per_cpu = ram_mb > 0 and whole["cpu"] != whole["node"]
-    per_cpu = per_cpu and math.isclose(ram_mb * whole["cpu"], whole["mem"], rel_tol=0.02)
+    tasks = told["tasks"] or None
+    ram_mb, whole = megabytes(told["ram"]), _tres(told["whole"])
+    # MinMemory does not say whether it is per CPU or per node; the total of both does, unless there
+    # are as many of each. Then it is taken to be per CPU, which is never too little.
+    per_cpu = math.isclose(ram_mb * whole["cpu"], whole["mem"], rel_tol=0.02)
+    per_cpu = ram_mb > 0 and (per_cpu or whole["cpu"] == whole["node"])
     return JobRow(
-        id=id if tasks in _NOTHING else array,
+        id=row["id"] if tasks is None else told["array"],
         number=number,
-        reason=reason,
-        priority=int(priority),
-        nodes=int(nodes),
-        cpus=int(cpus),
-        least_cpus=int(least),
+        reason=row["reason"],
+        priority=int(told["priority"]),
+        nodes=int(told["nodes"]),
+        cpus=int(told["cpus"]),
+        least_cpus=int(told["least_cpus"]),
         ram_mb_per_cpu=ram_mb if per_cpu else 0,
         ram_mb_per_node=0 if per_cpu else ram_mb,
-        disk_mb=megabytes(disk),
-        features="" if features in _NOTHING else features,
-        tasks=None if tasks in _NOTHING else tasks,
-        gres=() if gres in _NOTHING else gres_of(gres),
+        disk_mb=megabytes(told["disk"]),
+        features=told["features"],
+        tasks=tasks,
+        least_nodes=whole["node"],
+        most_nodes=int(told["most_nodes"] or 0),
+        cpus_per_task=int(told["cpus_per_task"] or 0),
+        tasks_per_node=int(told["tasks_per_node"] or 0),
+        sockets=int(told["sockets"] or 0),
+        per_core=int(told["per_core"] or 0),
+        tres_per_node=told["tres_per_node"],
+        tres_per_job=told["tres_per_job"],
+        tres_per_socket=told["tres_per_socket"],
+        tres_per_task=told["tres_per_task"],
+        cpus_per_tres=told["cpus_per_tres"],
+        mem_per_tres=told["mem_per_tres"],
+        required=told["required"],
+        reservation=told["reservation"],
+        is_contiguous=told["contiguous"] not in ("", "0"),
+        is_alone=told["shared"] not in _SHARES or told["core_spec"] not in ("", "0"),
+        partitions=tuple(told["partitions"].split(",")),
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from nodemanager.core.model.features import (
-    alternatives_of,
+    constraint_of,
     gres_of,
     has_features,
     has_gres,
@@ -27,23 +27,48 @@ from nodemanager.core.model.features import (
         ),
         pytest.param("(a)&instancetype=m5.large", (("a", "instancetype=m5.large"),), id="a-size"),
         pytest.param("a|a", (("a",),), id="twice"),
+        pytest.param("a|b&c", (("a", "c"), ("b", "c")), id="from-left-to-right"),
+        pytest.param("a&b|c", (("a", "b"), ("c",)), id="or-behind-and"),
+        pytest.param("graphics*4", (("graphics",),), id="counted"),
+        pytest.param("(a&b)*2", (("a", "b"),), id="a-bracket-counted"),
+        pytest.param("[(a|b)*1&(c)*2]", (("a", "c"), ("b", "c")), id="several-counts"),
     ],
 )
 def test_a_constraint_is_read_as_its_alternatives(
     constraint: str, sets: tuple[tuple[str, ...], ...]
 ) -> None:
-    assert alternatives_of(constraint) == sets
+    assert constraint_of(constraint).sets == sets
 
 
 @pytest.mark.parametrize(
     "constraint",
-    ["", "a&", "a*2&b*4", "[a*2]", "(a", "a)", "&a", "a b", "()", "&".join(["(a|b|c)"] * 9)],
+    [
+        "",
+        "a&",
+        "a*",
+        "a*b",
+        "*2",
+        "a&*2",
+        "a|",
+        "(a",
+        "a)",
+        "&a",
+        "a b",
+        "()",
+        "&".join(["(a|b|c)"] * 9),
+    ],
 )
 def test_what_no_one_size_can_meet_is_no_constraint(constraint: str) -> None:
     if "c)&" in constraint:
         constraint = "&".join(f"(a{n}|b{n}|c{n})" for n in range(9))
     with pytest.raises(ValueError, match="constraint"):
-        alternatives_of(constraint)
+        constraint_of(constraint)
+
+
+def test_counts_of_several_kinds_ask_for_different_nodes() -> None:
+    assert constraint_of("[rack1*2&rack2*4]").counted
+    assert not constraint_of("graphics*4").counted
+    assert not constraint_of("rack1&rack2").counted
 
 
 @pytest.mark.parametrize(
@@ -57,6 +82,19 @@ def test_what_no_one_size_can_meet_is_no_constraint(constraint: str) -> None:
         pytest.param("gres/gpu=3", (("gpu", 3),), id="as-23.11"),
         pytest.param("gpu:a:1,gpu:b:2", (("gpu", 3), ("gpu:a", 1), ("gpu:b", 2)), id="two-types"),
         pytest.param("shard:2K(S:0-1)", (("shard", 2048),), id="thousands"),
+        pytest.param("nv-link:2", (("nv-link", 2),), id="a-dash"),
+        pytest.param("lustre:4T", (("lustre", 4 << 40),), id="terabytes"),
+        pytest.param("lustre:4t", (("lustre", 4 << 40),), id="small-letters"),
+        pytest.param(
+            "bandwidth:lustre:no_consume:4G",
+            (("bandwidth", 4 << 30), ("bandwidth:lustre", 4 << 30)),
+            id="no-consume",
+        ),
+        pytest.param("gpu:a100-sxm", (("gpu", 1), ("gpu:a100-sxm", 1)), id="a-type-with-a-dash"),
+        pytest.param("gpu:1g.5gb:2", (("gpu", 2), ("gpu:1g.5gb", 2)), id="a-share-of-a-card"),
+        pytest.param("gpu:2(IDX:0,2),tape:1", (("gpu", 2), ("tape", 1)), id="notes-with-commas"),
+        pytest.param("cpu=2,gres/gpu:t4=1", (("gpu", 1), ("gpu:t4", 1)), id="beside-cpus"),
+        pytest.param("license/matlab:1,cpu:2", (), id="no-generic-ones"),
     ],
 )
 def test_resources_are_read_with_their_types(text: str, gres: tuple[tuple[str, int], ...]) -> None:
@@ -64,14 +102,16 @@ def test_resources_are_read_with_their_types(text: str, gres: tuple[tuple[str, i
     assert gres_of(shown_gres(gres)) == gres
 
 
-@pytest.mark.parametrize("text", ["2", "gpu:-1", "gpu:2:3", "gpu 2", "gpu:2;id"])
+@pytest.mark.parametrize(
+    "text", ["2", "gpu:-1", "gpu:2:3", "gpu:a:b:1", "gpu::", "gres/", "gpu 2", "gpu:2;id"]
+)
 def test_other_text_is_no_resource(text: str) -> None:
     with pytest.raises(ValueError, match="no resource"):
         gres_of(text)
 
 
 def test_a_node_needs_all_of_one_alternative_and_enough_of_each_resource() -> None:
-    asked = alternatives_of("gpu&(rack1|rack2)")
+    asked = constraint_of("gpu&(rack1|rack2)").sets
     assert shown(asked) == "gpu&rack1|gpu&rack2"
     assert has_features(("rack2", "gpu", "ssd"), asked)
     assert not has_features(("rack2", "rack1"), asked)

@@ -1,0 +1,73 @@
+"""How a Slurm cluster lets jobs share nodes: by its configuration, its partitions and its nodes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from nodemanager.schedulers.slurm.rows import NodeRow
+
+_OPTION = re.compile(r"^(\w+)\s*=\s*(.*)$", re.MULTILINE)
+_OF_A_PARTITION = re.compile(r"(\w+)=(\S*)")
+_UNLIMITED = "UNLIMITED"
+_SHARED = ("NO", "YES", "FORCE")
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """What decides how many jobs fit on a node.
+
+    `partitions` are those whose nodes take several jobs at once, None where that is not known:
+    then none does. `threads` are the CPUs of one core, which goes to one job as a whole where
+    `by_core`. With `memory_counts`, a job that asks for no memory gets all of its node's.
+    `most_cores` is what the largest node has, None where that is not known.
+    """
+
+    partitions: frozenset[str] | None = None
+    by_core: bool = False
+    memory_counts: bool = True
+    threads: int = 1
+    most_cores: int | None = None
+
+    def shares(self, partitions: Iterable[str]) -> bool:
+        """Whether a job of these partitions may have others beside it on a node."""
+        return self.partitions is not None and self.partitions.issuperset(partitions)
+
+
+def cluster_of(config: str, partitions: str, nodes: Iterable[NodeRow]) -> Cluster:
+    """What `scontrol show config`, `scontrol show partition -o` and sinfo say of it.
+
+    Whatever is not understood is taken to mean that no node is shared: then more nodes are asked
+    for than Slurm needs, never fewer.
+    """
+    rows = list(nodes)
+    options = dict(_OPTION.findall(config))
+    by = frozenset(options.get("SelectTypeParameters", "").strip().upper().split(","))
+    shared: frozenset[str] | None = None
+    if options.get("SelectType", "").strip().startswith("select/cons_") and "CR_SOCKET" not in by:
+        shared = frozenset(_shared_of(partitions))
+        if any(one.startswith("CR_SOCKET") or one == "CR_LLN" for one in by):
+            shared = None
+    return Cluster(
+        partitions=shared,
+        by_core=not any(one.startswith("CR_CPU") for one in by) or "CR_ONE_TASK_PER_CORE" in by,
+        memory_counts=any("MEMORY" in one for one in by),
+        threads=max((row.threads or 1 for row in rows), default=1),
+        most_cores=max((row.cores or 0 for row in rows), default=None),
+    )
+
+
+def _shared_of(partitions: str) -> Iterable[str]:
+    for line in partitions.splitlines():
+        told = dict(_OF_A_PARTITION.findall(line))
+        if (
+            told.get("OverSubscribe", "").startswith(_SHARED)
+            and told.get("ExclusiveUser", "NO") == "NO"
+            and told.get("ExclusiveTopo", "NO") == "NO"
+            and told.get("LLN", "NO") == "NO"
+            and told.get("MaxCPUsPerNode", _UNLIMITED) == _UNLIMITED
+            and told.get("MaxCPUsPerSocket", _UNLIMITED) == _UNLIMITED
+            and told.get("SelectTypeParameters", "NONE") in ("NONE", "CR_CORE")
+        ):
+            yield told.get("PartitionName", "")
