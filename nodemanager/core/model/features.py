@@ -24,10 +24,8 @@ _NAME_OF_GRES = re.compile(r"[A-Za-z_][\w.-]*")
 _TYPE_OF_GRES = re.compile(r"\w[\w.+-]*")
 _MANY = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40, "p": 1 << 50}
 _NO_CONSUME = "no_consume"
-_OTHER_TRES = frozenset(
-    {"cpu", "mem", "node", "billing", "energy", "pages", "vmem", "bb", "fs", "ic", "license"}
-)
-"""What Slurm counts as trackable resources beside the generic ones."""
+_OTHER_TRES = re.compile(r"(?:cpu|mem|node|billing|energy|pages|vmem)[:=]|(?:bb|fs|ic|license)/")
+"""What else Slurm counts as a trackable resource."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +119,7 @@ def _resource(part: str) -> tuple[tuple[str, str], int] | None:
     """Name, type ("" for none) and count of one resource; None for what is no generic one."""
     is_gres = re.match("gres[:/]", part)
     name, *rest = re.split("[:=]", part[is_gres.end() :] if is_gres else part)
-    if not is_gres and name.partition("/")[0] in _OTHER_TRES:
+    if _OTHER_TRES.match(part):
         return None
     rest = [one for one in rest if one.lower() != _NO_CONSUME]
     count, number = 1, _COUNT.fullmatch(rest[-1]) if rest else None
