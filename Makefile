@@ -77,8 +77,8 @@ rotation: venv-test ## replace the image of NODES=10 local nodes that work: no j
 dispatch: venv-test ## play ROUNDS=10 rounds of a scheduler on EC2's API (moto): no busy node is destroyed
 	@DISPATCH_ROUNDS=$(or $(ROUNDS),10) $(PY) -m pytest -q tests/live/test_idle.py $(ARGS)
 
-slurm: venv-test ## on a real Slurm: lost nodes and controllers, JOBS=100 short jobs (10 minutes)
-	@SLURM_JOBS=$(or $(JOBS),100) $(PY) -m pytest -q -n 0 -m slurm tests/live/test_slurm_long.py tests/live/test_slurm_records.py tests/live/test_demo.py $(ARGS)
+slurm: venv-test ## on a real Slurm: lost nodes and controllers, JOBS=100 short jobs, all scripts (20 minutes)
+	@SLURM_JOBS=$(or $(JOBS),100) $(PY) -m pytest -q -n 0 -m slurm tests/schedulers/test_slurm_scripts.py tests/live/test_slurm_long.py tests/live/test_slurm_records.py tests/live/test_demo.py $(ARGS)
 
 systemd: venv-test ## the installed service under a real systemd in namespaces of its own (root; 2 minutes)
 	@$(PY) -m pytest -q -n 0 -m systemd tests/systemd $(ARGS)

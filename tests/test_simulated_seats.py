@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from nodemanager.records.slurm import SlurmRecordStore
+from tests.records.slurm_model import Times
 from tests.simulation.faults import KINDS
 from tests.simulation.run import play
 from tests.simulation.scenario import NOT_SEATED, SEATED_TOO, Scenario, Storm, draw
@@ -111,7 +112,9 @@ def test_a_node_that_no_machine_comes_for_is_given_up_after_resume_timeout() -> 
     controller.model.run(
         "slurm", ("scontrol", "update", f"NodeName={node.name}", "State=POWER_UP"), 1.0
     )
-    assert node.flags == {"POWERING_UP"}
+    world.engine.now += Times.power_interval
+    controller.look()
+    assert node.flags == {"POWERING_UP", "NOT_RESPONDING"}
     world.engine.now += RESUME_TIMEOUT_S + 1.0
     controller.look()
     assert {"DOWN", "POWERED_DOWN"} <= node.flags

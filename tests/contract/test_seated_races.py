@@ -21,9 +21,10 @@ from nodemanager.program import Ended
 from nodemanager.records.slurm import SlurmRecordStore
 from tests.contract.duel import EVERY_STEP, _order
 from tests.contract.stores import claim
-from tests.records.slurm_model import RESUME_TIMEOUT_S, SLURMD_TIMEOUT_S, SlurmModel
+from tests.records.slurm_model import RESUME_TIMEOUT_S, SLURMD_TIMEOUT_S, SlurmModel, Times
 from tests.simulation.engine import Engine, SimClock
 
+AT_ONCE = Times(power_interval=0.0, answered_in=0.0, requeued_for=0.0)
 NAME = "compute1"
 SETTLE_S = 10.0
 
@@ -43,7 +44,7 @@ class Race:
     def __post_init__(self) -> None:
         self.engine = Engine("race")
         clock = SimClock(self.engine)
-        self.slurm = SlurmModel({NAME: "small"}, clock.wall)
+        self.slurm = SlurmModel({NAME: "small"}, clock.wall, AT_ONCE)
         self.racing = False
         self.store = SlurmRecordStore(SETTLE_S, clock, call=self._call)
         record = self.store.create(claim())

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from nodemanager.core.model.world import Record
-from tests.records.slurm_model import Node
+from tests.records.slurm_model import UNASKED, Node, Times
 from tests.simulation.bounds import FENCE_STANDS_S
 from tests.simulation.cleans import CleanRules
 from tests.simulation.cloud import Instance
@@ -22,7 +22,6 @@ from tests.simulation.seats import (
     RESUME_TIMEOUT_S,
     SLURMD_TIMEOUT_S,
     SUSPEND_TIMEOUT_S,
-    UNASKED,
     Controller,
     SeatJob,
 )
@@ -114,9 +113,9 @@ class SeatRules:
     def _jobs(self, pool: Pool, since: float) -> Iterator[Owed]:
         """Each is run: its node is freed of what was there, booted, and at it undisturbed."""
         for job in self.controller.jobs.values():
-            within = self._seat_is_free(pool) + RESUME_TIMEOUT_S + BOOTS_S
+            within = self._seat_is_free(pool) + RESUME_TIMEOUT_S + BOOTS_S + Times.requeued_for
             if job.on is not None:
-                within = job.lasts + self._seat_is_free(pool) + RESUME_TIMEOUT_S + BOOTS_S
+                within += job.lasts
             what = f"job {job.id} on {job.name} is run to its end"
             yield Owed("PROGRESS", f"job {job.id} {job.began}", what, since, within)
 

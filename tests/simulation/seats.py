@@ -15,7 +15,7 @@ from nodemanager.core.model.scheduling import Verb
 from nodemanager.core.model.world import Record, Size
 from nodemanager.program import Ended
 from nodemanager.records import slurm_nodes as lines
-from tests.records.slurm_model import Node, SlurmModel, Times
+from tests.records.slurm_model import UNASKED, Node, SlurmModel, Times
 from tests.simulation.choices import LARGE, SMALL
 from tests.simulation.cloud import Instance
 from tests.simulation.machine import Machine
@@ -31,11 +31,8 @@ TOLD_EVERY_S = 15.0
 """So often the monitors are told that a slurmd answers."""
 SLURMD_TIMEOUT_S, RESUME_TIMEOUT_S, SUSPEND_TIMEOUT_S = 60.0, 300.0, 30.0
 SHARE = 0.03
-UNASKED = frozenset({"POWERED_DOWN", "POWERING_DOWN", "POWERING_UP"})
-"""Slurm does not ask the slurmd of a node that is powered down or about to be.
-
-Nor does it ask the old one where it wants a new one.
-"""
+ON_ITS_WAY = frozenset({"POWERED_DOWN", "POWER_UP", "POWERING_UP", "NOT_RESPONDING"})
+"""A node with no other flags is off, and can come up."""
 
 
 @dataclass(frozen=True)
@@ -193,17 +190,17 @@ class Controller:
         for job in self.jobs.values():
             node = nodes[job.name]
             waits = node.job != job.id and not node.takes_work
-            if not waits or node.flags & {"POWERED_DOWN", "POWERING_UP"} == node.flags:
+            if not waits or node.flags <= ON_ITS_WAY:
                 continue
             taken = {other.name for other in self.jobs.values()}
             free = [
                 one for one in nodes.values() if one.name not in taken and one.size == node.size
             ]
             up = [one for one in free if one.takes_work]
-            off = [one for one in free if one.flags == {"POWERED_DOWN"}]
+            off = [one for one in free if one.flags - {"NOT_RESPONDING"} == {"POWERED_DOWN"}]
             if up or off:
                 job.name = (up or off)[0].name
-                self.model.jobs[job.id] = job.name
+                self.model.jobs[job.id].name = job.name
 
     def _watch_jobs(self) -> None:
         now = self.world.engine.now
@@ -212,10 +209,11 @@ class Controller:
             if node.job != job.id:
                 self._stopped(job)
             elif job.on is None:
-                self._started(job)
+                if node.is_asked:
+                    self._started(job)
             elif not job.runs:
                 # Its machine came up anew, and knows nothing of the job: Slurm queues it again.
-                node.job = None
+                self.model.requeue(job.id)
                 self._stopped(job)
             elif now - job.began >= job.lasts and is_up(job.on):
                 self.model.end_job(job.id)
@@ -327,7 +325,7 @@ class SeatRegistry(Registry):
 
     def of(self, name: str) -> Record:
         model = self._controller.model
-        output = "".join(f"{node.line()}\n" for node in model.nodes.values())
+        output = "".join(f"{model.line(node)}\n" for node in model.nodes.values())
         (node,) = (one for one in lines.nodes(output) if one.name == name)
         at = self._controller.heard.get(name)
         sign = None
