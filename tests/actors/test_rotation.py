@@ -5,12 +5,15 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
+import pytest
+
 from nodemanager.actors.messages import Ordered
 from nodemanager.core.model.world import WorkerState
 from nodemanager.core.operate.verbs import Command, Reply, Result, Verb
-from nodemanager.errors import CloudError
+from nodemanager.errors import BadRequest, CapacityUnavailable, CloudError, QuotaExceeded
 from tests.actors.conftest import MakeRig
 from tests.actors.rig import Rig, restart
+from tests.fakes import fail
 
 
 def idle_pool(make_rig: MakeRig, **options: Any) -> Rig:
@@ -51,6 +54,18 @@ def test_all_are_replaced_by_nodes_with_the_new_image_one_after_the_other_d15(
     first = told.index("node.gone")
     assert "node.created" in told[first : told.index("node.gone", first + 1)]
     assert rig.lines("nodes.rotation")[-1]["outdated"] == 0
+
+
+@pytest.mark.parametrize("error", [QuotaExceeded, CapacityUnavailable, BadRequest])
+def test_while_no_replacement_can_be_had_the_pool_is_not_emptied_d15(
+    make_rig: MakeRig, error: type[CloudError]
+) -> None:
+    """Somebody else takes what the node that went gave up."""
+    rig = idle_pool(make_rig)
+    rig.cloud.always("create", fail(error("no more for this account")))
+    rig.cloud.image_id = "image-2"
+    rig.turn(3 * 3600)
+    assert (replaced(rig), len(rig.cloud.living())) == (1, 1)
 
 
 def test_while_the_cloud_does_not_tell_the_image_none_is_replaced_d15(make_rig: MakeRig) -> None:

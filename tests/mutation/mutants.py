@@ -235,6 +235,24 @@ MUTANTS = (
         "test_none_is_replaced_in_the_plan_that_lets_another_go_d15",
     ),
     TextMutant(
+        "D15",
+        "a replacement is not waited for that the quota refuses",
+        "core/plan/demand.py",
+        "            if is_full and OWN_LIMITS.issuperset(reasons):\n",
+        "            if reasons:\n",
+        "tests/core/plan/test_rotation.py::"
+        "test_while_the_place_of_the_one_before_is_empty_none_is_replaced_d15",
+    ),
+    TextMutant(
+        "D15",
+        "a node goes though none of its size could be booted in its place",
+        "core/plan/demand.py",
+        "            return standing or self._refusal(size, 0, price - (size.price or 0.0), going=1)\n",
+        "            return standing\n",
+        "tests/core/plan/test_rotation.py::"
+        "test_while_the_place_of_the_one_before_is_empty_none_is_replaced_d15",
+    ),
+    TextMutant(
         "C8",
         "a node is destroyed while its record is in flight",
         "core/plan/shutdowns.py",

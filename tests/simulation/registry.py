@@ -259,12 +259,15 @@ class Registry:
             return dict(info)
         return {**info, wire.PING_SECRET: self.new_secret()}
 
-    def free_slot(self) -> int:
+    def free_slots(self) -> list[int]:
         held = {row["slot_number"] for row in self.rows.values()}
-        for slot in range(1, self.naming.slots + 1):
-            if slot not in held:
-                return slot
-        raise NoFreeSlot(f"all {self.naming.slots} slots are held")
+        return [slot for slot in range(1, self.naming.slots + 1) if slot not in held]
+
+    def free_slot(self) -> int:
+        free = self.free_slots()
+        if not free:
+            raise NoFreeSlot(f"all {self.naming.slots} slots are held")
+        return free[0]
 
     def with_slot(self, row: Mapping[str, Any]) -> dict[str, Any]:
         held = row["slot_number"]

@@ -30,6 +30,11 @@ class RotationRules:
         self.world, self.rules = world, rules
         self._going: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
         """By pool and size, the nodes that were destroyed for it."""
+        self._replaced_at: dict[str, float] = {}
+        """By pool, when a node was destroyed for it last."""
+        self._min_nodes: dict[str, int] = {}
+        self._spare: dict[str, dict[str, int]] = {}
+        """What each manager's newest plan was to keep, at least, and beyond demand by size."""
         world.cloud.books.destroyed.append(self._destroyed)
         world.plans.append(self._planned)
 
@@ -37,6 +42,8 @@ class RotationRules:
         self, manager: Manager, plan: Plan, snapshot: Snapshot, settings: Settings
     ) -> None:
         """No node is chosen that works, and told so in the newest listing of the records."""
+        self._min_nodes[manager.name] = settings.min_nodes
+        self._spare[manager.name] = {size.name: size.spare_nodes for size in settings.sizes}
         listed = self.rules.told.ears[manager.name].newest("records")
         if manager.mode != "apply" or listed is None or self.world.slurm is not None:
             return
@@ -61,6 +68,7 @@ class RotationRules:
             if before.lives and before.state is CloudState.STOPPING:
                 self._wrong(by, f"replaces {one.id} while {other} still goes")
         self._is_refilled(one, by)
+        self._has_its_turn(one, by)
         if known[1].reason is Reason.OTHER_IMAGE:
             self._is_of_use(one, by)
         self._going[pool, size].add(one.id)
@@ -90,6 +98,32 @@ class RotationRules:
             is_later = other.created_at > self.world.weather.sent_at - NEWS_S / 4
             if alike and young and machine.heard_at is None and not is_later:
                 self._wrong(by, f"replaces {one.id} while {other.id} still boots")
+
+    def _has_its_turn(self, one: Instance, by: str) -> None:
+        """The pool has created a node since the last one was replaced, unless it needs one less.
+
+        One that was created for a place that was empty then counts, too.
+        """
+        pool, now = self.world.managers[by].pool, self.world.engine.now
+        before = self._replaced_at.get(pool.name)
+        self._replaced_at[pool.name] = now
+        if before is None or self.world.broken:
+            return
+        since = before - NEWS_S
+        nodes = [
+            node for node in self.world.cloud.instances.values() if node.tags.pool == pool.name
+        ]
+        if any(node.created_at > since for node in nodes):
+            return
+        stays = [
+            node
+            for node in nodes
+            if node.lives and node.state is not CloudState.STOPPING and node is not one
+        ]
+        alike = sum(node.tags.size == one.tags.size for node in stays)
+        spare = self._spare[by].get(one.tags.size or "", 0)
+        if len(stays) < self._min_nodes[by] or (not pool.wanted and alike < spare):
+            self._wrong(by, f"replaces {one.id}, and the place of the one before is empty")
 
     def _is_of_use(self, one: Instance, by: str) -> None:
         """No node that was booted for the wanted image got another one; nor is it that one."""

@@ -19,7 +19,9 @@ from tests.simulation.world import Shape
 ASSUMPTIONS = ("A1", "A2", "A3", "A4", "A5")
 SPARED = 0.15
 """In so many worlds spare nodes are kept."""
-OF_IMAGES = frozenset({"the image changes", "new nodes get the former image"})
+OF_IMAGES = frozenset(
+    {"the image changes", "new nodes get the former image", "no replacement can be had"}
+)
 """Where one of these comes, the cloud tells its nodes' images."""
 CROWDS = "a large job waits beside spare nodes"
 """Where this comes, spare nodes fill the pool."""

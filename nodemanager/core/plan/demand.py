@@ -23,9 +23,14 @@ from nodemanager.core.plan.rotation import NONE as NO_ROTATIONS
 from nodemanager.core.plan.rotation import ROTATING, Need, Rotations, rotations
 from nodemanager.core.plan.slots import Slots
 from nodemanager.core.plan.snapshot import Snapshot
-from nodemanager.core.plan.spares import ROOM, Spares, chosen, spares_of
+from nodemanager.core.plan.spares import Spares, chosen, spares_of
 from nodemanager.core.plan.supply import Supply
 from nodemanager.core.plan.wishes import Lot, Wishes, is_over, weigh
+
+OWN_LIMITS = frozenset({Reason.AT_MAX_NODES, Reason.AT_MAX_PRICE})
+"""The refusals of a boot that one node less of this pool ends for sure (D15)."""
+SHARED = frozenset({Reason.AT_QUOTA, Reason.NO_FREE_SLOT})
+"""The refusals of a boot that hold for any size, and may be due to others than this pool."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,20 +164,36 @@ class Market:
         going: frozenset[str],
     ) -> Rotations:
         """The outdated nodes, and the one of each size that is replaced next."""
-        lacking = Counter[str]()
-        for lot in lots:
-            lacking[lot.size.name] += lot.count
-        for (name, reason), count in refused.items():
-            if reason in ROOM or reason is Reason.AT_MAX_PRICE:
-                lacking[name] -= count
         standing = self._standing_refusal()
         price = self.supply.price
 
         def refusal(size: Size) -> Reason | None:
-            return standing or self._refusal(size, 0, price)
+            return standing or self._refusal(size, 0, price - (size.price or 0.0), going=1)
 
-        need = Need(wishes, +lacking, going, refusal)
+        need = Need(wishes, self._waited_for(lots, refused), going, refusal)
         return rotations(self.supply, self.snapshot, self.settings, need)
+
+    def _waited_for(
+        self, lots: Sequence[Lot], refused: Mapping[tuple[str, Reason], int]
+    ) -> Mapping[str, Reason]:
+        """What the nodes wait for that are to be booted, by size; the last one counts (D15).
+
+        Where a limit of this pool is reached, a node that goes makes room for the next one. Any
+        other place may be taken by somebody else. A node of any size counts towards min_nodes, and
+        takes quota and a slot.
+        """
+        waits: dict[str, Reason] = {}
+        for lot in lots:
+            size, price = lot.size, self.supply.price
+            is_full = self._refusal(size, 0, price) in OWN_LIMITS
+            reasons = [reason for (name, reason), count in refused.items() if name == size.name]
+            if is_full and OWN_LIMITS.issuperset(reasons):
+                continue
+            if lot.count:
+                is_anys = lot.reason is Reason.BELOW_MIN_NODES or not SHARED.isdisjoint(reasons)
+                sizes = self.sizes.by_price if is_anys else (size,)
+                waits.update((one.name, (*reasons, Reason.REFILL_AWAITED)[0]) for one in sizes)
+        return waits
 
     def _rotating(self, lots: Sequence[Lot]) -> frozenset[str]:
         """Nodes that are being replaced, but for those of sizes that the queue lacks (D12)."""
@@ -304,11 +325,15 @@ class Market:
             return Reason.THROTTLED
         return None
 
-    def _refusal(self, size: Size, booted: int, price: float) -> Reason | None:
-        """What forbids one more node of that size, after `booted` granted ones, at that `price`."""
+    def _refusal(self, size: Size, booted: int, price: float, *, going: int = 0) -> Reason | None:
+        """What forbids one more node of that size, after `booted` granted ones, at that `price`.
+
+        `going` nodes are taken for gone.
+        """
         settings, limits, now = self.settings, self.snapshot.limits, self.snapshot.now
         supply = self.supply
-        if supply.existing + booted >= settings.max_nodes:
+        existing = supply.existing - going
+        if existing + booted >= settings.max_nodes:
             return Reason.AT_MAX_NODES
         if supply.pending + supply.locked + booted >= settings.max_nodes:
             return Reason.CLAIMS_PENDING
@@ -322,8 +347,8 @@ class Market:
             # if not all were known when the quota was set.
             quota = limits.quota
             if now - limits.quota_at > settings.boot_fail_after:
-                quota = max(quota, supply.existing) + 1
-            if supply.existing + booted >= quota:
+                quota = max(quota, existing) + 1
+            if existing + booted >= quota:
                 return Reason.AT_QUOTA
         if limits.resting.get(size.name, 0.0) > now:
             return Reason.SIZE_RESTS
@@ -333,7 +358,7 @@ class Market:
             return Reason.BOOT_LOOP
         if limits.loops.probing and booted >= 1:
             return Reason.BOOT_LOOP
-        if self.slots.free is not None and booted >= self.slots.free:
+        if self.slots.free is not None and booted >= self.slots.free + going:
             return Reason.NO_FREE_SLOT
         return None
 

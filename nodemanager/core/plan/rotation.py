@@ -1,7 +1,8 @@
 """Which idle node is replaced next, of each size at most one at a time (`rotate`).
 
 A node with another image or type than new ones have, or that is too old, goes as an idle node does
-(D12), and demand, spare_nodes and min_nodes boot the next one. The one after it waits until then.
+(D12), and demand, spare_nodes and min_nodes boot the next one. The one after it waits until then,
+whatever keeps the next one from being booted: while no node can be had, none goes.
 """
 
 from __future__ import annotations
@@ -22,10 +23,6 @@ from nodemanager.core.plan.supply import SPARE, Supply
 ROTATING = "shutdown:rotate"
 """The flight of a node that is being replaced."""
 IDLE = frozenset({Reason.NEEDED, Reason.NOT_IDLE_LONG})
-AS_FULL_AS_MAY_BE = frozenset(
-    {Reason.AT_MAX_NODES, Reason.AT_MAX_PRICE, Reason.AT_QUOTA, Reason.NO_FREE_SLOT}
-)
-"""Refusals of a boot that end with the node that goes: it makes the room for the next one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,13 +56,14 @@ NONE = Rotations()
 class Need:
     """What demand makes of the sizes, by name: the queue's `wishes`, and what is `lacking`.
 
-    `lacking` are nodes that are to be booted, but for those that only wait until another node goes.
-    `going` are the nodes that go as unwanted. `refusal` says what forbids one more node of a size,
-    None if nothing does.
+    `lacking` says what the nodes of a size wait for that are to be booted; those that only wait
+    until another node of this pool goes are not in it. `going` are the nodes that go as unwanted.
+    `refusal` says what would forbid the next node of a size, once one of that size has gone; None
+    if nothing does.
     """
 
     wishes: Mapping[str, int]
-    lacking: Mapping[str, int]
+    lacking: Mapping[str, Reason]
     going: frozenset[str]
     refusal: Callable[[Size], Reason | None]
 
@@ -133,8 +131,8 @@ class _Turn:
         unready = self._unready()
         if unready is not None:
             return unready, Reason.REFILL_AWAITED
-        refusal = self.need.refusal(self.size)
-        if refusal is not None and refusal not in AS_FULL_AS_MAY_BE:
+        refusal = self.need.lacking.get(self.size.name) or self.need.refusal(self.size)
+        if refusal is not None:
             return None, refusal
         free = [view for view in self.views if view.node.id in self.old and self._is_free(view)]
         if not free or self._left() <= self.need.wishes.get(self.size.name, 0):
@@ -152,10 +150,10 @@ class _Turn:
         return oldest.node.id, None
 
     def _unready(self) -> str | None:
-        """What is not refilled: a node of the size that comes, goes or is lacking; else None."""
+        """The node of the size that comes or goes; an empty name if no listing shows it yet."""
         snapshot, name = self.snapshot, self.size.name
         listed = snapshot.history.present
-        if self.supply.coming.get(name) or self.need.lacking.get(name):
+        if self.supply.coming.get(name):
             return ""
         for node_id in snapshot.node_flights:
             if node_id not in listed:

@@ -255,6 +255,54 @@ def test_while_none_could_be_booted_none_is_replaced_d15(
     assert (replaced(idle(made)), waits(made)) == ([], reason)
 
 
+FULL = Limits(quota=3, quota_at=9e9)
+"""The account has no room for a fourth node, and that is not tried again soon."""
+
+
+@pytest.mark.parametrize(
+    ("wanted", "flags", "reason"),
+    [
+        pytest.param({"spare": 4}, {"limits": FULL}, Reason.AT_QUOTA, id="quota-spare"),
+        pytest.param({"spare": 0, "min_nodes": 4}, {"limits": FULL}, Reason.AT_QUOTA, id="quota"),
+        pytest.param({"spare": 4}, {"slots": 3}, Reason.NO_FREE_SLOT, id="slots"),
+        pytest.param(
+            {"spare": 0, "min_nodes": 3, "max_total_price": 0.2},
+            {},
+            Reason.AT_MAX_PRICE,
+            id="price",
+        ),
+    ],
+)
+def test_while_the_place_of_the_one_before_is_empty_none_is_replaced_d15(
+    wanted: dict[str, Any], flags: dict[str, Any], reason: Reason
+) -> None:
+    made = pool(**wanted)
+    made.flags |= flags
+    assert (replaced(idle(made)), waits(made)) == ([], reason)
+
+
+def test_a_place_that_the_quota_refuses_is_waited_for_by_all_sizes_d15() -> None:
+    made = pool()
+    small, large = replace(SMALL, spare_nodes=3), replace(LARGE, spare_nodes=1)
+    made.with_settings(sizes=(small, large))
+    made.flags["limits"] = FULL
+    assert (replaced(idle(made)), waits(made)) == ([], Reason.AT_QUOTA)
+
+
+def test_where_the_quota_is_used_up_and_none_is_lacking_one_is_replaced_d15() -> None:
+    made = pool()
+    made.flags["limits"] = FULL
+    assert replaced(idle(made)) == [("i-r1", Reason.OTHER_IMAGE)]
+
+
+def test_a_place_that_any_size_may_fill_is_waited_for_by_all_d15() -> None:
+    """min_nodes is filled with the cheapest size, of which the account has no room for one more."""
+    made = pool(2, min_nodes=3, spare=0)
+    made.with_settings(sizes=(replace(SMALL, name="other", price=0.01), SMALL))
+    made.flags["limits"] = Limits(resting={"other": 9e9, "small": 9e9})
+    assert (replaced(idle(made)), waits(made)) == ([], Reason.SIZE_RESTS)
+
+
 def test_each_size_has_a_turn_of_its_own_d15() -> None:
     made = pool(1)
     made.with_settings(sizes=(replace(SMALL, spare_nodes=1), replace(LARGE, spare_nodes=1)))

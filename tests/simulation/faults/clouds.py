@@ -8,6 +8,7 @@ from random import Random
 
 from nodemanager.core.model.world import CloudNode, CloudState, Listed
 from nodemanager.errors import BadRequest, CapacityUnavailable, CloudError, QuotaExceeded
+from nodemanager.records.wire import POOL
 from tests.simulation.choices import ZONES
 from tests.simulation.cloud import Instance
 from tests.simulation.faults.calls import CLOUD_QUESTIONS, raises, slow, spell, throttled, twice
@@ -292,6 +293,58 @@ def _(scene: Scene) -> None:
         cloud.change_image()
 
     scene.finally_(over)
+
+
+@fault("no replacement can be had", share=0.06, lasts=LONG)
+def _(scene: Scene) -> None:
+    """While nodes are to be replaced: somebody else takes what a node that goes gives up.
+
+    It is the account's quota, the slots, or the money, of which there is less than nodes cost now.
+    A world in which this comes tells each node's image (D15).
+    """
+    scene.world.cloud.change_image()
+    short = scene.random.choice((_short_of_quota, _short_of_slots, _short_of_money))
+    short(scene)
+
+
+_short_of_quota = spell(
+    "cloud.create", raises(lambda: QuotaExceeded("no more for this account")), often=(1.0, 1.0)
+)
+
+
+def _short_of_slots(scene: Scene) -> None:
+    """Another pool takes each slot that is free."""
+    registry, until = scene.world.registry, scene.world.engine.now + scene.fault.lasts
+    taken: list[str] = []
+
+    def take() -> None:
+        for slot in registry.free_slots():
+            values = {"properties": {POOL: "elsewhere"}, "slot_number": slot}
+            taken.append(registry.insert(values, "somebody", "taken")["uuid"])
+        if scene.world.engine.now + 5.0 < until:
+            scene.later(5.0, take)
+
+    def give_back() -> None:
+        for uuid in taken:
+            registry.delete(uuid, "somebody")
+
+    take()
+    scene.finally_(give_back)
+
+
+def _short_of_money(scene: Scene) -> None:
+    pool = scene.pool
+    before = pool.settings.max_total_price
+    prices = {size.name: size.price or 0.0 for size in pool.settings.sizes}
+    costs = sum(prices.get(one.tags.size or "", 0.0) for one in scene.nodes())
+
+    def reload(cap: float) -> None:
+        pool.settings = replace(pool.settings, max_total_price=cap)
+        if pool.manager is not None and pool.manager.alive:
+            pool.manager.reload(pool.settings)
+
+    reload(max(0.1, costs / 2))
+    scene.finally_(lambda: reload(before))
 
 
 fault("creates lost", lasts=MIDDLING)(spell("cloud.create", slow(100, 200, effect=False)))
