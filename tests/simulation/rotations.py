@@ -30,8 +30,8 @@ class RotationRules:
         self.world, self.rules = world, rules
         self._going: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
         """By pool and size, the nodes that were destroyed for it."""
-        self._replaced_at: dict[str, float] = {}
-        """By pool, when a node was destroyed for it last."""
+        self._replaced_at: dict[str, dict[str, float]] = {}
+        """By pool and size, when a node was destroyed for it last."""
         self._min_nodes: dict[str, int] = {}
         self._spare: dict[str, dict[str, int]] = {}
         """What each manager's newest plan was to keep, at least, and beyond demand by size."""
@@ -100,29 +100,27 @@ class RotationRules:
                 self._wrong(by, f"replaces {one.id} while {other.id} still boots")
 
     def _has_its_turn(self, one: Instance, by: str) -> None:
-        """The pool has created a node since the last one was replaced, unless it needs one less.
+        """The pool has created a node since the last one was replaced, or needs one less.
 
-        One that was created for a place that was empty then counts, too.
+        One that was created for a place that was empty then counts, too. Nodes of two sizes may be
+        replaced at the same moment.
         """
-        pool, now = self.world.managers[by].pool, self.world.engine.now
-        before = self._replaced_at.get(pool.name)
-        self._replaced_at[pool.name] = now
-        if before is None or self.world.broken:
+        pool, size, now = self.world.managers[by].pool, one.tags.size or "", self.world.engine.now
+        turns = self._replaced_at.setdefault(pool.name, {})
+        before = [at for name, at in turns.items() if name == size or now - at > NEWS_S]
+        turns[size] = now
+        if not before or self.world.broken:
             return
-        since = before - NEWS_S
         nodes = [
             node for node in self.world.cloud.instances.values() if node.tags.pool == pool.name
         ]
-        if any(node.created_at > since for node in nodes):
+        if any(node.created_at > max(before) - NEWS_S for node in nodes):
             return
-        stays = [
-            node
-            for node in nodes
-            if node.lives and node.state is not CloudState.STOPPING and node is not one
-        ]
-        alike = sum(node.tags.size == one.tags.size for node in stays)
-        spare = self._spare[by].get(one.tags.size or "", 0)
-        if len(stays) < self._min_nodes[by] or (not pool.wanted and alike < spare):
+        there = [node for node in nodes if node.lives and node.state is not CloudState.STOPPING]
+        there = [*(node for node in there if node is not one), one]
+        alike = sum(node.tags.size == one.tags.size for node in there)
+        spare = self._spare[by].get(size, 0)
+        if len(there) < self._min_nodes[by] or (not pool.wanted and alike < spare):
             self._wrong(by, f"replaces {one.id}, and the place of the one before is empty")
 
     def _is_of_use(self, one: Instance, by: str) -> None:

@@ -237,7 +237,6 @@ class Truth:
         # What it heard after its order came too late to count.
         sent_at = self.claim_sent_at[tags.incarnation or ""]
         ordered_at = self.set_up_at(by, tags.record or "", sent_at)
-        settings = self.bound_by(by, ordered_at)
         self.ordered_at[made.id] = by, ordered_at
         # One that was ordered later, and made sooner, was to count this one.
         later = {
@@ -245,16 +244,21 @@ class Truth:
             for name, at in (self.ordered_at.get(one.id, ("", 0.0)) for one in world.cloud.living())
             if name == by and at > ordered_at
         }
-        lives = max((self._lives(made, manager, at) for at in {ordered_at, *later}), key=len)
         # One that was denied, or came too late, is nobody's to count; nor is one whose fresh ping
         # a clock that is measured minutes wrong makes look old.
         countable = not world.broken.keys() & {"A1", "A2"} and not world.is_excused(which="A3")
-        if len(lives) > settings.max_nodes and countable:
-            world.violate("MAX", f"{len(lives)} nodes live, {settings.max_nodes} are allowed")
+        for at in sorted({ordered_at, *later}) if countable else ():
+            # Each order is bound by what was in force then (S6).
+            self._limited(self._lives(made, manager, at), self.bound_by(by, at))
+
+    def _limited(self, lives: list[Instance], settings: Settings) -> None:
+        if len(lives) > settings.max_nodes:
+            self.world.violate("MAX", f"{len(lives)} nodes live, {settings.max_nodes} are allowed")
         prices = {one.name: one.price or 0.0 for one in settings.sizes}
         price = sum(prices.get(one.tags.size or one.size, 0.0) for one in lives)
-        if 0 < settings.max_total_price < price - 1e-9 and countable:
-            world.violate("MAX", f"nodes for {price} an hour live, {settings.max_total_price} may")
+        if 0 < settings.max_total_price < price - 1e-9:
+            most = settings.max_total_price
+            self.world.violate("MAX", f"nodes for {price} an hour live, {most} may")
 
     def twinned(self, twin: Instance) -> None:
         """A2: a create that took effect twice was too late for both."""
