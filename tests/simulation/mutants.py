@@ -593,7 +593,12 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "U7",
         "nobody counts the slots",
-        (off(Market._refusal, "self.slots.free is not None and booted >= self.slots.free"),),
+        (
+            off(
+                Market._refusal,
+                "self.slots.free is not None and booted >= self.slots.free + going",
+            ),
+        ),
     ),
     Mutant(
         "U9",
