@@ -175,14 +175,14 @@ class Market:
 
     def _waited_for(
         self, lots: Sequence[Lot], refused: Mapping[tuple[str, Reason], int]
-    ) -> Mapping[str, Reason]:
-        """What the nodes wait for that are to be booted, by size; the last one counts (D15).
+    ) -> Mapping[str, Reason | None]:
+        """By size, what refuses the nodes that are to be booted; None: nothing does (D15).
 
         Where a limit of this pool is reached, a node that goes makes room for the next one. Any
         other place may be taken by somebody else. A node of any size counts towards min_nodes, and
         takes quota and a slot.
         """
-        waits: dict[str, Reason] = {}
+        waits: dict[str, Reason | None] = {}
         for lot in lots:
             size, price = lot.size, self.supply.price
             is_full = self._refusal(size, 0, price) in OWN_LIMITS
@@ -192,7 +192,7 @@ class Market:
             if lot.count:
                 is_anys = lot.reason is Reason.BELOW_MIN_NODES or not SHARED.isdisjoint(reasons)
                 sizes = self.sizes.by_price if is_anys else (size,)
-                waits.update((one.name, (*reasons, Reason.REFILL_AWAITED)[0]) for one in sizes)
+                waits.update((one.name, (*reasons, None)[0]) for one in sizes)
         return waits
 
     def _rotating(self, lots: Sequence[Lot]) -> frozenset[str]:

@@ -56,14 +56,14 @@ NONE = Rotations()
 class Need:
     """What demand makes of the sizes, by name: the queue's `wishes`, and what is `lacking`.
 
-    `lacking` says what the nodes of a size wait for that are to be booted; those that only wait
-    until another node of this pool goes are not in it. `going` are the nodes that go as unwanted.
-    `refusal` says what would forbid the next node of a size, once one of that size has gone; None
-    if nothing does.
+    `lacking` has the sizes of which nodes are to be booted, with what refuses these (None: nothing
+    does); those that only wait until another node of this pool goes are not in it. `going` are the
+    nodes that go as unwanted. `refusal` says what would forbid the next node of a size, once one of
+    that size has gone; None if nothing does.
     """
 
     wishes: Mapping[str, int]
-    lacking: Mapping[str, Reason]
+    lacking: Mapping[str, Reason | None]
     going: frozenset[str]
     refusal: Callable[[Size], Reason | None]
 
@@ -131,7 +131,9 @@ class _Turn:
         unready = self._unready()
         if unready is not None:
             return unready, Reason.REFILL_AWAITED
-        refusal = self.need.lacking.get(self.size.name) or self.need.refusal(self.size)
+        lacking, refusal = self.need.lacking, self.need.refusal(self.size)
+        if self.size.name in lacking:
+            return None, lacking[self.size.name] or Reason.REFILL_AWAITED
         if refusal is not None:
             return None, refusal
         free = [view for view in self.views if view.node.id in self.old and self._is_free(view)]
