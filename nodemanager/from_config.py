@@ -110,6 +110,11 @@ def settings_of(
             config.daemon.wishlist_command is not None or scheduled or asks_arvados(config)
         ),
         scheduled=scheduled,
+        hostname=(
+            config.registry.hostname
+            if scheduled and config.records.provider is StoreProvider.REGISTRY
+            else None
+        ),
         scheduler_can=_scheduler_can(config),
         cancel_unsatisfiable=_cancels(config),
         sizes=sizes_of(config, cloud) if sizes is None else sizes,

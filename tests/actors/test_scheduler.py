@@ -86,6 +86,28 @@ def test_a_job_that_starts_right_before_the_destroy_is_seen_by_the_second_questi
     assert len(rig.nodes) == 1
 
 
+def test_a_name_that_the_scheduler_lacks_is_told_with_the_remedy_and_boots_none_u12(
+    make_rig: MakeRig, scheduler: FakeScheduler
+) -> None:
+    rig = make_rig(min_nodes=0, dispatcher="slurm")
+    scheduler.names = frozenset({"Compute001"})
+    rig.start()
+    rig.apply(replace(rig.system.settings, hostname="compute%(slot_number)d"))
+    scheduler.jobs = (Job("1"),)
+    line = until(rig, "node.boot_refused", within=600)
+    assert line["reason"] == "not_in_scheduler"
+    assert "compute1" in line["detail"]
+    assert "Compute001" in line["detail"]
+    (warned,) = rig.lines("config.warning")
+    assert warned["message"] == line["detail"]
+    rig.turn(600)
+    assert (len(rig.nodes), len(rig.lines("config.warning"))) == (0, 1)
+
+    scheduler.names = frozenset(f"compute{number}" for number in range(1, 1000))
+    rig.turn(300)
+    assert rig.nodes
+
+
 def test_the_queue_is_the_demand(make_rig: MakeRig, scheduler: FakeScheduler) -> None:
     rig = make_rig(min_nodes=0, dispatcher="slurm")
     rig.fleet.state = None

@@ -279,12 +279,16 @@ class World:
         self.history = histories.cloud_listed(self.history, listing, self.settings)
 
     def poll_scheduler(
-        self, *nodes: SchedulerNode, jobs: tuple[Job, ...] = (), complete: bool = True
+        self,
+        *nodes: SchedulerNode,
+        jobs: tuple[Job, ...] = (),
+        complete: bool = True,
+        names: frozenset[str] | None = None,
     ) -> None:
         """The scheduler tells its queue, and after that its nodes."""
         asked_at = self.now
         self.now += 0.2
-        listing = Listing(nodes, asked_at + 0.1, self.now, complete)
+        listing = Listing(nodes, asked_at + 0.1, self.now, complete, names=names)
         state = State(history=self.history, breaker=self.breaker)
         state = after_fact(state, SchedulerSeen(listing, jobs, asked_at), self.settings)
         self.history, self.breaker = state.history, state.breaker

@@ -19,6 +19,7 @@ class FakeScheduler:
     can: frozenset[Verb] = frozenset()
     jobs: tuple[Job, ...] = ()
     known: dict[str, SchedulerNode] = field(default_factory=dict)
+    names: frozenset[str] | None = None
     fails: Exception | None = None
     fails_down: Exception | None = None
     busy_at_drain: bool = False
@@ -36,7 +37,7 @@ class FakeScheduler:
 
     def nodes(self) -> Listed[SchedulerNode]:
         self._called("nodes", "")
-        listed = Listed(tuple(self.known.values()))
+        listed = Listed(tuple(self.known.values()), names=self.names)
         for name, node in self.known.items() if self.resumed_behind_a_look else ():
             if node.draining:
                 self.known[name] = SchedulerNode(name, BUSY)

@@ -21,6 +21,7 @@ from nodemanager.schedulers.slurm import cluster, jobs, rows, text, told_json
 from nodemanager.schedulers.slurm.adapter import Answers, SlurmScheduler
 from nodemanager.schedulers.slurm.cluster import Cluster
 from nodemanager.schedulers.slurm.hostlist import names_of
+from nodemanager.service.check import check
 
 RECORDED = Path(__file__).with_name("recorded")
 ALL: frozenset[str] = frozenset()
@@ -448,6 +449,61 @@ def test_whether_jobs_share_nodes_is_read_from_slurms_own_configuration(
     assert known.shares(("main",)) is shares
     assert not known.shares(("main", "other"))
     assert not known.shares(("other",))
+
+
+@pytest.mark.parametrize(
+    ("partitions", "most", "names"),
+    [
+        pytest.param("Nodes=c[1-2]", "", {"c1", "c2", "shown"}, id="hidden-ones-too"),
+        pytest.param("Nodes=c[1-2]", "3", {"c1", "c2", "shown"}, id="as-many-as-there-can-be"),
+        pytest.param("Nodes=c1\nNodes=(null)", "", {"c1", "shown"}, id="none-in-one"),
+        pytest.param("Nodes=c[1-2]", "4", None, id="others-may-register"),
+        pytest.param("Nodes=c[1-", "", None, id="not-read"),
+    ],
+)
+def test_the_names_that_slurms_nodes_can_have(
+    partitions: str, most: str, names: set[str] | None
+) -> None:
+    """sinfo hides nodes that are powered down; dynamic nodes bring their own names."""
+    shown = rows.NodeRow("shown", frozenset({"idle"}), "", (), 1, 1)
+    known = cluster.cluster_of(f"MaxNodeCount = {most}", partitions, [shown])
+    assert known.names == names
+
+
+NAMED = """case "$*" in
+*config) echo "MaxNodeCount = 5";;
+*) echo "PartitionName=main Nodes=c[1-4],cloud1";;
+esac"""
+
+
+def test_the_listing_has_all_names_until_a_node_of_another_one_comes(
+    slurm_says: Callable[[str, str], Path],
+) -> None:
+    slurm_says("sinfo", f"cat {RECORDED}/sinfo.json")
+    calls = slurm_says("scontrol", NAMED)
+    scheduler = SlurmScheduler(10.0)
+    assert scheduler.nodes().names == {"c1", "c2", "c3", "c4", "cloud1"}
+    assert scheduler.nodes().names is not None
+    assert len(calls.read_text().splitlines()) == 2
+    more = recorded("sinfo.json").replace('"c4"', '"c9"')
+    slurm_says("sinfo", f"cat <<'END'\n{more}\nEND")
+    assert scheduler.nodes().names is None
+    assert scheduler.nodes().names == {"c1", "c2", "c3", "c4", "c9", "cloud1"}
+
+
+def test_check_config_says_which_names_slurm_lacks(
+    slurm_says: Callable[[str, str], Path], tmp_path: Path
+) -> None:
+    slurm_says("sinfo", f"cat {RECORDED}/sinfo.json")
+    slurm_says("scontrol", NAMED)
+    file = tmp_path / "pool.cfg"
+    told = "[Daemon]\ndispatcher = slurm\n[Cloud]\nprovider = local\n[Registry]\nslots = 4\n"
+    file.write_text(f"{told}hostname = c%(slot_number)d\n")
+    assert not [one for one in check(file)[1] if "slots" in one]
+    file.write_text(f"{told}hostname = c%(slot_number)02d\n")
+    (warning,) = (one for one in check(file)[1] if "slots" in one)
+    assert "[Registry] hostname" in warning
+    assert "calls c01 c1" in warning
 
 
 @pytest.mark.parametrize(

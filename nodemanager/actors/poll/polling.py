@@ -153,7 +153,7 @@ def _readable(listed: Listed[T], kind: type[T]) -> Listed[T]:
         return listed
     foreign = {type(item).__name__ for item in listed.items if not isinstance(item, kind)}
     problems = tuple(f"an item is {name}, no {kind.__name__}" for name in sorted(foreign))
-    return Listed(items, complete=False, problems=(*listed.problems, *problems))
+    return Listed(items, complete=False, problems=(*listed.problems, *problems), names=listed.names)
 
 
 class CloudNodeListActor(PollingActor):
@@ -319,7 +319,9 @@ class SchedulerActor(PollingActor):
         started_at = clock.boottime()
         listed = _readable(self._scheduler.nodes(), SchedulerNode)
         ended_at = clock.boottime()
-        listing = Listing(listed.items, started_at, ended_at, listed.complete, listed.problems)
+        listing = Listing(
+            listed.items, started_at, ended_at, listed.complete, listed.problems, listed.names
+        )
         self._context.report(SchedulerPolled(jobs, listing, asked_at))
 
     def on_RunErrands(self, message: RunErrands) -> None:

@@ -27,6 +27,7 @@ class DemandLog:
         self._refused = Lasting(REFUSED_EVERY_S)
         self._unsatisfiable = Lasting(REFUSED_EVERY_S)
         self._slots_full = Lasting(REFUSED_EVERY_S)
+        self._apart = Lasting(REFUSED_EVERY_S)
         self._rotations: dict[str, tuple[object, ...]] = {}
         """What was told last of the replacement of each size's outdated nodes."""
 
@@ -43,8 +44,12 @@ class DemandLog:
                 reason=reason,
                 size=size,
                 count=count,
+                detail=_detail(reason, plan),
                 plan=plan.plan_id,
             )
+        if self._apart.due([apart] if (apart := plan.wants.apart) is not None else [], now):
+            assert apart is not None
+            self._log.event(Event.CONFIG_WARNING, level=WARNING, message=apart.told)
         self._tell_unsatisfiable(plan.wants.unsatisfiable, plan, now)
         self._tell_rotations(plan.wants.rotations.sizes, plan)
         slots = plan.slots
@@ -96,3 +101,9 @@ class DemandLog:
             tell_verdict(
                 self._log, Event.JOB_UNSATISFIABLE, level, verdict, {"job": verdict.id}, plan
             )
+
+
+def _detail(reason: Reason, plan: Plan) -> str | None:
+    """What an operator must know of that refusal beside its reason."""
+    apart = None if plan.wants is None else plan.wants.apart
+    return apart.told if apart is not None and reason is Reason.NOT_IN_SCHEDULER else None

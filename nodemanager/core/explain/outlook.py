@@ -178,6 +178,7 @@ BOOTS = _table(
     ),
     stuck=(
         Reason.AT_QUOTA,
+        Reason.NOT_IN_SCHEDULER,
         Reason.BOOT_LOOP,
         Reason.UNPRICED_SIZE,
         Reason.READ_ONLY,

@@ -198,6 +198,8 @@ class _Asking:
             return {"nodes": supply.existing, "quota": limits.quota}
         if reason is Reason.NO_FREE_SLOT:
             return {"slots": self._slots.total, **self._slots.held_by}
+        if reason is Reason.NOT_IN_SCHEDULER and (apart := self._market.apart()) is not None:
+            return {"host": apart.first, "count": apart.count}
         block = standing_block(self._snapshot, settings)
         return block[1] if block is not None and block[0] is reason else {}
 

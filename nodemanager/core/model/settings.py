@@ -60,9 +60,10 @@ class Settings:
     says that the adapters of cloud and store prove their listings complete (L2). `tells_drain` says
     that the store's answers to pings can tell a node to take no more work (D12). `prune_after` None
     deletes nothing, `max_node_age` None replaces no node for its age. `scheduled`: a scheduler says
-    what waits and which nodes work (T6). `scheduler_can` is what it can do besides;
-    `cancel_unsatisfiable`: jobs that no size can run are cancelled there.
-    `claims_keep_window` is off in a replay that tries other windows.
+    what waits and which nodes work (T6). `hostname` is the pattern of the slots' names, as
+    `compute%(slot_number)d`, where the store gives the smallest free slot; else None.
+    `scheduler_can` is what the scheduler can do besides; `cancel_unsatisfiable`: jobs that no size
+    can run are cancelled there. `claims_keep_window` is off in a replay that tries other windows.
     """
 
     pool: str
@@ -88,6 +89,7 @@ class Settings:
     tells_drain: bool = False
     demand_polled: bool = False
     scheduled: bool = False
+    hostname: str | None = None
     scheduler_can: frozenset[Verb] = frozenset()
     cancel_unsatisfiable: bool = False
     min_nodes: int = 0

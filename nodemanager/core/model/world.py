@@ -284,12 +284,14 @@ class Listed(Generic[T]):
 
     `complete` is False when an item could not be identified, so that any node or record may be
     missing. A failed call raises instead: it is no listing (L1). `problems` has one line for each
-    malformed item.
+    malformed item. `names` are all that an item can have, also of those that the source does not
+    show now; None where others may come.
     """
 
     items: tuple[T, ...]
     complete: bool = True
     problems: tuple[str, ...] = ()
+    names: frozenset[str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -301,6 +303,7 @@ class Listing(Generic[T]):
     ended_at: float
     complete: bool = True
     problems: tuple[str, ...] = ()
+    names: frozenset[str] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.verdict import Verdict
 from nodemanager.core.model.world import Record, Size, WorkerState
 from nodemanager.core.plan import places
+from nodemanager.core.plan.names import Apart, apart_from, next_names
 from nodemanager.core.plan.rotation import NONE as NO_ROTATIONS
 from nodemanager.core.plan.rotation import ROTATING, Need, Rotations, rotations
 from nodemanager.core.plan.slots import Slots
@@ -47,7 +48,8 @@ class Wants:
     all nodes, future ones included. Of the future nodes, `needless` (by size) are beyond demand,
     `too_many` beyond max_nodes, and `too_dear` (by size) beyond max_total_price. `spares` has each
     size with spare_nodes, `spare` the idle nodes that are kept as such. `rotations` has the
-    outdated nodes; the one of each size that is to be replaced is `unwanted`, too.
+    outdated nodes; the one of each size that is to be replaced is `unwanted`, too. `apart` has the
+    slots whose names the scheduler lacks.
     """
 
     boots: tuple[tuple[Size, Reason], ...]
@@ -66,6 +68,7 @@ class Wants:
     spare: frozenset[str] = frozenset()
     hosts: tuple[str | None, ...] = ()
     rotations: Rotations = NO_ROTATIONS
+    apart: Apart | None = None
 
 
 class Market:
@@ -90,6 +93,7 @@ class Market:
         self.free_seats = None if free_seats is None else list(free_seats)
         self.hosts: list[str | None] = []
         """The seat of each granted boot."""
+        self.names = next_names(snapshot, settings, slots)
 
     def trade(self) -> Wants:
         """What demand calls for: the boots, the refusals, and the nodes that may go."""
@@ -138,6 +142,7 @@ class Market:
             rotations=replaced,
             spare=chosen(spares, self.supply.views, gone),
             hosts=tuple(self.hosts),
+            apart=self.apart(),
         )
 
     def wished(self) -> Mapping[str, int]:
@@ -145,7 +150,11 @@ class Market:
         return self._weighed().by_size
 
     def _weighed(self) -> Wishes:
-        return weigh(self.supply, self.snapshot, self.settings, self.free_seats)
+        return weigh(self.supply, self.snapshot, self.settings, self.free_seats, self.names)
+
+    def apart(self) -> Apart | None:
+        """The slots whose hostnames the scheduler lacks."""
+        return apart_from(self.snapshot, self.settings)
 
     def forbids_one_more(self, size: Size, granted: Sequence[Size]) -> Reason | None:
         """What would forbid one more node of that size beside the `granted` boots."""
@@ -360,6 +369,8 @@ class Market:
             return Reason.BOOT_LOOP
         if self.slots.free is not None and booted >= self.slots.free + going:
             return Reason.NO_FREE_SLOT
+        if self.names is not None and booted >= self.names.usable:
+            return Reason.NOT_IN_SCHEDULER
         return None
 
     def _unwanted(self, kept: Mapping[str, int]) -> tuple[list[NodeView], list[str]]:

@@ -13,6 +13,7 @@ from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.verdict import Verdict, keep
 from nodemanager.core.model.world import Job, Record, Size, WorkerState
 from nodemanager.core.plan.fitting import shaped, sizes_instead
+from nodemanager.core.plan.names import NextNames
 from nodemanager.core.plan.packing import Packing, least_of
 from nodemanager.core.plan.refusals import has_room, lacked_room
 from nodemanager.core.plan.snapshot import Snapshot
@@ -51,13 +52,14 @@ def weigh(
     snapshot: Snapshot,
     settings: Settings,
     free_seats: Sequence[Record] | None,
+    names: NextNames | None = None,
 ) -> Wishes:
     """What the queue wants, the nodes that serve it already included.
 
     Spare nodes serve its first jobs (U12). A job whose size lately had no room is served by the
-    next one that fits (D6).
+    next one that fits (D6). `names` are the hostnames that new nodes would get, where known.
     """
-    weighing = _Weighing(supply, snapshot, settings, free_seats)
+    weighing = _Weighing(supply, snapshot, settings, free_seats, names)
     for job in snapshot.demand or ():
         weighing.add(job)
     return weighing.found
@@ -72,6 +74,7 @@ class _Weighing:
         snapshot: Snapshot,
         settings: Settings,
         free_seats: Sequence[Record] | None,
+        names: NextNames | None,
     ) -> None:
         self.supply = supply
         self.sizes = supply.sizes.by_price
@@ -79,13 +82,17 @@ class _Weighing:
         self.settings = settings
         self.free_seats = free_seats
         self.found = Wishes()
+        self._names = () if names is None else names.names
+        self._booted = 0
         listing = snapshot.history.scheduler
         self._nodes = {} if listing is None else {node.name: node for node in listing.items}
         self._packing = Packing(
             supply.hosts,
             settings.node_mem_scaling,
             self._nodes,
-            least_of(self._nodes.values()),
+            least_of(
+                self._nodes[name] for name in self._names or self._nodes if name in self._nodes
+            ),
         )
 
     def add(self, job: Job) -> None:
@@ -122,7 +129,12 @@ class _Weighing:
             served = self._packing.take(job, one, lacks)
             self.found.by_size[one.name] += served
             lacks -= served
-        if lacks:
+        left_out = set(job.not_on).intersection(self._names[: self._booted + lacks])
+        if lacks and left_out:
+            detail = f"it excludes {min(left_out)}, a name that the next nodes would get"
+            self.found.unsatisfiable.append(keep(job.id, Reason.JOB_TIED, detail=detail))
+        elif lacks:
+            self._booted += lacks
             boot = self._with_room((size, *others))
             self.found.by_size[boot.name] += lacks
             self.found.lots.append(Lot(boot, Reason.WANTED, lacks))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from enum import StrEnum
 from typing import TypeVar
 
@@ -80,8 +81,17 @@ class SlurmScheduler:
             self._environment["SLURM_CONF"] = conf
 
     def nodes(self) -> Listed[SchedulerNode]:
-        listed = listing(self._node_rows())
-        return power.listing(listed) if self._power_saving else listed
+        rows = self._node_rows()
+        listed = listing(rows)
+        if self._power_saving:
+            return power.listing(listed)
+        self._look_at_cluster(rows)
+        names = self._cluster.names
+        if names is None or not names.issuperset(node.name for node in listed.items):
+            # Slurm was configured anew, or its nodes bring their own names.
+            self._polls = 0
+            names = None
+        return replace(listed, names=names)
 
     def _node_rows(self) -> list[NodeRow]:
         format = text.format_of(text.NODE_FIELDS)
@@ -110,20 +120,20 @@ class SlurmScheduler:
             (*asked, "--Format", text.format_of(text.JOB_FIELDS)),
             read_text,
         )
-        if rows:
-            self._look_at_cluster()
+        if rows and self._polls == 0:
+            self._look_at_cluster(self._node_rows())
         return queue(rows, self._cluster)
 
-    def _look_at_cluster(self) -> None:
+    def _look_at_cluster(self, rows: Sequence[NodeRow]) -> None:
         """Ask how jobs share nodes, now and then. Without an answer, what was known stands."""
         if self._polls % CLUSTER_EVERY == 0:
             try:
                 config = self._output(("scontrol", "show", "config"))
                 partitions = self._output(("scontrol", "show", "partition", "--all", "--oneliner"))
-                self._cluster = cluster_of(config, partitions, self._node_rows())
             except SchedulerError:
-                # A queue is worth more than how it is packed: the next poll asks again.
+                # Nodes and jobs are worth more than how these are packed: the next poll asks again.
                 return
+            self._cluster = cluster_of(config, partitions, rows)
         self._polls += 1
 
     def drain(self, node: str, reason: str) -> None:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from nodemanager.schedulers.slurm.hostlist import names_of
 from nodemanager.schedulers.slurm.rows import NodeRow
 
 _OPTION = re.compile(r"^(\w+)\s*=\s*(.*)$", re.MULTILINE)
@@ -21,7 +22,8 @@ class Cluster:
     `partitions` are those whose nodes take several jobs at once, None where that is not known:
     then none does. `threads` are the CPUs of one core, which goes to one job as a whole where
     `by_core`. With `memory_counts`, a job that asks for no memory gets all of its node's.
-    `most_cores` is what the largest node has, None where that is not known.
+    `most_cores` is what the largest node has, None where that is not known. `names` are those of
+    its partitions' nodes, None where nodes of other names may come.
     """
 
     partitions: frozenset[str] | None = None
@@ -29,6 +31,7 @@ class Cluster:
     memory_counts: bool = True
     threads: int = 1
     most_cores: int | None = None
+    names: frozenset[str] | None = None
 
     def shares(self, partitions: Iterable[str]) -> bool:
         """Whether a job of these partitions may have others beside it on a node."""
@@ -42,6 +45,7 @@ def cluster_of(config: str, partitions: str, nodes: Iterable[NodeRow]) -> Cluste
     for than Slurm needs, never fewer.
     """
     rows = list(nodes)
+    shown = frozenset(row.name for row in rows)
     options = dict(_OPTION.findall(config))
     by = frozenset(options.get("SelectTypeParameters", "").strip().upper().split(","))
     shared: frozenset[str] | None = None
@@ -55,7 +59,22 @@ def cluster_of(config: str, partitions: str, nodes: Iterable[NodeRow]) -> Cluste
         memory_counts=any("MEMORY" in one for one in by),
         threads=max((row.threads or 1 for row in rows), default=1),
         most_cores=max((row.cores or 0 for row in rows), default=None),
+        names=_all_names(partitions, shown, options.get("MaxNodeCount", "").strip()),
     )
+
+
+def _all_names(partitions: str, shown: frozenset[str], most: str) -> frozenset[str] | None:
+    """The names of all nodes; None where there may be more.
+
+    sinfo hides nodes that are powered down unless PrivateData has `cloud`; the partitions have them
+    all the same. Where Slurm may have more nodes than it names, they register under any name.
+    """
+    told = (dict(_OF_A_PARTITION.findall(line)) for line in partitions.splitlines())
+    try:
+        names = shown.union(*(names_of(one.get("Nodes", "")) for one in told)) - {"(null)"}
+    except ValueError:
+        return None
+    return None if most.isdigit() and int(most) > len(names) else names
 
 
 def _shared_of(partitions: str) -> Iterable[str]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from dataclasses import replace
 from typing import Any
-from unittest import mock
 
+import mock
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
