@@ -81,13 +81,15 @@ def _part(provider: str, name: str) -> ModuleType:
 class Records:
     """The record store, and its HTTP server where this process serves it.
 
-    `pings` tells how many pings that server has answered.
+    `pings` tells how many pings that server has answered. `renew` takes the token of a changed
+    configuration.
     """
 
     store: RecordStore
     face: HttpServer | None = None
     serve: Callable[[str], None] | None = None
     pings: Callable[[], int] | None = None
+    renew: Callable[[Config], None] = lambda config: None
 
     def served(self) -> None:
         """Tell the store the server's URL, which nodes ping unless the file gives another."""
@@ -105,18 +107,22 @@ def build_records(config: Config, state: StateDirectory, clock: Clock) -> Record
             missing = "host" if arvados.host is None else "token"
             problem = f"[Arvados] {missing}: is needed for [Records] provider = arvados"
             raise ConfigError(located(config, [problem]))
-        return Records(
-            ArvadosRecordStore(
-                arvados.host.url,
-                arvados.token.reveal(),
-                timeout=arvados.timeout,
-                insecure=arvados.insecure,
-                slots=config.records.slots,
-                ping_url=config.ping_host.url if config.ping_host else None,
-                ca_file=str(config.daemon.certs_file) if config.daemon.certs_file else None,
-                clock=clock,
-            )
+        arvados_store = ArvadosRecordStore(
+            arvados.host.url,
+            arvados.token.reveal(),
+            timeout=arvados.timeout,
+            insecure=arvados.insecure,
+            slots=config.records.slots,
+            ping_url=config.ping_host.url if config.ping_host else None,
+            ca_file=str(config.daemon.certs_file) if config.daemon.certs_file else None,
+            clock=clock,
         )
+
+        def renew(config: Config) -> None:
+            if config.arvados.token is not None:
+                arvados_store.renew(config.arvados.token.reveal())
+
+        return Records(arvados_store, renew=renew)
     if config.records.provider is StoreProvider.SLURM:
         from nodemanager.records.slurm import SlurmRecordStore
 
@@ -156,10 +162,14 @@ def build_registry(config: Config, state: StateDirectory, clock: Clock) -> Recor
             problem = "[Registry] listen: is blank, so [Cloud Create] ping_host must be given"
             raise ConfigError(located(config, [problem]))
         return Records(store)
-    token = registry.token.reveal() if registry.token else state.token("registry")
+
+    def token_of(config: Config) -> str:
+        given = config.registry.token
+        return given.reveal() if given is not None else state.token("registry")
+
     refusals = Refusals(NAME)
     public = registry.public_url.url if registry.public_url else None
-    app = build_app(store, token, refusals, public_url=public)
+    app = build_app(store, token_of(config), refusals, public_url=public)
     face = registry_server(
         app,
         registry.listen.host,
@@ -172,7 +182,13 @@ def build_registry(config: Config, state: StateDirectory, clock: Clock) -> Recor
     def serve(url: str) -> None:
         store.public_url = url
 
-    return Records(store, face, None if config.pinged else serve, app.answered)
+    return Records(
+        store,
+        face,
+        None if config.pinged else serve,
+        app.answered,
+        renew=lambda config: app.renew(token_of(config)),
+    )
 
 
 def journal_path(config: Config, *, dry_run: bool = False) -> Path:

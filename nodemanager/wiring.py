@@ -44,11 +44,16 @@ class System:
     """The parts of one running daemon."""
 
     config: Config
-    cloud: CloudDriver
+    context: TeamContext
     records: Records
     settings: Settings
     daemon: pykka.ActorRef[NodeManagerDaemonActor]
     team: Team
+
+    @property
+    def cloud(self) -> CloudDriver:
+        """The cloud as it is asked now."""
+        return self.context.cloud
 
     @property
     def actors(self) -> tuple[pykka.ActorRef[Any], ...]:
@@ -114,7 +119,7 @@ def start_actors(
         RecordCleanerActor.start(context),
     )
     daemon.tell(Begin(team))
-    return System(config, cloud, records, settings, daemon, team)
+    return System(config, context, records, settings, daemon, team)
 
 
 def _demand_of(

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+import requests
 
 from tests.live.harness import free_port
 
@@ -444,6 +445,27 @@ def test_the_registry_on_its_own_serves_until_it_is_told_to_stop(
     assert daemon.lines[-1]["event"] == "daemon.stopped"
 
 
+def test_the_registry_on_its_own_takes_a_rotated_token_and_outlives_a_wrong_file(
+    write: Write, start: Start
+) -> None:
+    path = write()
+    text = path.read_text() + "[Registry]\nslots = 4\nlisten = 127.0.0.1:0\ntoken = one\n"
+    text = text.replace("[Registry]\nslots = 4\nlisten = 127.0.0.1:0\n", "", 1)
+    path.write_text(text)
+    daemon = start("registry", path)
+    url = daemon.waits_for("server.started", name="registry")["url"] + "/arvados/v1/nodes"
+    assert answer_of(url, "one", "OAuth2") == 200
+    path.write_text("[Sise]\n")
+    daemon.send(signal.SIGHUP)
+    daemon.waits_for("daemon.reloaded", level="error")
+    assert answer_of(url, "one", "OAuth2") == 200
+    path.write_text(text.replace("token = one", "token = two"))
+    daemon.send(signal.SIGHUP)
+    daemon.waits_for("daemon.reloaded", outcome="applied")
+    assert answer_of(url, "two", "OAuth2") == 200
+    assert answer_of(url, "one", "OAuth2") == 401
+
+
 TAKES_THE_SIGNAL = """
 import pathlib, signal, threading, time
 
@@ -535,3 +557,37 @@ def test_a_command_with_no_daemon_there_says_how_to_start_one(write: Write) -> N
     done = command("hold", "i-0abc", "--config", file)
     assert done.returncode == 1
     assert f"nodemanager run --config {file}" in done.stderr
+
+
+def answer_of(url: str, token: str, scheme: str = "Bearer") -> int:
+    return requests.get(url, headers={"Authorization": f"{scheme} {token}"}, timeout=10).status_code
+
+
+def test_rotated_tokens_are_taken_by_a_reload_and_the_former_ones_let_nobody_in(
+    write: Write, start: Start, tmp_path: Path
+) -> None:
+    port, secret = free_port(), tmp_path / "management"
+    secret.write_text("the-first-one")
+    more = "[Registry]\nslots = 4\nlisten = 127.0.0.1:0\ntoken = registry-one\n"
+    path = write(port=port)
+    text = path.read_text().replace(
+        f"port = {port}\n", f"port = {port}\nManagementToken_file = {secret}\n"
+    )
+    path.write_text(text.replace("[Registry]\nslots = 4\nlisten = 127.0.0.1:0\n", more))
+    daemon = start("run", path)
+    records = daemon.waits_for("server.started", name="registry")["url"] + "/arvados/v1/nodes"
+    status = f"http://127.0.0.1:{port}/api/nodes"
+    daemon.waits_for("cycle.done")
+    assert answer_of(status, "the-first-one") == 200
+    assert answer_of(records, "registry-one", "OAuth2") == 200
+    secret.write_text("the-second-one")
+    path.write_text(path.read_text().replace("registry-one", "registry-two"))
+    daemon.send(signal.SIGHUP)
+    daemon.waits_for("daemon.reloaded", outcome="applied")
+    for option in ("[Manage] ManagementToken", "[Registry] token"):
+        assert daemon.waits_for("config.changed", option=option)["action"] == "applied"
+    assert answer_of(status, "the-second-one") == 200
+    assert answer_of(status, "the-first-one") == 403
+    assert answer_of(records, "registry-two", "OAuth2") == 200
+    assert answer_of(records, "registry-one", "OAuth2") == 401
+    assert "the-second-one" not in "\n".join(daemon.raw)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from nodemanager.cloud.api import CloudDriver
 from nodemanager.core.execute.effects import Effect
 from nodemanager.core.execute.workflow import Key
 from nodemanager.core.model.scheduling import SchedulerNode
@@ -98,6 +99,37 @@ class AskNodes:
     """Ask the cloud for these nodes by id (B3, P6, U8)."""
 
     node_ids: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TakeCloud:
+    """Use the cloud with a changed file's credentials, if they lead to the known account (L5)."""
+
+    cloud: CloudDriver
+
+
+@dataclass(frozen=True, slots=True)
+class CloudOffered:
+    """The account that a changed file's credentials lead to, or why they led to none."""
+
+    cloud: CloudDriver
+    account: str | None
+    error: RemoteError | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CloudJudged:
+    """Whether an offered cloud is to be used: its account was compared with the known one (L5)."""
+
+    cloud: CloudDriver
+    is_ours: bool
+
+
+@dataclass(frozen=True, slots=True)
+class TakeWishlist:
+    """Ask for the demand by another function from now on."""
+
+    wishlist: Callable[[], tuple[Job, ...]]
 
 
 @dataclass(frozen=True, slots=True)

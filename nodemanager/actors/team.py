@@ -14,9 +14,13 @@ from nodemanager.records.api import RecordStore
 from nodemanager.schedulers.api import Scheduler
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class TeamContext:
-    """What an actor of the team calls, and the daemon that it reports to."""
+    """What an actor of the team calls, and the daemon that it reports to.
+
+    Only `cloud` changes: the cloud's poller replaces it when a changed file has other credentials.
+    The former one is not closed, because calls of other threads may still be on their way.
+    """
 
     cloud: CloudDriver
     store: RecordStore

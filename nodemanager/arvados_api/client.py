@@ -102,6 +102,17 @@ class ApiClient:
             raise StoreError(f"{what}: the answer is no discovery document; see [Arvados] host")
         return body
 
+    @property
+    def token(self) -> str:
+        """The token that calls send now."""
+        return self._token
+
+    def renew(self, token: str) -> None:
+        """Send this token with every call that begins from now on."""
+        self._token = token
+        # A client that a thread makes meanwhile with the former token is not found any more.
+        self._local = threading.local()
+
     def forget(self) -> None:
         """Let this thread's next call read the discovery document anew."""
         self._local.client = None
@@ -119,7 +130,8 @@ class ApiClient:
 
     def _client(self) -> Any:
         """This thread's client; its first call reads the discovery document."""
-        client = getattr(self._local, "client", None)
+        local = self._local
+        client = getattr(local, "client", None)
         if client is None:
             with translated(f"Arvados {self.host} discovery"):
                 client = arvados.api.api_client(
@@ -133,7 +145,7 @@ class ApiClient:
                     timeout=self._timeout,
                     client_options={"api_endpoint": self._base + _SERVICE},
                 )
-            self._local.client = client
+            local.client = client
         return client
 
     def _http(self, timeout: float | None = None) -> OneShotHttp:

@@ -184,12 +184,14 @@ class Manage:
         """The token with which clients may see and change everything over TCP. When it is blank,
         the first start makes one and keeps it in the state directory.""",
         name="ManagementToken",
+        reload=True,
     )
     read_token: Secret | None = option(
         kinds.optional(kinds.secret()),
         "",
         """A token with which clients may see everything over TCP and change nothing. When it is
         blank there is none.""",
+        reload=True,
     )
     public_url: Endpoint | None = option(
         kinds.optional(kinds.origin()),

@@ -31,13 +31,15 @@ class Traits:
     """It has spot or preemptible nodes."""
     places: bool = False
     """Its adapter boots nodes in several zones or subnets, as the order says."""
+    in_process: bool = False
+    """Its nodes are in this process alone: it can't be connected anew, as for other credentials."""
     largest_volume: LargestVolume | None = None
     """What the adapter orders for a node whose size has more scratch space."""
 
 
 PROVIDERS: Mapping[str, Traits] = {
     "local": Traits(near=True),
-    "dummy": Traits(near=True, needs_no_demand=True),
+    "dummy": Traits(near=True, needs_no_demand=True, in_process=True),
     # The adapter orders one GiB for each thousand MB of scratch.
     "ec2": Traits(places=True, largest_volume=LargestVolume(16_384_000, "EC2's largest volume")),
     "gce": Traits(places=True),

@@ -65,7 +65,10 @@ class Arvados:
         insecure = yes.""",
     )
     token: Secret | None = option(
-        kinds.optional(kinds.secret()), "", "An administrator's token; others don't see all nodes."
+        kinds.optional(kinds.secret()),
+        "",
+        "An administrator's token; others don't see all nodes.",
+        reload=True,
     )
     timeout: float = option(kinds.duration(), "15", "How long to wait for one answer.")
     insecure: bool = option(
@@ -177,6 +180,7 @@ class Registry:
         "",
         """The administrator's token of the API. When it is blank, the first start makes one and
         keeps it in the state directory.""",
+        reload=True,
     )
     tls_cert: Path | None = option(
         kinds.optional(kinds.path()), "", "The certificate chain for https, in PEM."
@@ -453,8 +457,10 @@ SIZE = section("Size", "size", Size)
 
 PASS_THROUGH: dict[str, str] = {
     "Cloud Credentials": """The credentials for the cloud; passed to the driver. Any key may be
-    written KEY_file = PATH.""",
+    written KEY_file = PATH. They are read again, with the files that they name; new ones are used
+    once the cloud says that they lead to the account, region and API known before.""",
     "Cloud List": """The filters for the account's nodes that this manager manages; passed to the
     driver. They choose what is managed, and never decide what exists.""",
-    "Cloud Create": """The settings of new nodes; passed to the driver.""",
+    "Cloud Create": """The settings of new nodes; passed to the driver. They are read again, but for
+    ping_host and user_data.""",
 }

@@ -34,6 +34,7 @@ from nodemanager.config.values import (
     Endpoint,
     Secret,
     StoreProvider,
+    with_contents,
 )
 from nodemanager.errors import ConfigError
 from nodemanager.near import did_you_mean
@@ -202,7 +203,7 @@ def _finished(draft: Draft) -> Config:
     return Config(
         path=draft.ini.path,
         **sections,
-        cloud_credentials=Credentials(draft.keys["Cloud Credentials"]),
+        cloud_credentials=with_contents(draft.keys["Cloud Credentials"]),
         cloud_list=draft.keys["Cloud List"],
         cloud_create=draft.keys["Cloud Create"],
         ping_host=draft.value(*PING_HOST),

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import hmac
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from pathlib import Path
 
 from nodemanager.hosts import is_loopback
 from nodemanager.redact import MASK
@@ -44,12 +47,38 @@ class Secret:
 
 
 class Credentials(dict[str, str]):
-    """`[Cloud Credentials]` for the driver: a plain dict whose repr shows only its keys."""
+    """`[Cloud Credentials]` for the driver: a plain dict whose repr shows only its keys.
+
+    `contents` has a digest of each file that a key names by an absolute path, as it was when the
+    configuration was read: a rotated key file is another credential.
+    """
+
+    contents: Mapping[str, bytes] = {}
 
     def __repr__(self) -> str:
         return "{" + ", ".join(f"{key!r}: {MASK!r}" for key in self) + "}"
 
     __str__ = __repr__
+
+
+def with_contents(keys: Mapping[str, str]) -> Credentials:
+    """The credentials with digests of the files that they name."""
+    credentials = Credentials(keys)
+    credentials.contents = {
+        key: digest
+        for key, value in keys.items()
+        if value.startswith("/") and (digest := _digest(value)) is not None
+    }
+    return credentials
+
+
+def _digest(path: str) -> bytes | None:
+    """A digest of the file's content; None for what is no file, or can't be read."""
+    try:
+        with Path(path).open("rb") as file:
+            return hashlib.file_digest(file, "sha256").digest()
+    except (OSError, ValueError):
+        return None
 
 
 NO_SECRETS = frozenset(

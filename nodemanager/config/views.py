@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
+from nodemanager.config.providers import traits_of
+from nodemanager.config.reader import CREDENTIALS
 from nodemanager.config.report import Place
 from nodemanager.config.sections import SECTIONS, SIZE, Size
 from nodemanager.config.settings import Config
 from nodemanager.config.values import NO_SECRETS
 from nodemanager.redact import MASK, is_secret
+
+CREATE = "Cloud Create"
+AT_START = ("ping_host", "user_data")
+"""Keys of [Cloud Create] that only a start reads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +88,29 @@ def reloaded(old: Config, new: Config) -> Config:
                 places[section.name, option.name] = new.places[section.name, option.name]
         sections[section.attribute] = replace(getattr(old, section.attribute), **taken)
     sizes = tuple(_reloaded_size(size, new, places) for size in old.sizes)
-    return replace(old, **sections, sizes=sizes, places=places, warnings=new.warnings)
+    cloud: dict[str, Any] = {}
+    if _is_read_again(old):
+        kept = {key: old.cloud_create[key] for key in AT_START if key in old.cloud_create}
+        given = {k: value for k, value in new.cloud_create.items() if k not in AT_START}
+        cloud = {"cloud_credentials": new.cloud_credentials, "cloud_create": given | kept}
+        fresh = {key for key in {*places, *new.places} if _is_of_cloud(*key)}
+        places = {key: place for key, place in places.items() if key not in fresh}
+        places |= {key: new.places[key] for key in fresh if key in new.places}
+    return replace(old, **sections, **cloud, sizes=sizes, places=places, warnings=new.warnings)
+
+
+def _is_of_cloud(section: str, key: str) -> bool:
+    """Whether a reload takes the key over by a new connection to the cloud."""
+    return section == CREDENTIALS or (section == CREATE and key not in AT_START)
+
+
+def _is_read_again(config: Config) -> bool:
+    return not traits_of(config.cloud.provider).in_process
+
+
+def changes_cloud(changes: Iterable[Change]) -> bool:
+    """Whether the cloud must be connected anew for these changes."""
+    return any(one.reloadable and _is_of_cloud(one.section, one.option) for one in changes)
 
 
 def _reloaded_size(size: Size, new: Config, places: dict[tuple[str, str], Place]) -> Size:
@@ -111,12 +139,14 @@ def _settings(config: Config) -> Iterator[tuple[tuple[str, str], _Setting]]:
         if section.name == "Logging":
             for name, level in config.log_levels.items():
                 yield (section.name, name), _Setting(level, level, False)
-    for key, value in config.cloud_credentials.items():
+    credentials, again = config.cloud_credentials, _is_read_again(config)
+    for key, value in credentials.items():
         shown = value if key in NO_SECRETS else MASK
-        yield ("Cloud Credentials", key), _Setting(value, shown, False)
-    for title, keys in (("Cloud List", config.cloud_list), ("Cloud Create", config.cloud_create)):
+        yield (CREDENTIALS, key), _Setting((value, credentials.contents.get(key)), shown, again)
+    for title, keys in (("Cloud List", config.cloud_list), (CREATE, config.cloud_create)):
         for key, value in keys.items():
-            yield (title, key), _Setting(value, MASK if is_secret(key) else value, False)
+            shown = MASK if is_secret(key) else value
+            yield (title, key), _Setting(value, shown, again and _is_of_cloud(title, key))
     for size in config.sizes:
         for option_name, value in _given(config, size):
             known = SIZE.option(option_name)

@@ -85,9 +85,14 @@ class ArvadosRecordStore:
         self._timeout = timeout
         self._clock = clock
         self._prefix = "zzzzz"
-        self._known_administrator = False
+        self._known_administrator: str | None = None
+        """The token that the server has called an administrator's."""
         api = ApiClient(base_url, token, timeout=timeout, insecure=insecure, ca_file=ca_file)
         self._client = ArvadosClient(api)
+
+    def renew(self, token: str) -> None:
+        """Send this token, of the same server, with every call that begins from now on."""
+        self._client.renew(token)
 
     def store_id(self) -> str:
         """Our registry's own id where its document has one, else the cluster's uuid prefix."""
@@ -118,11 +123,11 @@ class ArvadosRecordStore:
         return StoreTime(date + _DATE_STEP_S / 2, (before + after) / 2, error_s)
 
     def list_records(self) -> Listed[Record]:
-        pages = Pages(self._client)
+        token, pages = self._client.token, Pages(self._client)
         listed = wire.collect(_record, pages)
-        if not listed.items or not self._known_administrator:
+        if not listed.items or self._known_administrator != token:
             ask_for_administrator(self._client)
-            self._known_administrator = True
+            self._known_administrator = token
         problems = (*pages.problems, *listed.problems)
         return Listed(listed.items, listed.complete and not pages.problems, problems)
 

@@ -37,6 +37,15 @@ class ArvadosClient:
             parameters["assign_slot"] = True
         return self._api.execute("nodes", method, parameters, slot_asked=slot_asked)
 
+    @property
+    def token(self) -> str:
+        """The token that calls send now."""
+        return self._api.token
+
+    def renew(self, token: str) -> None:
+        """Send this token with every call that begins from now on."""
+        self._api.renew(token)
+
     def is_administrator(self) -> bool | None:
         """Whether the token is an administrator's; None where the server has no users."""
         return self._api.is_administrator()

@@ -66,11 +66,10 @@ def build_app(
     their requests; None where it is the address that each used. Raises StartError for a token that
     is empty or can't be sent in a header.
     """
-    if not token or not token.isascii() or any(not 32 < ord(letter) < 127 for letter in token):
-        raise StartError("[Registry] token must be printable ASCII without spaces")
     refusals = refusals or Refusals(NAME)
     nodes = _Nodes(store.resource, Workers(NAME, THREADS))
-    middleware: list[Any] = [_MethodOverride(), _Token(token, refusals)]
+    gate = _Token(token, refusals)
+    middleware: list[Any] = [_MethodOverride(), gate]
     app = falcon.asgi.App(middleware=middleware)
     app.set_error_serializer(_http_error)
     app.add_error_handler(Exception, partial(_unexpected, refusals))
@@ -81,7 +80,7 @@ def build_app(
     app.add_route("/arvados/v1/nodes/{uuid}", _One(nodes))
     pings = _Ping(nodes, refusals)
     app.add_route("/arvados/v1/nodes/{uuid}/ping", pings)
-    return PingDoor(app, pings.answer, pings.answered)
+    return PingDoor(app, pings.answer, pings.answered, gate.renew)
 
 
 class _MethodOverride:
@@ -97,8 +96,14 @@ class _Token:
     """Refuses requests without the token, but for discovery and for pings, which have a secret."""
 
     def __init__(self, token: str, refusals: Refusals) -> None:
-        self._token = token.encode()
         self._refusals = refusals
+        self.renew(token)
+
+    def renew(self, token: str) -> None:
+        """Let in who has this token from now on. Raises StartError for one that can't be sent."""
+        if not token or not token.isascii() or any(not 32 < ord(letter) < 127 for letter in token):
+            raise StartError("[Registry] token must be printable ASCII without spaces")
+        self._token = token.encode()
 
     async def process_resource(
         self, req: Request, resp: Response, resource: object, _: dict[str, str]

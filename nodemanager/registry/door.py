@@ -24,7 +24,8 @@ _PATH = re.compile(rf"/arvados/v1/nodes/({wire.UUID.pattern})/ping")
 class PingDoor:
     """The application `app` with a fast path: `answer` gives the answers to pings.
 
-    `answered` tells how many of them it gave so far, on either path.
+    `answered` tells how many of them it gave so far, on either path. `renew` changes the token of
+    the application.
     """
 
     def __init__(
@@ -32,10 +33,12 @@ class PingDoor:
         app: AsgiApp,
         answer: Callable[[Ping], Awaitable[bytes]],
         answered: Callable[[], int],
+        renew: Callable[[str], None],
     ) -> None:
         self._app = app
         self._answer = answer
         self.answered = answered
+        self.renew = renew
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         path = _PATH.fullmatch(scope["path"]) if scope["method"] == "POST" else None

@@ -80,7 +80,7 @@ class Service:
         self._once = once
         self._clock: Clock = SystemClock()
         self._log = log.get("nodemanager.service")
-        self._reloader = Reloader(config, self._log)
+        self._reloader = Reloader(config, self._log, self._clock)
         self._commands = OperatorCommands()
         self._servers: list[HttpServer] = []
         self._lease: Lease | None = None
@@ -117,6 +117,7 @@ class Service:
         stack.callback(cloud.close)
         records = adapters.build_records(config, state, clock)
         stack.callback(records.store.close)
+        self._reloader.renewals.append(records.renew)
         if records.face is not None:
             records.face.start()
             stack.callback(records.face.stop)
@@ -151,6 +152,8 @@ class Service:
             show=show,
             journal=journal,
         )
+        # After a reload it may be another one.
+        stack.callback(lambda: system.cloud.close())
         self._commands.daemon = system.daemon
         sdnotify.notify("READY=1", f"STATUS=serving pool {config.daemon.pool}")
         return system
@@ -200,6 +203,7 @@ class Service:
         )
         server, show = management.serve(stack, (told, self._log))
         self._servers.append(server)
+        self._reloader.renewals.append(lambda config: server.renew(*management.tokens(config)))
         return show
 
     def _heed_signals(self) -> None:

@@ -47,11 +47,10 @@ class Management:
         Gives the server, and what is to be called with each new picture.
         """
         config, dry_run = self.config, self.dry_run
-        given = config.manage.management_token
-        token = given.reveal() if given is not None else self.state.token("management")
+        token, read_token = self.tokens(config)
         board = Board(self.clock)
         explanations = Explanations(adapters.journal_path(config, dry_run=dry_run))
-        read, public = config.manage.read_token, config.manage.public_url
+        public = config.manage.public_url
         healthy_for = max(config.daemon.poll_stale_after, 2 * config.daemon.max_poll_time)
         slots = SlotHistory(self.state.path / f"slots{'-dry-run' * dry_run}.history")
         metrics = self._metrics()
@@ -66,7 +65,7 @@ class Management:
             backlog=BacklogCommands(self.commands),
             explanations=explanations,
             healthy_for=healthy_for,
-            read_token=None if read is None else read.reveal(),
+            read_token=read_token,
             public_url=None if public is None else public.url,
             dashboard=Dashboard(board, explanations, slots, self.clock, old_after=healthy_for),
             reload=self.reload,
@@ -79,6 +78,12 @@ class Management:
         for one in logs:
             one.listeners.append(observer.heard)
         return server, observer.show
+
+    def tokens(self, config: Config) -> tuple[str, str | None]:
+        """The token that may change everything, and the one that may only look."""
+        given, read = config.manage.management_token, config.manage.read_token
+        token = given.reveal() if given is not None else self.state.token("management")
+        return token, None if read is None else read.reveal()
 
     def _metrics(self) -> Metrics:
         metrics = Metrics(self.config.daemon.pool, self.clock)

@@ -7,10 +7,12 @@ import signal
 
 from nodemanager import adapters, log, sdnotify
 from nodemanager.clock import SystemClock
-from nodemanager.config import Config
+from nodemanager.config import Config, diff, load, reloaded
 from nodemanager.core.model.reasons import Event
-from nodemanager.errors import StartError
+from nodemanager.errors import ConfigError, StartError
+from nodemanager.from_config import secrets_of
 from nodemanager.service.process import STOPS, set_up_log, wait_between_beats
+from nodemanager.service.reload import tell_changes, tell_refusal
 from nodemanager.state import StateDirectory
 
 _log = log.get("nodemanager.service")
@@ -21,8 +23,8 @@ def serve_registry(config: Config) -> int:
     set_up_log(config)
     clock = SystemClock()
     inbox: queue.SimpleQueue[int] = queue.SimpleQueue()
-    for number in STOPS:
-        signal.signal(number, lambda n, _: inbox.put(n))
+    for stop in (*STOPS, signal.SIGHUP):
+        signal.signal(stop, lambda n, _: inbox.put(n))
     state = StateDirectory(config.daemon.state_dir, clock=clock)
     records = adapters.build_registry(config, state, clock)
     if records.face is None:
@@ -38,12 +40,29 @@ def serve_registry(config: Config) -> int:
             if records.face.alive:
                 sdnotify.notify("WATCHDOG=1")
             try:
-                inbox.get(timeout=wait_s)
+                number = inbox.get(timeout=wait_s)
             except queue.Empty:
                 continue
-            return 0
+            if number != signal.SIGHUP:
+                return 0
+            config = _reread(config, records)
     finally:
         sdnotify.notify("STOPPING=1")
         records.face.stop()
         records.store.close()
         _log.event(Event.DAEMON_STOPPED, name="registry")
+
+
+def _reread(config: Config, records: adapters.Records) -> Config:
+    """What is in force after the file was read again: of it, the token."""
+    try:
+        new = load(config.path, require_cloud=False)
+    except ConfigError as error:
+        tell_refusal(_log, error)
+        return config
+    tell_changes(_log, diff(config, new))
+    taken = reloaded(config, new)
+    log.hide(*secrets_of(taken))
+    records.renew(taken)
+    _log.event(Event.DAEMON_RELOADED, file=str(config.path), outcome="applied")
+    return taken

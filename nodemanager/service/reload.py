@@ -2,43 +2,51 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from nodemanager import adapters, log, sdnotify, wiring
 from nodemanager.actors.base import tell
-from nodemanager.actors.messages import ApplySettings
+from nodemanager.actors.messages import ApplySettings, TakeCloud, TakeWishlist
+from nodemanager.clock import Clock
+from nodemanager.cloud.api import CloudDriver
 from nodemanager.config import Config, diff, load, reloaded
-from nodemanager.config.views import Change
+from nodemanager.config.views import Change, changes_cloud
 from nodemanager.core.model.reasons import Event
 from nodemanager.errors import ConfigError
-from nodemanager.from_config import settings_of, with_spares
+from nodemanager.from_config import secrets_of, settings_of, with_spares
 
 
 class Reloader:
-    """Reads the file again. `config` is what the daemon runs on now."""
+    """Reads the file again. `config` is what the daemon runs on now.
 
-    def __init__(self, config: Config, log: log.Logger) -> None:
+    `renewals` take the tokens of a changed file.
+    """
+
+    def __init__(self, config: Config, log: log.Logger, clock: Clock) -> None:
         self.config = config
+        self.renewals: list[Callable[[Config], None]] = []
         self._log = log
+        self._clock = clock
 
     def reload(self, system: wiring.System, by: str | None = None) -> dict[str, Any]:
-        """Apply the changed windows and limits of the file; a wrong file changes nothing.
+        """Apply the changed windows, limits and credentials; a wrong file changes nothing.
 
         Gives the answer of `nodemanager reload` (web.reload).
         """
         sdnotify.reloading()
         try:
             new = load(self.config.path, accepts=adapters.accepted_keys)
+            changes, taken = diff(self.config, new), reloaded(self.config, new)
+            cloud = None
+            if changes_cloud(changes):
+                cloud = adapters.build_cloud(taken, self._clock)
         except ConfigError as error:
-            for problem in error.problems:
-                self._log.event(Event.CONFIG_WARNING, level=log.ERROR, message=problem)
-            self._log.event(
-                Event.DAEMON_RELOADED, level=log.ERROR, outcome="refused, nothing changed", by=by
-            )
+            tell_refusal(self._log, error, by)
             sdnotify.notify("READY=1")
             return {"done": False, "problems": list(error.problems), "changes": []}
-        changes = diff(self.config, new)
-        self._apply(system, new, changes)
+        tell_changes(self._log, changes)
+        self._apply(system, taken, cloud)
         file = str(self.config.path)
         self._log.event(Event.DAEMON_RELOADED, file=file, outcome="applied", by=by)
         sdnotify.notify("READY=1")
@@ -53,18 +61,18 @@ class Reloader:
         ]
         return {"done": True, "problems": [], "changes": told}
 
-    def _apply(self, system: wiring.System, new: Config, changes: list[Change]) -> None:
-        """Tell the actors what changed; what needs a restart stays as it is."""
-        for change in changes:
-            self._log.event(
-                Event.CONFIG_CHANGED,
-                level=log.INFO if change.reloadable else log.WARNING,
-                option=f"[{change.section}] {change.option}",
-                old=change.old,
-                new=change.new,
-                action="applied" if change.reloadable else "needs a restart",
-            )
-        self.config = taken = reloaded(self.config, new)
+    def _apply(self, system: wiring.System, taken: Config, cloud: CloudDriver | None) -> None:
+        """Give the actors and servers what changed. The cloud is asked for its account first."""
+        before, self.config = self.config, taken
+        log.hide(*secrets_of(taken))
+        for renew in self.renewals:
+            renew(taken)
+        if taken.arvados.token != before.arvados.token and system.team.demand is not None:
+            wishlist = adapters.wishlist_of(taken)
+            if wishlist is not None:
+                tell(system.team.demand, TakeWishlist(wishlist))
+        if cloud is not None:
+            tell(system.team.cloud_list, TakeCloud(cloud))
         # Sizes stay as at the start, so that a reload never waits for the cloud.
         sizes = with_spares(system.settings.sizes, taken)
         settings = settings_of(taken, system.cloud, system.records.store, sizes)
@@ -74,3 +82,23 @@ class Reloader:
         for poller, every in zip(pollers, wiring.poll_intervals(taken, settings), strict=True):
             if poller is not None:
                 tell(poller, every)
+
+
+def tell_refusal(to: log.Logger, error: ConfigError, by: str | None = None) -> None:
+    """Log that a wrong file changes nothing, with each of its problems."""
+    for problem in error.problems:
+        to.event(Event.CONFIG_WARNING, level=log.ERROR, message=problem)
+    to.event(Event.DAEMON_RELOADED, level=log.ERROR, outcome="refused, nothing changed", by=by)
+
+
+def tell_changes(to: log.Logger, changes: Iterable[Change]) -> None:
+    """Log each change; what needs a restart stays as it is."""
+    for change in changes:
+        to.event(
+            Event.CONFIG_CHANGED,
+            level=log.INFO if change.reloadable else log.WARNING,
+            option=f"[{change.section}] {change.option}",
+            old=change.old,
+            new=change.new,
+            action="applied" if change.reloadable else "needs a restart",
+        )

@@ -38,12 +38,16 @@ class Door:
     def __init__(
         self, token: str | None, refusals: Refusals, read_token: str | None = None
     ) -> None:
+        self.refusals = refusals
+        self.renew(token, read_token)
+
+    def renew(self, token: str | None, read_token: str | None) -> None:
+        """Let in who has these tokens from now on, and nobody by the former ones."""
         self._tokens = {
             role: given.encode()
             for role, given in ((Role.FULL, token), (Role.READ, read_token))
             if given
         }
-        self.refusals = refusals
 
     @property
     def exists(self) -> bool:

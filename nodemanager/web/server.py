@@ -99,11 +99,11 @@ class ManagementServer(HttpServer):
         dashboard: Dashboard | None = None,
         reload: Reload | None = None,
     ) -> None:
-        hide(token)
-        hide(read_token)
         refusals = Refusals("management")
         metrics.count_refusals(refusals)
-        door, workers = Door(token, refusals, read_token), Workers("management", THREADS)
+        self._door = door = Door(None, refusals)
+        self.renew(token, read_token)
+        workers = Workers("management", THREADS)
         middleware: list[Any] = [_Manners(door, refusals, listen[0], public_url)]
         app = falcon.asgi.App(media_type=falcon.MEDIA_JSON, middleware=middleware)
         _take_json(app)
@@ -140,6 +140,12 @@ class ManagementServer(HttpServer):
             takes_over=takes_over,
             refusals=refusals,
         )
+
+    def renew(self, token: str | None, read_token: str | None) -> None:
+        """Take these tokens from now on; who signed in with another one is signed out."""
+        hide(token)
+        hide(read_token)
+        self._door.renew(token, read_token)
 
     def start(self) -> None:
         """Bind and serve. Raises StartError, which names the address and the option."""

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import pytest
+
 from nodemanager.config import diff, located, reloaded, show
 from nodemanager.config.providers import PROVIDERS
 from nodemanager.config.sections import SECTIONS
-from nodemanager.config.views import Change, Row
+from nodemanager.config.views import Change, Row, changes_cloud
 from tests.config.conftest import Read, Refused
 
 ACCEPTED = {
@@ -50,7 +54,7 @@ def test_a_reload_tells_each_changed_option_and_whether_it_may(read: Read) -> No
     new = read("[Daemon]\nmax_nodes = 3\n[Registry]\ntoken = b\n[Size m]\ncores = 2\n")
     assert diff(old, new) == [
         Change("Daemon", "max_nodes", "2", "3", True),
-        Change("Registry", "token", "***", "***", False),
+        Change("Registry", "token", "***", "***", True),
         Change("Cloud List", "tag_a", "b", None, False),
         Change("Size m", "cores", None, "2", False),
     ]
@@ -68,8 +72,6 @@ def test_windows_and_limits_can_be_reloaded_and_nothing_that_needs_a_restart() -
         "listen",
         "database",
         "provider",
-        "token",
-        "ManagementToken",
         "file",
         "slots",
     }
@@ -85,6 +87,65 @@ def test_a_running_daemon_takes_over_the_windows_and_limits_alone(read: Read) ->
     assert taken.manage.port == 1
     assert taken.warnings == new.warnings
     assert not [change for change in diff(taken, new) if change.reloadable]
+
+
+def test_all_tokens_are_read_again() -> None:
+    secret = {o.name: o.reload for s in SECTIONS for o in s.options if o.kind.secret}
+    assert secret == {
+        "ManagementToken": True,
+        "read_token": True,
+        "token": True,
+        # Another address may be another store.
+        "database": False,
+    }
+
+
+EC2 = "[Cloud]\nprovider = ec2\n[Cloud Credentials]\nkey = k\nsecret = {secret}\n{more}"
+
+
+def test_rotated_credentials_are_read_again_and_what_new_nodes_are_booted_from(read: Read) -> None:
+    old = read(
+        EC2.format(secret="a", more="[Cloud Create]\nimage_id = ami-1\nping_host = a\n"),
+        cloud=False,
+    )
+    new = read(
+        EC2.format(secret="b", more="[Cloud Create]\nimage_id = ami-2\nping_host = b\n"),
+        cloud=False,
+    )
+    changes = diff(old, new)
+    assert changes == [
+        Change("Cloud Credentials", "secret", "***", "***", True),
+        Change("Cloud Create", "image_id", "ami-1", "ami-2", True),
+        Change("Cloud Create", "ping_host", "a", "b", False),
+    ]
+    assert changes_cloud(changes)
+    assert not changes_cloud(changes[2:])
+    taken = reloaded(old, new)
+    assert taken.cloud_credentials["secret"] == "b"
+    assert taken.cloud_create == {"image_id": "ami-2", "ping_host": "a"}
+    assert not [change for change in diff(taken, new) if change.reloadable]
+
+
+@pytest.mark.parametrize("key", ["secret", "certificate"])
+def test_a_rotated_file_is_another_credential_though_its_name_is_the_same(
+    read: Read, tmp_path: Path, key: str
+) -> None:
+    """`secret_file` names what we read, `certificate` what the cloud's own adapter reads."""
+    file = tmp_path / "rotated"
+    written = f"{key}_file = {file}" if key == "secret" else f"{key} = {file}"
+    text = f"[Cloud]\nprovider = azure\n[Cloud Credentials]\n{written}\n"
+    file.write_text("one")
+    old = read(text, cloud=False)
+    assert diff(old, read(text, cloud=False)) == []
+    file.write_text("two")
+    (change,) = diff(old, read(text, cloud=False))
+    assert (change.option, change.new, change.reloadable) == (key, "***", True)
+
+
+def test_a_cloud_that_is_in_this_process_is_not_connected_anew(read: Read) -> None:
+    old, new = read(), read("[Cloud Credentials]\ncreds = a\n[Cloud Create]\nx = y\n")
+    assert not changes_cloud(diff(old, new))
+    assert reloaded(old, new).cloud_credentials == {}
 
 
 def test_a_running_daemon_takes_over_the_spare_nodes_of_its_sizes(read: Read) -> None:

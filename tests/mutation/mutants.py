@@ -13,6 +13,22 @@ from tests.mutation.places import PLACES
 
 MUTANTS = (
     TextMutant(
+        "L5",
+        "rotated credentials are used whatever account they lead to",
+        "actors/daemon/identities.py",
+        "        if kept and problem is None:\n            self._refused = None\n",
+        "        if kept:\n            self._refused = None\n",
+        "tests/actors/test_renewal.py::test_keys_of_another_account_are_never_used",
+    ),
+    TextMutant(
+        "L2",
+        "a rotated token of an Arvados server is taken for an administrator's unasked",
+        "records/arvados.py",
+        "if not listed.items or self._known_administrator != token:",
+        "if not listed.items or self._known_administrator is None:",
+        "tests/records/test_arvados_listing.py::test_a_rotated_token_must_be_an_administrators_too",
+    ),
+    TextMutant(
         "C11",
         "slots whose nodes nobody can ask about are told once, and never again",
         "actors/report/notice_log.py",

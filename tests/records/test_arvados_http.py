@@ -193,6 +193,23 @@ def test_a_wrong_token_is_told_with_the_option_to_mend(registry):
         open_store(registry.url, token="another").list_records()
 
 
+def test_a_rotated_token_is_sent_by_every_thread_from_its_next_call_on(tmp_path):
+    app = build_app(open_sql(f"sqlite:///{tmp_path}/rotated.db", 8), TOKEN)
+    server = registry_server(app)
+    server.start()
+    store = open_store(server.url)
+    with ThreadPoolExecutor(1) as other:
+        for list_records in (store.list_records, other.submit(store.list_records).result):
+            assert list_records().complete
+        app.renew("the-next-one")
+        with pytest.raises(StoreRefused, match=r"\[Arvados\] token"):
+            store.list_records()
+        store.renew("the-next-one")
+        assert store.list_records().complete
+        assert other.submit(store.list_records).result().complete
+    server.stop()
+
+
 def test_no_error_shows_a_secret_or_a_query(api, registry):
     secret = "thesecretofthatnode"
     said = f"bad request /ping?ping_secret={secret}&x=1 with Bearer {TOKEN}"

@@ -166,6 +166,19 @@ def test_an_administrator_is_asked_once_and_again_only_about_an_empty_listing(ap
         store.list_records()
 
 
+def test_a_rotated_token_must_be_an_administrators_too(api):
+    asked: list[str] = []
+    api.script = with_users(MANY, {"is_admin": True}, asked)
+    api.document["resources"]["users"] = USERS
+    store = open_store(api.url)
+    assert store.list_records().complete
+    store.renew("another")
+    api.script = with_users(MANY, {"is_admin": False}, asked)
+    with pytest.raises(StoreRefused, match="administrator"):
+        store.list_records()
+    assert len(asked) == 2
+
+
 def test_a_parameter_that_the_document_does_not_declare_is_not_sent(api):
     api.script = listing(MANY)
     del api.document["resources"]["nodes"]["methods"]["list"]["parameters"]["count"]

@@ -21,6 +21,8 @@ class Identities:
         self._mismatched: dict[str, str] = {}
         self._identified: set[str] = set()
         self._state_failed: dict[str, str] = {}
+        self._refused: str | None = None
+        """What was told last of credentials that are not used."""
         self.account: str | None = None
         self.store: str | None = None
 
@@ -51,6 +53,24 @@ class Identities:
         """Take in the account of the cloud's credentials."""
         self.account = account
         self._identify("account", account)
+
+    def offered_account(self, account: str | None, error: Exception | None) -> bool | None:
+        """Whether other credentials lead to the known account; None while that can't be told."""
+        kept, problem = False, None
+        if account is not None:
+            check = self._context.inputs.identity.check
+            kept, problem = self.keeps_state("account", lambda: check("account", account))
+        if kept and problem is None:
+            self._refused = None
+            self._context.log.event(Event.CLOUD_TAKEN, account=account)
+            return True
+        told = problem or str(error)
+        if self._refused != told and (kept or error is not None):
+            self._refused = told
+            self._context.log.event(
+                Event.CLOUD_REFUSED, level=WARNING, account=account, problem=problem, error=error
+            )
+        return False if kept else None
 
     def saw_store(self, store_id: str, beats: int | None) -> None:
         """Take in the id of the store that answered, and its count of heartbeats.

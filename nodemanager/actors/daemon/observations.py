@@ -15,7 +15,9 @@ from nodemanager.actors.daemon.invariants import Invariants
 from nodemanager.actors.daemon.record_writes import RecordWrites
 from nodemanager.actors.messages import (
     AskAccount,
+    CloudJudged,
     CloudListed,
+    CloudOffered,
     CloudPollStarted,
     DemandPolled,
     ErrandRun,
@@ -91,6 +93,12 @@ class Observations:
         if message.image != context.history.image:
             context.fold(ImageFound(message.image, context.now))
         context.decide_soon()
+
+    def cloud_offered(self, message: CloudOffered) -> None:
+        """Say whether the credentials of a changed file are to be used (L5)."""
+        is_ours = self._identities.offered_account(message.account, message.error)
+        if is_ours is not None:
+            tell(self._context.team.cloud_list, CloudJudged(message.cloud, is_ours))
 
     def records_listed(self, message: RecordsListed) -> None:
         """Take in a record listing, complete or not, and the late pings that the store has."""

@@ -16,7 +16,9 @@ from nodemanager.actors.messages import (
     AskNodes,
     AskTagged,
     BackOff,
+    CloudJudged,
     CloudListed,
+    CloudOffered,
     CloudPollStarted,
     DemandPolled,
     ErrandRun,
@@ -29,8 +31,11 @@ from nodemanager.actors.messages import (
     RunErrands,
     SchedulerPolled,
     TaggedAsked,
+    TakeCloud,
+    TakeWishlist,
 )
 from nodemanager.actors.team import TeamContext
+from nodemanager.cloud.api import CloudDriver
 from nodemanager.core.model.scheduling import SchedulerNode
 from nodemanager.core.model.world import CloudNode, Job, Listed, Listing, Record
 from nodemanager.core.plan.errands import (
@@ -167,8 +172,11 @@ class CloudNodeListActor(PollingActor):
         self._verified = False
         self._untold: str | None = None
         """The account of the credentials, as long as no listing has told the daemon of it."""
+        self._next: CloudDriver | None = None
+        """The cloud with a changed file's credentials, until its account was compared (L5)."""
 
     def poll(self) -> None:
+        self._offer()
         account, unverified = self._look_at_account()
         self._untold = account or self._untold
         self._context.report(CloudPollStarted())
@@ -184,6 +192,34 @@ class CloudNodeListActor(PollingActor):
         image, error = self._image()
         self._context.report(CloudListed(listing, self._untold, unverified, image, error))
         self._untold = None
+
+    def _offer(self) -> None:
+        """Tell the daemon which account the next credentials lead to, as long as any wait."""
+        if self._next is None:
+            return
+        try:
+            account = self._next.account()
+        except CloudError as error:
+            self._context.report(CloudOffered(self._next, None, error))
+        else:
+            self._context.report(CloudOffered(self._next, account))
+
+    def on_TakeCloud(self, message: TakeCloud) -> None:
+        self._next = message.cloud
+        self._poll_at_once()
+
+    def on_CloudJudged(self, message: CloudJudged) -> None:
+        if message.cloud is not self._next:
+            return
+        self._next = None
+        if message.is_ours:
+            self._context.cloud = message.cloud
+            self._account_at = self._untold = None
+            self._poll_at_once()
+
+    def _poll_at_once(self) -> None:
+        if self._number:
+            self._poll_in(0.0)
 
     def _image(self) -> tuple[str | None, str | None]:
         """The image that nodes would be booted from now, None where the cloud does not say it; and
@@ -291,6 +327,9 @@ class DemandActor(PollingActor):
     ) -> None:
         super().__init__(context, every)
         self._wishlist = wishlist
+
+    def on_TakeWishlist(self, message: TakeWishlist) -> None:
+        self._wishlist = message.wishlist
 
     def poll(self) -> None:
         started_at = self._context.clock.boottime()

@@ -585,6 +585,16 @@ class Event(Told):
         "A scheduler's power saving wants nodes resumed or suspended (`action`): it is asked now.",
     )
     IDENTITY_SEEN = "identity.seen", "The account or store that we talk to is the known one (L5)."
+    CLOUD_TAKEN = (
+        "cloud.taken",
+        "The cloud is asked with the changed file's credentials and settings from now on: they "
+        "lead to the known account (L5).",
+    )
+    CLOUD_REFUSED = (
+        "cloud.refused",
+        "The changed file's credentials are not used, the former ones still are: they lead to "
+        "another account (L5), or the cloud did not answer to them; then each poll asks again.",
+    )
     IDENTITY_UNVERIFIED = (
         "identity.unverified",
         "The account can't be checked now; the daemon goes on with what it knew (L5).",

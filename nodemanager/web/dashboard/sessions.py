@@ -44,11 +44,7 @@ class Sessions:
 
     def __init__(self, door: Door, wall: Callable[[], float]) -> None:
         self._wall = wall
-        self._keys = {
-            role: hmac.digest(token, b"nodemanager dashboard", hashlib.sha256)
-            for role in Role
-            if (token := door.secret(role)) is not None
-        }
+        self._door = door
         self._ended: dict[str, float] = {}
 
     def begin(self, role: Role, name: str) -> tuple[Session, str]:
@@ -68,7 +64,7 @@ class Sessions:
             session = Session(str(id), Role(role), str(name), float(ends_at))
         except (ValueError, TypeError, RecursionError, OverflowError):
             return None
-        if session.role not in self._keys:
+        if self._door.secret(session.role) is None:
             return None
         if not hmac.compare_digest(self._mac(session.role, b"cookie", told), given):
             return None
@@ -93,7 +89,9 @@ class Sessions:
         return hmac.compare_digest(expected, given.encode("utf-8", "replace"))
 
     def _mac(self, role: Role, use: bytes, told: bytes) -> bytes:
-        return hmac.digest(self._keys[role], use + b":" + told, hashlib.sha256)
+        token = self._door.secret(role) or b""
+        key = hmac.digest(token, b"nodemanager dashboard", hashlib.sha256)
+        return hmac.digest(key, use + b":" + told, hashlib.sha256)
 
 
 def _text(told: bytes) -> str:

@@ -271,6 +271,10 @@ def test_a_session_outlives_a_restart_but_not_its_time_or_its_token() -> None:
     assert (session.role, session.name) == (Role.FULL, "Ann")
     other = Sessions(Door("another", Refusals("x"), "b-token"), lambda: now[0])
     assert other.read(cookie) is None
+    door.renew("another", "b-token")
+    assert again.read(cookie) is None
+    door.renew("a-token", "b-token")
+    assert again.read(cookie) is not None
     now[0] += LASTS_S
     assert again.read(cookie) is None
 
