@@ -192,11 +192,29 @@ def user_data_of(config: Config) -> Callable[[Record, str], str]:
 
 
 def advice_on_prices(config: Config, sizes: Sequence[Size]) -> list[str]:
-    """Warnings for sizes that `max_total_price` never lets boot, since nobody tells their price
-    (SAFETY.md S4). One that the file itself gives as 0 is told of where the file is read."""
+    """Warnings for sizes that `max_total_price` never lets boot: they are dearer, or nobody tells
+    their price (SAFETY.md S4). One that the file itself gives as 0 is told of where the file is
+    read."""
     most = config.daemon.max_total_price
+    return _too_dear(config, sizes, most) + _unpriced(config, sizes, most) if most else []
+
+
+def _too_dear(config: Config, sizes: Sequence[Size], most: float) -> list[str]:
+    """Warnings for the file's sizes of which one node costs more than the cap."""
+    named = {one.name for one in config.sizes}
+    problems = [
+        f"[Size {size.name}] price: one node costs {size.price:g} per hour, more than "
+        f"max_total_price = {most:g}, so it never boots"
+        for size in sizes
+        if size.name in named and size.price and size.price > most
+    ]
+    return located(config, problems)
+
+
+def _unpriced(config: Config, sizes: Sequence[Size], most: float) -> list[str]:
+    """Warnings for sizes whose price nobody tells."""
     unpriced = {size.name for size in sizes if not size.price}
-    if not most or not unpriced:
+    if not unpriced:
         return []
     if not config.sizes:
         if len(unpriced) < len(sizes):

@@ -77,6 +77,25 @@ def test_a_size_is_booted_in_its_own_places_else_in_those_of_the_cloud(
     assert {size.places for size in from_config.sizes_of(every, cloud)} == {("z-1", "z-2")}
 
 
+@pytest.mark.parametrize(
+    ("price", "warned"),
+    [
+        pytest.param("0.5", True, id="dearer"),
+        pytest.param("0.4", False, id="at-the-cap"),
+        pytest.param(None, True, id="by-the-cloud"),
+    ],
+)
+def test_a_size_that_costs_more_than_the_cap_is_a_warning(
+    configured: Configured, cloud: FakeCloud, price: str | None, warned: bool
+) -> None:
+    given = "" if price is None else f"price = {price}\n"
+    config = configured(f"[Size large]\n{given}", daemon="max_total_price = 0.4\n")
+    advice = from_config.advice_on_prices(config, from_config.sizes_of(config, cloud))
+    assert len(advice) == warned
+    if warned:
+        assert f"[Size large] price: one node costs {price or '0.8'} per hour" in advice[0]
+
+
 # Settings.
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from nodemanager.config import kinds
 from nodemanager.config.check_queues import check_queues
+from nodemanager.config.placeholders import warn_of_placeholders
 from nodemanager.config.providers import traits_of
 from nodemanager.config.reader import Draft
 from nodemanager.config.report import Place
@@ -55,6 +56,7 @@ def check_all(draft: Draft) -> None:
     _log_file(draft)
     _state_filters(draft)
     _without_effect(draft)
+    warn_of_placeholders(draft)
 
 
 def _pool(draft: Draft) -> None:

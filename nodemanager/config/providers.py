@@ -48,6 +48,18 @@ PROVIDERS: Mapping[str, Traits] = {
     "libvirt": Traits(preemptible=False),
 }
 
+ALSO_CALLED: Mapping[str, str] = {
+    "aws": "ec2",
+    "amazon": "ec2",
+    "google": "gce",
+    "gcp": "gce",
+    "microsoft": "azure",
+    "nova": "openstack",
+    "kvm": "libvirt",
+    "qemu": "libvirt",
+}
+"""Other names that people have for these clouds, for the hint of an error."""
+
 NO_CLOUD = Traits(near=True, needs_no_demand=True)
 
 

@@ -14,7 +14,7 @@ from nodemanager import extras
 from nodemanager.config import ini
 from nodemanager.config.checks import PING_HOST, check_all
 from nodemanager.config.daemon import Daemon, Logging, Manage
-from nodemanager.config.providers import PROVIDERS, listed
+from nodemanager.config.providers import ALSO_CALLED, PROVIDERS, listed
 from nodemanager.config.reader import Draft, read_all
 from nodemanager.config.report import Place, Places, Report
 from nodemanager.config.sections import (
@@ -154,7 +154,8 @@ def _need_extras(draft: Draft) -> None:
 
 def no_adapter(provider: str) -> str:
     """What is wrong with that `[Cloud] provider`."""
-    hint = did_you_mean(provider, [*PROVIDERS])
+    meant = ALSO_CALLED.get(provider.lower(), provider)
+    hint = did_you_mean(meant, [*PROVIDERS])
     return f"there is no adapter for this cloud; there are {listed('and')}{hint}"
 
 

@@ -118,6 +118,7 @@ def test_what_is_wrong_with_the_words_is_told_and_nothing_is_written(
 
 
 VALID = {
+    "Cloud Create.image_id": "ami-1",
     "Cloud Credentials.subscription_id": "11111111-2222-4333-8444-555555555555",
     "Cloud Credentials.tenant_id": "example.org",
     "Cloud Create.ssh_key": __file__,

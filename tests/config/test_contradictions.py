@@ -231,6 +231,67 @@ def test_a_management_server_on_the_network_is_a_warning(read: Read) -> None:
     assert len(read("[Manage]\naddress = 0.0.0.0\n").warnings) == 0
 
 
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        pytest.param(
+            "[Cloud Create]\nimage_id = ami-0123456789abcdef0\n",
+            "2: [Cloud Create] image_id = ami-0123456789abcdef0",
+            id="image",
+        ),
+        pytest.param(
+            "[Cloud Create]\nnetworks = 11111111-2222-4333-8444-555555555555\n",
+            "2: [Cloud Create] networks = 11111111-2222-4333-8444-555555555555",
+            id="network",
+        ),
+        pytest.param(
+            "[Cloud Credentials]\ntenant_id = 00000000-0000-0000-0000-000000000000\n",
+            "2: [Cloud Credentials] tenant_id = ***",
+            id="tenant",
+        ),
+        pytest.param(
+            "[Cloud Credentials]\nsecret = SECRET\n",
+            "2: [Cloud Credentials] secret = ***",
+            id="secret",
+        ),
+        pytest.param(
+            "[Cloud Credentials]\nauth_url = https://keystone.example.org:5000\n",
+            "2: [Cloud Credentials] auth_url = ***",
+            id="host",
+        ),
+        pytest.param("[Arvados]\ntoken = TOKEN\n", "2: [Arvados] token = ***", id="token"),
+    ],
+)
+def test_a_value_that_a_sample_only_stands_for_is_a_warning(
+    read: Read, text: str, shown: str
+) -> None:
+    (warning,) = read(text).warnings
+    assert warning.endswith(f"{shown}: is only a sample's value; write your own")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param("[Cloud Create]\nimage_id = ami-0a1b2c3d4e5f60718\n", id="image"),
+        pytest.param("[Cloud Credentials]\nauth_url = https://example.organic.net\n", id="host"),
+        pytest.param("[Cloud Credentials]\nsecret = SECRETS\n", id="secret"),
+    ],
+)
+def test_a_value_that_is_somebodys_own_is_no_warning(read: Read, text: str) -> None:
+    assert read(text).warnings == ()
+
+
+@pytest.mark.parametrize(
+    ("provider", "meant"),
+    [("aws", "ec2"), ("Amazon", "ec2"), ("gcp", "gce"), ("google", "gce"), ("kvm", "libvirt")],
+)
+def test_another_name_of_a_cloud_leads_to_ours(refused: Refused, provider: str, meant: str) -> None:
+    (problem,) = refused(
+        f"[Cloud]\nprovider = {provider}\n", cloud=False, accepts=lambda provider: None
+    )
+    assert problem.endswith(f"; did you mean '{meant}'?")
+
+
 def test_a_price_of_zero_under_a_cap_is_a_warning(read: Read) -> None:
     config = read("[Size a]\nprice = 0\n[Daemon]\nmax_total_price = 1\n")
     assert len(config.warnings) == 1

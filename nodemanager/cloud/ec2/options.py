@@ -25,6 +25,9 @@ STATE_FILTERS = words(
 )
 """Dropped from `[Cloud List]` (T5): such a filter would hide a node that still exists."""
 
+IMAGES = ("ami-", "resolve:ssm:")
+"""What the id of an image begins with, or a parameter of SSM that has it."""
+
 FILTERS = STATE_FILTERS | words(
     """
     architecture availability-zone availability-zone-id client-token dns-name host-id hypervisor
@@ -228,6 +231,8 @@ def _template(given: SectionReader, filters: Mapping[str, str]) -> Template:
     image = given.text("image_id")
     if image is None:
         given.wrong("image_id", "is missing: the AMI that nodes boot from")
+    elif not image.startswith(IMAGES):
+        given.wrong("image_id", "is no AMI: write its id, ami-..., or resolve:ssm:NAME", image)
     groups = [name.strip() for name in (given.text("security_groups") or "").split(",")]
     group_ids = tuple(name for name in groups if name.startswith("sg-"))
     group_names = tuple(name for name in groups if name and not name.startswith("sg-"))

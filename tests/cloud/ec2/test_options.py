@@ -164,6 +164,13 @@ def test_every_problem_is_told_at_once() -> None:
     ]
 
 
+@pytest.mark.parametrize("image", ["ubuntu-22.04", "ami", "i-0abc"])
+def test_what_is_no_image_of_ec2_is_told(image: str) -> None:
+    (problem,) = problems(create={"image_id": image})
+    told = f"[Cloud Create] image_id = {image}: is no AMI: write its id, ami-..., or resolve:ssm:"
+    assert problem.startswith(told)
+
+
 @pytest.mark.parametrize(
     "endpoint",
     [
