@@ -271,6 +271,17 @@ def advice_on_scheduler(config: Config) -> list[str]:
     return located(config, [advice])
 
 
+def advice_on_power_saving(config: Config) -> list[str]:
+    """Warnings for nodes that Slurm powers up and that are not told how to become its nodes."""
+    if config.records.provider is not StoreProvider.SLURM or "user_data" in config.cloud_create:
+        return []
+    advice = (
+        "[Cloud Create] user_data: is not set, so a node gets its bare hostname as user data: "
+        "without an image that starts `slurmd -N HOSTNAME` with it, it never joins"
+    )
+    return located(config, [advice])
+
+
 def secrets_of(config: Config) -> list[str]:
     """Every secret of the file, for the log to hide."""
     manage = config.manage

@@ -96,6 +96,24 @@ def test_a_size_that_costs_more_than_the_cap_is_a_warning(
         assert f"[Size large] price: one node costs {price or '0.8'} per hour" in advice[0]
 
 
+@pytest.mark.parametrize(
+    ("text", "warned"),
+    [
+        pytest.param("[Records]\nprovider = slurm\n", True, id="power-saving"),
+        pytest.param(
+            "[Records]\nprovider = slurm\n[Cloud Create]\nuser_data = /x\n", False, id="with-it"
+        ),
+        pytest.param("[Records]\nprovider = registry\n", False, id="nodes-that-ping"),
+    ],
+)
+def test_power_saving_without_user_data_is_a_warning(
+    configured: Configured, text: str, warned: bool
+) -> None:
+    advice = from_config.advice_on_power_saving(configured(text, daemon="dispatcher = slurm\n"))
+    assert len(advice) == warned
+    assert not warned or "slurmd -N" in advice[0]
+
+
 # Settings.
 
 

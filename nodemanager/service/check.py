@@ -13,6 +13,7 @@ from nodemanager.core.plan.names import apart
 from nodemanager.errors import SchedulerError
 from nodemanager.from_config import (
     advice_on_draining,
+    advice_on_power_saving,
     advice_on_prices,
     advice_on_scheduler,
     sizes_of,
@@ -40,6 +41,7 @@ def check(path: Path) -> tuple[Config, list[str]]:
     advice = [
         *advice_on_prices(config, sizes),
         *advice_on_draining(config),
+        *advice_on_power_saving(config),
         *advice_on_scheduler(config),
         *_advice_on_names(config),
     ]
