@@ -157,6 +157,7 @@ def pinging(console: Console) -> None:
     ):
         table.add_column(heading, justify="right")
     bare: dict[tuple[int, str], float] = {}
+    alone: dict[str, float] = {}
     with ExitStack() as closing:
         home = closing.enter_context(tempfile.TemporaryDirectory())
         databases = [(registry.BARE, None), ("SQLite", f"sqlite:///{home}/registry.db")]
@@ -171,10 +172,16 @@ def pinging(console: Console) -> None:
             for rate in registry.measure(name, database):
                 key = rate.connections, rate.beside
                 bare.setdefault(key, rate.pings_s)
+                if not rate.beside:
+                    alone[f"{name} {rate.connections}"] = rate.p99_ms
+                longer = rate.p99_ms / alone[f"{name} {rate.connections}"]
+                beside = rate.beside
+                if beside == registry.WORST:
+                    beside += f": p99 x{longer:.1f} (goal <= {registry.WORST_GOAL:g})"
                 table.add_row(
                     name,
                     str(rate.connections),
-                    rate.beside,
+                    beside,
                     f"{rate.pings_s:,.0f}",
                     f"{rate.pings_s / bare[key]:.0%}",
                     f"{rate.cpu_us:.0f}",

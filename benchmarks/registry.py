@@ -63,6 +63,38 @@ threading.Event().wait()
 """
 
 
+FLOODING = 80
+WORST_GOAL = 2.0
+"""How much longer the 99th percentile may be beside clients that flood, in one run."""
+WORST = f"{FLOODING} with the worst body"
+_FLOOD = """
+import socket, sys, threading
+port, count = int(sys.argv[1]), int(sys.argv[2])
+head = "POST /arvados/v1/nodes/zzzzz-7ekkf-000000000000000/ping HTTP/1.1\\r\\nHost: x\\r\\n"
+head += "Content-Type: application/x-www-form-urlencoded\\r\\nContent-Length: %d\\r\\n\\r\\n"
+bodies = [b"ping_secret=" + b"%41" * times for times in (349000, 2700)]
+floods = [(head % len(body)).encode() + body for body in bodies]
+
+def flood(whole):
+    opened = None
+    while True:
+        try:
+            opened = opened or socket.create_connection(("127.0.0.1", port), 30, ("127.0.0.3", 0))
+            opened.sendall(whole)
+            if not opened.recv(65536):
+                raise OSError
+        except OSError:
+            if opened is not None:
+                opened.close()
+            opened = None
+
+for number in range(count):
+    threading.Thread(target=flood, args=(floods[number % 2],), daemon=True).start()
+print("floods", flush=True)
+threading.Event().wait()
+"""
+
+
 @dataclass(frozen=True)
 class Rate:
     """What `connections` clients got, each of which sends a ping once the last was answered."""
@@ -105,6 +137,9 @@ def measure(server: str, database: str | None) -> Iterator[Rate]:
                 yield rate(connections)
             with _strangers(address):
                 yield rate(16, f"{IDLE} idle, {DRIPPING} dripping")
+            if database is not None:
+                with _flooded(address):
+                    yield rate(16, WORST)
 
 
 def _prefill(database: str, count: int) -> list[bytes]:
@@ -222,6 +257,22 @@ def _strangers(address: tuple[str, int]) -> Iterator[None]:
         thread.join()
 
 
+@contextlib.contextmanager
+def _flooded(address: tuple[str, int]) -> Iterator[None]:
+    """A process without credentials that sends the worst bodies over many connections."""
+    command = [sys.executable, "-c", _FLOOD, str(address[1]), str(FLOODING)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline()
+        # The first refusals are answered at once.
+        time.sleep(2)
+        yield
+    finally:
+        process.kill()
+        process.wait(30)
+
+
 def _lives(one: socket.socket, drips: bool) -> bool:
     with contextlib.suppress(BlockingIOError):
         try:
@@ -257,7 +308,9 @@ def _load(
         for key, _ in selector.select(1):
             client, opened = key.data, key.fileobj
             assert isinstance(opened, socket.socket)
-            client.got += opened.recv(65536)
+            came = opened.recv(65536)
+            assert came, "a client that works was ended"
+            client.got += came
             head, _, body = client.got.partition(b"\r\n\r\n")
             length = head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0]
             if not length or len(body) < int(length):

@@ -7,19 +7,13 @@ code where they fail.
 from __future__ import annotations
 
 import re
-import threading
-from collections import Counter
-from traceback import format_exception, walk_tb
+from traceback import format_exception
 
 from nodemanager import log
-from nodemanager.clock import Clock, SystemClock
+from nodemanager.clock import Clock
 from nodemanager.core.model.reasons import Event, Reason
 from nodemanager.logline import describe
-
-EVERY_S = 60.0
-"""Seconds between two lines for one reason: clients must not be able to fill the disk."""
-_MOST_PLACES = 50
-_QUERY = re.compile(r"\?[^\s'\"]*")
+from nodemanager.seldom import Seldom, place_of
 
 REASONS = (
     Reason.NO_TOKEN,
@@ -32,6 +26,7 @@ REASONS = (
     Reason.TOO_SLOW,
     Reason.TOO_MANY_CONNECTIONS,
 )
+_QUERY = re.compile(r"\?[^\s'\"]*")
 
 _log = log.get(__name__)
 
@@ -41,22 +36,15 @@ class Refusals:
 
     def __init__(self, name: str, clock: Clock | None = None) -> None:
         self.name = name
-        self._clock = clock or SystemClock()
-        self._lock = threading.Lock()
-        self._counts: Counter[Reason] = Counter()
-        self._failures: Counter[str] = Counter()
-        self._logged: dict[Reason | str, tuple[float, int]] = {}
+        self._seldom = Seldom(clock)
 
     def counts(self) -> dict[Reason, int]:
         """The number of refusals so far for each possible reason."""
-        with self._lock:
-            return {reason: self._counts[reason] for reason in REASONS}
+        return {reason: self._seldom.count(reason) for reason in REASONS}
 
     def note(self, reason: Reason, peer: str, record: str | None = None) -> None:
         """Count a refusal of `peer`, about `record`; log it unless one was just logged."""
-        with self._lock:
-            self._counts[reason] += 1
-            count = self._untold(reason, self._counts[reason])
+        count = self._seldom.to_tell(reason)
         if count:
             _log.event(
                 Event.REQUEST_REFUSED,
@@ -70,21 +58,14 @@ class Refusals:
 
     def to_tell(self, what: str) -> int:
         """Count it; how often it came since a line told of it, 0 while one was just written."""
-        with self._lock:
-            self._failures[what] += 1
-            return self._untold(what, self._failures[what])
+        return self._seldom.to_tell(what)
 
     def failed(self, error: Exception, path: str, note: str | None = None) -> None:
         """Log an error of ours in a request for `path`, unless one from there was just logged.
 
         It is logged without query strings, which have secrets: an error's text may quote a request.
         """
-        place = _place_of(error)
-        with self._lock:
-            if place not in self._failures and len(self._failures) >= _MOST_PLACES:
-                place = "elsewhere"
-            self._failures[place] += 1
-            count = self._untold(place, self._failures[place])
+        count = self._seldom.to_tell(place_of(error))
         if count:
             told = "".join(format_exception(error)).strip()
             _log.event(
@@ -97,19 +78,3 @@ class Refusals:
                 error=_QUERY.sub("?...", describe(error)),
                 traceback=_QUERY.sub("?...", told),
             )
-
-    def _untold(self, what: Reason | str, count: int) -> int:
-        """How many of those `count` no line has told yet; 0 where it is too early for a line."""
-        now = self._clock.boottime()
-        at, told = self._logged.get(what, (None, 0))
-        if at is not None and now - at < EVERY_S:
-            return 0
-        self._logged[what] = (now, count)
-        return count - told
-
-
-def _place_of(error: Exception) -> str:
-    """Where in the code it was raised, and its kind."""
-    frames = [(frame.f_code.co_filename, line) for frame, line in walk_tb(error.__traceback__)]
-    file, line = frames[-1] if frames else ("", 0)
-    return f"{type(error).__name__} {file}:{line}"

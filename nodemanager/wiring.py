@@ -14,6 +14,7 @@ from nodemanager.actors.base import OnDeath
 from nodemanager.actors.daemon.daemon import NodeManagerDaemonActor
 from nodemanager.actors.daemon.inputs import BacklogKeeper, DaemonInputs, Identity, Once
 from nodemanager.actors.messages import Begin, PollEvery, Team
+from nodemanager.actors.net import netted, netted_call
 from nodemanager.actors.poll.polling import (
     CloudNodeListActor,
     DemandActor,
@@ -31,6 +32,7 @@ from nodemanager.cloud.api import CloudDriver
 from nodemanager.config import Config
 from nodemanager.core.explain.picture import Picture
 from nodemanager.core.model.settings import Settings
+from nodemanager.errors import CloudError, SchedulerError, StoreError
 from nodemanager.from_config import user_data_of
 from nodemanager.journal.api import Journal
 from nodemanager.log import Logger
@@ -100,13 +102,13 @@ def start_actors(
     )
     scheduler = scheduler_of(config)
     context = TeamContext(
-        cloud=cloud,
-        store=store,
+        cloud=netted(cloud, CloudError, "cloud"),
+        store=netted(store, StoreError, "records"),
         daemon=daemon,
         timer=timer,
         clock=clock,
         on_death=on_death,
-        scheduler=scheduler,
+        scheduler=None if scheduler is None else netted(scheduler, SchedulerError, "scheduler"),
     )
     cloud_every, records_every, demand_every = poll_intervals(config, settings)
     user_data = user_data_of(config)
@@ -129,7 +131,8 @@ def _demand_of(
     if context.scheduler is not None:
         return SchedulerActor.start(context, every, context.scheduler)
     if wishlist is not None:
-        return DemandActor.start(context, every, wishlist)
+        asked = netted_call(wishlist, SchedulerError, "demand")
+        return DemandActor.start(context, every, asked)
     return None
 
 

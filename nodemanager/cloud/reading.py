@@ -9,10 +9,14 @@ from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import Any, TypeVar
 
+from nodemanager import foreign
 from nodemanager.core.model.world import CloudNode, CloudState, Size, Tags
 from nodemanager.errors import IncompleteListing
 
 T = TypeVar("T")
+
+_END_OF_TIME = 253_402_300_800.0
+"""The year 10,000: what has a later time can't be shown."""
 
 NO_NODES: Mapping[str, CloudNode] = MappingProxyType({})
 
@@ -29,7 +33,7 @@ def epoch(moment: object) -> float | None:
         return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
     # Raises TypeError for anything that is not a number.
     seconds = float(moment)  # type: ignore[arg-type]
-    if not math.isfinite(seconds):
+    if not 0 <= seconds < _END_OF_TIME:
         raise ValueError(f"{seconds} is no time")
     return seconds
 
@@ -114,35 +118,69 @@ class NodeReader:
     def _read(self, raw: Any, node_id: str, pool: str, matches: bool) -> CloudNode:
         problems: list[str] = []
 
-        def of(field: str, reader: Callable[[Any], T], otherwise: T) -> T:
+        def of(
+            field: str, reader: Callable[[Any], T], otherwise: T, fits: Callable[[Any], bool]
+        ) -> T:
             try:
-                return reader(raw)
+                found = reader(raw)
+                if fits(found):
+                    return found
+                problem = f"it is {type(found).__name__}"
             except Exception as error:
-                problems.append(f"{field} can't be read ({type(error).__name__}: {error})")
-                return otherwise
+                problem = f"{type(error).__name__}: {error}"
+            problems.append(f"{field} can't be read ({problem})")
+            return otherwise
 
-        raw_state = of("state", self.state, "")
-        created_at = of("launch time", self.created_at, None)
+        raw_state = of("state", self.state, "", _is_text)
+        created_at = of("launch time", self.created_at, None, _is_time)
         missing = created_at is None and self.launch_time_needed
         if missing and not any(line.startswith("launch time") for line in problems):
             problems.append("launch time is missing")
-        tags = of("tags", self.tags, Tags())
+        tags = of("tags", self.tags, Tags(), _are_tags)
         name = getattr(raw, "name", None)
         return CloudNode(
             id=node_id,
-            name=name if isinstance(name, str) else "",
+            name=name if isinstance(name, str) and foreign.is_text(name) else "",
             state=self.states.get(raw_state, CloudState.UNKNOWN),
-            size=of("size", self.size, None),
+            size=of("size", self.size, None, _is_text_or_none),
             created_at=created_at,
             tags=tags,
             managed=matches or tags.pool == pool,
-            held=of("hold", self.held, False),
+            held=of("hold", self.held, False, _is_flag),
             raw_state=raw_state,
-            addresses=of("addresses", self.addresses, ()),
-            places=of("places", self.places, ()),
-            image=of("image", self.image, None),
+            addresses=of("addresses", self.addresses, (), _are_texts),
+            places=of("places", self.places, (), _are_texts),
+            image=of("image", self.image, None, _is_text_or_none),
             problems=tuple(problems),
         )
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str) and foreign.is_text(value)
+
+
+def _is_text_or_none(value: object) -> bool:
+    return value is None or _is_text(value)
+
+
+def _are_texts(value: object) -> bool:
+    return isinstance(value, tuple) and all(map(_is_text, value))
+
+
+def _are_tags(value: object) -> bool:
+    if not isinstance(value, Tags):
+        return False
+    # One that is no UTF-8 is compared like any other.
+    texts = (value.pool, value.record, value.incarnation, value.size)
+    return all(one is None or isinstance(one, str) for one in texts)
+
+
+def _is_flag(value: object) -> bool:
+    return isinstance(value, bool)
+
+
+def _is_time(value: object) -> bool:
+    return value is None or (isinstance(value, int | float) and 0 <= value < _END_OF_TIME)
 
 
 def checked_list(answer: object, doing: str) -> list[Any]:

@@ -44,6 +44,8 @@ WORDS = (WORKER_STATE, DRAIN_HOOK, DRAIN_ORDER)
 UUID = re.compile(r"[a-z0-9]{5}-7ekkf-[a-z0-9]{15}")
 _STAMP = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?Z")
 _LONGEST_WINDOW_S = 1e9
+_END_OF_TIME = 253_402_300_800.0
+"""The year 10,000: nothing can show a later time."""
 _CLAIM = tuple(one.name for one in fields(Claim))
 _INCARNATION = re.compile(r"[0-9a-f]{32}")
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
@@ -195,8 +197,10 @@ def collect(parse_one: Callable[[Any], Record], items: Iterable[Any]) -> Listed[
     for number, item in enumerate(items):
         try:
             record = parse_one(item)
-        except Unreadable as problem:
-            problems.append(f"item {number}: {problem}")
+        except Exception as problem:
+            # Not by Unreadable alone: whatever one item says, the others are listed.
+            what = "" if isinstance(problem, Unreadable) else f"{type(problem).__name__}: "
+            problems.append(f"item {number}: {what}{problem}")
             complete = False
             continue
         if record.uuid in records:
@@ -229,6 +233,7 @@ def read(fields: Mapping[str, Any], *, version: str, when: Callable[[Any], float
     modified = seen.time("modified_at", needed=True)
     instance = seen.text_in("info", info, INSTANCE_ID)
     secret = seen.text_in("info", info, PING_SECRET)
+    drain = seen.text("drain") if "drain" in fields else None
     if not version:
         seen.problems.append("it has no version to write by")
     return Record(
@@ -252,7 +257,7 @@ def read(fields: Mapping[str, Any], *, version: str, when: Callable[[Any], float
         problems=tuple(seen.problems),
         fenced=bool(info.get(FENCED_SECRET)),
         failed=said is not None and _has_failed(said),
-        drain=fields.get("drain"),
+        drain=drain,
         drained=drained,
         drain_hook=info.get(DRAIN_HOOK) is True,
     )
@@ -314,10 +319,13 @@ class _Fields:
                 self.problems.append(f"{name} is empty")
             return None
         try:
-            return self._when(value)
+            found = self._when(value)
+            if 0 <= found < _END_OF_TIME:
+                return found
         except (ValueError, TypeError, OverflowError):
-            self.problems.append(f"{name} is not a time")
-            return None
+            pass
+        self.problems.append(f"{name} is not a time")
+        return None
 
     def mapping(self, name: str) -> dict[str, Any]:
         value = self._get(name)

@@ -658,6 +658,11 @@ class Event(Told):
     UNCAUGHT = "uncaught", "An exception that nobody caught, in a thread or at the end."
     SERVER_STARTED = "server.started", "An HTTP server listens."
     SERVER_FAILED = "server.failed", "A request ended in an error of ours; its client got a 500."
+    ADAPTER_FAILED = (
+        "adapter.failed",
+        "A cloud, a store, a scheduler or a program said what our adapter can't digest: that call "
+        "failed (L1), `count` times since the last such line; at most one line a minute.",
+    )
     REQUEST_REFUSED = (
         "request.refused",
         "A server refused `count` requests since the last such line; at most one line a minute.",
