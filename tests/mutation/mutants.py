@@ -10,6 +10,7 @@ from tests.mutation.clouds.openstack import OPENSTACK
 from tests.mutation.clouds.shared import SHARED
 from tests.mutation.guards import GUARDS
 from tests.mutation.places import PLACES
+from tests.mutation.queue import QUEUE
 
 MUTANTS = (
     TextMutant(
@@ -804,6 +805,7 @@ MUTANTS = (
     ),
     *PLACES,
     *GUARDS,
+    *QUEUE,
     *SHARED,
     *GCE,
     *AZURE,

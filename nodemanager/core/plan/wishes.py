@@ -138,7 +138,7 @@ class _Weighing:
             boot = self._with_room((size, *others))
             self.found.by_size[boot.name] += lacks
             self.found.lots.append(Lot(boot, Reason.WANTED, lacks))
-            for _ in range(lacks if job.shares else 0):
+            for _ in range(lacks):
                 self._packing.open(job, boot)
 
     def _joined(self, job: Job, size: Size) -> int:

@@ -54,7 +54,7 @@ def told(made: World) -> dict[str, Reason]:
         pytest.param((task(1, cores=9), task(2, cores=7), task(3)), 2, id="first-fit"),
         pytest.param((task(1, cores=4, count=3), *tasks(36)), 3, id="of-several-nodes"),
         pytest.param((*tasks(3), task("m", count=2)), 2, id="each-share-on-another-node"),
-        pytest.param((task(1, cores=16), Job("2"), *tasks(16)), 3, id="none-beside-a-whole-node"),
+        pytest.param((task(1, cores=16), Job("2"), *tasks(15)), 3, id="none-beside-a-whole-node"),
     ],
 )
 def test_jobs_that_share_are_packed_in_the_order_of_the_queue(
@@ -192,6 +192,9 @@ def idle_nodes(*jobs: Job) -> World:
         pytest.param((Job("j", not_on=("compute1",), count=2),), 1, id="two-without-one"),
         pytest.param((Job("a"), Job("j", not_on=("compute2",))), 1, id="another-job-has-it"),
         pytest.param((task("a"), task("j", not_on=("compute1",))), 0, id="not-beside-it"),
+        pytest.param(
+            (task("a"), Job("b"), task("j", not_on=("compute1",))), 1, id="never-beside-it"
+        ),
         pytest.param((Job("j", on=("compute2",)), Job("a")), 0, id="each-its-own"),
         pytest.param((Job("j", on=("compute2",)), Job("a", count=2)), 1, id="none-twice"),
     ],

@@ -1,0 +1,108 @@
+"""Mutants of what the queue asks for, and of how it is read and packed."""
+
+from __future__ import annotations
+
+from tests.mutation.catalog import TextMutant
+
+ANSWERS, PACKING = "tests/schedulers/test_slurm_answers.py", "tests/core/plan/test_packing.py"
+
+QUEUE = (
+    TextMutant(
+        "U12",
+        "small jobs share more memory than a node has",
+        "core/plan/packing.py",
+        "            and self.ram_mb >= job.ram_mb\n",
+        "",
+        f"{PACKING}::test_jobs_that_share_are_packed_in_the_order_of_the_queue",
+    ),
+    TextMutant(
+        "U12",
+        "a job is put beside another one on a node that it excludes",
+        "core/plan/packing.py",
+        "            and self.host not in job.not_on\n",
+        "",
+        f"{PACKING}::test_a_node_that_a_job_leaves_out_does_not_serve_it",
+    ),
+    TextMutant(
+        "U12",
+        "every job of the queue shares its node",
+        "core/plan/packing.py",
+        "        if not job.shares:\n",
+        "        if False:\n",
+        f"{PACKING}::test_jobs_that_share_are_packed_in_the_order_of_the_queue",
+    ),
+    TextMutant(
+        "U12",
+        "a node is counted to have more than the scheduler believes",
+        "core/plan/packing.py",
+        "            min(size.cores, told.cores or size.cores),\n",
+        "            size.cores,\n",
+        f"{PACKING}::test_a_node_has_no_more_than_the_scheduler_believes",
+    ),
+    TextMutant(
+        "U12",
+        "a job that its scheduler ties to certain nodes boots one",
+        "core/plan/wishes.py",
+        "        if job.unserved is not None:\n            yield",
+        "        if False:\n            yield",
+        f"{PACKING}::test_what_the_scheduler_itself_says_keeps_a_job_from_booting",
+    ),
+    TextMutant(
+        "U12",
+        "a node is booted under a name that the scheduler lacks",
+        "core/plan/demand.py",
+        "        if self.names is not None and booted >= self.names.usable:\n",
+        "        if False:\n",
+        "tests/core/plan/test_names.py::"
+        "test_as_many_are_booted_as_get_names_that_the_scheduler_has",
+    ),
+    TextMutant(
+        "U12",
+        "the name that a set-up under way will get is counted for the next boot",
+        "core/plan/names.py",
+        "        if place >= waiting:\n",
+        "        if True:\n",
+        "tests/core/plan/test_names.py::"
+        "test_slots_that_are_held_or_claimed_give_their_names_to_no_other_node",
+    ),
+    TextMutant(
+        "L1",
+        "a job of Slurm's that can't be read is left out",
+        "schedulers/slurm/told_json.py",
+        '            rows.append(UnreadRow(number, f"{error!r}"[:200]))\n',
+        "            continue\n",
+        f"{ANSWERS}::test_a_job_that_cant_be_read_is_told_by_its_id_and_spoils_no_other",
+    ),
+    TextMutant(
+        "L1",
+        "a node of Slurm's that is told in two ways is believed",
+        "schedulers/slurm/rows.py",
+        "        found[name] = unknown_node(name)\n",
+        "        pass\n",
+        f"{ANSWERS}::test_of_a_node_that_is_told_in_two_ways_only_its_name_is_known",
+    ),
+    TextMutant(
+        "L1",
+        "what a wishlist says of an error is read as a job",
+        "schedulers/wishlist.py",
+        '        raise ValueError("has no \'id\'")\n    id = item["id"]\n',
+        '        return ""\n    id = item["id"]\n',
+        "tests/schedulers/test_wishlist.py::test_bad_output_is_a_failed_poll_and_no_empty_queue",
+    ),
+    TextMutant(
+        "D16",
+        "a job in a reservation boots a node that is in none",
+        "schedulers/slurm/jobs.py",
+        "    if row.reservation:\n",
+        "    if False:\n",
+        f"{ANSWERS}::test_a_job_in_a_reservation_is_told_d16",
+    ),
+    TextMutant(
+        "U12",
+        "Slurm's names count as complete where nodes of other names may register",
+        "schedulers/slurm/cluster.py",
+        "    return None if most.isdigit() and int(most) > len(names) else names\n",
+        "    return names\n",
+        f"{ANSWERS}::test_the_names_that_slurms_nodes_can_have",
+    ),
+)
