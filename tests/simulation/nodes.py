@@ -23,6 +23,8 @@ from tests.simulation.told import Ears, Heard, Told
 from tests.simulation.world import World
 
 KNOWN_FOR_S = 600.0
+CLOCKS_S = 120.0
+"""By so much a cloud's clock, and ours, may make a node look older (A3)."""
 PINS_TRIES = 3
 FLOOR = 5
 WAVE = frozenset({Reason.NODE_DOWN, Reason.NODE_STOPPED, Reason.UNPAIRED})
@@ -334,6 +336,8 @@ class NodeRules:
                 self._wrong("D10", manager, f"destroys {node_id}, whose record is not listed")
             elif record.worker_state is not WorkerState.DOWN:
                 self._silent(manager, order, record, ears, settings)
+            elif not record.failed:
+                self._past_grace(manager, node_id, settings)
 
     def _unlisted(
         self,
@@ -380,6 +384,15 @@ class NodeRules:
         ]
         if len(listings) < 2:
             self._wrong(rule, manager, f"{node_id} was missed by {len(listings)} record listings")
+
+    def _past_grace(self, manager: Manager, node_id: str, settings: Settings) -> None:
+        """A node that says `down` may be coming up until its boot grace is over (D1)."""
+        made = self.world.cloud.instances.get(node_id)
+        if made is None:
+            return
+        age_s = self.world.engine.now - made.launched_at + CLOCKS_S + self.world.clock_lies
+        if age_s <= settings.boot_fail_after:
+            self._wrong("D1", manager, f"destroys {node_id}, which says down, at {age_s:.0f} s")
 
     def _silent(
         self,

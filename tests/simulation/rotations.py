@@ -13,14 +13,12 @@ from tests.simulation import health
 from tests.simulation.cloud import Instance
 from tests.simulation.health import Health, Ward
 from tests.simulation.manager import Manager
-from tests.simulation.nodes import NodeRules
+from tests.simulation.nodes import CLOCKS_S, NodeRules
 from tests.simulation.work import ROTATED
 from tests.simulation.world import Pool, World
 
 NEWS_S = 400.0
 """An order, and the listing behind it, are never this old when a destroy arrives."""
-CLOCKS_S = 120.0
-"""By so much a cloud's clock, and ours, may make a node look older (A3)."""
 
 
 class RotationRules:

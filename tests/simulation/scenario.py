@@ -10,6 +10,7 @@ from nodemanager.core.model.settings import Settings
 from tests.simulation.choices import LARGE, POLL_TIMES, SMALL, SPOT, UNPRICED, ZONES
 from tests.simulation.cloud import CloudTraits
 from tests.simulation.faults import KINDS, Fault, Kind
+from tests.simulation.faults.clocks import ONE_CLOCK
 from tests.simulation.jobs import Rounds, draw_rounds, with_scheduler
 from tests.simulation.machine import Habits
 from tests.simulation.seats import Seating, draw_seating, with_seats
@@ -20,7 +21,12 @@ ASSUMPTIONS = ("A1", "A2", "A3", "A4", "A5")
 SPARED = 0.15
 """In so many worlds spare nodes are kept."""
 OF_IMAGES = frozenset(
-    {"the image changes", "new nodes get the former image", "no replacement can be had"}
+    {
+        "the image changes",
+        "new nodes get the former image",
+        "no replacement can be had",
+        ONE_CLOCK,
+    }
 )
 """Where one of these comes, the cloud tells its nodes' images."""
 CROWDS = "a large job waits beside spare nodes"

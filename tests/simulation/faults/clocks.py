@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tests.simulation.faults.managers import at_a_call
 from tests.simulation.faults.script import LONG, MIDDLING, Scene, fault
 
 
@@ -34,6 +35,49 @@ def _(scene: Scene) -> None:
 
     move(step)
     scene.finally_(lambda: move(-step))
+
+
+ONE_CLOCK = "the one clock of manager and store steps"
+PHASES = (
+    ("store.claim",),
+    ("cloud.create",),
+    ("cloud.destroy",),
+    ("cloud.ask",),
+    ("cloud.find",),
+    ("store.clean",),
+    ("store.list",),
+)
+"""The calls that a node's life consists of, from its claim to the clean of its record."""
+
+
+@fault(ONE_CLOCK, share=0.12, lasts=LONG)
+def _(scene: Scene) -> None:
+    """The store runs on the manager's machine, and its date moves, at any moment of a node's life.
+
+    Some nodes come up slowly then, and say so. The date may be set right again.
+    """
+    random, world = scene.random, scene.world
+    step = random.choice((-7200.0, -900.0, -90.0, 90.0, 900.0, 7200.0, 7200.0))
+    is_set_right = random.random() < 0.5
+
+    def move(by: float) -> None:
+        world.step_store_clock(by)
+        for pool in world.pools.values():
+            pool.clock.error += by
+
+    def strike(_: Scene) -> None:
+        move(step)
+        if is_set_right:
+            scene.finally_(lambda: move(-step))
+
+    for machine in scene.machines():
+        if random.random() < 0.5:
+            machine.is_down = True
+            scene.finally_(lambda machine=machine: setattr(machine, "is_down", False))
+    if random.random() < 0.3:
+        strike(scene)
+    else:
+        at_a_call(strike, random.choice(PHASES))(scene)
 
 
 @fault("the store's clock is measured wrong", lasts=MIDDLING, breaks="A3")
