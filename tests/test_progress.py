@@ -8,9 +8,9 @@ import mock
 import pytest
 
 from nodemanager.core.model.world import Claim, Tags
-from nodemanager.core.observe.store_clock import StoreClock
+from nodemanager.core.observe.clocks import Clocks, MeasuredClock
 from nodemanager.core.safety.breaker import Breaker, Cause
-from nodemanager.journal.kept import STORE_CLOCK
+from nodemanager.journal.kept import CLOCKS
 from nodemanager.records import wire
 from tests.simulation import health, table
 from tests.simulation.debts import NEVER, Debts, Owed
@@ -389,10 +389,10 @@ def test_a_step_is_unmeasured_where_the_journal_that_knew_the_clock_is_lost(
 ) -> None:
     """A3: what no reading shows is no fault of the manager that starts after it."""
     journal = next(iter(world.pools.values())).journal
-    journal.pen("before").keep(STORE_CLOCK, StoreClock(0.0, 0.0))
+    journal.pen("before").keep(CLOCKS, Clocks(None, MeasuredClock(0.0, 0.0)))
     world.step_store_clock(2000.0)
     if lost:
         journal.lose()
         journal.heal()
-    journal.pen("after").kept(STORE_CLOCK)
+    journal.pen("after").kept(CLOCKS)
     assert ("A3" in world.broken) is lost

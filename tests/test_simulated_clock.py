@@ -6,7 +6,7 @@ import pytest
 
 from nodemanager.actors.report.journal_writer import JournalWriter
 from nodemanager.core.observe import history
-from nodemanager.core.observe.store_clock import StoreClock
+from nodemanager.core.observe.clocks import Clocks, MeasuredClock
 from tests.simulation import faults
 from tests.simulation.run import Result, run
 from tests.simulation.scenario import Storm
@@ -84,14 +84,14 @@ def test_who_does_not_heed_such_stamps_is_found_out(monkeypatch: pytest.MonkeyPa
 def test_a_manager_that_could_write_its_measurement_and_does_not_is_found_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    save, saved = JournalWriter.save_clock, []
+    save, saved = JournalWriter.save_clocks, []
 
-    def once(writer: JournalWriter, clock: StoreClock, wall_ahead: float) -> None:
+    def once(writer: JournalWriter, clocks: Clocks) -> None:
         if not saved:
-            saved.append(clock)
-            save(writer, clock, wall_ahead)
+            saved.append(clocks)
+            save(writer, clocks)
 
-    monkeypatch.setattr(JournalWriter, "save_clock", once)
+    monkeypatch.setattr(JournalWriter, "save_clocks", once)
     result, _ = played(back_s=90.0, writes=True)
     assert result.broken == {}
     assert "C3" in {one.rule for one in result.violations}

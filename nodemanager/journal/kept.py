@@ -13,7 +13,7 @@ from typing import Any, Generic, TypeVar
 from nodemanager.core.execute.unacknowledged import Late
 from nodemanager.core.model.annotations import NO_MARKS, Marks
 from nodemanager.core.model.world import FreedLife
-from nodemanager.core.observe.store_clock import StoreClock, after_boot
+from nodemanager.core.observe.clocks import Clocks, after_boot
 from nodemanager.core.plan.snapshot import LateWrite, Rests
 from nodemanager.core.safety.boot_loops import NONE, Loops, Streak
 from nodemanager.core.safety.breaker import Breaker, Cause, opened
@@ -128,19 +128,22 @@ BREAKER: Kept[Breaker | None] = Kept(
 )
 
 
-# The store's clock.
+# The clocks that ages are measured by.
 
 
-def _clock_from(data: Mapping[str, Any], now: Now) -> StoreClock:
-    """The store's clock relative to this boot's clock, by our wall clock until it is read."""
-    clock: StoreClock = decoded(StoreClock, data["clock"])
+def _clocks_from(data: Mapping[str, Any], now: Now) -> Clocks:
+    """The clocks relative to this boot's; the store's by our wall clock until it is read."""
+    clocks: Clocks = decoded(Clocks, data["clocks"])
     if now.boot_id and data["boot_id"] == now.boot_id:
-        return clock
-    return after_boot(clock, -moved_by(data, now, now.wall - data["wall"]))
+        return clocks
+    passed_s = now.wall - data["wall"]
+    by_s = -moved_by(data, now, passed_s)
+    store, wall = clocks.store, after_boot(clocks.wall, by_s, passed_s)
+    return Clocks(None if store is None else after_boot(store, by_s, passed_s), wall)
 
 
-STORE_CLOCK: Kept[StoreClock | None] = Kept(
-    "store_clock", "the store's clock", None, _stamped("clock", StoreClock), _clock_from
+CLOCKS: Kept[Clocks | None] = Kept(
+    "clocks", "the clocks", None, _stamped("clocks", Clocks), _clocks_from
 )
 
 
@@ -252,7 +255,7 @@ BACKLOG_RUN: Kept[Any] = Kept(
 ALL: tuple[Kept[Any], ...] = (
     BREAKER,
     LATE_WRITES,
-    STORE_CLOCK,
+    CLOCKS,
     GIVEN_BACK,
     BACKLOG_RUN,
     MARKS,

@@ -15,6 +15,7 @@ import sqlalchemy as sa
 from nodemanager import redact
 from nodemanager.core.model.facts import (
     BreakerSet,
+    ClocksKept,
     CloudPollBegun,
     CloudSeen,
     CommandGiven,
@@ -31,7 +32,6 @@ from nodemanager.core.model.facts import (
     RecordsSeen,
     SchedulerSeen,
     SettingsTaken,
-    StoreClockKept,
     TagsAnswered,
 )
 from nodemanager.core.model.settings import Settings
@@ -74,7 +74,7 @@ OTHER_FACTS: dict[str, type[Any]] = {
         RecordsExplained,
         SettingsTaken,
         BreakerSet,
-        StoreClockKept,
+        ClocksKept,
         CommandGiven,
     )
 }

@@ -107,15 +107,15 @@ def test_a_breaker_of_a_newer_version_is_open_until_an_operator_resets_it(
     ("name", "change", "said"),
     [
         pytest.param(
-            "store_clock",
-            lambda kept: kept["clock"].update(newer=1),
-            "the store's clock can't be read (this program's StoreClock has no field newer)",
-            id="store-clock",
+            "clocks",
+            lambda kept: kept["clocks"]["wall"].update(newer=1),
+            "the clocks can't be read (this program's MeasuredClock has no field newer)",
+            id="clocks",
         ),
         pytest.param(
-            "store_clock",
+            "clocks",
             lambda kept: kept.clear(),
-            "the store's clock can't be read",
+            "the clocks can't be read",
             id="another-form",
         ),
     ],

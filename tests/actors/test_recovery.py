@@ -976,12 +976,12 @@ def test_a_step_of_our_wall_clock_before_a_boot_makes_no_slot_late(
     until(rig, "record.cleaned", within=HOUR, record=record.uuid)
 
 
-def test_the_stores_clock_is_kept_only_when_it_is_news(make_rig: MakeRig) -> None:
+def test_the_clocks_are_kept_only_when_they_are_news(make_rig: MakeRig) -> None:
     rig = make_rig()
     saved = []
     journal = rig.journal
     assert isinstance(journal, MemoryJournal)
-    journal.fault = lambda call: saved.append(call) if call == "keep store_clock" else None
+    journal.fault = lambda call: saved.append(call) if call == "keep clocks" else None
     rig.start()
     rig.turn(HOUR)
     assert len(saved) == 1

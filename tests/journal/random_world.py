@@ -14,6 +14,7 @@ from nodemanager import log
 from nodemanager.actors.report.event_log import EventLog
 from nodemanager.core.model.facts import (
     BreakerSet,
+    ClocksKept,
     CloudPollBegun,
     CloudSeen,
     DemandSeen,
@@ -26,7 +27,6 @@ from nodemanager.core.model.facts import (
     PollMissed,
     RecordsSeen,
     SettingsTaken,
-    StoreClockKept,
     TagsAnswered,
 )
 from nodemanager.core.model.settings import Settings
@@ -41,6 +41,7 @@ from nodemanager.core.model.world import (
     StoreTime,
     WorkerState,
 )
+from nodemanager.core.observe.clocks import Clocks
 from nodemanager.core.observe.history import History
 from nodemanager.core.plan.plan import Plan
 from nodemanager.core.plan.snapshot import Expected, Flight, Limits, Snapshot
@@ -279,12 +280,13 @@ class RandomWorld:
         self.fold(NodesExplained(tuple(others[:1]), self.now))
 
     def keep_clock(self) -> None:
-        """A journal that could be read only now tells of the store's clock."""
+        """A journal that could be read only now tells of the clocks."""
         clock = self.state.history.clock
         if clock is not None:
             moved = self.clocks.choice([0.0, 90.0, -90.0])
             kept = replace(clock, offset=clock.offset + moved, read_at=self.now - 9.0)
-            self.fold(StoreClockKept(kept, self.now))
+            wall = self.state.history.wall or kept
+            self.fold(ClocksKept(Clocks(kept, replace(wall, read_at=self.now - 9.0)), self.now))
 
     def close_breaker(self) -> None:
         from nodemanager.core.safety.breaker import closed

@@ -20,10 +20,10 @@ from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.verdict import Verdict
 from nodemanager.core.model.world import Claim, CloudNode, Job, Listing, Record, Size, StoreTime
 from nodemanager.core.observe.absence import Absence
+from nodemanager.core.observe.clocks import Future, MeasuredClock
 from nodemanager.core.observe.heard import Heard
 from nodemanager.core.observe.history import Unpaired
 from nodemanager.core.observe.listing_history import KnownSets
-from nodemanager.core.observe.store_clock import Future, StoreClock
 from nodemanager.core.plan.boots import BootOrder
 from nodemanager.core.plan.snapshot import Expected, Flight, Limits
 from nodemanager.core.safety.breaker import Breaker
@@ -35,7 +35,7 @@ pytestmark = pytest.mark.slow
 
 TYPES = [
     *(CloudNode, Record, Claim, Size, Job, StoreTime, Settings, Breaker, Limits, Flight, Expected),
-    *(Verdict, Absence, Heard, Unpaired, KnownSets, Future, StoreClock),
+    *(Verdict, Absence, Heard, Unpaired, KnownSets, Future, MeasuredClock),
     *(CleanOrder, ShutdownOrder, BootOrder),
     *(CloudPollBegun, DemandSeen, NodesAnswered, PollMissed),
     *(SchedulerNode, SchedulerWord, Dispatched),

@@ -9,7 +9,7 @@ import pytest
 
 from nodemanager.core.execute.leftovers import Entry, LedgerState
 from nodemanager.core.model.world import FreedLife, Leftover, LeftoverKind
-from nodemanager.core.observe.store_clock import StoreClock
+from nodemanager.core.observe.clocks import Clocks, MeasuredClock
 from nodemanager.core.plan.snapshot import LateWrite
 from nodemanager.core.safety.boot_loops import NONE, Loops, Streak
 from nodemanager.core.safety.breaker import Breaker, Cause
@@ -19,9 +19,9 @@ from nodemanager.journal.kept import (
     BACKLOG_RUN,
     BOOT_LOOPS,
     BREAKER,
+    CLOCKS,
     LATE_WRITES,
     PLACE_RESTS,
-    STORE_CLOCK,
 )
 from tests.core.build import record
 from tests.fakes.clock import ManualClock
@@ -295,20 +295,24 @@ def test_the_breaker_survives_whole(again: Again) -> None:
     assert again().kept(BREAKER) == Breaker(generation=5)
 
 
-def test_the_stores_clock_survives_and_another_boot_reads_it_by_the_wall(
+def test_the_clocks_survive_and_another_boot_reads_them_by_the_wall_t1_r4(
     again: Again, clock: ManualClock
 ) -> None:
-    assert again().kept(STORE_CLOCK) is None
-    kept = StoreClock(1.7e9, 0.25, 2, ((1.6e9, 90.5),), 990.0, ((1.5e9, 70.0),), 900.0)
-    again().keep(STORE_CLOCK, kept)
-    assert again().kept(STORE_CLOCK) == kept
+    assert again().kept(CLOCKS) is None
+    kept = MeasuredClock(1.7e9, 0.25, 2, 990.0, 900.0)
+    wall = MeasuredClock(clock.wall() - clock.boottime(), 0.0, known_since=950.0)
+    again().keep(CLOCKS, Clocks(kept, wall))
+    assert again().kept(CLOCKS) == Clocks(kept, wall)
     booted = ManualClock(boottime=20.0, wall=clock.wall() + 50.0)
-    moved = again(clock=booted, boot_id="boot-2").kept(STORE_CLOCK)
-    assert moved.now(20.0) == kept.now(clock.boottime()) + 50.0
-    assert 20.0 - moved.known_since == clock.boottime() - kept.known_since + 50.0
-    assert (moved.steps, moved.debts, moved.agreed) == (kept.steps, kept.debts, kept.agreed)
-    assert moved.by_wall
-    assert not moved.trusted_at(20.0, 600.0)
+    moved = again(clock=booted, boot_id="boot-2").kept(CLOCKS)
+    assert moved.store.now(20.0) == kept.now(clock.boottime()) + 50.0
+    assert moved.wall.now(20.0) == clock.wall() + 50.0
+    # Nobody knows how long the machine was off: a jump is as old now as it was.
+    assert 20.0 - moved.store.known_since == clock.boottime() - kept.known_since
+    assert 20.0 - moved.wall.known_since == clock.boottime() - wall.known_since
+    assert moved.store.agreed == kept.agreed
+    assert moved.store.by_wall
+    assert not moved.store.trusted_at(20.0, 600.0)
 
 
 def test_late_writes_survive_and_are_as_old_after_another_boot_as_they_were(

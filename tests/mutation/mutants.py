@@ -137,29 +137,20 @@ MUTANTS = (
     ),
     TextMutant(
         "T1",
-        "after steps back and forth the age is that of the greater stamp",
-        "core/observe/signs.py",
-        "    if clock.steps:\n",
-        "    if False:\n",
-        "tests/core/observe/test_store_clock.py::"
-        "test_after_a_step_back_and_forth_the_window_counts_from_the_younger_sign_t1_c3",
-    ),
-    TextMutant(
-        "T1",
         "stamps are believed although they contradict each other",
         "core/observe/history.py",
         "is_first=newest is None)\n",
         "is_first=newest is None) and history.clock\n",
-        "tests/core/observe/test_store_clock.py::"
+        "tests/core/observe/test_clocks.py::"
         "test_stamps_that_contradict_each_other_count_from_the_runs_first_listing_t1_c3",
     ),
     TextMutant(
         "T1",
-        "a jump back that a former run measured explains what the first listing shows",
+        "a jump that a former run measured explains what the first listing shows",
         "core/observe/contradictions.py",
-        "if is_first or stamp > clock.peak",
-        "if stamp > clock.peak",
-        "tests/core/observe/test_store_clock.py::"
+        "if clock.has_jumped and not is_first:",
+        "if clock.has_jumped:",
+        "tests/core/observe/test_clocks.py::"
         "test_a_jump_back_long_ago_explains_no_stamps_of_a_time_that_nobody_read_t1_r4",
     ),
     TextMutant(

@@ -55,8 +55,8 @@ from nodemanager.core.observe import (
     signs,
     unlisted,
 )
+from nodemanager.core.observe.clocks import MeasuredClock
 from nodemanager.core.observe.consistency import Impossible
-from nodemanager.core.observe.store_clock import StoreClock
 from nodemanager.core.plan import boots, due, errands, plan, rotation, spares, supply
 from nodemanager.core.plan import shutdowns as going
 from nodemanager.core.plan.demand import Market
@@ -164,10 +164,16 @@ SET_BACK = Storm(
     ("manager's machine reboots", "the store's clock steps", "a node dies unseen", "store down"),
     count=12,
 )
-TAKEN_FOR_PAST = off(
-    # A stamp that looks too new for what is known of jumps counts from its first sighting.
-    history._looks_too_new,
-    "any(one is not None and clock.age(one, at) < -CLOCK_STEP_S for one in stamps)",
+ONE_DATE = Storm(
+    (
+        "the one clock of manager and store steps",
+        "a node says that it is down",
+        "destroys accepted and never happen",
+        "demand changes",
+        "an operator kills a node whose twin is unseen",
+        "nodes boot slowly",
+    ),
+    count=24,
 )
 NEVER_QUIET = off(RecordJudge._past_its_window, "not quiet_s > window_s")
 BUSY_OR_IDLE = off(
@@ -423,7 +429,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "a reading that took long stands for the exact one before it",
         (
             instead(
-                StoreClock.read,
+                MeasuredClock.read,
                 "self.firm or (self.offset, self.error_s)",
                 "(self.offset, self.error_s)",
             ),
@@ -911,23 +917,23 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "T1",
         "the store's clock is never trusted again after a step",
-        (instead(StoreClock.read, "min(self.agreed + 1, CLOCK_AGREE_POLLS)", "self.agreed"),),
+        (instead(MeasuredClock.read, "min(self.agreed + 1, CLOCK_AGREE_POLLS)", "self.agreed"),),
         by=STILL,
     ),
     Mutant(
         "T1",
-        "a jump since a boot is taken off stamps of before it, which count from the boot already",
-        (
-            instead(
-                StoreClock.read,
-                "changed(first_reading(seen), agreed=1, known_since=seen.boottime)",
-                "changed(first_reading(seen), agreed=1, known_since=seen.boottime, "
-                "steps=self.steps, peak=float('inf'))",
-            ),
-            TAKEN_FOR_PAST,
-        ),
-        open="the clock is stored anew when our wall clock moves, so only a step amid the boot "
-        "itself is unmeasured, seldom enough; ``tests/core/observe/test_store_clock.py`` sees it",
+        "ages count time before a jump of the clock that they are measured by",
+        (instead(MeasuredClock.read, "known_since=seen.boottime", "known_since=self.known_since"),),
+        seed=23,
+        storm=ONE_DATE,
+        by=("D1", "D15"),
+    ),
+    Mutant(
+        "T1",
+        "after a jump a node may be older than its claim",
+        (off(signs.launched_for, "wall.has_jumped or clock.has_jumped"),),
+        storm=ONE_DATE,
+        by=("D1", "D15", "SAFETY"),
     ),
     Mutant(
         "T1",

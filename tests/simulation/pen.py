@@ -14,20 +14,20 @@ from typing import Any
 
 from nodemanager.errors import JournalError
 from nodemanager.journal.api import Journal
-from nodemanager.journal.kept import ALL, STORE_CLOCK
+from nodemanager.journal.kept import ALL, CLOCKS
 from nodemanager.journal.sqlite import SqliteJournal
 from tests.fakes.journal import MemoryJournal
 from tests.simulation.engine import Killed, SimClock
 
-STORE_CLOCK_KEPT = f"keep {STORE_CLOCK.name}"
+CLOCKS_KEPT = f"keep {CLOCKS.name}"
 DEEDS = frozenset(
     {
         *("intend", "conclude", "commit", "recovery_failed", "hold", "release"),
         *("save_leftovers", "forget_leftovers"),
-        *(f"keep {what.name}" for what in ALL if what is not STORE_CLOCK),
+        *(f"keep {what.name}" for what in ALL if what is not CLOCKS),
     }
 )
-WRITES = DEEDS | {"decided", STORE_CLOCK_KEPT, "retry"}
+WRITES = DEEDS | {"decided", CLOCKS_KEPT, "retry"}
 FREE = frozenset({"begin", "note", "close"})
 """They write nothing themselves, and never fail."""
 MEMORY = "/dev/shm"
@@ -189,9 +189,9 @@ class Pen:
         if writes and paper.before is not None and paper.before(self.writer):
             raise Killed
         result = getattr(self.journal, method)(*given, **more)
-        if name == f"kept {STORE_CLOCK.name}" and result is None:
+        if name == f"kept {CLOCKS.name}" and result is None:
             paper.clockless(self.writer)
-        elif name == STORE_CLOCK_KEPT:
+        elif name == CLOCKS_KEPT:
             paper.clock_kept(self.writer)
         if writes and paper.after is not None and paper.after(self.writer):
             raise Killed

@@ -46,8 +46,10 @@ class BootFailures:
         size = Sizes(settings.sizes).named(size_name)
         name = size.name if size is not None else size_name
         node = context.history.present.get(node_id) if node_id is not None else None
-        wall, boot_fail_after = context.clock.wall(), settings.boot_fail_after
-        spent = boot_loops.spent_on(node, size, wall, boot_fail_after)
+        boot_fail_after, age_s = settings.boot_fail_after, None
+        if node is not None and node.created_at is not None:
+            age_s = context.wall_clock.age(node.created_at, now)
+        spent = boot_loops.spent_on(size, age_s, boot_fail_after)
         before = self._loops
         after = boot_loops.after_failure(before, name, spent, now, boot_fail_after)
         self._take(after)

@@ -23,6 +23,7 @@ from nodemanager.core.execute.books import Books
 from nodemanager.core.execute.recent import Recent
 from nodemanager.core.model.facts import BreakerSet, Fact
 from nodemanager.core.model.settings import FREED_KEPT_S, Settings
+from nodemanager.core.observe.clocks import MeasuredClock, wall_read
 from nodemanager.core.observe.history import History
 from nodemanager.core.plan.plan import Plan
 from nodemanager.core.plan.snapshot import Limits
@@ -86,6 +87,11 @@ class Context:
     def now(self) -> float:
         """CLOCK_BOOTTIME."""
         return self.clock.boottime()
+
+    @property
+    def wall_clock(self) -> MeasuredClock:
+        """Our wall clock as measured, with the reading of this moment (T1)."""
+        return wall_read(self.state.history.wall, self.clock.wall(), self.now)
 
     @property
     def applies(self) -> bool:

@@ -23,10 +23,10 @@ class FalseCleans:
 
     def load(self) -> None:
         """Load what former runs freed, from the journal's pre-images."""
-        wall, now = self._context.clock.wall(), self._context.now
+        clock, now = self._context.wall_clock, self._context.now
         writer = self._context.journal_writer
         cleans = []
-        for image in writer.pre_images(since=wall - FREED_KEPT_S):
+        for image in writer.pre_images(since=clock.now(now) - FREED_KEPT_S):
             if image.outcome != CLEANED or image.ended_at is None:
                 continue
             before = image.record
@@ -34,7 +34,7 @@ class FalseCleans:
                 before.uuid,
                 before.incarnation,
                 # If our clock was set back since, it was freed now, not in the future.
-                now - max(0.0, wall - image.ended_at),
+                clock.since(image.ended_at, now),
                 node_id=before.instance_id,
                 slot=before.slot_number,
                 hostname=before.hostname,

@@ -40,9 +40,9 @@ from nodemanager.core.model.facts import (
 )
 from nodemanager.core.model.scheduling import ErrandOutcome
 from nodemanager.core.model.world import CloudNode, CloudState, Listing, Record
+from nodemanager.core.observe.clocks import Clocks, MeasuredClock
 from nodemanager.core.observe.contradictions import contradicted
 from nodemanager.core.observe.history import History, store_clock_read
-from nodemanager.core.observe.store_clock import StoreClock
 from nodemanager.core.plan.errands import errand_ended
 from nodemanager.errors import Throttled
 
@@ -118,10 +118,8 @@ class Observations:
         context.event_log.malformed("records", listing.problems + problems)
         before = context.history
         clock = store_clock_read(before, message.store_time).clock
-        if clock is not None:
-            # Before the listing changes the breaker: a later run must know of a step.
-            wall_ahead = context.clock.wall() - context.clock.boottime()
-            context.journal_writer.save_clock(clock, wall_ahead)
+        # Before the listing changes the breaker: a later run must know of a jump.
+        context.journal_writer.save_clocks(Clocks(clock, context.wall_clock))
         context.take(fact)
         self._tell_of_doubt(before, clock, listing)
         if listing.complete:
@@ -134,17 +132,17 @@ class Observations:
         context.decide_soon()
 
     def _tell_of_doubt(
-        self, before: History, read: StoreClock | None, listing: Listing[Record]
+        self, before: History, read: MeasuredClock | None, listing: Listing[Record]
     ) -> None:
         """Log it if the poll made the clock doubted: by what was `read`, or by the listing (T1)."""
         after = self._context.history.clock
         known = float("-inf") if before.clock is None else before.clock.known_since
         if after is None or after.known_since <= known:
             return
-        shown: list[tuple[str, float]] = []
+        shown: list[str] = []
         if read is not None and read.known_since < after.known_since:
-            shown = contradicted(read, listing, is_first=before.records is None)
-        self._context.event_log.clock_doubted(list(dict.fromkeys(uuid for uuid, _ in shown)))
+            shown = contradicted(listing)
+        self._context.event_log.clock_doubted(shown)
 
     def demand_polled(self, message: DemandPolled) -> None:
         """Take in the wishlist."""

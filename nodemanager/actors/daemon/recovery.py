@@ -25,17 +25,17 @@ from nodemanager.actors.daemon.record_writes import RecordWrites
 from nodemanager.actors.report.journal_writer import Loaded
 from nodemanager.core.execute.books import expected_again, waiting_claims, without_ended
 from nodemanager.core.execute.recent import with_inherited
-from nodemanager.core.model.facts import BreakerSet, DestroySent, StoreClockKept
+from nodemanager.core.model.facts import BreakerSet, ClocksKept, DestroySent
 from nodemanager.core.model.world import life_key
 from nodemanager.core.safety import breaker as breakers
 from nodemanager.core.safety.breaker import Breaker
 from nodemanager.journal.kept import (
     BOOT_LOOPS,
     BREAKER,
+    CLOCKS,
     LATE_WRITES,
     MARKS,
     PLACE_RESTS,
-    STORE_CLOCK,
 )
 
 
@@ -86,12 +86,12 @@ class Recovery:
         if loaded is None:
             return
         context = self._context
-        breaker, clock = loaded.of(BREAKER), loaded.of(STORE_CLOCK)
+        breaker, clocks = loaded.of(BREAKER), loaded.of(CLOCKS)
         if breaker is not None:
             self._take_breaker(breaker)
         now = context.now
-        if clock is not None:
-            context.fold(StoreClockKept(clock, now))
+        if clocks is not None:
+            context.fold(ClocksKept(clocks, now))
         self._writes.load(loaded.of(LATE_WRITES), may_be_under_way(loaded.intents))
         self._marks.load(loaded.of(MARKS))
         self._owes_since = min((one.opened_at for one in loaded.intents), default=math.inf)
@@ -113,7 +113,8 @@ class Recovery:
         if waiting.keys() - created or any(at > wall for _, at in answers_of_creates(ended)):
             # Our clock may have been set, and the times of creates and ends with it: read all.
             ended = context.journal_writer.concluded(0.0)
-        answers = ((one, now - (wall - at)) for one, at in answers_of_creates(ended))
+        clock = context.wall_clock
+        answers = ((one, clock.since(at, now)) for one, at in answers_of_creates(ended))
         self._ended = frozenset(ends_of(ended))
         expected = expected_again(answers, self._ended, waiting, now, settings)
         context.books = replace(context.books, expected={**expected, **context.books.expected})
@@ -130,12 +131,12 @@ class Recovery:
         ended = context.journal_writer.concluded(wall - settings.action_timeout)
         sent: dict[str, float] = {}
         for node_id, at in sent_destroys(ended, loaded.intents):
-            since = now if at is None else min(now, now - (wall - at))
+            since = now if at is None else context.wall_clock.since(at, now)
             sent[node_id] = max(since, sent.get(node_id, since))
             context.fold(DestroySent(node_id, since))
         for node_id in open_destroys(loaded.intents):
             context.fold(DestroySent(node_id, now))
-        may_lack = loaded.of(STORE_CLOCK) is None
+        may_lack = loaded.of(CLOCKS) is None
         context.recent = with_inherited(context.recent, sent, now, settings, may_lack=may_lack)
 
     def _take_breaker(self, stored: Breaker) -> None:
@@ -160,7 +161,7 @@ class Recovery:
         if self._owes_since is not None:
             self._expect(self._owes_since)
         if context.stopping is None and context.applies:
-            context.runner.resume(context.now, context.clock.wall())
+            context.runner.resume(context.now, context.wall_clock)
             expected = without_ended(context.books.expected, self._ended)
             context.books = replace(context.books, expected=expected)
             context.runner.news(context.now)

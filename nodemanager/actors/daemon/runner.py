@@ -41,6 +41,7 @@ from nodemanager.core.execute.workflow import (
 from nodemanager.core.model.facts import Fact
 from nodemanager.core.model.reasons import Event as Name
 from nodemanager.core.model.world import Leftover
+from nodemanager.core.observe.clocks import MeasuredClock
 from nodemanager.core.plan.snapshot import Flight
 from nodemanager.errors import RemoteError, Throttled
 from nodemanager.journal.api import Conclusion, Intent, OpenIntent
@@ -216,10 +217,10 @@ class Runner:
                 continue
             self._left[self._key(workflow.action, state.order)] = (one, state)
 
-    def resume(self, now: float, wall: float) -> None:
+    def resume(self, now: float, clock: MeasuredClock) -> None:
         """Resume what a former run left, once cloud and store are the known ones (L5).
 
-        `wall` is epoch seconds, as the journal's times are.
+        `clock` is our wall clock, which the journal's times are by.
         Nodes go before records: a clean waits while its record's node is being destroyed (R1).
         """
         for key, (one, _) in self._left.items():
@@ -234,7 +235,7 @@ class Runner:
             del self._left[key]
             if key in self._running:
                 continue
-            left_at = now - max(0.0, wall - one.opened_at)
+            left_at = clock.since(one.opened_at, now)
             seen = replace(self._shell.seen(key, state.order.plan_id), left_at=left_at)
             step = self._workflows[key.action].resume(state, seen)
             # Its time-out counts from here.

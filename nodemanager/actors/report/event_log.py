@@ -18,12 +18,14 @@ from nodemanager.core.model.reasons import Event, Kind, Reason
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.verdict import Verdict
 from nodemanager.core.model.world import CloudNode, Record
+from nodemanager.core.observe.clocks import ALWAYS, MeasuredClock
 from nodemanager.core.plan.boots import BootOrder
 from nodemanager.core.plan.errands import Errand
 from nodemanager.core.plan.plan import Plan
 from nodemanager.core.safety.breaker import HOW_TO_CLEAR, Breaker
 from nodemanager.log import DEBUG, ERROR, INFO, WARNING, Logger
 
+JUST_NOW_S = 60.0
 IMAGE_ERRORS = 3
 """After so many failed questions in a row it is told that the image of new nodes is unknown."""
 
@@ -46,6 +48,7 @@ class EventLog:
         self._aborted: Reason | None = None
         self._summary: dict[str, Any] = {}
         self._dry: set[tuple[str, Reason]] = set()
+        self._jumped_at = ALWAYS
 
     # Polls.
 
@@ -98,9 +101,16 @@ class EventLog:
         doubted = first_of(uuids, "doubted")
         self._log.event(Event.CLOCK_DOUBTED, level=WARNING, source="records", **doubted)
 
+    def _tell_jump(self, wall: MeasuredClock | None, now: float) -> None:
+        """Log a jump of our wall clock that this plan was the first to see (T1)."""
+        if wall is not None and wall.known_since > max(self._jumped_at, now - JUST_NOW_S):
+            self._jumped_at = wall.known_since
+            self._log.event(Event.CLOCK_DOUBTED, level=WARNING, source="machine")
+
     # Decisions.
 
     def plan(self, plan: Plan, records: Mapping[str, Record], now: float) -> None:
+        self._tell_jump(plan.history.wall, now)
         if plan.aborted is not None:
             reason, measures = plan.aborted
             level = WARNING if reason is not self._aborted and plan.impossible else DEBUG

@@ -20,7 +20,7 @@ from nodemanager.core.execute.leftovers import Entry
 from nodemanager.core.explain.events import CLEANED
 from nodemanager.core.model.facts import Fact
 from nodemanager.core.model.world import FreedLife, Outcome
-from nodemanager.core.observe.store_clock import StoreClock, is_news
+from nodemanager.core.observe.clocks import Clocks, is_news
 from nodemanager.core.replay.fold import Decision, Start
 from nodemanager.errors import JournalError
 from nodemanager.journal.api import (
@@ -38,10 +38,10 @@ from nodemanager.journal.kept import (
     BACKLOG_RUN,
     BOOT_LOOPS,
     BREAKER,
+    CLOCKS,
     GIVEN_BACK,
     LATE_WRITES,
     MARKS,
-    STORE_CLOCK,
     Kept,
 )
 from nodemanager.log import Logger
@@ -79,8 +79,7 @@ class JournalWriter:
         self.to_prove = ToProve()
         self.orders = WrittenOrders(self._access)
         self.leftovers = WrittenLeftovers(self._access)
-        self._clock: StoreClock | None = None
-        self._wall_ahead = 0.0
+        self._clocks: Clocks | None = None
         self._values: dict[Kept[Any], Any] = {what: what.nothing for what in WRITTEN_AGAIN}
 
     @property
@@ -236,18 +235,19 @@ class JournalWriter:
         value: T = self._values[what]
         return value
 
-    def save_clock(self, clock: StoreClock, wall_ahead: float) -> None:
-        """Write the store's clock if it changed: a later run must know of a step.
-
-        `wall_ahead` is how far our wall clock is ahead of CLOCK_BOOTTIME, in seconds.
-        """
-        moved_s = wall_ahead - self._wall_ahead
+    def save_clocks(self, clocks: Clocks) -> None:
+        """Write the clocks if one of them changed: a later run must know of a jump."""
+        before = self._clocks
 
         def write() -> None:
-            self._journal.keep(STORE_CLOCK, clock)
-            self._clock, self._wall_ahead = clock, wall_ahead
+            self._journal.keep(CLOCKS, clocks)
+            self._clocks = clocks
 
-        if is_news(self._clock, clock, moved_s):
+        if (
+            before is None
+            or is_news(before.store, clocks.store)
+            or is_news(before.wall, clocks.wall)
+        ):
             self._access.does_or_owes(write)
 
     def concluded(self, since: float = 0.0, id: str | None = None) -> tuple[Concluded, ...]:
@@ -320,7 +320,7 @@ class JournalWriter:
         for what, value in self._values.items():
             self._journal.keep(what, value)
         # The next reading is then written, even if it is no news.
-        self._clock = None
+        self._clocks = None
         self.orders.write_again()
         self.leftovers.write_again()
         self.to_prove.write(self._journal, self._owed)

@@ -417,7 +417,8 @@ def waiting_claims(history: History, now: float) -> Mapping[str, float]:
         clock = None
     return {
         life_key(one.uuid, one.incarnation): now
-        - (0.0 if clock is None else max(0.0, clock.age(one.claim.at, now)))
+        if clock is None
+        else clock.since(one.claim.at, now)
         for one in history.records.items
         if one.claim is not None and waits_for_first_ping(one)
     }

@@ -18,14 +18,17 @@ from nodemanager.core.model.sizes import Sizes
 from nodemanager.core.model.verdict import Verdict, keep
 from nodemanager.core.model.world import CloudNode, CloudState, Outcome, Record, WorkerState
 from nodemanager.core.observe.scheduled import joined_state
-from nodemanager.core.observe.signs import worker_state
+from nodemanager.core.observe.signs import claimed_at_of, launched_for, worker_state
 from nodemanager.core.observe.unlisted import is_answered_held
 from nodemanager.core.plan.snapshot import Snapshot
 
 
 @dataclass(frozen=True, slots=True)
 class ShutdownOrder:
-    """One node to destroy, and what was judged. `not_after` is CLOCK_BOOTTIME, `created_at` epoch.
+    """One node to destroy, and what was judged. `not_after` is CLOCK_BOOTTIME.
+
+    `created_at` is when it was launched, by the cloud's clock, `claimed_at` its record's claim by
+    the store's (`launched_for`).
 
     News that no plan has weighed yet calls a `cancellable` shutdown off (D2).
     """
@@ -43,6 +46,7 @@ class ShutdownOrder:
     incarnation: str | None
     slot: int | None = None
     hostname: str | None = None
+    claimed_at: float | None = None
     measures: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -62,6 +66,7 @@ def order_shutdown(view: NodeView, snapshot: Snapshot) -> ShutdownOrder:
         breaker_generation=snapshot.breaker.generation,
         not_after=snapshot.now + ORDER_TTL_S,
         created_at=node.created_at,
+        claimed_at=claimed_at_of(record),
         record=record.uuid if record else node.tags.record,
         record_version=record.version if record else None,
         incarnation=node.tags.incarnation or (record.incarnation if record else None),
@@ -285,7 +290,7 @@ def _still_bad(
         return False
     if record.version == order.record_version:
         return True
-    state = worker_state(record, snapshot.history.clock, snapshot.now, settings)
+    state = worker_state(record, snapshot.history, snapshot.now, settings)
     return order.reason is Reason.NODE_DOWN and state is WorkerState.DOWN
 
 
@@ -304,8 +309,7 @@ class Destroyed:
 def judge_gone(
     destroyed: Destroyed,
     node: CloudNode | None,
-    now: float,
-    wall: float,
+    snapshot: Snapshot,
     settings: Settings,
     *,
     asked_at: float,
@@ -314,19 +318,19 @@ def judge_gone(
 
     Terminated is gone. "No such node" (`node` None) is gone only `visible_after` past the node's
     launch, answered twice ASK_AGAIN_S apart; a cloud with consistent reads (`visible_after` 0) is
-    believed at once. An answer may be as old as `asked_at` (A1). `now` and `asked_at` are
-    CLOCK_BOOTTIME, `wall` is epoch seconds.
+    believed at once. An answer may be as old as `asked_at`, CLOCK_BOOTTIME (A1).
     """
     if node is not None:
         outcome = Outcome.GONE if node.state is CloudState.TERMINATED else Outcome.ACCEPTED
         return outcome, replace(destroyed, denied_at=None)
     if settings.visible_after == 0:
         return Outcome.GONE, destroyed
-    created_at = destroyed.order.created_at
+    order, now = destroyed.order, snapshot.now
     age_s = asked_at - destroyed.sent_at
-    if created_at is not None:
+    if order.created_at is not None:
+        launched_s = launched_for(order.created_at, snapshot, order.claimed_at)
         # The launch time is by the cloud's clock, which may be off by CLOCK_STEP_S (A3).
-        age_s = max(age_s, wall - (now - asked_at) - created_at - CLOCK_STEP_S)
+        age_s = max(age_s, launched_s - (now - asked_at) - CLOCK_STEP_S)
     if age_s <= settings.visible_after:
         return Outcome.UNKNOWN, destroyed
     if destroyed.denied_at is None:

@@ -289,15 +289,11 @@ def _ask(state: Asking, seen: Seen) -> Step[State]:
 
 
 def _answered(state: Asking, node: CloudNode | None, seen: Seen) -> Step[State]:
-    snapshot, order = seen.snapshot, state.order
-    wall, clock = snapshot.wall, snapshot.history.clock
-    if clock is not None:
-        # A wall clock that stepped ahead must not make the node look older.
-        wall = min(wall, clock.now(snapshot.now))
+    order = state.order
     destroyed = Destroyed(order, state.sent_at, state.denied_at)
     asked_at = state.sent_at if state.asked_at is None else state.asked_at
     outcome, destroyed = judge_gone(
-        destroyed, node, snapshot.now, wall, seen.settings, asked_at=asked_at
+        destroyed, node, seen.snapshot, seen.settings, asked_at=asked_at
     )
     if outcome is Outcome.GONE and not (node is None and _is_in_doubt(state, seen)):
         return _gone(order, seen)

@@ -21,7 +21,13 @@ from nodemanager.core.model.sizes import Sizes
 from nodemanager.core.model.verdict import Verdict
 from nodemanager.core.model.world import CloudNode, Record
 from nodemanager.core.observe.nodes_by_record import node_of
-from nodemanager.core.observe.signs import classify, quiet_for, word_of
+from nodemanager.core.observe.signs import (
+    claimed_at_of,
+    classify,
+    launched_for,
+    quiet_for,
+    word_of,
+)
 from nodemanager.core.operate.naming import Known, UnknownIdError
 from nodemanager.core.plan.plan import Plan, adopting, judged
 from nodemanager.core.plan.snapshot import Snapshot
@@ -297,8 +303,10 @@ def record_facts(record: Record, snapshot: Snapshot, settings: Settings) -> Fact
 def node_facts(
     node: CloudNode, record: Record | None, snapshot: Snapshot, settings: Settings
 ) -> Facts:
-    """What the listing shows of a node that pairs with `record`; `age_s` by our wall clock."""
-    age_s = None if node.created_at is None else snapshot.wall - node.created_at
+    """What the listing shows of a node that pairs with `record`."""
+    age_s = None
+    if node.created_at is not None:
+        age_s = launched_for(node.created_at, snapshot, claimed_at_of(record))
     return {
         "id": node.id,
         "name": node.name,

@@ -11,7 +11,7 @@ from nodemanager.core.model.sizes import Sizes
 from nodemanager.core.model.verdict import Verdict
 from nodemanager.core.model.world import CloudNode, Record, RecordState
 from nodemanager.core.observe.history import freed_since_listed
-from nodemanager.core.observe.signs import classify, quiet_for
+from nodemanager.core.observe.signs import claimed_at_of, classify, launched_for, quiet_for
 from nodemanager.core.operate.naming import Known
 from nodemanager.core.plan.counts import place_of
 from nodemanager.core.plan.plan import Plan, adopting
@@ -125,12 +125,15 @@ def _node(
     reason: Reason,
     snapshot: Snapshot,
 ) -> NodeRow:
+    age_s = None
+    if node.created_at is not None:
+        age_s = max(0.0, launched_for(node.created_at, snapshot, claimed_at_of(record)))
     return NodeRow(
         host=None if record is None else record.hostname,
         node=node.id,
         size=size,
         state=state,
-        age_s=None if node.created_at is None else max(0.0, snapshot.wall - node.created_at),
+        age_s=age_s,
         slot=None if record is None else record.slot_number,
         reason=reason.value,
         name=node.name,

@@ -15,6 +15,7 @@ from nodemanager.core.judge.preconditions import standing_block
 from nodemanager.core.model.reasons import Kind, Reason
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.world import Size
+from nodemanager.core.observe.signs import claimed_at_of, launched_for
 from nodemanager.core.plan import places
 from nodemanager.core.plan.boots import free_seats
 from nodemanager.core.plan.counts import place_of
@@ -218,9 +219,13 @@ class _Asking:
         """In how many seconds the first of these nodes may go, if only time passes."""
         if reason is not Reason.WINDOW_CLOSED:
             return None
-        wall, windows = self._snapshot.wall, self._settings.shutdown_windows
-        born = [at for view in views if (at := view.node.created_at) is not None]
-        soonest = min((opens_in(max(0.0, wall - at), windows) for at in born), default=None)
+        snapshot, windows = self._snapshot, self._settings.shutdown_windows
+        ages = [
+            launched_for(view.node.created_at, snapshot, claimed_at_of(view.record))
+            for view in views
+            if view.node.created_at is not None
+        ]
+        soonest = min((opens_in(age_s, windows) for age_s in ages), default=None)
         return None if soonest is None or soonest == float("inf") else soonest
 
     def _why(self, reason: Reason) -> Mapping[str, object]:

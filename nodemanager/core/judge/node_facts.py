@@ -13,6 +13,7 @@ from nodemanager.core.model.world import CloudNode, Record, WorkerState
 from nodemanager.core.observe.pairing import Pairs
 from nodemanager.core.observe.scheduled import joined_state, word_on
 from nodemanager.core.observe.signs import (
+    claimed_at_of,
     launched_for,
     quiet_for,
     silent_for,
@@ -64,17 +65,20 @@ class NodeFacts:
         if word is not None and word.is_set_aside:
             return Reason.SET_ASIDE
         was_up = word is not None and word.was_up
-        created_at, grace_s = subject.node.created_at, self.settings.boot_fail_after
-        if not was_up and created_at is not None and self.age(created_at) <= grace_s:
+        age_s = self.age_of(subject)
+        if not was_up and age_s is not None and age_s <= self.settings.boot_fail_after:
             return Reason.BOOTING
         if word is None:
             return Reason.UNSCHEDULED
         is_down = word.node.state is WorkerState.DOWN
         return Reason.DOWN_IN_SCHEDULER if is_down else Reason.WORKER_UNKNOWN
 
-    def age(self, created_at: float) -> float:
-        """Seconds since launch, as `launched_for` counts them."""
-        return launched_for(created_at, self.snapshot)
+    def age_of(self, subject: Subject) -> float | None:
+        """Seconds since the node's launch, as `launched_for` counts them; None if not known."""
+        created_at = subject.node.created_at
+        if created_at is None:
+            return None
+        return launched_for(created_at, self.snapshot, claimed_at_of(subject.record))
 
     def stopped(self, node: CloudNode) -> dict[str, float] | None:
         """How long the node has been listed as stopped, and `settle`; None if not, or untagged."""
@@ -88,13 +92,13 @@ class NodeFacts:
     def silence_of(self, subject: Subject) -> Silence:
         """The silence of a paired node, with its thresholds."""
         settings, clock = self.settings, self.clock
-        node, record = subject.node, subject.own
+        record = subject.own
         return Silence(
             silent_s=silent_for(record, self.history),
             window_s=settings.node_stale_after,
             quiet_s=None if clock is None else quiet_for(record, clock, self.snapshot),
             quiet_window_s=window_of(record, settings),
-            age_s=None if node.created_at is None else self.age(node.created_at),
+            age_s=self.age_of(subject),
             grace_s=settings.boot_fail_after,
         )
 

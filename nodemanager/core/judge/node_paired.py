@@ -78,10 +78,10 @@ def _booting_for(facts: NodeFacts, subject: Subject) -> Measured:
     creates may take effect, whatever the cloud's clock says (A2). A launch within a minute of the
     claim is not late (U5).
     """
-    limit_s, created_at = facts.settings.boot_fail_after, subject.node.created_at
+    limit_s, age_s = facts.settings.boot_fail_after, facts.age_of(subject)
     silent_s = silent_for(subject.own, facts.history)
-    if created_at is not None:
-        late_s = min(silent_s - facts.age(created_at), limit_s + CREATE_MARGIN_S)
+    if age_s is not None:
+        late_s = min(silent_s - age_s, limit_s + CREATE_MARGIN_S)
         if late_s > CREATE_WITHIN_S:
             silent_s -= late_s
     return {"silent_s": silent_s, "limit_s": limit_s}
@@ -147,20 +147,17 @@ def _idle_of_known_age(facts: NodeFacts, subject: Subject) -> NodeView | None:
 
 
 def _idle_in_its_window(facts: NodeFacts, subject: Subject) -> NodeView | None:
-    created_at = subject.node.created_at
-    if subject.state is not WorkerState.IDLE or created_at is None:
+    age_s = facts.age_of(subject)
+    if subject.state is not WorkerState.IDLE or age_s is None:
         return None
-    age_s = facts.age(created_at)
     if not window_open(age_s, facts.settings.shutdown_windows):
         return subject.kept(Reason.WINDOW_CLOSED, age_s=age_s)
     return None
 
 
 def _window(facts: NodeFacts, subject: Subject) -> Measured:
-    at, windows = subject.node.created_at, facts.settings.shutdown_windows
-    if at is None:
-        return {}
-    return {"age_s": facts.age(at), "opens_in_s": opens_in(facts.age(at), windows)}
+    age_s, windows = facts.age_of(subject), facts.settings.shutdown_windows
+    return {} if age_s is None else {"age_s": age_s, "opens_in_s": opens_in(age_s, windows)}
 
 
 def _not_needed(facts: NodeFacts, subject: Subject) -> NodeView | None:

@@ -13,7 +13,7 @@ from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.sizes import size_name
 from nodemanager.core.model.verdict import Verdict
 from nodemanager.core.model.world import CloudNode, Record, Size
-from nodemanager.core.observe.signs import launched_for
+from nodemanager.core.observe.signs import claimed_at_of, launched_for
 from nodemanager.core.plan.snapshot import Snapshot
 
 ROTATE = frozenset({Reason.OTHER_IMAGE, Reason.OTHER_TYPE, Reason.TOO_OLD})
@@ -41,7 +41,7 @@ def outdated(
         return Verdict(Kind.SHUTDOWN, Reason.OTHER_TYPE, node.id, measures)
     most = settings.max_node_age
     if most is not None and node.created_at is not None:
-        age_s = launched_for(node.created_at, snapshot)
+        age_s = launched_for(node.created_at, snapshot, claimed_at_of(record))
         if age_s > most:
             measures = {"age_s": age_s, "limit_s": most}
             return Verdict(Kind.SHUTDOWN, Reason.TOO_OLD, node.id, measures)

@@ -12,8 +12,8 @@ from dataclasses import asdict, dataclass, field
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.world import CloudNode, Guarantee, Record, WorkerState
 from nodemanager.core.observe.absence import Absence
+from nodemanager.core.observe.clocks import MeasuredClock
 from nodemanager.core.observe.history import Asked, History, glimpsed_as
-from nodemanager.core.observe.store_clock import StoreClock
 from nodemanager.core.plan.snapshot import Snapshot
 
 
@@ -40,7 +40,7 @@ class Reading:
     """
 
     at: float
-    clock: StoreClock | None = None
+    clock: MeasuredClock | None = None
     future_at: float | None = None
     silent_s: float = 0.0
 

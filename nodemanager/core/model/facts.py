@@ -15,8 +15,8 @@ from nodemanager.core.model.world import (
     Listing,
     StoreTime,
 )
+from nodemanager.core.observe.clocks import Clocks
 from nodemanager.core.observe.history import Nodes, Records
-from nodemanager.core.observe.store_clock import StoreClock
 from nodemanager.core.safety.breaker import Breaker
 
 
@@ -167,10 +167,10 @@ class BreakerSet:
 
 
 @dataclass(frozen=True, slots=True)
-class StoreClockKept:
-    """The store's clock as an earlier run left it, converted to this boot's CLOCK_BOOTTIME (R4)."""
+class ClocksKept:
+    """The clocks as an earlier run left them, converted to this boot's CLOCK_BOOTTIME (R4)."""
 
-    clock: StoreClock
+    clocks: Clocks
     at: float
 
 
@@ -211,6 +211,6 @@ Fact = (
     | RecordsExplained
     | SettingsTaken
     | BreakerSet
-    | StoreClockKept
+    | ClocksKept
     | CommandGiven
 )

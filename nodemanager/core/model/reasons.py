@@ -474,8 +474,8 @@ class Event(Told):
     LIST_ITEM = "list.item_malformed", "An item of a listing is malformed; all it concerns is kept."
     CLOCK_DOUBTED = (
         "clock.doubted",
-        "The store's clock was wrong at a time that nobody measured: earlier stamps tell no age, "
-        "and every quiet time counts from now (T1).",
+        "A clock jumped, the store's or this machine's, or was wrong at a time that nobody "
+        "measured: no age by it counts time before now (T1).",
     )
     NODE_PAIRED = "node.paired", "A cloud node is paired with its record."
     NODE_UNPAIRED = "node.unpaired", "A cloud node has no record, or lost it."

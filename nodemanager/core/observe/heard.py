@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from nodemanager.core.model.world import Claim, Record, WorkerState
-from nodemanager.core.observe.store_clock import StoreClock
+from nodemanager.core.observe.clocks import MeasuredClock
 
 BUSY, IDLE = WorkerState.BUSY, WorkerState.IDLE
 """Looked up once, because every ping is compared with them."""
@@ -43,7 +43,7 @@ def heard_again(
     record: Record,
     answered_s: float,
     at: float,
-    clock: StoreClock | None,
+    clock: MeasuredClock | None,
     *,
     answers: bool,
 ) -> Heard:
@@ -74,7 +74,7 @@ def heard_again(
     return Heard(incarnation, stamp, answered_s, at, idle, idle_since, None, None, before_at, since)
 
 
-def came_at(heard: Heard, clock: StoreClock | None) -> float:
+def came_at(heard: Heard, clock: MeasuredClock | None) -> float:
     """When the newest ping that we saw of that life came, CLOCK_BOOTTIME seconds, never too early.
 
     If the store's clock was set back, a stamp may be in the future: it counts from `seen_at` (T1).
@@ -82,8 +82,8 @@ def came_at(heard: Heard, clock: StoreClock | None) -> float:
     stamp, seen_at = heard.last_ping_at, heard.seen_at
     if stamp is None:
         return heard.before_at
-    age = 0.0 if clock is None else max(0.0, clock.age(stamp, seen_at))
-    return max(heard.before_at, seen_at - age)
+    came = seen_at if clock is None else clock.since(stamp, seen_at)
+    return max(heard.before_at, came)
 
 
 def _claimed_at(record: Record) -> float | None:

@@ -23,20 +23,19 @@ from nodemanager.core.model.world import (
     StoreTime,
 )
 from nodemanager.core.observe.absence import Absence, absences, without_seen
+from nodemanager.core.observe.clocks import (
+    Clocks,
+    Future,
+    MeasuredClock,
+    first_reading,
+    joined,
+)
 from nodemanager.core.observe.contradictions import after_stamps
 from nodemanager.core.observe.gaps import Gaps, newest_above, with_gap
 from nodemanager.core.observe.heard import Heard, heard_again, is_renewed
 from nodemanager.core.observe.listing_history import KnownSets
 from nodemanager.core.observe.nodes_by_record import Bearers, Present, index_nodes, listed_twice
 from nodemanager.core.observe.pools import other_pools, uuids_of_ours
-from nodemanager.core.observe.store_clock import (
-    Future,
-    Readings,
-    StoreClock,
-    first_reading,
-    joined,
-    noted,
-)
 
 
 class Turned(NamedTuple):
@@ -140,10 +139,10 @@ class History:
     known_records: KnownSets = field(default_factory=KnownSets)
     other_pools: frozenset[str] = frozenset()
     """The other pools that any record listing of this run has named (T3)."""
-    clock: StoreClock | None = None
-    clock_readings: Readings = ()
-    """The first reading of the store's clock and those around each jump, kept until a former run's
-    clock is known; empty where that was known before the first reading."""
+    clock: MeasuredClock | None = None
+    """The store's clock."""
+    wall: MeasuredClock | None = None
+    """Our wall clock, as the newest plan read it: launches are compared with it."""
     answered_s: float = 0.0
     last_answer_at: float | None = None
     answer_gaps: Gaps = ()
@@ -350,7 +349,7 @@ def _all_heard(history: History, listing: Records, settings: Settings) -> dict[s
 
 
 def _futures(history: History, listing: Records) -> dict[str, Future]:
-    """The versions whose stamp was, or may have been, in the future when first seen (T1)."""
+    """The versions whose stamp was in the future when first seen (T1)."""
     future: dict[str, Future] = {}
     clock, before = history.clock, history.future
     too_new = None if clock is None else clock.now(listing.ended_at) + CLOCK_STEP_S
@@ -361,17 +360,9 @@ def _futures(history: History, listing: Records) -> dict[str, Future]:
         seen = before.get(record.uuid) if before else None
         if seen is not None and seen.version == record.version and seen.stamp == stamp:
             future[record.uuid] = seen
-        elif (too_new is not None and stamp > too_new) or (
-            clock is not None and clock.steps and _looks_too_new(record, clock, listing.ended_at)
-        ):
+        elif too_new is not None and stamp > too_new:
             future[record.uuid] = Future(record.version, listing.ended_at, stamp)
     return future
-
-
-def _looks_too_new(record: Record, clock: StoreClock, at: float) -> bool:
-    """Whether one of the record's stamps is in the future once known jumps are subtracted."""
-    stamps = (record.modified_at, record.last_ping_at, newest_stamp(record))
-    return any(one is not None and clock.age(one, at) < -CLOCK_STEP_S for one in stamps)
 
 
 def _answers(history: History, listing: Records) -> bool:
@@ -493,20 +484,20 @@ def settings_taken(history: History, settings: Settings) -> History:
 
 def store_clock_read(history: History, seen: StoreTime) -> History:
     """Fold in a reading of the store's clock; a jump stops cleans until polls agree (T1)."""
-    clock, readings = history.clock, history.clock_readings
-    if clock is None:
-        return changed(history, clock=first_reading(seen), clock_readings=(seen,))
-    if readings:
-        readings = noted(readings, clock, seen)
-    return changed(history, clock=clock.read(seen), clock_readings=readings)
-
-
-def store_clock_kept(history: History, kept: StoreClock) -> History:
-    """Fold in the store's clock of an earlier run, so that a step since is noticed (T1, R4)."""
     clock = history.clock
-    if clock is not None:
-        kept = joined(kept, history.clock_readings, clock)
-    return changed(history, clock=kept, clock_readings=())
+    return changed(history, clock=first_reading(seen) if clock is None else clock.read(seen))
+
+
+def clocks_kept(history: History, kept: Clocks) -> History:
+    """Fold in the clocks of an earlier run, so that a jump since is noticed (T1, R4)."""
+    store, wall = history.clock, history.wall
+    if store is not None and kept.store is not None:
+        store = joined(kept.store, store)
+    return changed(
+        history,
+        clock=kept.store if store is None else store,
+        wall=kept.wall if wall is None else joined(kept.wall, wall),
+    )
 
 
 def destroy_sent(history: History, node_id: str, at: float, *, refused: bool) -> History:

@@ -129,12 +129,12 @@ def joined(own: WorkerState, word: SchedulerWord | None, *, is_heard: bool) -> W
 
 def joined_state(record: Record, snapshot: Snapshot, settings: Settings) -> WorkerState:
     """What the record's node does, by its own fresh word and, where there is one, a scheduler's."""
-    clock, now = snapshot.history.clock, snapshot.now
-    own = worker_state(record, clock, now, settings)
+    history, now = snapshot.history, snapshot.now
+    own = worker_state(record, history, now, settings)
     if not settings.scheduled:
         return own
-    word = word_on(record, snapshot.history, now, settings)
-    return joined(own, word, is_heard=is_heard(record, clock, now, settings))
+    word = word_on(record, history, now, settings)
+    return joined(own, word, is_heard=is_heard(record, history, now, settings))
 
 
 def idle_count(record: Record, snapshot: Snapshot, settings: Settings) -> int:

@@ -6,8 +6,8 @@ from collections.abc import Container, Iterable
 
 from nodemanager.core.model.settings import CLOCK_STEP_S, Settings
 from nodemanager.core.model.world import Record, RecordState, WorkerState, life_key
+from nodemanager.core.observe.clocks import MeasuredClock
 from nodemanager.core.observe.history import History, newest_stamp
-from nodemanager.core.observe.store_clock import StoreClock
 from nodemanager.core.plan.snapshot import Snapshot
 
 
@@ -23,7 +23,7 @@ def newest_sign(record: Record) -> float | None:
     return None if record.modified_at is None else newest_stamp(record)
 
 
-def quiet_for(record: Record, clock: StoreClock, snapshot: Snapshot) -> float | None:
+def quiet_for(record: Record, clock: MeasuredClock, snapshot: Snapshot) -> float | None:
     """Seconds that the record has been quiet, never too many; None where that is unknown (C3).
 
     A version whose stamp was ahead of the store's clock counts from when it was first seen (T1).
@@ -33,25 +33,38 @@ def quiet_for(record: Record, clock: StoreClock, snapshot: Snapshot) -> float | 
         return None
     future = snapshot.history.future.get(record.uuid)
     age = clock.age(newest, snapshot.now)
-    if clock.steps:
-        # Where the clock was set back and forward again, a lower stamp may be the newer one.
-        for stamp in (record.modified_at, record.last_ping_at):
-            if stamp is not None:
-                age = min(age, clock.age(stamp, snapshot.now))
     if future is not None and (future.version, future.stamp) == (record.version, newest):
         return max(age, snapshot.now - future.seen_at)
     return age
 
 
-def launched_for(created_at: float, snapshot: Snapshot) -> float:
-    """Seconds since a launch: the lower by our wall clock and the store's, as either may step."""
-    clock, wall = snapshot.history.clock, snapshot.wall
-    return (wall if clock is None else min(wall, clock.now(snapshot.now))) - created_at
+def launched_for(created_at: float, snapshot: Snapshot, claimed_at: float | None = None) -> float:
+    """Seconds since a launch, never too many: the lower by our wall clock and the store's (T1).
+
+    `created_at` is on the cloud's clock. Once one of ours jumped, nobody knows how far it is from
+    that: a node then is no older than the jump, nor than the claim that it was created for, whose
+    stamp `claimed_at` is the store's own. A claim ahead of the store's clock is from before a jump.
+    """
+    clock, wall, now = snapshot.history.clock, snapshot.wall_clock, snapshot.now
+    age_s = wall.age(created_at, now)
+    if clock is None:
+        return age_s
+    age_s = min(age_s, clock.age(created_at, now))
+    if claimed_at is not None and (wall.has_jumped or clock.has_jumped):
+        claimed_s = clock.age(claimed_at, now)
+        if claimed_s >= -CLOCK_STEP_S:
+            return min(age_s, claimed_s)
+    return age_s
+
+
+def claimed_at_of(record: Record | None) -> float | None:
+    """The stamp of the record's claim, on the store's clock; None without one."""
+    return None if record is None or record.claim is None else record.claim.at
 
 
 def age_of_nodes(
     record: Record,
-    clock: StoreClock,
+    clock: MeasuredClock,
     snapshot: Snapshot,
     settings: Settings,
     *,
@@ -83,7 +96,7 @@ def age_of_nodes(
             age_s = max(age_s, denied_s - create_s)
     if created_at is None:
         return age_s
-    return max(age_s, launched_for(created_at, snapshot) - CLOCK_STEP_S)
+    return max(age_s, launched_for(created_at, snapshot, claimed_at_of(record)) - CLOCK_STEP_S)
 
 
 def silent_for(record: Record, history: History) -> float:
@@ -140,23 +153,27 @@ def classify(record: Record, snapshot: Snapshot, settings: Settings) -> RecordSt
     return RecordState.IN_USE if pinged else RecordState.ASSIGNED
 
 
-def worker_state(
-    record: Record, clock: StoreClock | None, now: float, settings: Settings
-) -> WorkerState:
+def worker_state(record: Record, history: History, now: float, settings: Settings) -> WorkerState:
     """The worker state in the node's last ping while that ping is fresh, else UNKNOWN (T6).
 
     A ping stamped in the future is not fresh, because its age is unknown (T1).
     """
-    if record.worker_state is None or not is_heard(record, clock, now, settings):
+    if record.worker_state is None or not is_heard(record, history, now, settings):
         return WorkerState.UNKNOWN
     return record.worker_state
 
 
-def is_heard(record: Record, clock: StoreClock | None, now: float, settings: Settings) -> bool:
-    """Whether the node's last ping is fresh (T6); one stamped in the future is not."""
-    if clock is None or record.last_ping_at is None:
+def is_heard(record: Record, history: History, now: float, settings: Settings) -> bool:
+    """Whether the node's last ping is fresh (T6); one stamped in the future is not.
+
+    A jump of the clock makes no ping fresh again that we saw long ago.
+    """
+    clock, stamp = history.clock, record.last_ping_at
+    if clock is None or stamp is None:
         return False
-    age_s = clock.age(record.last_ping_at, now)
+    age_s, heard = clock.age(stamp, now), history.heard.get(record.uuid)
+    if clock.has_jumped and heard is not None and heard.last_ping_at == stamp:
+        age_s = max(age_s, now - heard.seen_at)
     return not (age_s > settings.node_stale_after or age_s < -CLOCK_STEP_S - clock.error_s)
 
 

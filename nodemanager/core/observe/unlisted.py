@@ -17,6 +17,7 @@ from nodemanager.core.model.reasons import Kind, Reason
 from nodemanager.core.model.settings import ASK_LIMIT, Settings
 from nodemanager.core.model.verdict import Verdict
 from nodemanager.core.model.world import CloudNode, Record
+from nodemanager.core.observe.clocks import MeasuredClock
 from nodemanager.core.observe.heard import came_at
 from nodemanager.core.observe.history import Asked, History
 from nodemanager.core.observe.nodes_by_record import is_anothers, may_be_of
@@ -28,7 +29,6 @@ from nodemanager.core.observe.signs import (
     waits_for_first_ping,
     window_of,
 )
-from nodemanager.core.observe.store_clock import StoreClock
 from nodemanager.core.plan.snapshot import Snapshot
 
 UNLISTED_LISTINGS = 2
@@ -195,7 +195,7 @@ def _keeps_pinging(record: Record, since: float, snapshot: Snapshot, settings: S
         return False
     if now <= _visible_from(record, snapshot, settings):
         return False
-    heard_s = clock.age(last, now) + 2 * clock.error_s
+    heard_s = heard_ago(record, last, clock, snapshot.history, now) + 2 * clock.error_s
     return heard_s < now - since and heard_s <= settings.node_stale_after
 
 
@@ -209,7 +209,7 @@ def _visible_from(record: Record, snapshot: Snapshot, settings: Settings) -> flo
     clock, first, now = snapshot.history.clock, record.first_ping_at, snapshot.now
     if clock is None or waits_for_first_ping(record):
         return float("inf")
-    since = now if first is None else now - clock.age(first, now)
+    since = now if first is None else clock.since(first, now)
     heard = snapshot.history.heard.get(record.uuid)
     if heard is not None and heard.incarnation == record.incarnation:
         since = min(since, now if heard.pinged_since is None else heard.pinged_since)
@@ -357,7 +357,7 @@ def is_spent(record: Record, snapshot: Snapshot, settings: Settings) -> bool:
 
 
 def heard_ago(
-    record: Record, stamp: float, clock: StoreClock, history: History, at: float
+    record: Record, stamp: float, clock: MeasuredClock, history: History, at: float
 ) -> float:
     """Seconds from the newest ping that we saw of this incarnation to `at`, never too many.
 

@@ -397,7 +397,7 @@ def ended(marks: Mapping[str, Mark], snapshot: Snapshot) -> frozenset[str]:
     over |= {
         id
         for id, mark in marks.items()
-        if id not in present and snapshot.wall - mark.at > FREED_KEPT_S
+        if id not in present and snapshot.wall_clock.age(mark.at, snapshot.now) > FREED_KEPT_S
     }
     return frozenset(over & marks.keys())
 

@@ -11,7 +11,7 @@ from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.settings import CLOCK_STEP_S
 from nodemanager.core.model.verdict import Verdict
 from nodemanager.core.model.world import WorkerState
-from nodemanager.core.observe.signs import launched_for
+from nodemanager.core.observe.signs import claimed_at_of, launched_for
 from nodemanager.core.plan.snapshot import Snapshot
 
 
@@ -61,10 +61,10 @@ def made_since(views: Iterable[NodeView], snapshot: Snapshot, at: float) -> froz
     A launch counts from a minute before, since the cloud's clock may be off by that (A3). A node of
     unknown age was made before.
     """
-    age_s = snapshot.now - at + CLOCK_STEP_S
-    oldest = launched_for(0.0, snapshot) - age_s
+    passed_s = snapshot.now - at + CLOCK_STEP_S
     return frozenset(
         view.node.id
         for view in views
-        if view.node.created_at is not None and view.node.created_at > oldest
+        if view.node.created_at is not None
+        and launched_for(view.node.created_at, snapshot, claimed_at_of(view.record)) < passed_s
     )

@@ -120,6 +120,7 @@ def plan(
     `before`, the last plan, changes nothing in it: what comes out the same is taken over, and the
     two plans share it.
     """
+    snapshot = _with(snapshot, changed(snapshot.history, wall=snapshot.wall_clock))
     history = snapshot.history
     if history.cloud is None or history.records is None:
         missing = "cloud" if history.cloud is None else "records"

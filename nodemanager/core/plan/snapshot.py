@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from nodemanager.core.model.annotations import HandClean, Mark
 from nodemanager.core.model.scheduling import Dispatched
 from nodemanager.core.model.world import Job, Record
+from nodemanager.core.observe.clocks import MeasuredClock, wall_read
 from nodemanager.core.observe.history import History
 from nodemanager.core.safety.boot_loops import NONE, Loops
 from nodemanager.core.safety.breaker import Breaker
@@ -144,6 +146,11 @@ class Snapshot:
     """Who paused the replacement of outdated nodes, and why; None while it goes on (O6)."""
     paused: Mark | None = None
     """Who paused the pool, and why; None while it runs (O4)."""
+
+    @cached_property
+    def wall_clock(self) -> MeasuredClock:
+        """Our wall clock as measured, with the reading of this moment (T1)."""
+        return wall_read(self.history.wall, self.wall, self.now)
 
 
 def listed_records(snapshot: Snapshot) -> Sequence[Record]:

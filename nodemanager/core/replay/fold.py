@@ -13,6 +13,7 @@ from nodemanager.core.judge import false_clean
 from nodemanager.core.judge.false_clean import FalseClean, Folded
 from nodemanager.core.model.facts import (
     BreakerSet,
+    ClocksKept,
     CloudPollBegun,
     CloudSeen,
     DemandSeen,
@@ -27,7 +28,6 @@ from nodemanager.core.model.facts import (
     RecordsSeen,
     SchedulerSeen,
     SettingsTaken,
-    StoreClockKept,
     TagsAnswered,
 )
 from nodemanager.core.model.settings import Settings
@@ -148,8 +148,8 @@ def _after(state: State, fact: Fact) -> State:
             return replace(state, history=histories.records_explained(state.history, fact.uuids))
         case BreakerSet():
             return replace(state, breaker=fact.breaker)
-        case StoreClockKept():
-            return replace(state, history=histories.store_clock_kept(state.history, fact.clock))
+        case ClocksKept():
+            return replace(state, history=histories.clocks_kept(state.history, fact.clocks))
         case _:
             return state
 

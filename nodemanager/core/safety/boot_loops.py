@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from nodemanager.core.model.sizes import size_name
-from nodemanager.core.model.world import CloudNode, Size
+from nodemanager.core.model.world import Size
 from nodemanager.core.observe.history import History, Records
 
 SIZE_LOOP = 5
@@ -63,15 +63,11 @@ class Loops:
 NONE = Loops()
 
 
-def spent_on(
-    node: CloudNode | None, size: Size | None, wall: float, boot_fail_after: float
-) -> float:
+def spent_on(size: Size | None, age_s: float | None, boot_fail_after: float) -> float:
     """The cost of a node that never pinged: 0 without a price, boot_fail_after without an age."""
     if size is None:
         return 0.0
-    lived_s = boot_fail_after
-    if node is not None and node.created_at is not None:
-        lived_s = max(0.0, wall - node.created_at)
+    lived_s = boot_fail_after if age_s is None else max(0.0, age_s)
     return (size.price or 0.0) * lived_s / 3600.0
 
 

@@ -21,8 +21,8 @@ from nodemanager.core.model.world import (
     Record,
     WorkerState,
 )
+from nodemanager.core.observe.clocks import MeasuredClock
 from nodemanager.core.observe.history import Records
-from nodemanager.core.observe.store_clock import StoreClock
 
 UNPROVEN = "proof"
 """Stands in place of a rule's id: the journal has no proof of the clean."""
@@ -319,8 +319,8 @@ def _word(order: CleanOrder, grounds: Grounds, look: Look) -> Iterator[Violation
 def _trust(order: CleanOrder, grounds: Grounds, look: Look) -> Iterator[Violation]:
     """T1: the clock that measured the silence had not just jumped, and was read lately.
 
-    And no stamp of the record tells of a jump back that the clock knows nothing of. Behind a fence
-    of ours only we stamp it.
+    And no stamp of the record tells of a jump back where none is known. Behind a fence of ours only
+    we stamp it.
     """
     planned_s, now_s = _planned(grounds, look).poll_stale_after, look.terms.poll_stale_after
     planned = (grounds.reading, grounds.signs, planned_s)
@@ -332,25 +332,23 @@ def _trust(order: CleanOrder, grounds: Grounds, look: Look) -> Iterator[Violatio
         if clock.agreed < _AGREEING_READINGS or age_s > limit_s:
             yield Violation("T1", {"count": clock.agreed, "age_s": age_s, "limit_s": limit_s})
             return
-        back_s = _set_back_untold(signs, reading, clock)
+        back_s = 0.0 if clock.known_since > float("-inf") else _set_back_by(signs)
         if back_s > _STEP_S and not (order.fenced and signs is look.signs):
             yield Violation("T1", {"detail": f"set back by {back_s:.0f} s, and nobody measured it"})
             return
 
 
-def _set_back_untold(signs: Signs, reading: Reading, clock: StoreClock) -> float:
-    """By how many seconds the clock was set back, as the record's stamps tell, beyond its jumps.
+def _set_back_by(signs: Signs) -> float:
+    """By how many seconds the store's clock was set back, as the record's stamps tell.
 
     The record's newest write is never older than its pings and its claim, nor its last ping older
-    than its first one. The clock knows of what it showed before a jump back (`peak`).
+    than its first one.
     """
     stamps = (signs.first_ping_at, signs.last_ping_at, signs.claimed_at)
     order = [(signs.modified_at, stamp) for stamp in stamps]
     order.append((signs.last_ping_at, signs.first_ping_at))
     told = (
-        _age(later, reading) - _age(earlier, reading)
-        for later, earlier in order
-        if later is not None and earlier is not None and earlier > max(later, clock.peak)
+        earlier - later for later, earlier in order if later is not None and earlier is not None
     )
     return max(told, default=0.0)
 
@@ -479,28 +477,26 @@ def _quiet(signs: Signs, reading: Reading) -> float | None:
     stamps = (signs.modified_at, signs.last_ping_at, signs.claimed_at)
     dated = [stamp for stamp in stamps if stamp is not None]
     quiet_s = _age(max(dated), reading)
-    if reading.clock.steps:
-        # A stamp from before a step back may be greater although it is older.
-        ours = [stamp for stamp in (signs.modified_at, signs.last_ping_at) if stamp is not None]
-        quiet_s = min(quiet_s, *(_age(stamp, reading) for stamp in ours))
     watched_s = None if reading.future_at is None else reading.at - reading.future_at
     return quiet_s if watched_s is None else max(quiet_s, watched_s)
 
 
 def _age(stamp: float, reading: Reading) -> float:
-    """Seconds since `stamp` on the store's clock, less its error and its steps (T1)."""
+    """Seconds since `stamp` on the store's clock, less its error, and none before a jump (T1)."""
     clock = reading.clock
     assert clock is not None
     shown = reading.at + clock.offset
-    stepped_s = sum(size for until, size in clock.steps if stamp < until)
-    return min(shown - stamp - clock.error_s - stepped_s, reading.at - clock.known_since)
+    return min(shown - stamp - clock.error_s, reading.at - clock.known_since)
 
 
 # After the clean.
 
 
 def listed_again(
-    freed: Mapping[str, FreedLife], told: Iterable[str], listing: Records, clock: StoreClock | None
+    freed: Mapping[str, FreedLife],
+    told: Iterable[str],
+    listing: Records,
+    clock: MeasuredClock | None,
 ) -> Mapping[str, FreedLife]:
     """The freed lives that a complete record listing shows again, stamped over a minute later.
 

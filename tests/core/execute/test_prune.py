@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -279,6 +280,16 @@ def test_a_record_freed_since_the_plan_may_have_to_be_given_back_u8() -> None:
 def test_nothing_is_deleted_while_the_stores_clock_is_not_trusted_t1() -> None:
     made = surplus()
     made.round(3)
+    clock = made.history.clock
+    assert clock is not None
+    made.history = replace(made.history, clock=replace(clock, agreed=1))
+    assert pruned(made.plan()) == []
+    made.history = replace(made.history, clock=clock)
+    assert pruned(made.plan()) != []
+
+
+def test_nothing_is_deleted_for_an_age_from_before_a_jump_t1() -> None:
+    made = surplus()
+    made.round(3)
     made.store_step += 30 * DAY_S
-    assert pruned(made.round()) == []
-    assert pruned(made.round(3)) != []
+    assert pruned(made.round(6)) == []

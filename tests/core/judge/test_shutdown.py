@@ -475,8 +475,8 @@ def answered(
     made: World, destroyed: Destroyed, answer: CloudNode | None, took_s: float = 0.0
 ) -> tuple[Outcome, Destroyed]:
     """What is concluded now from the answer to a question of so long ago."""
-    now, wall = made.now, made.store_now
-    return judge_gone(destroyed, answer, now, wall, made.settings, asked_at=now - took_s)
+    asked_at = made.now - took_s
+    return judge_gone(destroyed, answer, made.snapshot(), made.settings, asked_at=asked_at)
 
 
 @pytest.mark.parametrize(

@@ -68,11 +68,11 @@ class Evidence:
         return changed.with_grounds(windows=replace(grounds.windows, **known))
 
     def with_clock_set_back(self) -> Evidence:
-        """A jump back was measured, in the plan and at the last look alike."""
+        """A jump back was measured long ago, in the plan and at the last look alike."""
         assert self.order.grounds is not None
         planned, looked = self.order.grounds.reading, self.look.reading
         assert planned.clock is not None
-        clock = changed(planned.clock, peak=float("inf"))
+        clock = changed(planned.clock, known_since=-1e9)
         made = self.with_grounds(reading=replace(planned, clock=clock))
         return made.with_look(reading=replace(looked, clock=clock))
 

@@ -40,6 +40,7 @@ from nodemanager.core.execute.workflow import (
 from nodemanager.core.model.changed import changed
 from nodemanager.core.model.facts import Fact
 from nodemanager.core.model.world import Leftover
+from nodemanager.core.observe.clocks import MeasuredClock
 from nodemanager.errors import RemoteError, StoreError
 from nodemanager.journal.api import Conclusion, Intent, OpenIntent
 
@@ -499,7 +500,7 @@ class Explorer(Generic[W]):
             kept = OpenIntent(scene.kept, opened_at=0.0)
             assert fields_of(kept)
             stand.runner.load([kept], NOW)
-            stand.runner.resume(NOW, NOW)
+            stand.runner.resume(NOW, MeasuredClock(0.0, 0.0))
         return stand.after(is_up=True)
 
 
