@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from tests.simulation.liveness import Calm
 
 AS_IDLE = frozenset({Reason.IDLE_BEYOND_DEMAND, Reason.DRAINED})
-UNASKED = frozenset({Reason.KILLED, Reason.UNPAIRED})
-"""Of these the scheduler is not asked before the destroy: by order, or for want of a name."""
 BOOTS_S = 150.0
 """The longest boot in fair weather, and until its node has a job."""
 
@@ -70,8 +68,9 @@ class Dispatches:
             looked_at = self._last_asked(by, sent_at)
             if self.slurm.forgotten.get(node.name, 0.0) < looked_at:
                 self._hit(one, by, began, f"as {reason.value}")
-        elif reason not in UNASKED and began < known[0] and node.answers and is_up_for(one):
-            # It is looked at once more after the order, and its work showed then.
+        elif reason is not Reason.KILLED and began < known[0] and node.answers and is_up_for(one):
+            # It is looked at once more after the order, and its work showed then, also where its
+            # record is gone (D7).
             self._hit(one, by, began, f"as {reason.value}, and the scheduler hears it")
 
     def _last_asked(self, by: str, sent_at: float) -> float:

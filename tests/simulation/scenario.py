@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from random import Random
 
@@ -127,7 +127,8 @@ def draw(seed: int, storm: Storm | None = None, *, seated: bool = False) -> Scen
         return _seated(seed, shape, seating, storm, stormy)
     if storm is None:
         script = _script(random, shape, breaks, stormy)
-        script = _with_shares(seed, script, shape, breaks, stormy)
+        own = [one for one in KINDS.values() if _may_come(one, breaks)]
+        script = _with_shares(seed, script, own, shape, stormy)
     else:
         kinds = [KINDS[name] for name in storm.kinds]
         script = _faults(random, kinds, storm.count, shape, breaks, stormy)
@@ -162,11 +163,14 @@ def _dispatched(
     kept = [one for one in script if KINDS[one.kind].breaks is None and one.kind != CROWDS]
     own, count = Random(f"{seed}/dispatched"), 2 + int(stormy / 400)
     kinds = [kind for _, kind in sorted(KINDS.items()) if kind.dispatched]
-    drawn = _faults(own, kinds, count if draws else 0, shape, None, stormy)
+    weighed = [kind for kind in kinds if not kind.share]
+    drawn = _faults(own, weighed, count if draws else 0, shape, None, stormy)
     script = tuple(
         replace(one, number=number)
         for number, one in enumerate(sorted((*kept, *drawn), key=lambda one: one.at))
     )
+    if draws:
+        script = _with_shares(seed, script, kinds, shape, stormy)
     return Scenario(seed, shape, None, stormy, script, random.random() < 0.4)
 
 
@@ -367,14 +371,14 @@ def _script(random: Random, shape: Shape, breaks: str | None, stormy: float) -> 
 
 
 def _with_shares(
-    seed: int, script: tuple[Fault, ...], shape: Shape, breaks: str | None, stormy: float
+    seed: int, script: tuple[Fault, ...], kinds: Iterable[Kind], shape: Shape, stormy: float
 ) -> tuple[Fault, ...]:
-    """And the kinds of which each is drawn by itself."""
-    for name in sorted(KINDS):
-        kind, random = KINDS[name], Random(f"{seed}/{name}")
-        if not kind.share or random.random() >= kind.share or not _may_come(kind, breaks):
+    """And those of the kinds of which each is drawn by itself."""
+    for kind in sorted(kinds, key=lambda one: one.name):
+        random = Random(f"{seed}/{kind.name}")
+        if not kind.share or random.random() >= kind.share:
             continue
-        (one,) = _faults(random, [kind], 1, shape, breaks, stormy)
+        (one,) = _faults(random, [kind], 1, shape, None, stormy)
         script = (*script, replace(one, number=len(script)))
     return tuple(sorted(script, key=lambda one: one.at))
 

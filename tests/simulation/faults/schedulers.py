@@ -98,6 +98,16 @@ def someone_marks_down(scene: Scene) -> None:
     scene.world.calms.append(resume)
 
 
+@fault("somebody deletes a node's record", share=0.3, dispatched=True)
+def deletes_a_record(scene: Scene) -> None:
+    """Of a node that works on, as the scheduler tells by its hostname (D7)."""
+    world, node = scene.world, _someones(scene)
+    record = None if node is None or node.machine is None else node.machine.uuid
+    if record in world.registry.rows:
+        world.break_assumption("A5", f"somebody deletes {record}", record)
+        world.registry.delete(record, "operator")
+
+
 @fault("the controller forgets who is drained", dispatched=True)
 def forgets(scene: Scene) -> None:
     """As after a cold start: its nodes are as slurm.conf has them."""
