@@ -6,7 +6,7 @@ import pytest
 
 from nodemanager.actors.report.journal_writer import JournalWriter
 from nodemanager.core.observe import history
-from nodemanager.core.observe.clocks import Clocks, MeasuredClock
+from nodemanager.core.observe.clocks import Clocks
 from tests.simulation import faults
 from tests.simulation.run import Result, run
 from tests.simulation.scenario import Storm

@@ -22,6 +22,7 @@ from nodemanager.core.model.facts import (
     DemandSeen,
     DestroySent,
     Fact,
+    HostnamesKept,
     ImageFound,
     LatePinged,
     LivesFreed,
@@ -75,6 +76,7 @@ OTHER_FACTS: dict[str, type[Any]] = {
         SettingsTaken,
         BreakerSet,
         ClocksKept,
+        HostnamesKept,
         CommandGiven,
     )
 }

@@ -215,7 +215,11 @@ class Progress:
             within = bounds.silent(count, pinged=one.pinged)
             what = f"{one.node.id} ends, which is silent for ever"
             yield Owed("PROGRESS", f"silent {one.node.id}", what, since, within)
+        slurm = self.world.slurm
         for one in unpaired:
+            if slurm is not None and slurm.works(one.node.machine):
+                # Its job ends first (D7).
+                continue
             what = f"{one.node.id} ends, which has no record"
             yield Owed("PROGRESS", f"unpaired {one.node.id}", what, since, bounds.unpaired(count))
 

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import mock
 
 from nodemanager.actors.daemon import plan_orders
-from tests.simulation import faults
+from tests.simulation import faults, health
 from tests.simulation.aftermath import Aftermath
 from tests.simulation.cleans import CleanRules
 from tests.simulation.debts import Debtor, Debts
@@ -195,6 +195,11 @@ def calm(world: World, scenario: Scenario) -> None:
         if node.twin:
             # The end of an ambiguity: an operator was told, and looked.
             world.cloud.end(node)
+    if world.slurm is not None:
+        # A node without a record that gets work goes only once somebody drains it (D7).
+        for pool in world.pools.values():
+            for one in health.ward(world, pool).of(health.Health.UNPAIRED):
+                world.slurm.retire(one.node.machine)
     for pool in world.pools.values():
         manager = pool.manager
         stops = manager is not None and (scenario.restart_after or manager.stopping)

@@ -67,6 +67,10 @@ def with_dispatcher(shape: Shape, dispatching: Dispatching) -> Shape:
     return replace(shape, pools=pools, habits=habits, operators_every=0.0, dispatching=dispatching)
 
 
+RETIRED = "it has no record"
+"""The reason of an operator's drain."""
+
+
 @dataclass(eq=False)
 class Node:
     """One node of the scheduler, and the machine that last registered under its name.
@@ -197,6 +201,9 @@ class Slurm:
             # Two of one name: the scheduler hears the newer one.
             return
         self._requeue(node)
+        if node.drained == RETIRED and node.machine is not machine:
+            # That was of the machine before it.
+            node.drained = None
         node.machine, node.life, node.down, node.lost_at = machine, machine.life, None, None
 
     def _done(self, node: Node) -> None:
@@ -220,6 +227,17 @@ class Slurm:
         if node.down is None:
             node.down = why
         self._requeue(node)
+
+    def works(self, machine: Machine | None) -> bool:
+        """Whether it has a job, as far as the scheduler knows."""
+        nodes = (one for one in self.nodes.values() if one.machine is machine)
+        return machine is not None and any(one.works_since is not None for one in nodes)
+
+    def retire(self, machine: Machine | None) -> None:
+        """An operator drains the node of that machine, which has no record."""
+        for node in self.nodes.values():
+            if machine is not None and node.machine is machine:
+                node.drained = RETIRED
 
     # What a manager asks and orders.
 

@@ -45,6 +45,7 @@ from nodemanager.core.observe.contradictions import contradicted
 from nodemanager.core.observe.history import History, store_clock_read
 from nodemanager.core.plan.errands import errand_ended
 from nodemanager.errors import Throttled
+from nodemanager.journal.kept import HOSTNAMES
 
 
 class Observations:
@@ -121,6 +122,8 @@ class Observations:
         # Before the listing changes the breaker: a later run must know of a jump.
         context.journal_writer.save_clocks(Clocks(clock, context.wall_clock))
         context.take(fact)
+        if context.history.hostnames is not before.hostnames:
+            context.journal_writer.keep(HOSTNAMES, context.history.hostnames)
         self._tell_of_doubt(before, clock, listing)
         if listing.complete:
             self._writes.forget_own_cleans(listing)

@@ -25,7 +25,7 @@ from nodemanager.actors.daemon.record_writes import RecordWrites
 from nodemanager.actors.report.journal_writer import Loaded
 from nodemanager.core.execute.books import expected_again, waiting_claims, without_ended
 from nodemanager.core.execute.recent import with_inherited
-from nodemanager.core.model.facts import BreakerSet, ClocksKept, DestroySent
+from nodemanager.core.model.facts import BreakerSet, ClocksKept, DestroySent, HostnamesKept
 from nodemanager.core.model.world import life_key
 from nodemanager.core.safety import breaker as breakers
 from nodemanager.core.safety.breaker import Breaker
@@ -33,6 +33,7 @@ from nodemanager.journal.kept import (
     BOOT_LOOPS,
     BREAKER,
     CLOCKS,
+    HOSTNAMES,
     LATE_WRITES,
     MARKS,
     PLACE_RESTS,
@@ -92,6 +93,9 @@ class Recovery:
         now = context.now
         if clocks is not None:
             context.fold(ClocksKept(clocks, now))
+        hostnames = loaded.of(HOSTNAMES)
+        if hostnames:
+            context.fold(HostnamesKept(hostnames, now))
         self._writes.load(loaded.of(LATE_WRITES), may_be_under_way(loaded.intents))
         self._marks.load(loaded.of(MARKS))
         self._owes_since = min((one.opened_at for one in loaded.intents), default=math.inf)

@@ -17,7 +17,7 @@ from nodemanager.core.model.settings import ASK_AGAIN_S, CLOCK_STEP_S, ORDER_TTL
 from nodemanager.core.model.sizes import Sizes
 from nodemanager.core.model.verdict import Verdict, keep
 from nodemanager.core.model.world import CloudNode, CloudState, Outcome, Record, WorkerState
-from nodemanager.core.observe.scheduled import joined_state
+from nodemanager.core.observe.scheduled import hostname_of, joined_state, may_get_work
 from nodemanager.core.observe.signs import claimed_at_of, launched_for, worker_state
 from nodemanager.core.observe.unlisted import is_answered_held
 from nodemanager.core.plan.snapshot import Snapshot
@@ -71,7 +71,7 @@ def order_shutdown(view: NodeView, snapshot: Snapshot) -> ShutdownOrder:
         record_version=record.version if record else None,
         incarnation=node.tags.incarnation or (record.incarnation if record else None),
         slot=record.slot_number if record else None,
-        hostname=record.hostname if record else None,
+        hostname=record.hostname if record else hostname_of(node, snapshot.history),
         measures=view.verdict.measures or {},
     )
 
@@ -152,7 +152,7 @@ def _undone(
     """What has undone the order's own reason since it was judged."""
     record = found.record
     if order.reason is Reason.UNPAIRED:
-        return _not_unpaired(order, record, snapshot)
+        return _not_unpaired(order, found, snapshot)
     if order.reason is Reason.IDLE_BEYOND_DEMAND:
         idle = _not_idle(order, record, snapshot, settings, wanted=wanted)
         return idle or _not_done(order, found, settings)
@@ -169,10 +169,13 @@ def _undone(
 
 
 def _not_unpaired(
-    order: ShutdownOrder, record: Record | None, snapshot: Snapshot
+    order: ShutdownOrder, found: ShutdownEvidence, snapshot: Snapshot
 ) -> Verdict | None:
-    """What shows that a node without a record has one; `record` is the one that its tags name."""
-    node_id = order.node_id
+    """What shows that a node without a record has one, that its tags name, or may be at work."""
+    node_id, record, told = order.node_id, found.record, found.scheduled
+    if told is not None and may_get_work(told):
+        detail = "its scheduler has it at work, or gives it work"
+        return keep(node_id, Reason.CHANGED_SINCE_PLAN, detail=detail)
     if record is None:
         return None
     if record.incarnation is not None and record.incarnation == order.incarnation:

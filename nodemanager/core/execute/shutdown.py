@@ -343,7 +343,9 @@ def _given_up(state: GivenUp, event: Event, seen: Seen) -> Step[State]:
 
 def _gone(order: ShutdownOrder, seen: Seen) -> Step[State]:
     """The node is gone: tell it, also the scheduler, before its record is freed."""
-    if order.record is None or order.hostname is None or not seen.settings.scheduled:
+    is_anothers = order.reason is Reason.UNPAIRED or order.hostname is None
+    if order.record is None or is_anothers or not seen.settings.scheduled:
+        # Without its record nobody knows whose name that is by now.
         return _told_gone(_freed(order, seen), order, seen)
     return _told_gone(Step(Marking(order), (_mark_down(order),)), order, seen)
 

@@ -103,6 +103,8 @@ NODES = _table(
         # It gets no work, and somebody has to see why.
         Reason.DOWN_IN_SCHEDULER,
         Reason.UNSCHEDULED,
+        # It has no record: somebody must drain it in the scheduler.
+        Reason.UP_IN_SCHEDULER,
         Reason.READ_ONLY,
         Reason.PAUSED,
         Reason.BREAKER_OPEN,

@@ -17,7 +17,7 @@ from nodemanager.core.model.reasons import Kind, Reason
 from nodemanager.core.model.verdict import Verdict
 from nodemanager.core.model.world import WorkerState
 from nodemanager.core.observe.nodes_by_record import only_it_pings
-from nodemanager.core.observe.scheduled import word_on
+from nodemanager.core.observe.scheduled import may_get_work, name_told, names_of, word_on
 from nodemanager.core.observe.signs import silent_for
 
 
@@ -50,13 +50,22 @@ def _unheard(facts: NodeFacts, subject: Subject) -> NodeView | None:
 
 
 def _not_in_work(facts: NodeFacts, subject: Subject) -> NodeView | None:
-    """An unpaired node is kept while the scheduler says that a node of its hostname works (D7)."""
+    """An unpaired node is kept while the scheduler has it at work, or gives it work (D7).
+
+    Its hostname is that of a record that may be its own, or the one that its life had. If none is
+    known, it may be that of any record without a node.
+    """
     for record in facts.may_be_of(subject.node):
         if record.uuid in facts.pairs.node_of:
             continue
         word = word_on(record, facts.history, facts.now, facts.settings)
         if word is not None and word.node.state is WorkerState.BUSY:
             return subject.kept(Reason.BUSY, record=record.uuid)
+    for name in names_of(subject.node, facts.history, facts.pairs.node_of):
+        told = name_told(name, facts.history, facts.now, facts.settings)
+        if told is not None and may_get_work(told):
+            is_busy = told.state is WorkerState.BUSY
+            return subject.kept(Reason.BUSY if is_busy else Reason.UP_IN_SCHEDULER, host=name)
     return None
 
 
@@ -109,8 +118,8 @@ ALONE: tuple[Check[Ask], ...] = (
     Check(
         "D7",
         _not_in_work,
-        "the scheduler does not say that it works",
-        "not while the scheduler says that it works",
+        "the scheduler neither says that it works nor gives it work",
+        "not before the scheduler has drained it, and it does no work",
         moot=lambda facts: not facts.settings.scheduled,
         course="unpaired",
     ),

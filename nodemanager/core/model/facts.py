@@ -17,6 +17,7 @@ from nodemanager.core.model.world import (
 )
 from nodemanager.core.observe.clocks import Clocks
 from nodemanager.core.observe.history import Nodes, Records
+from nodemanager.core.observe.hostnames import Hostnames
 from nodemanager.core.safety.breaker import Breaker
 
 
@@ -175,6 +176,14 @@ class ClocksKept:
 
 
 @dataclass(frozen=True, slots=True)
+class HostnamesKept:
+    """The hostnames of nodes that live, as an earlier run knew them (D7)."""
+
+    hostnames: Hostnames
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
 class CommandGiven:
     """An operator gave a command; `reason` is theirs, `refusal` the reason code if it was refused.
 
@@ -212,5 +221,6 @@ Fact = (
     | SettingsTaken
     | BreakerSet
     | ClocksKept
+    | HostnamesKept
     | CommandGiven
 )

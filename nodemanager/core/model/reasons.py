@@ -55,7 +55,8 @@ class Reason(Told):
     BUSY = "busy", "The node's last ping is fresh and says busy, or its scheduler does (C2, T6)."
     UP_IN_SCHEDULER = (
         "up_in_scheduler",
-        "The scheduler reaches a node of its hostname, busy or idle: it may live (C2, T6).",
+        "The scheduler reaches a node of its hostname, busy or idle: it may live (C2, T6). A node "
+        "without a record gets work there until somebody drains it (D7).",
     )
     IDLE = "idle", "The node's last ping is fresh and says idle, so the node lives (C2)."
     NOT_SETTLED = (

@@ -33,6 +33,7 @@ from nodemanager.core.observe.clocks import (
 from nodemanager.core.observe.contradictions import after_stamps
 from nodemanager.core.observe.gaps import Gaps, newest_above, with_gap
 from nodemanager.core.observe.heard import Heard, heard_again, is_renewed
+from nodemanager.core.observe.hostnames import Hostnames, hostnames_seen
 from nodemanager.core.observe.listing_history import KnownSets
 from nodemanager.core.observe.nodes_by_record import Bearers, Present, index_nodes, listed_twice
 from nodemanager.core.observe.pools import other_pools, uuids_of_ours
@@ -158,6 +159,8 @@ class History:
     scheduled: Mapping[str, SchedulerWord] = field(default_factory=dict)
     """What it says of each node, by hostname."""
     known_scheduled: KnownSets = field(default_factory=KnownSets)
+    hostnames: Hostnames = field(default_factory=dict)
+    """Where there is a scheduler: the hostname of each life, as long as its node lives (D7)."""
     image: str | None = None
     """The immutable id of the image that a node would be booted from now; None: not known."""
 
@@ -302,6 +305,9 @@ def records_listed(history: History, listing: Records, settings: Settings) -> Hi
     heard = _all_heard(history, listing, settings)
     future = _futures(history, listing)
     vetoed = _vetoed(history, listing)
+    hostnames = history.hostnames
+    if settings.scheduled:
+        hostnames = hostnames_seen(hostnames, listing.items, history.bearers, listing.ended_at)
     if history.cloud is not None and listing.ended_at < history.cloud.started_at:
         # This listing ended before the newest cloud listing began, but reached us after it.
         history = changed(history, base=listing, base_index=_versions(listing))
@@ -314,6 +320,7 @@ def records_listed(history: History, listing: Records, settings: Settings) -> Hi
         vetoed=vetoed,
         heard=heard,
         future=future,
+        hostnames=hostnames,
         known_records=history.known_records.with_set(
             listing.started_at, uuids_of_ours(listing.items, history.other_pools, settings)
         ),
@@ -498,6 +505,11 @@ def clocks_kept(history: History, kept: Clocks) -> History:
         clock=kept.store if store is None else store,
         wall=kept.wall if wall is None else joined(kept.wall, wall),
     )
+
+
+def hostnames_kept(history: History, kept: Hostnames) -> History:
+    """Fold in the hostnames that an earlier run knew (D7, R4)."""
+    return changed(history, hostnames={**kept, **history.hostnames})
 
 
 def destroy_sent(history: History, node_id: str, at: float, *, refused: bool) -> History:

@@ -7,12 +7,12 @@ is about one life of a record: the count of idle answers starts anew with the ne
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 
 from nodemanager.core.model.changed import changed
 from nodemanager.core.model.scheduling import SchedulerNode, SchedulerWord
 from nodemanager.core.model.settings import Settings
-from nodemanager.core.model.world import Listing, Record, WorkerState
+from nodemanager.core.model.world import CloudNode, Listing, Record, WorkerState, life_key
 from nodemanager.core.observe.history import History
 from nodemanager.core.observe.pools import uuids_of_ours
 from nodemanager.core.observe.signs import idle_words, is_heard, worker_state
@@ -106,6 +106,65 @@ def word_on(
     if word is None or word.incarnation not in (None, record.incarnation):
         return None
     return word
+
+
+def hostname_of(node: CloudNode, history: History) -> str | None:
+    """The hostname that the node's life had, or has; None if it is not known, or another node's.
+
+    It is another's once a record of another life has it, and that life's node pinged: of two nodes
+    of one name a scheduler knows the one that came up last.
+    """
+    if node.tags.record is None:
+        return None
+    key = life_key(node.tags.record, node.tags.incarnation)
+    known = history.hostnames.get(key)
+    if known is None:
+        return None
+    for record in () if history.records is None else history.records.items:
+        is_another = life_key(record.uuid, record.incarnation) != key
+        if is_another and record.hostname == known.name and record.last_ping_at is not None:
+            return None
+    return known.name
+
+
+def names_of(node: CloudNode, history: History, paired: Container[str]) -> tuple[str, ...]:
+    """The hostnames under which the scheduler may know a node without a record.
+
+    That is the one of its life. If its tags name none, it may be that of any listed record whose
+    uuid is not `paired`, that has no claim either, and whose pings name no other node.
+    """
+    key = life_key(node.tags.record or "", node.tags.incarnation)
+    if key in history.hostnames:
+        name = hostname_of(node, history)
+        return () if name is None else (name,)
+    records = () if history.records is None else history.records.items
+    return tuple(
+        one.hostname
+        for one in records
+        if one.hostname is not None
+        and node.tags.record is None
+        and one.claim is None
+        and one.instance_id in (None, node.id)
+        and one.uuid not in paired
+    )
+
+
+def name_told(
+    name: str | None, history: History, now: float, settings: Settings
+) -> SchedulerNode | None:
+    """What a fresh answer of the scheduler says of a hostname, whosever it is."""
+    listing = history.scheduler
+    if listing is None or name is None or now - listing.started_at > settings.poll_stale_after:
+        return None
+    word = history.scheduled.get(name)
+    return None if word is None else word.node
+
+
+def may_get_work(node: SchedulerNode) -> bool:
+    """Whether the scheduler has the node at work, or hears it and keeps no work from it."""
+    if node.state is BUSY:
+        return True
+    return node.state is IDLE and node.responds and not (node.draining or node.reserved)
 
 
 def joined(own: WorkerState, word: SchedulerWord | None, *, is_heard: bool) -> WorkerState:

@@ -19,6 +19,7 @@ from nodemanager.core.model.facts import (
     DemandSeen,
     DestroySent,
     Fact,
+    HostnamesKept,
     ImageFound,
     LatePinged,
     LivesFreed,
@@ -148,6 +149,9 @@ def _after(state: State, fact: Fact) -> State:
             return replace(state, history=histories.records_explained(state.history, fact.uuids))
         case BreakerSet():
             return replace(state, breaker=fact.breaker)
+        case HostnamesKept():
+            kept = histories.hostnames_kept(state.history, fact.hostnames)
+            return replace(state, history=kept)
         case ClocksKept():
             return replace(state, history=histories.clocks_kept(state.history, fact.clocks))
         case _:

@@ -1,0 +1,206 @@
+"""A node whose record was deleted, and that its scheduler knows by its hostname alone (D7)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from nodemanager.core.execute.destroy import (
+    ShutdownEvidence,
+    ShutdownOrder,
+    confirm_shutdown,
+    order_shutdown,
+)
+from nodemanager.core.execute.effects import AskNode, LookAtNode
+from nodemanager.core.execute.shutdown import Asking, ShutDown
+from nodemanager.core.execute.workflow import Answered, Seen
+from nodemanager.core.model.reasons import Kind, Reason
+from nodemanager.core.model.scheduling import SchedulerNode
+from nodemanager.core.model.world import CloudState, Guarantee, WorkerState
+from nodemanager.core.observe import history as histories
+from nodemanager.core.observe.hostnames import KEPT_S, Hostname, hostnames_seen
+from nodemanager.core.observe.scheduled import hostname_of
+from tests.core.build import SMALL, World, node, record, world
+
+BUSY, IDLE, DOWN = WorkerState.BUSY, WorkerState.IDLE, WorkerState.DOWN
+HOST = "compute1"
+LIFE = "r1/r1-life1"
+
+
+def deleted() -> World:
+    """Four paired nodes; then the record of the first is deleted."""
+    made = world(scheduled=True, demand_polled=True, max_nodes=8, sizes=(SMALL,))
+    for number in range(1, 5):
+        made.add_record(f"r{number}", quiet=100.0, hostname=f"compute{number}")
+        made.add_node(f"r{number}")
+    says(made, SchedulerNode(HOST, BUSY))
+    made.records = [one for one in made.records if one.uuid != "r1"]
+    return made
+
+
+def says(made: World, *told: SchedulerNode, rounds: int = 2) -> Reason:
+    for _ in range(rounds):
+        made.advance(60.0)
+        for one in list(made.records):
+            made.ping(one.uuid, BUSY)
+        made.poll()
+        made.poll_scheduler(*told)
+        made.plan()
+    return made.of_node("i-r1").reason
+
+
+HOURS = 60
+
+
+@pytest.mark.parametrize(
+    ("told", "reason"),
+    [
+        pytest.param({"state": BUSY}, Reason.BUSY, id="busy"),
+        pytest.param({"state": BUSY, "responds": False}, Reason.BUSY, id="busy-not-reached"),
+        pytest.param({"state": IDLE}, Reason.UP_IN_SCHEDULER, id="idle"),
+        pytest.param({"state": BUSY, "draining": True}, Reason.BUSY, id="busy-and-drained"),
+        pytest.param({"state": IDLE, "draining": True}, Reason.UNPAIRED, id="drained"),
+        pytest.param({"state": IDLE, "responds": False}, Reason.UNPAIRED, id="not-reached"),
+        pytest.param({"state": DOWN}, Reason.UNPAIRED, id="down"),
+    ],
+)
+def test_it_stays_while_it_works_or_gets_work_d7(told: dict[str, Any], reason: Reason) -> None:
+    made = deleted()
+    assert says(made, SchedulerNode(HOST, **told), rounds=HOURS) is reason
+    assert made.of_node("i-r1").kind is (Kind.SHUTDOWN if reason is Reason.UNPAIRED else Kind.KEEP)
+
+
+def test_it_goes_where_the_scheduler_does_not_know_it_d7() -> None:
+    assert says(deleted(), rounds=HOURS) is Reason.UNPAIRED
+
+
+def test_its_hostname_outlives_the_run_that_saw_its_record_d7_r4() -> None:
+    made = deleted()
+    says(made, SchedulerNode(HOST, BUSY))
+    kept = made.history.hostnames
+    made.restart()
+    made.history = histories.hostnames_kept(made.history, kept)
+    assert says(made, SchedulerNode(HOST, BUSY), rounds=HOURS) is Reason.BUSY
+
+
+@pytest.mark.parametrize(
+    ("other", "reason"),
+    [
+        pytest.param({}, Reason.UP_IN_SCHEDULER, id="it-may-be-its-own"),
+        pytest.param({"claimed": True}, Reason.UNPAIRED, id="claimed-for-another-node"),
+        pytest.param({"instance_id": "i-x"}, Reason.UNPAIRED, id="another-node-pings-it"),
+        pytest.param({"hostname": "compute8"}, Reason.UNPAIRED, id="not-up"),
+    ],
+)
+def test_a_node_that_names_no_record_may_have_the_hostname_of_one_without_a_node_d7(
+    other: dict[str, Any], reason: Reason
+) -> None:
+    made = world(scheduled=True, demand_polled=True, max_nodes=8, sizes=(SMALL,))
+    for number in range(1, 5):
+        made.add_record(f"r{number}", quiet=100.0, hostname=f"compute{number}")
+        made.add_node(f"r{number}")
+    made.add_node(id="i-old", age=10_000.0)
+    fields: dict[str, Any] = {"hostname": "compute9", "instance_id": None, "claimed": False}
+    made.add_record("r9", slot=9, quiet=100.0, **{**fields, **other})
+    for _ in range(HOURS):
+        made.advance(60.0)
+        for number in range(1, 5):
+            made.ping(f"r{number}", BUSY)
+        made.poll()
+        made.poll_scheduler(SchedulerNode("compute9", IDLE))
+        made.plan()
+    assert made.of_node("i-old").reason is reason
+
+
+def test_once_another_node_of_its_name_pinged_the_word_is_of_that_one_d7() -> None:
+    made = deleted()
+    made.add_record("r5", slot=1, hostname=HOST, pinged=False, quiet=0.0)
+    made.add_node("r5")
+    listed = made.nodes[0]
+    made.poll()
+    assert hostname_of(listed, made.history) == HOST
+    made.ping("r5")
+    made.poll()
+    assert hostname_of(listed, made.history) is None
+    assert says(made, SchedulerNode(HOST, BUSY), rounds=HOURS) is Reason.UNPAIRED
+
+
+# Right before the destroy.
+
+
+def seen(made: World) -> Seen:
+    return Seen(made.snapshot(), made.settings, Guarantee.CAS)
+
+
+def ordered() -> tuple[World, ShutdownOrder]:
+    made = deleted()
+    says(made, SchedulerNode(HOST, DOWN), rounds=HOURS)
+    order = order_shutdown(made.view("i-r1"), made.snapshot())
+    assert (order.reason, order.hostname) == (Reason.UNPAIRED, HOST)
+    return made, order
+
+
+@pytest.mark.parametrize(
+    ("told", "kind"),
+    [
+        pytest.param(SchedulerNode(HOST, BUSY), Kind.KEEP, id="busy"),
+        pytest.param(SchedulerNode(HOST, IDLE), Kind.KEEP, id="idle"),
+        pytest.param(SchedulerNode(HOST, IDLE, draining=True), Kind.SHUTDOWN, id="drained"),
+        pytest.param(SchedulerNode(HOST, DOWN), Kind.SHUTDOWN, id="down"),
+        pytest.param(None, Kind.SHUTDOWN, id="not-known"),
+    ],
+)
+def test_the_scheduler_is_asked_by_its_hostname_right_before_d7_d2(
+    told: SchedulerNode | None, kind: Kind
+) -> None:
+    made, order = ordered()
+    step = ShutDown().start(order, seen(made))
+    (look,) = step.effects
+    assert isinstance(look, LookAtNode)
+    assert look.hostname == HOST
+    found = ShutdownEvidence(None, scheduled=told)
+    verdict = confirm_shutdown(order, found, made.snapshot(), made.settings, wanted=False)
+    assert verdict.kind is kind
+    failed = ShutdownEvidence(None, error="the scheduler can't be asked")
+    verdict = confirm_shutdown(order, failed, made.snapshot(), made.settings, wanted=False)
+    assert verdict.reason is Reason.EVIDENCE_MISSING
+
+
+def test_no_name_is_marked_down_once_it_is_gone_d7() -> None:
+    """By then it may be another node's."""
+    made, order = ordered()
+    state = Asking(order, made.now, asked_at=made.now)
+    gone = node("r1", state=CloudState.TERMINATED)
+    step = ShutDown().on(state, Answered(AskNode("i-r1"), gone), seen(made))
+    assert step.state is None
+    assert step.effects == ()
+
+
+# What is kept.
+
+
+def test_a_hostname_is_kept_a_day_longer_than_anything_shows_its_node_d7() -> None:
+    one, bearers = record("r1", at=0.0, hostname=HOST), {"r1": (node("r1"),)}
+    known = hostnames_seen({}, [one], {}, 0.0)
+    assert known == {LIFE: Hostname(HOST)}
+    assert hostnames_seen(known, [one], {}, 60.0) is known
+    assert hostnames_seen(known, [], bearers, 60.0) is known
+    missed = hostnames_seen(known, [], {}, 100.0)
+    assert missed == {LIFE: Hostname(HOST, 100.0)}
+    assert hostnames_seen(missed, [], {}, 100.0 + KEPT_S) is missed
+    assert hostnames_seen(missed, [], bearers, 200.0) == known
+    assert hostnames_seen(missed, [], {}, 101.0 + KEPT_S) == {}
+
+
+def test_a_node_of_a_later_life_does_not_keep_an_earlier_one() -> None:
+    later = {"r1": (node("r1", life=2),)}
+    known = {LIFE: Hostname(HOST)}
+    assert hostnames_seen(known, [], later, 100.0) == {LIFE: Hostname(HOST, 100.0)}
+
+
+def test_without_a_scheduler_no_hostname_is_kept() -> None:
+    made = world()
+    made.add_record("r1", hostname=HOST)
+    made.round()
+    assert made.history.hostnames == {}
