@@ -97,9 +97,9 @@ GUARDS = (
     TextMutant(
         "D3",
         "a wall clock that is ahead makes a young node gone",
-        "core/execute/shutdown.py",
-        "        wall = min(wall, clock.now(snapshot.now))\n",
-        "        pass\n",
+        "core/observe/signs.py",
+        "    age_s = min(age_s, clock.age(created_at, now))\n",
+        "",
         "tests/core/judge/test_shutdown.py::"
         "test_a_wall_clock_that_is_ahead_makes_no_young_node_gone_d3_t1",
     ),

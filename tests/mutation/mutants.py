@@ -930,7 +930,7 @@ MUTANTS = (
         "D12",
         "a record is freed before the scheduler knows that its node is gone",
         "core/execute/shutdown.py",
-        "    if order.record is None or order.hostname is None or not seen.settings.scheduled:\n",
+        "    if order.record is None or is_anothers or not seen.settings.scheduled:\n",
         "    if True:\n",
         "tests/actors/test_scheduler.py::test_the_record_waits_until_the_scheduler_has_heard_and_no_longer_than_action_timeout",
     ),
