@@ -184,7 +184,7 @@ def _prefill(database: str, count: int) -> list[bytes]:
             }
         )
         requests.append(_request(uuid, secret, slot))
-    with store._db.writing() as connection:
+    with store.db.writing() as connection:
         connection.execute(sa.insert(nodes), rows)
     store.close()
     random.Random(1).shuffle(requests)

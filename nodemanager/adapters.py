@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     # A check of a configuration serves nothing and decides nothing.
     from nodemanager.httpserver import HttpServer
     from nodemanager.journal.api import Journal
+    from nodemanager.records.sql import SqlRecordStore
 
 Wishlist = Callable[[], tuple[Job, ...]]
 
@@ -125,15 +126,13 @@ def build_records(config: Config, state: StateDirectory, clock: Clock) -> Record
         return Records(arvados_store, renew=renew)
     if config.records.provider is StoreProvider.SLURM:
         from nodemanager.records.slurm import SlurmRecordStore
+        from nodemanager.records.slurm_nodes import SlurmNodes
 
         slurm = config.slurm
         conf = None if slurm.conf is None else str(slurm.conf)
-        partitions = slurm.partitions or ()
-        return Records(
-            SlurmRecordStore(
-                slurm.timeout, clock, conf=conf, partitions=partitions, pool=config.daemon.pool
-            )
-        )
+        # The seats' names and numbers are Slurm's and their own.
+        sql = _rows(config, clock, slots=1, hostname="%(slot_number)d")
+        return Records(SlurmRecordStore(sql, SlurmNodes(slurm.timeout, conf=conf), clock))
     return build_registry(config, state, clock)
 
 
@@ -142,21 +141,12 @@ def build_registry(config: Config, state: StateDirectory, clock: Clock) -> Recor
 
     Raises ConfigError, StartError.
     """
-    from nodemanager.records.sql import SqlRecordStore
     from nodemanager.refusals import Refusals
     from nodemanager.registry.app import NAME, build_app
     from nodemanager.registry.server import registry_server
 
     registry = config.registry
-    store = SqlRecordStore(
-        registry.database.reveal(),
-        slots=registry.slots,
-        hostname=registry.hostname,
-        domain=registry.domain,
-        public_url=config.pinged.url if config.pinged else "",
-        clock=clock,
-        ca_file=str(config.daemon.certs_file) if config.daemon.certs_file else None,
-    )
+    store = _rows(config, clock, slots=registry.slots, hostname=registry.hostname)
     if registry.listen is None:
         if config.pinged is None:
             problem = "[Registry] listen: is blank, so [Cloud Create] ping_host must be given"
@@ -188,6 +178,21 @@ def build_registry(config: Config, state: StateDirectory, clock: Clock) -> Recor
         None if config.pinged else serve,
         app.answered,
         renew=lambda config: app.renew(token_of(config)),
+    )
+
+
+def _rows(config: Config, clock: Clock, *, slots: int, hostname: str) -> SqlRecordStore:
+    """The store in `[Registry] database`. Raises StartError."""
+    from nodemanager.records.sql import SqlRecordStore
+
+    return SqlRecordStore(
+        config.registry.database.reveal(),
+        slots=slots,
+        hostname=hostname,
+        domain=config.registry.domain,
+        public_url=config.pinged.url if config.pinged else "",
+        clock=clock,
+        ca_file=str(config.daemon.certs_file) if config.daemon.certs_file else None,
     )
 
 

@@ -25,6 +25,13 @@ HELD_FOR = {
     "claim": "claimed, no ping yet",
     "claim_without_slot": "being set up",
     "other_pool": "other pools'",
+    "seat_untold": "unknown to the scheduler",
+    "seat_elsewhere": "of other partitions",
+    "seat_reserved": "reserved",
+    "seat_drained": "drained by somebody else",
+    "seat_down": "down in the scheduler",
+    "seat_changing": "powering down",
+    "seat_up": "up without a claim",
 }
 MOST_IDS, MOST_MARKS, LATEST = 5, 10, 6
 WIDEST = 24

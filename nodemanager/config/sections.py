@@ -138,8 +138,8 @@ class Records:
     provider: StoreProvider = option(
         kinds.choice(StoreProvider),
         Derived("arvados when [Arvados] host is set, else registry", _provider),
-        """An Arvados server, the registry of this program, or Slurm: the CLOUD nodes of its
-        slurm.conf, where [Daemon] dispatcher = slurm.""",
+        """An Arvados server, the registry of this program, or Slurm: a record for each CLOUD node
+        of its slurm.conf, kept in [Registry] database, where [Daemon] dispatcher = slurm.""",
     )
     slots: int = option(
         kinds.whole(1),

@@ -68,6 +68,19 @@ def pinged(
     )
 
 
+def heard(connection: sa.Connection, uuid: str, at_ns: int, address: str | None) -> None:
+    """Remember that the life that ended last was still heard at that time, if that is after it.
+
+    For nodes that are heard without a secret of theirs.
+    """
+    newest = sa.select(sa.func.max(freed.c.freed_at)).where(freed.c.uuid == uuid).scalar_subquery()
+    connection.execute(
+        sa.update(freed)
+        .where(freed.c.uuid == uuid, freed.c.freed_at == newest, freed.c.freed_at < at_ns)
+        .values({"pinged_at": at_ns, "ip_address": address})
+    )
+
+
 def late_pings(connection: sa.Connection) -> tuple[LatePing, ...]:
     """The newest ping of each freed life that pinged, oldest first."""
     query = sa.select(freed).where(freed.c.pinged_at.is_not(None))

@@ -17,7 +17,7 @@ import sqlalchemy as sa
 
 from nodemanager.core.model.world import Record
 from nodemanager.errors import Conflict, NoFreeSlot, NoSuchRecord, SlotTaken, StoreRefused
-from nodemanager.records import wire
+from nodemanager.records import seats, wire
 from nodemanager.records.database import Database
 from nodemanager.records.schema import decoded, nodes
 from nodemanager.records.view import crunch_worker_state
@@ -123,6 +123,12 @@ def get_at(connection: sa.Connection, record: Record) -> Row:
     if str(row["version"]) != record.version:
         raise Conflict(f"record {record.uuid} is at version {row['version']}, not {record.version}")
     return row
+
+
+def all_to_write(connection: sa.Connection) -> list[dict[str, Any]]:
+    """Every row, ordered by uuid, locked to write."""
+    query = sa.select(nodes).order_by(nodes.c.uuid).with_for_update()
+    return [row._asdict() for row in connection.execute(query)]
 
 
 def find_incarnation(connection: sa.Connection, incarnation: str) -> Row | None:
@@ -312,10 +318,13 @@ def _nanoseconds(seconds: float | None) -> int | None:
 
 def with_slot(connection: sa.Connection, naming: Naming, row: Row) -> dict[str, Any]:
     """The columns that give the row a slot, and a hostname if it has none; empty if it has a
-    slot."""
+    slot. A row that is bound to a seat gets that one's."""
     held = row["slot_number"]
     if held is not None and (not isinstance(held, int) or held > 0):
         return {}
+    own = seats.own_slot(row)
+    if own is not None:
+        return {"slot_number": own[0], "hostname": own[1]}
     slot = free_slot(connection, naming)
     named = row["hostname"] is not None
     return {"slot_number": slot} if named else {"slot_number": slot, "hostname": naming.host(slot)}

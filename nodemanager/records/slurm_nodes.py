@@ -1,88 +1,152 @@
-"""Slurm's CLOUD nodes, as `scontrol show node` tells them, read as records.
+"""Slurm's CLOUD nodes, as `scontrol show node` tells them, and slurmctld itself (`show config`).
 
-A node's own life is in its Extra, which Slurm keeps and never reads: the pool, the claim, and when
-this life began. Liveness is Slurm's word, since nodes of this store send no pings.
+They give names, sizes and signs of life; nothing of ours is kept in them.
 """
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import json
+import ipaddress
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from nodemanager.core.model.features import SIZE_FEATURE
-from nodemanager.core.model.seats import SEAT, SEAT_SIZE
-from nodemanager.core.model.worker_words import NO_ANSWER, NOT_RESPONDING, words_of, worker_state
-from nodemanager.core.model.world import Claim, Record
-from nodemanager.records import wire
+from nodemanager.core.model.worker_words import (
+    MAY_COME,
+    NOT_RESPONDING,
+    POWERED_DOWN,
+    POWERING_DOWN,
+    POWERING_UP,
+    words_of,
+)
+from nodemanager.errors import SchedulerError, StoreError
+from nodemanager.program import Ended, inherited, run
 
-MARK = "nodemanager:"
-"""What our Extra begins with. Any other Extra is somebody else's."""
-CLAIM, POOL, AT, START, ACTION, QUIET = "claim", "pool", "at", "start", "action", "quiet"
-ALPHABET = "0123456789abcdefghijklmnopqrstuvwxyz"
-PREFIX = "slurm"
 _FIELD = re.compile(r"(?:^| )([A-Z][A-Za-z]*)=(\S*)")
-_EXTRA = re.compile(r" Extra=(\S*)")
-_SILENT_AT = re.compile(rf" Reason={NO_ANSWER} \[\S*@(\d+)\]")
-"""Any other reason may be older than the node's silence: Slurm leaves that of a drain as it is."""
-_OUT = frozenset({"powered_down", "powering_down", "powering_up", "unknown", "future"})
+_SAID = re.compile(r"^(\w+) += (.*)$", re.MULTILINE)
+_AS_OF = re.compile(r"^Configuration data as of (\d+)$", re.MULTILINE)
+_SECONDS = re.compile(r"(\d+) sec")
+_UNASKED = frozenset({POWERED_DOWN, POWERING_DOWN, POWERING_UP, "unknown", "future"})
 """With one of these words, a node's slurmd has not registered since, or is about to be ended."""
+_FORBIDDEN = frozenset({"SLURM_CLUSTERS"})
 
 
 @dataclass(frozen=True)
 class SlurmNode:
     """One CLOUD node; `start` is when its newest slurmd started, by that machine's clock.
 
-    `sizes` are the names of its size, none for a node of any. `kept` is what its Extra has of ours;
-    `place` is its place among the CLOUD nodes, from 1.
+    `start` is None where slurmctld does not know it, as after its own restart until that slurmd
+    registers again. `sizes` are the names of its size, none for a node of any.
     """
 
     name: str
-    place: int
     words: frozenset[str]
-    start: str | None
-    silent_at: float | None
-    address: str | None
-    sizes: tuple[str, ...]
-    partitions: frozenset[str]
-    extra: str
-    kept: Mapping[str, Any] = field(repr=False)
-    problems: tuple[str, ...] = ()
+    start: str | None = None
+    address: str | None = None
+    sizes: tuple[str, ...] = ()
 
     @property
-    def has_come(self) -> bool:
-        """Whether a slurmd has registered in this life: not the one known when it began."""
-        return self.start is not None and self.start != self.kept.get(START)
+    def is_alive(self) -> bool:
+        """Whether Slurm takes its slurmd for alive: it may be silent for up to SlurmdTimeout."""
+        is_down = any(word.startswith("down") for word in self.words)
+        return not is_down and self.words.isdisjoint({*_UNASKED, NOT_RESPONDING})
 
     @property
-    def is_down(self) -> bool:
-        return any(word.startswith("down") for word in self.words)
+    def may_come(self) -> bool:
+        """Whether a machine may be booted for it: it is switched off, or Slurm wants it up."""
+        return bool(self.words & MAY_COME) and POWERING_DOWN not in self.words
+
+
+@dataclass(frozen=True)
+class Controller:
+    """slurmctld: whose cluster it is, its clock, since when it runs, and its SlurmdTimeout."""
+
+    cluster: str
+    at: float
+    since: float
+    slurmd_timeout: float
 
     @property
-    def responds(self) -> bool:
-        """Whether Slurm takes it for alive: it may be silent for as long as SlurmdTimeout."""
-        return self.has_come and not self.is_down and self.words.isdisjoint(_OUT)
-
-    @property
-    def is_off(self) -> bool:
-        return "powered_down" in self.words
-
-    @property
-    def has_life(self) -> bool:
-        return self.kept.get(CLAIM) is not None or self.has_come
+    def has_just_started(self) -> bool:
+        """Whether a slurmd that lives may not have registered with it yet."""
+        return not self.at - self.since > self.slurmd_timeout
 
 
-def nodes(output: str, partitions: frozenset[str] = frozenset()) -> list[SlurmNode]:
-    """The CLOUD nodes of `scontrol --oneliner show node`, of `partitions` unless there are none.
+class SlurmNodes:
+    """Asks the slurmctld of `conf`, or of the machine's own slurm.conf.
 
-    Times are epoch seconds, as SLURM_TIME_FORMAT=%s prints them. Raises ValueError for a line that
-    can't be read.
+    `timeout` is in seconds, for each call of scontrol. `call` runs it, as program.run does. Every
+    failure is a StoreError.
     """
-    found: list[SlurmNode] = []
+
+    def __init__(
+        self, timeout: float, *, conf: str | None = None, call: Callable[..., Ended] = run
+    ) -> None:
+        self._timeout = timeout
+        self._call = call
+        kept = {name: said for name, said in inherited().items() if name not in _FORBIDDEN}
+        self._environment = {**kept, "LC_ALL": "C", "SLURM_TIME_FORMAT": "%s"}
+        if conf is not None:
+            self._environment["SLURM_CONF"] = conf
+
+    def controller(self) -> Controller:
+        """Raises StoreError where slurm.conf lets slurmctld leave out nodes."""
+        output = self._ask("show", "config")
+        said, as_of = dict(_SAID.findall(output)), _AS_OF.search(output)
+        cluster = said.get("ClusterName", "").strip()
+        since, silence = said.get("BOOT_TIME", "").strip(), said.get("SlurmdTimeout", "")
+        seconds = _SECONDS.match(silence.strip())
+        if as_of is None or not cluster or not since.isdigit() or seconds is None:
+            raise StoreError("scontrol show config: it lacks the cluster, a time or SlurmdTimeout")
+        if "cloud" not in said.get("PrivateData", "").replace(" ", "").split(","):
+            raise StoreError(
+                "slurm.conf needs PrivateData=cloud: without it slurmctld leaves out nodes"
+            )
+        return Controller(cluster, float(as_of[1]), float(since), float(seconds[1]))
+
+    def all(self) -> tuple[SlurmNode, ...]:
+        """Every CLOUD node of the cluster, whatever its partition, in Slurm's order."""
+        return self._listed(self._ask("--oneliner", "--all", "show", "node"))
+
+    def one(self, name: str) -> SlurmNode | None:
+        """The CLOUD node of that name; None where slurm.conf has none such."""
+        ended = self._run("--oneliner", "--all", "show", "node", name)
+        if ended.returncode != 0 and "not found" in ended.said:
+            return None
+        found = self._listed(self._answer(ended))
+        return next((node for node in found if node.name == name), None)
+
+    def _listed(self, output: str) -> tuple[SlurmNode, ...]:
+        try:
+            return read_nodes(output)
+        except ValueError as error:
+            raise StoreError(f"scontrol show node: {error}") from error
+
+    def _ask(self, *arguments: str) -> str:
+        return self._answer(self._run(*arguments))
+
+    def _answer(self, ended: Ended) -> str:
+        if ended.returncode != 0:
+            raise StoreError(f"scontrol exited {ended.returncode}: {ended.said}")
+        return ended.output.decode("utf-8", "replace")
+
+    def _run(self, *arguments: str) -> Ended:
+        environment: Mapping[str, Any] = self._environment
+        try:
+            return self._call(
+                "slurm", ("scontrol", *arguments), self._timeout, environment=environment
+            )
+        except SchedulerError as error:
+            raise StoreError(str(error)) from error
+
+
+def read_nodes(output: str) -> tuple[SlurmNode, ...]:
+    """The CLOUD nodes of `scontrol --oneliner show node`.
+
+    Raises ValueError for a line that can't be read, and for a name that is told twice.
+    """
+    found: dict[str, SlurmNode] = {}
     for line in output.splitlines():
         if not line.strip():
             continue
@@ -92,124 +156,30 @@ def nodes(output: str, partitions: frozenset[str] = frozenset()) -> list[SlurmNo
             told.setdefault(key, said)
         if "NodeName" not in told or "State" not in told:
             raise ValueError(f"{line[:60]!r} is no node")
-        words = words_of(told["State"])
-        its = frozenset(told.get("Partitions", "").split(","))
-        if "cloud" in words and (not partitions or partitions & its):
-            found.append(_node(line, told, words, its, len(found) + 1))
-    return found
+        node = _node(told)
+        if "cloud" not in node.words:
+            continue
+        if found.setdefault(node.name, node) is not node:
+            raise ValueError(f"node {node.name} is told twice")
+    return tuple(found.values())
 
 
-def _node(
-    line: str, told: Mapping[str, str], words: frozenset[str], its: frozenset[str], place: int
-) -> SlurmNode:
-    name, start = told["NodeName"], told.get("SlurmdStartTime", "")
+def _node(told: Mapping[str, str]) -> SlurmNode:
+    start = told.get("SlurmdStartTime", "")
     features = told.get("AvailableFeatures", "").split(",")
     sizes = [one.removeprefix(SIZE_FEATURE) for one in features if one.startswith(SIZE_FEATURE)]
-    silent = _SILENT_AT.search(line)
-    extras = _EXTRA.findall(line)
-    kept, problems = _kept(extras)
-    address = told.get("NodeAddr")
     return SlurmNode(
-        name=name,
-        place=place,
-        words=words,
+        name=told["NodeName"],
+        words=words_of(told["State"]),
         start=start if start.isdigit() else None,
-        silent_at=float(silent[1]) if silent else None,
-        address=None if address in (None, name, "(null)") else address,
+        address=_address(told.get("NodeAddr", "")),
         sizes=tuple(sizes),
-        partitions=its,
-        extra=extras[-1] if extras else "",
-        kept=kept,
-        problems=problems,
     )
 
 
-def _kept(extras: list[str]) -> tuple[Mapping[str, Any], tuple[str, ...]]:
-    if not extras or extras == ["(null)"] or extras == [""]:
-        return {}, ()
-    if len(extras) > 1:
-        return {}, ("its reason or comment looks like an Extra",)
-    if not extras[0].startswith(MARK):
-        return {}, ("its Extra is somebody else's",)
+def _address(told: str) -> str | None:
+    """A node's address; None for a name, as Slurm tells it of a node that has not come."""
     try:
-        kept = json.loads(base64.b64decode(extras[0].removeprefix(MARK), b"-_", validate=True))
-        if not isinstance(kept, dict):
-            raise ValueError("is no object")
-        if kept.get(CLAIM) is not None:
-            wire.checked_claim(kept[CLAIM])
-        for key, kinds in ((POOL, str), (START, str), (AT, int | float), (QUIET, int | float)):
-            if kept.get(key) is not None and not isinstance(kept[key], kinds):
-                raise ValueError(f"has a strange {key}")
-    except ValueError as error:
-        return {}, (f"its Extra can't be read: {error}",)
-    return kept, ()
-
-
-def extra_of(kept: Mapping[str, Any]) -> str:
-    """The Extra that says `kept`: one word, whatever names are in it."""
-    told = {key: said for key, said in kept.items() if said is not None}
-    packed = json.dumps(told, separators=(",", ":")).encode()
-    return MARK + base64.urlsafe_b64encode(packed).decode()
-
-
-def uuid_of(cluster: str, name: str) -> str:
-    """The uuid of the record that is that node of that cluster, always the same."""
-    digest = hashlib.blake2b(f"{cluster}/{name}".encode(), digest_size=16).digest()
-    number, letters = int.from_bytes(digest, "big"), ""
-    for _ in range(15):
-        number, rest = divmod(number, 36)
-        letters += ALPHABET[rest]
-    return f"{PREFIX}-7ekkf-{letters}"
-
-
-def version_of(node: SlurmNode) -> str:
-    """It changes with every write of ours and with every sign of life, but not by time alone."""
-    told = [node.extra, node.start, node.has_come, node.responds, node.is_down]
-    return hashlib.blake2b(json.dumps(told).encode(), digest_size=12).hexdigest()
-
-
-def record(
-    cluster: str, node: SlurmNode, last_sign: float | None, default_pool: str | None = None
-) -> Record:
-    """The record that the node is; `last_sign` is when it last lived, on Slurm's clock."""
-    claim = _claim(node)
-    lives = node.has_life
-    at = float(node.kept.get(AT) or 0.0)
-    first = max(float(node.start), at) if node.has_come and node.start is not None else None
-    pool = node.kept.get(POOL) or default_pool
-    return Record(
-        uuid=uuid_of(cluster, node.name),
-        version=version_of(node),
-        slot_number=node.place if lives else None,
-        hostname=node.name if lives else None,
-        ip_address=node.address if node.has_come else None,
-        first_ping_at=first if last_sign is None or first is None else min(first, last_sign),
-        last_ping_at=last_sign,
-        # A sign of life is a write, as a ping is; else the clock would seem to be set back (T1).
-        modified_at=max(at, first or 0.0, last_sign or 0.0),
-        worker_state=worker_state(node.words - {NOT_RESPONDING}) if node.responds else None,
-        instance_id=None if claim is None else claim.node_id,
-        pool=pool,
-        claim=claim,
-        properties=_properties(node, pool, claim),
-        info={wire.LAST_ACTION: node.kept[ACTION]} if node.kept.get(ACTION) else {},
-        problems=node.problems,
-        fenced=node.kept.get(QUIET) is not None,
-    )
-
-
-def _properties(node: SlurmNode, pool: str | None, claim: Claim | None) -> Mapping[str, Any]:
-    properties = {SEAT: node.name, **({SEAT_SIZE: list(node.sizes)} if node.sizes else {})}
-    if pool is not None:
-        properties[wire.POOL] = pool
-    return properties if claim is None else wire.claimed(properties, claim)
-
-
-def _claim(node: SlurmNode) -> Claim | None:
-    said = node.kept.get(CLAIM)
-    return None if said is None else wire.parse_claim(said)
-
-
-def by_uuid(cluster: str, found: list[SlurmNode]) -> Iterator[tuple[str, SlurmNode]]:
-    for node in found:
-        yield uuid_of(cluster, node.name), node
+        return str(ipaddress.ip_address(told))
+    except ValueError:
+        return None

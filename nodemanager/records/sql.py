@@ -10,12 +10,13 @@ import sqlalchemy as sa
 from nodemanager.clock import Clock
 from nodemanager.core.model.world import Claim, Guarantee, LatePing, Listed, Record, StoreTime
 from nodemanager.errors import Conflict, StartError, StoreError, StoreRefused
-from nodemanager.records import freed, rows, wire
+from nodemanager.records import freed, rows, seats, wire
 from nodemanager.records.database import Database
 from nodemanager.records.rereading import Rereader
 from nodemanager.records.resource import NodesResource
 from nodemanager.records.schema import store
 
+NOTHING: rows.Row = {}
 _PROBE_TIMEOUT = 5.0
 
 
@@ -52,23 +53,23 @@ class SqlRecordStore:
         self._clock = clock
         self._timeout = timeout
         self._ca_file = ca_file
-        self._naming = _naming(slots, hostname, domain, uuid_prefix)
-        self._db = Database(database_url, clock, timeout=timeout)
+        self.naming = _naming(slots, hostname, domain, uuid_prefix)
+        self.db = Database(database_url, clock, timeout=timeout)
         self._rereader = Rereader()
         try:
             self._introduce()
         except StoreError as error:
-            self._db.close()
+            self.db.close()
             raise StartError(str(error)) from error
-        self.resource = NodesResource(self._db, self._naming)
+        self.resource = NodesResource(self.db, self.naming)
 
     def _introduce(self) -> None:
         """Give a new database its id."""
-        with self._db.writing(allots=True) as connection:
+        with self.db.writing(allots=True) as connection:
             known = connection.scalar(sa.select(store.c.store_id).where(store.c.id == 1))
             if known is not None:
                 return
-            made, now = secrets.token_hex(16), self._db.now_ns(connection)
+            made, now = secrets.token_hex(16), self.db.now_ns(connection)
             row = {"id": 1, "store_id": made, "created_at": now, "heartbeat_at": now}
             connection.execute(sa.insert(store).values(row | {"heartbeats": 0}))
 
@@ -77,20 +78,20 @@ class SqlRecordStore:
 
         Read at each call, since the database may be replaced while the program runs.
         """
-        with self._db.reading() as connection:
+        with self.db.reading() as connection:
             found = connection.scalar(sa.select(store.c.store_id).where(store.c.id == 1))
         if found is None:
             raise StoreError("the database no longer has its registry's id")
         return str(found)
 
     def slots(self) -> int | None:
-        return self._naming.slots
+        return self.naming.slots
 
     def store_time(self, *, writes: bool = True) -> StoreTime:
         """The time stamp of a new heartbeat or, without `writes`, the database's clock (T1)."""
         before = self._clock.boottime()
-        with self._db.writing() if writes else self._db.reading() as connection:
-            at = self._db.now_ns(connection)
+        with self.db.writing() if writes else self.db.reading() as connection:
+            at = self.db.now_ns(connection)
             if writes:
                 beat = {"heartbeat_at": at, "heartbeats": store.c.heartbeats + 1}
                 connection.execute(sa.update(store).where(store.c.id == 1).values(beat))
@@ -100,26 +101,30 @@ class SqlRecordStore:
 
     def list_records(self) -> Listed[Record]:
         """Every row, ordered by uuid, from one state of the database (L2)."""
-        with self._db.reading() as connection:
-            return self._rereader.listed(connection)
+        with self.db.reading() as connection:
+            return self.listed(connection)
+
+    def listed(self, connection: sa.Connection) -> Listed[Record]:
+        """The listing, in the caller's transaction."""
+        return self._rereader.listed(connection)
 
     def read(self, uuid: str) -> Record | None:
-        with self._db.reading() as connection:
+        with self.db.reading() as connection:
             row = rows.find(connection, uuid)
             return None if row is None else rows.record_of(row)
 
     def create(self, claim: Claim) -> Record:
         """A new record with claim, slot, hostname and secret, in one transaction (U1, U7)."""
-        with self._db.writing(allots=True) as connection:
+        with self.db.writing(allots=True) as connection:
             row = rows.find_incarnation(connection, claim.incarnation)
             if row is None:
-                slot = rows.free_slot(connection, self._naming)
+                slot = rows.free_slot(connection, self.naming)
                 values = {
                     "slot_number": slot,
-                    "hostname": self._naming.host(slot),
+                    "hostname": self.naming.host(slot),
                     "properties": wire.claimed({}, claim),
                 }
-                row = rows.insert(self._db, connection, self._naming, values)
+                row = rows.insert(self.db, connection, self.naming, values)
             return rows.record_of(row)
 
     def claim(self, record: Record, claim: Claim) -> Record:
@@ -127,44 +132,53 @@ class SqlRecordStore:
 
         Raises StoreRefused for a record that holds anything else (U3) or names another pool (T3).
         """
-        with self._db.writing(allots=True) as connection:
-            row = rows.get_at(connection, record)
-            held = rows.record_of(row)
-            renewed = held.incarnation == claim.incarnation
-            wire.refuse_unfit(held, claim, renewed=renewed)
-            properties, info = rows.objects(row)
-            if not renewed:
-                info[wire.PING_SECRET] = rows.new_secret()
-                info = wire.without_word(info)
-            if claim.node_id is not None:
-                # This replaces an id that an earlier ping named.
-                info[wire.INSTANCE_ID] = claim.node_id
-            values = {
-                "properties": wire.claimed(properties, claim),
-                **({} if renewed else {"drain": None}),
-                "info": rows.with_secret(info),
-                **rows.with_slot(connection, self._naming, row),
-            }
-            row = rows.change(self._db, connection, row, values, sign_of_life=True)
-            return rows.record_of(row)
+        with self.db.writing(allots=True) as connection:
+            return rows.record_of(self.claimed(connection, record, claim))
+
+    def claimed(
+        self, connection: sa.Connection, record: Record, claim: Claim, more: rows.Row = NOTHING
+    ) -> rows.Row:
+        """The row with that claim; `more` are other keys of its info that change with it."""
+        row = rows.get_at(connection, record)
+        held = rows.record_of(row)
+        renewed = held.incarnation == claim.incarnation
+        wire.refuse_unfit(held, claim, renewed=renewed)
+        properties, info = rows.objects(row)
+        if not renewed:
+            info[wire.PING_SECRET] = rows.new_secret()
+            info = wire.without_word(info) | dict(more)
+        if claim.node_id is not None:
+            # This replaces an id that an earlier ping named.
+            info[wire.INSTANCE_ID] = claim.node_id
+        values = {
+            "properties": wire.claimed(properties, claim),
+            **({} if renewed else {"drain": None}),
+            "info": rows.with_secret(info),
+            **rows.with_slot(connection, self.naming, row),
+        }
+        return rows.change(self.db, connection, row, values, sign_of_life=True)
 
     def clean(self, record: Record, reason: str) -> Record:
         """Free the record by compare-and-set (C12). Without a secret it takes no pings."""
-        with self._db.writing() as connection:
-            row = rows.get_at(connection, record)
-            freed.remember(connection, row, self._db.now_ns(connection))
-            pool = rows.record_of(row).pool
-            _, info = rows.objects(row)
-            info.pop(wire.PING_SECRET, None)
-            info |= {wire.INSTANCE_ID: None, wire.LAST_ACTION: reason}
-            values = {
-                **wire.NOTHING_HELD,
-                "drain": None,
-                "properties": {} if pool is None else {wire.POOL: pool},
-                "info": info,
-            }
-            row = rows.change(self._db, connection, row, values, sign_of_life=True)
-            return rows.record_of(row)
+        with self.db.writing() as connection:
+            return rows.record_of(self.cleaned(connection, record, reason))
+
+    def cleaned(self, connection: sa.Connection, record: Record, reason: str) -> rows.Row:
+        """The freed row; its life is remembered, and a binding to a seat stays."""
+        row = rows.get_at(connection, record)
+        freed.remember(connection, row, self.db.now_ns(connection))
+        pool = rows.record_of(row).pool
+        properties, info = rows.objects(row)
+        info.pop(wire.PING_SECRET, None)
+        info |= {wire.INSTANCE_ID: None, wire.LAST_ACTION: reason}
+        named = {} if pool is None else {wire.POOL: pool}
+        values = {
+            **wire.NOTHING_HELD,
+            "drain": None,
+            "properties": {**seats.kept(properties), **named},
+            "info": info,
+        }
+        return rows.change(self.db, connection, row, values, sign_of_life=True)
 
     def restore(self, record: Record, before: Record) -> Record:
         """Restore the record by compare-and-set; its slot must still be free (U8).
@@ -173,19 +187,19 @@ class SqlRecordStore:
         """
         _refuse_unfit_to_restore(record, before)
         assert before.ping_secret is not None
-        with self._db.writing(allots=True) as connection:
+        with self.db.writing(allots=True) as connection:
             row = rows.get_at(connection, record)
             if rows.record_of(row).holds_anything:
                 raise StoreRefused(f"record {record.uuid} holds something again")
             rows.refuse_taken(connection, before)
             values = rows.values_of(connection, before)
-            row = rows.change(self._db, connection, row, values, sign_of_life=True)
+            row = rows.change(self.db, connection, row, values, sign_of_life=True)
             freed.forget(connection, record.uuid, before.ping_secret)
             return rows.record_of(row)
 
     def delete(self, record: Record) -> None:
         """Delete the record by compare-and-set (C12)."""
-        with self._db.writing() as connection:
+        with self.db.writing() as connection:
             row = rows.get_at(connection, record)
             held = rows.record_of(row)
             if held.holds_anything or held.problems:
@@ -195,7 +209,7 @@ class SqlRecordStore:
     def drain(self, record: Record, *, on: bool) -> Record:
         """Set or remove the order, by compare-and-set on incarnation and current order (D12)."""
         order = secrets.token_hex(8) if on else None
-        with self._db.writing() as connection:
+        with self.db.writing() as connection:
             row = rows.get(connection, record.uuid)
             held = rows.record_of(row)
             if held.incarnation != record.incarnation or held.drain != record.drain:
@@ -204,7 +218,7 @@ class SqlRecordStore:
             return rows.record_of(row)
 
     def late_pings(self) -> tuple[LatePing, ...]:
-        with self._db.reading() as connection:
+        with self.db.reading() as connection:
             return freed.late_pings(connection)
 
     def fence(self, record: Record) -> Record:
@@ -214,11 +228,11 @@ class SqlRecordStore:
         return record if ping_secret is None else self._set_secret(record, ping_secret)
 
     def _set_secret(self, record: Record, secret: str) -> Record:
-        with self._db.writing() as connection:
+        with self.db.writing() as connection:
             row = rows.get_at(connection, record)
             _, info = rows.objects(row)
             info[wire.PING_SECRET] = secret
-            row = rows.change(self._db, connection, row, {"info": info})
+            row = rows.change(self.db, connection, row, {"info": info})
             return rows.record_of(row)
 
     def ping_url(self, record: Record) -> str:
@@ -235,7 +249,7 @@ class SqlRecordStore:
                 # The environment's proxies are this machine's, not the nodes'.
                 session.trust_env = False
                 answer = session.post(
-                    wire.ping_path(self.public_url, wire.nobody(self._naming.uuid_prefix)),
+                    wire.ping_path(self.public_url, wire.nobody(self.naming.uuid_prefix)),
                     data={"ping_secret": "probe"},
                     timeout=min(self._timeout, _PROBE_TIMEOUT),
                     verify=self._ca_file or True,
@@ -247,7 +261,7 @@ class SqlRecordStore:
         return answer.status_code < 500 and isinstance(body, dict) and "errors" in body
 
     def close(self) -> None:
-        self._db.close()
+        self.db.close()
 
 
 def _refuse_unfit_to_restore(record: Record, before: Record) -> None:

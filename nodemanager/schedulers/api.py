@@ -61,13 +61,25 @@ class Scheduler(JobQueue, Protocol):
         ...
 
     def resume(self, node: str) -> None:
-        """Give the node work again, after `drain` or `mark_down`."""
+        """Give the node work again, after `drain` or `mark_down`.
+
+        Raises SchedulerRefused where somebody else drained it: that drain stays (D16).
+        """
         ...
 
     def mark_down(self, node: str, reason: str) -> None:
         """Say that the node is gone: what ran on it is over, and is queued again where allowed.
 
         It is no longer draining, so that the next node of that name gets work once it has come up.
+        But what somebody else drained stays so, with the reason given for it (D16).
+        """
+        ...
+
+    def power_up(self, node: str) -> None:
+        """Want a machine of that name: a node that the scheduler has switched off (`off`).
+
+        Does nothing to one that is in any other state by now. A scheduler that switches no nodes
+        off raises SchedulerRefused.
         """
         ...
 

@@ -87,6 +87,9 @@ class CommandScheduler:
     def mark_down(self, node: str, reason: str) -> None:
         self._order("down", node=single_node(node), reason=f"{OURS}{plain(reason)}")
 
+    def power_up(self, node: str) -> None:
+        raise SchedulerRefused("no command powers nodes up: they are booted for jobs that wait")
+
     def describe(
         self, node: str, weight: int, features: tuple[str, ...], drop: tuple[str, ...] = ()
     ) -> None:

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from nodemanager.core.model.seats import seat_of
 from nodemanager.core.model.world import (
     NO_TAGS,
     CloudNode,
@@ -24,11 +23,9 @@ from nodemanager.core.model.world import (
 )
 from nodemanager.errors import NoSuchRecord, RemoteError
 from nodemanager.records.api import RecordStore
-from nodemanager.records.slurm import SlurmRecordStore
 from tests.contract.cloud_fixture import CloudFixture
 from tests.fakes import FakeCloud, FakeStore, TickingClock
 from tests.fakes.cloud import Machine
-from tests.records.slurm_model import SlurmModel
 from tests.simulation.arvados import FencedStore
 from tests.simulation.cloud import CloudTraits, SimCloud, SimDriver
 from tests.simulation.engine import Engine, SimClock
@@ -129,31 +126,11 @@ def _simulated(*, fenced: bool) -> Model:
     return Model(open_store(), open_store, ping)
 
 
-def _slurm() -> Model:
-    """The real adapter on a model of slurmctld. A ping is the slurmd of the node registering."""
-    engine = Engine("contract")
-    clock = SimClock(engine)
-    sizes = {f"compute{number}": "small" for number in range(1, SLOTS + 1)}
-    slurm = SlurmModel(sizes, clock.wall)
-
-    def open_store() -> SlurmRecordStore:
-        return SlurmRecordStore(10.0, clock, call=slurm.run)
-
-    def ping(record: Record, told: dict[str, Any]) -> str | None:
-        engine.now += 1.0
-        slurm.start_slurmd(str(seat_of(record)))
-        engine.now += 1.0
-        return None
-
-    return Model(open_store(), open_store, ping)
-
-
 MODELS: dict[str, Callable[[], Model]] = {
     "fake": lambda: _fake(Guarantee.CAS),
     "fake-fenced": lambda: _fake(Guarantee.FENCED),
     "simulated": lambda: _simulated(fenced=False),
     "simulated-arvados": lambda: _simulated(fenced=True),
-    "slurm": _slurm,
 }
 """By kind, a new and empty store."""
 

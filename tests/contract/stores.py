@@ -22,15 +22,19 @@ import pytest
 import requests
 import sqlalchemy as sa
 
-from nodemanager.clock import SystemClock
+from nodemanager.clock import Clock, SystemClock
+from nodemanager.core.model.seats import seat_of
 from nodemanager.core.model.world import Claim, Record
 from nodemanager.httpserver import HttpServer
 from nodemanager.records.api import RecordStore
 from nodemanager.records.arvados import ArvadosRecordStore
+from nodemanager.records.slurm import SlurmRecordStore
+from nodemanager.records.slurm_nodes import SlurmNodes
 from nodemanager.records.sql import SqlRecordStore
 from nodemanager.registry.app import build_app
 from nodemanager.registry.server import registry_server
-from tests.contract.models import MODELS
+from tests.contract.models import MODELS, Answered
+from tests.records.slurm_model import SLURMD_TIMEOUT_S, SlurmModel
 
 TOKEN = "the-administrators-token"
 HOSTNAME = "compute%(slot_number)d"
@@ -72,14 +76,16 @@ def claim(pool: str = "main", incarnation: str | None = None, at: float = 1.5) -
     )
 
 
-def open_sql(url: str, slots: int, public_url: str = "") -> SqlRecordStore:
+def open_sql(
+    url: str, slots: int, public_url: str = "", *, clock: Clock | None = None
+) -> SqlRecordStore:
     return SqlRecordStore(
         url,
         slots=slots,
         hostname=HOSTNAME,
         domain="example.org",
         public_url=public_url,
-        clock=SystemClock(),
+        clock=clock or SystemClock(),
         timeout=10.0,
     )
 
@@ -224,9 +230,12 @@ REAL_STORES = [*REAL_CAS_STORES, *REAL_FENCED_STORES]
 STORES = [*CAS_STORES, *FENCED_STORES]
 """Every store whose nodes ping, for what each must do, the stand-ins of other tests with it."""
 
-SEATED_STORES = ["slurm"]
-"""Those whose records are the scheduler's nodes: none is made, none pings, none has a secret. The
-real adapter on a model of slurmctld; tests/records/test_slurm_records.py has it on a real one."""
+SEATED_STORES = [
+    "slurm",
+    pytest.param("slurm-postgresql", marks=pytest.mark.server("postgresql")),
+]
+"""Those whose records are the scheduler's nodes: none is made, and none pings. The real store on a
+model of slurmctld; tests/records/test_slurm_records.py has it on a real one."""
 
 
 def _each_of(stores: Sequence[Any]) -> pytest.MarkDecorator:
@@ -236,32 +245,87 @@ def _each_of(stores: Sequence[Any]) -> pytest.MarkDecorator:
 real_cas_stores, cas_stores = _each_of(REAL_CAS_STORES), _each_of(CAS_STORES)
 real_fenced_stores, fenced_stores = _each_of(REAL_FENCED_STORES), _each_of(FENCED_STORES)
 real_stores, every_store = _each_of(REAL_STORES), _each_of(STORES)
-fenced_or_seated_stores = _each_of([*FENCED_STORES, *SEATED_STORES])
 seated_stores, any_store = _each_of(SEATED_STORES), _each_of([*STORES, *SEATED_STORES])
+
+
+@dataclass
+class Seats:
+    """Seats named compute1, compute2 ... See Backend. A ping is a slurmd that registers."""
+
+    store: RecordStore
+    reopen: Callable[[], RecordStore]
+    database: str
+    slurm: SlurmModel
+    clock: ShiftedClock
+
+    def ping(self, record: Record, **told: Any) -> Answered:
+        self.clock.forward(1.0)
+        self.slurm.start_slurmd(str(seat_of(record)))
+        self.clock.forward(1.0)
+        return Answered(200)
+
+    def write_by_hand(self, statement: str, **values: Any) -> None:
+        Backend.write_by_hand(self, statement, **values)  # type: ignore[arg-type]  # its database
+
+
+class ShiftedClock(SystemClock):
+    """The system's, ahead by as many seconds as a test has let pass."""
+
+    ahead = 0.0
+
+    def forward(self, seconds: float) -> None:
+        self.ahead += seconds
+
+    def boottime(self) -> float:
+        return super().boottime() + self.ahead
+
+    def wall(self) -> float:
+        return super().wall() + self.ahead
+
+
+@contextlib.contextmanager
+def seated_backend(url: str, slots: int) -> Iterator[Seats]:
+    clock = ShiftedClock()
+    # A slurmctld that runs for long: what it does not hear, it has missed.
+    slurm = SlurmModel({f"compute{one}": "small" for one in range(1, slots + 1)}, clock.wall)
+    clock.forward(2 * SLURMD_TIMEOUT_S)
+    opened: list[RecordStore] = []
+
+    def reopen() -> RecordStore:
+        sql = open_sql(url, 1, clock=clock)
+        opened.append(SlurmRecordStore(sql, SlurmNodes(10.0, call=slurm.run), clock))
+        return opened[-1]
+
+    try:
+        yield Seats(
+            reopen(), reopen, url.replace("postgresql:", "postgresql+psycopg:"), slurm, clock
+        )
+    finally:
+        for store in opened:
+            store.close()
 
 
 @contextlib.contextmanager
 def open_backend(
     kind: str, request: pytest.FixtureRequest, *, name: str = "registry", slots: int = 8
-) -> Iterator[Backend]:
+) -> Iterator[Any]:
     """A new, empty store of that kind."""
     if kind in MODELS:
         yield MODELS[kind]()
         return
-    if kind == "postgresql":
+    if kind.endswith("postgresql"):
         url = running_postgres().new_database()
     else:
         url = f"sqlite:///{request.getfixturevalue('tmp_path')}/{name}.db"
+    if kind.startswith("slurm"):
+        with seated_backend(url, slots) as seats:
+            yield seats
+        return
     with served_backend(url, slots, over_http=kind == "arvados") as backend:
         yield backend
 
 
 # What tests do with one.
-
-
-def pings(backend: Backend) -> bool:
-    """Whether its nodes ping, each with a secret."""
-    return backend.store.provider != "slurm"
 
 
 def in_use(backend: Backend) -> list[Record]:

@@ -1,4 +1,4 @@
-"""A real Slurm that powers its CLOUD nodes up and down, and keeps the records in them.
+"""A real Slurm that powers its CLOUD nodes up and down, each with a record of ours.
 
 The nodes are processes of the local cloud; each starts a slurmd of its record's name.
 """
@@ -117,7 +117,7 @@ def test_a_job_boots_its_node_which_is_lost_cleaned_and_used_again(
     cleaned = daemon.wait_for("record.cleaned", after=created, host="small-2")
     # Slurm takes a node for alive for SlurmdTimeout: the cloud denied it that long (P6), or not.
     assert cleaned["reason"] in ("stale_slot", "pinger_denied")
-    assert cleaned["guarantee"] == "fenced"
+    assert cleaned["guarantee"] == "cas"
     until("power off", lambda: slurm.is_off("small-2"), told=daemon.told)
 
     slurm.cluster.client("scancel", job)

@@ -656,8 +656,8 @@ MUTANTS = (
         "U7",
         "a claim without a slot takes none",
         "core/plan/slots.py",
-        "            if record.claim is not None:\n                claiming.add(record.uuid)\n",
-        "",
+        "            if record.claim is not None:\n                claiming.add(record.uuid)\n            el",
+        "            ",
         "tests/core/plan/test_demand.py::test_no_boot_without_a_free_slot_of_all_pools_u7",
     ),
     TextMutant(
@@ -745,18 +745,81 @@ MUTANTS = (
         "tests/contract/test_store_contract.py::test_another_pools_record_is_never_claimed",
     ),
     TextMutant(
+        "D16",
+        "a seat that somebody drained is powered up",
+        "core/plan/seats.py",
+        "    if node.draining:\n        return SeatUse.DRAINED\n",
+        "",
+        "tests/core/plan/test_seats.py::"
+        "test_no_machine_comes_for_a_seat_that_is_up_or_set_aside_d16",
+    ),
+    TextMutant(
+        "D16",
+        "a seat that is not off is powered up",
+        "core/plan/seats.py",
+        "host is not None or one.uuid in self._off",
+        "True",
+        "tests/core/plan/test_seats.py::"
+        "test_what_the_pool_lacks_is_powered_up_and_booted_once_the_scheduler_wants_it",
+    ),
+    TextMutant(
+        "D16",
+        "somebody else's drain ends with the power",
+        "schedulers/slurm/power.py",
+        "    if node.draining and not is_drained_by_us(node):\n        return ()\n",
+        "",
+        "tests/schedulers/test_slurm_power.py::"
+        "test_what_a_node_without_its_machine_is_told_and_a_foreign_drain_stays_d16",
+    ),
+    TextMutant(
+        "U14",
+        "a seat that is wanted no more is booted all the same",
+        "core/execute/setup.py",
+        "        return seat not in seen.wished\n",
+        "        return False\n",
+        "tests/core/plan/test_seats.py::"
+        "test_a_seat_that_is_wanted_no_more_is_withdrawn_though_another_of_its_size_is_u14",
+    ),
+    TextMutant(
+        "U14",
+        "what waits for a seat whose machine was not refused is queued again",
+        "core/plan/errands.py",
+        "is_news and _is_refused(record, snapshot, settings)",
+        "is_news",
+        "tests/core/plan/test_errands.py::"
+        "test_what_waits_for_any_other_machine_is_left_waiting_u14",
+    ),
+    TextMutant(
+        "C12",
+        "a slurmd that came since the last listing does not stop a clean",
+        "records/slurm.py",
+        "            if node is not None and seats.is_unheard(row, node, self._relayed_ns):\n",
+        "            if node is None and seats.is_unheard(row, node, self._relayed_ns):\n",
+        "tests/contract/test_seat_contract.py::"
+        "test_a_clean_judged_before_its_nodes_first_sign_of_life_is_a_conflict_c12",
+    ),
+    TextMutant(
+        "D8",
+        "a slurmctld that has just started is silence",
+        "records/slurm.py",
+        "return not self._slurm.controller().has_just_started",
+        "return self._slurm.controller() is not None",
+        "tests/contract/test_seat_contract.py::"
+        "test_a_slurmctld_that_has_just_started_is_no_silence_d8",
+    ),
+    TextMutant(
         "C12",
         "a cleaned record answers its old node's pings",
         "records/sql.py",
-        "            info.pop(wire.PING_SECRET, None)\n            info |=",
-        "            info |=",
+        "        info.pop(wire.PING_SECRET, None)\n        info |=",
+        "        info |=",
         "tests/contract/test_store_contract.py::test_a_clean_writes_exactly_what_the_rule_says",
     ),
     TextMutant(
         "U8",
         "a freed life is not remembered",
         "records/sql.py",
-        "            freed.remember(connection, row, self._db.now_ns(connection))\n",
+        "        freed.remember(connection, row, self.db.now_ns(connection))\n",
         "",
         "tests/contract/test_restore_contract.py::test_a_store_says_whether_it_can_tell_late_pings",
     ),

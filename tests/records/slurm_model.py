@@ -53,7 +53,6 @@ class Node:
     name: str
     size: str
     flags: set[str] = field(default_factory=lambda: {"POWERED_DOWN"})
-    extra: str = ""
     reason: tuple[str, int] | None = None
     start: int | None = None
     """When the slurmd that registered last was started, as far as this controller knows."""
@@ -92,8 +91,6 @@ class Node:
         if partitions:
             shown += f" Partitions={','.join(partitions)}"
         shown += f" SlurmdStartTime={'None' if self.start is None else self.start}"
-        if self.extra:
-            shown += f" Extra={self.extra}"
         if self.reason is not None:
             shown += f" Reason={self.reason[0]} [root@{self.reason[1]}]"
         return shown
@@ -284,8 +281,6 @@ class SlurmModel:
         if changes.get("State") == "RESUME" and not node.flags & RESUMED:
             return "slurm_update error: Invalid node state specified"
         node.ordered_at = self.clock()
-        if "Extra" in changes:
-            node.extra = changes["Extra"]
         if "State" in changes:
             self._order(node, changes["State"])
         if "Reason" in changes:
@@ -507,7 +502,7 @@ class ModelCluster:
     """The model in the place of slurm_cluster.SlurmCluster, for CloudSlurm."""
 
     conf = "model"
-    log = ""
+    log = str
 
     def __init__(self, model: SlurmModel) -> None:
         self.model = model

@@ -1,4 +1,4 @@
-"""A real Slurm whose CLOUD nodes are records, with a slurmd for each node that is to live."""
+"""A real Slurm whose CLOUD nodes have records, with a slurmd for each node that is to live."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from nodemanager.clock import SystemClock
 from nodemanager.core.model.seats import seat_of
 from nodemanager.core.model.world import Record
 from nodemanager.records.slurm import SlurmRecordStore
-from nodemanager.records.slurm_nodes import extra_of, nodes
+from nodemanager.records.slurm_nodes import SlurmNodes
+from nodemanager.schedulers.slurm.adapter import SlurmScheduler
+from tests.contract.stores import open_sql
 from tests.records.slurm_model import SLURMD_TIMEOUT_S, ModelCluster, SlurmModel
 from tests.schedulers.slurm_cluster import SlurmCluster, free_ports_in_a_row, on_this_machine
 from tests.schedulers.slurm_cluster import slurm_cluster as cluster_of
@@ -46,9 +48,15 @@ class CloudSlurm:
         self.cluster = cluster
         self.was = ""
 
-    def store(self, timeout: float = 10.0, **more: object) -> SlurmRecordStore:
-        given = {"conf": str(self.cluster.conf), **getattr(self.cluster, "options", {}), **more}
-        return SlurmRecordStore(timeout, SystemClock(), **given)
+    def store(self, database: Path, timeout: float = 10.0) -> SlurmRecordStore:
+        options = getattr(self.cluster, "options", {})
+        slurm = SlurmNodes(timeout, conf=str(self.cluster.conf), **options)
+        clock = SystemClock()
+        sql = open_sql(f"sqlite:///{database}", 1, clock=clock)
+        return SlurmRecordStore(sql, slurm, clock)
+
+    def scheduler(self) -> SlurmScheduler:
+        return SlurmScheduler(10.0, conf=str(self.cluster.conf), power_saving=True)
 
     def words(self, name: str) -> set[str]:
         return self.cluster.node_words(name)
@@ -56,6 +64,8 @@ class CloudSlurm:
     def boot(self, name: str) -> None:
         """Start the machine's slurmd once Slurm expects it, and wait until Slurm has it."""
         self.was = self.start_of(name)
+        if self.is_off(name):
+            self.cluster.client("scontrol", "update", f"NodeName={name}", "State=POWER_UP")
         expected = {"POWERING_UP", "DOWN"}
         until("power up", lambda: self.words(name) & expected, told=self.cluster.log)
         self.start(name)
@@ -78,7 +88,7 @@ class CloudSlurm:
 
     def is_up(self, name: str) -> bool:
         away = {"NOT_RESPONDING", "POWERING_UP", "POWERED_DOWN", "POWERING_DOWN", "DOWN"}
-        return self.start_of(name) != self.was and not self.words(name) & away
+        return self.start_of(name) not in ("None", self.was) and not self.words(name) & away
 
     def start_of(self, name: str) -> str:
         shown = self.cluster.client("scontrol", "show", "node", name, SLURM_TIME_FORMAT="%s")
@@ -96,21 +106,13 @@ class CloudSlurm:
         return self.words(name) - {"NOT_RESPONDING"} == {"IDLE", "CLOUD", "POWERED_DOWN"}
 
     def tidy(self) -> None:
-        """Every node powered down, and nothing kept in it."""
+        """Every node powered down."""
         if self.cluster.controller is None:
             self.cluster.start_controller()
         for name in list(self.cluster.slurmds):
             self.kill(name)
         for job in self.cluster.client("squeue", "--noheader", "--format=%A").split():
             self.cluster.client("scancel", job)
-        shown = self.cluster.client(
-            "scontrol", "--oneliner", "show", "node", SLURM_TIME_FORMAT="%s"
-        )
-        for node in nodes(shown):
-            # As after a clean: the start of a slurmd that is gone stays in Slurm.
-            extra = extra_of({"start": node.start})
-            self.cluster.client("scontrol", "update", f"NodeName={node.name}", f"Extra={extra}")
-            self.off(node.name)
         for name in NODES:
             until("power off", lambda name=name: self.off(name), told=self.cluster.log)
 

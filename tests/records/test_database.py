@@ -76,7 +76,7 @@ def test_a_file_that_others_may_read_is_put_right_and_said(path, caplog):
 
 def test_an_acknowledged_write_survives_a_power_cut(path):
     store = open_store(f"sqlite:///{path}")
-    with store._db.reading() as connection:
+    with store.db.reading() as connection:
         assert connection.exec_driver_sql("PRAGMA journal_mode").scalar() == "wal"
         assert connection.exec_driver_sql("PRAGMA synchronous").scalar() == 2
         assert connection.exec_driver_sql("PRAGMA foreign_keys").scalar() == 1
@@ -169,14 +169,14 @@ def fill(store):
 def test_a_full_disk_is_a_failure_that_changes_nothing(path):
     store = open_store(f"sqlite:///{path}")
     record = store.create(claim())
-    with store._db.reading() as connection:
+    with store.db.reading() as connection:
         pages = connection.exec_driver_sql("PRAGMA page_count").scalar()
 
     def limit(connection, _record):
         connection.execute(f"PRAGMA max_page_count={pages}")
 
-    sa.event.listen(store._db._engine, "connect", limit)
-    store._db._engine.dispose()
+    sa.event.listen(store.db._engine, "connect", limit)
+    store.db._engine.dispose()
     with pytest.raises(StoreError, match="full") as failed:
         fill(store)
     assert not failed.value.definite

@@ -57,7 +57,7 @@ def test_each_of_a_batch_has_its_own_outcome(store: SqlRecordStore) -> None:
     """One that is refused takes no other with it, and one that may take a slot goes alone."""
     good, busy, wrong, odd, broken = (living(store, number) for number in range(1, 6))
     new = store.create(Claim("main", "m", 1, 1.0, "new", f"{9:032x}"))
-    with store._db.writing() as connection:
+    with store.db.writing() as connection:
         huge = {"version": 2**63 - 1}
         connection.execute(sa.update(nodes).where(nodes.c.uuid == broken.uuid).values(huge))
     pings = [
@@ -116,7 +116,7 @@ def test_a_ping_moves_no_entry_of_an_index(store: SqlRecordStore) -> None:
     assert isinstance(answer, Pinged)
     now = store.resource.get(record.uuid)
     assert now["last_ping_at"] == now["modified_at"] == answer.node["modified_at"]
-    with store._db.reading() as connection:
+    with store.db.reading() as connection:
         indexes = sa.inspect(connection).get_indexes("nodes")
     assert indexes
     indexed = {name for index in indexes for name in index["column_names"]}
@@ -125,11 +125,11 @@ def test_a_ping_moves_no_entry_of_an_index(store: SqlRecordStore) -> None:
 
 def test_what_the_driver_raises_is_the_stores_error(store: SqlRecordStore) -> None:
     record = living(store, 1)
-    with store._db.writing() as connection:
+    with store.db.writing() as connection:
         connection.execute(sa.text("ALTER TABLE nodes RENAME TO away"))
-    with pytest.raises(StoreError, match="nodes"), store._db.writing() as connection:
+    with pytest.raises(StoreError, match="nodes"), store.db.writing() as connection:
         rows.find_unlocked(connection, [record.uuid])
-    with store._db.writing() as connection:
+    with store.db.writing() as connection:
         connection.execute(sa.text("ALTER TABLE away RENAME TO nodes"))
     assert [type(one) for one in store.resource.ping_all([said(record)])] == [Pinged]
 
@@ -139,7 +139,7 @@ def test_a_row_that_somebody_writes_to_holds_up_no_other() -> None:
     """Several registries serve one database: a row locked by another is pinged alone."""
     store = open_sql(running_postgres().new_database(), 20)
     one, other = living(store, 1), living(store, 2)
-    with store._db.writing() as connection:
+    with store.db.writing() as connection:
         rows.get(connection, one.uuid)
         outcomes = store.resource.ping_all([said(one), said(other)])
     assert outcomes[0] is None

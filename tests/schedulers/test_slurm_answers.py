@@ -628,7 +628,7 @@ def test_the_programs_get_slurms_configuration_and_none_of_our_secrets(
     for name in ("AWS_SECRET_ACCESS_KEY", "NOTIFY_SOCKET", "PGPASSWORD", "SLURM_CLUSTERS"):
         monkeypatch.setenv(name, "secret")
     slurm_says("scontrol", f"env >{tmp_path}/environment")
-    SlurmScheduler(10.0, conf="/etc/slurm/other.conf").resume("c1")
+    SlurmScheduler(10.0, conf="/etc/slurm/other.conf").drain("c1", "idle")
     told = (tmp_path / "environment").read_text()
     assert "SLURM_CONF=/etc/slurm/other.conf" in told
     assert "LC_ALL=C" in told.splitlines()

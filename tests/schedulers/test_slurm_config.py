@@ -15,9 +15,10 @@ from nodemanager.commands.slurm_lines import lines, sizes
 from nodemanager.config import load
 from nodemanager.errors import ConfigError
 from nodemanager.records.slurm import SlurmRecordStore
+from nodemanager.records.slurm_nodes import SlurmNodes
 from nodemanager.schedulers.slurm import conf
 from nodemanager.schedulers.slurm.adapter import SlurmScheduler
-from tests.contract.stores import claim
+from tests.contract.stores import claim, open_sql
 from tests.schedulers.slurm_cluster import free_ports_in_a_row, on_this_machine, slurm_cluster
 from tests.waiting import until
 
@@ -138,11 +139,15 @@ def test_a_real_slurm_keeps_the_records_of_a_file_with_them(tmp_path: Path):
     told = [re.sub("Program=.*", "Program=/bin/true", line) for line in printed(recorded(tmp_path))]
     own = on_this_machine(told, free_ports_in_a_row(8))
     with slurm_cluster(folder, nodes=(), nodes_conf=own) as slurm:
-        store = SlurmRecordStore(15.0, SystemClock(), conf=str(slurm.conf), partitions=("elastic",))
-        assert store.slots() == 8
+        sql = open_sql(f"sqlite:///{tmp_path}/seats.db", 1)
+        store = SlurmRecordStore(sql, SlurmNodes(15.0, conf=str(slurm.conf)), SystemClock())
+        assert len(store.list_records().items) == store.slots() == 8
         assert store.create(replace(claim(), size="medium")).hostname == "medium-1"
         slurm.submit("-p", "elastic", "-C", "instancetype=thin", "-w", "thin-2")
-        power = SlurmScheduler(15.0, conf=str(slurm.conf), power_saving=True)
+        power = SlurmScheduler(
+            15.0, conf=str(slurm.conf), partitions=("elastic",), power_saving=True
+        )
+        power.power_up("medium-1")
         until("its node", lambda: [one.host for one in power.queue()] == ["medium-1", "thin-2"])
         assert [one.instance_type for one in power.queue()] == ["medium", "thin"]
 

@@ -7,19 +7,19 @@ from dataclasses import replace
 import pytest
 
 from nodemanager.core.model.scheduling import SchedulerNode
-from nodemanager.core.model.world import Job, Listed, WorkerState
+from nodemanager.core.model.world import Job, WorkerState
 from nodemanager.schedulers.slurm import power
-from nodemanager.schedulers.slurm.rows import NodeRow
+from nodemanager.schedulers.slurm.rows import NodeRow, listing
 
+SERVED = frozenset({"elastic"})
 RESUME, OFF = "State=RESUME", "State=POWER_DOWN"
 
 
 def node(name: str, *words: str) -> SchedulerNode:
     features = ("rack1", "instancetype=large", "instancetype=m5.large")
-    row = NodeRow(
-        name=name, words=frozenset(words), reason="", features=features, weight=1, cores=1
-    )
-    return row.node()
+    row = NodeRow(name, frozenset(words), "", features, weight=1, cores=1)
+    (found,) = power.listing(listing([row])).items
+    return found
 
 
 def test_a_node_that_powers_up_is_a_job_that_it_alone_serves():
@@ -28,11 +28,80 @@ def test_a_node_that_powers_up_is_a_job_that_it_alone_serves():
         node("b", "allocated", "cloud", "powering_up", "not_responding"),
         node("c", "idle", "cloud", "powering_up"),
         node("d", "allocated", "cloud"),
+        node("e", "idle", "cloud", "power_up", "powered_down"),
+        # Its machine came before Slurm had powered it up: it is up.
+        node("f", "idle", "cloud", "power_up"),
     ]
     assert power.queue(nodes) == (
         Job(id="power_up b", instance_type="large", host="b"),
         Job(id="power_up c", instance_type="large", host="c"),
+        Job(id="power_up e", instance_type="large", host="e"),
     )
+    assert nodes[-1].state is WorkerState.IDLE
+
+
+def test_a_node_of_other_partitions_is_no_demand():
+    rows = [NodeRow(name, frozenset({"idle", "powering_up"}), "", (), 1, 1) for name in "abcd"]
+    told = """\
+NodeName=a Arch=x86_64 State=IDLE+CLOUD+POWERING_UP Partitions=old,elastic Reason=x
+NodeName=b State=IDLE+CLOUD+POWERING_UP Partitions=old BootTime=None
+
+NodeName=c State=IDLE+CLOUD+POWERING_UP BootTime=None
+"""
+    nodes = power.listing(listing(rows), power.partitions_of(told), SERVED).items
+    assert [one.elsewhere for one in nodes] == [False, True, True, True]
+    assert [job.host for job in power.queue(nodes)] == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("words", "is_off"),
+    [
+        (("idle", "cloud", "powered_down"), True),
+        (("idle", "cloud", "powered_down", "not_responding"), True),
+        (("idle", "cloud", "powered_down", "power_up"), False),
+        (("idle", "cloud", "powered_down", "powering_up"), False),
+        (("idle", "cloud", "powering_down"), False),
+        (("idle", "cloud", "powered_down", "power_down"), False),
+        (("down", "cloud", "powered_down"), False),
+        (("idle", "cloud"), False),
+    ],
+    ids=lambda told: "+".join(told) if isinstance(told, tuple) else None,
+)
+def test_only_a_node_that_is_off_and_that_nobody_sets_aside_is_powered_up(
+    words: tuple[str, ...], is_off: bool
+):
+    assert node("a", *words).off is is_off
+    on = power.orders_to_switch_on(node("a", *words))
+    assert on == (("State=POWER_UP",) if is_off else ())
+    for aside in ("drain", "maintenance"):
+        assert power.orders_to_switch_on(node("a", *words, aside)) == ()
+
+
+@pytest.mark.parametrize(
+    ("words", "reason", "orders"),
+    [
+        pytest.param("idle+cloud", "", ("State=POWER_DOWN_FORCE",), id="not-noticed-yet"),
+        pytest.param("mixed+powering_up", "", ("State=POWER_DOWN_FORCE",), id="powers-up"),
+        pytest.param("down", "Not responding", ("State=POWER_DOWN_FORCE",), id="down"),
+        pytest.param("idle+powered_down", "", (), id="off"),
+        pytest.param("idle+powering_down", "", (), id="on-its-way"),
+        pytest.param(
+            "idle+drain",
+            "nodemanager: idle",
+            ("State=POWER_DOWN_FORCE", "State=UNDRAIN"),
+            id="drained-by-us",
+        ),
+        pytest.param(
+            "idle+drain+powered_down", "nodemanager: idle", ("State=UNDRAIN",), id="drained-and-off"
+        ),
+        pytest.param("idle+drain", "bad disk", (), id="drained-by-an-operator"),
+        pytest.param("down+drain", "bad disk", (), id="drained-and-down"),
+    ],
+)
+def test_what_a_node_without_its_machine_is_told_and_a_foreign_drain_stays_d16(
+    words: str, reason: str, orders: tuple[str, ...]
+):
+    assert power.orders_to_switch_off(listed(*words.split("+"), reason=reason)) == orders
 
 
 def test_a_node_that_is_given_up_is_no_demand():
@@ -41,8 +110,8 @@ def test_a_node_that_is_given_up_is_no_demand():
 
 
 def listed(*words: str, reason: str = "") -> SchedulerNode:
-    told = replace(node("a", *words), reason=reason)
-    (found,) = power.listing(Listed((told,))).items
+    row = NodeRow("a", frozenset(words), reason, (), weight=1, cores=1)
+    (found,) = power.listing(listing([row])).items
     return found
 
 
@@ -75,7 +144,7 @@ def test_a_node_that_is_down_for_no_operators_reason_is_given_up(
 ):
     found = listed(*words.split("+"), reason=reason)
     assert found.given_up
-    assert power.order_to_resume(found) == order
+    assert power.orders_to_resume(found) == (order,)
 
 
 @pytest.mark.parametrize(
@@ -91,21 +160,25 @@ def test_a_node_that_is_down_for_no_operators_reason_is_given_up(
 def test_any_other_node_is_not_given_up_and_is_resumed_as_it_is(words: str, reason: str):
     found = listed(*words.split("+"), reason=reason)
     assert not found.given_up
-    assert power.order_to_resume(found) == RESUME
-    assert power.order_to_resume(None) == RESUME
+    assert power.orders_to_resume(found) == (RESUME,)
+    assert power.orders_to_resume(None) == (RESUME,)
 
 
 def test_any_other_node_is_told_as_it_is():
-    others = (
-        node("a", "idle", "cloud"),
-        node("b", "allocated", "cloud", "powering_down"),
-        node("c", "down", "cloud", "powered_down"),
-    )
-    assert power.listing(Listed(others, complete=False, problems=("x",))) == Listed(
-        others, complete=False, problems=("x",)
-    )
+    rows = [
+        NodeRow(name, frozenset(words.split("+")), "", (), 1, 1)
+        for name, words in {
+            "a": "idle+cloud",
+            "b": "allocated+cloud+powering_down",
+            "c": "down+cloud+powered_down",
+        }.items()
+    ]
+    others = listing(rows, problems=("x",))
+    assert power.listing(others) == others
+    assert not others.complete
 
 
 def test_a_node_that_names_no_size_may_be_of_any():
     bare = replace(node("a", "idle", "powering_up"), features=("rack1",))
+    assert power.queue([bare])
     assert power.queue([bare])[0].instance_type is None

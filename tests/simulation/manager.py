@@ -227,5 +227,5 @@ class Manager:
             settings,
             may_authorise=shape.proven,
             compare_and_set=not shape.fenced,
-            tells_drain=not shape.fenced,
+            tells_drain=not shape.fenced and shape.seated is None,
         )

@@ -63,8 +63,7 @@ from nodemanager.core.plan.demand import Market
 from nodemanager.core.safety import breaker
 from nodemanager.errors import RemoteError
 from nodemanager.journal import kept
-from nodemanager.records import slurm_nodes
-from nodemanager.records.slurm import SlurmRecordStore
+from nodemanager.records import seats
 from tests.simulation.registry import CasStore
 from tests.simulation.scenario import Storm
 from tests.simulation.seats import Seating
@@ -398,29 +397,15 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "C12",
-        "nobody waits behind the fence of Slurm's nodes",
-        (instead(clean_fenced._stand, "seen.fence_wait", "0.0"),),
+        "a slurmd of the life before is a sign of this life of a seat",
+        (off(seats.news, "node.start in slurmds.others"),),
+        by=STILL,
         storm=SEATED,
     ),
     Mutant(
         "C12",
-        "the fence of Slurm's nodes does not drain them",
-        (
-            instead(SlurmRecordStore.fence, "'State=DRAIN'", "'State=UNDRAIN'"),
-            off(SlurmRecordStore.fence, "'drain' not in after.words"),
-        ),
-        storm=SEATED,
-    ),
-    Mutant(
-        "T1",
-        "a sign of life of a slurmd is no write",
-        (
-            instead(
-                slurm_nodes.record,
-                "max(at, first or 0.0, last_sign or 0.0)",
-                "max(at, first or 0.0)",
-            ),
-        ),
+        "no slurmd gives a sign of life",
+        (instead(seats.news, "News(values, lives=True)", "News(values)"),),
         by=STILL,
         storm=SEATED,
     ),
@@ -438,31 +423,6 @@ MUTANTS: tuple[Mutant, ...] = (
         by=("C2", "C3"),
     ),
     Mutant(
-        "C3",
-        "a slurmd that is switched off was heard last when it was last seen alive",
-        (
-            instead(
-                SlurmRecordStore._last_sign,
-                "known is None or known.alive or known.start != node.start",
-                "known is None or known.start != node.start",
-            ),
-        ),
-        storm=SUSPENDING,
-    ),
-    Mutant(
-        "U2",
-        "a boot takes any of Slurm's nodes that looks free, locked or not",
-        (
-            instead(boots.free_seats, "not has_seats(listed_records(snapshot))", "True"),
-            off(boots.boot_orders, "has_seats(listed_records(snapshot))"),
-        ),
-        storm=Storm(
-            ("a node dies unseen", "store writes late", "store replies lost"),
-            count=16,
-            seated=Seating(every=60.0, job_s=40.0, suspend_time=120.0),
-        ),
-    ),
-    Mutant(
         "D12",
         "a node that Slurm has switched off is kept as any idle one",
         (instead(node_paired._not_suspended, "word is None", "True"),),
@@ -472,7 +432,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "PROGRESS",
         "a name that Slurm has given up is never resumed",
-        (instead(errands._nodes_to_return, "breaker.is_open", "True"),),
+        (instead(errands._nodes_to_return, "node.given_up", "False"),),
         storm=SEATED,
     ),
     Mutant(
@@ -572,7 +532,7 @@ MUTANTS: tuple[Mutant, ...] = (
                 "self._context.store.read(effect.record.uuid) or effect.record, claim)",
             ),
             # What stands here for the transaction of records.sql.
-            off(CasStore.claim, "held.holds_anything and not renewed"),
+            off(CasStore._claim, "held.holds_anything and not renewed"),
         ),
         with_=("U3",),
     ),

@@ -22,7 +22,7 @@ from nodemanager.errors import (
     StoreError,
     StoreRefused,
 )
-from nodemanager.records import rows, wire
+from nodemanager.records import rows, seats, wire
 from nodemanager.records.pings import WrongInstance
 from nodemanager.records.resource import KEEPS_ADDRESS_S
 from nodemanager.records.schema import nodes
@@ -174,7 +174,7 @@ class Registry:
     def insert(self, values: Mapping[str, Any], by: str, what: str, *, age: float = 0.0) -> Row:
         """A new row; one with an age is older than the world, and nobody is told of it."""
         now = self.now_ns() - int(age * 1e9)
-        uuid = "zzzzz-7ekkf-" + "".join(self._random.choice(_BASE36) for _ in range(15))
+        uuid = values.get("uuid") or self._new_uuid()
         row = {**_COLUMNS, "uuid": uuid, "domain": "example.org", "properties": {}, "info": {}}
         row |= values
         row |= {"version": 1, "created_at": now, "modified_at": now}
@@ -183,6 +183,9 @@ class Registry:
         if not age:
             self._tell(None, self.record(uuid), by, what)
         return row
+
+    def _new_uuid(self) -> str:
+        return "zzzzz-7ekkf-" + "".join(self._random.choice(_BASE36) for _ in range(15))
 
     def change(
         self, row: Row, values: Mapping[str, Any], by: str, what: str, *, sign: bool = False
@@ -273,6 +276,9 @@ class Registry:
         held = row["slot_number"]
         if held is not None and held > 0:
             return {}
+        own = seats.own_slot(row)
+        if own is not None:
+            return {"slot_number": own[0], "hostname": own[1]}
         slot = self.free_slot()
         named = row["hostname"] is not None
         return {"slot_number": slot} | ({} if named else {"hostname": self.naming.host(slot)})
@@ -379,8 +385,11 @@ class CasStore:
         return StoreTime(at, (before + after) / 2, (after - before) / 2, beats)
 
     def list_records(self) -> Listed[Record]:
+        return self._listed_by(self._registry.listing)
+
+    def _listed_by(self, look: Callable[[], tuple[Record, ...]]) -> Listed[Record]:
         started_at = self._registry.engine.now
-        listed = Listed(self._line.call("list", self._registry.listing))
+        listed = Listed(self._line.call("list", look))
         for alter in self.alterations:
             listed = alter(listed.items) if listed.complete else listed
         self._listed.tell(self._manager, started_at, self._registry.engine.now, listed)
@@ -425,41 +434,38 @@ class CasStore:
         return row
 
     def claim(self, record: Record, claim: Claim) -> Record:
+        return self._line.call("claim", lambda: self._claim(record, claim, {}), record.uuid)
+
+    def _claim(self, record: Record, claim: Claim, more: Mapping[str, Any]) -> Record:
         registry = self._registry
-
-        def effect() -> Record:
-            row = self._row_at(record)
-            held = self._read(record.uuid)
-            renewed = held.incarnation == claim.incarnation
-            if held.problems or held.pool not in (None, claim.pool):
-                raise StoreRefused("unfit")
-            if held.holds_anything and not renewed:
-                raise StoreRefused("it still holds something")
-            properties, info = rows.objects(row)
-            if not renewed:
-                info[wire.PING_SECRET] = registry.new_secret()
-                info = wire.without_word(info)
-            if claim.node_id is not None:
-                info[wire.INSTANCE_ID] = claim.node_id
-            values = {
-                "properties": wire.claimed(properties, claim),
-                **({} if renewed else {"drain": None}),
-                "info": registry.with_secret(info),
-                **registry.with_slot(row),
-            }
-            registry.change(row, values, self._manager, "claim", sign=True)
-            return self._read(record.uuid)
-
-        return self._line.call("claim", effect, record.uuid)
+        row = self._row_at(record)
+        held = self._read(record.uuid)
+        renewed = held.incarnation == claim.incarnation
+        if held.problems or held.pool not in (None, claim.pool):
+            raise StoreRefused("unfit")
+        if held.holds_anything and not renewed:
+            raise StoreRefused("it still holds something")
+        properties, info = rows.objects(row)
+        if not renewed:
+            info[wire.PING_SECRET] = registry.new_secret()
+            info = wire.without_word(info) | dict(more)
+        if claim.node_id is not None:
+            info[wire.INSTANCE_ID] = claim.node_id
+        values = {
+            "properties": wire.claimed(properties, claim),
+            **({} if renewed else {"drain": None}),
+            "info": registry.with_secret(info),
+            **registry.with_slot(row),
+        }
+        registry.change(row, values, self._manager, "claim", sign=True)
+        return self._read(record.uuid)
 
     def clean(self, record: Record, reason: str) -> Record:
-        registry = self._registry
+        return self._line.call("clean", lambda: self._clean(record, reason), record.uuid)
 
-        def effect() -> Record:
-            registry.free(self._row_at(record), reason, self._manager)
-            return self._read(record.uuid)
-
-        return self._line.call("clean", effect, record.uuid)
+    def _clean(self, record: Record, reason: str) -> Record:
+        self._registry.free(self._row_at(record), reason, self._manager)
+        return self._read(record.uuid)
 
     def restore(self, record: Record, before: Record) -> Record:
         registry = self._registry
@@ -546,6 +552,6 @@ def freed(row: Row, reason: str) -> dict[str, Any]:
         "first_ping_at": None,
         "last_ping_at": None,
         "drain": None,
-        "properties": {} if pool is None else {wire.POOL: pool},
+        "properties": {**seats.kept(properties), **({} if pool is None else {wire.POOL: pool})},
         "info": info,
     }

@@ -1,9 +1,10 @@
 """What holds where Slurm's nodes are the records, judged by machines, jobs and slurmctld's orders.
 
-A name is given to a machine only when no other lives that was told it. No order of a manager ends
-a job that its machine is at: a node is powered down or called down only behind a fence or a drain,
-and its machine destroyed only behind a drain. In the calm, each job that was submitted is run, and
-what idles beyond min_nodes goes.
+A name is given to a machine only when no other lives that was told it, and only while Slurm has it
+switched off or wants it up: what it calls up, or what somebody sets aside, gets none. No order of a
+manager ends a job that its machine is at, and none ends what waits for a machine, but where the
+cloud refused one of its size, or it ended. A drain that is not ours survives. In the calm, each job
+that was submitted is run, and what idles beyond min_nodes goes.
 """
 
 from __future__ import annotations
@@ -11,9 +12,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from nodemanager.core.model.reasons import Event
+from nodemanager.core.model.scheduling import OURS
 from nodemanager.core.model.world import Record
+from nodemanager.core.safety.boot_loops import LONGEST_REST_S, SIZE_LOOP
 from tests.records.slurm_model import UNASKED, Node, Times
-from tests.simulation.bounds import FENCE_STANDS_S
 from tests.simulation.cleans import CleanRules
 from tests.simulation.cloud import Instance
 from tests.simulation.debts import Owed
@@ -31,9 +34,13 @@ from tests.simulation.world import Pool, World
 if TYPE_CHECKING:
     from tests.simulation.latch import Latch
     from tests.simulation.liveness import Calm
+    from tests.simulation.manager import Manager
 
-POWER_DOWN = "State=POWER_DOWN_FORCE"
-ENDS = (POWER_DOWN, "State=DOWN")
+OFF_AT_ONCE, ON = "State=POWER_DOWN_FORCE", "State=POWER_UP"
+ENDS = (OFF_AT_ONCE, "State=DOWN")
+UNDRAINS = ("State=UNDRAIN", "State=RESUME", "State=POWER_DOWN", OFF_AT_ONCE)
+COMES = frozenset({"POWERED_DOWN", "POWERING_UP"})
+FAILED_LATELY_S = 900.0
 BOOTS_S = 100.0
 SLACK_S = 60.0
 
@@ -46,8 +53,15 @@ class SeatRules:
     ) -> None:
         self.world, self.controller, self.cleans = world, controller, cleans
         self.calm, self.latch = calm, latch
-        self.ordered_down = 0
+        self.failed_at: dict[str, float] = {}
+        """By size, when the cloud last refused a node; by uuid, when the record's node ended."""
+        self._failed = 0
+        """How many nodes ended that had never been heard."""
+        self._heard: set[str] = set()
+        world.registry.pinged.append(lambda _, secret: self._heard.add(secret))
+        world.cloud.books.ended.append(self._ended)
         controller.ordered.append(self._ordered)
+        world.events.append(self._told)
         world.registry.changed.append(self._changed)
         world.cloud.books.destroyed.append(self._destroyed)
 
@@ -58,8 +72,16 @@ class SeatRules:
             if machine.hostname == name and machine.instance.lives
         ]
 
+    def _told(self, manager: Manager, event: Event, fields: dict[str, object]) -> None:
+        if event is Event.NODE_SETUP_FAILED and fields.get("action") == "create":
+            self.failed_at[str(fields.get("size"))] = self.world.engine.now
+
+    def _ended(self, one: Instance) -> None:
+        self._failed += one.machine is not None and one.machine.secret not in self._heard
+        self.failed_at[one.tags.record or ""] = self.world.engine.now
+
     def _changed(self, before: Record | None, after: Record | None, by: str, what: str) -> None:
-        if after is None or what != "claim" or after.claim is None or after.hostname is None:
+        if before is None or after is None or what != "claim" or after.hostname is None:
             return
         others = [
             machine.instance.id
@@ -70,22 +92,30 @@ class SeatRules:
             self.world.violate(
                 "SAFETY", f"{by} claims {after.hostname}, {others} live by that name"
             )
+        flags = self.controller.model.nodes[after.hostname].flags
+        if after.incarnation != before.incarnation and not flags & COMES:
+            self.world.violate("D16", f"{by} claims {after.hostname}, which is {sorted(flags)}")
 
     def _ordered(self, by: str, node: Node, argv: Sequence[str]) -> None:
         """An order takes effect: what it ends must not live, and no job be hit by it."""
-        if not any(one in argv for one in ENDS):
-            return
-        self.ordered_down += 1
-        # A late order may end its drain; while it is down it gets no work either. Slurm refuses the
-        # order, which may be late, for one that is off. One that powers up runs nothing yet: its
-        # job waits again.
-        safe = node.flags & {"DRAIN", "DOWN", *UNASKED}
-        if POWER_DOWN in argv and not safe:
-            self.world.violate("C12", f"{by} powers {node.name} down, which may be given work")
-        alive = [machine for machine in self._living(node.name) if is_up(machine)]
+        is_drained = "DRAIN" in node.flags and node.reason is not None
+        if is_drained and not node.reason[0].startswith(OURS) and any(o in argv for o in UNDRAINS):
+            self.world.violate("D16", f"{by} ends the drain of {node.name}: {node.reason[0]}")
+        if ON in argv and node.flags & {"DRAIN", "DOWN", "RESERVED"}:
+            self.world.violate("D16", f"{by} powers {node.name} up, {sorted(node.flags)}")
         job = self.controller.jobs.get(node.job or "")
-        if job is not None and job.runs and job.on in alive:
+        if job is None or not any(one in argv for one in ENDS):
+            return
+        alive = [machine for machine in self._living(node.name) if is_up(machine)]
+        if job.runs and job.on in alive:
             self._hit(job, by, " ".join(argv[2:]))
+        failed = (self.failed_at.get(one, -1e9) for one in (node.size, self._uuid(node.name)))
+        failed_s = self.world.engine.now - max(failed)
+        if "POWERING_UP" in node.flags and failed_s > FAILED_LATELY_S:
+            self.world.violate("U14", f"{by} has job {job.id} queued again, which waits")
+
+    def _uuid(self, name: str) -> str:
+        return self.controller.registry.uuids[name]
 
     def _destroyed(self, one: Instance, by: str) -> None:
         job = next((job for job in self.controller.jobs.values() if job.on is one.machine), None)
@@ -108,14 +138,15 @@ class SeatRules:
         yield from self._jobs(pool, since)
         yield from self._idle(pool, since)
         yield from self._switched_off(pool, since)
-        yield from self._fences()
 
     def _jobs(self, pool: Pool, since: float) -> Iterator[Owed]:
         """Each is run: its node is freed of what was there, booted, and at it undisturbed."""
+        boots_in = self._seat_is_free(pool) + RESUME_TIMEOUT_S + BOOTS_S + Times.requeued_for
+        if self._failed >= SIZE_LOOP:
+            doubled = pool.settings.boot_fail_after * 2.0 ** min(self._failed - SIZE_LOOP, 16)
+            boots_in += min(LONGEST_REST_S, doubled)
         for job in self.controller.jobs.values():
-            within = self._seat_is_free(pool) + RESUME_TIMEOUT_S + BOOTS_S + Times.requeued_for
-            if job.on is not None:
-                within += job.lasts
+            within = boots_in if job.on is None else boots_in + job.lasts
             what = f"job {job.id} on {job.name} is run to its end"
             yield Owed("PROGRESS", f"job {job.id} {job.began}", what, since, within)
 
@@ -149,11 +180,3 @@ class SeatRules:
             if is_its and one.lives and node.flags & UNASKED and "DOWN" not in node.flags:
                 what = f"{one.id}, which Slurm has switched off as {name}, goes"
                 yield Owed("PROGRESS", f"off {one.id}", what, since, within)
-
-    def _fences(self) -> Iterator[Owed]:
-        """No node that lives stays drained by a fence."""
-        for name in self.controller.model.nodes:
-            record = self.controller.registry.of(name)
-            if record.fenced and any(is_up(machine) for machine in self._living(name)):
-                what = f"{name}, whose machine lives, is fenced no more"
-                yield Owed("C12", f"fence {name} {record.incarnation}", what, 0.0, FENCE_STANDS_S)

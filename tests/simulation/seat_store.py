@@ -1,26 +1,27 @@
-"""Slurm's nodes as a manager's record store and scheduler, over lines that may fail.
+"""A manager's records of Slurm's nodes, and its scheduler, over lines that may fail.
 
-The store is the real adapter; each scontrol that it starts is a call of its own, and between any
-two of them anything may happen. The scheduler is the port, in the words of the real power saving.
+Between any two calls anything may happen. The scheduler is the port, in the words of the real power
+saving.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from nodemanager.clock import Clock
 from nodemanager.core.model.features import SIZE_FEATURE
-from nodemanager.core.model.scheduling import OURS, SchedulerNode, Verb
+from nodemanager.core.model.scheduling import OURS, SchedulerNode, Verb, is_drained_by_us
 from nodemanager.core.model.worker_words import words_of
-from nodemanager.core.model.world import Job, Listed, Record
-from nodemanager.errors import RemoteError, SchedulerError, SchedulerRefused, StoreRefused
+from nodemanager.core.model.world import Claim, Job, Listed, Record
+from nodemanager.errors import Conflict, SchedulerRefused, StoreError, before_writing
 from nodemanager.program import Ended
-from nodemanager.records.slurm import SlurmRecordStore
+from nodemanager.records import seats
+from nodemanager.records.slurm_nodes import SlurmNode, SlurmNodes
 from nodemanager.schedulers.slurm import power
 from nodemanager.schedulers.slurm.rows import NodeRow, listing
-from tests.simulation.engine import Engine, Strand
+from tests.simulation.registry import CasStore
 from tests.simulation.seats import Controller
 from tests.simulation.weather import Line
 from tests.simulation.world import Bulletin
@@ -28,90 +29,113 @@ from tests.simulation.world import Bulletin
 if TYPE_CHECKING:
     from tests.simulation.manager import Manager
 
-
-class Turns:
-    """A lock between strands of one process, which one strand may take several times."""
-
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
-        self._owner: Strand | None = None
-        self._depth = 0
-        self._waiting: deque[Strand] = deque()
-
-    def __enter__(self) -> None:
-        me = Strand.current
-        assert me is not None
-        while self._owner not in (None, me):
-            me.ask(self._waiting.append)
-        self._owner, self._depth = me, self._depth + 1
-
-    def __exit__(self, *_: object) -> None:
-        self._depth -= 1
-        if self._depth:
-            return
-        me, self._owner = self._owner, None
-        assert me is not None
-        if self._waiting and not me.process.dead:
-            strand = self._waiting.popleft()
-            self._engine.after(0.0, lambda: strand.resume(None), strand.process)
+TIMEOUT_S = 10.0
+AS_IT_IS = "Invalid node state"
 
 
-class SeatStore(SlurmRecordStore):
-    """The store of one manager, whose listings may be altered by a fault."""
+class SeatStore(CasStore):
+    """The records of one manager: rows that compare, and what slurmctld says, over two lines.
+
+    It does what records/slurm.py does; whose slurmd is whose life, the real code says.
+    """
+
+    provider = "slurm"
+    tells_drain = False
 
     def __init__(
         self,
         controller: Controller,
         line: Line,
+        slurm_line: Line,
         manager: str,
         bulletin: Bulletin,
         *,
-        timeout: float,
         clock: Clock,
-        pool: str,
     ) -> None:
-        super().__init__(timeout, clock, pool=pool, call=self._called)
-        turns: Any = Turns(controller.world.engine)
-        self._lock = turns
-        self._controller, self._line = controller, line
-        self._manager, self._bulletin = manager, bulletin
-        self._world = controller.world
+        super().__init__(controller.registry, line, manager, bulletin, clock=clock)
+        self._controller, self._slurm_line = controller, slurm_line
+        self._seats = controller.registry
+        self._slurm = SlurmNodes(TIMEOUT_S, call=self._called)
+        self._relayed_ns: int | None = None
 
     def _called(self, what: str, argv: Sequence[str], timeout: float, **more: Any) -> Ended:
-        """scontrol, as program.run runs it: what it may end with, and what it may not."""
-        about = ""
-        name = "list"
-        if "update" in argv:
-            named = self._controller.named(argv)
-            name, about = "update", self._controller.registry.uuids.get(named or "", "")
-        elif "config" in argv:
-            name = "time"
-        try:
-            # With the controller's clock, which is what a question for its time tells.
-            _, ended = self._line.call(
-                name, lambda: self._controller.run(self._manager, argv, timeout), about
-            )
-            return ended
-        except StoreRefused:
-            return Ended(1, b"", "Access/permission denied")
-        except RemoteError as error:
-            if isinstance(error, SchedulerError):
-                raise
-            return Ended(1, b"", "Unable to contact slurm controller (connect failure)")
+        """scontrol, as program.run runs it."""
+        name = "config" if "config" in argv else "relay"
+        _, ended = self._slurm_line.call(
+            name, lambda: self._controller.run(self._manager, argv, timeout)
+        )
+        return ended
 
     def list_records(self) -> Listed[Record]:
-        started_at = self._world.engine.now
-        listed = super().list_records()
-        for alter in self._bulletin.alterations:
-            listed = alter(listed.items) if listed.complete else listed
-        self._bulletin.tell(self._manager, started_at, self._world.engine.now, listed)
-        return listed
+        asked_at = self._seats.engine.now
+        try:
+            told, found = self._slurm.controller(), self._slurm.all()
+        except StoreError:
+            return super().list_records()
+
+        def look() -> tuple[Record, ...]:
+            self._relayed_ns = self._seats.relay(found, told.slurmd_timeout, asked_at)
+            return self._seats.listing()
+
+        return self._listed_by(look)
 
     def read(self, uuid: str) -> Record | None:
-        found = super().read(uuid)
-        for heard in self._world.weather.answered:
-            heard(self._manager, "store.read", uuid, found)
-        return found
+        asked_at, node = self._seats.engine.now, None
+        with suppress(StoreError):
+            node = self._slurm.one(self._seats.names[uuid])
+
+        def effect() -> Record | None:
+            row = self._seats.rows[uuid]
+            if node is not None and seats.is_unheard(row, node, self._relayed_ns):
+                self._seats.relay((node,), None, asked_at)
+            return self._seats.record(uuid)
+
+        return self._line.call("read", effect, uuid)
+
+    def claim(self, record: Record, claim: Claim) -> Record:
+        if record.incarnation == claim.incarnation:
+            return super().claim(record, claim)
+        with before_writing():
+            node = self._node(record)
+
+        def effect() -> Record:
+            row = self._row_at(record)
+            if not record.holds_anything and not node.may_come:
+                raise Conflict(f"{node.name} is {sorted(node.words)} in Slurm")
+            known = seats.at_claim(row, node).info
+            return self._claim(record, claim, known)
+
+        return self._line.call("claim", effect, record.uuid)
+
+    def clean(self, record: Record, reason: str) -> Record:
+        with before_writing():
+            node = None if record.claim is None else self._node(record)
+
+        def effect() -> Record:
+            row = self._row_at(record)
+            if node is not None and seats.is_unheard(row, node, self._relayed_ns):
+                raise Conflict(f"a slurmd has registered as {node.name}")
+            return self._clean(record, reason)
+
+        return self._line.call("clean", effect, record.uuid)
+
+    def _node(self, record: Record) -> SlurmNode:
+        node = self._slurm.one(self._seats.names[record.uuid])
+        assert node is not None
+        return node
+
+    def create(self, claim: Claim) -> Record:
+        raise AssertionError("a boot takes a seat that is there")
+
+    def ping_url(self, record: Record) -> str:
+        assert record.hostname is not None
+        return record.hostname
+
+    def probe(self) -> bool:
+        try:
+            return not self._slurm.controller().has_just_started
+        except StoreError:
+            return False
 
 
 class SeatScheduler:
@@ -151,29 +175,37 @@ class SeatScheduler:
     def nodes(self) -> Listed[SchedulerNode]:
         return self._line.call("nodes", self._listed)
 
-    def _order(self, call: str, node: str, *told: Sequence[str]) -> None:
-        def effect() -> None:
-            for words in told or ((self._order_to_resume(node),),):
-                argv = ("scontrol", "update", f"NodeName={node}", *words)
-                _, ended = self._controller.run(self._manager.name, argv, 10.0)
-                if ended.returncode != 0 and words[0] not in (power.RESUME, power.POWER_DOWN):
-                    raise SchedulerRefused(ended.said)
-
-        self._line.call(call, effect, node)
-
     def drain(self, node: str, reason: str) -> None:
         self._order("drain", node, ("State=DRAIN", f"Reason={OURS}{reason}"))
 
-    def resume(self, node: str) -> None:
-        self._order("resume", node)
+    def _order(self, call: str, node: str, words: Sequence[str]) -> None:
+        def effect() -> None:
+            argv = ("scontrol", "update", f"NodeName={node}", *words)
+            _, ended = self._controller.run(self._manager.name, argv, TIMEOUT_S)
+            if ended.returncode != 0 and AS_IT_IS not in ended.said:
+                raise SchedulerRefused(ended.said)
 
-    def _order_to_resume(self, name: str) -> str:
-        listed = (one for one in self._listed().items if one.name == name)
-        return power.order_to_resume(next(listed, None))
+        self._line.call(call, effect, node)
+
+    def resume(self, node: str) -> None:
+        known = self._known(node)
+        if known.draining and not is_drained_by_us(known):
+            raise SchedulerRefused("somebody else drained it")
+        self._tell("resume", node, power.orders_to_resume(known))
 
     def mark_down(self, node: str, reason: str) -> None:
-        """In one go: the real one's two calls are one here, and no job comes in between."""
-        self._order("down", node, ("State=DOWN", f"Reason={OURS}{reason}"), ("State=UNDRAIN",))
+        self._tell("down", node, power.orders_to_switch_off(self._known(node)))
+
+    def power_up(self, node: str) -> None:
+        self._tell("up", node, power.orders_to_switch_on(self._known(node)))
+
+    def _known(self, name: str) -> SchedulerNode:
+        """What the real one looks at right before its order, in a call of its own."""
+        return next(one for one in self.nodes().items if one.name == name)
+
+    def _tell(self, call: str, node: str, orders: Sequence[str]) -> None:
+        for order in orders:
+            self._order(call, node, (order,))
 
     def describe(
         self, node: str, weight: int, features: tuple[str, ...], drop: tuple[str, ...] = ()

@@ -6,7 +6,7 @@ world's clock. Slurm chooses the nodes: jobs wait for a node by its name, and po
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from random import Random
 from typing import TYPE_CHECKING
@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING
 from nodemanager.core.model.scheduling import Verb
 from nodemanager.core.model.world import Record, Size
 from nodemanager.program import Ended
-from nodemanager.records import slurm_nodes as lines
+from nodemanager.records import seats, wire
+from nodemanager.records.slurm import uuid_of
+from nodemanager.records.slurm_nodes import SlurmNode
 from tests.records.slurm_model import UNASKED, Node, SlurmModel, Times
 from tests.simulation.choices import LARGE, SMALL
 from tests.simulation.cloud import Instance
@@ -27,8 +29,6 @@ if TYPE_CHECKING:
 
 CLUSTER = "model"
 LOOK_EVERY_S = 5.0
-TOLD_EVERY_S = 15.0
-"""So often the monitors are told that a slurmd answers."""
 SLURMD_TIMEOUT_S, RESUME_TIMEOUT_S, SUSPEND_TIMEOUT_S = 60.0, 300.0, 30.0
 SHARE = 0.03
 ON_ITS_WAY = frozenset({"POWERED_DOWN", "POWER_UP", "POWERING_UP", "NOT_RESPONDING"})
@@ -84,7 +84,7 @@ def with_seats(shape: Shape, seated: Seating) -> Shape:
         pools=((settings, poll_time),),
         slots=settings.max_nodes + seated.spare,
         habits=replace(shape.habits, scheduled=True, drain_hook=False),
-        fenced=True,
+        fenced=False,
         stampless_pings=False,
         demand_every=0.0,
         operators_every=0.0,
@@ -141,9 +141,6 @@ class Controller:
         )
         self.of: dict[str, tuple[Machine, int]] = {}
         """By node, the machine whose slurmd it heard last, in which of its lives."""
-        self.heard: dict[str, float] = {}
-        """By node, when its slurmd last answered (boottime)."""
-        self._told: dict[str, float] = {}
         self.jobs: dict[str, SeatJob] = {}
         self.done: list[SeatJob] = []
         self.requeued = 0
@@ -265,11 +262,6 @@ class Controller:
             self.model.start_slurmd(name)
         elif node.slurmd is None:
             self.model.hear_again(name)
-        if node.slurmd is not None and not node.flags & UNASKED:
-            self.heard[name] = self.world.engine.now
-            if self.world.engine.now - self._told.get(name, 0.0) >= TOLD_EVERY_S:
-                self._told[name] = self.world.engine.now
-                self.registry.heard(name)
 
     def asks(self, instance: Instance) -> bool:
         """Whether its slurmd is one that Slurm asks for a sign of life."""
@@ -285,16 +277,11 @@ class Controller:
         name = self.named(argv)
         if name is None:
             return self.registry.now(), self.model.run("slurm", argv, timeout)
-        registry = self.registry
-        node = self.model.nodes[name]
         for told in self.ordered:
-            told(by, node, argv)
-        before, extra = registry.of(name), node.extra
+            told(by, self.model.nodes[name], argv)
         ended = self.model.run("slurm", argv, timeout)
-        if node.extra != extra:
-            registry.wrote(before, registry.of(name), by)
         self._watch_jobs()
-        return registry.now(), ended
+        return self.registry.now(), ended
 
     def named(self, argv: Sequence[str]) -> str | None:
         """The node that an update is about."""
@@ -308,79 +295,60 @@ def _age(machine: Machine) -> tuple[float, str]:
 
 
 class SeatRegistry(Registry):
-    """Slurm's nodes as the records that they truly are, for the monitors and the faults.
-
-    Its records bear a ping secret, which stands for the slurmd's name in that life: it tells the
-    monitors which machine is which record's.
-    """
+    """The records of Slurm's nodes, one for each, bound to it by name."""
 
     def begin(self, controller: Controller) -> None:
-        self._controller = controller
-        self._pool = next(iter(controller.world.pools))
-        self._names = {lines.uuid_of(CLUSTER, name): name for name in controller.model.nodes}
-        self.uuids = {name: uuid for uuid, name in self._names.items()}
-        self._heard_of: dict[str, Record] = {}
-        self.rows = {uuid: {"uuid": uuid} for uuid in self._names}
-        self.reasons: dict[str, str] = {}
+        self.names: dict[str, str] = {}
+        for slot, node in enumerate(controller.model.nodes.values(), 1):
+            uuid = uuid_of(CLUSTER, node.name)
+            self.names[uuid] = node.name
+            binding = seats.bound(node.name, (node.size,), slot, CLUSTER)
+            self.insert({"uuid": uuid, "properties": binding}, "server", "seat", age=1.0)
+        self.uuids = {name: uuid for uuid, name in self.names.items()}
 
     def of(self, name: str) -> Record:
-        model = self._controller.model
-        output = "".join(f"{model.line(node)}\n" for node in model.nodes.values())
-        (node,) = (one for one in lines.nodes(output) if one.name == name)
-        at = self._controller.heard.get(name)
-        sign = None
-        if at is not None and node.has_come:
-            sign = self.now() - (self.engine.now - at)
-        record = lines.record(CLUSTER, node, sign, self._pool)
-        if not record.holds_anything:
-            return record
-        return replace(record, ping_secret=secret_of(name, record.incarnation))
+        record = self.record(self.uuids[name])
+        assert record is not None
+        return record
 
-    def record(self, uuid: str) -> Record | None:
-        name = self._names.get(uuid)
-        return None if name is None else self.of(name)
+    def relay(
+        self, found: Iterable[SlurmNode], slurmd_timeout: float | None, asked_at: float
+    ) -> int:
+        """What the nodes say is in their records; gives when it was so, on the store's clock."""
+        now = self.now_ns()
+        seen = now - int((self.engine.now - asked_at) * 1e9)
+        for node in found:
+            row = self.rows[self.uuids[node.name]]
+            said, last = seats.news(row, node), row["last_ping_at"]
+            if said.lives_on and slurmd_timeout is not None:
+                self._heard_late(row["uuid"], seen / 1e9 - slurmd_timeout)
+            if said.lives and (last is None or not seen < last <= now):
+                first = {} if row["first_ping_at"] is not None else {"first_ping_at": seen}
+                secret = row["info"][wire.PING_SECRET]
+                values = {**said.values, **first, "last_ping_at": seen}
+                self.change(row, values, f"secret {secret}", "ping", sign=True)
+                for told in self.pinged:
+                    told(self.of(node.name), secret)
+            elif said.values:
+                self.change(row, said.values, "server", "slurmd")
+        return seen
 
-    def records(self) -> tuple[Record, ...]:
-        return tuple(self.of(name) for name in self.uuids)
+    def _heard_late(self, uuid: str, at: float) -> None:
+        lives = [(life.freed_at, key) for key, life in self.freed.items() if key[0] == uuid]
+        if lives and max(lives)[0] < at:
+            key = max(lives)[1]
+            self.late[key] = replace(self.freed[key], at=at)
 
-    def version_of(self, record: Record) -> str:
-        return record.version
+    def secret_in(self, uuid: str, incarnation: str | None) -> str:
+        """The secret of that life of the record, which its machine has, so to say.
 
-    def claimed_at(self, record: Record) -> float:
-        """When its write was made up: Slurm stamps nothing, so a late write is as old as that."""
-        claim = record.claim
-        return self.engine.now - max(0.0, self.now() - (claim.at if claim else self.now()))
-
-    def heard(self, name: str) -> None:
-        """Its slurmd answers: a sign of life, and a ping to the monitors where it just came."""
-        record = self.of(name)
-        before = self._heard_of.get(name)
-        if record.last_ping_at is None:
-            return
-        came = before is None or before.first_ping_at != record.first_ping_at
-        self._heard_of[name] = record
-        self._tell(before, record, f"slurmd {name}", "registration" if came else "answer")
-
-    def wrote(self, before: Record, after: Record, by: str) -> None:
-        self._heard_of.pop(self._names[after.uuid], None)
-        self._tell(before, after, by, purpose(before, after))
-
-
-def purpose(before: Record, after: Record) -> str:
-    """What a write of a node's Extra was for."""
-    if after.claim is None and before.holds_anything and not after.fenced:
-        cleaned = before.claim is not None or before.fenced
-        if cleaned:
-            return f"clean {after.info.get('last_action', '')}".strip()
-    if after.claim != before.claim:
-        return "claim"
-    if after.fenced != before.fenced:
-        return "fence" if after.fenced else "unfence"
-    return "update"
-
-
-def secret_of(name: str, incarnation: str | None) -> str:
-    return f"{name}/{incarnation}"
+        It tells the monitors which machine is which record's.
+        """
+        record = self.record(uuid)
+        if record is not None and record.incarnation == incarnation and record.ping_secret:
+            return record.ping_secret
+        lives = (key[1] for key, life in self.freed.items() if life.incarnation == incarnation)
+        return next(lives, f"{uuid}/{incarnation}")
 
 
 class Slurmd(Machine):

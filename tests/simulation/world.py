@@ -23,7 +23,7 @@ from tests.simulation.manager import CLOUD_TIMEOUT_S, STORE_TIMEOUT_S, Facts, Ma
 from tests.simulation.measured import Measured
 from tests.simulation.pen import Paper
 from tests.simulation.registry import CasStore, Registry
-from tests.simulation.seats import Controller, Seating, SeatRegistry, Slurmd, secret_of
+from tests.simulation.seats import Controller, Seating, SeatRegistry, Slurmd
 from tests.simulation.slurm import Dispatching, SimScheduler, Slurm, scheduler_line
 from tests.simulation.weather import Weather, cloud_line, store_line
 
@@ -241,14 +241,14 @@ class World:
         if self.controller is not None:
             from tests.simulation.seat_store import SeatStore
 
+            slurm_line = scheduler_line(self.engine, self, manager)
             return SeatStore(
                 self.controller,
                 line,
+                slurm_line,
                 manager.name,
                 self.bulletin,
-                timeout=STORE_TIMEOUT_S,
                 clock=manager.clock,
-                pool=manager.pool.name,
             )
         if self.shape.fenced:
             # Its client's libraries are heavy.
@@ -351,7 +351,7 @@ class World:
         if self.controller is not None:
             # Its user data is a name, which its slurmd takes.
             kind, uuid = Slurmd, instance.tags.record or ""
-            secret = secret_of(user_data, instance.tags.incarnation)
+            secret = self.controller.registry.secret_in(uuid, instance.tags.incarnation)
         self._addresses += 1
         machine = kind(
             self.engine,

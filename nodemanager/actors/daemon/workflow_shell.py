@@ -84,6 +84,7 @@ class WorkflowShell:
             stopping=context.stopping is not None,
             # Without those withdrawn since.
             needless=Counter(wants.needless) - gone if wants else {},
+            wished=None if wants is None else wants.wished,
             too_many=wants is not None and wants.too_many > gone.total(),
             too_dear=Counter(wants.too_dear) - gone if wants else {},
             repeats_creates=context.inputs.repeats_creates,

@@ -44,8 +44,11 @@ from nodemanager.core.plan.errands import (
     Errand,
     MarkGone,
     ReturnNode,
+    SwitchOff,
+    SwitchOn,
     TellJob,
     is_left,
+    is_still_off,
 )
 from nodemanager.core.safety.rate_limits import heeded
 from nodemanager.errors import (
@@ -393,6 +396,13 @@ class SchedulerActor(PollingActor):
                 # By now the next node of that name may be up.
                 listed = self._scheduler.nodes()
                 if not any(one.name == name and is_left(one) for one in listed.items):
+                    return False
+                self._scheduler.mark_down(name, "its node is gone")
+            case SwitchOn(node=name):
+                self._scheduler.power_up(name)
+            case SwitchOff(node=name):
+                listed = self._scheduler.nodes()
+                if not any(one.name == name and is_still_off(errand, one) for one in listed.items):
                     return False
                 self._scheduler.mark_down(name, "its node is gone")
         return True

@@ -62,6 +62,7 @@ from nodemanager.core.execute.workflow import (
 from nodemanager.core.judge.preconditions import Block, standing_block
 from nodemanager.core.model.reasons import Event as Name
 from nodemanager.core.model.reasons import Reason
+from nodemanager.core.model.seats import seat_of
 from nodemanager.core.model.settings import CREATE_WITHIN_S
 from nodemanager.core.model.world import Record
 from nodemanager.core.plan.places import choose, nodes_by_place
@@ -96,13 +97,21 @@ def confirm_setup(order: SetUpOrder, seen: Seen, record: Record | None) -> Block
         return Reason.THROTTLED, {"retry_s": wait_s}
     if record is not None and (record.held or record.uuid in held_records(snapshot)):
         return Reason.HELD, {}
-    if seen.needless.get(order.size.name, 0) > 0:
+    if _is_needless(order, seen, record):
         return Reason.NO_LONGER_WANTED, {}
     if seen.too_many:
         return Reason.AT_MAX_NODES, {}
     if seen.too_dear.get(order.size.name, 0) > 0:
         return Reason.AT_MAX_PRICE, {}
     return None
+
+
+def _is_needless(order: SetUpOrder, seen: Seen, record: Record | None) -> bool:
+    """Whether demand wants its node no more: that seat, or else one of its size (U14)."""
+    seat = None if record is None else seat_of(record)
+    if seat is not None and seen.wished is not None:
+        return seat not in seen.wished
+    return seen.needless.get(order.size.name, 0) > 0
 
 
 class SetUp:

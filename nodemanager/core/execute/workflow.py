@@ -137,9 +137,10 @@ class Seen:
     """What is known when an event comes. `snapshot` leaves the workflow's own action out.
 
     By the newest plan, and less those withdrawn since, `needless` counts the future nodes that
-    demand wants no more, by size; `too_many` says that one is beyond max_nodes; `too_dear` counts
-    those beyond the price, by size. `unmet` are the sizes that demand lacks (`Wants`). `undecided`
-    says that there is news that no plan has weighed.
+    demand wants no more, by size; where nodes have seats, `wished` are those that it asks for by
+    name, None where they have none (U14). `too_many` says that one is beyond max_nodes; `too_dear`
+    counts those beyond the price, by size. `unmet` are the sizes that demand lacks (`Wants`).
+    `undecided` says that there is news that no plan has weighed.
     `repeats_creates` says that the cloud makes one node of one client token (U9). `pins_failed`
     counts, by node id, how often the cloud did not tell what the node pins. `fence_wait` is how
     many seconds a fence must stand. `failing` says that the newest write to the store failed.
@@ -150,6 +151,7 @@ class Seen:
     guarantee: Guarantee
     stopping: bool = False
     needless: Mapping[str, int] = field(default_factory=dict)
+    wished: frozenset[str] | None = None
     too_many: bool = False
     too_dear: Mapping[str, int] = field(default_factory=dict)
     repeats_creates: bool = False

@@ -522,7 +522,9 @@ class Event(Told):
     SCHEDULER_TOLD = (
         "scheduler.told",
         "The scheduler was told why a job can't run (`action=comment`, `cancel`), a node's weight "
-        "and features (`describe`), or that a node is gone whose record is free (`down`).",
+        "and features (`describe`), or that a node is gone whose record is free (`down`). Where "
+        "its nodes are the slots, it is told to power one up or down (`power_up`, `power_down`), "
+        "or that it may use one again (`resume`).",
     )
     NODE_SHUTDOWN_STARTED = "node.shutdown_started", "A node is about to be destroyed."
     NODE_GONE = "node.gone", "The cloud says that a node is gone."

@@ -31,7 +31,9 @@ class SchedulerNode:
     it to have. `responds` is False where the scheduler has tried in vain to reach the node.
     `suspended`: the scheduler has switched the node off, and gives work only to the next machine of
     that name, which it may wait for already. `given_up`: it gives the name no work before it is
-    resumed, as no machine came or answers, or as we called it gone.
+    resumed, as no machine came or answers, or as we called it gone. `off`: it has switched the node
+    off, and waits for no machine; `wanted`: it waits for the next one. `elsewhere`: the node is in
+    no partition that this pool serves.
     """
 
     name: str
@@ -47,6 +49,9 @@ class SchedulerNode:
     suspended: bool = False
     given_up: bool = False
     ram_mb: int | None = None
+    off: bool = False
+    wanted: bool = False
+    elsewhere: bool = False
 
     @property
     def drained(self) -> bool:

@@ -15,7 +15,11 @@ FAIL = "fail"
 """The state of a node that has failed, in its own word or in its scheduler's."""
 DRAIN = "drain"
 NOT_RESPONDING = "not_responding"
-POWERED_DOWN = "powered_down"
+POWERED_DOWN, POWERING_UP, POWERING_DOWN = "powered_down", "powering_up", "powering_down"
+POWER_UP, POWER_DOWN = "power_up", "power_down"
+"""What Slurm is about to do with a node's power."""
+MAY_COME = frozenset({POWERED_DOWN, POWERING_UP})
+"""With one of these words, a node has no machine, or waits for the next one."""
 RESERVED = frozenset({"reserved", "maintenance", "maint", "resv"})
 """The node is set aside by a reservation: whoever made it wants it left alone."""
 
@@ -25,9 +29,9 @@ NO_ANSWER, NOT_COME = "Not responding", "ResumeTimeout reached"
 MARKS = {
     "*": NOT_RESPONDING,
     "~": POWERED_DOWN,
-    "#": "powering_up",
-    "!": "power_down",
-    "%": "powering_down",
+    "#": POWERING_UP,
+    "!": POWER_DOWN,
+    "%": POWERING_DOWN,
     "$": "maintenance",
     "@": "reboot_requested",
     "^": "reboot_issued",
@@ -45,15 +49,18 @@ _SPELLED = {
     "unk": ("unknown",),
     "futr": ("future",),
     "plnd": ("idle", "planned"),
-    "pow_up": ("powering_up",),
+    "pow_up": (POWERING_UP,),
     "pow_dn": (POWERED_DOWN,),
     "powerdown": (POWERED_DOWN,),
     "powered-down": (POWERED_DOWN,),
 }
 """What the shorter forms and older spellings stand for."""
 _WORKING = frozenset({"busy", "allocated", "mixed", "completing"})
-_BESIDE_IDLE = frozenset({"idle", "cloud", "drain", "dynamic_norm", "dynamic_future"})
-"""Words that change nothing about a node that is idle and responds."""
+_BESIDE_IDLE = frozenset({"idle", "cloud", "drain", "dynamic_norm", "dynamic_future", POWER_UP})
+"""Words that change nothing about a node that is idle and responds.
+
+Slurm leaves `power_up` behind where the machine came before it had powered the node up.
+"""
 
 
 @lru_cache(maxsize=1024)

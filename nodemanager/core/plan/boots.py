@@ -13,6 +13,7 @@ from nodemanager.core.model.world import Record, Size
 from nodemanager.core.observe.pools import is_ours_to_claim
 from nodemanager.core.plan.demand import Wants
 from nodemanager.core.plan.places import choose, nodes_by_place
+from nodemanager.core.plan.seats import FreeSeats, uses_of
 from nodemanager.core.plan.snapshot import Snapshot, listed_records
 from nodemanager.core.plan.supply import held_records, is_locked
 
@@ -42,6 +43,9 @@ def boot_orders(
     nodes = nodes_by_place(snapshot) if spreads else Counter[str]()
     orders = []
     for (size, reason), host in zip(wants.boots, wants.hosts, strict=True):
+        if host in wants.power_ups:
+            # It is booted once the scheduler wants it up.
+            continue
         record = next((one for one in reusable if may_take(one, size, host)), None)
         if record is not None:
             reusable.remove(record)
@@ -73,11 +77,12 @@ def _reusable(snapshot: Snapshot, settings: Settings, impossible: frozenset[str]
 
 def free_seats(
     snapshot: Snapshot, settings: Settings, impossible: frozenset[str]
-) -> list[Record] | None:
-    """The seats that a boot may take now; None where a boot may get a new record."""
+) -> FreeSeats | None:
+    """The seats that boots may get; None where they may get new records."""
     if not has_seats(listed_records(snapshot)):
         return None
-    return _reusable(snapshot, settings, impossible)
+    reusable = _reusable(snapshot, settings, impossible)
+    return FreeSeats(reusable, uses_of(reusable, snapshot, settings))
 
 
 def _is_reusable(record: Record, snapshot: Snapshot, settings: Settings) -> bool:

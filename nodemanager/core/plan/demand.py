@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from nodemanager.core.judge.node_view import IDLE, NodeView
 from nodemanager.core.judge.preconditions import standing_block
 from nodemanager.core.model.reasons import Reason
-from nodemanager.core.model.seats import may_take
+from nodemanager.core.model.seats import seat_of
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.verdict import Verdict
 from nodemanager.core.model.world import Record, Size, WorkerState
@@ -22,6 +22,7 @@ from nodemanager.core.plan import places
 from nodemanager.core.plan.names import Apart, apart_from, next_names
 from nodemanager.core.plan.rotation import NONE as NO_ROTATIONS
 from nodemanager.core.plan.rotation import ROTATING, Need, Rotations, rotations
+from nodemanager.core.plan.seats import FreeSeats
 from nodemanager.core.plan.slots import Slots
 from nodemanager.core.plan.snapshot import Snapshot
 from nodemanager.core.plan.spares import Spares, chosen, spares_of
@@ -38,8 +39,10 @@ SHARED = frozenset({Reason.AT_QUOTA, Reason.NO_FREE_SLOT})
 class Wants:
     """What demand makes of a snapshot. Nodes are named by id, sizes by name.
 
-    `boots` are the granted boots, in order, and `hosts` the seats that they are for; `refused`
-    counts the others by (size, reason).
+    `boots` are the granted boots, in order, and `hosts` the seats that they are for; `power_ups`
+    are those of the seats that the scheduler must want up first. `refused` counts the others by
+    (size, reason). `wished` are the seats that the queue asks for by name, None where nodes have no
+    seats: a future node on any other seat is needless (U14).
     `unsatisfiable` has a verdict for each job that no boot can serve (U12); the other jobs want
     `wishlist` nodes. `surplus` are idle nodes that may go now; `unwanted` are these, idle nodes
     that may not go yet, and unwanted nodes that are being shut down; `over_max` are those of them
@@ -67,6 +70,8 @@ class Wants:
     spares: Mapping[str, Spares] = field(default_factory=dict)
     spare: frozenset[str] = frozenset()
     hosts: tuple[str | None, ...] = ()
+    wished: frozenset[str] | None = None
+    power_ups: frozenset[str] = frozenset()
     rotations: Rotations = NO_ROTATIONS
     apart: Apart | None = None
 
@@ -74,7 +79,7 @@ class Wants:
 class Market:
     """What demand makes of the supply of one snapshot.
 
-    `free_seats` are those that a boot may take; None where a boot may get a new record.
+    `free_seats` are those that boots may get; None where they may get new records.
     """
 
     def __init__(
@@ -83,17 +88,19 @@ class Market:
         snapshot: Snapshot,
         settings: Settings,
         slots: Slots,
-        free_seats: Sequence[Record] | None = None,
+        free_seats: FreeSeats | None = None,
     ) -> None:
         self.supply = supply
         self.sizes = supply.sizes
         self.snapshot = snapshot
         self.settings = settings
         self.slots = slots
-        self.free_seats = None if free_seats is None else list(free_seats)
+        self.free_seats = free_seats
         self.hosts: list[str | None] = []
         """The seat of each granted boot."""
         self.names = next_names(snapshot, settings, slots)
+        self.power_ups: list[str] = []
+        """Those of them that the scheduler does not want up yet."""
 
     def trade(self) -> Wants:
         """What demand calls for: the boots, the refusals, and the nodes that may go."""
@@ -143,6 +150,8 @@ class Market:
             spare=chosen(spares, self.supply.views, gone),
             hosts=tuple(self.hosts),
             apart=self.apart(),
+            power_ups=frozenset(self.power_ups),
+            wished=self._wished(),
         )
 
     def wished(self) -> Mapping[str, int]:
@@ -161,8 +170,7 @@ class Market:
         price = self.supply.price + sum(one.price or 0.0 for one in granted)
         reason = self._standing_refusal() or self._refusal(size, len(granted), price)
         if reason is None and self.free_seats is not None:
-            has_seat = any(may_take(one, size, None) for one in self.free_seats)
-            reason = None if has_seat else Reason.NO_FREE_SLOT
+            reason = None if self._seat_for(size, None) is not None else Reason.NO_FREE_SLOT
         return reason
 
     def _replaced(
@@ -225,11 +233,18 @@ class Market:
             if size.name in spares and spares[size.name].lacking
         ]
 
+    def _wished(self) -> frozenset[str] | None:
+        if self.free_seats is None:
+            return None
+        return frozenset(job.host for job in self.snapshot.demand or () if job.host is not None)
+
     def _needless(self, kept: Mapping[str, int]) -> dict[str, int]:
         """How many future nodes are neither wished for nor `kept` as spare, by size.
 
-        Those that min_nodes needs are not.
+        Those that min_nodes needs are not. Of seats it tells nothing (`Wants.wished`).
         """
+        if self.free_seats is not None:
+            return {}
         may_go = self.supply.serving - self.settings.min_nodes
         needless: dict[str, int] = {}
         for name, coming in self.supply.coming.items():
@@ -295,7 +310,9 @@ class Market:
             size = lot.size
             for left in range(lot.count, 0, -1):
                 reason = standing or self._refusal(size, len(boots), price)
-                reason = reason or self._seated(size, lot.host)
+                seat = self._seat_for(size, lot.host)
+                if seat is None and (self.free_seats is not None or lot.host is not None):
+                    reason = reason or Reason.NO_FREE_SLOT
                 if reason is not None:
                     refused[size.name, reason] += left
                     if reason is Reason.AT_MAX_PRICE and self._gets_its_turn(size):
@@ -303,19 +320,21 @@ class Market:
                         standing = reason
                     break
                 boots.append((size, lot.reason))
-                self.hosts.append(lot.host)
+                self._take(seat, lot.host)
                 price += size.price or 0.0
         return boots
 
-    def _seated(self, size: Size, host: str | None) -> Reason | None:
-        """Give a boot its seat where it needs one; what forbids the boot if there is none."""
-        if self.free_seats is None:
-            return None if host is None else Reason.NO_FREE_SLOT
-        seat = next((one for one in self.free_seats if may_take(one, size, host)), None)
-        if seat is None:
-            return Reason.NO_FREE_SLOT
-        self.free_seats.remove(seat)
-        return None
+    def _seat_for(self, size: Size, host: str | None) -> Record | None:
+        return None if self.free_seats is None else self.free_seats.find(size, host)
+
+    def _take(self, seat: Record | None, host: str | None) -> None:
+        name = None if seat is None else seat_of(seat)
+        self.hosts.append(name)
+        if seat is None or name is None or self.free_seats is None:
+            return
+        self.free_seats.take(seat)
+        if host is None:
+            self.power_ups.append(name)
 
     def _gets_its_turn(self, size: Size) -> bool:
         """Whether max_total_price will have room for the size once all that may go are gone."""

@@ -27,14 +27,15 @@ from nodemanager.core.model.scheduling import (
     Verb,
     is_drained_by_us,
 )
-from nodemanager.core.model.seats import seat_of
+from nodemanager.core.model.seats import may_take, seat_of
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.sizes import Sizes
 from nodemanager.core.model.verdict import Verdict
-from nodemanager.core.model.world import FreedLife, Job, Size, WorkerState
+from nodemanager.core.model.world import FreedLife, Job, Record, Size, WorkerState
 from nodemanager.core.observe.history import History, Records
 from nodemanager.core.observe.scheduled import word_on
 from nodemanager.core.plan.demand import Wants
+from nodemanager.core.plan.refusals import has_room, lacked_room
 from nodemanager.core.plan.snapshot import Snapshot
 
 ERRANDS_LIMIT = 20
@@ -45,6 +46,8 @@ CANCELLED_FOR = frozenset({Reason.NO_FITTING_SIZE, Reason.JOB_OVER_MAX_NODES})
 """What no waiting mends. A price limit leaves more room once another node is gone."""
 PRICE_STEPS = 1000
 """Weights for one unit of price: a node of a cheaper size gets work first."""
+RELEASED = frozenset({Reason.CREATE_REFUSED.value})
+"""Why a claim ended whose node could not be had."""
 _FEATURE = re.compile(r"[\w.=:/+-]+")
 
 
@@ -139,7 +142,42 @@ class ReturnNode:
         return {"action": "resume", "host": self.node, "record": self.record}
 
 
-Errand = TellJob | CancelJob | DescribeNode | MarkGone | ReturnNode
+@dataclass(frozen=True, slots=True)
+class SwitchOn:
+    """Have the scheduler want a machine of that name: the pool lacks one (min_nodes, spares)."""
+
+    node: str
+
+    @property
+    def key(self) -> str:
+        return f"on:{self.node}"
+
+    @property
+    def told(self) -> Mapping[str, Any]:
+        return {"action": "power_up", "host": self.node}
+
+
+@dataclass(frozen=True, slots=True)
+class SwitchOff:
+    """Have the scheduler want no machine of that name now: none comes for it, or it has gone.
+
+    `life` is of the record whose claim was released; None where the order is for no certain life.
+    """
+
+    node: str
+    record: str
+    life: str | None = None
+
+    @property
+    def key(self) -> str:
+        return f"off:{self.node}:{self.life or ''}"
+
+    @property
+    def told(self) -> Mapping[str, Any]:
+        return {"action": "power_down", "host": self.node, "record": self.record}
+
+
+Errand = TellJob | CancelJob | DescribeNode | MarkGone | ReturnNode | SwitchOn | SwitchOff
 
 
 def errands(
@@ -150,7 +188,9 @@ def errands(
         return ()
     found = (
         *_gone_nodes(snapshot, settings),
+        *_seats_to_switch_off(snapshot, settings),
         *_nodes_to_return(snapshot),
+        *(SwitchOn(name) for name in sorted(wants.power_ups)),
         *_nodes_to_describe(views, snapshot, settings),
         *_jobs_to_tell(wants, snapshot, settings),
     )
@@ -172,6 +212,9 @@ def _is_due(errand: Errand, snapshot: Snapshot, settings: Settings) -> bool:
         case ErrandOutcome.REFUSED:
             return age_s > REFUSED_AGAIN_S
         case ErrandOutcome.DONE if isinstance(errand, TellJob):
+            return False
+        case ErrandOutcome.DONE if isinstance(errand, SwitchOff) and errand.life is not None:
+            # What is waited for by then is news.
             return False
     return age_s > settings.max_poll_time
 
@@ -307,7 +350,7 @@ def _gone_nodes(snapshot: Snapshot, settings: Settings) -> Iterator[MarkGone]:
     listing, records = history.scheduler, history.records
     if listing is None or records is None or not records.complete or breaker.is_open:
         return
-    # Where the record is the scheduler's node, its clean has put that into the right state.
+    # Seats are told apart: `_seats_to_switch_off`.
     named = {name for record in records.items for name in (record.hostname, seat_of(record))}
     lives = _last_lives(history, records)
     for node in listing.items if lives else ():
@@ -319,21 +362,78 @@ def _gone_nodes(snapshot: Snapshot, settings: Settings) -> Iterator[MarkGone]:
             yield MarkGone(node.name, life_of.record)
 
 
-def _nodes_to_return(snapshot: Snapshot) -> Iterator[ReturnNode]:
-    """The seats that nobody holds, and that the scheduler gave up: it would use them never again.
+def _free_seats(snapshot: Snapshot) -> Iterator[tuple[Record, SchedulerNode]]:
+    """The seats that nobody holds, and what the scheduler says of each since they are free.
 
     A machine may still come of a claim that is under way, so that one is left alone.
     """
     history, breaker = snapshot.history, snapshot.breaker
     if history.scheduler is None or history.records is None or breaker.is_open:
         return
-    names = {node.name for node in history.scheduler.items if node.given_up}
-    for record in history.records.items if names else ():
-        seat = seat_of(record)
+    nodes = {node.name: node for node in history.scheduler.items}
+    for record in history.records.items:
+        node = nodes.get(seat_of(record) or "")
         is_free = not (record.holds_anything or record.problems or record.held)
         is_free = is_free and record.uuid not in snapshot.holds
-        if seat in names and is_free and record.uuid not in snapshot.record_flights:
-            yield ReturnNode(seat, record.uuid)
+        if node is not None and is_free and record.uuid not in snapshot.record_flights:
+            yield record, node
+
+
+def _nodes_to_return(snapshot: Snapshot) -> Iterator[ReturnNode]:
+    """The free seats that the scheduler gave up: it would use them never again."""
+    for record, node in _free_seats(snapshot):
+        if node.given_up:
+            yield ReturnNode(node.name, record.uuid)
+
+
+def _seats_to_switch_off(snapshot: Snapshot, settings: Settings) -> Iterator[SwitchOff]:
+    """The free seats whose machine does not come, or is gone, as the scheduler does not know yet.
+
+    What waits for a machine that the cloud refused is queued again, once for each refused claim and
+    while that is news, so that it may get a node of another size. What waits later is something
+    else, and a boot may serve it.
+    """
+    records = snapshot.history.records
+    lives = {} if records is None else _last_lives(snapshot.history, records)
+    for record, node in _free_seats(snapshot):
+        life = lives.get(node.name)
+        if is_drained_off(node):
+            yield SwitchOff(node.name, record.uuid)
+            continue
+        is_news = life is not None and node.wanted and _is_news(life, snapshot, settings)
+        if life is not None and is_news and _is_refused(record, snapshot, settings):
+            yield SwitchOff(node.name, record.uuid, life.key)
+
+
+def _is_news(life: FreedLife, snapshot: Snapshot, settings: Settings) -> bool:
+    """Whether a claim was released just before the scheduler answered."""
+    listing = snapshot.history.scheduler
+    if listing is None or life.why not in RELEASED:
+        return False
+    return 0 < listing.started_at - life.freed_at <= settings.poll_stale_after
+
+
+def _is_refused(seat: Record, snapshot: Snapshot, settings: Settings) -> bool:
+    """Whether the cloud lately refused a node of the seat's size."""
+    limits, now = snapshot.limits, snapshot.now
+    if limits.quota is not None and now - limits.quota_at <= settings.max_poll_time:
+        return True
+    sizes = (one for one in settings.sizes if may_take(seat, one, None))
+    return any(
+        not has_room(limits, one, now) or lacked_room(limits, one.name, now, settings)
+        for one in sizes
+    )
+
+
+def is_drained_off(node: SchedulerNode) -> bool:
+    """Whether our drain has outlived the machine that it was for."""
+    is_gone = node.suspended or not node.responds
+    return is_gone and is_drained_by_us(node) and not (node.reserved or node.given_up)
+
+
+def is_still_off(errand: SwitchOff, node: SchedulerNode) -> bool:
+    """Whether the order is still called for, by the scheduler's word of now."""
+    return is_drained_off(node) if errand.life is None else node.wanted
 
 
 def is_left(node: SchedulerNode) -> bool:

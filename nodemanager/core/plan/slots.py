@@ -6,6 +6,7 @@ nobody can use the slot until the record is cleaned.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -17,6 +18,7 @@ from nodemanager.core.model.world import Record
 from nodemanager.core.observe.history import freed_since_listed
 from nodemanager.core.observe.nodes_by_record import node_of
 from nodemanager.core.observe.signs import quiet_for
+from nodemanager.core.plan.seats import FREE, SeatUse, uses_of
 from nodemanager.core.plan.snapshot import Snapshot
 
 NODE_TO_COME = frozenset(
@@ -92,17 +94,21 @@ def count_slots(
 ) -> Slots:
     """Who holds the slots, of all pools (U7); `verdicts` are those of `records`, in the same order.
 
-    A set-up of ours takes a slot from its order on, before any listing shows its claim.
+    A set-up of ours takes a slot from its order on, before any listing shows its claim. A seat that
+    no record holds, and that may not be powered up, counts by what it is (D16).
     """
     held: dict[Holder, int] = {}
     nodeless: list[tuple[Record, Verdict]] = []
     paired, listed = Reason.PAIRED, Holder.LISTED_NODE
     claiming = {uuid for uuid, one in snapshot.record_flights.items() if one.kind == "setup"}
     claiming |= snapshot.expected.keys()
+    uses, kept_by = uses_of(records, snapshot, settings), Counter[SeatUse]()
     for record, verdict in zip(records, verdicts, strict=True):
         if record.slot_number is None:
             if record.claim is not None:
                 claiming.add(record.uuid)
+            elif (use := uses.get(record.uuid)) is not None and record.uuid not in claiming:
+                kept_by[use] += 1
             continue
         if claiming:
             claiming.discard(record.uuid)
@@ -112,6 +118,7 @@ def count_slots(
         if holder in NODELESS:
             nodeless.append((record, verdict))
     held_by = {holder.value: count for holder, count in held.items()}
+    held_by |= {use.value: count for use, count in kept_by.items() if use not in FREE}
     waiting = len(claiming) + len(snapshot.boots_unclaimed)
     if waiting:
         held_by[CLAIM_WITHOUT_SLOT] = waiting
@@ -128,7 +135,7 @@ def slots_per_node(slots: Slots, live: int) -> float:
     It is 1 where each node has its slot, a little more while nodes boot or go, and grows with each
     slot that leaks. Without a live node it is the number of held slots.
     """
-    others = (Holder.OTHER_POOL.value, CLAIM_WITHOUT_SLOT)
+    others = {Holder.OTHER_POOL.value, CLAIM_WITHOUT_SLOT, *SeatUse}
     held = sum(count for holder, count in slots.held_by.items() if holder not in others)
     return held / max(1, live)
 

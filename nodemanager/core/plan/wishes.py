@@ -8,14 +8,14 @@ from dataclasses import dataclass, field, replace
 
 from nodemanager.core.model.features import shown, shown_gres
 from nodemanager.core.model.reasons import Reason
-from nodemanager.core.model.seats import seat_of
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.verdict import Verdict, keep
-from nodemanager.core.model.world import Job, Record, Size, WorkerState
+from nodemanager.core.model.world import Job, Size, WorkerState
 from nodemanager.core.plan.fitting import shaped, sizes_instead
 from nodemanager.core.plan.names import NextNames
 from nodemanager.core.plan.packing import Packing, least_of
 from nodemanager.core.plan.refusals import has_room, lacked_room
+from nodemanager.core.plan.seats import FreeSeats
 from nodemanager.core.plan.snapshot import Snapshot
 from nodemanager.core.plan.supply import Supply
 
@@ -51,7 +51,7 @@ def weigh(
     supply: Supply,
     snapshot: Snapshot,
     settings: Settings,
-    free_seats: Sequence[Record] | None,
+    free_seats: FreeSeats | None,
     names: NextNames | None = None,
 ) -> Wishes:
     """What the queue wants, the nodes that serve it already included.
@@ -73,7 +73,7 @@ class _Weighing:
         supply: Supply,
         snapshot: Snapshot,
         settings: Settings,
-        free_seats: Sequence[Record] | None,
+        free_seats: FreeSeats | None,
         names: NextNames | None,
     ) -> None:
         self.supply = supply
@@ -106,7 +106,7 @@ class _Weighing:
         elif job.host is not None:
             # Nodes that serve other seats don't serve this one.
             self.found.by_size[size.name] += job.count
-            lacks = sum(seat_of(one) == job.host for one in self.free_seats or ())
+            lacks = 0 if self.free_seats is None else self.free_seats.count_for(job.host)
             self.found.lots.append(Lot(size, Reason.WANTED, lacks, job.host))
         else:
             self._serve(self._without_its_own(job), size)

@@ -13,7 +13,7 @@ from enum import StrEnum
 from typing import TypeVar
 
 from nodemanager.core.model.features import SIZE_FEATURE
-from nodemanager.core.model.scheduling import SchedulerNode
+from nodemanager.core.model.scheduling import SchedulerNode, is_drained_by_us
 from nodemanager.core.model.world import Job, Listed
 from nodemanager.errors import SchedulerError, SchedulerRefused
 from nodemanager.program import inherited, run
@@ -84,7 +84,7 @@ class SlurmScheduler:
         rows = self._node_rows()
         listed = listing(rows)
         if self._power_saving:
-            return power.listing(listed)
+            return self._with_power(listed)
         self._look_at_cluster(rows)
         names = self._cluster.names
         if names is None or not names.issuperset(node.name for node in listed.items):
@@ -92,6 +92,12 @@ class SlurmScheduler:
             self._polls = 0
             names = None
         return replace(listed, names=names)
+
+    def _with_power(self, listed: Listed[SchedulerNode]) -> Listed[SchedulerNode]:
+        if not self._partitions:
+            return power.listing(listed)
+        told = self._output(("scontrol", "--oneliner", "--all", "show", "node"))
+        return power.listing(listed, power.partitions_of(told), self._partitions)
 
     def _node_rows(self) -> list[NodeRow]:
         format = text.format_of(text.NODE_FIELDS)
@@ -140,27 +146,51 @@ class SlurmScheduler:
         self._update_node(node, "State=DRAIN", f"Reason={OURS}{plain(reason)}")
 
     def resume(self, node: str) -> None:
-        order = power.RESUME
-        if self._power_saving:
-            listed = (one for one in self.nodes().items if one.name == single_node(node))
-            order = power.order_to_resume(next(listed, None))
-        try:
-            self._update_node(node, order)
-        except SchedulerRefused as error:
-            # Slurm refuses to resume a node that is neither drained nor down.
-            if not _AS_IT_IS.search(str(error)):
-                raise
+        known = self._known(node)
+        if known is not None and known.draining and not is_drained_by_us(known):
+            raise SchedulerRefused(f"{node} was drained by somebody else: {plain(known.reason)}")
+        given = power.orders_to_resume(known) if self._power_saving else (power.RESUME,)
+        self._tell(node, given)
 
     def mark_down(self, node: str, reason: str) -> None:
+        known = self._known(node)
+        if self._power_saving:
+            if known is not None:
+                self._tell(node, power.orders_to_switch_off(known))
+            return
+        if known is not None and known.draining and not is_drained_by_us(known):
+            # What somebody else drained stays so, with the reason given for it (D16).
+            self._update_node(node, "State=DOWN", f"Reason={plain(known.reason)}")
+            return
         self._update_node(node, "State=DOWN", f"Reason={OURS}{plain(reason)}")
         # After State=DOWN alone a node that was draining would be down *and* draining, and so
         # would be the next of that name. The other way round, a job could begin in between.
-        self._update_node(node, "State=UNDRAIN")
+        self._update_node(node, power.UNDRAIN)
+
+    def power_up(self, node: str) -> None:
+        known = self._known(node)
+        if not self._power_saving or known is None:
+            raise SchedulerRefused(f"Slurm has no node {node} to power up")
+        self._tell(node, power.orders_to_switch_on(known))
+
+    def _known(self, node: str) -> SchedulerNode | None:
+        """The node as Slurm tells it now; None where it tells of none such."""
+        name = single_node(node)
+        return next((one for one in self.nodes().items if one.name == name), None)
+
+    def _tell(self, node: str, orders: Sequence[str]) -> None:
+        """Give the orders in turn; one that Slurm calls superfluous has had its effect."""
+        for order in orders:
+            try:
+                self._update_node(node, order)
+            except SchedulerRefused as error:
+                if not _AS_IT_IS.search(str(error)):
+                    raise
 
     def describe(
         self, node: str, weight: int, features: tuple[str, ...], drop: tuple[str, ...] = ()
     ) -> None:
-        known = next((one for one in self.nodes().items if one.name == single_node(node)), None)
+        known = self._known(node)
         if known is None:
             raise SchedulerRefused(f"Slurm lists no node {node}")
         others = [

@@ -16,7 +16,7 @@ from nodemanager.core.plan.snapshot import Limits
 from nodemanager.core.safety.boot_loops import Loops, Streak
 from nodemanager.journal.event import Told
 from tests.core.build import LARGE, SMALL, START, World, incarnation_of, world
-from tests.core.plan.test_seats import seat, wish
+from tests.core.plan.test_seats import off, seat, wanted, wish
 
 WANTED = (Job("j", cores=1, ram_mb=1, scratch_mb=1, count=3),)
 
@@ -186,9 +186,10 @@ def test_where_records_are_seats_a_size_without_a_free_one_can_not_grow() -> Non
     """The only free seat is another size's, or the plan's own boot takes it."""
     made = world(max_nodes=9)
     made.records = [seat("r0", "s1"), seat("r1", "l1", "large")]
+    made.poll_scheduler(off("s1"), off("l1"))
     assert told(made, "small")["small"].one_more is None
 
-    made.flags["demand"] = (wish("s1"),)
+    made.poll_scheduler(wanted("s1"), off("l1"), jobs=(wish("s1"),))
     made.settle()
     small = told(made, "small")["small"]
     assert small.one_more is not None

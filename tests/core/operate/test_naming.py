@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import pytest
 
+from nodemanager.core.model.seats import SEAT
 from nodemanager.core.operate.naming import AmbiguousIdError, Known, Named, UnknownIdError
-from tests.core.build import World, node, world
+from tests.core.build import EPOCH, World, cleaned, node, world
 
 PAIR = Named("r1", "i-r1", "r1")
 BY_NODE = Named("i-r1", "i-r1", "r1")
@@ -48,6 +49,14 @@ def find(made: World, given: str, *others: str) -> Named:
 )
 def test_each_kind_of_name_names_one_thing(given: str, expected: Named) -> None:
     assert find(pair_and_leak(), given, "vol-9", "i-r1") == expected
+
+
+def test_a_free_seat_is_known_by_the_name_that_its_node_would_have() -> None:
+    made = world()
+    made.records = [cleaned("r1", at=EPOCH)]
+    made.change("r1", properties={SEAT: "small-1"})
+    made.round()
+    assert find(made, "small-1", "small-1") == Named("r1", record="r1")
 
 
 def test_slot_0_is_a_slot() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from nodemanager.core.model.annotations import Mark
+from nodemanager.core.model.changed import changed
 from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.scheduling import (
     OURS,
@@ -26,11 +27,13 @@ from nodemanager.core.plan.errands import (
     Errand,
     MarkGone,
     ReturnNode,
+    SwitchOff,
     TellJob,
     errand_ended,
     errands_sent,
+    is_still_off,
 )
-from nodemanager.core.plan.snapshot import Flight
+from nodemanager.core.plan.snapshot import Flight, Limits
 from nodemanager.core.safety.breaker import Breaker, Cause
 from tests.core.build import SMALL, World, world
 
@@ -272,7 +275,7 @@ def test_the_name_of_another_record_is_left_alone() -> None:
     assert marks == []
 
 
-def test_a_node_that_is_the_record_itself_is_left_as_its_clean_left_it() -> None:
+def test_a_seat_is_not_marked_down_it_is_switched_off() -> None:
     made = freed()
     made.change("r1", properties={SEAT: HOST})
     assert not [one for one in told(made, TWO, LEFT) if isinstance(one, MarkGone)]
@@ -361,7 +364,7 @@ def test_a_name_that_was_given_up_and_is_free_is_resumed_and_again_if_that_faile
     "record",
     [
         pytest.param({"slot_number": 1, "hostname": HOST}, id="a-claim-holds-it"),
-        pytest.param({"problems": ("its Extra is somebody else's",)}, id="unreadable"),
+        pytest.param({"problems": ("its claim can't be read",)}, id="unreadable"),
         pytest.param({"held": True}, id="held"),
     ],
 )
@@ -395,3 +398,83 @@ def test_what_a_job_was_told_is_known_as_long_as_it_waits() -> None:
     assert errands_sent(books, (), (HUGE,), late).errands.keys() == {tell.key}
     assert errands_sent(books, (), (Job("8"),), late).errands == {}
     assert errands_sent(books, (), None, late).errands.keys() == {tell.key}
+
+
+# Seats whose machine is gone, or does not come.
+
+
+def switched_off(made: World, *nodes: SchedulerNode, **flags: Any) -> list[SwitchOff]:
+    return [one for one in told(made, TWO, *nodes, **flags) if isinstance(one, SwitchOff)]
+
+
+DRAINED_OFF = SchedulerNode(
+    HOST, UNKNOWN, draining=True, reason=f"{OURS}to be shut down", suspended=True, responds=False
+)
+WANTED = SchedulerNode(HOST, UNKNOWN, suspended=True, responds=False, wanted=True)
+
+
+@pytest.mark.parametrize(
+    ("node", "is_told"),
+    [
+        pytest.param(DRAINED_OFF, True, id="off-and-drained-by-us"),
+        pytest.param(replace(DRAINED_OFF, suspended=False), True, id="silent-and-drained-by-us"),
+        pytest.param(replace(DRAINED_OFF, reason="disk"), False, id="drained-by-somebody-else"),
+        pytest.param(replace(DRAINED_OFF, suspended=False, responds=True), False, id="it-responds"),
+        pytest.param(replace(DRAINED_OFF, reserved=True), False, id="reserved"),
+        pytest.param(LEFT, False, id="silent"),
+        pytest.param(WANTED, False, id="wanted-by-the-scheduler"),
+    ],
+)
+def test_a_free_seat_that_our_drain_has_outlived_is_switched_off_d16(
+    node: SchedulerNode, is_told: bool
+) -> None:
+    made = given_up()
+    found = switched_off(made, node)
+    assert found == ([SwitchOff(HOST, "r1")] if is_told else [])
+    assert all(is_still_off(one, node) for one in found)
+    assert is_told is is_still_off(SwitchOff(HOST, "r1"), node)
+    held = given_up(slot_number=1, hostname=HOST)
+    assert switched_off(held, node) == []
+
+
+def released(made: World, *, why: Reason = Reason.CREATE_REFUSED) -> str:
+    """The claim of r1's last life was released; gives that life's key."""
+    (life,) = made.history.freed.values()
+    made.history = changed(made.history, freed={life.key: replace(life, why=why.value)})
+    return life.key
+
+
+NO_ROOM = Limits(resting={SIZE.name: 1e9})
+
+
+def test_what_waits_for_a_machine_that_the_cloud_refused_is_queued_again_once() -> None:
+    made = given_up()
+    life = released(made)
+    (errand,) = switched_off(made, WANTED, limits=NO_ROOM)
+    assert errand == SwitchOff(HOST, "r1", life)
+    assert errand.told == {"action": "power_down", "host": HOST, "record": "r1"}
+    assert is_still_off(errand, WANTED)
+    assert not is_still_off(errand, replace(WANTED, wanted=False))
+    ended(made, errand, DONE)
+    made.advance(made.settings.max_poll_time)
+    assert switched_off(made, WANTED, limits=NO_ROOM) == []
+
+
+@pytest.mark.parametrize(
+    ("why", "limits"),
+    [
+        pytest.param(Reason.CREATE_REFUSED, Limits(), id="withdrawn-and-not-refused"),
+        pytest.param(Reason.STALE_SLOT, NO_ROOM, id="its-node-had-come"),
+    ],
+)
+def test_what_waits_for_any_other_machine_is_left_waiting_u14(why: Reason, limits: Limits) -> None:
+    made = given_up()
+    released(made, why=why)
+    assert switched_off(made, WANTED, limits=limits) == []
+
+
+def test_what_waits_long_after_a_refusal_is_something_else_u14() -> None:
+    made = given_up()
+    released(made)
+    made.advance(made.settings.poll_stale_after + 1.0)
+    assert switched_off(made, WANTED, limits=NO_ROOM) == []

@@ -1,14 +1,24 @@
-"""A job for one seat boots that seat's record, and no other (core/model/seats.py)."""
+"""A job for one seat boots that seat's record, and no other; none that is set aside (D16)."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
+import pytest
+
+from nodemanager.core.execute.setup import confirm_setup
+from nodemanager.core.execute.setup_state import SetUpOrder, order_setup
+from nodemanager.core.execute.workflow import Seen
 from nodemanager.core.model.reasons import Reason
+from nodemanager.core.model.scheduling import SchedulerNode
 from nodemanager.core.model.seats import SEAT, SEAT_SIZE, may_take, seat_of
-from nodemanager.core.model.world import Job, Record
-from nodemanager.core.plan.snapshot import LateWrite
-from tests.core.build import EPOCH, LARGE, SMALL, START, Flight, World, cleaned, world
+from nodemanager.core.model.world import Claim, Guarantee, Job, Record, WorkerState
+from nodemanager.core.plan.boots import BootOrder
+from nodemanager.core.plan.errands import SwitchOn
+from nodemanager.core.plan.plan import Plan
+from nodemanager.core.plan.seats import SeatUse
+from tests.core.build import EPOCH, LARGE, POOL, SMALL, START, Flight, World, cleaned, world
 
 
 def seat(uuid: str, name: str, size: str | None = "small") -> Record:
@@ -23,58 +33,175 @@ def wish(host: str, size: str = "small") -> Job:
     return Job(id=f"power_up {host}", instance_type=size, host=host)
 
 
-def booted(*jobs: Job, records: tuple[Record, ...]) -> tuple[World, list[tuple[str, str | None]]]:
-    made = world(max_nodes=9)
+def off(name: str, **told: object) -> SchedulerNode:
+    """A node that is switched off, but for what is `told` of it."""
+    one = SchedulerNode(name, WorkerState.UNKNOWN, suspended=True, responds=False, off=True)
+    return replace(one, **told)
+
+
+def up(name: str, state: WorkerState = WorkerState.IDLE, **told: object) -> SchedulerNode:
+    return replace(SchedulerNode(name, state), **told)
+
+
+def wanted(name: str) -> SchedulerNode:
+    return off(name, off=False, wanted=True)
+
+
+def pool(*records: Record, **settings: Any) -> World:
+    made = world(
+        **{"scheduled": True, "demand_polled": True, "max_nodes": 9, "min_nodes": 0, **settings}
+    )
     made.records = list(records)
-    made.flags["demand"] = jobs
-    plan = made.round()
-    return made, [(one.size.name, one.record and seat_of(one.record)) for one in plan.boots]
+    return made
+
+
+def planned(made: World, *nodes: SchedulerNode, jobs: tuple[Job, ...] = ()) -> Plan:
+    made.advance(30.0)
+    made.poll()
+    made.poll_scheduler(*nodes, jobs=jobs)
+    return made.plan()
+
+
+def boots(plan: Plan) -> list[tuple[str, str | None]]:
+    return [(one.size.name, one.record and seat_of(one.record)) for one in plan.boots]
+
+
+def powered_up(plan: Plan) -> list[str]:
+    return [one.node for one in plan.errands if isinstance(one, SwitchOn)]
 
 
 SEATS = (seat("r0", "s1"), seat("r1", "s2"), seat("r2", "l1", "large"))
+OFF = tuple(off(name) for name in ("s1", "s2", "l1"))
 
 
 def test_a_boot_takes_the_record_of_its_seat_and_of_no_other():
-    _, boots = booted(wish("s2"), wish("l1", "large"), records=SEATS)
-    assert boots == [("small", "s2"), ("large", "l1")]
+    plan = planned(
+        pool(*SEATS), off("s1"), wanted("s2"), wanted("l1"), jobs=(wish("s2"), wish("l1", "large"))
+    )
+    assert boots(plan) == [("small", "s2"), ("large", "l1")]
+    assert powered_up(plan) == []
 
 
 def test_a_seat_that_is_not_there_or_holds_something_boots_nothing():
     held = replace(seat("r0", "s1"), hostname="s1", slot_number=1, last_ping_at=1.0)
-    _, boots = booted(wish("s1"), wish("s9"), records=(held, seat("r1", "s2")))
-    assert boots == []
+    plan = planned(pool(held, seat("r1", "s2")), *OFF, wanted("s9"), jobs=(wish("s1"), wish("s9")))
+    assert boots(plan) == []
 
 
 def test_a_seat_that_is_being_set_up_is_not_booted_again():
-    made = world(max_nodes=9)
-    made.records = list(SEATS)
-    made.flags["demand"] = (wish("s1"),)
+    made = pool(*SEATS)
     made.flags["record_flights"] = {"r0": Flight("setup", START)}
-    assert made.round().boots == ()
+    assert boots(planned(made, wanted("s1"), jobs=(wish("s1"),))) == []
 
 
 def test_each_wish_boots_its_own_seat_though_the_size_is_the_same():
-    _, boots = booted(wish("s1"), wish("s2"), records=SEATS)
-    assert [name for _, name in boots] == ["s1", "s2"]
+    plan = planned(pool(*SEATS), wanted("s1"), wanted("s2"), jobs=(wish("s1"), wish("s2")))
+    assert [name for _, name in boots(plan)] == ["s1", "s2"]
 
 
-def test_a_boot_for_no_seat_takes_one_of_its_size():
-    _, boots = booted(Job(id="7", cores=1, instance_type="large"), records=SEATS)
-    assert boots == [("large", "l1")]
+@pytest.mark.parametrize("lacks", ["min_nodes", "spare_nodes"])
+def test_what_the_pool_lacks_is_powered_up_and_booted_once_the_scheduler_wants_it(lacks: str):
+    spare = 2 if lacks == "spare_nodes" else 0
+    sizes = (replace(SMALL, spare_nodes=spare), LARGE)
+    made = pool(*SEATS, sizes=sizes, min_nodes=2 - spare)
+    plan = planned(made, *OFF)
+    assert (boots(plan), powered_up(plan)) == ([], ["s1", "s2"])
+    # Slurm has been told, and takes its time.
+    plan = planned(made, wanted("s1"), off("s2"), off("l1"), jobs=(wish("s1"),))
+    assert (boots(plan), powered_up(plan)) == ([("small", "s1")], ["s2"])
+
+
+ASIDE = {
+    SeatUse.DRAINED: off("s1", draining=True, reason="bad disk"),
+    SeatUse.RESERVED: off("s1", reserved=True),
+    SeatUse.DOWN: up("s1", WorkerState.DOWN, reason="disk"),
+    SeatUse.UP: up("s1", WorkerState.BUSY),
+    SeatUse.CHANGING: off("s1", off=False),
+    SeatUse.ELSEWHERE: off("s1", elsewhere=True),
+    SeatUse.UNTOLD: None,
+}
+
+
+@pytest.mark.parametrize("use", ASIDE)
+@pytest.mark.parametrize("lacks", ["min_nodes", "spare_nodes"])
+def test_no_machine_comes_for_a_seat_that_is_up_or_set_aside_d16(use: SeatUse, lacks: str):
+    spare = int(lacks == "spare_nodes")
+    made = pool(SEATS[0], sizes=(replace(SMALL, spare_nodes=spare),), min_nodes=1 - spare)
+    made.flags["slots"] = 1
+    told = ASIDE[use]
+    for _ in range(5):
+        plan = planned(made, *(() if told is None else (told,)))
+        assert (boots(plan), powered_up(plan)) == ([], [])
+    assert plan.wants is not None
+    assert plan.slots is not None
+    assert plan.wants.refused == {("small", Reason.NO_FREE_SLOT): 1}
+    assert (plan.slots.free, plan.slots.held_by) == (0, {use.value: 1})
+
+
+def test_a_seat_of_which_the_scheduler_told_too_long_ago_is_not_powered_up():
+    made = pool(SEATS[0], min_nodes=1)
+    assert powered_up(planned(made, off("s1"))) == ["s1"]
+    made.advance(made.settings.poll_stale_after)
+    made.poll()
+    assert powered_up(made.plan()) == []
+
+
+def test_a_seat_that_is_up_without_a_claim_is_booted_once_slurm_wants_it_anew():
+    made = pool(SEATS[0])
+    assert boots(planned(made, up("s1"))) == []
+    assert boots(planned(made, wanted("s1"), jobs=(wish("s1"),))) == [("small", "s1")]
 
 
 def test_where_no_seat_may_be_taken_no_boot_is_left_to_the_store_u2():
-    """Slurm would have it claimed, though a late write of ours may still hit it."""
-    late = LateWrite(START)
-    made = world(max_nodes=9, min_nodes=1, sizes=(SMALL,), compare_and_set=False)
-    made.records = [seat("r0", "s1")]
-    made.flags |= {"late": {"r0": late}, "own_cleans": frozenset({"r0"})}
-    plan = made.round()
-    assert plan.boots == ()
+    made = pool(seat("r0", "s1"), min_nodes=1, sizes=(SMALL,))
+    made.flags["holds"] = frozenset({"r0"})
+    plan = planned(made, off("s1"))
+    assert (boots(plan), powered_up(plan)) == ([], [])
     assert plan.wants is not None
     assert plan.wants.refused == {("small", Reason.NO_FREE_SLOT): 1}
-    made.flags["late"] = {}
-    assert [one.record and one.record.uuid for one in made.round().boots] == ["r0"]
+    made.flags["holds"] = frozenset()
+    assert powered_up(planned(made, off("s1"))) == ["s1"]
+
+
+# What is withdrawn (U14).
+
+
+def set_up(made: World, uuid: str) -> SetUpOrder:
+    record = made.record(uuid)
+    life = Claim(POOL, "manager-1", 1, 0.0, "node", f"life-{uuid}", size="small")
+    return order_setup(BootOrder(SMALL, Reason.WANTED, "p", record), life, "store-1", made.now)
+
+
+def withdrawn(made: World, plan: Plan, *uuids: str) -> dict[str, Reason | None]:
+    """Why the set-up of each record is withdrawn, where it asks now."""
+    assert plan.wants is not None
+    seen = Seen(
+        made.snapshot(),
+        made.settings,
+        Guarantee.CAS,
+        needless=plan.wants.needless,
+        wished=plan.wants.wished,
+    )
+    blocks = {one: confirm_setup(set_up(made, one), seen, made.record(one)) for one in uuids}
+    return {one: None if block is None else block[0] for one, block in blocks.items()}
+
+
+def test_of_two_seats_the_one_that_is_wanted_no_more_is_withdrawn_whoever_asks_first_u14():
+    made = pool(*SEATS, sizes=(SMALL,))
+    planned(made, wanted("s1"), wanted("s2"), jobs=(wish("s1"), wish("s2")))
+    made.flags["record_flights"] = {
+        uuid: Flight("setup", made.now, f"life-{uuid}") for uuid in ("r0", "r1")
+    }
+    plan = planned(made, off("s1"), wanted("s2"), jobs=(wish("s2"),))
+    assert withdrawn(made, plan, "r1", "r0") == {"r1": None, "r0": Reason.NO_LONGER_WANTED}
+
+
+def test_a_seat_that_is_wanted_no_more_is_withdrawn_though_another_of_its_size_is_u14():
+    made = pool(*SEATS, sizes=(SMALL,))
+    made.flags["record_flights"] = {"r0": Flight("setup", made.now, "life-r0")}
+    plan = planned(made, off("s1"), wanted("s2"), jobs=(wish("s2"),))
+    assert withdrawn(made, plan, "r0") == {"r0": Reason.NO_LONGER_WANTED}
+    assert boots(plan) == [("small", "s2")]
 
 
 def test_may_take():

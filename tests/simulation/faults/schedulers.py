@@ -9,8 +9,8 @@ from tests.simulation.faults.script import LONG, MIDDLING, SHORT, Scene, fault
 from tests.simulation.slurm import Node
 from tests.simulation.weather import Fate
 
-POLLS = "scheduler.queue scheduler.nodes"
-ORDERS = "scheduler.drain scheduler.resume scheduler.down"
+POLLS = "scheduler.queue scheduler.nodes scheduler.relay scheduler.config"
+ORDERS = "scheduler.drain scheduler.resume scheduler.down scheduler.up"
 ALL = f"{POLLS} {ORDERS} scheduler.describe scheduler.comment"
 
 
