@@ -10,7 +10,7 @@ from typing import Any
 from nodemanager import foreign
 from nodemanager.errors import StoreRefused
 from nodemanager.records import wire
-from nodemanager.records.query import plain_text
+from nodemanager.records.query import plain_text, stored_time
 from nodemanager.records.rows import Naming
 from nodemanager.records.view import FIELDS
 
@@ -47,10 +47,10 @@ def _checked(name: str, value: Any, naming: Naming) -> Any:
     if name == "slot_number":
         return _slot(value)
     if name in _TIMES:
-        try:
-            return wire.parse_stamp_ns(value)
-        except ValueError as error:
-            raise StoreRefused(f"{name} {error}") from error
+        nanoseconds = stored_time(name, value)
+        if nanoseconds < 0:
+            raise StoreRefused(f"{name} is before 1970")
+        return nanoseconds
     if not isinstance(value, str) or len(value) > _MAX_TEXT:
         raise StoreRefused(f"{name} must be a text of at most {_MAX_TEXT} characters")
     return _address(value) if name == "ip_address" else plain_text(name, value)
@@ -90,6 +90,9 @@ def _slot(value: Any) -> int:
 
 def _address(value: str) -> str:
     try:
-        return str(ipaddress.ip_address(value))
+        address = ipaddress.ip_address(value)
     except ValueError as error:
         raise StoreRefused("ip_address is not an address") from error
+    if getattr(address, "scope_id", None) is not None:
+        raise StoreRefused("ip_address has a scope, which means nothing elsewhere")
+    return str(address)

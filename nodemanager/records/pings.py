@@ -80,8 +80,19 @@ def address_of(ping: Ping) -> str:
         address = ipaddress.ip_address(text.strip())
     except ValueError as error:
         raise StoreRefused("local_ipv4 is not an address") from error
+    if getattr(address, "scope_id", None) is not None:
+        # A scope is a name on the node's own machine, and may be any text.
+        raise StoreRefused("local_ipv4 is an address with a scope")
     mapped = getattr(address, "ipv4_mapped", None)
     return str(mapped or address)
+
+
+def address_or_caller(ping: Ping) -> str:
+    """The same; the caller's where the ping names none that can be used."""
+    try:
+        return address_of(ping)
+    except StoreRefused:
+        return ping.caller
 
 
 def _check_secret(info: Mapping[str, Any], given: str | None) -> None:

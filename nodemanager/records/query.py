@@ -19,7 +19,11 @@ from nodemanager.records.view import FIELDS
 
 DEFAULT_LIMIT = 100
 MAX_LIMIT = 1000
-_MAX_FILTERS = 1000
+_MAX_FILTERS = 100
+_MAX_VALUES = 10_000
+"""Of all `in` together: SQLite takes 32,766 values in a statement, PostgreSQL 65,535."""
+_LONGEST_PATTERN = 1000
+_LATEST_NS = 2**63 - 1
 _MAX_INTEGER = 2**31 - 1
 
 Condition = sa.ColumnElement[bool]
@@ -52,7 +56,11 @@ class ListQuery:
         if self.filters is None:
             return []
         if not isinstance(self.filters, list) or len(self.filters) > _MAX_FILTERS:
-            raise StoreRefused("filters must be a list of [attribute, operator, operand]")
+            said = "filters must be a list of at most %d of [attribute, operator, operand]"
+            raise StoreRefused(said % _MAX_FILTERS)
+        given = [item[2] for item in self.filters if isinstance(item, list) and len(item) == 3]
+        if sum(len(one) for one in given if isinstance(one, list)) > _MAX_VALUES:
+            raise StoreRefused(f"filters may have at most {_MAX_VALUES} values")
         return [_condition(item) for item in self.filters]
 
     def ordering(self) -> list[sa.ColumnElement[Any]]:
@@ -109,6 +117,18 @@ def plain_text(name: str, value: str) -> str:
     return value
 
 
+def stored_time(name: str, value: object) -> int:
+    """The whole nanoseconds of a time stamp, if a database can hold them; else raises
+    StoreRefused."""
+    try:
+        nanoseconds = wire.parse_stamp_ns(value)
+    except ValueError as error:
+        raise StoreRefused(f"{name} {error}") from error
+    if abs(nanoseconds) > _LATEST_NS:
+        raise StoreRefused(f"{name} is not a time from 1678 to 2261")
+    return nanoseconds
+
+
 def _condition(item: Any) -> Condition:
     if not isinstance(item, list) or len(item) != 3:
         raise StoreRefused("a filter must be [attribute, operator, operand]")
@@ -146,6 +166,8 @@ def _like(name: str, column: Any, operator: str, operand: Any) -> Condition:
         raise StoreRefused(f"{operator} compares text with text")
     if (len(operand) - len(operand.rstrip("\\"))) % 2:
         raise StoreRefused(f"{operator}: the pattern ends in its escape character")
+    if len(operand) > _LONGEST_PATTERN:
+        raise StoreRefused(f"{operator}: a pattern has at most {_LONGEST_PATTERN} characters")
     pattern = plain_text(name, operand)
     method = column.like if operator == "like" else column.ilike
     compared: Condition = method(pattern, escape="\\")
@@ -156,10 +178,7 @@ def _operand(name: str, value: Any) -> Any:
     if value is None:
         return None
     if name in TIMES:
-        try:
-            return wire.parse_stamp_ns(value)
-        except ValueError as error:
-            raise StoreRefused(f"{name}: its operand {error}") from error
+        return stored_time(f"{name}: its operand", value)
     if name in _NUMBERS:
         if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 12:
             value = int(value)

@@ -20,6 +20,7 @@ from nodemanager.records.pings import (
     Pinged,
     WrongSecret,
     address_of,
+    address_or_caller,
     answer_to,
     is_first,
     told,
@@ -178,7 +179,7 @@ class NodesResource:
             if not freed.is_known(connection, ping.uuid, secret):
                 return
         instance = word_or_none(params, "instance_id") or word_or_none(params, "ec2_instance_id")
-        address = word_or_none(params, "local_ipv4") or ping.caller
+        address = address_or_caller(ping)
         with self._db.writing() as connection:
             now = self._db.now_ns(connection)
             freed.pinged(

@@ -99,7 +99,13 @@ def test_a_malformed_body_is_refused_and_changes_nothing(registry, body):
         {"filters": '[["slot_number","=",99999999999]]'},
         {"filters": '[["slot_number","like","1"]]'},
         {"filters": '[["modified_at",">","yesterday"]]'},
-        {"filters": json.dumps([["uuid", "=", "x"]] * 1001)},
+        {"filters": json.dumps([["uuid", "=", "x"]] * 101)},
+        {"filters": json.dumps([["uuid", "in", ["x"] * 5001]] * 2)},
+        {"filters": json.dumps([["uuid", "in", ["x"] * 70_000]])},
+        {"filters": json.dumps([["hostname", "like", "%a" * 20_000]])},
+        {"filters": '[["modified_at","<","9999-12-31T23:59:59Z"]]'},
+        {"filters": '[["modified_at",">","0001-01-01T00:00:00Z"]]'},
+        {"filters": '[["first_ping_at","in",["2263-01-01T00:00:00Z"]]]'},
         {"order": '["colour"]'},
         {"order": "uuid sideways"},
         {"order": "[3]"},
@@ -120,12 +126,40 @@ def test_a_list_that_cant_be_understood_is_refused_never_answered_in_part(regist
     assert_refused(answer, 400, 422)
 
 
+def test_a_list_query_at_its_limits_is_answered(registry):
+    filters = [["uuid", "in", ["x"] * 9900], *[["uuid", "!=", "x"]] * 99]
+    asked = {"filters": json.dumps(filters)}
+    answer = registry.call("POST", NODES, data=asked, headers={"X-HTTP-Method-Override": "GET"})
+    assert answer.status_code == 200
+    assert answer.json()["items"] == []
+
+
+@pytest.mark.parametrize(
+    "attributes",
+    [
+        {"first_ping_at": "9999-12-31T23:59:59Z"},
+        {"last_ping_at": "0001-01-01T00:00:00Z"},
+        {"last_ping_at": "1969-12-31T23:59:59Z"},
+        {"first_ping_at": "2263-01-01T00:00:00Z"},
+        {"ip_address": "fe80::1%<b>"},
+    ],
+    ids=str,
+)
+def test_what_no_record_can_have_is_refused(registry, attributes):
+    record = claimed(registry)
+    answer = registry.call("PUT", f"{NODES}/{record.uuid}", json={"node": attributes})
+    assert_refused(answer, 422)
+    assert registry.store.read(record.uuid) == record
+
+
 @pytest.mark.parametrize(
     "told",
     [
         {"instance_id": "x" * 300},
         {"worker_state": "a\nb"},
         {"local_ipv4": "over there"},
+        {"local_ipv4": "fe80::1%<img src=x onerror=alert(1)>"},
+        {"local_ipv4": "fe80::1%eth0"},
         {"ping_secret": "x" * 300},
     ],
     ids=lambda told: next(iter(told)),

@@ -18,6 +18,9 @@ Gres = tuple[tuple[str, int], ...]
 SIZE_FEATURE = "instancetype="
 """The feature `instancetype=NAME` is the size of a node, or the one that a job asks for."""
 MAX_ALTERNATIVES = 64
+MAX_CONSTRAINT = 1000
+"""Characters: reading one takes the square of its length, and any user may write one."""
+MAX_BRACKETS = 50
 _TOKEN = re.compile(r"\s*(?:([&,])|(\|)|([(\[])|([)\]])|\*(\d+)|([^&|,()\[\]*\s]+))")
 _COUNT = re.compile(r"(\d+)([kmgtp]?)", re.IGNORECASE)
 _NAME_OF_GRES = re.compile(r"[A-Za-z_][\w.-]*")
@@ -42,6 +45,8 @@ def constraint_of(text: str) -> Constraint:
     As Slurm does, it reads from left to right: `a|b&c` needs `c` and one of the others. Of what is
     counted (`a*2`) each node is to have all.
     """
+    if len(text) > MAX_CONSTRAINT or text.count("(") + text.count("[") > MAX_BRACKETS:
+        raise ValueError(f"{text[:60]!r}... is too long a constraint")
     tokens = []
     at, whole = 0, text.strip()
     while at < len(whole):

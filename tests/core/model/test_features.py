@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+from time import process_time
+
 import pytest
 
 from nodemanager.core.model.features import (
+    MAX_BRACKETS,
+    MAX_CONSTRAINT,
     constraint_of,
     gres_of,
     has_features,
@@ -121,3 +126,20 @@ def test_a_node_needs_all_of_one_alternative_and_enough_of_each_resource() -> No
     assert has_gres(there, gres_of("gpu:tesla:2"))
     assert not has_gres(there, gres_of("gpu:5"))
     assert not has_gres(there, gres_of("gpu:a100:1"))
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["|".join(["a&b"] * 20_000), "(" * 5000 + "a" + ")" * 5000, "&".join(map(str, range(20_000)))],
+    ids=["alternatives", "brackets", "names"],
+)
+def test_a_constraint_without_an_end_costs_nobody_anything(text: str) -> None:
+    """Any user may submit one: the next poll would wait for it, or end with the daemon."""
+    begun = process_time()
+    with pytest.raises(ValueError, match="too long"):
+        constraint_of(text)
+    assert process_time() - begun < 0.5
+    nearly = text[: MAX_BRACKETS if text.startswith("(") else MAX_CONSTRAINT]
+    with contextlib.suppress(ValueError):
+        constraint_of(nearly)
+    assert process_time() - begun < 1
