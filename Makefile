@@ -1,7 +1,7 @@
 # Everything one does with this tree. `make` alone lists the targets.
 
 .DEFAULT_GOAL := help
-.PHONY: help run run-slurm test quick lint static unit soak census mutants chaos dispatch rotation outage slurm systemd openstack incident race test-deps bench docs dist constraints install uninstall clean venv venv-test
+.PHONY: help run run-slurm test quick lint static unit soak census mutants chaos hostile dispatch rotation outage slurm systemd openstack incident race test-deps bench docs dist constraints install uninstall clean venv venv-test
 
 VENV := .venv
 PY := $(VENV)/bin/python
@@ -67,6 +67,9 @@ mutants: venv-test ## switch each rule off, find the seed or test that notices, 
 
 chaos: venv-test ## kill -9 a real daemon KILLS=200 times at random points; ARGS="--seed N"
 	@$(PY) -m tests.live.chaos --kills $(KILLS) $(ARGS)
+
+hostile: venv-test ## a daemon under WORDS=10000 hostile orders, rows and requests: it lives and answers pings (3 minutes)
+	@HOSTILE=$(or $(WORDS),10000) $(PY) -m pytest -q -n 0 tests/live/test_hostile.py $(ARGS)
 
 outage: venv-test ## an incident on the dashboard: a real Prometheus fires three alerts, orders by button end them (40 s)
 	@$(PY) -m pytest -q -n 0 tests/live/test_outage.py $(ARGS)

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import contextlib
 import os
+import secrets
 import selectors
 import signal
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from nodemanager.errors import SchedulerError
 
 MAX_OUTPUT = 16 * 1024 * 1024
 ENVIRONMENT = frozenset({"HOME", "LANG", "LOGNAME", "PATH", "SHELL", "TMPDIR", "TZ", "USER"})
 """The variables that a program inherits besides LC_* and SLURM_*: no credentials or sockets."""
+MARK = "NODEMANAGER_RUN"
+"""The variable by which the processes of one run are found again."""
 _SHOWN = 200
 
 
@@ -44,13 +48,14 @@ def run(
     """
     ends_at = time.monotonic() + timeout
     name = f"{what} {argv[0]!r}"
+    mark = secrets.token_hex(16)
     try:
         process = subprocess.Popen(
             list(argv),
             stdin=subprocess.PIPE if given else subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            env=dict(inherited() if environment is None else environment),
+            env={**(inherited() if environment is None else environment), MARK: mark},
             start_new_session=True,
         )
     except OSError as error:
@@ -67,8 +72,22 @@ def run(
             # Kill its children, too, which may hold the pipes open.
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
+            _end_marked(f"{MARK}={mark}".encode())
     lines = said.decode("utf-8", "replace").strip().splitlines()
     return Ended(process.returncode, output, lines[-1][:_SHOWN] if lines else "")
+
+
+def _end_marked(mark: bytes) -> None:
+    """End the processes with that word in their environment: those in groups of their own, too."""
+    found = True
+    while found:
+        found = False
+        for folder in Path("/proc").iterdir():
+            # Others' processes can't be read, and one may end at any moment.
+            with contextlib.suppress(OSError):
+                if folder.name.isdigit() and mark in (folder / "environ").read_bytes():
+                    os.kill(int(folder.name), signal.SIGKILL)
+                    found = True
 
 
 def output_of(

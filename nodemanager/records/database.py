@@ -204,6 +204,11 @@ def _make_private(path: Path) -> None:
     try:
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
     except FileExistsError:
+        if path.is_symlink() and not path.exists():
+            raise StartError(
+                f"the registry's database {path} is a link to nothing: remove it, or give "
+                "[Registry] database the file's own path"
+            ) from None
         _put_right(path)
     except OSError as error:
         raise StartError(

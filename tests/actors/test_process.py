@@ -331,10 +331,11 @@ def test_a_dry_run_remembers_no_account_nor_store(make_rig: MakeRig) -> None:
 def test_an_exception_in_a_handler_is_reported_as_a_death(make_rig: MakeRig) -> None:
     rig = make_rig()
     rig.start()
-    rig.cloud.on("list_nodes", fail(ZeroDivisionError("a bug of ours")))
+    # Any other error of an adapter may be due to what it was told (test_net).
+    rig.cloud.on("list_nodes", fail(AssertionError("a bug of ours")))
     rig.turn(60)
     assert [actor for actor, _ in rig.deaths] == ["CloudNodeListActor"]
-    assert isinstance(rig.deaths[0][1], ZeroDivisionError)
+    assert isinstance(rig.deaths[0][1], AssertionError)
     rig.deaths.clear()
 
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import threading
 import time
+import zlib
 from collections.abc import Iterator
 from contextlib import closing
+from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 import requests
 
-from nodemanager.cloud.transport import within_its_time
+from nodemanager import bounded_session
+from nodemanager.bounded_session import within_its_time
 from tests.cloud.gce.server import GceServer
 from tests.live.proxy import LONGEST_DRIP_S, Fate, Proxy
 
@@ -36,3 +40,40 @@ def test_a_time_out_ends_the_whole_answer_and_not_each_read(way: Proxy, proxied:
         assert time.monotonic() - began < LONGEST_DRIP_S / 2
         # Nothing is left of the short time.
         assert session.get(url, timeout=5).status_code == 400
+
+
+@pytest.fixture
+def bomb() -> Iterator[str]:
+    """A server whose answer is a few packed kilobytes, and a hundred times that unpacked."""
+    packer = zlib.compressobj(9, zlib.DEFLATED, 31)
+    packed = packer.compress(b" " * 20_000_000) + packer.flush()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.send_header("Content-Encoding", "gzip")
+            self.send_header("Content-Length", str(len(packed)))
+            self.end_headers()
+            self.wfile.write(packed)
+
+        def log_message(self, *_: object) -> None: ...
+
+    server = HTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}/"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def test_an_answer_is_as_large_as_allowed_and_no_larger(
+    bomb: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with requests.Session() as session:
+        session.trust_env = False
+        within_its_time(session)
+        assert len(session.get(bomb, timeout=20).content) == 20_000_000
+        monkeypatch.setattr(bounded_session, "LARGEST", 10_000_000)
+        with pytest.raises(requests.RequestException, match="over 10000000 bytes"):
+            session.get(bomb, timeout=20)

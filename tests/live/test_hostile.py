@@ -1,4 +1,4 @@
-"""A daemon under ten thousand hostile orders, rows and requests: it lives, and its nodes ping."""
+"""A daemon under many hostile orders, rows and requests: it lives, and its nodes ping."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import contextlib
 import http.client
 import itertools
 import json
+import os
 import random
 import socket
 import sqlite3
@@ -27,8 +28,9 @@ from tests.waiting import until
 
 pytestmark = [pytest.mark.live, pytest.mark.slow]
 
-EACH = 1250
 KINDS = 8
+EACH = int(os.environ.get("HOSTILE", "800")) // KINDS
+"""`make hostile` plays ten thousand."""
 LARGEST_LOG = 10 * 1024 * 1024
 SAYS = "import sys; sys.stdout.buffer.write(open(sys.argv[1], 'rb').read())"
 NODES = "/arvados/v1/nodes"
@@ -213,7 +215,7 @@ def pool(tmp_path: Path) -> Iterator[Pool]:
     end_all([made.daemon])
 
 
-def test_ten_thousand_hostile_sayings_end_nothing(pool: Pool) -> None:
+def test_no_hostile_word_ends_anything(pool: Pool) -> None:
     until("its first cycle", lambda: pool.daemon.lines("cycle.done"))
     pool.rows = [Registry(pool.registry, TOKEN).create()["uuid"] for _ in range(20)]
     kinds: list[Callable[[int, random.Random], None]] = [

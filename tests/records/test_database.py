@@ -245,3 +245,12 @@ def test_two_processes_never_allot_one_slot_twice(path):
         int(line) for process in running for line in process.communicate(timeout=60)[0].split()
     ]
     assert sorted(slots) == list(range(1, 41))
+
+
+def test_a_link_to_nothing_is_no_database(path):
+    """Whoever made it would choose where the nodes' secrets are written."""
+    elsewhere = path.with_name("elsewhere.db")
+    path.symlink_to(elsewhere)
+    with pytest.raises(StartError, match="is a link to nothing"):
+        open_store(f"sqlite:///{path}")
+    assert not elsewhere.exists()

@@ -136,7 +136,8 @@ def test_the_command_gets_what_finds_programs_and_none_of_our_secrets(
     (job,) = shell("""printf '{"id": "%s"}' "$(env | cut -d= -f1 | sort | tr '\n' ' ')" """).queue()
     names = set(job.id.split())
     assert {"PATH", "SLURM_CONF", "LC_ALL"} <= names
-    assert names - {"PWD", "SHLVL", "OLDPWD", "_", "LC_ALL", "SLURM_CONF"} <= ENVIRONMENT | {
+    ours = {"PWD", "SHLVL", "OLDPWD", "_", "LC_ALL", "SLURM_CONF", program.MARK}
+    assert names - ours <= ENVIRONMENT | {
         name for name in os.environ if name.startswith(("LC_", "SLURM_"))
     }
 
@@ -171,6 +172,19 @@ def test_a_child_that_keeps_the_pipe_open_does_not_keep_us(tmp_path: Path) -> No
     pid_file = tmp_path / "pid"
     with pytest.raises(SchedulerError, match=r"took over 0\.5 s"):
         shell(f"sleep 600 & echo $! > {pid_file}; exit 0", timeout=0.5).queue()
+    assert_ends(pid_file)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("end", ["wait", "exit 0"])
+def test_a_child_with_a_session_of_its_own_is_ended_too(tmp_path: Path, end: str) -> None:
+    pid_file = tmp_path / "pid"
+    forks = f"setsid sh -c 'echo $$ > {pid_file}; exec sleep 600' >&- 2>&- &"
+    waits = f"while [ ! -s {pid_file} ]; do sleep 0.05; done"
+    try:
+        shell(f"{forks} {waits}; {end}", timeout=3.0).queue()
+    except SchedulerError:
+        assert end == "wait"
     assert_ends(pid_file)
 
 
