@@ -73,8 +73,11 @@ def with_contents(keys: Mapping[str, str]) -> Credentials:
 
 
 def _digest(path: str) -> bytes | None:
-    """A digest of the file's content; None for what is no file, or can't be read."""
+    """A digest of the file's content; None for what is no regular file, or can't be read."""
     try:
+        # A pipe or a device might never end.
+        if not Path(path).is_file():
+            return None
         with Path(path).open("rb") as file:
             return hashlib.file_digest(file, "sha256").digest()
     except (OSError, ValueError):

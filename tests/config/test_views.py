@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -140,6 +141,16 @@ def test_a_rotated_file_is_another_credential_though_its_name_is_the_same(
     file.write_text("two")
     (change,) = diff(old, read(text, cloud=False))
     assert (change.option, change.new, change.reloadable) == (key, "***", True)
+
+
+def test_only_a_regular_file_is_read_for_that(read: Read, tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    for path in (pipe, tmp_path, tmp_path / "missing", "/dev/zero"):
+        config = read(
+            f"[Cloud]\nprovider = azure\n[Cloud Credentials]\ncertificate = {path}\n", cloud=False
+        )
+        assert config.cloud_credentials.contents == {}
 
 
 def test_a_cloud_that_is_in_this_process_is_not_connected_anew(read: Read) -> None:
