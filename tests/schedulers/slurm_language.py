@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
 
 Picture = Mapping[str, str]
 """What a stage says of itself, by what it is about: of nodes, `n1`, `n1 reason`; of jobs, `job a`.
@@ -41,20 +40,17 @@ class Script:
     """It is of the short set, which `make test` plays."""
 
 
-class Stage(Protocol):
-    def do(self, step: Step) -> str:
-        """Make it happen; what was answered, in the words that matter."""
-        ...
-
-    def look(self) -> Picture: ...
-
-
 # What happens.
 
 
 def order(node: str, *told: str) -> Step:
     """`scontrol update NodeName=`, by whoever it is."""
     return Step("order", node, told)
+
+
+def tell(node: str, verb: str, *reason: str) -> Step:
+    """The manager's own order, over the port: `drain`, `resume` or `down`."""
+    return Step("tell", node, (verb, *reason))
 
 
 def register(node: str) -> Step:

@@ -7,11 +7,16 @@ import shutil
 import signal
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
+from typing import Protocol
 
+from nodemanager.core.model.scheduling import SchedulerNode
+from nodemanager.errors import SchedulerRefused
+from nodemanager.schedulers.api import Scheduler
+from nodemanager.schedulers.slurm.adapter import SlurmScheduler
 from tests.records.slurm_model import SlurmModel, Times
 from tests.schedulers.slurm_cluster import (
     SlurmCluster,
@@ -61,8 +66,34 @@ def said(text: str) -> str:
     return found[0] if found is not None else text.strip()
 
 
+class ModelStage(Protocol):
+    """A stage whose clock is turned by what a script waits for."""
+
+    now: float
+
+    def turn(self, seconds: float) -> None:
+        """Let so much time pass."""
+        ...
+
+    def look(self) -> Picture: ...
+
+    def do(self, step: Step) -> str:
+        """Make it happen; what was answered, in the words that matter."""
+        ...
+
+
+def reach(stage: ModelStage, step: Step) -> tuple[Picture, float]:
+    """What it says once the step is reached, and how long that took."""
+    began = stage.now
+    while not is_reached(step, seen := stage.look()):
+        if stage.now - began > LONGEST_S:
+            raise Unlike(f"{step}: the model never comes to that: {dict(seen)}")
+        stage.turn(0.25)
+    return seen, stage.now - began
+
+
 class OnModel:
-    """The model, whose clock is turned by what a script waits for."""
+    """The model of slurmctld."""
 
     def __init__(self) -> None:
         self.now = 1_000_000.0
@@ -75,15 +106,6 @@ class OnModel:
         for _ in range(int(seconds / 0.25)):
             self.now += 0.25
             self.slurm.settle()
-
-    def reach(self, step: Step) -> tuple[Picture, float]:
-        """What it says once the step is reached, and how long that took."""
-        began = self.now
-        while not is_reached(step, seen := self.look()):
-            if self.now - began > LONGEST_S:
-                raise Unlike(f"{step}: the model never comes to that: {dict(seen)}")
-            self.turn(0.25)
-        return seen, self.now - began
 
     def do(self, step: Step) -> str:
         slurm, about = self.slurm, step.about
@@ -158,10 +180,13 @@ class OnModel:
 
 
 class OnSlurm:
-    """A real Slurm, anew for each script."""
+    """A real Slurm, anew for each script. Its nodes are CLOUD ones, or `always_on`."""
 
-    def __init__(self, cluster: SlurmCluster) -> None:
+    def __init__(self, cluster: SlurmCluster, *, always_on: bool = False) -> None:
         self.cluster = cluster
+        self.scheduler = SlurmScheduler(15.0, conf=str(cluster.conf))
+        self._start_with = () if always_on else ("-b",)
+        self._look = self._port_seen if always_on else self._nodes_seen
         self._conf = cluster.conf.read_text(encoding="utf-8")
         self.jobs: dict[str, str] = {}
         self._starts: dict[str, list[int]] = defaultdict(list)
@@ -207,6 +232,8 @@ class OnSlurm:
         cluster, about = self.cluster, step.about
         if step.verb == "order":
             return self._told("scontrol", "update", f"NodeName={about}", *step.told)
+        if step.verb == "tell":
+            return told_by_port(self.scheduler, about, *step.told)
         if step.verb == "register":
             self._register(about)
         elif step.verb == "lose":
@@ -261,7 +288,7 @@ class OnSlurm:
         last = max(self._starts[name], default=0)
         until("another second", lambda: int(time.time()) > last)
         self._starts[name].append(int(time.time()))
-        start = ("slurmd", "-D", "-b", "-N", name, "-f", str(self.cluster.conf))
+        start = ("slurmd", "-D", *self._start_with, "-N", name, "-f", str(self.cluster.conf))
         self.cluster.slurmds[name] = self.cluster._start(*start)
 
     def _submit(self, job: str, node: str) -> str:
@@ -292,6 +319,12 @@ class OnSlurm:
             until(f"a new {file}", partial(_is_newer, path, began))
 
     def look(self) -> Picture:
+        return {**self._look(), **self._jobs_seen()}
+
+    def _port_seen(self) -> Picture:
+        return picture_of(self.scheduler.nodes().items)
+
+    def _nodes_seen(self) -> Picture:
         seen: dict[str, str] = {}
         shown = self.cluster._run("scontrol", "-o", "show", "node", SLURM_TIME_FORMAT="%s").stdout
         for line in shown.splitlines():
@@ -307,6 +340,10 @@ class OnSlurm:
                 which = len(before)
             why = reason[1] if reason is not None else ""
             seen |= _of_node(name, state.split("+"), why, which, line)
+        return seen
+
+    def _jobs_seen(self) -> Picture:
+        seen: dict[str, str] = {}
         shown = self.cluster._run("scontrol", "-o", "show", "job").stdout
         names = {id: job for job, id in self.jobs.items()}
         for line in shown.splitlines():
@@ -314,6 +351,31 @@ class OnSlurm:
             if job is not None:
                 seen[f"job {job}"] = _job(line)
         return seen
+
+
+def told_by_port(scheduler: Scheduler, node: str, verb: str, *reason: str) -> str:
+    """What the port makes of the answer."""
+    orders: dict[str, Callable[..., None]] = {
+        "drain": scheduler.drain,
+        "resume": scheduler.resume,
+        "down": scheduler.mark_down,
+    }
+    try:
+        orders[verb](node, *reason)
+    except SchedulerRefused as error:
+        return said(str(error))
+    return ""
+
+
+def picture_of(nodes: Iterable[SchedulerNode]) -> dict[str, str]:
+    """What the port says of nodes, whoever is behind it."""
+    seen: dict[str, str] = {}
+    for node in nodes:
+        marks = {"draining": node.draining, "reserved": node.reserved, "silent": not node.responds}
+        seen[node.name] = " ".join((node.state.value, *(mark for mark in marks if marks[mark])))
+        if node.reason:
+            seen[f"{node.name} reason"] = node.reason
+    return seen
 
 
 def _told(line: str, key: str) -> str:
@@ -350,28 +412,32 @@ def _is_newer(path: Path, at: float) -> bool:
 
 
 @contextmanager
-def real_stage(folder: Path) -> Iterator[OnSlurm]:
-    conf = on_this_machine(CONF, free_ports_in_a_row(len(NODES)))
+def real_stage(folder: Path, *, always_on: bool = False) -> Iterator[OnSlurm]:
+    lines = CONF
+    if always_on:
+        lines = tuple(line.replace("State=CLOUD", "State=UNKNOWN") for line in CONF)
+    conf = on_this_machine(lines, free_ports_in_a_row(len(NODES)))
     conf += PARTITION.format(nodes=",".join(NODES))
     with slurm_cluster(folder, nodes=(), nodes_conf=conf) as cluster:
-        yield OnSlurm(cluster)
+        yield OnSlurm(cluster, always_on=always_on)
 
 
-def played_on_the_model(steps: Sequence[Step]) -> Iterator[tuple[Step, str, Picture, float]]:
+def played_on(
+    stage: ModelStage, steps: Sequence[Step]
+) -> Iterator[tuple[Step, str, Picture, float]]:
     """Each step, what it was answered or what was seen then, and how long that was waited for."""
-    stage = OnModel()
     for step in steps:
         if step.verb in ("until", "look"):
-            seen, waited = stage.reach(step)
+            seen, waited = reach(stage, step)
             yield step, "", seen, waited
         else:
             yield step, stage.do(step), {}, 0.0
 
 
-def play(steps: Sequence[Step], real: OnSlurm) -> None:
+def play(steps: Sequence[Step], real: OnSlurm, model: ModelStage) -> None:
     """Play it on both; raises Unlike at the first step where they differ."""
     # The whole on the model first: what it says depends on its own clock alone.
-    played = list(played_on_the_model(steps))
+    played = list(played_on(model, steps))
     real.anew()
     for step, answered, seen, waited in played:
         if step.verb in ("until", "look"):

@@ -162,7 +162,7 @@ def _dispatched(
     shape = with_dispatcher(replace(shape, stampless_pings=False), dispatching)
     kept = [one for one in script if KINDS[one.kind].breaks is None and one.kind != CROWDS]
     own, count = Random(f"{seed}/dispatched"), 2 + int(stormy / 400)
-    kinds = [kind for _, kind in sorted(KINDS.items()) if kind.dispatched]
+    kinds = [kind for _, kind in sorted(KINDS.items()) if kind.dispatched and not kind.apart]
     weighed = [kind for kind in kinds if not kind.share]
     drawn = _faults(own, weighed, count if draws else 0, shape, None, stormy)
     script = tuple(

@@ -28,6 +28,9 @@ TIMEOUT_S = 20.0
 LOOK_EVERY_S = 5.0
 GIVEN_UP_AFTER_S = 120.0
 """After so long without an answer of a node's own, its job is queued again (SlurmdTimeout)."""
+NOT_YET_UP = "not yet up"
+SAVED_WITHIN_S = 5.0
+"""A change is on slurmctld's disk by then."""
 SHARE = 0.045
 
 
@@ -83,13 +86,14 @@ class Node:
     machine: Machine | None = None
     life: int = 0
     drained: str | None = None
-    down: str | None = "not yet up"
+    down: str | None = NOT_YET_UP
     reserved: bool = False
     works_since: float | None = None
     pool: Pool | None = None
     lost_at: float | None = None
     weight: int = 1
     features: tuple[str, ...] = ()
+    drained_at: float = 0.0
 
     @property
     def answers(self) -> bool:
@@ -104,14 +108,17 @@ class Node:
         state = WorkerState.IDLE if self.answers else WorkerState.UNKNOWN
         if self.works_since is not None:
             state = WorkerState.BUSY
-        elif self.down is not None:
+        elif self.down is not None and self.down != NOT_YET_UP:
             state = WorkerState.DOWN
+        elif self.reserved:
+            # The adapter takes no word but idle alone for idle.
+            state = WorkerState.UNKNOWN
         return SchedulerNode(
             self.name,
             state,
             draining=self.drained is not None,
             reserved=self.reserved,
-            reason=self.drained or self.down or "",
+            reason=self.drained or (self.down if state is WorkerState.DOWN else None) or "",
             features=self.features,
             weight=self.weight,
             cores=1,
@@ -124,7 +131,9 @@ class Slurm:
 
     def __init__(self, world: World, dispatching: Dispatching) -> None:
         self.world, self.dispatching = world, dispatching
-        self.nodes: dict[str, Node] = {}
+        hosts = map(world.registry.naming.host, range(1, world.shape.slots + 1))
+        self.nodes: dict[str, Node] = {name: Node(name) for name in hosts}
+        """slurm.conf names one for each slot; another comes with its machine."""
         self.marked: list[Callable[[Node, str], None]] = []
         self.started: dict[str, int] = dict.fromkeys(world.pools, 0)
         """How many jobs began, by pool."""
@@ -133,6 +142,12 @@ class Slurm:
         self.requeued = 0
         self.forgotten: dict[str, float] = {}
         """Nodes whose drain of ours somebody else ended, and when."""
+        self.lacks: set[str] = set()
+        """Names that slurm.conf lacks: no machine joins under them."""
+        self.deaf: set[str] = set()
+        """The ids of nodes that are up and never join: their slurmd does not start."""
+        self.deafens: set[str] = set()
+        """Pools whose machines are such when they first come up."""
         self._random = world.engine.random("slurm")
         self._look()
         for pool in world.pools.values():
@@ -164,8 +179,9 @@ class Slurm:
     def look(self) -> None:
         """See which machines are up, which answer no more, and whose job is done."""
         for machine in self.world.machines.values():
-            if machine.hostname is not None and is_up(machine):
-                self._registers(machine, machine.hostname)
+            name = machine.hostname
+            if name is not None and is_up(machine) and self._joins(machine, name):
+                self._registers(machine, name)
         now = self.world.engine.now
         for node in self.nodes.values():
             machine = node.machine
@@ -184,6 +200,14 @@ class Slurm:
             if node.lost_at is not None and now - node.lost_at > GIVEN_UP_AFTER_S:
                 self.give_up(node, "Not responding")
 
+    def _joins(self, machine: Machine, name: str) -> bool:
+        """Whether its slurmd starts and finds its name."""
+        one = machine.instance
+        node = self.nodes.get(name)
+        if one.tags.pool in self.deafens and (node is None or node.machine is not machine):
+            self.deaf.add(one.id)
+        return name not in self.lacks and one.id not in self.deaf
+
     def _registers(self, machine: Machine, name: str) -> None:
         node = self.nodes.setdefault(name, Node(name))
         if node.machine is machine and node.life == machine.life:
@@ -191,6 +215,9 @@ class Slurm:
                 node.down = None
             return
         before = node.machine
+        if before is None:
+            # In the order in which they came first.
+            self.nodes[name] = self.nodes.pop(name)
         if (
             before is not None
             and before is not machine
@@ -222,6 +249,29 @@ class Slurm:
         if machine is not None and machine.life == node.life:
             # What still runs there is killed.
             machine.busy_since = None
+
+    def take_name(self, name: str) -> None:
+        """slurm.conf is read again without that name: what ran there has failed."""
+        self.lacks.add(name)
+        node = self.nodes.pop(name, None)
+        if node is not None and node.works_since is not None:
+            self._done(node)
+            if node.machine is not None and node.machine.life == node.life:
+                node.machine.busy_since = None
+
+    def give_name_back(self, name: str) -> None:
+        if name in self.lacks:
+            self.lacks.remove(name)
+            self.nodes[name] = Node(name)
+
+    def kill(self) -> None:
+        """slurmctld is killed and started again: drains of the last seconds are lost."""
+        now = self.world.engine.now
+        for node in self.nodes.values():
+            if node.drained is not None and now - node.drained_at < SAVED_WITHIN_S:
+                if node.drained.startswith(OURS):
+                    self.forgotten[node.name] = now
+                node.drained = None
 
     def give_up(self, node: Node, why: str) -> None:
         if node.down is None:
@@ -255,7 +305,8 @@ class Slurm:
         return found
 
     def drain(self, name: str, reason: str) -> None:
-        self.node(name).drained = f"{OURS}{reason}"
+        node = self.node(name)
+        node.drained, node.drained_at = f"{OURS}{reason}", self.world.engine.now
 
     def resume(self, name: str) -> None:
         node = self.node(name)

@@ -118,3 +118,68 @@ def forgets(scene: Scene) -> None:
             node.drained = None
             slurm.forgotten[node.name] = scene.world.engine.now
         node.weight, node.features = 1, ()
+
+
+@fault("the controller is killed", dispatched=True, apart=True)
+def controller_killed(scene: Scene) -> None:
+    """With what it was told in the last seconds."""
+    slurm = scene.world.slurm
+    assert slurm is not None
+    slurm.kill()
+
+
+@fault("machines never join the scheduler", lasts=LONG, dispatched=True, apart=True)
+def never_join(scene: Scene) -> None:
+    """Their image's slurmd does not start: they ping, and the scheduler never hears them."""
+    slurm = scene.world.slurm
+    assert slurm is not None
+    name = scene.fault.pool
+    slurm.deafens.add(name)
+    scene.finally_(lambda: slurm.deafens.discard(name))
+    scene.world.calms.append(lambda: slurm.deafens.discard(name))
+
+
+@fault("slurm.conf lacks a name", lasts=LONG, dispatched=True, apart=True)
+def lacks_a_name(scene: Scene) -> None:
+    """One that a machine has, or is to have; it comes back."""
+    slurm, world = scene.world.slurm, scene.world
+    assert slurm is not None
+    name = world.registry.naming.host(scene.random.randrange(1, world.shape.slots + 1))
+    slurm.take_name(name)
+    scene.finally_(lambda: slurm.give_name_back(name))
+    world.calms.append(lambda: slurm.give_name_back(name))
+
+
+@fault("all nodes are reserved for maintenance", lasts=LONG, dispatched=True, apart=True)
+def all_reserved(scene: Scene) -> None:
+    """Those to come, too: slurm.conf names them all."""
+    slurm = scene.world.slurm
+    assert slurm is not None
+    nodes = [node for node in slurm.nodes.values() if not node.reserved]
+
+    def end() -> None:
+        for node in nodes:
+            node.reserved = False
+
+    for node in nodes:
+        node.reserved = True
+    scene.finally_(end)
+    scene.world.calms.append(end)
+
+
+@fault("somebody drains all nodes", lasts=LONG, dispatched=True, apart=True)
+def drains_all(scene: Scene) -> None:
+    """Also those whose machine is to come."""
+    slurm = scene.world.slurm
+    assert slurm is not None
+    nodes = [node for node in slurm.nodes.values() if node.drained is None]
+
+    def resume() -> None:
+        for node in nodes:
+            if node.drained == "upgrade":
+                node.drained = None
+
+    for node in nodes:
+        node.drained = "upgrade"
+    scene.finally_(resume)
+    scene.world.calms.append(resume)

@@ -82,7 +82,8 @@ class Kind:
 
     One with a `share` comes once in that share of all worlds and is drawn by itself: all that
     the other draws of a seed come to stays as it is. One that is `dispatched` comes only where a
-    scheduler gives out the work, from a stream of its own.
+    scheduler gives out the work, from a stream of its own. One that is `apart` is not drawn: it
+    comes where a storm names it.
     """
 
     name: str
@@ -92,6 +93,7 @@ class Kind:
     breaks: str | None = None
     share: float = 0.0
     dispatched: bool = False
+    apart: bool = False
 
 
 KINDS: dict[str, Kind] = {}
@@ -105,9 +107,10 @@ def fault(
     breaks: str | None = None,
     share: float = 0.0,
     dispatched: bool = False,
+    apart: bool = False,
 ) -> Callable[[Effect], Effect]:
     def register(effect: Effect) -> Effect:
-        KINDS[name] = Kind(name, effect, weight, lasts, breaks, share, dispatched)
+        KINDS[name] = Kind(name, effect, weight, lasts, breaks, share, dispatched, apart)
         return effect
 
     return register
