@@ -7,15 +7,33 @@ import pytest
 from nodemanager.core.model.scheduling import OURS
 from nodemanager.core.model.world import WorkerState
 from nodemanager.errors import SchedulerRefused
-from tests.simulation.run import run
-from tests.simulation.scenario import draw
-from tests.simulation.slurm import GIVEN_UP_AFTER_S, draw_dispatching
+from tests.simulation.run import play, run
+from tests.simulation.scenario import Storm, draw
+from tests.simulation.slurm import GIVEN_UP_AFTER_S, Dispatching, draw_dispatching
 from tests.simulation.world import World
 
 pytestmark = pytest.mark.slow
 
 SEED = 34
 """A world with a scheduler, of those that tests/test_simulation.py plays."""
+
+
+SET_ASIDE = Storm(
+    (
+        "slurm.conf lacks a name",
+        "the controller is killed",
+        "somebody drains all nodes",
+        "all nodes are reserved for maintenance",
+    ),
+    count=6,
+    dispatching=Dispatching(15.0, 200.0),
+)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_names_that_go_and_nodes_that_are_all_set_aside_break_no_rule(seed: int) -> None:
+    result = play(draw(seed, SET_ASIDE))
+    assert not result.violations, [str(one) for one in result.violations]
 
 
 def watched() -> list[World]:
@@ -77,3 +95,20 @@ def test_a_job_on_a_machine_that_is_lost_waits_again_after_a_while() -> None:
     node.lost_at = world.engine.now - GIVEN_UP_AFTER_S - 1.0
     slurm.look()
     assert (node.told().state, pool.wanted) == (WorkerState.DOWN, waiting + 1)
+
+
+def test_a_machine_that_never_joins_and_a_name_that_is_gone_show_in_no_listing() -> None:
+    (world,) = watched()
+    slurm = world.slurm
+    assert slurm is not None
+    name, node = next((name, one) for name, one in slurm.nodes.items() if one.machine is not None)
+    machine = node.machine
+    assert machine is not None
+    slurm.take_name(name)
+    assert name not in (slurm.listed.names or ())
+    with pytest.raises(SchedulerRefused):
+        slurm.drain(name, "why")
+    slurm.give_name_back(name)
+    slurm.deaf.add(machine.instance.id)
+    (told,) = (one for one in slurm.listing() if one.name == name)
+    assert (told.state, told.responds) == (WorkerState.UNKNOWN, False)

@@ -163,17 +163,27 @@ class SlurmCluster:
         _end([*self.slurmds.values(), self.controller])
         self._kill_jobs("SLURMD_NODENAME=")
 
-    def _kill_jobs(self, variable: str) -> None:
-        """Kill the jobs with that in their environment, each after the slurmstepd above it."""
+    def runs_on(self, node: str) -> bool:
+        """Whether a job has a process there."""
+        jobs = self._processes(f"SLURMD_NODENAME={node}")
+        return any(_comm(process) == "sleep" for process in jobs)
+
+    def _processes(self, variable: str) -> Iterator[Path]:
+        """Those of this cluster's jobs with that in their environment."""
         ours = f"SLURM_CONF={self.conf}".encode()
         for process in Path("/proc").glob("[0-9]*"):
             with suppress(OSError):
                 environment = (process / "environ").read_bytes()
-                if ours not in environment or variable.encode() not in environment:
-                    continue
+                if ours in environment and variable.encode() in environment:
+                    yield process
+
+    def _kill_jobs(self, variable: str) -> None:
+        """Kill the jobs with that in their environment, each after the slurmstepd above it."""
+        for process in self._processes(variable):
+            with suppress(OSError):
                 stat = (process / "stat").read_text(encoding="utf-8")
                 above = Path("/proc", stat.rpartition(")")[2].split()[1])
-                if (above / "comm").read_text(encoding="utf-8") == "slurmstepd\n":
+                if _comm(above) == "slurmstepd":
                     os.kill(int(above.name), signal.SIGKILL)
                 os.kill(int(process.name), signal.SIGKILL)
 
@@ -305,6 +315,12 @@ def free_ports_in_a_row(count: int) -> list[int]:
             if ports[-1] - ports[0] == count - 1:
                 return ports
     raise RuntimeError("this machine has no free ports")
+
+
+def _comm(process: Path) -> str:
+    with suppress(OSError):
+        return (process / "comm").read_text(encoding="utf-8").strip()
+    return ""
 
 
 def _removed(folder: Path) -> bool:

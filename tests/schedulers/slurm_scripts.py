@@ -331,8 +331,9 @@ JOBS = (
             job("begin", "a"),
             has("a", "n1"),
             order("n1", *GONE),
-            has("a", "rests"),
+            # Its slurmd answers on.
             is_now("n1", "IDLE"),
+            has("a", "rests"),
             job("begin", "a"),
             has("a", "n1"),
             order("n1", "State=POWER_DOWN_FORCE"),

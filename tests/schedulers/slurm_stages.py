@@ -237,6 +237,9 @@ class OnSlurm:
         if step.verb == "register":
             self._register(about)
         elif step.verb == "lose":
+            if about in self._jobs_seen().values():
+                # One that is still being launched would fail by itself.
+                until("its job's process", lambda: cluster.runs_on(about), told=cluster.log)
             cluster.kill_node(about)
         elif step.verb in ("freeze", "thaw"):
             sent = signal.SIGSTOP if step.verb == "freeze" else signal.SIGCONT

@@ -53,6 +53,7 @@ class SimClient:
         self._registry = registry
         self._line = line
         self._manager = manager
+        self.token = "an administrator's"
 
     def call(self, method: str, *, slot_asked: bool = False, **parameters: Any) -> Answer:
         uuid = parameters.get("uuid", "")

@@ -20,14 +20,17 @@ from tests.simulation.cloud import Instance
 from tests.simulation.debts import NEVER, Owed
 from tests.simulation.health import Health
 from tests.simulation.nodes import NodeRules
-from tests.simulation.slurm import GIVEN_UP_AFTER_S, Node, is_up
+from tests.simulation.slurm import GIVEN_UP_AFTER_S, TIMEOUT_S, Node, is_up
 from tests.simulation.world import Pool, World
 
 if TYPE_CHECKING:
     from tests.simulation.latch import Latch
     from tests.simulation.liveness import Calm
+    from tests.simulation.truth import Truth
 
 AS_IDLE = frozenset({Reason.IDLE_BEYOND_DEMAND, Reason.DRAINED})
+PLANNED_S = 120.0
+"""From the plan to its claim: calls that are slow."""
 BOOTS_S = 150.0
 """The longest boot in fair weather, and until its node has a job."""
 
@@ -35,20 +38,46 @@ BOOTS_S = 150.0
 class Dispatches:
     """Watches destroys and marks, and what the calm still owes."""
 
-    def __init__(self, world: World, rules: NodeRules, calm: Calm, latch: Latch) -> None:
+    def __init__(
+        self, world: World, rules: NodeRules, truth: Truth, calm: Calm, latch: Latch
+    ) -> None:
         assert world.slurm is not None
-        self.world, self.slurm, self.rules = world, world.slurm, rules
+        self.world, self.slurm, self.rules, self.truth = world, world.slurm, rules, truth
         self.calm, self.latch = calm, latch
         self._asked: dict[str, list[float]] = defaultdict(list)
         """By manager, when each question for the nodes was sent."""
+        self._told: dict[str, list[float]] = defaultdict(list)
+        """By manager, when it was answered what nodes there are."""
         self._idle_since: dict[str, float] = {}
+        world.cloud.books.created.append(self._created)
         world.cloud.books.destroyed.append(self._destroyed)
+        world.weather.answered.append(self._answered)
         world.weather.sent.append(self._sent)
         self.slurm.marked.append(self._marked)
 
     def _sent(self, manager: str, method: str, about: str) -> None:
         if method == "scheduler.nodes":
             self._asked[manager].append(self.world.engine.now)
+
+    def _answered(self, manager: str, method: str, about: str, result: object) -> None:
+        if method == "scheduler.nodes":
+            self._told[manager].append(self.world.engine.now)
+
+    def _created(self, made: Instance, by: str) -> None:
+        """Under a name that its manager was told by then that the scheduler lacks (U12).
+
+        Where two pools share the names, one may take the name that the other looked for; where the
+        store may give any slot, no manager can know.
+        """
+        record = self.world.registry.record(made.tags.record or "")
+        since = self.slurm.lacks.get((record and record.hostname) or "")
+        names_known = self.world.managers[by].pool.settings.hostname is not None
+        if record is None or since is None or len(self.world.pools) > 1 or not names_known:
+            return
+        claimed = self.truth.claim_sent_at[made.tags.incarnation or ""]
+        if any(since + TIMEOUT_S < at < claimed - PLANNED_S for at in self._told[by]):
+            what = f"{by} boots {made.id} as {record.hostname}, which the scheduler lacks"
+            self.world.violate("U12", what)
 
     def _node_of(self, one: Instance) -> Node | None:
         nodes = self.slurm.nodes.values()

@@ -57,7 +57,7 @@ from nodemanager.core.observe import (
 )
 from nodemanager.core.observe.clocks import MeasuredClock
 from nodemanager.core.observe.consistency import Impossible
-from nodemanager.core.plan import boots, due, errands, plan, rotation, spares, supply
+from nodemanager.core.plan import boots, due, errands, names, plan, rotation, spares, supply
 from nodemanager.core.plan import shutdowns as going
 from nodemanager.core.plan.demand import Market
 from nodemanager.core.safety import breaker
@@ -1019,6 +1019,12 @@ MUTANTS: tuple[Mutant, ...] = (
                 "False",
             ),
         ),
+    ),
+    Mutant(
+        "U12",
+        "a node boots under a name that the scheduler lacks",
+        (instead(names.next_names, "name not in known", "False"),),
+        storm=Storm(("slurm.conf lacks a name",), count=6, dispatching=Dispatching(15.0, 200.0)),
     ),
     Mutant(
         "D15",

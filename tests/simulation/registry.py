@@ -30,6 +30,7 @@ from tests.simulation.engine import EPOCH, Engine, SimClock
 from tests.simulation.weather import Line
 
 _BASE36 = string.digits + string.ascii_lowercase
+HOSTNAME = "compute%(slot_number)d"
 _COLUMNS = {column.name: None for column in nodes.columns}
 Row = dict[str, Any]
 
@@ -54,7 +55,7 @@ class Registry:
         keeps_addresses: bool = True,
     ) -> None:
         self.engine = engine
-        self.naming = rows.Naming(slots, "compute%(slot_number)d", "example.org", "zzzzz")
+        self.naming = rows.Naming(slots, HOSTNAME, "example.org", "zzzzz")
         self.store_id = "store-1"
         self.clock_error = 0.0
         self._drifts_since = self._drift = 0.0

@@ -174,7 +174,7 @@ def _watched(
         Work(world, told, rules)
     rotated = RotationRules(world, rules)
     latch = Latch(world, truth, fair)
-    dispatch = () if world.slurm is None else (Dispatches(world, rules, fair, latch),)
+    dispatch = () if world.slurm is None else (Dispatches(world, rules, truth, fair, latch),)
     return (
         fair,
         latch,

@@ -16,6 +16,7 @@ from nodemanager.core.model.world import CloudState, Job, Listed, WorkerState
 from nodemanager.errors import SchedulerError, SchedulerRefused
 from tests.simulation.engine import Engine
 from tests.simulation.machine import Machine
+from tests.simulation.registry import HOSTNAME
 from tests.simulation.weather import Line
 
 if TYPE_CHECKING:
@@ -51,7 +52,10 @@ def draw_dispatching(seed: int) -> Dispatching | None:
 
 
 def with_dispatcher(shape: Shape, dispatching: Dispatching) -> Shape:
-    """Pools that ask a scheduler; nothing that an operator did, and no price, is in its way."""
+    """Pools that ask a scheduler; nothing that an operator did, and no price, is in its way.
+
+    Its names are those of the slots, which the registry gives in turn (U12).
+    """
     pools = tuple(
         (
             replace(
@@ -61,6 +65,7 @@ def with_dispatcher(shape: Shape, dispatching: Dispatching) -> Shape:
                 scheduler_can=frozenset(Verb),
                 max_total_price=0.0,
                 hold_backlog=False,
+                hostname=None if shape.fenced else HOSTNAME,
             ),
             poll_time,
         )
@@ -142,8 +147,8 @@ class Slurm:
         self.requeued = 0
         self.forgotten: dict[str, float] = {}
         """Nodes whose drain of ours somebody else ended, and when."""
-        self.lacks: set[str] = set()
-        """Names that slurm.conf lacks: no machine joins under them."""
+        self.lacks: dict[str, float] = {}
+        """Names that slurm.conf lacks, since when: no machine joins under them."""
         self.deaf: set[str] = set()
         """The ids of nodes that are up and never join: their slurmd does not start."""
         self.deafens: set[str] = set()
@@ -252,7 +257,7 @@ class Slurm:
 
     def take_name(self, name: str) -> None:
         """slurm.conf is read again without that name: what ran there has failed."""
-        self.lacks.add(name)
+        self.lacks[name] = self.world.engine.now
         node = self.nodes.pop(name, None)
         if node is not None and node.works_since is not None:
             self._done(node)
@@ -261,7 +266,7 @@ class Slurm:
 
     def give_name_back(self, name: str) -> None:
         if name in self.lacks:
-            self.lacks.remove(name)
+            del self.lacks[name]
             self.nodes[name] = Node(name)
 
     def kill(self) -> None:
@@ -297,6 +302,11 @@ class Slurm:
     def listing(self) -> tuple[SchedulerNode, ...]:
         self.look()
         return tuple(node.told() for node in self.nodes.values())
+
+    @property
+    def listed(self) -> Listed[SchedulerNode]:
+        """With all names that there are: slurm.conf says how many."""
+        return Listed(self.listing(), names=frozenset(self.nodes))
 
     def node(self, name: str) -> Node:
         found = self.nodes.get(name)
@@ -359,7 +369,7 @@ class SimScheduler:
         return self._line.call("queue", asked)
 
     def nodes(self) -> Listed[SchedulerNode]:
-        return Listed(self._line.call("nodes", self._slurm.listing))
+        return self._line.call("nodes", lambda: self._slurm.listed)
 
     def drain(self, node: str, reason: str) -> None:
         self._line.call("drain", lambda: self._slurm.drain(node, reason), node)
