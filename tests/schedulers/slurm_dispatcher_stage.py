@@ -155,7 +155,7 @@ class OnDispatcher:
         elif step.verb == "configure":
             for name in step.told:
                 slurm.take_name(name)
-            for name in slurm.lacks - set(step.told):
+            for name in set(slurm.lacks) - set(step.told):
                 slurm.give_name_back(name)
         elif step.verb not in ("stop", "start"):
             raise ValueError(f"no such step: {step}")
