@@ -28,6 +28,7 @@ from nodemanager.config import Config, load
 SERVERS = {
     "chromium": "chromium",
     "curl": "curl",
+    "gcc": "gcc",
     "libvirt": "import libvirt",
     "libvirtd": "/usr/sbin/libvirtd",
     "logrotate": "/usr/sbin/logrotate",
