@@ -64,6 +64,8 @@ class NodeReader:
     """The cloud's names for where the node is."""
     image: Callable[[Any], str | None] = lambda raw: None
     """The immutable id of the image that the node was booted from; None where it is not told."""
+    why: Callable[[Any], str] = lambda raw: ""
+    """The cloud's own reason for the node's state; empty where it tells none."""
     launch_time_needed: bool = True
     """Whether a node without a launch time is malformed, as in every cloud that keeps one."""
 
@@ -111,6 +113,7 @@ class NodeReader:
                 and before.addresses == self.addresses(raw)
                 and before.places == self.places(raw)
                 and before.image == self.image(raw)
+                and before.why == self.why(raw)
             )
         except Exception:
             return False
@@ -151,6 +154,7 @@ class NodeReader:
             addresses=of("addresses", self.addresses, (), _are_texts),
             places=of("places", self.places, (), _are_texts),
             image=of("image", self.image, None, _is_text_or_none),
+            why=of("reason", self.why, "", _is_text),
             problems=tuple(problems),
         )
 

@@ -243,10 +243,11 @@ class Cleaning:
     )
     claim_expiry: bool = deciding_option(
         kinds.on_off(),
-        "on",
-        """on: a claimed record that never pinged expires boot_fail_after + 120 s + visible_after
-        after its claim. off: it expires after that time or node_stale_after, whichever is
-        longer.""",
+        "off",
+        """When a claimed record whose node never pinged gives its slot back: off: only past
+        node_stale_after, as any record, and no sooner than boot_fail_after + 120 s + visible_after
+        after its claim. on: that shorter time alone. Other nodes are booted in its stead before
+        that either way.""",
     )
     adopt_unclaimed: AdoptUnclaimed = option(
         kinds.choice(AdoptUnclaimed),

@@ -30,7 +30,7 @@ OTHER = {
     "max_shutdowns_per_cycle": ("1", 1),
     "visible_after": ("10m", 600.0),
     "max_node_age": ("30d", 2_592_000.0),
-    "claim_expiry": ("off", False),
+    "claim_expiry": ("on", True),
     "adopt_unclaimed": ("yes", True),
     "backlog": ("clean", False),
 }

@@ -441,9 +441,12 @@ class World:
 
 
 def world(**settings: Any) -> World:
-    """A world whose settings differ from the defaults as given."""
+    """A world whose settings differ from the defaults as given.
+
+    Claims expire (C21): most tests of them are about that shorter window.
+    """
     made = World()
-    return made.with_settings(**settings)
+    return made.with_settings(**{"claim_expiry": True, **settings})
 
 
 # Records that ping while their node is not listed (P6).

@@ -329,6 +329,42 @@ MUTANTS = (
         "test_while_the_place_of_the_one_before_is_empty_none_is_replaced_d15",
     ),
     TextMutant(
+        "U9",
+        "a create that the cloud denied serves demand until it is known for good",
+        "core/plan/supply.py",
+        "        self.unserving = self.untagged | self.denied\n",
+        "        self.unserving = self.untagged\n",
+        "tests/actors/test_boots_in_vain.py::"
+        "test_without_client_tokens_nodes_come_two_polls_after_the_cloud_answers_again_u9",
+    ),
+    TextMutant(
+        "U6",
+        "as many creates are tried at once as demand wants, while none is answered",
+        "core/plan/demand.py",
+        "        trying = booted + supply.pending if limits.is_unclear else 0\n",
+        "        trying = 0\n",
+        "tests/actors/test_boots_in_vain.py::"
+        "test_without_client_tokens_nodes_come_two_polls_after_the_cloud_answers_again_u9",
+    ),
+    TextMutant(
+        "U9",
+        "a denial by id counts however young the node is that never pinged",
+        "core/observe/unlisted.py",
+        "    return snapshot.now - since > settings.visible_after\n",
+        "    return False\n",
+        "tests/actors/test_boots_in_vain.py::"
+        "test_one_that_vanished_is_asked_for_by_its_id_once_it_must_be_visible_a1",
+    ),
+    TextMutant(
+        "B5",
+        "a node that the cloud ended in its set-up is no failed boot",
+        "actors/daemon/boot_failures.py",
+        "                self.failed(node, size)\n",
+        "                pass\n",
+        "tests/actors/test_boots_in_vain.py::"
+        "test_nodes_that_end_in_their_set_up_count_as_failed_boots_b5",
+    ),
+    TextMutant(
         "C8",
         "a node is destroyed while its record is in flight",
         "core/plan/shutdowns.py",

@@ -47,7 +47,8 @@ TABLE = (
         "A node is created that demand or min_nodes lacks and that max_nodes, price and slots "
         "leave room for",
         "3 rounds, once what the cloud refused may be asked for again (D6) and a node's end is "
-        "settled (settle + max(2, absent_listings) + 1 rounds: C5; where it ended sooner than "
+        "settled (settle + max(2, absent_listings) + 1 rounds: C5; before its first ping also "
+        "visible_after + 30 s: D3; where it ended sooner than "
         "visible_after past its first ping, from then on), and a busy node is listed "
         "(visible_after past its create; until then it counts as one that a waiting job may get); "
         "anew whenever another pool's set-up takes the last free slot; "

@@ -216,7 +216,7 @@ def lacking(world: World, pool: Pool, seen: Ward) -> int:
     `seen` has those bereft records that the pool may still take a node to be of.
     """
     settings = pool.settings
-    waiting = sum(_is_unpinged_claim(one) for one in seen.bereft)
+    waiting = sum(is_unpinged_claim(one) for one in seen.bereft)
     up = len(seen.patients) - len(seen.of(Health.ENDING)) - len(seen.strays)
     up += seen.others + waiting
     # Any that may yet take work, or that the manager may still take for such.
@@ -225,7 +225,7 @@ def lacking(world: World, pool: Pool, seen: Ward) -> int:
     lacks = max(low - (up - len(at_work)), settings.min_nodes - up)
     existing = len(seen.patients) + seen.others + seen.estranged + len(seen.bereft)
     ours = [one for one in world.registry.records() if one.pool == pool.name]
-    claims = sum(_is_unpinged_claim(one) for one in ours)
+    claims = sum(is_unpinged_claim(one) and not ended_in_setup(world, one) for one in ours)
     room = min(settings.max_nodes - existing, settings.max_nodes - claims)
     room = min(room, seen.free_slots, _affordable(pool, existing))
     return max(0, min(lacks, room))
@@ -299,7 +299,14 @@ def _asked_for(world: World, pool: Pool) -> tuple[Size | None, int]:
     return (next(iter(fits.values())), len(jobs)) if is_sure else (None, 0)
 
 
-def _is_unpinged_claim(record: Record) -> bool:
+def ended_in_setup(world: World, record: Record) -> bool:
+    """Whether the record's node was there, and has ended without a ping."""
+    made = world.cloud.by_record.get(record.uuid, ())
+    own = [one for one in made if one.tags.incarnation == record.incarnation]
+    return is_unpinged_claim(record) and bool(own) and not any(one.lives for one in own)
+
+
+def is_unpinged_claim(record: Record) -> bool:
     """It is one of those that never exceed max_nodes until they are cleaned (U6)."""
     pinged = record.first_ping_at is not None or record.last_ping_at is not None
     return record.claim is not None and not pinged

@@ -47,6 +47,7 @@ from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.world import Listed
 from nodemanager.core.observe import (
     absence,
+    ended,
     history,
     nodes_since,
     pairing,
@@ -565,6 +566,12 @@ MUTANTS: tuple[Mutant, ...] = (
                 "self.slots.free is not None and booted >= self.slots.free + going",
             ),
         ),
+    ),
+    Mutant(
+        "U9",
+        "a node that the cloud ended in its set-up counts as booting",
+        (instead(ended.ended_in_setup, "node is None", "True"),),
+        storm=Storm(("the cloud ends nodes in their set-up",), count=3),
     ),
     Mutant(
         "U9",

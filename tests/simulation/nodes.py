@@ -694,6 +694,7 @@ class NodeRules:
             and one.claim.pool == pool
             and one.last_ping_at is None
             and (one.uuid == after.uuid or _is_shown_waiting(one, listed.get(one.uuid)))
+            and (one.uuid == after.uuid or not self.cleans.truth.came_to_nothing(one))
         ]
         if len(waiting) > settings.max_nodes:
             self._wrong("U6", manager, f"{len(waiting)} claims wait, {settings.max_nodes} may")

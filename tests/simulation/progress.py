@@ -156,7 +156,10 @@ class Progress:
         settings, claim = pool.settings, record.claim
         window = settings.node_stale_after
         if claim is not None and record.first_ping_at is record.last_ping_at is None:
-            window = settings.window_of(claim)
+            window = min(settings.window_of(claim), settings.create_known_after)
+            if health.ended_in_setup(self.world, record):
+                # Asked for by its id, the cloud denies it (D3): that tells it sooner.
+                window = min(window, bounds.gone_by_id + bounds.rounds(2))
         until = max(
             self._written.get(record.uuid, 0.0) + window,
             self.calm.since(pool) + settings.boot_fail_after,

@@ -98,6 +98,7 @@ class SetUpRules:
         newest = ears.newest("cloud")
         if plan.aborted is not None or newest is None:
             return
+        self._told_of_end(manager, plan, snapshot)
         # A former run's journal tells the next one whom it destroyed.
         family = self.told.family(manager.pool.name)
         destroyed = {node_id for one in family for node_id in one.destroys}
@@ -111,6 +112,26 @@ class SetUpRules:
         price = sum(prices.get(one.tags.size or one.size, 0.0) for one in listed)
         left = settings.max_total_price - price if settings.max_total_price > 0 else float("inf")
         self._room[manager.name] = Room(settings.max_nodes - len(listed), left, prices)
+
+    def _told_of_end(self, manager: Manager, plan: Plan, snapshot: Snapshot) -> None:
+        """A claim whose only node the newest listing shows as terminated stands for none to come.
+
+        Nothing is in flight for it, and the newest record listing shows it unpinged.
+        """
+        ears, world = self.told.ears[manager.name], self.world
+        cloud, records = ears.newest("cloud"), ears.newest("records")
+        if cloud is None or records is None or world.broken:
+            return
+        for node in cloud.items.values():
+            uuid, life = node.tags.record, node.tags.incarnation
+            record = records.items.get(uuid or "")
+            if node.state is not CloudState.TERMINATED or uuid not in plan.pending:
+                continue
+            if record is None or record.incarnation != life or record.last_ping_at is not None:
+                continue
+            own = [one for one in world.cloud.by_record.get(uuid, ()) if one.tags == node.tags]
+            if len(own) == 1 and uuid not in snapshot.record_flights:
+                self._wrong("U9", manager, f"counts {uuid} as booting: {node.id} has ended")
 
     def _handed(self, manager: Manager, message: object) -> None:
         if not isinstance(message, CarryOut):

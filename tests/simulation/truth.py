@@ -208,6 +208,13 @@ class Truth:
         settings = settings or self.world.pools[tags.pool or ""].settings
         return self.world.engine.now - since > settings.boot_fail_after + CREATE_BOUND_S
 
+    def came_to_nothing(self, record: Record) -> bool:
+        """Whether no node will ever ping the claim: its node has ended, or none can come (A2)."""
+        tags = Tags(record.pool, record.uuid, record.incarnation)
+        made = self.world.cloud.by_record.get(record.uuid, ())
+        own = [one for one in made if one.tags.incarnation == record.incarnation]
+        return not any(one.lives for one in own) if own else self.is_too_late(tags)
+
     def created(self, made: Instance, by: str) -> None:
         """A2, and that nothing is made for a record that was freed meanwhile."""
         world = self.world

@@ -9,7 +9,9 @@ from nodemanager.core.execute.workflow import Action, End
 from nodemanager.core.explain.events import CLEANED
 from nodemanager.core.model.reasons import Event, Reason
 from nodemanager.core.model.sizes import Sizes
+from nodemanager.core.model.world import CloudNode
 from nodemanager.core.observe.history import History, Records
+from nodemanager.core.plan.plan import Plan
 from nodemanager.core.safety import boot_loops
 from nodemanager.core.safety.boot_loops import NONE, Loops, Streak
 from nodemanager.journal.kept import BOOT_LOOPS
@@ -39,13 +41,36 @@ class BootFailures:
             # It was created, and vanished before it came up.
             self.failed(None, size)
 
-    def failed(self, node_id: str | None, size_name: str | None) -> None:
+    def ended_in_setup(self, made: Plan) -> None:
+        """Tell of each node that ended before its first ping, and count it."""
+        for one in made.ended:
+            record, node = one.record, one.node
+            created = self._context.books.created
+            incarnation, size = created.get(record.uuid, (None, ""))
+            claim = record.claim
+            self._context.log.event(
+                Event.NODE_ENDED,
+                level=WARNING,
+                node=one.node_id,
+                record=record.uuid,
+                slot=record.slot_number,
+                host=record.hostname,
+                size=size or (None if claim is None else claim.size),
+                detail=(None if node is None else node.why) or None,
+                plan=made.plan_id,
+            )
+            if incarnation == record.incarnation:
+                # Its record is cleaned later: it is not counted then once more.
+                left = {uuid: of for uuid, of in created.items() if uuid != record.uuid}
+                self._context.books = replace(self._context.books, created=left)
+                self.failed(node, size)
+
+    def failed(self, node: CloudNode | None, size_name: str | None) -> None:
         """Count a node of ours that was given up, or vanished, without a ping."""
         context = self._context
         settings, now = context.settings, context.now
         size = Sizes(settings.sizes).named(size_name)
         name = size.name if size is not None else size_name
-        node = context.history.present.get(node_id) if node_id is not None else None
         boot_fail_after, age_s = settings.boot_fail_after, None
         if node is not None and node.created_at is not None:
             age_s = context.wall_clock.age(node.created_at, now)

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from nodemanager.actors.base import tell
 from nodemanager.actors.daemon.backlog_runs import BacklogRuns
+from nodemanager.actors.daemon.boot_failures import BootFailures
 from nodemanager.actors.daemon.context import Context
 from nodemanager.actors.daemon.endings import Endings
 from nodemanager.actors.daemon.identities import Identities
@@ -46,6 +47,7 @@ class Decisions:
         backlog: BacklogRuns,
         operators: CommandHandler,
         orders: PlanOrders,
+        boot_failures: BootFailures,
         endings: Endings,
     ) -> None:
         self._context = context
@@ -58,6 +60,7 @@ class Decisions:
         self._backlog = backlog
         self._operators = operators
         self._orders = orders
+        self._boot_failures = boot_failures
         self._endings = endings
         self._plan_numbers = itertools.count(1)
         self._asked_after: Nodes | None = None
@@ -104,6 +107,7 @@ class Decisions:
                 context.books.expected, made.history, made.pairs, now, context.settings
             )
             context.books = replace(context.books, expected=expected)
+        self._boot_failures.ended_in_setup(made)
         self._backlog.held.keep(made)
         undone = self._undone(made, now) if self._operators.waits else None
         self._operators.after_plan(made, snapshot, undone=undone)

@@ -80,6 +80,7 @@ def parts_of(context: Context) -> Parts:
         backlog=backlog,
         operators=operators,
         orders=PlanOrders(context, identities, boot_failures, false_cleans),
+        boot_failures=boot_failures,
         endings=endings,
     )
     shell = WorkflowShell(

@@ -154,11 +154,18 @@ class WorkflowShell:
         context = self._context
         context.recent = after_gone(context.recent, gone, now)
         context.event_log.forget_node(gone.node_id)
-        if gone.reason is Reason.BOOT_FAILED:
-            self._boot_failures.failed(gone.node_id, gone.size)
+        if gone.reason is Reason.BOOT_FAILED or self._ended_in_setup(gone):
+            self._boot_failures.failed(context.history.present.get(gone.node_id), gone.size)
         self._releases.book.ended(gone.node_id, now)
         self._releases.tend()
         self._operators.marks.forget(frozenset({gone.node_id}))
+
+    def _ended_in_setup(self, gone: NodeGone) -> bool:
+        """Whether the cloud stopped the node before its first ping (B5)."""
+        heard = self._context.history.heard.get(gone.record or "")
+        if gone.reason is not Reason.NODE_STOPPED or heard is None:
+            return False
+        return heard.incarnation == gone.incarnation and heard.last_ping_at is None
 
     def begun(self, one: Begin) -> None:
         self._context.event_log.clean_ordered(one.order)

@@ -56,6 +56,7 @@ READER = NodeReader(
     size=attrgetter("size"),
     addresses=attrgetter("addresses"),
     image=attrgetter("image"),
+    why=attrgetter("why"),
 )
 """For Instances (nodemanager.cloud.ec2.instance)."""
 

@@ -56,6 +56,14 @@ class Instance:
         return state
 
     @property
+    def why(self) -> str:
+        """EC2's code and message of its last change of state; empty where EC2 tells none."""
+        code, message = self.text("stateReason", "code"), self.text("stateReason", "message")
+        if code is None or message is None or message.startswith(code):
+            return message or code or ""
+        return f"{code}: {message}"
+
+    @property
     def terminating_state(self) -> str | None:
         """The state in an answer of TerminateInstances."""
         return self.text("currentState", "name")

@@ -38,6 +38,7 @@ READER = NodeReader(
     created_at=lambda raw: epoch(raw.created),
     size=attrgetter("size"),
     addresses=lambda raw: tuple(raw.addresses()),
+    why=attrgetter("why"),
 )
 """For Instances."""
 _DISK = re.compile(r"(?:.*/)?((?:zones|regions)/[a-z0-9-]+/disks/[a-z0-9-]+)")
@@ -99,6 +100,11 @@ class Instance:
     @property
     def state(self) -> str:
         return self.text("status")
+
+    @property
+    def why(self) -> str:
+        """Google's explanation of its status; empty where Google gives none."""
+        return str(self.item.get("statusMessage") or "")
 
     @property
     def zone(self) -> str:

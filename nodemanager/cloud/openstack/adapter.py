@@ -45,6 +45,7 @@ READER = NodeReader(
     size=attrgetter("size"),
     addresses=attrgetter("addresses"),
     image=attrgetter("image"),
+    why=attrgetter("fault"),
 )
 """For Servers (nodemanager.cloud.openstack.node)."""
 WAIT_S = 15.0

@@ -16,8 +16,9 @@ from nodemanager.core.model.scheduling import (
 from nodemanager.core.model.settings import ASK_AGAIN_S, LATE_ORDER_S, Settings
 from nodemanager.core.model.verdict import Verdict
 from nodemanager.core.model.world import Listing, Record, life_key
-from nodemanager.core.observe.history import Asked, History, Records
+from nodemanager.core.observe.history import History, Records
 from nodemanager.core.observe.pairing import Pairs
+from nodemanager.core.observe.queries import is_called_gone
 from nodemanager.core.observe.signs import pinged_lives, waits_for_first_ping
 from nodemanager.core.operate.backlog_run import Step as ItemStep
 from nodemanager.core.plan.refusals import after_refusal, after_success
@@ -54,6 +55,14 @@ class NodeExpected:
     place: str | None = None
     since: float | None = None
     """From when on its time counts, CLOCK_BOOTTIME; None: from now on."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeDenied:
+    """The cloud, asked by tag, has no node of a create whose outcome is unclear (U9)."""
+
+    record: str
+    incarnation: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +175,7 @@ Learned = (
     Claimed
     | CreateRefused
     | NodeExpected
+    | NodeDenied
     | WriteInDoubt
     | Withdrawn
     | NodeGone
@@ -280,6 +290,14 @@ def learned(books: Books, one: Learned, now: float, nodes: int, settings: Settin
             return replace(books, limits=limits)
         case NodeExpected():
             return _expecting(books, one, now, nodes)
+        case NodeDenied(record, incarnation):
+            expected = books.expected.get(record)
+            if expected is None or (expected.node_id, expected.incarnation) != (None, incarnation):
+                return books
+            first_at = now if expected.denied_at is None else expected.denied_at
+            is_denied = now - first_at >= ASK_AGAIN_S
+            denied = replace(expected, denied_at=first_at, is_denied=is_denied)
+            return replace(books, expected={**books.expected, record: denied})
         case Withdrawn(size):
             return replace(books, withdrawn=books.withdrawn + Counter([size]))
         case PinsFailed(node_id):
@@ -338,7 +356,8 @@ def still_expected(
 
     A node with a known id stays longer while no listing shows it, its claim waits for a ping, and
     the cloud does not call it gone: the cloud is asked for it by id (D13). A node that only may
-    exist goes once it pings: until then a listing from before its claim must not hide it. None
+    exist goes once it pings: until then a listing from before its claim must not hide it. One that
+    the cloud denied stays for as long as its claim waits (U9). None
     comes of a life that we freed since it was expected: a look may find only later that the write
     of a clean took effect (A2).
     """
@@ -360,10 +379,12 @@ def still_expected(
             return False
         if now - one.since <= settings.boot_fail_after:
             return True
-        if one.node_id is None or one.node_id in history.present:
+        if one.node_id is None:
+            return one.is_denied and (uuid, one.incarnation) in waiting
+        if one.node_id in history.present:
             return False
         answer = history.asked.get(one.node_id)
-        is_gone = answer is not None and _is_gone(answer, one.since, settings)
+        is_gone = answer is not None and is_called_gone(answer, one.since, settings)
         return (uuid, one.incarnation) in waiting and not is_gone
 
     return {uuid: one for uuid, one in expected.items() if stays(uuid, one)}
@@ -422,14 +443,3 @@ def waiting_claims(history: History, now: float) -> Mapping[str, float]:
         for one in history.records.items
         if one.claim is not None and waits_for_first_ping(one)
     }
-
-
-def _is_gone(answer: Asked, created_at: float, settings: Settings) -> bool:
-    """Whether the cloud, asked by id, calls a node gone: terminated, or denied twice (D3)."""
-    denied_since = answer.denied_since
-    if denied_since is None:
-        return False
-    if answer.nodes or settings.visible_after == 0:
-        return True
-    is_old = denied_since - created_at > settings.visible_after
-    return is_old and answer.at - denied_since >= ASK_AGAIN_S

@@ -145,7 +145,7 @@ class SetUp:
             case Checking():
                 return Step(None)
             case Doubtful():
-                left = replace(state, since=seen.snapshot.now, asked=False)
+                left = replace(state, since=seen.snapshot.now, asked=False, denied_at=None)
             case _:
                 left = doubtful(state, seen)
         if not left.sent or left.record is None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from nodemanager.core.execute.books import (
+    NodeDenied,
     NodeExpected,
 )
 from nodemanager.core.execute.effects import (
@@ -37,6 +38,7 @@ from nodemanager.core.execute.workflow import (
     Seen,
     Step,
 )
+from nodemanager.core.model.settings import ASK_AGAIN_S
 from nodemanager.core.model.world import Record
 
 
@@ -54,7 +56,7 @@ def in_doubt(state: Doubtful, event: Event, seen: Seen) -> Step[State]:
                     )
                     details = {"node": node.id, "record": state.record}
                     return Step(None, learn=(found,), ended=Ended("created", details))
-            return Step(state)
+            return _denied(state, seen.snapshot.now)
         case Failed(effect=FindByTag()):
             return Step(replace(state, asked=False))
         # A worker that was given up answers after all.
@@ -73,6 +75,16 @@ def in_doubt(state: Doubtful, event: Event, seen: Seen) -> Step[State]:
         case Failed(effect=ClaimRecord(), error=error):
             return Step(state, tell=(failed(order, None, "claim", error),))
     return Step(state)
+
+
+def _denied(state: Doubtful, now: float) -> Step[State]:
+    """The cloud has no node of the create, which may still come (U9, A2); it is asked once more."""
+    if not state.sent or state.record is None:
+        return Step(state)
+    denied = NodeDenied(state.record, state.order.claim.incarnation)
+    is_first = state.denied_at is None
+    left = replace(state, denied_at=now, asked=False) if is_first else state
+    return Step(left, learn=(denied,))
 
 
 def _listed(state: Doubtful, seen: Seen) -> Step[State]:
@@ -94,7 +106,8 @@ def _listed(state: Doubtful, seen: Seen) -> Step[State]:
     borne = any(node.tags.incarnation == incarnation for node in nodes)
     if record.last_ping_at is not None or borne:
         return Step(None, learn=doubt, ended=Ended("created", whose(record)))
-    if state.asked:
+    now = seen.snapshot.now
+    if state.asked or (state.denied_at is not None and now - state.denied_at < ASK_AGAIN_S):
         return Step(state)
     asking = replace(state, record=record.uuid, asked=True)
     return Step(asking, (FindByTag(record.uuid),), learn=doubt)

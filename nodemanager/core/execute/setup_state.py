@@ -112,6 +112,8 @@ class Doubtful(Written):
     sent: bool = True
     """Whether a create was sent, or may have been."""
     asked: bool = False
+    denied_at: float | None = None
+    """When the cloud, asked by tag, first had no such node (U9)."""
     is_under_way = False
     listens = True
 

@@ -42,11 +42,13 @@ def _up(facts: NodeFacts, subject: Subject) -> NodeView | None:
 
     It counts for D9 as soon as it is seen so: a mass failure shows before the first destroy.
     """
-    measures = facts.stopped(subject.node)
+    measures: Measured | None = facts.stopped(subject.node)
     if measures is None:
         return None
-    stopped_s = measures["stopped_s"]
-    if stopped_s < measures["settle_s"]:
+    stopped_s, settle_s = measures["stopped_s"], measures["settle_s"]
+    if subject.node.why:
+        measures = {**measures, "detail": subject.node.why}
+    if stopped_s < settle_s:
         return subject.down(Kind.KEEP, Reason.NOT_SETTLED, measures, bad_s=stopped_s)
     return subject.down(Kind.SHUTDOWN, Reason.NODE_STOPPED, measures, bad_s=stopped_s)
 

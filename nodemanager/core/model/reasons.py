@@ -132,7 +132,8 @@ class Reason(Told):
     )
     CREATE_UNCLEAR = (
         "create_unclear",
-        "A create got no clear answer; until its outcome is known it counts as a future node (U9).",
+        "A create got no clear answer. Its node counts for `max_nodes` until its outcome is known; "
+        "once the cloud, asked by tag, denied it twice, one more create is tried at a time (U9).",
     )
     CREATE_REFUSED = (
         "create_refused",
@@ -527,6 +528,11 @@ class Event(Told):
         "or that it may use one again (`resume`).",
     )
     NODE_SHUTDOWN_STARTED = "node.shutdown_started", "A node is about to be destroyed."
+    NODE_ENDED = (
+        "node.ended",
+        "A node ended before its first ping, and not by us; `detail` is the cloud's own reason. It "
+        "counts as a failed boot (B5), and another one is booted.",
+    )
     NODE_GONE = "node.gone", "The cloud says that a node is gone."
     NODE_SHUTDOWN_FAILED = "node.shutdown_failed", "A node was not destroyed, or that is not known."
     NODE_SHUTDOWN_SKIPPED = "node.shutdown_skipped", "The pre-write check left it alone."

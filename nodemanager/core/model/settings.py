@@ -81,7 +81,7 @@ class Settings:
     max_node_age: float | None = None
     action_timeout: float = 900.0
     visible_after: float = 300.0
-    claim_expiry: bool = True
+    claim_expiry: bool = False
     claims_keep_window: bool = True
     ids_unique: bool = False
     may_authorise: bool = True
@@ -103,9 +103,17 @@ class Settings:
     sizes: tuple[Size, ...] = ()
 
     @property
+    def create_known_after(self) -> float:
+        """How many seconds after a claim made now the cloud knows what came of its create (A1, A2).
+
+        Asked then, it has the node, or there is none and none will come.
+        """
+        return self.boot_fail_after + CREATE_MARGIN_S + self.visible_after
+
+    @property
     def claim_window(self) -> float:
         """The window in seconds of a claim made now whose node never pings (C21)."""
-        expiry = self.boot_fail_after + CREATE_MARGIN_S + self.visible_after
+        expiry = self.create_known_after
         return expiry if self.claim_expiry else max(expiry, self.node_stale_after)
 
     def window_of(self, claim: Claim) -> float:

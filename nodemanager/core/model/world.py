@@ -98,7 +98,9 @@ class CloudNode:
     the node has our pool's tag or matches `[Cloud List]` (T5); other nodes are seen but never
     touched. `places` are the cloud's names for where it is, its zone and its subnet; empty where
     nobody asks for them. `image` is the immutable id of the image that it was booted from, None
-    where the listing does not tell it. `problems` tells which fields could not be read (P3).
+    where the listing does not tell it. `why` is the cloud's own reason for its state, such as why
+    it ended; empty where the cloud tells none. `problems` tells which fields could not be read
+    (P3).
     """
 
     id: str
@@ -114,6 +116,7 @@ class CloudNode:
     problems: tuple[str, ...] = ()
     places: tuple[str, ...] = ()
     image: str | None = None
+    why: str = ""
 
     @property
     def is_absent(self) -> bool:

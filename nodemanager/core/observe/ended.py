@@ -2,9 +2,97 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from nodemanager.core.model.changed import changed
 from nodemanager.core.model.reasons import Reason
-from nodemanager.core.model.world import CloudNode, life_key
-from nodemanager.core.plan.snapshot import Snapshot
+from nodemanager.core.model.settings import Settings
+from nodemanager.core.model.world import CloudNode, Record, life_key
+from nodemanager.core.observe.history import History
+from nodemanager.core.observe.queries import is_called_gone
+from nodemanager.core.observe.signs import waits_for_first_ping
+from nodemanager.core.observe.unlisted import id_of, there_since
+from nodemanager.core.plan.snapshot import Flight, Snapshot
+
+NO_FLIGHT = Flight("", 0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class EndedInSetup:
+    """A node that ended before its first ping, and that we did not destroy.
+
+    `node` is what the cloud still shows of it, None where that is nothing.
+    """
+
+    record: Record
+    node_id: str
+    node: CloudNode | None
+
+
+def ended_in_setup(
+    snapshot: Snapshot, settings: Settings
+) -> tuple[History, tuple[EndedInSetup, ...]]:
+    """The history that knows which lives ended in their set-up, and those that are news.
+
+    A listing shows such a node as terminated, or the cloud calls it gone, asked by its id (D3).
+    What has ended never comes back, so a life stays in it for as long as its record waits.
+    """
+    history = snapshot.history
+    if history.cloud is None or history.records is None:
+        return history, ()
+    absent = {node.id: node for node in history.cloud.items if node.is_absent}
+    if not (absent or history.asked or history.ended_in_setup):
+        return history, ()
+    known: set[str] = set()
+    news: list[EndedInSetup] = []
+    for record in history.records.items:
+        if record.pool != settings.pool or not waits_for_first_ping(record):
+            continue
+        key = life_key(record.uuid, record.incarnation)
+        if key in history.ended_in_setup:
+            known.add(key)
+            continue
+        node_id = id_of(record, snapshot) or _by_tags(record, absent)
+        if node_id is None or node_id in history.present:
+            continue
+        node = absent.get(node_id) or _called_gone(record, node_id, snapshot, settings)
+        if node is None or snapshot.record_flights.get(record.uuid, NO_FLIGHT).kind == "setup":
+            continue
+        known.add(key)
+        if not _is_our_doing(record, node_id, snapshot):
+            shown = node if isinstance(node, CloudNode) else None
+            news.append(EndedInSetup(record, node_id, shown))
+    if known == history.ended_in_setup:
+        return history, ()
+    return changed(history, ended_in_setup=frozenset(known)), tuple(news)
+
+
+def _by_tags(record: Record, absent: Mapping[str, CloudNode]) -> str | None:
+    """The id of the ended node of this very life of the record, if there is exactly one."""
+    tags = record.uuid, record.incarnation
+    found = [id for id, one in absent.items() if (one.tags.record, one.tags.incarnation) == tags]
+    return found[0] if len(found) == 1 else None
+
+
+def _is_our_doing(record: Record, node_id: str, snapshot: Snapshot) -> bool:
+    """Whether we destroy the node, or did so."""
+    if record.uuid in snapshot.record_flights:
+        return True
+    ours = (snapshot.node_flights, snapshot.gone, snapshot.late_destroys)
+    return any(node_id in those for those in ours)
+
+
+def _called_gone(
+    record: Record, node_id: str, snapshot: Snapshot, settings: Settings
+) -> CloudNode | bool | None:
+    """What the cloud, asked by id, shows of a node that has ended; True where that is nothing."""
+    answer, since = snapshot.history.asked.get(node_id), there_since(record, snapshot)
+    if answer is None or answer.malformed or answer.is_past or since is None:
+        return None
+    if not is_called_gone(answer, since, settings):
+        return None
+    return answer.nodes[0] if answer.nodes else True
 
 
 def was_ended(node: CloudNode, snapshot: Snapshot) -> bool:

@@ -72,3 +72,14 @@ def may_ask(history: History, key: str, at: float, settings: Settings) -> bool:
     longest_s = min(settings.max_poll_time, settings.poll_stale_after / 2)
     wait_s = min(longest_s, ASK_AGAIN_S * 2.0 ** min(before.times - 1, 16))
     return at - before.at >= wait_s
+
+
+def is_called_gone(answer: Asked, created_at: float, settings: Settings) -> bool:
+    """Whether the cloud, asked by id, calls a node gone: terminated, or denied twice (D3)."""
+    denied_since = answer.denied_since
+    if denied_since is None:
+        return False
+    if answer.nodes or settings.visible_after == 0:
+        return True
+    is_old = denied_since - created_at > settings.visible_after
+    return is_old and answer.at - denied_since >= ASK_AGAIN_S

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from nodemanager.core.model.reasons import Kind, Reason
 from nodemanager.core.model.settings import ASK_LIMIT, Settings
 from nodemanager.core.model.verdict import Verdict
-from nodemanager.core.model.world import CloudNode, Record
+from nodemanager.core.model.world import CloudNode, Record, life_key
 from nodemanager.core.observe.clocks import MeasuredClock
 from nodemanager.core.observe.heard import came_at
 from nodemanager.core.observe.history import Asked, History
@@ -90,16 +90,16 @@ def look_for_unlisted(snapshot: Snapshot, settings: Settings) -> Unlisted:
         node = _unheard(record, snapshot, settings)
         if node is not None:
             unheard[record.uuid] = node
-        is_asked_for = _is_missing(record, absence.first_at, snapshot, settings)
-        if not (is_asked_for or _is_alive(verdict)):
-            continue
         node_id = id_of(record, snapshot)
-        if node_id is not None and may_ask(history, node_id, now, settings):
+        is_asked_for = _is_alive(verdict)
+        is_asked_for |= _is_missing(record, absence.first_at, snapshot, settings)
+        by_id = is_asked_for or _should_be_listed(record, snapshot, settings)
+        if by_id and node_id is not None and may_ask(history, node_id, now, settings):
             ask.append(node_id)
-        if may_ask(history, record.uuid, now, settings):
+        if is_asked_for and may_ask(history, record.uuid, now, settings):
             ask_tagged.append(record.uuid)
-    by_id, by_tag = _longest_unasked(ask, history), _longest_unasked(ask_tagged, history)
-    return Unlisted(verdicts, by_id, by_tag, unheard)
+    ids, tagged = _longest_unasked(ask, history), _longest_unasked(ask_tagged, history)
+    return Unlisted(verdicts, ids, tagged, unheard)
 
 
 def id_of(record: Record, snapshot: Snapshot) -> str | None:
@@ -187,6 +187,33 @@ def _is_missing(record: Record, since: float, snapshot: Snapshot, settings: Sett
     return _keeps_pinging(record, since, snapshot, settings)
 
 
+def _should_be_listed(record: Record, snapshot: Snapshot, settings: Settings) -> bool:
+    """Whether its node has been there for longer than `visible_after`, and did not ping yet.
+
+    It may have ended in its set-up: then another one is booted soon (`ended_in_setup`).
+    """
+    since = there_since(record, snapshot)
+    if since is None or not waits_for_first_ping(record):
+        return False
+    if life_key(record.uuid, record.incarnation) in snapshot.history.ended_in_setup:
+        return False
+    return snapshot.now - since > settings.visible_after
+
+
+def there_since(record: Record, snapshot: Snapshot) -> float | None:
+    """A CLOCK_BOOTTIME by which the record's node was created; None where nothing tells.
+
+    Its create was answered; or its record names it, so that a listing has shown it.
+    """
+    expected, absence = snapshot.expected.get(record.uuid), snapshot.history.absence
+    if expected is not None and expected.incarnation == record.incarnation:
+        return None if expected.node_id is None else expected.since
+    missed = absence.get(record.uuid)
+    if record.instance_id is None or missed is None or missed.incarnation != record.incarnation:
+        return None
+    return missed.unlisted_since
+
+
 def _keeps_pinging(record: Record, since: float, snapshot: Snapshot, settings: Settings) -> bool:
     """Whether it pinged within its window and after the listing at `since`; not just booted."""
     clock, now = snapshot.history.clock, snapshot.now
@@ -231,6 +258,8 @@ def _verdict(
     been asked for, and denied, before it was there (A1, C11).
     """
     now, node_id = snapshot.now, id_of(record, snapshot)
+    if waits_for_first_ping(record) and overdue_s(record, snapshot, settings) <= 0:
+        return None
     visible_from = _visible_from(record, snapshot, settings)
     asked = [snapshot.history.asked.get(key) for key in _keys(record, snapshot)]
     answers = [one for one in asked if one is not None and not one.malformed]
@@ -333,17 +362,19 @@ def is_missed(record: Record, snapshot: Snapshot, settings: Settings) -> bool:
 
 
 def is_spent(record: Record, snapshot: Snapshot, settings: Settings) -> bool:
-    """Whether no node will come of the unpinged claim any more (A1, A2, C21).
+    """Whether no node will come of the unpinged claim any more (A1, A2).
 
-    Its window is past, its node's absence is settled (C5), and the cloud, asked after that window
-    by all there is to ask by, has no node of it. Without an answer nothing is decided (D13).
+    Its create has taken effect by now or never will, its node's absence is settled (C5), and the
+    cloud, asked after that time by all there is to ask by, has no node of it. Without an answer
+    nothing is decided (D13).
     """
     history, now = snapshot.history, snapshot.now
     clock = history.clock
     if clock is None or not clock.trusted_at(now, settings.poll_stale_after):
         return False
     quiet_s = quiet_for(record, clock, snapshot)
-    past_s = 0.0 if quiet_s is None else quiet_s - window_of(record, settings)
+    known_after_s = min(window_of(record, settings), settings.create_known_after)
+    past_s = 0.0 if quiet_s is None else quiet_s - known_after_s
     if not settings.may_authorise or not is_missed(record, snapshot, settings):
         return False
     known_as = (id_of(record, snapshot),)

@@ -365,6 +365,13 @@ class Market:
             return Reason.AT_MAX_NODES
         if supply.pending + supply.locked + booted >= settings.max_nodes:
             return Reason.CLAIMS_PENDING
+        trying = booted + supply.pending if limits.is_unclear else 0
+        if supply.denied and trying > len(supply.unserving):
+            # One create tries whether the cloud answers again: each may leave a claim (U9, U6).
+            return Reason.CREATE_UNCLEAR
+        if supply.spent and trying and supply.spent + trying >= settings.max_nodes:
+            # So many came to nothing that the outcome of each further one is waited for.
+            return Reason.CLAIMS_PENDING
         if settings.max_total_price > 0:
             if not size.price:
                 return Reason.UNPRICED_SIZE

@@ -33,6 +33,7 @@ from nodemanager.core.model.verdict import NOTHING_BEFORE, Verdict, keep
 from nodemanager.core.model.world import FreedLife
 from nodemanager.core.observe import nodes_since
 from nodemanager.core.observe.consistency import Impossible, find_impossible, of_one_slot
+from nodemanager.core.observe.ended import EndedInSetup, ended_in_setup
 from nodemanager.core.observe.history import History
 from nodemanager.core.observe.nodes_by_record import each_once
 from nodemanager.core.observe.pairing import NO_PAIRS, Pairs, pair
@@ -85,6 +86,9 @@ class Plan:
     ask: tuple[str, ...] = ()
     ask_tagged: tuple[str, ...] = ()
     unlisted: Unlisted = NOTHING
+    ended: tuple[EndedInSetup, ...] = ()
+    pending: frozenset[str] = frozenset()
+    """The records that stand for future nodes, by uuid (U6)."""
     restores: tuple[FreedLife, ...] = ()
     binds: tuple[BindOrder, ...] = ()
     not_restored: tuple[Verdict, ...] = ()
@@ -146,6 +150,8 @@ def _planned(
     """The plan of a snapshot that may be decided on."""
     snapshot, pairs = _paired(snapshot, settings, before, new_records=new_records)
     views = _viewed(snapshot, settings, pairs, before)
+    history, ended = ended_in_setup(snapshot, settings)
+    snapshot = _with(snapshot, history)
     unlisted = look_for_unlisted(snapshot, settings)
     unheard = _unheard(snapshot, settings, unlisted, impossible.ids)
     snapshot = _after_silence(snapshot, settings, views, [one for one in unheard if one.bad])
@@ -186,6 +192,8 @@ def _planned(
         ask=_to_ask(snapshot, settings, pairs, unlisted),
         ask_tagged=_in_turn(false_clean.to_ask_tagged(snapshot, settings), unlisted.ask_tagged),
         unlisted=unlisted,
+        ended=ended,
+        pending=frozenset(supply.pending_records),
         restores=restores,
         binds=bind_orders(snapshot, settings, pairs),
         not_restored=not_restored,

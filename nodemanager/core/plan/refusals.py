@@ -21,13 +21,15 @@ def after_refusal(
 
     A quota is noted, and tried again later. After any other definite refusal the size rests for
     max_poll_time, or only in its place where just that is full; each bad request in a row (for
-    example for a wrong image) doubles that, up to LONGEST_REFUSAL_S. Throttling and an error that
-    is not definite change nothing: the claim of an unclear create stays and counts (U6).
+    example for a wrong image) doubles that, up to LONGEST_REFUSAL_S. Throttling changes nothing;
+    the claim of an unclear create stays and counts (U6).
     """
     if isinstance(error, QuotaExceeded):
         return replace(limits, quota=nodes, quota_at=now)
-    if isinstance(error, Throttled) or not getattr(error, "definite", False):
+    if isinstance(error, Throttled):
         return limits
+    if not getattr(error, "definite", False):
+        return replace(limits, is_unclear=True)
     rest_s, bad = settings.max_poll_time, 0
     if isinstance(error, CapacityUnavailable):
         limits = replace(limits, full={**limits.full, size: now})
@@ -69,7 +71,8 @@ def after_success(limits: Limits, size: str, nodes: int) -> Limits:
 
     A quota that allowed that many stays; only a probe beyond it raises it (D6).
     """
-    limits = replace(limits, bad={name: n for name, n in limits.bad.items() if name != size})
+    bad = {name: n for name, n in limits.bad.items() if name != size}
+    limits = replace(limits, bad=bad, is_unclear=False)
     if limits.quota is None or nodes <= limits.quota:
         return limits
     return replace(limits, quota=nodes)

@@ -34,7 +34,9 @@ class Flight:
 class Expected:
     """A node that the cloud created and no listing shows yet (P4); `since` is CLOCK_BOOTTIME.
 
-    `node_id` is None where the cloud only may have created it: that waits for a listed ping.
+    `node_id` is None where the cloud only may have created it: that waits for a listed ping. Asked
+    by tag, the cloud had no such node first at `denied_at` (None: nobody asked, or it had one);
+    `is_denied` once it said so again (U9).
     """
 
     node_id: str | None
@@ -42,6 +44,8 @@ class Expected:
     since: float
     incarnation: str | None = None
     place: str | None = None
+    denied_at: float | None = None
+    is_denied: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +76,8 @@ class Limits:
     """Created nodes in a row that never pinged (B5)."""
     places: Rests = field(default_factory=dict)
     """Places that had no room for a size lately."""
+    is_unclear: bool = False
+    """Whether a create got no clear answer since the newest one that succeeded (U9)."""
     full: Mapping[str, float] = field(default_factory=dict)
     """By size name, when the cloud last had no room for it, in whatever place."""
 

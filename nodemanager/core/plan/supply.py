@@ -5,14 +5,14 @@ It counts pending claims (U6), records under U2's lock, and unlisted nodes that 
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 
 from nodemanager.core.judge.node_view import OUTSIDE, NodeView
 from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.settings import CLOCK_STEP_S, Settings
 from nodemanager.core.model.sizes import Sizes
-from nodemanager.core.model.world import Record, WorkerState
+from nodemanager.core.model.world import Record, WorkerState, life_key
 from nodemanager.core.observe.nodes_by_record import Bearers, node_of
 from nodemanager.core.observe.pairing import Pairs
 from nodemanager.core.observe.pools import is_ours_to_claim
@@ -35,7 +35,8 @@ def pending_claims(
     """The uuids of records that stand for future nodes (U6, P4).
 
     Either the record is claimed for a node that was neither listed nor heard yet, and that may
-    still come; or its node was heard, is not listed, and its absence is not settled. A listing
+    still come (it has not ended in its set-up, and the cloud has not denied it for good); or its
+    node was heard, is not listed, and its absence is not settled. A listing
     that lacks such a node may be short, so another node beside it would be one too many. The second
     also applies to a node that was created just now, once it was heard.
     """
@@ -50,10 +51,12 @@ def pending_claims(
     # Without a clock nobody can tell when it was heard.
     is_told = snapshot.expected and history.clock is not None
     heard = pinged_lives(records, snapshot.expected, history) if is_told else ()
+    ended = history.ended_in_setup
     pending = {
         uuid
         for uuid, expected in snapshot.expected.items()
         if expected.node_id not in history.present
+        and life_key(uuid, expected.incarnation) not in ended
         and (uuid, expected.incarnation) not in heard
         and not _is_borne(uuid, expected.incarnation, bearers)
         and snapshot.now - expected.since <= settings.boot_fail_after
@@ -66,7 +69,8 @@ def pending_claims(
     pending.update(
         record.uuid
         for record in records
-        if _is_unpinged_claim(record, settings) and not is_spent(record, snapshot, settings)
+        if _is_unpinged_claim(record, settings)
+        and not _comes_to_nothing(record, snapshot, settings)
     )
     if records:
         pending.update(unlisted_nodes(records, snapshot, settings, unlisted))
@@ -79,14 +83,41 @@ def _is_borne(uuid: str, incarnation: str | None, bearers: Bearers) -> bool:
     return any(incarnation is None or life in (None, incarnation) for life in lives)
 
 
-def count_other_claims(records: Iterable[Record], pending: set[str], settings: Settings) -> int:
-    """How many unpinged claims are not pending: each counts as a claim until it is cleaned (U6).
+def _comes_to_nothing(record: Record, snapshot: Snapshot, settings: Settings) -> bool:
+    """Whether it is known that no node will come of the unpinged claim any more (U9)."""
+    key = life_key(record.uuid, record.incarnation)
+    return key in snapshot.history.ended_in_setup or is_spent(record, snapshot, settings)
+
+
+def other_claims(
+    records: Iterable[Record], pending: set[str], snapshot: Snapshot, settings: Settings
+) -> Counter[bool]:
+    """How many unpinged claims are not pending, by whether a node of them may be there (U6).
 
     Either its node is listed, and counts against max_nodes itself until it is gone; or no node will
-    come of the claim any more.
+    come of the claim any more (False), though it holds its slot until it is cleaned (C21). One
+    whose node has ended is no failed create, and is not counted: boot loops keep those few (B5).
     """
-    return sum(
-        _is_unpinged_claim(record, settings) and record.uuid not in pending for record in records
+    ended = snapshot.history.ended_in_setup
+    return Counter(
+        not is_spent(record, snapshot, settings)
+        for record in records
+        if _is_unpinged_claim(record, settings)
+        and record.uuid not in pending
+        and life_key(record.uuid, record.incarnation) not in ended
+    )
+
+
+def denied_creates(pending: set[str], snapshot: Snapshot) -> frozenset[str]:
+    """The pending records whose create got no clear answer, and whose node the cloud denied (U9).
+
+    The node may still come (A2), so it counts for max_nodes; but it serves no demand.
+    """
+    expected = snapshot.expected
+    return frozenset(
+        uuid
+        for uuid in pending
+        if uuid in expected and expected[uuid].node_id is None and expected[uuid].is_denied
     )
 
 
@@ -221,7 +252,10 @@ class Supply:
         self.snapshot = snapshot
         self._settings = settings
         self.locked = count_locked(self.records, snapshot, settings)
-        self.locked += count_other_claims(self.records, pending, settings)
+        others = other_claims(self.records, pending, snapshot, settings)
+        self.locked += others[True]
+        self.spent = others[False]
+        """Unpinged claims of which no node will come, though none is known to have ended."""
         self.sizes = Sizes(settings.sizes)
         self.views = views
         self.spare: defaultdict[str, int] = defaultdict(int)
@@ -235,6 +269,8 @@ class Supply:
         self.untagged = unlisted.untagged & pending
         """The pending records whose node lost our tags. Such a node serves no demand, because it
         can't pair, and nothing drains or destroys it (D11)."""
+        self.denied = denied_creates(pending, snapshot)
+        self.unserving = self.untagged | self.denied
         self.up = 0
         self.staying = 0
         """How many of the existing nodes are listed and not being shut down."""
@@ -312,7 +348,7 @@ class Supply:
             name = name or (expected[uuid].size if uuid in expected else None)
             host = None if record is None else record.hostname
             price = claim.price if claim is not None else None
-            self._count_boot(name, price, host, serves=uuid not in self.untagged)
+            self._count_boot(name, price, host, serves=uuid not in self.unserving)
         for name in self.snapshot.boots_unclaimed:
             self._count_boot(name)
 
@@ -339,7 +375,7 @@ class Supply:
     @property
     def serving(self) -> int:
         """How many nodes serve demand, or will."""
-        return self.up + self.pending - len(self.untagged)
+        return self.up + self.pending - len(self.unserving)
 
     def counted_twice(self) -> int:
         """How many set-ups may count twice: each claims a record that we don't know yet, and that

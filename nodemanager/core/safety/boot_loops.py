@@ -1,4 +1,7 @@
-"""Boot loops: if nodes in a row never ping, their size rests, and later all sizes (B5)."""
+"""Boot loops: if nodes in a row never ping, their size rests, and later all sizes (B5).
+
+One that the cloud ended or stopped before its first ping is one of them.
+"""
 
 from __future__ import annotations
 

@@ -628,7 +628,7 @@ def test_each_refusal_has_its_own_effect_d6() -> None:
     assert after(PlaceFull("c", place="a")).full == {"small": 1000.0}
     assert after(BadRequest("b")).resting == {"small": 1300.0}
     assert after(Throttled("t")) == Limits()
-    assert after(CloudError("time-out")) == Limits()
+    assert after(CloudError("time-out")) == Limits(is_unclear=True)
 
 
 def test_bad_requests_in_a_row_rest_a_size_for_ever_longer_up_to_an_hour_n32() -> None:
@@ -790,10 +790,12 @@ def test_nor_does_it_count_against_max_nodes_and_the_price() -> None:
     assert made.booted == ["small"]
 
 
-def test_but_it_is_a_claim_until_it_is_cleaned_u6() -> None:
-    made = denied_claim(20, max_nodes=1)
-    assert made.booted == []
-    assert refused(made) == {("small", Reason.CLAIMS_PENDING): 1}
+@pytest.mark.parametrize("expires", [True, False])
+def test_nor_does_its_claim_however_long_that_stands_u6_c21(expires: bool) -> None:
+    """By default it stands for node_stale_after, and no node comes of it for most of that time."""
+    made = denied_claim(20, max_nodes=1, claim_expiry=expires)
+    assert made.booted == ["small"]
+    assert denied_claim(18, max_nodes=1, claim_expiry=expires).booted == []
 
 
 @pytest.mark.parametrize(

@@ -186,7 +186,6 @@ def test_a_node_whose_record_is_in_flight_is_not_destroyed_c8(kind: str) -> None
 
 
 def test_dead_claims_are_freed_before_quieter_slots_c10_u6() -> None:
-    """Until they are freed they count against max_nodes, and nothing boots."""
     made = world(max_nodes=2, max_cleans_per_cycle=2, hold_backlog=False)
     for number in range(5):
         made.add_record(f"stale-{number}", quiet=9000.0 + number)

@@ -537,9 +537,9 @@ def test_without_the_plans_grounds_nothing_is_proven() -> None:
 def test_an_unpinged_claim_is_held_against_its_own_window_c21() -> None:
     one = stale(quiet=3000.0, pinged=False, slot=None)
     assert one.order.reason is Reason.CLAIM_EXPIRED
-    assert one.broken() == []
+    assert one.with_terms(claim_expiry=True).broken() == []
     assert "C3" in one.with_terms(claim_expiry=False).broken()
-    assert "C3" in one.with_terms(boot_fail_after=7200.0).broken()
+    assert "C3" in one.with_terms(claim_expiry=True, boot_fail_after=7200.0).broken()
 
 
 def test_a_claim_that_says_how_long_it_stands_is_held_against_that_c21_s6() -> None:

@@ -307,6 +307,31 @@ def _(scene: Scene) -> None:
     short(scene)
 
 
+@fault("the cloud ends nodes in their set-up", share=0.08, lasts=LONG)
+def _(scene: Scene) -> None:
+    """As a spot node that is taken at once; some of them, each before its first ping."""
+    world, name = scene.world, scene.pool.name
+    until = world.engine.now + scene.fault.lasts
+    for node in scene.nodes()[:1]:
+        # So that there is something to create.
+        world.cloud.end(node)
+
+    def made(node: Instance, by: str) -> None:
+        if world.engine.now > until or node.tags.pool != name or world.cloud.twins:
+            return
+        if scene.random.random() < 0.6:
+            wait = scene.random.random() * 30.0
+            scene.later(wait, lambda: _end_unheard(scene, node))
+
+    world.cloud.books.created.append(made)
+
+
+def _end_unheard(scene: Scene, node: Instance) -> None:
+    machine = node.machine
+    if machine is None or machine.heard_at is None:
+        scene.world.cloud.end(node)
+
+
 _short_of_quota = spell(
     "cloud.create", raises(lambda: QuotaExceeded("no more for this account")), often=(1.0, 1.0)
 )
