@@ -204,6 +204,28 @@ def test_a_registry_s_own_file_is_checked_as_the_registry_takes_it(write: Write)
     assert "[Cloud] provider" in missing.stderr
 
 
+def test_secrets_that_others_can_read_or_guess_are_warned_of(write: Write) -> None:
+    path = write(f"{GOOD}[Registry]\ntoken = {'t0ken' * 4}\n[Manage]\nManagementToken = t\n")
+    path.chmod(0o644)
+    told = invoke("check-config", path)
+    assert told.exit_code == 0
+    assert "[Manage] ManagementToken = ***: has fewer than 12 characters" in told.output
+    assert "every user of this machine can read the secrets in it (mode 0644)" in told.output
+    assert "[Registry] token" not in told.output
+    path.chmod(0o640)
+    assert "every user" not in invoke("check-config", path).output
+
+
+@pytest.mark.parametrize("token", ["two words", "gr\u00fc\u00dfe-an-alle"])
+def test_a_token_that_no_header_carries_is_refused_before_it_is_served(
+    write: Write, token: str
+) -> None:
+    told = invoke("check-config", write(f"{GOOD}[Registry]\ntoken = {token}\n"))
+    assert told.exit_code == 2
+    assert "[Registry] token = ***: write printable ASCII without spaces" in told.output
+    assert token not in told.output
+
+
 def test_an_unknown_cloud_is_refused_with_those_that_there_are(write: Write) -> None:
     """O13."""
     said = invoke("check-config", write("[Cloud]\nprovider = ec3\n")).stderr

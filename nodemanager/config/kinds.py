@@ -230,6 +230,17 @@ def secret() -> Kind[Secret]:
     return Kind("secret", lambda value: Secret(text().parse(value)), secret=True)
 
 
+def token() -> Kind[Secret]:
+    """A secret that a header can carry."""
+
+    def parse(value: str) -> Secret:
+        if any(not 32 < ord(letter) < 127 for letter in value):
+            raise ValueError("write printable ASCII without spaces: clients send it in a header")
+        return Secret(text().parse(value))
+
+    return Kind("secret", parse, secret=True)
+
+
 def database() -> Kind[Secret]:
     """An SQLAlchemy URL; only its password is hidden."""
 

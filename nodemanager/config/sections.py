@@ -176,7 +176,7 @@ class Registry:
         address that each client used.""",
     )
     token: Secret | None = option(
-        kinds.optional(kinds.secret()),
+        kinds.optional(kinds.token()),
         "",
         """The administrator's token of the API. When it is blank, the first start makes one and
         keeps it in the state directory.""",

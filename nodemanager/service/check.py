@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import stat
 from pathlib import Path
 
 from nodemanager import adapters
@@ -16,9 +17,13 @@ from nodemanager.from_config import (
     advice_on_power_saving,
     advice_on_prices,
     advice_on_scheduler,
+    secrets_of,
     sizes_of,
     user_data_of,
 )
+
+SHORTEST_TOKEN = 12
+"""A door answers some fifty guesses a second (pace.py): that many characters outlast them."""
 
 
 def check(path: Path) -> tuple[Config, list[str]]:
@@ -31,7 +36,7 @@ def check(path: Path) -> tuple[Config, list[str]]:
     needs_cloud = "Cloud" in sections or "Registry" not in sections
     config = load(path, accepts=adapters.accepted_keys, require_cloud=needs_cloud)
     if not needs_cloud:
-        return config, list(config.warnings)
+        return config, [*map(str, config.warnings), *_advice_on_secrets(config)]
     cloud = adapters.build_cloud(config, SystemClock())
     try:
         sizes = sizes_of(config, cloud)
@@ -44,6 +49,7 @@ def check(path: Path) -> tuple[Config, list[str]]:
         *advice_on_power_saving(config),
         *advice_on_scheduler(config),
         *_advice_on_names(config),
+        *_advice_on_secrets(config),
     ]
     return config, [*map(str, config.warnings), *advice]
 
@@ -64,3 +70,26 @@ def _advice_on_names(config: Config) -> list[str]:
     found = None if names is None else apart(registry.hostname, registry.slots, names)
     place = f"{config.path}: [Registry] hostname = {registry.hostname}"
     return [] if found is None else [f"{place}: {found.told}"]
+
+
+def _advice_on_secrets(config: Config) -> list[str]:
+    """Warnings of secrets that others can read in the file, or guess."""
+    tokens = {
+        "[Manage] ManagementToken": config.manage.management_token,
+        "[Manage] read_token": config.manage.read_token,
+        "[Registry] token": config.registry.token,
+    }
+    advice = [
+        f"{config.path}: {option} = ***: has fewer than {SHORTEST_TOKEN} characters, so it can be "
+        "guessed; `openssl rand -hex 16` makes one"
+        for option, token in tokens.items()
+        if token is not None and len(token.reveal()) < SHORTEST_TOKEN
+    ]
+    mode = config.path.stat().st_mode
+    text = config.path.read_text(encoding="utf-8")
+    if mode & stat.S_IROTH and any(secret in text for secret in secrets_of(config)):
+        advice.append(
+            f"{config.path}: every user of this machine can read the secrets in it (mode "
+            f"{stat.S_IMODE(mode):04o}): `chmod o= {config.path}`, or write them as NAME_file"
+        )
+    return advice

@@ -79,13 +79,13 @@ def test_a_relative_file_is_looked_for_among_systemds_credentials_first(
 ) -> None:
     credentials = tmp_path / "credentials"
     credentials.mkdir()
-    (credentials / "token").write_text("from systemd")
-    (tmp_path / "token").write_text("from beside the file")
+    (credentials / "token").write_text("from-systemd")
+    (tmp_path / "token").write_text("from-beside-the-file")
     path = file("[Registry]\ntoken_file = token\n")
     given = load(path, environ={"CREDENTIALS_DIRECTORY": str(credentials)})
     beside = load(path, environ={})
-    assert given.registry.token == Secret("from systemd")
-    assert beside.registry.token == Secret("from beside the file")
+    assert given.registry.token == Secret("from-systemd")
+    assert beside.registry.token == Secret("from-beside-the-file")
 
 
 @pytest.mark.parametrize(
@@ -126,7 +126,7 @@ def test_a_secrets_file_may_begin_with_a_byte_order_mark(
         pytest.param("a\u200bc\n", "holds a character that can't be seen", id="invisible"),
     ],
 )
-@pytest.mark.parametrize("section", ["Registry", "Cloud Credentials"])
+@pytest.mark.parametrize("section", ["Arvados", "Cloud Credentials"])
 def test_a_secrets_file_that_is_read_otherwise_than_it_looks_is_warned_of(
     file: Callable[..., Path], tmp_path: Path, section: str, content: str, doubt: str
 ) -> None:
@@ -134,6 +134,15 @@ def test_a_secrets_file_that_is_read_otherwise_than_it_looks_is_warned_of(
     path = file(f"[{section}]\ntoken_file = token\n")
     config = load(path, environ={})
     assert config.warnings == (f"{path}:2: [{section}] token_file = token: {doubt}",)
+
+
+@pytest.mark.parametrize("content", ["abc \n", "\tabc", "a b", "a\u200bc\n", "caf\u00e9"])
+def test_a_token_of_the_registry_that_no_header_carries_is_refused(
+    file: Callable[..., Path], tmp_path: Path, content: str
+) -> None:
+    (tmp_path / "token").write_text(content)
+    with pytest.raises(ConfigError, match="write printable ASCII without spaces"):
+        load(file("[Registry]\ntoken_file = token\n"), environ={})
 
 
 def test_an_option_that_is_one_line_takes_no_file_of_two(

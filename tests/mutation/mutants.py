@@ -8,6 +8,7 @@ from tests.mutation.clouds.gce import GCE
 from tests.mutation.clouds.libvirt import LIBVIRT
 from tests.mutation.clouds.openstack import OPENSTACK
 from tests.mutation.clouds.shared import SHARED
+from tests.mutation.doors import DOORS
 from tests.mutation.guards import GUARDS
 from tests.mutation.places import PLACES
 from tests.mutation.queue import QUEUE
@@ -962,6 +963,7 @@ MUTANTS = (
         "tests/cloud/ec2/test_errors.py::test_a_code_that_decides_nothing_is_not_definite",
     ),
     *PLACES,
+    *DOORS,
     *GUARDS,
     *QUEUE,
     *SHARED,

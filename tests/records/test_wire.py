@@ -250,3 +250,19 @@ def test_a_ping_secret_can_not_be_guessed() -> None:
     made = {new_secret() for _ in range(200)}
     assert len(made) == 200
     assert {len(one) for one in made} == {32}
+
+
+def test_what_is_nested_too_deep_is_a_problem_of_its_record():
+    deep = {}
+    for _ in range(500):
+        deep = {"a": deep}
+    for where in ("properties", "info"):
+        record = parse(item(**{where: {**item()[where], "note": deep}}))
+        assert f"{where} is nested too deep" in record.problems
+
+
+@pytest.mark.parametrize("drain", [b"x", 7, [], "caf\udce9"], ids=repr)
+def test_a_drain_order_that_is_no_text_is_a_problem(drain):
+    record = parse(item(drain=drain))
+    assert record.drain is None
+    assert "drain is not text" in record.problems
