@@ -6,6 +6,7 @@ The nodes are processes of the local cloud; each starts a slurmd of its record's
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -13,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.live.cluster import Sections
-from tests.live.elastic import PromptCluster
+from tests.live.elastic import PromptCluster, told_of
 from tests.live.harness import PING_SCRIPT, TREE, Daemon
 from tests.records.slurm_store import CloudSlurm, cloud_slurm
 from tests.waiting import until
@@ -51,7 +52,7 @@ class Cluster(PromptCluster):
 
 
 @pytest.fixture
-def slurm(tmp_path: Path) -> Iterator[CloudSlurm]:
+def slurm(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[CloudSlurm]:
     folder = tmp_path / "slurm"
     folder.mkdir()
     programs = {}
@@ -67,7 +68,8 @@ def slurm(tmp_path: Path) -> Iterator[CloudSlurm]:
         programs[which].write_text(text, encoding="utf-8")
         programs[which].chmod(0o755)
     given = {which: str(path) for which, path in programs.items()}
-    with cloud_slurm(folder, **given, suspend_time=4, resume_timeout=40) as slurm:
+    asked = getattr(request, "param", {"suspend_time": 4})
+    with cloud_slurm(folder, **given, resume_timeout=40, **asked) as slurm:
         yield slurm
 
 
@@ -144,3 +146,83 @@ def test_slurm_powers_a_node_up_for_a_job_and_down_when_it_is_idle(
     until("power off", lambda: slurm.is_off("large-1"), told=daemon.told)
     assert not cluster.running()
     assert len(daemon.lines("node.created")) == 1
+
+
+def work(slurm: CloudSlurm, *names: str, seconds: int) -> dict[str, str]:
+    """A job for each of those nodes, which Slurm has on its disk: by name."""
+    jobs = {name: slurm.cluster.submit("-w", name, seconds=seconds) for name in names}
+    # What slurmctld was told in the last few seconds is lost if it is killed.
+    time.sleep(6.0)
+    return jobs
+
+
+@pytest.mark.parametrize("slurm", [{"suspend_time": 600}], indirect=True)
+def test_a_node_that_is_taken_out_of_its_partition_goes_when_its_job_has_ended(
+    slurm: CloudSlurm, cluster: Cluster
+):
+    cluster.change({"Daemon": {"boot_fail_after": 20}})
+    daemon = cluster.start()
+    daemon.wait_for("list.ok", source="scheduler")
+    job = slurm.cluster.submit("-w", "small-2", seconds=45)
+    is_now(slurm, job, "RUNNING", daemon)
+    daemon.wait_for("node.paired", host="small-2")
+    slurm.cluster.client("scontrol", "update", "PartitionName=elastic", "Nodes=small-1,large-1")
+    is_now(slurm, job, "COMPLETED", daemon)
+    gone = daemon.wait_for("node.gone", host="small-2")
+    assert gone["reason"] not in ("unpaired", "boot_failed", "down")
+    daemon.wait_for("record.cleaned", reason="after_shutdown", host="small-2")
+    assert restarts(slurm, job) == "0"
+
+
+def restarts(slurm: CloudSlurm, job: str) -> str:
+    return told_of(slurm.cluster, job, "Restarts")
+
+
+@pytest.mark.parametrize("slurm", [{"suspend_time": 600}], indirect=True)
+def test_a_slurmctld_that_is_killed_and_restarted_costs_no_job_and_no_machine(
+    slurm: CloudSlurm, cluster: Cluster
+):
+    cluster.change({"Daemon": {"consecutive_idle_count": 200}})
+    daemon = cluster.start()
+    daemon.wait_for("list.ok", source="scheduler")
+    jobs = {}
+    for name in ("small-1", "small-2", "large-1"):
+        jobs |= work(slurm, name, seconds=150)
+        daemon.wait_for("node.created", host=name)
+        controller = slurm.cluster.controller
+        assert controller is not None
+        controller.kill()
+        controller.wait(20)
+        slurm.cluster.start_controller()
+    for job in jobs.values():
+        is_now(slurm, job, "RUNNING", daemon)
+    machines = set(cluster.running())
+    for _ in range(10):
+        slurm.cluster.stop_controller()
+        slurm.cluster.start_controller()
+        daemon.wait_for("cycle.done", after=daemon.last())
+    for job in jobs.values():
+        is_now(slurm, job, "COMPLETED", daemon)
+    assert set(cluster.running()) == machines
+    assert sorted(one["host"] for one in daemon.lines("node.created")) == sorted(jobs)
+    assert not daemon.lines("node.shutdown_started")
+    assert not daemon.lines("record.cleaned")
+    assert {restarts(slurm, job) for job in jobs.values()} == {"0"}
+
+
+@pytest.mark.parametrize("slurm", [{"suspend_time": 600, "small": 11}], indirect=True)
+def test_while_all_nodes_are_reserved_for_maintenance_none_is_booted(
+    slurm: CloudSlurm, cluster: Cluster
+):
+    until_later = ("starttime=now", "duration=60", "user=root", "flags=maint", "nodes=ALL")
+    slurm.cluster.client("scontrol", "create", "reservation=repair", *until_later)
+    cluster.change({"Daemon": {"min_nodes": 2, "max_nodes": 12}})
+    daemon = cluster.start()
+    daemon.wait_for("node.boot_refused", reason="no_free_slot")
+    daemon.wait_for("cycle.done", count=10)
+    assert not daemon.lines("node.created")
+    assert not daemon.lines("scheduler.told", action="power_up")
+    slurm.cluster.client("scontrol", "delete", "ReservationName=repair")
+    daemon.wait_for("node.paired")
+    until("two nodes", lambda: len(cluster.running()) == 2, LATEST_S, told=daemon.told)
+    assert len(daemon.lines("scheduler.told", action="power_up")) == 2

@@ -836,6 +836,15 @@ MUTANTS = (
         "test_a_clean_judged_before_its_nodes_first_sign_of_life_is_a_conflict_c12",
     ),
     TextMutant(
+        "D9",
+        "a node that was heard and is forgotten is of no wave",
+        "core/judge/node_paired.py",
+        "silent_s if _was_heard(facts, record) else None",
+        "None",
+        "tests/core/safety/test_waves.py::"
+        "test_nodes_whose_store_forgot_that_they_were_heard_are_a_wave_all_the_same_d9",
+    ),
+    TextMutant(
         "D8",
         "a slurmctld that has just started is silence",
         "records/slurm.py",

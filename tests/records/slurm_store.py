@@ -33,9 +33,10 @@ CONF = (
     "ResumeRate=0",
     "SuspendRate=0",
     f"SlurmdTimeout={SLURMD_TIMEOUT_S}",
-    "NodeName=small-[1-2] CPUs=1 RealMemory=500 Feature=instancetype=small Weight=10 State=CLOUD",
+    "NodeName=small-[1-{small}] CPUs=1 RealMemory=500 Feature=instancetype=small Weight=10"
+    " State=CLOUD",
     "NodeName=large-1 CPUs=2 RealMemory=900 Feature=instancetype=large Weight=20 State=CLOUD",
-    "PartitionName=elastic Nodes=small-[1-2],large-1 Default=YES State=UP",
+    "PartitionName=elastic Nodes=small-[1-{small}],large-1 Default=YES State=UP",
 )
 NODES = ("large-1", "small-1", "small-2")
 """In the order in which Slurm lists them."""
@@ -138,15 +139,17 @@ def cloud_slurm(
     suspend: str = "/bin/true",
     suspend_time: int = 600,
     resume_timeout: int = 10,
+    small: int = 2,
 ) -> Iterator[CloudSlurm]:
     given = {
         "resume": resume,
         "suspend": suspend,
         "suspend_time": suspend_time,
         "resume_timeout": resume_timeout,
+        "small": small,
     }
     lines = [line.format(**given) for line in CONF]
-    conf = on_this_machine(lines, free_ports_in_a_row(len(NODES)))
+    conf = on_this_machine(lines, free_ports_in_a_row(small + 1))
     with cluster_of(folder, nodes=(), nodes_conf=conf) as cluster:
         yield CloudSlurm(cluster)
 

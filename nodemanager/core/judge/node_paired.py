@@ -22,7 +22,7 @@ from nodemanager.core.judge.overrides import drained
 from nodemanager.core.model.reasons import Kind, Reason
 from nodemanager.core.model.settings import CREATE_MARGIN_S, CREATE_WITHIN_S
 from nodemanager.core.model.verdict import Verdict
-from nodemanager.core.model.world import WorkerState
+from nodemanager.core.model.world import Record, WorkerState
 from nodemanager.core.observe.scheduled import idle_count, suspended_word
 from nodemanager.core.observe.signs import silent_for
 
@@ -70,7 +70,17 @@ def _heard_of(facts: NodeFacts, subject: Subject) -> NodeView | None:
     if silent_s <= limit_s or facts.clock is None:
         verdict = Verdict(Kind.KEEP, Reason.BOOTING, subject.node.id, measures)
         return NodeView(subject.node, verdict, WorkerState.UNKNOWN, record=record)
-    return subject.down(Kind.SHUTDOWN, Reason.BOOT_FAILED, measures, bad_s=None)
+    # One that was heard, whatever has forgotten it since, counts as one that fell silent (D9).
+    bad_s = silent_s if _was_heard(facts, record) else None
+    return subject.down(Kind.SHUTDOWN, Reason.BOOT_FAILED, measures, bad_s=bad_s)
+
+
+def _was_heard(facts: NodeFacts, record: Record) -> bool:
+    """Whether an earlier listing showed a sign of this life of the record."""
+    heard = facts.history.heard.get(record.uuid)
+    if heard is None or heard.incarnation != record.incarnation:
+        return False
+    return heard.before_at > float("-inf")
 
 
 def _booting_for(facts: NodeFacts, subject: Subject) -> Measured:

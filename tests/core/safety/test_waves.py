@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from nodemanager.core.model.annotations import Mark
+from nodemanager.core.model.changed import changed
 from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.world import CloudState, WorkerState
@@ -36,6 +37,25 @@ def test_fewer_than_five_nodes_are_no_mass_d9() -> None:
     made = pool_of(4)
     say(made, WorkerState.BUSY, {"r0", "r1", "r2", "r3"})
     assert len(made.destroyed) == 4
+
+
+@pytest.mark.parametrize("were_heard", [True, False])
+def test_nodes_whose_store_forgot_that_they_were_heard_are_a_wave_all_the_same_d9(
+    were_heard: bool,
+) -> None:
+    """A store that was restored shows them as claims that never came up."""
+    made = pool_of(10)
+    for record in list(made.records):
+        made.change(record.uuid, claim=claim(record.uuid, at=made.ago(3600.0)))
+    if were_heard:
+        made.round()
+    for record in list(made.records):
+        made.change(record.uuid, first_ping_at=None, last_ping_at=None)
+    if not were_heard:
+        made.history = changed(made.history, heard={})
+    made.round(40)
+    assert (made.breaker.cause is Cause.MASS_SILENCE) is were_heard
+    assert bool(made.destroyed) is not were_heard
 
 
 def test_a_held_node_that_is_silent_is_of_the_wave_and_is_left_alone_d9() -> None:
