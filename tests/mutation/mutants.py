@@ -797,7 +797,7 @@ MUTANTS = (
         "host is not None or one.uuid in self._off",
         "True",
         "tests/core/plan/test_seats.py::"
-        "test_what_the_pool_lacks_is_powered_up_and_booted_once_the_scheduler_wants_it",
+        "test_a_seat_that_the_scheduler_wants_already_is_not_told_so_again",
     ),
     TextMutant(
         "D16",

@@ -111,6 +111,12 @@ def test_what_the_pool_lacks_is_powered_up_and_booted_once_the_scheduler_wants_i
     assert (boots(plan), powered_up(plan)) == ([("small", "s1")], ["s2"])
 
 
+def test_a_seat_that_the_scheduler_wants_already_is_not_told_so_again():
+    """Its queue was asked a moment before its nodes."""
+    plan = planned(pool(*SEATS, min_nodes=1), wanted("s1"), off("s2"))
+    assert (boots(plan), powered_up(plan)) == ([], ["s2"])
+
+
 ASIDE = {
     SeatUse.DRAINED: off("s1", draining=True, reason="bad disk"),
     SeatUse.RESERVED: off("s1", reserved=True),
