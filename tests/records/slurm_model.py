@@ -438,9 +438,13 @@ class SlurmModel:
 
     # Jobs.
 
+    def is_in_use(self, name: str) -> bool:
+        """Whether a partition has it."""
+        return any(name in nodes for nodes in self.partitions.values())
+
     def submit(self, name: str) -> str:
         """The id of a job for that node; none where no partition has it."""
-        if not any(name in nodes for nodes in self.partitions.values()):
+        if not self.is_in_use(name):
             return ""
         job = Waiting(str(next(self._numbers)), name)
         self.jobs[job.id] = job
@@ -451,7 +455,7 @@ class SlurmModel:
         node = self.nodes.get(job.name)
         if node is None or node.job is not None or job.begins > self.clock():
             return
-        if not any(job.name in nodes for nodes in self.partitions.values()):
+        if not self.is_in_use(job.name):
             return
         if node.takes_work:
             node.job, node.job_on = job.id, node.registered

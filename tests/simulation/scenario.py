@@ -36,35 +36,38 @@ QUIET_S = 240.0
 
 
 _PINGS = "its nodes send no pings"
-_CALLS = "its store has no such call: all is `scontrol show` and `scontrol update`"
 _DEMAND = "Slurm chooses its nodes: nothing else asks for any"
-_ROWS = "its records have nobody's marks: they are an Extra that only a manager writes"
 NOT_SEATED: Mapping[str, str] = {
     "a job for a larger size": _DEMAND,
     "a job that fits no size": _DEMAND,
     "a node pings late": _PINGS,
     "a node says that it is down": _PINGS,
-    "a stranger's node appears": "what is not ours is judged by tags alone, as with other stores",
-    "an operator buries a young node": _PINGS,
-    "an operator holds a record": _ROWS,
-    "creates happen twice": "two slurmds of one name are a mistake that Slurm can't tell",
     "demand changes": _DEMAND,
-    "late pings can't be asked for": _CALLS,
-    "no node ever boots": _DEMAND,
     "pings lost on the way": _PINGS,
-    "probe fails": _CALLS,
-    "restores fail": "it is an operator's command, and no operator is at work there",
-    "store list late": "slurmctld answers with what it has now",
-    "store reads fail": _CALLS,
-    "store reads slow": _CALLS,
-    "store swapped for an empty one": "another cluster is another slurm.conf",
-    "the settings are reloaded": "max_nodes and min_nodes are sized by slurm.conf",
-    "the store's clock steps": "it is Slurm's own clock, too, and its time-outs are not modelled",
-    "the store's clock drifts": "it is Slurm's own clock, too, and its time-outs are not modelled",
-    "the store's id can't be asked for": _CALLS,
+    "store swapped for an empty one": "another registry makes its rows anew, from Slurm's nodes",
     "the wishlist fails": _DEMAND,
 }
-"""Kinds that do not come where Slurm's nodes are the records, each with the reason."""
+"""Kinds that can't come where Slurm's nodes are the records, each with the reason."""
+SEATED_LATER = frozenset(
+    {
+        "a stranger's node appears",
+        "an operator buries a young node",
+        "an operator holds a record",
+        "creates happen twice",
+        "late pings can't be asked for",
+        "no node ever boots",
+        "probe fails",
+        "restores fail",
+        "store list late",
+        "store reads fail",
+        "store reads slow",
+        "the settings are reloaded",
+        "the store's clock drifts",
+        "the store's clock steps",
+        "the store's id can't be asked for",
+    }
+)
+"""Kinds that came there later, with those of seats alone: from a stream of their own."""
 SEATED_TOO = frozenset(
     {
         "the scheduler answers late",
@@ -183,14 +186,30 @@ def _seated(
     if storm is None:
         kinds = [kind for name, kind in sorted(KINDS.items()) if _is_of_seats(kind)]
         script = _faults(random, kinds, 2 + int(stormy / 200), shape, None, stormy)
+        script = _with_later(seed, script, shape, stormy)
     else:
         kinds = [KINDS[name] for name in storm.kinds]
         script = _faults(random, kinds, storm.count, shape, None, stormy)
     return Scenario(seed, shape, None, stormy, script, random.random() < 0.4)
 
 
+def _with_later(
+    seed: int, script: tuple[Fault, ...], shape: Shape, stormy: float
+) -> tuple[Fault, ...]:
+    """In half of these worlds, what came there later, too."""
+    random = Random(f"{seed}/seated later")
+    if random.random() < 0.5:
+        return script
+    kinds = [kind for name, kind in sorted(KINDS.items()) if kind.seated or name in SEATED_LATER]
+    later = _faults(random, kinds, random.randrange(1, 4), shape, None, stormy)
+    numbered = (replace(one, number=len(script) + one.number) for one in later)
+    return tuple(sorted((*script, *numbered), key=lambda one: one.at))
+
+
 def _is_of_seats(kind: Kind) -> bool:
-    if kind.breaks is not None or kind.share or kind.name in NOT_SEATED:
+    if kind.breaks is not None or kind.share or kind.seated:
+        return False
+    if kind.name in NOT_SEATED or kind.name in SEATED_LATER:
         return False
     return not kind.dispatched or kind.name in SEATED_TOO
 
@@ -384,7 +403,9 @@ def _with_shares(
 
 
 def _may_come(kind: Kind, breaks: str | None) -> bool:
-    return not kind.dispatched and (kind.breaks is None or kind.breaks == breaks)
+    return (
+        not kind.dispatched and not kind.seated and (kind.breaks is None or kind.breaks == breaks)
+    )
 
 
 def _faults(

@@ -170,7 +170,9 @@ class Controller:
             return
         self.look()
         busy = {job.name for job in self.jobs.values()}
-        free = [name for name in self.model.nodes if name not in busy]
+        free = [
+            name for name in self.model.nodes if name not in busy and self.model.is_in_use(name)
+        ]
         up = [name for name in free if self.model.nodes[name].takes_work]
         (pool,) = self.world.pools.values()
         if free and len(busy) < pool.settings.max_nodes:
@@ -268,6 +270,22 @@ class Controller:
         machine = instance.machine
         node = None if machine is None else self.model.nodes.get(machine.hostname or "")
         return node is None or not node.flags & UNASKED
+
+    def restart(self, *, killed: bool = False) -> None:
+        """slurmctld ends and begins again; jobs that it had not saved are lost.
+
+        Of one that it had not saved as ended its node knows nothing: it ends once more.
+        """
+        self.look()
+        self.model.stop(killed=killed)
+        self.model.start()
+        for id in self.jobs.keys() - self.model.jobs.keys():
+            job = self.jobs.pop(id)
+            if job.on is not None and job.runs:
+                job.on.busy_since = None
+        for id in self.model.jobs.keys() - self.jobs.keys():
+            self.model.end_job(id)
+        self.look()
 
     # What managers ask and order.
 

@@ -8,6 +8,7 @@ from tests.simulation.faults import (
     nodes,
     people,
     schedulers,
+    seats,
     store,
 )
 from tests.simulation.faults.managers import restart
@@ -28,5 +29,6 @@ __all__ = [
     "release",
     "restart",
     "schedulers",
+    "seats",
     "store",
 ]
