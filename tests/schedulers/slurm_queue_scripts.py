@@ -25,7 +25,6 @@ from tests.schedulers.slurm_language import (
     reserve,
     submit,
     tell,
-    thaw,
 )
 
 DISK = ("State=DRAIN", "Reason=bad disk (ann)")
@@ -136,8 +135,8 @@ QUEUE_SCRIPTS = (
         ),
     ),
     Script(
-        "a machine that is not reached is down, and back when it is",
-        (*up("n1"), freeze("n1"), is_now("n1", LOST), thaw("n1"), is_now("n1", "idle")),
+        "a machine that is not reached is down, and the next one of its name is up",
+        (*up("n1"), freeze("n1"), is_now("n1", LOST), lose("n1"), *up("n1")),
     ),
     Script(
         "a restart keeps drains and jobs",

@@ -20,6 +20,7 @@ from nodemanager.records.slurm_nodes import SlurmNode
 from tests.records.slurm_model import UNASKED, Node, SlurmModel, Times
 from tests.simulation.choices import LARGE, SMALL
 from tests.simulation.cloud import Instance
+from tests.simulation.engine import EPOCH
 from tests.simulation.machine import Machine
 from tests.simulation.registry import Registry
 from tests.simulation.slurm import is_up
@@ -65,7 +66,7 @@ def draw_seating(seed: int, *, forced: bool = False) -> Seating | None:
 
 
 def with_seats(shape: Shape, seated: Seating) -> Shape:
-    """One pool, whose slots are Slurm's nodes; no price and no operator is in its way."""
+    """One pool, whose slots are Slurm's nodes; no price is in its way."""
     (settings, poll_time), *_ = shape.pools
     sizes = (SMALL, LARGE) if len(settings.sizes) > 1 else (SMALL,)
     settings = replace(
@@ -87,8 +88,8 @@ def with_seats(shape: Shape, seated: Seating) -> Shape:
         fenced=False,
         stampless_pings=False,
         demand_every=0.0,
-        operators_every=0.0,
-        heirlooms=0,
+        operators_every=shape.operators_every,
+        heirlooms=min(shape.heirlooms, 2),
         crowd=0,
         proven=True,
         seated=seated,
@@ -137,7 +138,9 @@ class Controller:
         names = [(sizes[number % len(sizes)].name, number + 1) for number in range(count)]
         times = Times(SLURMD_TIMEOUT_S, RESUME_TIMEOUT_S, SUSPEND_TIMEOUT_S, seated.suspend_time)
         self.model = SlurmModel(
-            {f"{size}-{number}": size for size, number in names}, world.registry.now, times
+            {f"{size}-{number}": size for size, number in names},
+            lambda: EPOCH + world.engine.now,
+            times,
         )
         self.of: dict[str, tuple[Machine, int]] = {}
         """By node, the machine whose slurmd it heard last, in which of its lives."""
@@ -149,7 +152,16 @@ class Controller:
         self._random = world.engine.random("seats")
         self.registry.begin(self)
 
+    def inherit(self) -> None:
+        """Machines that are up before us, by the site's own power saving: they run out."""
+        random = self.world.engine.random("seats from before")
+        most = min(len(self.model.nodes), self.world.shape.heirlooms)
+        names = random.sample(list(self.model.nodes), most)
+        for name in names:
+            self.world.before_us(name, self.model.nodes[name].size, random.uniform(100.0, 1500.0))
+
     def begin(self) -> None:
+        self.inherit()
         self._look()
         self._next()
 
