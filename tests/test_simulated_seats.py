@@ -7,7 +7,7 @@ import pytest
 from tests.records.slurm_model import Times
 from tests.simulation.faults import KINDS
 from tests.simulation.run import play
-from tests.simulation.scenario import NOT_SEATED, SEATED_TOO, Scenario, Storm, draw
+from tests.simulation.scenario import NOT_SEATED, SEATED_LATER, SEATED_TOO, Scenario, Storm, draw
 from tests.simulation.seats import (
     RESUME_TIMEOUT_S,
     SLURMD_TIMEOUT_S,
@@ -54,7 +54,8 @@ def test_where_slurm_ends_idle_nodes_one_is_kept_at_most() -> None:
 
 
 def test_what_does_not_come_there_is_named_and_exists() -> None:
-    assert NOT_SEATED.keys() <= KINDS.keys()
+    assert NOT_SEATED.keys() | SEATED_LATER <= KINDS.keys()
+    assert not NOT_SEATED.keys() & SEATED_LATER
     assert all(name in KINDS for name in SEATED_TOO)
     assert all(KINDS[name].dispatched for name in SEATED_TOO)
     assert not NOT_SEATED.keys() & SEATED_TOO
