@@ -366,6 +366,22 @@ MUTANTS = (
         "test_nodes_that_end_in_their_set_up_count_as_failed_boots_b5",
     ),
     TextMutant(
+        "D16",
+        "a spare node that the scheduler sets aside is replaced",
+        "core/plan/spares.py",
+        "max(0, size.spare_nodes - supply.aside[size.name])",
+        "size.spare_nodes",
+        "tests/core/judge/test_scheduled.py::test_what_the_scheduler_sets_aside_is_no_lack_d16",
+    ),
+    TextMutant(
+        "D16",
+        "a node that went down in the scheduler is replaced",
+        "core/judge/node_paired.py",
+        "    view.counts = reason is not Reason.DOWN_IN_SCHEDULER or facts.was_up(subject)\n",
+        "    view.counts = reason is not Reason.DOWN_IN_SCHEDULER\n",
+        "tests/core/judge/test_scheduled.py::test_what_the_scheduler_sets_aside_is_no_lack_d16",
+    ),
+    TextMutant(
         "C8",
         "a node is destroyed while its record is in flight",
         "core/plan/shutdowns.py",

@@ -80,6 +80,11 @@ class NodeFacts:
             return None
         return launched_for(created_at, self.snapshot, claimed_at_of(subject.record))
 
+    def was_up(self, subject: Subject) -> bool:
+        """Whether the scheduler has called the node up, as far as its answers are known."""
+        word = word_on(subject.own, self.history, self.now, self.settings)
+        return word is not None and word.was_up
+
     def stopped(self, node: CloudNode) -> dict[str, float] | None:
         """How long the node has been listed as stopped, and `settle`; None if not, or untagged."""
         since = self.history.stopped.get(node.id)

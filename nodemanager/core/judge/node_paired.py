@@ -27,8 +27,6 @@ from nodemanager.core.observe.scheduled import idle_count, suspended_word
 from nodemanager.core.observe.signs import silent_for
 
 SILENT = "silent, or of unknown state"
-GIVEN_NO_WORK = frozenset({Reason.SET_ASIDE, Reason.DOWN_IN_SCHEDULER})
-"""The reasons to keep a node to which its scheduler gives no work."""
 BUSY, AT_WORK = WorkerState.BUSY, Reason.BUSY
 """Looked up once, because most nodes are busy."""
 
@@ -227,7 +225,7 @@ def _not_silent(facts: NodeFacts, subject: Subject) -> NodeView | None:
     verdict = Verdict(Kind.KEEP, reason, subject.node.id, measures)
     view = NodeView(subject.node, verdict, WorkerState.UNKNOWN, record=subject.own)
     view.bad_s = bad_s
-    view.counts = reason not in GIVEN_NO_WORK
+    view.counts = reason is not Reason.DOWN_IN_SCHEDULER or facts.was_up(subject)
     return view
 
 

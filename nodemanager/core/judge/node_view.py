@@ -19,6 +19,9 @@ DYING = frozenset({CloudState.STOPPING, CloudState.STOPPED})
 IDLE = frozenset({Reason.NEEDED, Reason.NOT_IDLE_LONG, Reason.WINDOW_CLOSED})
 """The reasons to keep a node whose own fresh report says idle."""
 
+SET_ASIDE = frozenset({Reason.SET_ASIDE, Reason.DOWN_IN_SCHEDULER})
+"""The reasons to keep a node to which its scheduler gives no work: it runs none, and is no lack."""
+
 OUTSIDE = frozenset({Reason.NODE_ABSENT, Reason.FOREIGN_NODE})
 """The reasons of nodes that are not ours or no longer exist."""
 

@@ -68,7 +68,8 @@ def spares_of(
     found: dict[str, Spares] = {}
     # The dearest go first, and before them those of unknown price.
     for size in reversed(sizes):
-        wanted, has = size.spare_nodes, there[size.name]
+        # One that the scheduler sets aside is a spare node that runs nothing now (D16).
+        wanted, has = max(0, size.spare_nodes - supply.aside[size.name]), there[size.name]
         kept = min(wanted, has) if is_short else wanted
         while kept > 0 and has > 0 and (nodes > 0 or (money > 0 and size.price)):
             kept -= 1

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 
-from nodemanager.core.judge.node_view import OUTSIDE, NodeView
+from nodemanager.core.judge.node_view import OUTSIDE, SET_ASIDE, NodeView
 from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.settings import CLOCK_STEP_S, Settings
 from nodemanager.core.model.sizes import Sizes
@@ -261,6 +261,8 @@ class Supply:
         self.spare: defaultdict[str, int] = defaultdict(int)
         self.just_busy: defaultdict[str, int] = defaultdict(int)
         self.coming: defaultdict[str, int] = defaultdict(int)
+        self.aside: Counter[str] = Counter()
+        """The nodes that the scheduler sets aside: they satisfy min_nodes and spare_nodes (D16)."""
         self.hosts: defaultdict[str, list[str | None]] = defaultdict(list)
         """The hostnames, where known, of all these nodes: what serves the queue."""
         self.pending_records = pending
@@ -301,6 +303,9 @@ class Supply:
                 continue
             self.up += 1
             if size is None:
+                continue
+            if reason in SET_ASIDE:
+                self.aside[size.name] += 1
                 continue
             if view.state is idle or reason in SPARE:
                 self.spare[size.name] += 1

@@ -92,14 +92,42 @@ def test_what_is_not_idle_in_the_scheduler_is_kept_however_idle_it_calls_itself_
     assert made.destroyed == []
 
 
+SET_ASIDE = [
+    pytest.param(DOWN, {}, id="down"),
+    pytest.param(UNKNOWN, {"reserved": True}, id="reserved"),
+    pytest.param(IDLE, {"draining": True, "reason": "disk"}, id="drained-by-others"),
+]
+
+
+@pytest.mark.parametrize(("state", "fields"), SET_ASIDE)
 @pytest.mark.parametrize(
-    ("state", "serves"), [(DOWN, False), (UNKNOWN, True)], ids=["down", "unknown"]
+    "wants",
+    [
+        pytest.param({"min_nodes": 1}, id="min_nodes"),
+        pytest.param({"sizes": (replace(SMALL, spare_nodes=1),)}, id="spare_nodes"),
+    ],
 )
-def test_a_node_that_gets_no_work_serves_no_demand_t6(state: WorkerState, serves: bool) -> None:
-    made = scheduled(min_nodes=1)
+def test_what_the_scheduler_sets_aside_is_no_lack_d16(
+    wants: dict[str, Any], state: WorkerState, fields: dict[str, Any]
+) -> None:
+    made = scheduled(**wants)
     told(made, IDLE)
-    told(made, state, polls=2)
-    assert made.booted == ([] if serves else ["small"])
+    told(made, state, polls=3, **fields)
+    assert made.booted == []
+
+
+@pytest.mark.parametrize(("state", "fields"), SET_ASIDE)
+def test_but_it_serves_no_job_d16(state: WorkerState, fields: dict[str, Any]) -> None:
+    made = scheduled(min_nodes=1, max_nodes=2)
+    told(made, IDLE)
+    told(made, state, polls=3, jobs=(Job("j"),), **fields)
+    assert made.booted == ["small"]
+
+
+def test_one_that_never_was_up_there_satisfies_nothing_d17() -> None:
+    made = scheduled(min_nodes=1)
+    told(made, DOWN, polls=3)
+    assert made.booted == ["small"]
 
 
 def test_an_idle_node_goes_on_no_word_before_it_was_drained_d12() -> None:
