@@ -420,8 +420,8 @@ MUTANTS: tuple[Mutant, ...] = (
                 "(self.offset, self.error_s)",
             ),
         ),
-        seed=456000953,
-        by=("C2", "C3"),
+        open="every age counts from the next reading that shows a jump: one that passes in two "
+        "parts matters for a round alone; ``tests/core/observe/test_clocks.py`` sees it",
     ),
     Mutant(
         "D12",
