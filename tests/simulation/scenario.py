@@ -188,7 +188,6 @@ def _seated(
         script = _faults(random, kinds, 2 + int(stormy / 200), shape, None, stormy)
         script = _with_later(seed, script, shape, stormy)
     else:
-        shape = replace(shape, operators_every=0.0, heirlooms=0)
         kinds = [KINDS[name] for name in storm.kinds]
         script = _faults(random, kinds, storm.count, shape, None, stormy)
     return Scenario(seed, shape, None, stormy, script, random.random() < 0.4)

@@ -66,7 +66,7 @@ def draw_seating(seed: int, *, forced: bool = False) -> Seating | None:
 
 
 def with_seats(shape: Shape, seated: Seating) -> Shape:
-    """One pool, whose slots are Slurm's nodes; no price is in its way."""
+    """One pool, whose slots are Slurm's nodes; no price and no operator is in its way."""
     (settings, poll_time), *_ = shape.pools
     sizes = (SMALL, LARGE) if len(settings.sizes) > 1 else (SMALL,)
     settings = replace(
@@ -88,8 +88,8 @@ def with_seats(shape: Shape, seated: Seating) -> Shape:
         fenced=False,
         stampless_pings=False,
         demand_every=0.0,
-        operators_every=shape.operators_every,
-        heirlooms=min(shape.heirlooms, 2),
+        operators_every=0.0,
+        heirlooms=0,
         crowd=0,
         proven=True,
         seated=seated,
@@ -152,16 +152,7 @@ class Controller:
         self._random = world.engine.random("seats")
         self.registry.begin(self)
 
-    def inherit(self) -> None:
-        """Machines that are up before us, by the site's own power saving: they run out."""
-        random = self.world.engine.random("seats from before")
-        most = min(len(self.model.nodes), self.world.shape.heirlooms)
-        names = random.sample(list(self.model.nodes), most)
-        for name in names:
-            self.world.before_us(name, self.model.nodes[name].size, random.uniform(100.0, 1500.0))
-
     def begin(self) -> None:
-        self.inherit()
         self._look()
         self._next()
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from nodemanager.core.model.reasons import Event
 from nodemanager.core.model.settings import CLOCK_STEP_S, Settings
-from nodemanager.core.model.world import CloudState, Job, Listed, Record, Tags
+from nodemanager.core.model.world import Job, Listed, Record, Tags
 from nodemanager.core.operate.verbs import Reply
 from nodemanager.core.plan.plan import Plan
 from nodemanager.core.plan.snapshot import Snapshot
@@ -299,22 +299,9 @@ class World:
             for pool in self.pools.values():
                 change(pool)
 
-    def before_us(self, name: str, size: str, lives: float) -> None:
-        """A machine of that name, which somebody else has started and ends."""
-        none = Tags(None, None, None)
-        node = self.cloud.start(tags=none, size=size, name=name, by="somebody")
-        self._boot(node, name)
-        self.cloud.set_state(node, CloudState.RUNNING)
-        assert node.machine is not None
-        node.machine.up = True
-        self.engine.after(lives, lambda: self.cloud.end(node))
-
     def inherit(self) -> None:
         """Records that were there before us: clean, leaked, of others, and of nodes that live."""
         random = self.engine.random("heirlooms")
-        if self.controller is not None:
-            # Its records are Slurm's nodes.
-            return
         names = [None, None, "elsewhere", *self.pools]
         long_leaked = 0
         for _ in range(self.shape.heirlooms):
