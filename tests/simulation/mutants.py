@@ -429,6 +429,8 @@ MUTANTS: tuple[Mutant, ...] = (
         (instead(node_paired._not_suspended, "word is None", "True"),),
         by=STILL,
         storm=SUSPENDING,
+        open="Slurm asks its slurmd no more, so it falls silent: past node_stale_after, which is "
+        "short there, it goes all the same",
     ),
     Mutant(
         "PROGRESS",
