@@ -216,6 +216,9 @@ def suspended_word(record: Record, snapshot: Snapshot, settings: Settings) -> Sc
     word, heard = word_on(record, history, snapshot.now, settings), history.heard.get(record.uuid)
     if word is None or not word.node.suspended or word.node.reserved or heard is None:
         return None
+    if word.node.wanted:
+        # A controller that was killed may have forgotten that this very machine came.
+        return None
     assert history.scheduler is not None
     is_of_it = heard.last_ping_at == record.last_ping_at
     return word if is_of_it and history.scheduler.started_at > heard.seen_at else None
