@@ -80,16 +80,25 @@ def _without_tests(page: str) -> str:
 
 def test_no_seeds_are_claimed_for_a_rule_that_nothing_watches() -> None:
     """F4: settings and boot loops have no monitor; a clean too early has one."""
-    assert table.monitored() & {"S1", "S2", "B5", "T8"} == frozenset()
-    assert table.monitored() >= {"C3", "D8", "U3", "R1"}
+    assert table.monitored().keys() & {"S1", "S2", "B5", "T8"} == frozenset()
+    assert table.monitored().keys() >= {"C3", "D8", "U3", "R1", "B2", "L6", "O1", "O2"}
     page = table.page()
     for rule in table.rules():
         row = re.search(rf"^   \* - {rule}\n(?:     -.*\n){{4}}", page, re.MULTILINE)
         assert row is not None
-        assert row[0].endswith("- 0-269\n") == (rule in table.monitored()), rule
+        seeds = table.monitored().get(rule)
+        assert row[0].endswith("-\n" if seeds is None else f"- {seeds}\n"), rule
+
+
+def test_the_seeds_of_a_rule_are_those_with_its_monitors() -> None:
+    """Who looks at nodes that ping sees nothing where Slurm's nodes are the records."""
+    of, seeds = table.worlds(), table.monitored()
+    assert min(of.seated, of.imaged, of.dispatched, of.unproven) > 0
+    assert seeds["C3"] == table.SEEDS
+    assert seeds["D8"] == table.SEEDS - of.seated
 
 
 def test_ranges_and_names_cite_rules() -> None:
-    assert table.cited("(C0-C2, D9)\n    def test_it_holds_b3_u7() -> None:") == {
-        *("C0", "C1", "C2", "D9", "B3", "U7")
+    assert table.cited("(C0-C2, D9, P1a)\n    def test_it_holds_b3_u7_l3a() -> None:") == {
+        *("C0", "C1", "C2", "D9", "P1a", "B3", "U7", "L3a")
     }

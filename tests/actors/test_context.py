@@ -104,3 +104,13 @@ def test_without_the_lease_nothing_that_outlives_the_process_is_written_l6() -> 
     assert writer.problem is None
     assert journal.kept(BREAKER) == breaker
     assert journal.kept(LATE_WRITES).keys() == {"r1"}
+
+
+def test_a_breaker_that_was_closed_is_not_told_closed_b4() -> None:
+    """A run that takes over a former run's closed breaker counts its generations on."""
+    made, events, _ = context(world().settings)
+    made.event_log.breaker_changed(Breaker(generation=1), Breaker(generation=4))
+    assert events == []
+    open_ = opened(Breaker(), Cause.MASS_SILENCE, frozenset({"i-1"}), 1.0, {})
+    made.event_log.breaker_changed(open_, Breaker(generation=4))
+    assert events == [Event.BREAKER_CLOSED]

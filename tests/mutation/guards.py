@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.mutation.catalog import TextMutant
 
 _INTENTS = "tests/actors/test_intents.py::"
+_DUE = "tests/core/execute/test_still_due.py::"
 _WRITES = "tests/actors/test_record_writes.py::"
 
 GUARDS = (
@@ -137,6 +138,79 @@ GUARDS = (
         "was_ended",
         "tests/core/plan/test_plan.py::"
         "test_a_node_that_is_known_to_be_gone_takes_no_place_though_it_is_listed_d3",
+    ),
+    # What an order waits for has changed.
+    TextMutant(
+        "C9",
+        "an order to drain goes out over a hold",
+        "core/execute/drain.py",
+        "record is None or record.held or not snapshot.holds",
+        "record is None or not snapshot.holds",
+        f"{_DUE}test_an_order_to_drain_or_resume_stands_until_anything_forbids_it_d12_l6_c9",
+    ),
+    TextMutant(
+        "C9",
+        "a scheduler is told to drain a node on hold",
+        "core/execute/dispatch.py",
+        "record is None or record.held or not snapshot.holds.isdisjoint((uuid, order.node_id)):",
+        "record is None or record.held:",
+        f"{_DUE}test_an_order_to_the_scheduler_stands_until_anything_forbids_it_d12_l6_c9",
+    ),
+    TextMutant(
+        "D12",
+        "a scheduler is told to drain the host of another life",
+        "core/execute/dispatch.py",
+        "(record.incarnation, record.hostname) != (order.record.incarnation, order.hostname)",
+        "record.hostname != order.hostname",
+        f"{_DUE}test_an_order_to_the_scheduler_stands_until_anything_forbids_it_d12_l6_c9",
+    ),
+    TextMutant(
+        "D12",
+        "a drain goes out that a late order may undo",
+        "core/execute/dispatch.py",
+        "    if order.on and may_be_undone(record, snapshot):\n",
+        "    if False:\n",
+        f"{_DUE}test_no_drain_goes_out_while_an_unclear_order_may_undo_it_d12",
+    ),
+    TextMutant(
+        "C9",
+        "a hold that was written since the plan does not stop a destroy",
+        "core/execute/destroy.py",
+        "    if any(one is not None and one.held for one in (record, listed)):\n",
+        "    if False:\n",
+        f"{_DUE}test_a_hold_that_the_record_or_the_listing_shows_stops_a_destroy_c9",
+    ),
+    TextMutant(
+        "D7",
+        "an unpaired node goes though its record was pinged since",
+        "core/execute/destroy.py",
+        "    if record.instance_id == node_id and _was_heard(record, snapshot):\n",
+        "    if False:\n",
+        f"{_DUE}test_an_unpaired_node_goes_unless_its_record_is_its_own_or_was_pinged_d2_d7",
+    ),
+    TextMutant(
+        "D2",
+        "an operator's drain is as good as a kill",
+        "core/execute/destroy.py",
+        "    if order.reason is Reason.KILLED or not stands:\n",
+        "    if not stands:\n",
+        "tests/core/execute/test_still_due.py::test_a_drain_alone_is_no_kill_o2",
+    ),
+    TextMutant(
+        "D2",
+        "a node that failed to boot goes though its record changed",
+        "core/execute/destroy.py",
+        "    return order.reason is Reason.NODE_DOWN and state is WorkerState.DOWN\n",
+        "    return state is WorkerState.DOWN\n",
+        f"{_DUE}test_any_change_of_its_record_is_a_sign_of_life_of_a_bad_node_d2",
+    ),
+    TextMutant(
+        "C11",
+        "a ping at the same version does not stop a clean",
+        "core/execute/pre_write_check.py",
+        "    if _was_pinged_since(order, record):\n",
+        "    if False:\n",
+        f"{_DUE}test_any_difference_from_the_record_that_was_judged_stops_a_clean_c11",
     ),
     # A live record is freed or used.
     TextMutant(

@@ -213,6 +213,8 @@ JUDGED_BEFORE = (
     "or uuid in history.vetoed"
 )
 SETTLED = "listings < settings.absent_listings or absent_s < settings.settle"
+BLOCKED = "standing_block(snapshot, settings)"
+BUT_FOR_THE_BREAKER = "standing_block(snapshot, settings, breaker=False)"
 UNPAIRED_LONG = "since_s <= settings.boot_fail_after or listings < 2"
 
 MUTANTS: tuple[Mutant, ...] = (
@@ -918,6 +920,72 @@ MUTANTS: tuple[Mutant, ...] = (
         storm=SET_BACK,
     ),
     Mutant(
+        "B2",
+        "destroys go on while the breaker is open",
+        (
+            instead(going.shutdown_orders, BLOCKED, BUT_FOR_THE_BREAKER),
+            instead(destroy.confirm_shutdown, BLOCKED, BUT_FOR_THE_BREAKER),
+            off(
+                destroy.confirm_shutdown,
+                "snapshot.breaker.is_open "
+                "or snapshot.breaker.generation != order.breaker_generation",
+            ),
+        ),
+        storm=Storm(
+            ("a living node is written off", "store writes fail", "demand changes"),
+            breaks="A1",
+            count=14,
+        ),
+    ),
+    Mutant(
+        "B3",
+        "a collapse is over once any of the lost is back",
+        (
+            instead(
+                breaker.after_listing,
+                "len(part.back) >= (1 - settings.collapse_fraction) * len(lost)",
+                "bool(part.back)",
+            ),
+        ),
+        storm=Storm(("cloud list short", "store list short"), count=12),
+    ),
+    Mutant(
+        "B3",
+        "one denial by id confirms an end",
+        (
+            instead(
+                breaker.after_answers,
+                "asked_at - denied.setdefault(node_id, asked_at) >= ASK_AGAIN_S",
+                "True",
+            ),
+        ),
+        storm=Storm(("all nodes die", "a zone vanishes from sight", "cloud list short"), count=30),
+    ),
+    Mutant(
+        "B3",
+        "mass silence is over once any of them is heard",
+        (
+            instead(
+                breaker.after_silence,
+                "len(bad) > settings.collapse_fraction * len(part.ids)",
+                "len(bad) == len(part.ids)",
+            ),
+        ),
+        storm=Storm(("pings lost on the way", "all nodes lose the network"), count=20),
+    ),
+    Mutant(
+        "B3",
+        "a false clean is over at the next answer, whatever it says",
+        (
+            instead(
+                breaker.with_changed,
+                "None if explained else part",
+                "None",
+            ),
+        ),
+        storm=Storm(("a living node is written off",), breaks="A1", count=14),
+    ),
+    Mutant(
         "B3",
         "a collapse is over only by an operator's reset",
         (
@@ -969,6 +1037,12 @@ MUTANTS: tuple[Mutant, ...] = (
         "a node that never pinged is booting for ever",
         (off(node_paired._heard_of, "silent_s <= limit_s or facts.clock is None", "True"),),
         by=STILL,
+    ),
+    Mutant(
+        "D1",
+        "a node that is listed as stopped once is destroyed at once",
+        (off(node_paired._up, "stopped_s < measures['settle_s']"),),
+        storm=Storm(("a node is stopped",), count=12),
     ),
     Mutant(
         "D1",

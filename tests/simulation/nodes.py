@@ -191,13 +191,8 @@ class NodeRules:
         gone = (
             memory.ended
             | memory.acquitted
-            | {
-                node_id
-                for node_id, answers in ears.by_id.items()
-                if any(
-                    not one.nodes or one.nodes[0].state is CloudState.TERMINATED for one in answers
-                )
-            }
+            | self.freed()
+            | {one for one in ears.by_id if ears.is_gone(one, settings.visible_after)}
         )
         # Two listings may come between two plans.
         gone |= {
@@ -220,9 +215,9 @@ class NodeRules:
             # that the newest listing is the first to show as ended: known until then, and not lost.
             before = gone - _first_ended(newest, ears)
             sets = (
-                self._largest(source, ears, newest, gone, settings),
-                self._largest(source, ears, newest, set(), settings) - gone,
-                self._largest(source, ears, newest, before, settings),
+                self.largest(source, ears, newest, gone, settings),
+                self.largest(source, ears, newest, set(), settings) - gone,
+                self.largest(source, ears, newest, before, settings),
             )
             lost = [len(known - newest.items.keys()) for known in sets]
             # The last one too many may be lost to how the sets are told apart.
@@ -233,7 +228,13 @@ class NodeRules:
                 what = f"{source} lists lack {lost[0]} of {len(sets[0])}"
                 self._wrong("L3", manager, f"frees or destroys although {what}")
 
-    def _largest(
+    def freed(self) -> set[str]:
+        """The nodes whose life was freed: the last look of the clean had them denied (C11)."""
+        freed = self.cleans.freed_at
+        nodes = self.world.cloud.instances.values()
+        return {one.id for one in nodes if (one.tags.record, one.tags.incarnation) in freed}
+
+    def largest(
         self, source: str, ears: Ears, newest: Heard, gone: set[str], settings: Settings
     ) -> set[str]:
         """Of this pool's alone (L3a): an untagged node is where one of its records names it."""
@@ -411,11 +412,7 @@ class NodeRules:
         if since is None:
             return
         limit = settings.node_stale_after if pinged else settings.boot_fail_after
-        answered = 0.0
-        probes = list(ears.probes)
-        for before, after in itertools.pairwise(probes):
-            if after - before <= settings.poll_stale_after:
-                answered += max(0.0, after - max(before, since))
+        answered = ears.silence(since, settings)
         if answered <= limit - EXACT_S:
             node_id = order.node_id
             self._wrong("D8", manager, f"destroys {node_id}: {answered:.0f} s of silence answered")
@@ -436,12 +433,7 @@ class NodeRules:
         if bad and capped > settings.max_shutdowns_per_cycle:
             self._wrong("D9", manager, f"destroys {capped} in one cycle")
         excused = {
-            node_id
-            for node_id, answers in ears.by_id.items()
-            if any(
-                not one.nodes or one.nodes[0].state in (CloudState.TERMINATED, CloudState.STOPPED)
-                for one in answers
-            )
+            one for one in ears.by_id if ears.is_gone(one, settings.visible_after, stopped=True)
         }
         window = settings.node_stale_after
         turned = {

@@ -84,11 +84,11 @@ class RotationRules:
 
     def _is_refilled(self, one: Instance, by: str) -> None:
         """No node of its size still boots that its manager created."""
-        if self.world.broken:
-            return
         for other in self.world.cloud.living():
             machine = other.machine
             if other is one or machine is None or other.by != by or other.twin:
+                continue
+            if self._is_excused(other):
                 continue
             young = self.world.engine.now - other.created_at < NEWS_S / 4
             alike = (other.tags.pool, other.tags.size) == (one.tags.pool, one.tags.size)
@@ -123,9 +123,9 @@ class RotationRules:
 
     def _is_of_use(self, one: Instance, by: str) -> None:
         """No node that was booted for the wanted image got another one; nor is it that one."""
-        if self.world.broken:
-            return
         for other in self.world.cloud.living():
+            if self._is_excused(other):
+                continue
             alike = (other.tags.pool, other.tags.size) == (one.tags.pool, one.tags.size)
             heard = other.machine is not None and other.machine.heard_at is not None
             age_s = self.world.engine.now - other.created_at
@@ -133,6 +133,12 @@ class RotationRules:
             is_known = other is one or (heard and age_s > NEWS_S)
             if alike and is_known and self._is_in_vain(other):
                 self._wrong(by, f"replaces {one.id} though {other.id} has the former image")
+
+    def _is_excused(self, other: Instance) -> bool:
+        """Whether an assumption is broken for that node: its manager may not know of it."""
+        machine = other.machine
+        pings_as = None if machine is None else machine.uuid
+        return self.world.is_excused(other.id, other.tags.record, pings_as)
 
     def _is_in_vain(self, one: Instance) -> bool:
         """Whether its record says that it was booted for the wanted image, which it has not."""

@@ -13,6 +13,7 @@ from nodemanager.actors.daemon import plan_orders
 from tests.simulation import faults, health
 from tests.simulation.aftermath import Aftermath
 from tests.simulation.cleans import CleanRules
+from tests.simulation.closings import Closings
 from tests.simulation.debts import Debtor, Debts
 from tests.simulation.dispatches import Dispatches
 from tests.simulation.engine import START
@@ -26,7 +27,9 @@ from tests.simulation.progress import Progress
 from tests.simulation.rotations import RotationRules
 from tests.simulation.scenario import Scenario, Storm, draw
 from tests.simulation.seat_rules import SeatRules
+from tests.simulation.sends import Sends
 from tests.simulation.setups import SetUpRules
+from tests.simulation.standing import StandingOrders
 from tests.simulation.told import Told
 from tests.simulation.truth import Truth
 from tests.simulation.work import Work
@@ -123,6 +126,7 @@ def _play(world: World, scenario: Scenario) -> None:
     truth = Truth(world, told)
     cleans = CleanRules(world, told, truth)
     fair = Calm(world)
+    Sends(world)
     if world.controller is None:
         watched = _watched(world, told, truth, cleans, fair)
     else:
@@ -169,6 +173,8 @@ def _watched(
 ) -> tuple[Debtor, ...]:
     """The monitors of a world whose nodes ping."""
     rules = NodeRules(world, told, cleans)
+    Closings(world, told, truth, rules)
+    StandingOrders(world, told)
     setups = SetUpRules(world, told)
     if world.slurm is None:
         Work(world, told, rules)

@@ -6,7 +6,9 @@ import ast
 import re
 import sys
 import textwrap
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
 
@@ -16,6 +18,7 @@ from tests.simulation.bounds import TABLE
 from tests.simulation.faults import KINDS
 from tests.simulation.mutants import MUTANTS, Mutant
 from tests.simulation.mutation import SEEDS, Catch, known
+from tests.simulation.scenario import draw
 
 ROOT = Path(__file__).parents[2]
 HEAD = """\
@@ -45,8 +48,18 @@ Rules
 *Tests* are the files under ``tests/`` that cite the rule; *Mutants* says how many ways of switching
 it off are noticed, of how many; a rule without any is shown by its tests alone. *Faults* are the
 kinds that the noticing runs can't do without: where there are none, fair weather is enough, with
-nodes that come and go. *Seeds* are those that ``make test`` plays under a monitor of the rule; the
-simulation has no monitor of a rule without any, and shows nothing of it.
+nodes that come and go. *Seeds* says how many of those that ``make test`` plays have a monitor of
+the rule; the simulation has no monitor of a rule without any, and shows nothing of it.
+
+Not every monitor is in every world. Of the {seeds} seeds, in
+
+* {seated} Slurm's own nodes are the records: of all monitors, those of cleans, slots, breakers that
+  close and what is sent are there, and some of their own;
+* {imaged} the cloud tells its nodes' images: the monitors of rotation see something only there;
+* {dispatched} a dispatcher gives out the work: its own monitors are there, and that of work by a
+  node's own word is not;
+* {unproven} the adapters may not authorise cleans (L2): there the calm ends at once, and nothing is
+  owed in it.
 """
 SWITCHED = """\
 
@@ -66,6 +79,16 @@ tree and runs the test that is named here, which must fail; it must pass without
 are in
 ``tests/mutation/mutants.py``.
 """
+PINGED = frozenset(
+    {"aftermath", "closings", "nodes", "people", "progress", "setups", "standing", "work"}
+)
+"""The monitors of worlds whose nodes ping (tests/simulation/run.py)."""
+ROTATED = frozenset({"rotations"})
+"""Those that see something only where a cloud tells images."""
+DISPATCHED = frozenset({"dispatches"})
+"""Those of worlds with a dispatcher."""
+SEATED = frozenset({"seat_rules"})
+"""Those of worlds whose records are Slurm's nodes."""
 NO_MONITORS = frozenset({"mutants", "mutation", "table"})
 """They name every rule, and watch none."""
 NO_TESTS = frozenset({"test_mutants", "test_rules_doc"})
@@ -87,12 +110,17 @@ def rules() -> tuple[str, ...]:
 
 
 def cited(text: str) -> frozenset[str]:
-    """The rules that a test's source names: as C5, within C0-C10, or in a name as test_..._c5."""
-    found = set(re.findall(r"\b[A-Z]\d{1,2}\b", text))
+    """The rules that a test's source names: as C5 or P1a, within C0-C10, or in a name as
+    test_..._c5 or test_..._p1a."""
+    found = set(re.findall(r"\b[A-Z]\d{1,2}[a-z]?\b", text))
     for letter, first, last in re.findall(r"\b([A-Z])(\d+)-\1?(\d+)\b", text):
         found |= {f"{letter}{number}" for number in range(int(first), int(last) + 1)}
     for name in re.findall(r"^\s*def (test_\w+)", text, re.MULTILINE):
-        found |= {part.upper() for part in name.split("_") if re.fullmatch(r"[a-z]\d{1,2}", part)}
+        found |= {
+            part.capitalize()
+            for part in name.split("_")
+            if re.fullmatch(r"[a-z]\d{1,2}[a-z]?", part)
+        }
     return frozenset(found)
 
 
@@ -111,15 +139,52 @@ def tests_of(rule: str) -> tuple[str, ...]:
     return tuple(name for name, rules in _citations().items() if rule in rules)
 
 
+@dataclass(frozen=True)
+class Worlds:
+    """How many of the fixed seeds have what decides which monitors there are."""
+
+    seated: int
+    imaged: int
+    dispatched: int
+    unproven: int
+
+
 @cache
-def monitored() -> frozenset[str]:
-    """The rules of which the simulation has a monitor: those that its code can report broken."""
-    sources = Path(__file__).parent.glob("*.py")
-    trees = [ast.parse(path.read_text("utf-8")) for path in sources if path.stem not in NO_MONITORS]
-    named = {
-        node.value for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Constant)
-    }
-    return frozenset(rule for rule in rules() if rule in named)
+def worlds() -> Worlds:
+    shapes = [draw(seed).shape for seed in range(SEEDS)]
+    pinging = [one for one in shapes if one.seated is None]
+    return Worlds(
+        seated=len(shapes) - len(pinging),
+        imaged=sum(one.traits.images for one in pinging),
+        dispatched=sum(one.dispatching is not None for one in pinging),
+        unproven=sum(not one.proven for one in shapes),
+    )
+
+
+@cache
+def monitored() -> dict[str, int]:
+    """The rules of which the simulation has a monitor, those that its code can report broken, and
+    how many of the fixed seeds have it."""
+    named: dict[str, set[str]] = defaultdict(set)
+    for path in Path(__file__).parent.glob("*.py"):
+        if path.stem not in NO_MONITORS:
+            for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+                if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                    named[node.value].add(path.stem)
+    return {rule: _seeds_with(named[rule]) for rule in rules() if rule in named}
+
+
+def _seeds_with(files: set[str]) -> int:
+    """How many seeds have one of these monitors."""
+    of, pinging = worlds(), SEEDS - worlds().seated
+    count = 0
+    if files - PINGED - ROTATED - DISPATCHED - SEATED:
+        return SEEDS
+    if files & PINGED:
+        count = pinging
+    elif files & ROTATED or files & DISPATCHED:
+        count = of.imaged * bool(files & ROTATED) + of.dispatched * bool(files & DISPATCHED)
+    return count + (of.seated if files & SEATED else 0)
 
 
 def _rows(columns: Iterable[Iterable[str]], widths: str) -> Iterator[str]:
@@ -171,7 +236,7 @@ def page() -> str:
     head = HEAD.format(
         seeds=SEEDS, count=len(MUTANTS), caught=len(MUTANTS) - len(names), missed=missed
     )
-    seeds = dict.fromkeys(monitored(), f"0-{SEEDS - 1}")
+    seeds = {rule: str(count) for rule, count in monitored().items()}
     of_rules = [("Rule", "Tests", "Mutants", "Faults", "Seeds")]
     of_rules += [
         (
@@ -190,7 +255,7 @@ def page() -> str:
     of_kinds = [("Kind", "Breaks")]
     of_kinds += [(kind.name, kind.breaks or "") for kind in KINDS.values()]
     lines = [
-        head + RULES,
+        head + RULES.format(seeds=SEEDS, **asdict(worlds())),
         *_rows(of_rules, "7 43 10 30 10"),
         SWITCHED,
         *_rows(of_mutants, "8 52 40"),

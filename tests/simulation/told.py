@@ -6,6 +6,7 @@ what it heard.
 
 from __future__ import annotations
 
+import itertools
 from collections import defaultdict, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -23,13 +24,23 @@ from nodemanager.actors.messages import (
 from nodemanager.core.execute.effects import LookAtRecord
 from nodemanager.core.execute.pre_write_check import CleanEvidence
 from nodemanager.core.model.reasons import Event
-from nodemanager.core.model.world import CloudNode, Listed, Outcome, Record, Tags
+from nodemanager.core.model.settings import Settings
+from nodemanager.core.model.world import (
+    CloudNode,
+    CloudState,
+    Listed,
+    Outcome,
+    Record,
+    Tags,
+)
 from nodemanager.errors import RemoteError
 from tests.simulation.manager import Manager
 from tests.simulation.world import World
 
 T = TypeVar("T", "Read", "Answer")
 KEPT = 40
+ASKED_APART_S = 29.0
+"""Two denials that confirm an end are asked for 30 s apart, and answered nearly so."""
 SOURCES = {CloudListed: "cloud", RecordsListed: "records"}
 
 
@@ -110,6 +121,39 @@ class Ears:
         fresh = [one for one in answers if one.given and one.at >= since]
         fresh.sort(key=lambda one: one.at, reverse=True)
         return [node for one in fresh for node in one.nodes]
+
+    def silence(self, since: float, settings: Settings) -> float:
+        """Seconds since then in which the store answered the probe: only these count (D8)."""
+        return sum(
+            max(0.0, after - max(before, since))
+            for before, after in itertools.pairwise(self.probes)
+            if after - before <= settings.poll_stale_after
+        )
+
+    def is_gone(
+        self, node_id: str, visible_after: float, since: float = 0.0, *, stopped: bool = False
+    ) -> bool:
+        """Whether the cloud, asked by that id, has called the node gone since then (D3, B3).
+
+        Terminated is gone, and so is stopped where that counts. One denial is not: two that are
+        ASKED_APART_S apart and later than `visible_after`, and none that showed it between them.
+        """
+        ended = {CloudState.TERMINATED} | ({CloudState.STOPPED} if stopped else set())
+        denied_at: float | None = None
+        for one in self.by_id.get(node_id, ()):
+            if one.at < since or not one.given:
+                continue
+            if one.nodes:
+                if one.nodes[0].state in ended:
+                    return True
+                denied_at = None
+            elif visible_after == 0:
+                return True
+            elif one.at - since > visible_after:
+                denied_at = one.at if denied_at is None else denied_at
+                if one.at - denied_at >= ASKED_APART_S:
+                    return True
+        return False
 
     def newest(self, source: str, by: float = float("inf")) -> Heard | None:
         """The newest complete listing of `cloud` or `records` that ended by then."""

@@ -251,9 +251,9 @@ class Truth:
             for name, at in (self.ordered_at.get(one.id, ("", 0.0)) for one in world.cloud.living())
             if name == by and at > ordered_at
         }
-        # One that was denied, or came too late, is nobody's to count; nor is one whose fresh ping
-        # a clock that is measured minutes wrong makes look old.
-        countable = not world.broken.keys() & {"A1", "A2"} and not world.is_excused(which="A3")
+        # One whose fresh ping a clock that is measured minutes wrong makes look old is nobody's to
+        # count.
+        countable = not world.is_excused(which="A3")
         for at in sorted({ordered_at, *later}) if countable else ():
             # Each order is bound by what was in force then (S6).
             self._limited(self._lives(made, manager, at), self.bound_by(by, at))
@@ -280,12 +280,17 @@ class Truth:
             if one is made
             or (
                 not one.twin
-                and not self.world.is_excused(one.id, one.tags.record, which="A3")
+                and not self._is_uncounted(one)
                 and one.tags.pool == made.tags.pool
                 and self.ordered_at.get(one.id, ("", 0.0))[1] <= ordered_at
                 and self._is_evident(one, manager, ordered_at)
             )
         ]
+
+    def _is_uncounted(self, one: Instance) -> bool:
+        """Whether it is nobody's to count: it was denied, or came too late, or looks old."""
+        names = one.id, one.tags.record
+        return any(self.world.is_excused(*names, which=which) for which in ("A1", "A2", "A3"))
 
     def _is_evident(self, one: Instance, manager: Manager, by: float) -> bool:
         """Whether the manager could know by then of a living node: listed, claimed, or heard.

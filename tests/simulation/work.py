@@ -24,7 +24,7 @@ from tests.simulation.world import World
 ROTATED = frozenset({Reason.OTHER_IMAGE, Reason.OTHER_TYPE, Reason.TOO_OLD})
 """Another node takes its place (D15)."""
 AS_IDLE = frozenset({Reason.IDLE_BEYOND_DEMAND, Reason.DRAINED}) | ROTATED
-CARRIED_OUT_S = 60.0
+CARRIED_OUT_S = 30.0
 """From the plan to the destroy: its look, and messages and calls that are slow."""
 A_ROUNDING = 1e-6
 """Of a sum of prices."""
@@ -95,11 +95,11 @@ class Work:
         reason, record = known[1].reason, known[1].record
         if reason not in AS_IDLE:
             return
-        if self._has_twin(one):
-            return
         read, _, _ = self.told.ears[by].last_look(record or "", None, sent_at)
         seen = read.record if read is not None else None
         word = machine.words.get(seen.last_ping_at) if seen is not None else None
+        if word is None and seen is not None and self._is_twins_word(one, seen.last_ping_at):
+            return
         # While no slot is free, the store answers the pings of a node without one with an error.
         is_answered = word is None or word.is_answered
         if machine.drains_for(self.world.shape) and is_answered:
@@ -160,16 +160,16 @@ class Work:
         rounds.append(sent_at - listed[-1] if listed else 0.0)
         return machine.habits.ping_every * JITTER + max(rounds) + CARRIED_OUT_S
 
-    def _has_twin(self, one: Instance) -> bool:
-        """Two that were made by one order share a record, and a word; also without their tags."""
-        bearers = self.world.cloud.by_record.get(one.tags.record or "", [])
-        if len([other for other in bearers if other.tags == one.tags]) > 1:
-            return True
+    def _is_twins_word(self, one: Instance, stamp: float | None) -> bool:
+        """Whether that ping is of another node that pings the same record: two that were made by
+        one order share it, and its word; also without their tags."""
         mine = one.machine
-        return mine is not None and any(
+        assert mine is not None
+        return any(
             other is not one
             and other.machine is not None
             and (other.machine.uuid, other.machine.secret) == (mine.uuid, mine.secret)
+            and stamp in other.machine.words
             for other in self.world.cloud.instances.values()
         )
 

@@ -223,9 +223,8 @@ class EventLog:
                 clear=HOW_TO_CLEAR[after.cause],
                 **after.detail,
             )
-        else:
-            cause = before.cause.value if before.cause else None
-            self._log.event(Event.BREAKER_CLOSED, cause=cause)
+        elif before.cause is not None:
+            self._log.event(Event.BREAKER_CLOSED, cause=before.cause.value)
 
     def collapsed(self, breaker: Breaker) -> None:
         """Log that a listing lacked too much and opened the breaker (L3)."""

@@ -1,0 +1,359 @@
+"""Whether an order that waited for a worker may still be carried out: each clause by itself."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from nodemanager.core.execute import dispatch, drain
+from nodemanager.core.execute.destroy import ShutdownEvidence, ShutdownOrder, confirm_shutdown
+from nodemanager.core.execute.dispatch import DispatchOrder
+from nodemanager.core.execute.drain import DrainOrder
+from nodemanager.core.execute.pre_write_check import CleanEvidence, confirm_clean
+from nodemanager.core.execute.workflow import Seen
+from nodemanager.core.model.annotations import Mark
+from nodemanager.core.model.reasons import Kind, Reason
+from nodemanager.core.model.scheduling import Dispatched, SchedulerNode
+from nodemanager.core.model.settings import LATE_ORDER_S
+from nodemanager.core.model.world import Guarantee, Record, WorkerState
+from nodemanager.core.safety.breaker import Breaker, Cause
+from tests.core.build import EPOCH, START, World, claim, record, world
+
+NOW = EPOCH + START
+OPEN = Breaker(Cause.WRITES_FAIL)
+BUSY, DOWN, IDLE = WorkerState.BUSY, WorkerState.DOWN, WorkerState.IDLE
+
+
+def paired(*, unwanted: bool, **settings: Any) -> World:
+    made = world(**settings)
+    made.add_record("r1")
+    made.add_node("r1")
+    made.round()
+    made.history = replace(made.history, unwanted={"i-r1": made.now} if unwanted else {})
+    return made
+
+
+def seen(made: World, *, stopping: bool = False, **flags: Any) -> Seen:
+    return Seen(made.snapshot(**flags), made.settings, Guarantee.CAS, stopping=stopping)
+
+
+# Drains: by the ping script's hook, and in a scheduler.
+
+KEPT: list[Any] = [
+    pytest.param({"stopping": True}, {}, id="the-daemon-stops"),
+    pytest.param({"lease": False}, {}, id="the-lease-is-lost"),
+    pytest.param({"holds": frozenset({"i-r1"})}, {}, id="the-node-is-on-hold"),
+    pytest.param({"holds": frozenset({"r1"})}, {}, id="its-record-is-on-hold"),
+    pytest.param({}, {"held": True}, id="its-record-says-so"),
+    pytest.param({}, None, id="its-record-is-gone"),
+]
+
+
+def read(made: World, change: dict[str, Any] | None) -> Record | None:
+    return None if change is None else replace(made.record("r1"), **change)
+
+
+@pytest.mark.parametrize("on", [True, False], ids=["drain", "resume"])
+@pytest.mark.parametrize(("now", "change"), [pytest.param({}, {}, id="as-planned"), *KEPT])
+def test_an_order_to_drain_or_resume_stands_until_anything_forbids_it_d12_l6_c9(
+    now: dict[str, Any], change: dict[str, Any] | None, on: bool
+) -> None:
+    made = paired(unwanted=on, scheduled=False)
+    order = DrainOrder("i-r1", made.record("r1"), on, Reason.DRAIN_AWAITED, "p")
+    stands = now == change == {}
+    assert drain.is_still_due(order, read(made, change), seen(made, **now)) is stands
+
+
+@pytest.mark.parametrize("on", [True, False], ids=["drain", "resume"])
+@pytest.mark.parametrize(
+    ("now", "change"),
+    [
+        pytest.param({}, {}, id="as-planned"),
+        *KEPT,
+        pytest.param({}, {"hostname": "compute9"}, id="another-host"),
+        pytest.param({}, {"claim": claim("r1", at=NOW, life=2)}, id="another-life"),
+    ],
+)
+def test_an_order_to_the_scheduler_stands_until_anything_forbids_it_d12_l6_c9(
+    now: dict[str, Any], change: dict[str, Any] | None, on: bool
+) -> None:
+    made = paired(unwanted=on)
+    order = DispatchOrder("i-r1", made.record("r1"), "compute1", on, Reason.DRAIN_AWAITED, "p")
+    stands = now == change == {}
+    assert dispatch.is_still_due(order, read(made, change), seen(made, **now)) is stands
+
+
+@pytest.mark.parametrize("on", [True, False], ids=["drain", "resume"])
+def test_a_breaker_stops_drains_and_gives_work_again_b2(on: bool) -> None:
+    made = paired(unwanted=on)
+    one = made.record("r1")
+    drains = DrainOrder("i-r1", one, on, Reason.DRAIN_AWAITED, "p")
+    tells = DispatchOrder("i-r1", one, "compute1", on, Reason.DRAIN_AWAITED, "p")
+    now = seen(made, breaker=OPEN)
+    assert drain.is_still_due(drains, one, now) is not on
+    assert dispatch.is_still_due(tells, one, now) is not on
+
+
+@pytest.mark.parametrize("on", [True, False], ids=["drain", "resume"])
+def test_what_demand_says_by_now_counts_d12(on: bool) -> None:
+    made = paired(unwanted=not on)
+    one = made.record("r1")
+    drains = DrainOrder("i-r1", one, on, Reason.DRAIN_AWAITED, "p")
+    tells = DispatchOrder("i-r1", one, "compute1", on, Reason.DRAIN_AWAITED, "p")
+    assert not drain.is_still_due(drains, one, seen(made))
+    assert not dispatch.is_still_due(tells, one, seen(made))
+
+
+@pytest.mark.parametrize(
+    ("on", "ago", "due"),
+    [
+        pytest.param(True, LATE_ORDER_S, False, id="a-drain-that-may-be-undone"),
+        pytest.param(True, LATE_ORDER_S + 1.0, True, id="a-drain-later"),
+        pytest.param(False, 1.0, True, id="a-resume"),
+    ],
+)
+def test_no_drain_goes_out_while_an_unclear_order_may_undo_it_d12(
+    on: bool, ago: float, due: bool
+) -> None:
+    made = paired(unwanted=on)
+    one = made.record("r1")
+    order = DispatchOrder("i-r1", one, "compute1", on, Reason.DRAIN_AWAITED, "p")
+    unclear = Dispatched(unclear={"r1": made.now - ago})
+    assert dispatch.is_still_due(order, one, seen(made, dispatched=unclear)) is due
+
+
+# Destroys.
+
+
+def shutdown(reason: Reason, made: World, **fields: Any) -> ShutdownOrder:
+    one = made.record("r1")
+    order = ShutdownOrder(
+        "i-r1", "node-r1", "small", reason, "p", 0, made.now + 60.0, made.ago(10_000.0), "r1",
+        one.version, one.incarnation,
+    )  # fmt: skip
+    return replace(order, **fields)
+
+
+def confirmed(
+    made: World, order: ShutdownOrder, found: ShutdownEvidence | None = None, **flags: Any
+) -> Reason:
+    """The reason that it stays for, or the order's own where it goes."""
+    found = found or ShutdownEvidence(made.record("r1"))
+    verdict = confirm_shutdown(order, found, made.snapshot(**flags), made.settings, wanted=False)
+    assert (verdict.kind is Kind.SHUTDOWN) is (verdict.reason is order.reason)
+    return verdict.reason
+
+
+def test_a_breaker_that_stands_open_stops_a_destroy_of_whatever_generation_b2() -> None:
+    made = paired(unwanted=False)
+    order = shutdown(Reason.NODE_DOWN, made)
+    assert confirmed(made, order) is Reason.NODE_DOWN
+    assert confirmed(made, order, breaker=OPEN) is Reason.BREAKER_OPEN
+    assert confirmed(made, order, breaker=Breaker(generation=1)) is Reason.BREAKER_OPEN
+
+
+@pytest.mark.parametrize("where", ["read", "listed"])
+def test_a_hold_that_the_record_or_the_listing_shows_stops_a_destroy_c9(where: str) -> None:
+    made = paired(unwanted=False)
+    order = shutdown(Reason.KILLED, made)
+    mark = Mark("ann", NOW, "it hangs", order.incarnation)
+    if where == "listed":
+        made.change_node("i-r1", held=True)
+        made.poll_cloud()
+    one = replace(made.record("r1"), held=where == "read")
+    assert confirmed(made, order, ShutdownEvidence(one), kills={"i-r1": mark}) is Reason.HELD
+
+
+@pytest.mark.parametrize(
+    ("mark", "reason", "expected"),
+    [
+        pytest.param({"kept": True}, Reason.NODE_DOWN, Reason.CORDONED, id="a-cordon"),
+        pytest.param({"kept": False}, Reason.NODE_DOWN, Reason.NODE_DOWN, id="a-drain"),
+        pytest.param(
+            {"kept": True, "incarnation": "another"},
+            Reason.NODE_DOWN,
+            Reason.NODE_DOWN,
+            id="of-another-life",
+        ),
+    ],
+)
+def test_a_cordon_of_this_life_stops_a_destroy_o5(
+    mark: dict[str, Any], reason: Reason, expected: Reason
+) -> None:
+    made = paired(unwanted=False)
+    order = shutdown(reason, made)
+    cordon = replace(Mark("ann", NOW, "disk", order.incarnation), **mark)
+    assert confirmed(made, order, drains={"i-r1": cordon}) is expected
+
+
+def test_a_kill_goes_over_a_cordon_o2_o5() -> None:
+    made = paired(unwanted=False)
+    order = shutdown(Reason.KILLED, made)
+    mark = Mark("ann", NOW, "it hangs", order.incarnation)
+    cordon = {"i-r1": replace(mark, kept=True)}
+    assert confirmed(made, order, kills={"i-r1": mark}, drains=cordon) is Reason.KILLED
+
+
+@pytest.mark.parametrize(
+    ("found", "reason"),
+    [
+        pytest.param(None, Reason.UNPAIRED, id="no-record"),
+        pytest.param(
+            record("r1", at=NOW, life=2, pinged=False), Reason.UNPAIRED, id="another-life"
+        ),
+        pytest.param(record("r1", at=NOW, life=2), Reason.UNPAIRED, id="its-ping-was-known"),
+        pytest.param(record("r1", at=NOW), Reason.NO_LONGER_WANTED, id="its-own-again"),
+        pytest.param(
+            record("r1", at=NOW + 1.0, life=2), Reason.CHANGED_SINCE_PLAN, id="it-was-pinged-since"
+        ),
+        pytest.param(
+            record("r1", at=NOW + 1.0, life=2, instance_id="i-other"),
+            Reason.UNPAIRED,
+            id="another-pinged-it",
+        ),
+    ],
+)
+def test_an_unpaired_node_goes_unless_its_record_is_its_own_or_was_pinged_d2_d7(
+    found: Record | None, reason: Reason
+) -> None:
+    made = paired(unwanted=False)
+    order = shutdown(Reason.UNPAIRED, made)
+    assert confirmed(made, order, ShutdownEvidence(found)) is reason
+
+
+def test_neither_of_two_without_an_incarnation_is_the_others_d2_d7() -> None:
+    made = paired(unwanted=False)
+    order = shutdown(Reason.UNPAIRED, made, incarnation=None)
+    bare = record("r1", at=NOW, claimed=False, instance_id=None)
+    assert confirmed(made, order, ShutdownEvidence(bare)) is Reason.UNPAIRED
+
+
+@pytest.mark.parametrize(
+    ("told", "reason"),
+    [
+        pytest.param(None, Reason.NODE_DOWN, id="not-listed"),
+        pytest.param(SchedulerNode("compute1", BUSY), Reason.CHANGED_SINCE_PLAN, id="it-works"),
+        pytest.param(
+            SchedulerNode("compute1", BUSY, responds=False), Reason.NODE_DOWN, id="it-did"
+        ),
+        pytest.param(SchedulerNode("compute1", IDLE), Reason.NODE_DOWN, id="idle"),
+    ],
+)
+def test_a_bad_node_stays_while_the_scheduler_hears_it_at_work_d2(
+    told: SchedulerNode | None, reason: Reason
+) -> None:
+    made = paired(unwanted=False)
+    order = shutdown(Reason.NODE_DOWN, made)
+    found = ShutdownEvidence(made.record("r1"), scheduled=told)
+    assert confirmed(made, order, found) is reason
+
+
+@pytest.mark.parametrize(
+    ("reason", "change", "goes"),
+    [
+        pytest.param(Reason.NODE_DOWN, {}, True, id="as-it-was"),
+        pytest.param(Reason.NODE_DOWN, {"version": "v2"}, False, id="it-changed"),
+        pytest.param(
+            Reason.NODE_DOWN, {"version": "v2", "worker_state": DOWN}, True, id="still-down"
+        ),
+        pytest.param(
+            Reason.BOOT_FAILED, {"version": "v2", "worker_state": DOWN}, False, id="it-came-up"
+        ),
+        pytest.param(Reason.NODE_DOWN, None, False, id="its-record-is-gone"),
+    ],
+)
+def test_any_change_of_its_record_is_a_sign_of_life_of_a_bad_node_d2(
+    reason: Reason, change: dict[str, Any] | None, goes: bool
+) -> None:
+    made = paired(unwanted=False)
+    order = shutdown(reason, made)
+    found = ShutdownEvidence(read(made, change))
+    assert (confirmed(made, order, found) is reason) is goes
+
+
+@pytest.mark.parametrize("found", [None, "another-life"])
+@pytest.mark.parametrize("reason", [Reason.IDLE_BEYOND_DEMAND, Reason.DRAINED])
+def test_an_idle_node_stays_if_its_record_is_another_s_by_now_d2(
+    found: str | None, reason: Reason
+) -> None:
+    made = paired(unwanted=True)
+    order = shutdown(reason, made)
+    one = record("r1", at=NOW, life=2, worker_state=IDLE)
+    mark = Mark("ann", NOW, "new image", order.incarnation)
+    evidence = ShutdownEvidence(None if found is None else one)
+    drains = {"i-r1": mark} if reason is Reason.DRAINED else {}
+    assert confirmed(made, order, evidence, drains=drains) is Reason.CHANGED_SINCE_PLAN
+
+
+def test_a_drain_alone_is_no_kill_o2() -> None:
+    made = paired(unwanted=True)
+    order = shutdown(Reason.KILLED, made)
+    drains = {"i-r1": Mark("ann", NOW, "new image", order.incarnation)}
+    idle = ShutdownEvidence(replace(made.record("r1"), worker_state=IDLE))
+    assert confirmed(made, order, idle, drains=drains) is Reason.NO_LONGER_WANTED
+
+
+# Cleans.
+
+
+def stale() -> World:
+    made = world()
+    made.add_record("r1", quiet=9000.0)
+    made.settle()
+    return made
+
+
+def kept(made: World, found: dict[str, Any] | None = None, **flags: Any) -> Reason | None:
+    """Why the clean is not written now; None where it is."""
+    evidence = {"record": made.records[0], "tagged": (), "by_id": None, "asked_id": True}
+    order = made.clean_order("r1")
+    verdict = confirm_clean(
+        order,
+        CleanEvidence(**{**evidence, **(found or {})}),
+        made.snapshot(**flags),
+        made.settings,
+    )
+    return None if verdict.kind is Kind.CLEAN else verdict.reason
+
+
+def test_a_breaker_that_stands_open_stops_a_clean_of_whatever_generation_c10_b2() -> None:
+    made = stale()
+    assert kept(made) is None
+    assert kept(made, breaker=OPEN) is Reason.BREAKER_OPEN
+    assert kept(made, breaker=Breaker(generation=1)) is Reason.BREAKER_OPEN
+
+
+@pytest.mark.parametrize(
+    ("fields", "reason"),
+    [
+        pytest.param({}, None, id="as-judged"),
+        pytest.param({"version": "v2"}, Reason.CHANGED_SINCE_PLAN, id="another-version"),
+        pytest.param({"held": True}, Reason.HELD, id="on-hold"),
+        pytest.param({"problems": ("slot?",)}, Reason.UNREADABLE, id="unreadable"),
+        pytest.param({"pool": "other"}, Reason.OTHER_POOL, id="of-another-pool"),
+        pytest.param(
+            {"first_ping_at": NOW}, Reason.CHANGED_SINCE_PLAN, id="a-ping-at-the-same-version"
+        ),
+        pytest.param(
+            {"instance_id": "i-2"}, Reason.CHANGED_SINCE_PLAN, id="another-node-at-the-same-version"
+        ),
+        pytest.param(
+            {"claim": claim("r1", at=NOW - 9600.0, life=2)},
+            Reason.CHANGED_SINCE_PLAN,
+            id="another-life-at-the-same-version",
+        ),
+    ],
+)
+def test_any_difference_from_the_record_that_was_judged_stops_a_clean_c11(
+    fields: dict[str, Any], reason: Reason | None
+) -> None:
+    made = stale()
+    assert kept(made, {"record": replace(made.records[0], **fields)}) is reason
+
+
+def test_a_clock_that_nobody_trusts_any_more_stops_a_clean_c11_t1() -> None:
+    made = stale()
+    blind = replace(made.history, clock=None)
+    assert kept(made, history=blind) is Reason.CLOCK_UNKNOWN

@@ -1,0 +1,106 @@
+"""The monitors of the simulation themselves: what each excuses, and no more."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from nodemanager.actors.messages import CarryOut
+from nodemanager.core.execute.effects import AskNode, DestroyNode
+from nodemanager.core.execute.workflow import Action, Key
+from nodemanager.core.model.world import CloudNode, CloudState, Tags
+from tests.core.build import node
+from tests.simulation.cleans import CleanRules
+from tests.simulation.machine import Word
+from tests.simulation.nodes import NodeRules
+from tests.simulation.scenario import draw
+from tests.simulation.sends import Sends
+from tests.simulation.told import Answer, Ears, Told
+from tests.simulation.truth import Truth
+from tests.simulation.work import Work
+from tests.simulation.world import World
+
+SHOWN = node("r1")
+STOPPED = node("r1", state=CloudState.STOPPED)
+ENDED = node("r1", state=CloudState.TERMINATED)
+
+
+@pytest.mark.parametrize(
+    ("answers", "gone"),
+    [
+        pytest.param([(100.0, None), (131.0, None)], True, id="denied-twice"),
+        pytest.param([(100.0, None)], False, id="denied-once"),
+        pytest.param([(100.0, None), (120.0, None)], False, id="too-close"),
+        pytest.param([(10.0, None), (100.0, None)], False, id="the-first-too-early"),
+        pytest.param(
+            [(100.0, None), (115.0, SHOWN), (131.0, None)], False, id="shown-between-them"
+        ),
+        pytest.param([(1.0, ENDED)], True, id="terminated"),
+        pytest.param([(100.0, STOPPED)], False, id="stopped"),
+        pytest.param([], False, id="never-asked"),
+    ],
+)
+def test_a_node_is_gone_once_two_denials_say_so_b3(
+    answers: list[tuple[float, CloudNode | None]], gone: bool
+) -> None:
+    ears = Ears()
+    ears.by_id["i-r1"] = [
+        Answer(at, () if one is None else (one,), given=True) for at, one in answers
+    ]
+    assert ears.is_gone("i-r1", 60.0) is gone
+    assert ears.is_gone("i-r1", 60.0, since=200.0) is False
+
+
+def test_a_stopped_node_is_gone_where_that_counts_and_what_nobody_was_told_does_not() -> None:
+    ears = Ears()
+    ears.by_id["i-r1"] = [Answer(1.0, (STOPPED,), given=True)]
+    assert ears.is_gone("i-r1", 60.0, stopped=True)
+    ears.by_id["i-r1"] = [Answer(at, ()) for at in (100.0, 200.0)]
+    assert not ears.is_gone("i-r1", 60.0)
+
+
+def test_a_node_is_excused_for_its_twins_word_and_not_for_its_own() -> None:
+    """However lately it had a twin: whose ping the record shows is what its manager knew."""
+    world = World("0", draw(0).shape)
+    pool = next(iter(world.pools.values()))
+    record = world.registry.record(world.registry.insert({}, "server", "new")["uuid"])
+    assert record is not None
+    tags = Tags(pool.name, record.uuid, "life")
+    nodes = []
+    for _ in range(2):
+        one = world.cloud.start(tags=tags, size="s.1", name="n", by="main-1")
+        world._boot(one, f"{record.uuid}?{record.ping_secret}")
+        nodes.append(one)
+    one, twin = nodes
+    assert one.machine is not None
+    assert twin.machine is not None
+    one.machine.words[1.0] = Word(1.0, 1.0, "idle")
+    twin.machine.words[2.0] = Word(2.0, 2.0, "idle")
+    told = Told(world)
+    work = Work(world, told, NodeRules(world, told, CleanRules(world, told, Truth(world, told))))
+    assert work._is_twins_word(one, 2.0)
+    assert not work._is_twins_word(one, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("effect", "holder", "open_", "broken"),
+    [
+        pytest.param(DestroyNode("i-1", 9.0), True, False, [], id="in-order"),
+        pytest.param(DestroyNode("i-1", 9.0), False, False, ["L6"], id="without-the-lease"),
+        pytest.param(DestroyNode("i-1", 9.0), True, True, ["B2"], id="an-open-breaker"),
+        pytest.param(AskNode("i-1"), False, True, [], id="a-question"),
+    ],
+)
+def test_what_is_sent_is_sent_under_the_lease_and_a_closed_breaker_l6_b2(
+    effect: Any, holder: bool, open_: bool, broken: list[str]
+) -> None:
+    world = World("0", draw(0).shape)
+    pool = next(iter(world.pools.values()))
+    sends = Sends(world)
+    manager = world.start(pool)
+    pool.holder = manager.name if holder else "another"
+    sends._open[manager.name] = {"false_clean"} if open_ else set()  # type: ignore[arg-type]
+    for told in world.handed:
+        told(manager, CarryOut(Key(Action.SHUTDOWN, "i-1"), 1, effect))
+    assert [one.rule for one in world.violations] == broken
