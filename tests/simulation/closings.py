@@ -39,6 +39,8 @@ class Opening:
 
     at: float
     ids: set[str] = field(default_factory=set)
+    told: set[str] = field(default_factory=set)
+    """What its managers called its ids."""
 
 
 class Closings:
@@ -49,6 +51,8 @@ class Closings:
         self._open: dict[str, dict[Cause, Opening]] = {}
         self._known_by: dict[str, tuple[str, int]] = {}
         """By pool, the manager that planned last, and how many journals were lost when it began."""
+        self._settings: dict[str, Settings] = {}
+        """By manager, its settings when it planned first."""
         self._looked_at: dict[str, float] = {}
         """By pool, when the plan before was made: whatever a plan shows anew opened after it."""
         self._wrote_at: dict[str, float] = {}
@@ -90,9 +94,14 @@ class Closings:
             # While it is open, what else goes missing or turns silent belongs to it.
             lacked = self._lacked(cause, manager, settings)
             opening.ids |= lacked if cause in LACKED else part.ids
+            opening.told |= part.ids
         self._looked_at[pool.name] = now
+        self._settings.setdefault(manager.name, settings)
         for cause in before.keys() - standing.keys():
             opening = before.pop(cause)
+            if former[0] != known_by[0]:
+                # Its disk may have been full when it opened: the next run does not know of it.
+                continue
             why = JUDGES[cause](self, opening, manager, settings) if cause in JUDGES else None
             if why is not None:
                 self.world.violate("B3", f"{manager.name} closes {cause.value} although {why}")
@@ -134,7 +143,7 @@ class Closings:
     def _cloud(self, opening: Opening, manager: Manager, settings: Settings) -> str | None:
         newest = self.told.ears[manager.name].newest("cloud")
         return self._still_lacking(
-            opening.ids - self._destroyed(manager),
+            self._lost(opening, self._destroyed(manager)),
             set() if newest is None else set(newest.items),
             self._known_gone(manager, opening.at),
             settings,
@@ -142,9 +151,16 @@ class Closings:
 
     def _records(self, opening: Opening, manager: Manager, settings: Settings) -> str | None:
         newest = self.told.ears[manager.name].newest("records")
-        lost = opening.ids - self.rules.memory[manager.name].ended
+        lost = self._lost(opening, self.rules.memory[manager.name].ended)
         listed = set() if newest is None else set(newest.items)
         return self._still_lacking(lost, listed, set(), settings)
+
+    @staticmethod
+    def _lost(opening: Opening, ended: set[str]) -> set[str]:
+        """What it is about; one more or less may be lost to which set was the largest (L3)."""
+        lost = opening.ids - ended
+        others = lost - opening.told
+        return lost - others if len(others) == 1 else lost
 
     def _destroyed(self, manager: Manager) -> set[str]:
         return {
@@ -164,12 +180,15 @@ class Closings:
         return f"{len(back)} of {len(lost)} are listed again, {len(gone & lost)} gone by id"
 
     def _silent(self, opening: Opening, manager: Manager, settings: Settings) -> str | None:
+        stepped = self.world.clock_steps or manager.clock.error
+        if self.world.broken or stepped or settings != self._settings.get(manager.name):
+            # A window that a reload made longer ends a silence, too (S6); so does a clock that
+            # jumped: no age counts time before that (T1).
+            return None
         ears, visible_after = self.told.ears[manager.name], self.world.cloud.traits.visible_after
         nodes = self.world.cloud.instances
         there = [nodes[one] for one in opening.ids if one in nodes and nodes[one].lives]
-        # Denied though it lives, a node may have lost its record, and be unpaired only now (A1).
-        known = [one for one in there if not self.world.is_excused(one.id, one.tags.record)]
-        bad = [one for one in known if self._is_bad(one, manager, settings)]
+        bad = [one for one in there if self._is_bad(one, manager, settings)]
         left = [
             one for one in bad if not ears.is_gone(one.id, visible_after, opening.at, stopped=True)
         ]

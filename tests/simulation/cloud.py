@@ -110,6 +110,8 @@ class Books:
     asked: list[Callable[..., None]] = field(default_factory=list)
     listed: list[Callable[..., None]] = field(default_factory=list)
     adopted: list[Callable[[Instance, str], None]] = field(default_factory=list)
+    released: list[Callable[[Instance, str, str], None]] = field(default_factory=list)
+    """Told the node, what of it is to be released, and by whom, also where that is refused."""
 
 
 class SimCloud:
@@ -505,6 +507,8 @@ class SimDriver:
             one = cloud.pinned.get(leftover.id)
             if one is None or one.is_gone(cloud.engine.now):
                 return Outcome.GONE
+            for told in cloud.books.released:
+                told(one.node, leftover.id, self._manager)
             if one.held or (one.node.lives and one.node.state is not CloudState.STOPPING):
                 raise LeftAlone("it is held, or its node lives")
             if one.node.lives or one.gone_at is not None:

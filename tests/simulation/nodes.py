@@ -85,6 +85,7 @@ class NodeRules:
         world.plans.append(self.planned)
         world.registry.changed.append(self.changed)
         world.cloud.books.destroyed.append(self.destroyed)
+        world.cloud.books.released.append(self._released)
         self.kills: set[tuple[str, str]] = set()
         """Pool and node of each kill that an operator was told is in force, and did not undo."""
         self.asked_for_pins: Counter[tuple[str, str]] = Counter()
@@ -583,6 +584,13 @@ class NodeRules:
             self._wrong(
                 "D4", manager, f"destroys {one.id}, whose {sorted(pinned)} nobody wrote down"
             )
+
+    def _released(self, node: Instance, pinned: str, by: str) -> None:
+        """D4: no cloud has to refuse that what a living node pins is taken away."""
+        goes = not node.lives or node.state is CloudState.STOPPING
+        if not goes and not self.world.is_excused(node.id, node.tags.record):
+            manager = self.world.managers[by]
+            self._wrong("D4", manager, f"releases {pinned}, and {node.id} lives")
 
     def order_of(self, by: str, node_id: str, sent_at: float) -> tuple[float, ShutdownOrder] | None:
         """The order of a destroy that was sent then, and when it was given.

@@ -14,6 +14,7 @@ from tests.simulation import faults, health
 from tests.simulation.aftermath import Aftermath
 from tests.simulation.cleans import CleanRules
 from tests.simulation.closings import Closings
+from tests.simulation.creates import CreateRules
 from tests.simulation.debts import Debtor, Debts
 from tests.simulation.dispatches import Dispatches
 from tests.simulation.engine import START
@@ -174,6 +175,7 @@ def _watched(
     """The monitors of a world whose nodes ping."""
     rules = NodeRules(world, told, cleans)
     Closings(world, told, truth, rules)
+    CreateRules(world, truth)
     StandingOrders(world, told)
     setups = SetUpRules(world, told)
     if world.slurm is None:

@@ -80,7 +80,10 @@ are in
 ``tests/mutation/mutants.py``.
 """
 PINGED = frozenset(
-    {"aftermath", "closings", "nodes", "people", "progress", "setups", "standing", "work"}
+    {
+        *("aftermath", "closings", "creates", "nodes", "people", "progress", "setups"),
+        *("standing", "work"),
+    }
 )
 """The monitors of worlds whose nodes ping (tests/simulation/run.py)."""
 ROTATED = frozenset({"rotations"})
