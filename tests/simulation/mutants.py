@@ -1041,7 +1041,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "D1",
         "a node that is listed as stopped once is destroyed at once",
-        (off(node_paired._up, "stopped_s < measures['settle_s']"),),
+        (off(node_paired._up, "stopped_s < settle_s"),),
         storm=Storm(("a node is stopped",), count=12),
     ),
     Mutant(
