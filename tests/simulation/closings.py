@@ -38,6 +38,8 @@ class Opening:
     """One cause for which a pool's breaker is open: since when, and what it is about."""
 
     at: float
+    by: str
+    """The manager that opened it, or took it over."""
     ids: set[str] = field(default_factory=set)
     told: set[str] = field(default_factory=set)
     """What its managers called its ids."""
@@ -90,7 +92,9 @@ class Closings:
             self._known_by[pool.name] = known_by
         standing = {one.cause: one for one in plan.breaker.parts if one.cause is not None}
         for cause, part in standing.items():
-            opening = before.setdefault(cause, Opening(self._opened_at(cause, manager)))
+            opening = before.setdefault(
+                cause, Opening(self._opened_at(cause, manager), manager.name)
+            )
             # While it is open, what else goes missing or turns silent belongs to it.
             lacked = self._lacked(cause, manager, settings)
             opening.ids |= lacked if cause in LACKED else part.ids
@@ -99,8 +103,8 @@ class Closings:
         self._settings.setdefault(manager.name, settings)
         for cause in before.keys() - standing.keys():
             opening = before.pop(cause)
-            if former[0] != known_by[0]:
-                # Its disk may have been full when it opened: the next run does not know of it.
+            if opening.by != manager.name:
+                # Of what a former run opened it for the next one may know less: its disk was full.
                 continue
             why = JUDGES[cause](self, opening, manager, settings) if cause in JUDGES else None
             if why is not None:
