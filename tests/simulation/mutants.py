@@ -939,54 +939,6 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "B3",
-        "a collapse is over once any of the lost is back",
-        (
-            instead(
-                breaker.after_listing,
-                "len(part.back) >= (1 - settings.collapse_fraction) * len(lost)",
-                "bool(part.back)",
-            ),
-        ),
-        storm=Storm(("cloud list short", "store list short"), count=12),
-    ),
-    Mutant(
-        "B3",
-        "one denial by id confirms an end",
-        (
-            instead(
-                breaker.after_answers,
-                "asked_at - denied.setdefault(node_id, asked_at) >= ASK_AGAIN_S",
-                "True",
-            ),
-        ),
-        storm=Storm(("all nodes die", "a zone vanishes from sight", "cloud list short"), count=30),
-    ),
-    Mutant(
-        "B3",
-        "mass silence is over once any of them is heard",
-        (
-            instead(
-                breaker.after_silence,
-                "len(bad) > settings.collapse_fraction * len(part.ids)",
-                "len(bad) == len(part.ids)",
-            ),
-        ),
-        storm=Storm(("pings lost on the way", "all nodes lose the network"), count=20),
-    ),
-    Mutant(
-        "B3",
-        "a false clean is over at the next answer, whatever it says",
-        (
-            instead(
-                breaker.with_changed,
-                "None if explained else part",
-                "None",
-            ),
-        ),
-        storm=Storm(("a living node is written off",), breaks="A1", count=14),
-    ),
-    Mutant(
-        "B3",
         "a collapse is over only by an operator's reset",
         (
             off(breaker.after_listing, "is_back or part.back | part.confirmed >= lost"),

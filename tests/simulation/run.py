@@ -13,7 +13,6 @@ from nodemanager.actors.daemon import plan_orders
 from tests.simulation import faults, health
 from tests.simulation.aftermath import Aftermath
 from tests.simulation.cleans import CleanRules
-from tests.simulation.closings import Closings
 from tests.simulation.creates import CreateRules
 from tests.simulation.debts import Debtor, Debts
 from tests.simulation.dispatches import Dispatches
@@ -174,7 +173,6 @@ def _watched(
 ) -> tuple[Debtor, ...]:
     """The monitors of a world whose nodes ping."""
     rules = NodeRules(world, told, cleans)
-    Closings(world, told, truth, rules)
     CreateRules(world, truth)
     StandingOrders(world, told)
     setups = SetUpRules(world, told)

@@ -81,7 +81,7 @@ are in
 """
 PINGED = frozenset(
     {
-        *("aftermath", "closings", "creates", "nodes", "people", "progress", "setups"),
+        *("aftermath", "creates", "nodes", "people", "progress", "setups"),
         *("standing", "work"),
     }
 )
