@@ -223,6 +223,9 @@ class Progress:
             if slurm is not None and slurm.works(one.node.machine):
                 # Its job ends first (D7).
                 continue
+            if slurm is not None and one.node.tags.record is None:
+                # Nobody but an operator knows its name: any that is up may be its own.
+                continue
             what = f"{one.node.id} ends, which has no record"
             yield Owed("PROGRESS", f"unpaired {one.node.id}", what, since, bounds.unpaired(count))
 

@@ -131,7 +131,7 @@ def names_of(node: CloudNode, history: History, paired: Container[str]) -> tuple
     """The hostnames under which the scheduler may know a node without a record.
 
     That is the one of its life. If its tags name none, it may be that of any listed record whose
-    uuid is not `paired`, that has no claim either, and whose pings name no other node.
+    uuid is not `paired`, that has no claim either, and that names no other node and no other pool.
     """
     key = life_key(node.tags.record or "", node.tags.incarnation)
     if key in history.hostnames:
@@ -145,6 +145,7 @@ def names_of(node: CloudNode, history: History, paired: Container[str]) -> tuple
         and node.tags.record is None
         and one.claim is None
         and one.instance_id in (None, node.id)
+        and one.pool in (None, node.tags.pool)
         and one.uuid not in paired
     )
 

@@ -91,6 +91,7 @@ def test_its_hostname_outlives_the_run_that_saw_its_record_d7_r4() -> None:
         pytest.param({"claimed": True}, Reason.UNPAIRED, id="claimed-for-another-node"),
         pytest.param({"instance_id": "i-x"}, Reason.UNPAIRED, id="another-node-pings-it"),
         pytest.param({"hostname": "compute8"}, Reason.UNPAIRED, id="not-up"),
+        pytest.param({"pool": "other"}, Reason.UNPAIRED, id="another-pool's"),
     ],
 )
 def test_a_node_that_names_no_record_may_have_the_hostname_of_one_without_a_node_d7(
