@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import replace
 
 from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.settings import Settings
@@ -171,6 +172,9 @@ class RotationRules:
         _, high = health.wanted(self.world, pool)
         spare = sum(size.spare_nodes for size in pool.settings.sizes)
         if not at_rest or seen.bereft or seen.others or high > spare:
+            return 0
+        if seen.free_slots <= 0 and health.lacking(self.world, pool, replace(seen, free_slots=1)):
+            # It lacks a slot for a node: that of one that goes may be taken by somebody else.
             return 0
         if health.lacking(self.world, pool, seen) or health.surplus(self.world, pool, seen):
             return 0
