@@ -75,8 +75,8 @@ TABLE = (
     ),
     (
         "unpaired",
-        "A node of ours without a record is shut down (D7). With a scheduler, one whose tags name no "
-        "record stays while any name that may be its own is up there: an operator ends it",
+        "A node of ours without a record is shut down (D7). With a scheduler, one whose tags name "
+        "no record stays while any name that may be its own is up there: an operator ends it",
         "the longer of boot_fail_after and node_stale_after + 4 rounds + action_timeout + a turn "
         "for each max_shutdowns_per_cycle of such nodes",
     ),
