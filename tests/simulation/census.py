@@ -39,6 +39,14 @@ NEVER: Mapping[Reason, str] = {
     Reason.UP_IN_SCHEDULER: (
         "A simulated scheduler sees at once that a machine is gone: the tests of the core show it."
     ),
+    **dict.fromkeys(
+        (Reason.JOB_TIED, Reason.JOB_UNREADABLE, Reason.PARTITION_LIMIT),
+        "Simulated jobs say nothing of where they may run: the tests of schedulers and plan do.",
+    ),
+    Reason.NOT_IN_SCHEDULER: (
+        "slurm.conf lacks a name in storms alone: tests/test_simulated_dispatch plays these."
+    ),
+    Reason.UNUSED_RECORDS: "No simulated table has so many records: the tests of the plan do.",
     Reason.CORDONED: "No simulated operator cordons: the tests of judges and actors do.",
     Reason.ONE_PLAN: "No simulated manager runs with `--once`: the tests of commands by hand do.",
     Reason.OTHER_TYPE: "No simulated cloud has other types than the file: the ways out have.",
