@@ -588,6 +588,10 @@ class NodeRules:
     def _released(self, node: Instance, pinned: str, by: str) -> None:
         """D4: no cloud has to refuse that what a living node pins is taken away."""
         goes = not node.lives or node.state is CloudState.STOPPING
+        # Where a destroy was accepted and never happened, see doc/fault-model.
+        family = self.told.family(self.world.managers[by].pool.name)
+        sent = [ears.destroys[node.id] for ears in family if node.id in ears.destroys]
+        goes = goes or any(one.outcome is not Outcome.FAILED for one in sent)
         if not goes and not self.world.is_excused(node.id, node.tags.record):
             manager = self.world.managers[by]
             self._wrong("D4", manager, f"releases {pinned}, and {node.id} lives")

@@ -252,8 +252,8 @@ class Truth:
             if name == by and at > ordered_at
         }
         # One whose fresh ping a clock that is measured minutes wrong makes look old is nobody's to
-        # count.
-        countable = not world.is_excused(which="A3")
+        # count; nor is this one, where it came too late (A2).
+        countable = not world.is_excused(which="A3") and not self._is_uncounted(made)
         for at in sorted({ordered_at, *later}) if countable else ():
             # Each order is bound by what was in force then (S6).
             self._limited(self._lives(made, manager, at), self.bound_by(by, at))
