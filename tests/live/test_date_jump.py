@@ -60,7 +60,7 @@ def cluster(tmp_path: Path) -> Iterator[DirectedCluster]:
     made = DirectedCluster(
         tmp_path / "cluster",
         {
-            "Daemon": {"min_nodes": NODES, "max_nodes": NODES, "max_node_age": "1h"},
+            "Daemon": {"min_nodes": NODES, "max_nodes": 2 * NODES, "max_node_age": "1h"},
             "Registry": {"slots": 2 * NODES},
         },
     )
