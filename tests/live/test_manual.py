@@ -114,7 +114,9 @@ def test_every_command_of_the_manual_runs(
     cli_exit("backlog", "plan", "--out", str(plan))
     for shown in block_commands():
         given = here(shown, words)
-        if shown.synopsis or kind_of(shown, ONLY_PARSED) or tuple(given) in done:
+        # One page's `resume` ends that page's pause: another page's pause has its own.
+        again = tuple(given) in done and given[0] != "resume"
+        if shown.synopsis or kind_of(shown, ONLY_PARSED) or again:
             continue
         done.add(tuple(given))
         if "--out" in given:
