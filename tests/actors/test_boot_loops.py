@@ -88,7 +88,7 @@ def test_a_rest_ends_in_its_time_however_our_wall_clock_stepped_over_a_restart(
 
 def test_a_failed_boot_whose_record_is_freed_late_is_counted_once(make_rig: MakeRig) -> None:
     """Its clean waits for so long that its claim expires meanwhile."""
-    rig = make_rig(min_nodes=1, max_nodes=1, boot_fail_after=600, poll_time=120)
+    rig = make_rig(min_nodes=1, max_nodes=1, boot_fail_after=600, poll_time=120, claim_expiry="on")
     rig.fleet.mute = True
     rig.cloud.destroy_takes = 30.0
     rig.start()

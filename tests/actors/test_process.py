@@ -412,7 +412,9 @@ def test_a_reload_changes_the_expiry_of_no_claim_that_was_made(
     make_rig: MakeRig, reloaded_s: float, freed_within: float
 ) -> None:
     """S6, C21, A2, N16: its create may take effect as late as the claim allowed."""
-    rig = make_rig(min_nodes=1, max_nodes=1, backlog="clean", boot_fail_after=1800)
+    rig = make_rig(
+        min_nodes=1, max_nodes=1, backlog="clean", boot_fail_after=1800, claim_expiry="on"
+    )
     rig.cloud.takes_client_tokens = False
     rig.cloud.on("create", fail(CloudError("timed out")))
     rig.start()
@@ -455,7 +457,7 @@ def test_after_a_kill_in_the_middle_of_set_ups_every_node_pairs_or_goes(
     rig.start()
     rig.kill()
     rig.start()
-    rig.turn(2 * HOUR)
+    rig.turn(3 * HOUR)
     assert rig.summary()["paired"] == 3
     assert len(rig.nodes) == 3
     assert len(rig.store.used_slots()) == 3

@@ -540,7 +540,7 @@ def test_killed_in_a_create_that_took_effect_its_node_is_found_by_tag(make_rig: 
 
 
 def test_killed_before_a_create_its_claim_stands_until_it_expires(make_rig: MakeRig) -> None:
-    rig = make_rig(min_nodes=1, max_nodes=1)
+    rig = make_rig(min_nodes=1, max_nodes=1, claim_expiry="on")
     rig.cloud.on("create", killed_in(rig, lost=False))
     rig.start()
     killed(rig)
@@ -590,7 +590,7 @@ def test_a_create_whose_claim_a_former_run_has_cleaned_stands_for_no_node_u6(
     make_rig: MakeRig, later_s: float
 ) -> None:
     """C21: no node comes of it any more, though its create was never seen to end."""
-    rig = make_rig(min_nodes=1, max_nodes=1, boot_fail_after=600)
+    rig = make_rig(min_nodes=1, max_nodes=1, boot_fail_after=600, claim_expiry="on")
     rig.cloud.takes_client_tokens = False
     rig.cloud.on("create", fail(CloudError("timeout")))
     rig.start()
@@ -707,6 +707,8 @@ def test_a_claim_that_was_freed_keeps_no_place_for_its_node_longer_over_a_restar
     rig = make_rig(min_nodes=1, max_nodes=3, boot_fail_after=600)
     rig.cloud.takes_client_tokens = False
     rig.cloud.on("create", fail(CloudError("timeout")))
+    # Else two denials would end its place sooner.
+    rig.cloud.always("find_by_record", fail(CloudError("timeout")))
     rig.start()
     rig.turn(500)
     (claimed,) = rig.records

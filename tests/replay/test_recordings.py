@@ -95,6 +95,7 @@ def test_another_window_of_claims_is_replayed_though_each_keeps_the_one_it_was_m
         max_nodes=1,
         boot_fail_after=600,
         backlog="clean",
+        claim_expiry="on",
     )
     rig.cloud.takes_client_tokens = False
     rig.cloud.always("create", fail(CloudError("timed out")))
