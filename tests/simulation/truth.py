@@ -253,7 +253,8 @@ class Truth:
         }
         # One whose fresh ping a clock that is measured minutes wrong makes look old is nobody's to
         # count; nor is this one, where it came too late (A2).
-        countable = not world.is_excused(which="A3") and not self._is_uncounted(made)
+        is_late = world.is_excused(made.id, which="A2")
+        countable = not is_late and not world.is_excused(which="A3")
         for at in sorted({ordered_at, *later}) if countable else ():
             # Each order is bound by what was in force then (S6).
             self._limited(self._lives(made, manager, at), self.bound_by(by, at))
