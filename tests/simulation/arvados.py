@@ -47,8 +47,6 @@ def _as_kept(values: Mapping[str, Any]) -> dict[str, Any]:
 class SimClient:
     """What ArvadosClient does, without a socket."""
 
-    token = "an-administrators"
-
     def __init__(self, registry: Registry, line: Line, manager: str) -> None:
         self._registry = registry
         self._line = line
