@@ -29,6 +29,7 @@ class SchedulerNode:
     scheduler's own words. `weight` is its rank among nodes that a job may run on, the lowest
     first; None where the scheduler has none. `cores` and `ram_mb` are what the scheduler believes
     it to have. `responds` is False where the scheduler has tried in vain to reach the node.
+    `free_cores` and `free_ram_mb` are what its jobs leave of that, None where that is not told.
     `suspended`: the scheduler has switched the node off, and gives work only to the next machine of
     that name, which it may wait for already. `given_up`: it gives the name no work before it is
     resumed, as no machine came or answers, or as we called it gone. `off`: it has switched the node
@@ -49,6 +50,8 @@ class SchedulerNode:
     suspended: bool = False
     given_up: bool = False
     ram_mb: int | None = None
+    free_cores: int | None = None
+    free_ram_mb: int | None = None
     off: bool = False
     wanted: bool = False
     elsewhere: bool = False

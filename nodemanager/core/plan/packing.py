@@ -36,6 +36,16 @@ def least_of(nodes: Iterable[SchedulerNode]) -> Least:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class Filling:
+    """A node of a size that its scheduler still fills with jobs, as far as the jobs leave room."""
+
+    size: Size
+    host: str
+    cores: int
+    ram_mb: int
+
+
 @dataclass(slots=True)
 class _Room:
     """What the jobs of this plan leave of one node; `host` is its hostname where that is known."""
@@ -67,7 +77,8 @@ class Packing:
 
     `hosts` are those that no job has yet, by the name of their size: their hostnames, where known,
     in the order to take them. `told` has what the scheduler believes of a node by its hostname,
-    `least` what it believes of those still to come.
+    `least` what it believes of those still to come. `filling` have jobs, and room for more; of what
+    is counted (`Job.gres`) it is not known what is left of them.
     """
 
     def __init__(
@@ -76,12 +87,13 @@ class Packing:
         scaling: float,
         told: Mapping[str, SchedulerNode],
         least: Least,
+        filling: Iterable[Filling] = (),
     ) -> None:
         self._spare = {name: deque(of_size) for name, of_size in hosts.items()}
         self._scaling = scaling
         self._told = told
         self._least = least
-        self._rooms: list[_Room] = []
+        self._rooms = [_Room(one.size, one.host, one.cores, one.ram_mb, {}) for one in filling]
         self._first: dict[object, int] = {}
         """By what a job asks for: the first room that may still have that."""
 

@@ -12,17 +12,24 @@ from nodemanager.core.judge.node_view import OUTSIDE, SET_ASIDE, NodeView
 from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.settings import CLOCK_STEP_S, Settings
 from nodemanager.core.model.sizes import Sizes
-from nodemanager.core.model.world import Record, WorkerState, life_key
+from nodemanager.core.model.world import Record, Size, WorkerState, life_key
 from nodemanager.core.observe.nodes_by_record import Bearers, node_of
 from nodemanager.core.observe.pairing import Pairs
 from nodemanager.core.observe.pools import is_ours_to_claim
 from nodemanager.core.observe.scheduled import word_on
 from nodemanager.core.observe.signs import pinged_lives, quiet_for
 from nodemanager.core.observe.unlisted import Unlisted, heard_ago, id_of, is_missed, is_spent
+from nodemanager.core.plan.fitting import usable_ram
+from nodemanager.core.plan.packing import Filling
 from nodemanager.core.plan.snapshot import Snapshot
 
 SPARE = frozenset({Reason.BOOTING, Reason.UNPAIRED_WITHIN_WINDOW})
 """Kept nodes that will take work soon, as far as is known."""
+FILLING_S = 60.0
+"""A scheduler still fills a node for so long after it gave it its first job.
+
+Slurm gives out the tasks of an array in several passes, by default 30 s or 60 s apart.
+"""
 
 
 def pending_claims(
@@ -265,6 +272,8 @@ class Supply:
         """The nodes that the scheduler sets aside: they satisfy min_nodes and spare_nodes (D16)."""
         self.hosts: defaultdict[str, list[str | None]] = defaultdict(list)
         """The hostnames, where known, of all these nodes: what serves the queue."""
+        self.filling: list[Filling] = []
+        """The nodes that turned busy lately, with the room that the scheduler sees on them."""
         self.pending_records = pending
         self.pending = len(pending) + len(snapshot.boots_unclaimed)
         self.existing = self.pending + len(_leaving(snapshot) - pending)
@@ -312,6 +321,7 @@ class Supply:
             elif self._turned_busy(view):
                 self.just_busy[size.name] += 1
             else:
+                self._count_filling(size, view)
                 continue
             self.hosts[size.name].append(None if view.record is None else view.record.hostname)
 
@@ -337,6 +347,23 @@ class Supply:
             # The stamp is from before the clock was set back, so its age is unknown (T1).
             return False
         return heard.busy_since + clock.error_s >= clock.now(demand_at)
+
+    def _count_filling(self, size: Size, view: NodeView) -> None:
+        """Count the room of a node that turned busy lately: jobs that still wait may get it yet.
+
+        What waits for longer does so for another reason, and gets a node of its own.
+        """
+        demand_at = self.snapshot.demand_at
+        if not self._settings.scheduled or view.record is None or demand_at is None:
+            return
+        word = word_on(view.record, self.snapshot.history, self.snapshot.now, self._settings)
+        if word is None or word.busy_since is None or demand_at - word.busy_since > FILLING_S:
+            return
+        node = word.node
+        if node.draining or node.reserved or not (node.free_cores and node.free_ram_mb):
+            return
+        ram_mb = min(node.free_ram_mb, usable_ram(size, self._settings.node_mem_scaling))
+        self.filling.append(Filling(size, node.name, min(node.free_cores, size.cores), ram_mb))
 
     def _count_pending(self) -> None:
         claimed, expected = self.snapshot.claimed_sizes, self.snapshot.expected

@@ -93,6 +93,7 @@ class _Weighing:
             least_of(
                 self._nodes[name] for name in self._names or self._nodes if name in self._nodes
             ),
+            supply.filling,
         )
 
     def add(self, job: Job) -> None:

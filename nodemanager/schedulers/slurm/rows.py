@@ -33,7 +33,10 @@ _REASON = re.compile(r"[A-Za-z]+")
 
 @dataclass(frozen=True, slots=True)
 class NodeRow:
-    """A node as sinfo tells it; `words` are its state's (`worker_words`), none where unreadable."""
+    """A node as sinfo tells it; `words` are its state's (`worker_words`), none where unreadable.
+
+    `used_cores` and `used_ram_mb` are what its jobs have of it.
+    """
 
     name: str
     words: frozenset[str]
@@ -43,6 +46,8 @@ class NodeRow:
     cores: int | None
     ram_mb: int | None = None
     threads: int | None = None
+    used_cores: int | None = None
+    used_ram_mb: int | None = None
     problem: str | None = None
 
     def node(self) -> SchedulerNode:
@@ -58,6 +63,8 @@ class NodeRow:
             cores=self.cores,
             responds=NOT_RESPONDING not in self.words,
             ram_mb=self.ram_mb,
+            free_cores=_left(self.cores, self.used_cores),
+            free_ram_mb=_left(self.ram_mb, self.used_ram_mb),
         )
 
 
@@ -129,6 +136,10 @@ class UnreadRow:
 
     number: int
     problem: str
+
+
+def _left(whole: int | None, used: int | None) -> int | None:
+    return None if whole is None or used is None else max(0, whole - used)
 
 
 def listing(rows: Iterable[NodeRow], problems: tuple[str, ...] = ()) -> Listed[SchedulerNode]:

@@ -15,6 +15,7 @@ FIELD, ROW = "\x1f", "\x1e"
 """The ASCII separators, which stand in no reason, feature or comment."""
 NODE_FIELDS = (
     *("NodeList", "StateComplete", "CPUs", "Weight", "Features", "Reason", "Memory", "Threads"),
+    *("CPUsState", "AllocMem"),
 )
 _FIELDS = {
     "JobID": "id",
@@ -77,7 +78,7 @@ def _node(row: list[str]) -> NodeRow:
     if not _NAME.fullmatch(name):
         raise ValueError(f"{name[:60]!r} is no name of a node")
     try:
-        _, state, cores, weight, features, reason, ram, threads = row
+        _, state, cores, weight, features, reason, ram, threads, used, used_ram = row
         return NodeRow(
             name=name,
             words=words_of(state),
@@ -87,6 +88,9 @@ def _node(row: list[str]) -> NodeRow:
             cores=int(cores),
             ram_mb=int(ram),
             threads=int(threads),
+            # Allocated, idle, other and all CPUs, as 7/9/0/16.
+            used_cores=int(used.partition("/")[0]),
+            used_ram_mb=int(used_ram),
         )
     except ValueError as error:
         return NodeRow(name, frozenset(), "", (), None, None, problem=str(error)[:200])

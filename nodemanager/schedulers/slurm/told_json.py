@@ -111,6 +111,8 @@ def _readable_node(name: str, item: dict[str, Any]) -> NodeRow:
         cores=_number(item["cpus"]),
         ram_mb=_number(item.get("real_memory")),
         threads=_number(item.get("threads")),
+        used_cores=_number(item.get("alloc_cpus")),
+        used_ram_mb=_number(item.get("alloc_memory")),
     )
 
 

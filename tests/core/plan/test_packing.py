@@ -144,6 +144,63 @@ def test_least_is_of_each_resource_by_itself() -> None:
     assert least_of([]) == Least()
 
 
+def filling(busy_s: float, node: SchedulerNode, *jobs: Job, **settings: Any) -> World:
+    """compute1 turned busy so many seconds before the poll that found those jobs waiting."""
+    made = world(
+        **{"scheduled": True, "demand_polled": True, "max_nodes": 9, "sizes": (LARGE,)} | settings
+    )
+    made.add_record("r1", quiet=1.0, hostname="compute1")
+    made.add_node("r1", size="t.large")
+    made.ping("r1")
+    made.poll()
+    asked_at = made.now + busy_s
+    made.poll_scheduler(node, jobs=jobs)
+    made.ping("r1")
+    made.poll()
+    made.now = asked_at
+    made.poll_scheduler(node, jobs=jobs)
+    made.plan()
+    return made
+
+
+BUSY_ONE = SchedulerNode("compute1", WorkerState.BUSY, free_cores=9, free_ram_mb=1000)
+
+
+@pytest.mark.parametrize(
+    ("changes", "jobs", "booted"),
+    [
+        pytest.param({}, tasks(9), 0, id="they-fit"),
+        pytest.param({}, tasks(10), 1, id="one-too-many"),
+        pytest.param({}, tasks(2, ram_mb=600), 1, id="too-much-memory"),
+        pytest.param({}, (Job("alone"),), 1, id="one-that-does-not-share"),
+        pytest.param({}, (task("t", not_on=("compute1",)),), 1, id="not-on-that-node"),
+        pytest.param({"free_cores": None}, tasks(1), 1, id="nobody-tells"),
+        pytest.param({"free_cores": 0}, tasks(1), 1, id="full"),
+        pytest.param({"draining": True, "reason": "disk"}, tasks(1), 1, id="drained"),
+        pytest.param({"reserved": True}, tasks(1), 1, id="reserved"),
+        pytest.param({"free_cores": 99, "free_ram_mb": 999_999}, tasks(17), 1, id="never-more"),
+    ],
+)
+def test_a_node_that_turned_busy_lately_still_fills(
+    changes: dict[str, Any], jobs: tuple[Job, ...], booted: int
+) -> None:
+    """Slurm gives out an array in several passes; a node booted in between would be for nobody."""
+    assert len(filling(10.0, replace(BUSY_ONE, **changes), *jobs).booted) == booted
+
+
+@pytest.mark.parametrize(("busy_s", "booted"), [(60.0, 0), (60.2, 1)])
+def test_what_waits_beside_room_for_a_minute_gets_a_node_of_its_own(
+    busy_s: float, booted: int
+) -> None:
+    """It waits for something else than that room, whatever its scheduler does not tell."""
+    assert len(filling(busy_s, BUSY_ONE, task("t")).booted) == booted
+
+
+def test_room_for_what_is_counted_is_not_believed() -> None:
+    asked = task("t", gres=(("gpu", 1),))
+    assert len(filling(10.0, BUSY_ONE, asked, sizes=(GPU,)).booted) == 1
+
+
 # Jobs that name nodes, or leave some out.
 
 
