@@ -67,6 +67,7 @@ def test_every_reason_is_given_in_some_world() -> None:
 @pytest.mark.parametrize(
     ("seed", "rule"),
     [
+        pytest.param(991000079, "U5", id="a-claim-that-a-clock-set-back-made-young"),
         pytest.param(519, "MAX", id="a-plan-on-listings-from-before-a-pause"),
         pytest.param(481, "MAX", id="a-listing-that-shows-but-the-ended-copy"),
         pytest.param(3565, "C3", id="a-stamp-once-ahead-of-a-version-that-stands-still"),

@@ -50,6 +50,15 @@ MUTANTS = (
     ),
     TextMutant(
         "U5",
+        "a claim's age is told by the store's clock, which may have been set back since",
+        "core/execute/setup.py",
+        "claim.at - order.offset)",
+        "claim.at - _stamped(order, seen).offset)",
+        "tests/core/execute/explored/test_setup.py::"
+        "test_whatever_happens_a_set_up_makes_one_node_at_the_most[client-tokens]",
+    ),
+    TextMutant(
+        "U5",
         "the client token is the record's uuid: a record used again gets its old instance",
         "actors/workers/node_setup.py",
         "client_token=client_token(claim.incarnation, effect.place)",

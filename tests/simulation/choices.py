@@ -43,9 +43,14 @@ RELOADED: Mapping[str, tuple[Any, ...]] = {
 """Every window and limit that a reload applies."""
 
 
-def reloaded(settings: Settings, random: Random) -> Settings:
-    """With a few of them changed: never to what the file would be refused for."""
+def reloaded(settings: Settings, random: Random, *, seated: bool) -> Settings:
+    """With a few of them changed: never to what the file would be refused for.
+
+    `seated`: the records are Slurm's nodes, and none is pruned.
+    """
     names = random.sample(sorted(RELOADED), random.randrange(1, 5))
     values: dict[str, Any] = {name: random.choice(RELOADED[name]) for name in names}
     changed = replace(settings, **values)
+    if seated:
+        changed = replace(changed, prune_after=None)
     return replace(changed, min_nodes=min(changed.min_nodes, changed.max_nodes))

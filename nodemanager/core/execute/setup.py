@@ -180,8 +180,8 @@ def _checking(state: Checking, event: Event, seen: Seen) -> Step[State]:
             block = confirm_setup(order, seen, order.record)
             if block is not None:
                 return withdrawn(order, block)
-            offset = _offset(seen)
-            claim = ClaimRecord(order.record, order.claim, order.store_id, offset)
+            order = _stamped(order, seen)
+            claim = ClaimRecord(order.record, order.claim, order.store_id, order.offset)
             return Step(Claiming(order), (claim,))
         case Failed(error=error):
             # Every size boots from this image.
@@ -233,11 +233,11 @@ def _go_on(order: SetUpOrder, record: Record, tries: int, seen: Seen) -> Step[St
     if block is not None:
         return released(order, record, withdrawn(order, block, record), "withdrawn", seen)
     claim = record.claim or order.claim
-    clock = seen.snapshot.history.clock
-    age_s = 0.0 if clock is None else clock.now(seen.snapshot.now) - claim.at
+    # By CLOCK_BOOTTIME: the store's clock may have jumped since (T1).
+    age_s = seen.snapshot.now - (claim.at - order.offset)
     if age_s > CREATE_WITHIN_S:
-        renew = RenewClaim(record, claim, _offset(seen))
-        return Step(Renewing(order, record, tries), (renew,))
+        order = _stamped(order, seen)
+        return Step(Renewing(order, record, tries), (RenewClaim(record, claim, order.offset),))
     create = CreateNode(record, claim, order.size, order.place)
     return Step(Creating(order, record, tries), (create,))
 
@@ -336,7 +336,8 @@ def _waiting(state: Waiting, event: Event, seen: Seen) -> Step[State]:
     return Step(state)
 
 
-def _offset(seen: Seen) -> float:
+def _stamped(order: SetUpOrder, seen: Seen) -> SetUpOrder:
+    """The order, whose claim is written next with the time of the store's clock."""
     clock = seen.snapshot.history.clock
     assert clock is not None, "a plan with boots has seen a record poll, and so its clock"
-    return clock.offset
+    return replace(order, offset=clock.offset)

@@ -21,8 +21,9 @@ from nodemanager.core.plan.boots import BootOrder
 class SetUpOrder:
     """One node to set up: on a cleaned record, or on a new one. `not_after` is CLOCK_BOOTTIME.
 
-    The worker will set `claim.at`. The claim is written to no store but `store_id` (L5). `place` is
-    where the node is created, None for a size without places; `tried` had no room for it.
+    The worker will set `claim.at`: its CLOCK_BOOTTIME plus `offset`, in seconds. The claim is
+    written to no store but `store_id` (L5). `place` is where the node is created, None for a size
+    without places; `tried` had no room for it.
     """
 
     size: Size
@@ -34,6 +35,7 @@ class SetUpOrder:
     record: Record | None = None
     place: str | None = None
     tried: tuple[str, ...] = ()
+    offset: float = 0.0
 
 
 def order_setup(boot: BootOrder, claim: Claim, store_id: str, now: float) -> SetUpOrder:

@@ -71,7 +71,8 @@ def _(scene: Scene) -> None:
 def _(scene: Scene) -> None:
     """Any window and limit, with whatever is in flight."""
     pool = scene.pool
-    pool.settings = reloaded(pool.settings, scene.random)
+    seated = scene.world.shape.seated is not None
+    pool.settings = reloaded(pool.settings, scene.random, seated=seated)
     pool.poll_time = scene.random.choice((pool.poll_time, *POLL_TIMES))
     if pool.manager is not None and pool.manager.alive:
         pool.manager.reload(pool.settings)

@@ -33,6 +33,7 @@ from nodemanager.core.model.world import (
     Guarantee,
     Listing,
     Record,
+    StoreTime,
     Tags,
 )
 from nodemanager.core.plan.boots import BootOrder
@@ -46,6 +47,7 @@ pytestmark = pytest.mark.slow
 
 LIFE = "a-life"
 LATE_S = CREATE_WITHIN_S + 10.0
+BACK_S = -7200.0
 
 
 @dataclass(frozen=True)
@@ -70,7 +72,11 @@ class Tiny:
     claimed record."""
     late: bool = False
     """So much time has passed that a claim of the beginning is too old to send a create on."""
+    back: bool = False
+    """Meanwhile the store's clock was set back (T1): by it the claim is from the future."""
     renewed: bool = False
+    stamp: float = 0.0
+    """The claim's time as its worker wrote it, in seconds from the beginning."""
 
     @property
     def too_old(self) -> bool:
@@ -98,7 +104,7 @@ class TinySetUp:
         yield self._order, Tiny(tokens=self._tokens)
 
     def _record(self, world: Tiny) -> Record:
-        claim = replace(self._order.claim, at=self._at + (LATE_S if world.renewed else 0.0))
+        claim = replace(self._order.claim, at=self._at + world.stamp)
         last = self._at if world.pinged else None
         return Record("r", "v", slot_number=1, hostname="compute1", claim=claim, last_ping_at=last)
 
@@ -111,7 +117,10 @@ class TinySetUp:
         items = (self._record(world),) if world.claimed else ()
         # A listing begun later than anything here: what it shows is what is.
         listing = Listing(items, now + 1.0, now + 1.0, complete=True)
-        history = replace(self._snapshot.history, records=listing)
+        clock = self._snapshot.history.clock
+        if world.back and clock is not None:
+            clock = clock.read(StoreTime(clock.now(now) + BACK_S, now, 0.0))
+        history = replace(self._snapshot.history, records=listing, clock=clock)
         holds = frozenset({"r"} if world.limit == "hold" else ())
         limits = Limits(places={SMALL.name: dict.fromkeys(world.rests, now + 300.0)})
         snapshot = replace(
@@ -128,17 +137,23 @@ class TinySetUp:
             repeats_creates=world.tokens,
         )
 
+    def _stamped(self, world: Tiny, offset: float) -> Tiny:
+        """A claim written now bears the time that the worker works out from `offset`."""
+        assert self._snapshot.history.clock is not None
+        stamp = LATE_S * world.late + offset - self._snapshot.history.clock.offset
+        return replace(world, renewed=world.late, stamp=stamp)
+
     def carry_out(self, world: Tiny, effect: Effect) -> tuple[Any, Tiny]:
         match effect:
             case CheckImage():
                 return None, world
-            case ClaimRecord():
-                made = replace(world, claimed=True, renewed=world.late)
+            case ClaimRecord(offset=offset):
+                made = replace(self._stamped(world, offset), claimed=True)
                 return self._record(made), made
             case RenewClaim() if not world.claimed:
                 return NoSuchRecord("gone"), world
-            case RenewClaim():
-                fresh = replace(world, renewed=world.late)
+            case RenewClaim(offset=offset):
+                fresh = self._stamped(world, offset)
                 return self._record(fresh), fresh
             case CreateNode(place=place) if place in world.full and place not in world.where:
                 return PlaceFull("no room", place=str(place)), world
@@ -160,6 +175,7 @@ class TinySetUp:
                 yield f"{limit} is reached", replace(world, limit=limit)
         if not world.late:
             yield "time passes", replace(world, late=True)
+            yield "the store's clock is set back", replace(world, late=True, back=True)
         for place in self._places:
             yield f"{place} fills or empties", replace(world, full=world.full ^ {place})
 
