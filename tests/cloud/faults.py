@@ -89,6 +89,10 @@ def lost(_reply: Reply) -> None:
     """The work is done, and nobody hears of it."""
 
 
+def unheard() -> None:
+    """Nothing is done, and nobody hears of it."""
+
+
 def truncated(reply: Reply) -> Reply:
     """Half an answer that claims to be whole."""
     return Reply(reply.status, reply.body[: len(reply.body) // 2], reply.headers)

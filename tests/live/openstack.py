@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
 
-from tests.cloud.faults import lost
+from tests.cloud.faults import lost, unheard
 from tests.cloud.openstack.server import CREDENTIAL, CREDENTIAL_SECRET, OpenStackServer
 from tests.cloud.openstack.things import IMAGE
 from tests.live.clouds import CloudCluster
@@ -77,6 +80,15 @@ class Project:
     def lose_next_create(self) -> None:
         """It does its work, and nobody hears of it."""
         self.server.fault(CREATE, after=lost)
+
+    @contextmanager
+    def no_create_arrives(self) -> Iterator[None]:
+        """Each is lost on its way, and nobody hears of it."""
+        self.server.fault(CREATE, times=sys.maxsize, before=unheard)
+        try:
+            yield
+        finally:
+            self.server.heal(CREATE)
 
     def close(self) -> None:
         self.server.stop()

@@ -5,6 +5,7 @@ A cloud's file has a module's fixture `cluster`, and its own tests after these.
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from typing import Any
 
 from tests.live.clouds import CloudCluster
@@ -163,3 +164,30 @@ def a_lost_create_is_found(cluster: AnyCluster, daemon: Daemon) -> None:
     assert (failed["action"], failed["definite"]) == ("create", "false")
     assert set(cluster.cloud.nodes()) - known == {found["node"]}
     assert cluster.cloud.creates() == sent + 1
+
+
+def creates_come_again(cluster: AnyCluster, silence: AbstractContextManager[None]) -> None:
+    """Where a create has no token: for a while none takes effect, and nobody hears of it.
+
+    A node is created with the second poll after that: what may have come of the last silent create
+    is asked for with each poll, and must be denied twice.
+    """
+    # A denial is asked for again sooner than the next poll, as it is by default; each poll is told.
+    polls = {"poll_time": 4, "max_poll_time": 4, "poll_stale_after": 40, "node_stale_after": 120}
+    cluster.change({"Daemon": {"max_nodes": SLOTS, **polls}, "Logging": {"level": "DEBUG"}})
+    daemon = cluster.start()
+    daemon.wait_for("cycle.done", nodes=0, boots=0)
+    with silence:
+        cluster.want(2)
+        daemon.wait_for("node.boot_refused", reason="create_unclear")
+        tried = daemon.wait_for("node.setup_failed", action="create", count=3)
+        assert tried["definite"] == "false"
+        assert cluster.cloud.nodes() == {}
+        before = daemon.last()
+    created = daemon.wait_for("node.created", after=before)
+    polled = daemon.lines("list.ok", after=before, source="cloud")
+    # One more may have been on its way.
+    assert sum(poll.number < created.number for poll in polled) <= 2 + 1
+    daemon.wait_for("cycle.done", after=created, paired=2)
+    assert len(cluster.cloud.nodes()) == 2
+    assert daemon.terminate() == 0

@@ -78,3 +78,10 @@ def test_when_demand_is_gone_idle_nodes_are_shut_down_with_the_ports_that_nova_f
     until("no port", lambda: not things.all["port"], told=daemon.told)
     assert daemon.terminate() == 0
     assert CREDENTIAL_SECRET not in daemon.log.read_text(encoding="utf-8")
+
+
+def test_once_the_cloud_creates_again_a_node_comes_within_two_polls(
+    cluster: OpenStackCluster,
+) -> None:
+    """Minutes in which each create was lost on the way; Nova's has no client token (U9)."""
+    story.creates_come_again(cluster, cluster.cloud.no_create_arrives())

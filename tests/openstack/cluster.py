@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 
 from tests.live.clouds import CloudCluster
 from tests.live.cluster import Sections
 from tests.live.farm import Seen
 from tests.live.openstack import project_cluster
-from tests.live.proxy import Proxy
+from tests.live.proxy import Fate, Proxy
 from tests.openstack.hand import Hand
 
 CREATE, LIST = "POST /v2.1/servers", "GET /v2.1/servers/detail"
@@ -63,6 +63,10 @@ class RealProject:
     def lose_next_create(self) -> None:
         """It does its work, and nobody hears of it."""
         self.proxy.lose_next(CREATE)
+
+    def no_create_arrives(self) -> AbstractContextManager[None]:
+        """Half of each arrives, and nobody hears of it."""
+        return self.proxy.meeting(lambda kind: Fate.REQUEST_CUT if kind == CREATE else Fate.CARRIED)
 
     def close(self) -> None:
         self._restoring.close()

@@ -110,3 +110,8 @@ def test_when_demand_is_gone_idle_nodes_are_shut_down_with_their_ports(
     assert not [port for node in nodes for port in hand.ports_of(node)]
     assert daemon.terminate() == 0
     assert hand.cloud.credential_secret not in daemon.log.read_text(encoding="utf-8")
+
+
+def test_once_the_cloud_creates_again_a_node_comes_within_two_polls(cluster: RealCluster) -> None:
+    """Minutes in which each create was lost on the way; Nova's has no client token (U9)."""
+    story.creates_come_again(cluster, cluster.cloud.no_create_arrives())
