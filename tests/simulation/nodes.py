@@ -699,9 +699,23 @@ class NodeRules:
             and one.last_ping_at is None
             and (one.uuid == after.uuid or _is_shown_waiting(one, listed.get(one.uuid)))
             and (one.uuid == after.uuid or not self.cleans.truth.came_to_nothing(one))
+            and (one.uuid == after.uuid or not self._is_called_gone(one, ears, settings))
         ]
         if len(waiting) > settings.max_nodes:
             self._wrong("U6", manager, f"{len(waiting)} claims wait, {settings.max_nodes} may")
+
+    def _is_called_gone(self, record: Record, ears: Ears, settings: Settings) -> bool:
+        """Whether the manager was told by id, untruly, that the claim's living node is gone (A1).
+
+        Then its create came to nothing as far as anybody can tell (D3).
+        """
+        made = self.world.cloud.by_record.get(record.uuid, ())
+        own = [one for one in made if one.lives and one.tags.incarnation == record.incarnation]
+        return bool(own) and all(
+            self.world.is_excused(one.id, which="A1")
+            and ears.is_gone(one.id, settings.visible_after, one.created_at)
+            for one in own
+        )
 
     def _was_overtaken(
         self, manager: Manager, before: Record, lately: tuple[str, str] | None
