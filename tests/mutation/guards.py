@@ -282,6 +282,42 @@ GUARDS = (
     ),
     TextMutant(
         "D4",
+        "what a node pins is released before its absence has lasted for `settle`",
+        "core/execute/leftovers.py",
+        "return None if absence.has_settled(settings)",
+        "return None if absence.listings >= settings.absent_listings",
+        "tests/core/execute/test_leftovers.py::"
+        "test_an_absence_that_has_settled_releases_what_a_node_pins_d4_c5",
+    ),
+    TextMutant(
+        "D4",
+        "a node that the cloud shows by its id, and no listing does, loses what it pins",
+        "core/execute/leftovers.py",
+        "any(not one.is_absent for one in answer.nodes)",
+        "not answer.nodes",
+        "tests/core/execute/test_leftovers.py::"
+        "test_a_node_that_no_listing_shows_and_the_cloud_does_keeps_what_it_pins_d13[it-lives]",
+    ),
+    TextMutant(
+        "D4",
+        "a node in an incomplete listing is absent all the same",
+        "core/execute/leftovers.py",
+        "history.present.keys() | {node.id for node in history.partial}",
+        "history.present.keys()",
+        "tests/core/execute/test_leftovers.py::"
+        "test_a_node_that_is_seen_again_is_absent_no_more_c5[False]",
+    ),
+    TextMutant(
+        "C5",
+        "a gap between listings that a reload makes too long counts as absence",
+        "core/observe/absence.py",
+        "if self.gap_s > settings.poll_stale_after:",
+        "if False:",
+        "tests/core/execute/test_leftovers.py::"
+        "test_a_gap_that_a_reload_makes_too_long_counts_no_more_c5_s6",
+    ),
+    TextMutant(
+        "D4",
         "a secret in a cloud's error stays in the ledger of leftovers",
         "journal/durable.py",
         "redact.text(entry.last_error)",

@@ -27,6 +27,7 @@ from nodemanager.core.execute import (
     clean_fenced,
     destroy,
     dispatch,
+    leftovers,
     pre_write_check,
     setup,
 )
@@ -212,7 +213,7 @@ JUDGED_BEFORE = (
     "or history.glimpsed.get(uuid, record.version) != record.version "
     "or uuid in history.vetoed"
 )
-SETTLED = "listings < settings.absent_listings or absent_s < settings.settle"
+SETTLED = "not absence.has_settled(self.settings)"
 BLOCKED = "standing_block(snapshot, settings)"
 BUT_FOR_THE_BREAKER = "standing_block(snapshot, settings, breaker=False)"
 UNPAIRED_LONG = "since_s <= settings.boot_fail_after or listings < 2"
@@ -267,7 +268,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "C5",
         "an absence goes on over a gap in the polls",
-        (off(absence.absences, "at - before.last_at > settings.poll_stale_after"),),
+        (off(absence.one_more, "gap_s > settings.poll_stale_after"),),
     ),
     Mutant(
         "C5",
@@ -852,6 +853,17 @@ MUTANTS: tuple[Mutant, ...] = (
                 "True",
             ),
         ),
+    ),
+    Mutant(
+        "D4",
+        "one listing without a node is enough to release what it pins",
+        (
+            off(
+                leftovers.next_release,
+                "(unsettled := _unsettled(entry, ledger, snapshot, settings)) is not None",
+            ),
+        ),
+        seed=240001561,
     ),
     # O. Operators.
     Mutant(

@@ -586,14 +586,20 @@ class NodeRules:
             )
 
     def _released(self, node: Instance, pinned: str, by: str) -> None:
-        """D4: no cloud has to refuse that what a living node pins is taken away."""
-        goes = not node.lives or node.state is CloudState.STOPPING
-        # Where a destroy was accepted and never happened, see doc/fault-model.
-        family = self.told.family(self.world.managers[by].pool.name)
+        """D4: no cloud has to refuse that what a living node pins is taken away.
+
+        But where a destroy that was not refused never happened, nothing tells a node that has been
+        off the lists for `settle` from one that is gone.
+        """
+        if not node.lives or node.state is CloudState.STOPPING:
+            return
+        manager, sent_at = self.world.managers[by], self.world.weather.sent_at
+        family = self.told.family(manager.pool.name)
         sent = [ears.destroys[node.id] for ears in family if node.id in ears.destroys]
-        goes = goes or any(one.outcome is not Outcome.FAILED for one in sent)
-        if not goes and not self.world.is_excused(node.id, node.tags.record):
-            manager = self.world.managers[by]
+        is_off = any(one.outcome is not Outcome.FAILED for one in sent) and self.told.ears[by].lack(
+            node.id, sent_at, manager.pool.settings
+        )
+        if not is_off and not self.world.is_excused(node.id, node.tags.record):
             self._wrong("D4", manager, f"releases {pinned}, and {node.id} lives")
 
     def order_of(self, by: str, node_id: str, sent_at: float) -> tuple[float, ShutdownOrder] | None:

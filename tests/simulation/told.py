@@ -180,6 +180,19 @@ class Ears:
         shown = (one for one in self.records if one.complete and one.items)
         return any(since <= one.given_at <= by for one in shown)
 
+    def lack(self, node_id: str, by: float, settings: Settings) -> bool:
+        """Whether that node's absence had settled by then: enough complete listings in a row, over
+        `settle`, and none of them showed it alive, complete or not (C5)."""
+        lacking: list[float] = []
+        for heard in reversed([one for one in self.cloud if one.given_at <= by]):
+            shown = heard.items.get(node_id)
+            if shown is not None and shown.state is not CloudState.TERMINATED:
+                break
+            if heard.complete:
+                lacking.append(heard.started)
+        enough = len(lacking) >= settings.absent_listings
+        return enough and lacking[0] - lacking[-1] >= settings.settle
+
     def shown_since(self, node_id: str) -> float:
         """When the first of the newest complete listings that all show that node began.
 

@@ -7,13 +7,16 @@ However a shutdown ends (gone, refused, skipped, or cut off by a kill), one of `
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 from nodemanager.actors.report.journal_writer import JournalWriter
 from nodemanager.core.execute import leftovers
 from nodemanager.core.execute.leftovers import PASS_OVER_AFTER, Entry, Ledger, LedgerState
 from nodemanager.core.model.reasons import Event, Reason
+from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.world import Leftover, Outcome
+from nodemanager.core.observe.history import History
 from nodemanager.core.safety.rate_limits import heeded
 from nodemanager.errors import LeftAlone, RemoteError
 from nodemanager.log import DEBUG, INFO, WARNING, Logger
@@ -38,8 +41,8 @@ class LeftoverBook:
 
     def restore(self, entries: Iterable[Entry], now: float, visible_after: float) -> None:
         """Add the entries of a former run; those that this run entered already go before them."""
-        restored = leftovers.restored(entries, now, visible_after)
-        self.ledger = Ledger({**restored.entries, **self.ledger.entries})
+        former = leftovers.restored(entries, now, visible_after).entries
+        self.ledger = replace(self.ledger, entries={**former, **self.ledger.entries})
 
     # Shutdowns of ours.
 
@@ -84,7 +87,7 @@ class LeftoverBook:
             # A dry run releases nothing, so it forgets what is not found any more.
             keys = {leftover.key for leftover in seen}
             kept = {key: entry for key, entry in before.entries.items() if key in keys}
-            before = Ledger(kept)
+            before = replace(before, entries=kept)
         ledger = leftovers.found(before, seen, now, visible_after)
         new = [entry for key, entry in ledger.entries.items() if key not in before.entries]
         if self.applies and not self._scribe.leftovers.enter(new):
@@ -100,6 +103,10 @@ class LeftoverBook:
         return True
 
     # A release.
+
+    def listed(self, history: History, settings: Settings) -> None:
+        """Note which nodes the cloud listing that was just taken in lacks (C5)."""
+        self.ledger = leftovers.listed(self.ledger, history, settings)
 
     def about_to_release(self, entry: Entry) -> None:
         self._log.event(

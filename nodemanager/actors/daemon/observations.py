@@ -12,6 +12,7 @@ from nodemanager.actors.daemon.endings import Endings
 from nodemanager.actors.daemon.false_cleans import FalseCleans
 from nodemanager.actors.daemon.identities import Identities
 from nodemanager.actors.daemon.invariants import Invariants
+from nodemanager.actors.daemon.leftover_book import LeftoverBook
 from nodemanager.actors.daemon.record_writes import RecordWrites
 from nodemanager.actors.messages import (
     AskAccount,
@@ -59,6 +60,7 @@ class Observations:
         boot_failures: BootFailures,
         invariants: Invariants,
         false_cleans: FalseCleans,
+        leftovers: LeftoverBook,
         endings: Endings,
     ) -> None:
         self._context = context
@@ -67,6 +69,7 @@ class Observations:
         self._boot_failures = boot_failures
         self._invariants = invariants
         self._false_cleans = false_cleans
+        self._leftovers = leftovers
         self._endings = endings
 
     def cloud_poll_started(self, message: CloudPollStarted) -> None:
@@ -90,6 +93,7 @@ class Observations:
         problems = context.event_log.items_with_problems(listing.items)
         context.event_log.malformed("cloud", listing.problems + problems)
         context.take(fact)
+        self._leftovers.listed(context.history, context.settings)
         context.event_log.image_found(message.image_error)
         if message.image != context.history.image:
             context.fold(ImageFound(message.image, context.now))

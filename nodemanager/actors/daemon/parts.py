@@ -55,7 +55,14 @@ def parts_of(context: Context) -> Parts:
     backlog = BacklogRuns(context, held, identities, snapshots)
     releases = LeftoverReleases(context, leftovers, identities, snapshots, endings.settled)
     observations = Observations(
-        context, identities, writes, boot_failures, invariants, false_cleans, endings
+        context,
+        identities,
+        writes,
+        boot_failures,
+        invariants,
+        false_cleans,
+        leftovers,
+        endings,
     )
     recovery = Recovery(
         context,

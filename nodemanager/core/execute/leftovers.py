@@ -19,11 +19,13 @@ from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from nodemanager.core.judge.preconditions import standing_block
+from nodemanager.core.judge.preconditions import Block, standing_block
 from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.world import Leftover, LeftoverKind, Outcome
+from nodemanager.core.observe.absence import NOT_ABSENT, Absence, one_more
 from nodemanager.core.observe.ended import was_ended
+from nodemanager.core.observe.history import History
 from nodemanager.core.plan.snapshot import Snapshot
 
 FIRST_RETRY_S = 10.0
@@ -60,6 +62,8 @@ class Entry:
     not_before: float
     attempts: int = 0
     last_error: str | None = None
+    is_gone: bool = False
+    """The cloud called its node gone in this run (D3)."""
 
     @property
     def passed_over(self) -> bool:
@@ -69,9 +73,14 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Ledger:
-    """What is still to be released, by kind and id."""
+    """What is still to be released, by kind and id.
+
+    `absent` has by id how long the nodes of entries have been off the lists (C5), where the cloud
+    has not called them gone.
+    """
 
     entries: Mapping[Key, Entry] = field(default_factory=dict)
+    absent: Mapping[str, Absence] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.entries)
@@ -118,9 +127,11 @@ def ended(ledger: Ledger, node_id: str, now: float) -> Ledger:
     return _with(
         ledger,
         {
-            key: replace(entry, state=LedgerState.DUE, not_before=now)
+            key: replace(entry, is_gone=True)
+            if entry.state is not LedgerState.WAITING
+            else replace(entry, is_gone=True, state=LedgerState.DUE, not_before=now)
             for key, entry in ledger.entries.items()
-            if entry.leftover.node_id == node_id and entry.state is LedgerState.WAITING
+            if entry.leftover.node_id == node_id
         },
     )
 
@@ -140,12 +151,13 @@ def doubtful(ledger: Ledger, node_id: str, now: float, visible_after: float) -> 
 
 def called_off(ledger: Ledger, node_id: str) -> Ledger:
     """Without what waits for that node's end: it was not destroyed after all (D2)."""
-    return Ledger(
-        {
+    return replace(
+        ledger,
+        entries={
             key: entry
             for key, entry in ledger.entries.items()
             if entry.leftover.node_id != node_id or entry.state is not LedgerState.WAITING
-        }
+        },
     )
 
 
@@ -157,12 +169,29 @@ def restored(entries: Iterable[Entry], now: float, visible_after: float) -> Ledg
     return Ledger(
         {
             entry.leftover.key: replace(
-                entry, state=LedgerState.DUE, not_before=now + visible_after
+                entry, state=LedgerState.DUE, not_before=now + visible_after, is_gone=False
             )
             for entry in entries
             if entry.state is not LedgerState.RELEASED
         }
     )
+
+
+def listed(ledger: Ledger, history: History, settings: Settings) -> Ledger:
+    """The ledger after the cloud listing that `history` folded in last, complete or not."""
+    cloud = history.cloud
+    if cloud is None:
+        return ledger
+    shown = history.present.keys() | {node.id for node in history.partial}
+    nodes = {one.leftover.node_id for one in ledger.entries.values() if not one.is_gone}
+    absent: dict[str, Absence] = {}
+    for node_id in nodes - shown:
+        before = ledger.absent.get(node_id)
+        if before is not None and before.last_at >= cloud.started_at:
+            absent[node_id] = before
+        else:
+            absent[node_id] = one_more(before, None, cloud.started_at, settings)
+    return replace(ledger, absent=absent)
 
 
 def due(ledger: Ledger, now: float, holds: Set[str] = frozenset()) -> tuple[Entry, ...]:
@@ -179,7 +208,7 @@ class Turn:
     """What is released next, or why nothing is though something is due: a reason, its measures."""
 
     entry: Entry | None = None
-    block: tuple[Reason, Mapping[str, object]] | None = None
+    block: Block | None = None
 
 
 def next_release(ledger: Ledger, snapshot: Snapshot, settings: Settings) -> Turn:
@@ -190,12 +219,12 @@ def next_release(ledger: Ledger, snapshot: Snapshot, settings: Settings) -> Turn
     ready = due(ledger, snapshot.now, snapshot.holds)
     if not ready:
         return Turn()
-    if (block := standing_block(snapshot, settings)) is not None:
-        return Turn(block=block)
+    if (standing := standing_block(snapshot, settings)) is not None:
+        return Turn(block=standing)
     wait_s = snapshot.limits.throttled_until - snapshot.now
     if wait_s > 0:
         return Turn(block=(Reason.THROTTLED, {"retry_s": wait_s}))
-    reason = Reason.HELD
+    block: Block = Reason.HELD, {}
     # A node counts as in flight until the listings show its end, or the cloud called it gone.
     under_way = (snapshot.node_flights.keys() | snapshot.touched.keys()) - snapshot.gone.keys()
     # One that is listed lives; a late destroy of ours may still end it, so its entries stay.
@@ -203,10 +232,32 @@ def next_release(ledger: Ledger, snapshot: Snapshot, settings: Settings) -> Turn
     for entry in ready:
         if snapshot.holds & {entry.leftover.id, entry.leftover.node_id}:
             continue
-        if entry.leftover.node_id not in under_way:
+        if entry.leftover.node_id in under_way:
+            block = Reason.IN_FLIGHT, {}
+        elif (unsettled := _unsettled(entry, ledger, snapshot, settings)) is not None:
+            block = Reason.NOT_SETTLED, unsettled
+        else:
             return Turn(entry)
-        reason = Reason.IN_FLIGHT
-    return Turn(block=(reason, {}))
+    return Turn(block=block)
+
+
+def _unsettled(
+    entry: Entry, ledger: Ledger, snapshot: Snapshot, settings: Settings
+) -> Mapping[str, object] | None:
+    """How far the absence of its node has settled, where the node may live yet (C5).
+
+    A destroy that was accepted may never happen, and one listing may lack a node that lives.
+    """
+    node_id = entry.leftover.node_id
+    if entry.is_gone or not node_id:
+        return None
+    answer = snapshot.history.asked.get(node_id)
+    is_fresh = answer is not None and snapshot.now - answer.at <= settings.poll_stale_after
+    absence = ledger.absent.get(node_id, NOT_ABSENT)
+    if answer is not None and is_fresh and any(not one.is_absent for one in answer.nodes):
+        # No listing may show a node that the cloud shows when it is asked by id (D13).
+        absence = NOT_ABSENT
+    return None if absence.has_settled(settings) else absence.measured(settings)
 
 
 def living(ledger: Ledger, snapshot: Snapshot) -> frozenset[str]:
@@ -225,9 +276,8 @@ def living(ledger: Ledger, snapshot: Snapshot) -> frozenset[str]:
 
 def without(ledger: Ledger, node_id: str) -> Ledger:
     """Without anything of that node, which lives."""
-    return Ledger(
-        {key: one for key, one in ledger.entries.items() if one.leftover.node_id != node_id}
-    )
+    others = {key: one for key, one in ledger.entries.items() if one.leftover.node_id != node_id}
+    return replace(ledger, entries=others)
 
 
 def next_due(ledger: Ledger) -> float | None:
@@ -277,7 +327,7 @@ def after(
     if outcome is Outcome.GONE:
         released = replace(before, state=LedgerState.RELEASED, attempts=attempts, last_error=None)
         rest = {key: entry for key, entry in ledger.entries.items() if key != leftover.key}
-        return Ledger(rest), released
+        return replace(ledger, entries=rest), released
     accepted = outcome is Outcome.ACCEPTED
     # A release that is accepted after failures ends within seconds: look again soon, once.
     news = accepted and before.state is LedgerState.FAILED
@@ -304,4 +354,4 @@ def counts(ledger: Ledger) -> Mapping[tuple[LeftoverKind, LedgerState], int]:
 
 
 def _with(ledger: Ledger, changed: Mapping[Key, Entry]) -> Ledger:
-    return Ledger({**ledger.entries, **changed}) if changed else ledger
+    return replace(ledger, entries={**ledger.entries, **changed}) if changed else ledger

@@ -11,6 +11,7 @@ from nodemanager.core.model.reasons import Kind, Reason
 from nodemanager.core.model.settings import CLOCK_AGREE_POLLS, Settings
 from nodemanager.core.model.verdict import NOTHING_BEFORE, Verdict, keep
 from nodemanager.core.model.world import Record, WorkerState
+from nodemanager.core.observe.absence import NOT_ABSENT
 from nodemanager.core.observe.nodes_by_record import is_anothers, node_of
 from nodemanager.core.observe.pairing import Pairs
 from nodemanager.core.observe.pools import not_ours
@@ -331,19 +332,11 @@ class RecordJudge:
         return None if base is not None else "there is no record listing to judge on"
 
     def _settled(self, record: Record, measures: Measures) -> Verdict | None:
-        settings = self.settings
         absence = self.history.absence.get(record.uuid)
         if absence is None or absence.incarnation != record.incarnation:
-            listings, absent_s = 0, 0.0
-        else:
-            listings, absent_s = absence.listings, absence.last_at - absence.first_at
-        measures |= {
-            "absent_listings": listings,
-            "needed_listings": settings.absent_listings,
-            "absent_s": absent_s,
-            "settle_s": settings.settle,
-        }
-        if listings < settings.absent_listings or absent_s < settings.settle:
+            absence = NOT_ABSENT
+        measures |= absence.measured(self.settings)
+        if not absence.has_settled(self.settings):
             return Verdict(Kind.KEEP, Reason.NOT_SETTLED, record.uuid, measures)
         return None
 

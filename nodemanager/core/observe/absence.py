@@ -30,6 +30,25 @@ class Absence:
         """The absence counted anew from the listing that began `at`."""
         return Absence(self.incarnation, self.unlisted_since, at, at, 1)
 
+    def measured(self, settings: Settings) -> dict[str, object]:
+        """How far it has settled, and what C5 asks for."""
+        return {
+            "absent_listings": self.listings,
+            "needed_listings": settings.absent_listings,
+            "absent_s": self.last_at - self.first_at,
+            "settle_s": settings.settle,
+        }
+
+    def has_settled(self, settings: Settings) -> bool:
+        """Whether the node was absent from enough complete listings, for `settle` (C5)."""
+        if self.gap_s > settings.poll_stale_after:
+            return False
+        lasted_s = self.last_at - self.first_at
+        return self.listings >= settings.absent_listings and lasted_s >= settings.settle
+
+
+NOT_ABSENT = Absence(None, 0.0, 0.0, 0.0, 0)
+
 
 def absences(
     known: Mapping[str, Absence],
@@ -48,16 +67,21 @@ def absences(
             continue
         if not record.holds_anything or node_of(record, bearers, present) is not None:
             continue
-        before = known.get(uuid)
-        if before is None or before.incarnation != record.incarnation:
-            result[uuid] = Absence(record.incarnation, at, at, at, 1)
-        elif at - before.last_at > settings.poll_stale_after:
-            result[uuid] = before.again(at)
-        else:
-            gap_s = max(before.gap_s, at - before.last_at)
-            listings = before.listings + 1
-            result[uuid] = replace(before, last_at=at, listings=listings, gap_s=gap_s)
+        result[uuid] = one_more(known.get(uuid), record.incarnation, at, settings)
     return result
+
+
+def one_more(
+    before: Absence | None, incarnation: str | None, at: float, settings: Settings
+) -> Absence:
+    """The absence of a node, by that incarnation, once a complete listing begun at `at` lacks it,
+    too."""
+    if before is None or before.incarnation != incarnation:
+        return Absence(incarnation, at, at, at, 1)
+    gap_s = max(before.gap_s, at - before.last_at)
+    if gap_s > settings.poll_stale_after:
+        return before.again(at)
+    return replace(before, last_at=at, listings=before.listings + 1, gap_s=gap_s)
 
 
 def without_seen(

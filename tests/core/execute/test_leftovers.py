@@ -21,7 +21,7 @@ from nodemanager.core.execute.leftovers import (
     LedgerState,
 )
 from nodemanager.core.model.reasons import Reason
-from nodemanager.core.model.world import CloudState, Leftover, LeftoverKind, Outcome
+from nodemanager.core.model.world import CloudNode, CloudState, Leftover, LeftoverKind, Outcome
 from nodemanager.core.plan.snapshot import Flight, Limits
 from nodemanager.core.safety.breaker import Breaker, Cause
 from tests.core.build import World, node, world
@@ -352,6 +352,140 @@ def test_a_late_listing_of_a_node_that_was_gone_does_not_keep_what_it_left_d3_d5
     made.answer({"i-r1": answer and replace(node("r1"), state=answer)})
     is_alive = answer is CloudState.RUNNING
     assert leftovers.living(ledger, made.snapshot()) == frozenset({"i-r1"} if is_alive else ())
+
+
+# A node that the cloud did not call gone (C5).
+
+
+def doubted(made: World) -> Ledger:
+    """A ledger with a node whose destroy was accepted, and that nobody waits for any longer."""
+    ledger = leftovers.entered(Ledger(), PINS, made.now)
+    return leftovers.doubtful(ledger, NODE, made.now, 0.0)
+
+
+def polled(
+    made: World, ledger: Ledger, *shown: CloudNode, after: float = 30.0, complete: bool = True
+) -> Ledger:
+    """The ledger after one more listing, which begins so long after the newest complete one."""
+    assert made.history.cloud is not None
+    made.now = made.history.cloud.started_at + after
+    made.poll_records(took=0.0)
+    made.poll_cloud(shown, complete=complete)
+    return leftovers.listed(ledger, made.history, made.settings)
+
+
+def turn_in(made: World, ledger: Ledger, **fields: Any) -> leftovers.Turn:
+    return leftovers.next_release(ledger, replace(made.snapshot(), **fields), made.settings)
+
+
+def waits_for_absence(turn: leftovers.Turn) -> bool:
+    return turn.entry is None and turn.block is not None and turn.block[0] is Reason.NOT_SETTLED
+
+
+def test_a_node_that_one_listing_lacks_keeps_what_it_pins_d4_c5() -> None:
+    made = settled()
+    ledger = doubted(made)
+    assert waits_for_absence(turn_in(made, ledger))
+    ledger = polled(made, ledger)
+    turn = turn_in(made, ledger)
+    assert waits_for_absence(turn)
+    assert turn.block is not None
+    assert turn.block[1] == {
+        "absent_listings": 1,
+        "needed_listings": made.settings.absent_listings,
+        "absent_s": 0.0,
+        "settle_s": made.settings.settle,
+    }
+
+
+def test_an_absence_that_has_settled_releases_what_a_node_pins_d4_c5() -> None:
+    made = settled()
+    ledger = polled(made, doubted(made))
+    assert made.settings.absent_listings == 2
+    ledger = polled(made, ledger, after=made.settings.settle - 1.0)
+    assert waits_for_absence(turn_in(made, ledger)), "enough listings, too soon"
+    ledger = polled(made, ledger, after=1.0)
+    assert turn_in(made, ledger).entry is not None
+
+
+def test_a_listing_that_is_told_twice_counts_once_c5() -> None:
+    made = settled()
+    ledger = polled(made, doubted(made))
+    for _ in range(3):
+        assert leftovers.listed(ledger, made.history, made.settings) == ledger
+
+
+def test_a_gap_in_the_listings_starts_an_absence_again_c5() -> None:
+    made = settled()
+    ledger = polled(made, doubted(made))
+    ledger = polled(made, ledger, after=made.settings.poll_stale_after + 1.0)
+    assert waits_for_absence(turn_in(made, ledger))
+    ledger = polled(made, ledger, after=made.settings.settle)
+    assert turn_in(made, ledger).entry is not None
+
+
+def test_a_gap_that_a_reload_makes_too_long_counts_no_more_c5_s6() -> None:
+    made = settled()
+    ledger = polled(made, doubted(made))
+    ledger = polled(made, ledger, after=made.settings.settle)
+    made.settings = replace(made.settings, poll_stale_after=made.settings.settle - 1.0)
+    assert waits_for_absence(turn_in(made, ledger))
+    ledger = polled(made, ledger, after=1.0)
+    assert ledger.absent[NODE].listings == 1
+
+
+@pytest.mark.parametrize("complete", [True, False])
+def test_a_node_that_is_seen_again_is_absent_no_more_c5(complete: bool) -> None:
+    made = settled()
+    ledger = polled(made, doubted(made))
+    ledger = polled(made, ledger, node("r1", id=NODE), complete=complete)
+    assert ledger.absent == {}
+    ledger = polled(made, ledger, after=made.settings.settle)
+    assert waits_for_absence(turn_in(made, ledger))
+
+
+@pytest.mark.parametrize(
+    ("answer", "since", "waits"),
+    [
+        pytest.param(CloudState.RUNNING, 0.0, True, id="it-lives"),
+        pytest.param(CloudState.TERMINATED, 0.0, False, id="it-has-ended"),
+        pytest.param(None, 0.0, False, id="denied"),
+        pytest.param(CloudState.RUNNING, 601.0, False, id="it-lived-long-ago"),
+    ],
+)
+def test_a_node_that_no_listing_shows_and_the_cloud_does_keeps_what_it_pins_d13(
+    answer: CloudState | None, since: float, waits: bool
+) -> None:
+    made = settled()
+    made.answer({NODE: answer and replace(node("r1", id=NODE), state=answer)})
+    assert since == 0.0 or since > made.settings.poll_stale_after
+    ledger = polled(made, doubted(made), after=30.0 + since)
+    for _ in range(3):
+        ledger = polled(made, ledger)
+    assert waits_for_absence(turn_in(made, ledger)) is waits
+
+
+def test_what_a_former_run_entered_waits_for_its_node_s_absence_as_well_r1() -> None:
+    made = settled()
+    ledger = leftovers.restored(gone_node(VOLUME).entries.values(), made.now, 0.0)
+    assert not waits_for_absence(turn_in(made, gone_node(VOLUME, at=made.now)))
+    assert waits_for_absence(turn_in(made, ledger))
+    for _ in range(4):
+        ledger = polled(made, ledger)
+    assert turn_in(made, ledger).entry is not None
+
+
+def test_what_names_no_node_waits_for_none() -> None:
+    made = settled()
+    nobody = Leftover(LeftoverKind.ADDRESS, "eipalloc-9", "")
+    ledger = leftovers.found(Ledger(), [nobody], made.now, 0.0)
+    assert turn_in(made, ledger).entry is not None
+
+
+def test_a_late_word_that_its_node_is_gone_ends_the_wait_d3() -> None:
+    made = settled()
+    ledger = leftovers.ended(doubted(made), NODE, made.now)
+    assert turn_in(made, ledger).entry is not None
 
 
 def test_counts_are_by_kind_and_state() -> None:
