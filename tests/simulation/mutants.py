@@ -17,6 +17,7 @@ from nodemanager.actors.daemon.operator_pool import PoolOrders
 from nodemanager.actors.daemon.recovery import Recovery
 from nodemanager.actors.daemon.runner import Runner
 from nodemanager.actors.poll.polling import CloudNodeListActor, RecordListActor, SchedulerActor
+from nodemanager.actors.report.demand_log import DemandLog
 from nodemanager.actors.report.journal_access import JournalAccess
 from nodemanager.actors.report.journal_writer import JournalWriter
 from nodemanager.actors.workers.node_setup import NodeSetupActor
@@ -59,7 +60,17 @@ from nodemanager.core.observe import (
 )
 from nodemanager.core.observe.clocks import MeasuredClock
 from nodemanager.core.observe.consistency import Impossible
-from nodemanager.core.plan import boots, due, errands, names, plan, rotation, spares, supply
+from nodemanager.core.plan import (
+    boots,
+    due,
+    errands,
+    names,
+    plan,
+    rotation,
+    spares,
+    supply,
+    wishes,
+)
 from nodemanager.core.plan import shutdowns as going
 from nodemanager.core.plan.demand import Market
 from nodemanager.core.safety import breaker
@@ -1071,6 +1082,56 @@ MUTANTS: tuple[Mutant, ...] = (
                 "is_in_vain(view.node, view.record, self.size, snapshot)",
                 "False",
             ),
+        ),
+    ),
+    Mutant(
+        "U12",
+        "more nodes of one job than max_nodes are booted as far as there is room",
+        (off(wishes._Weighing._causes, "job.count > settings.max_nodes"),),
+        storm=Storm(("a job that fits no size",), count=4),
+    ),
+    Mutant(
+        "U12",
+        "nobody is told of a job that can't be had",
+        (
+            instead(
+                DemandLog._tell_unsatisfiable,
+                "WARNING if is_due and told <= JOBS_TOLD else DEBUG",
+                "DEBUG",
+            ),
+        ),
+        storm=Storm(("a job that fits no size",), count=4),
+    ),
+    Mutant(
+        "D16",
+        "an idle node serves no job that waits",
+        (instead(wishes._Weighing._serve, "self._packing.take(job, one, lacks)", "0"),),
+    ),
+    Mutant(
+        "D16",
+        "min_nodes counts no node that there is",
+        (
+            instead(
+                Market.trade,
+                "max(0, self.settings.min_nodes - there)",
+                "max(0, self.settings.min_nodes - len(boots))",
+            ),
+        ),
+    ),
+    Mutant(
+        "D16",
+        "a drained or reserved node is a lack of min_nodes",
+        (
+            instead(
+                supply.Supply._count_views,
+                "not view.counts",
+                "not view.counts or reason in SET_ASIDE",
+            ),
+        ),
+        storm=Storm(
+            ("somebody drains all nodes", "all nodes are reserved for maintenance"),
+            count=4,
+            dispatching=Dispatching(15.0, 200.0),
         ),
     ),
     Mutant(

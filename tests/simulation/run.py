@@ -12,6 +12,7 @@ import mock
 from nodemanager.actors.daemon import plan_orders
 from tests.simulation import faults, health
 from tests.simulation.aftermath import Aftermath
+from tests.simulation.causes import Causes
 from tests.simulation.cleans import CleanRules
 from tests.simulation.creates import CreateRules
 from tests.simulation.debts import Debtor, Debts
@@ -174,7 +175,7 @@ def _watched(
     """The monitors of a world whose nodes ping."""
     rules = NodeRules(world, told, cleans)
     CreateRules(world, truth)
-    StandingOrders(world, told)
+    Causes(world, told, StandingOrders(world, told))
     setups = SetUpRules(world, told)
     if world.slurm is None:
         Work(world, told, rules)

@@ -33,6 +33,8 @@ class StandingOrders:
         """By verb, pool and node of each order that was given, and not taken back since."""
         self._cordoned: dict[tuple[str, str], int] = {}
         """Pool and node of each cordon that an operator was told of, with the journals lost."""
+        self.named_ever: set[str] = set()
+        """The nodes of which any operator ever ordered something."""
         world.given.append(self._heard)
         world.events.append(self._logged)
         world.plans.append(self._planned)
@@ -43,6 +45,7 @@ class StandingOrders:
             return
         verb, pool = message.command.verb, self.world.managers[manager].pool.name
         for node_id in self._named(message.command.id):
+            self.named_ever.add(node_id)
             if verb in self._given:
                 self._given[verb].add((pool, node_id))
             if verb in ENDS_CORDON:
