@@ -81,7 +81,7 @@ are in
 """
 PINGED = frozenset(
     {
-        *("aftermath", "creates", "nodes", "people", "progress", "setups"),
+        *("aftermath", "causes", "creates", "nodes", "people", "progress", "setups"),
         *("standing", "work"),
     }
 )
