@@ -1086,6 +1086,42 @@ MUTANTS = (
         "tests/core/judge/test_scheduled.py::test_a_node_that_works_by_the_scheduler_is_no_failed_boot_d8",
     ),
     TextMutant(
+        "D12",
+        "a node that a killed controller waits for again is ended as switched off",
+        "core/observe/scheduled.py",
+        "    if word.node.wanted:\n",
+        "    if False:\n",
+        "tests/core/judge/test_scheduled.py::"
+        "test_a_node_that_the_scheduler_waits_for_again_is_not_switched_off_d12",
+    ),
+    TextMutant(
+        "D8",
+        "a node that came is ended for silence while its killed controller waits for it",
+        "core/observe/scheduled.py",
+        "        heard=_waited_for(history, listing, shared),\n",
+        "",
+        "tests/core/judge/test_scheduled.py::"
+        "test_no_silence_is_counted_while_the_scheduler_waits_for_a_node_that_came_d8",
+    ),
+    TextMutant(
+        "D8",
+        "a lost node is never silent while its name is wanted again",
+        "core/observe/scheduled.py",
+        "        and record.uuid in history.bearers\n",
+        "",
+        "tests/core/judge/test_scheduled.py::"
+        "test_the_silence_of_a_lost_node_counts_though_its_name_is_wanted_again_d8",
+    ),
+    TextMutant(
+        "D8",
+        "a node that never comes boots for as long as its scheduler waits for it",
+        "core/observe/scheduled.py",
+        "        and heard.last_ping_at is not None\n",
+        "",
+        "tests/core/judge/test_scheduled.py::"
+        "test_a_node_that_never_came_is_a_failed_boot_though_the_scheduler_waits_for_it_d8",
+    ),
+    TextMutant(
         "C7",
         "a scheduler's old answer is as good as a fresh one",
         "core/judge/preconditions.py",

@@ -176,6 +176,13 @@ class SlurmModel:
             if node.slurmd is not None and node.is_asked:
                 node.start = node.registered
 
+    def reconfigure(self) -> None:
+        """It reads slurm.conf, and has every slurmd do so, which then registers again."""
+        self.configure()
+        for node in self.nodes.values():
+            if node.slurmd is not None and "POWERING_UP" in node.flags:
+                self._registers(node)
+
     def configure(self) -> None:
         """What slurm.conf says of partitions holds again; names come and go."""
         self.partitions = dict(self.configured)
@@ -388,8 +395,12 @@ class SlurmModel:
             node.flags = (flags - {"POWERING_DOWN", "NOT_RESPONDING"}) | {"POWERED_DOWN"}
         elif "POWERING_UP" in flags and now - node.since > times.resume_timeout:
             node.flags = flags - {"POWERING_UP", "POWER_DOWN", "DRAIN"}
+            is_told = node.job is not None and node.slurmd is not None
             self._down(node, "ResumeTimeout reached")
             node.flags.add("POWERED_DOWN")
+            if is_told:
+                # A slurmd that lives answers the order to end the job.
+                self._answers(node)
         elif self._is_suspended(node):
             self._power_down(node)
 

@@ -13,9 +13,11 @@ import shutil
 import signal
 import socket
 import subprocess
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import cycle
 from pathlib import Path
 
@@ -25,6 +27,9 @@ CORES, MEMORY_MB, DISK_MB = 4, 4000, 1000
 NODES = ("c1", "c2")
 LARGE, LARGE_CORES = "cloud1", 8
 """A CLOUD node of another size, which is powered down: nothing starts it."""
+
+STATE_FILES = ("node_state", "job_state")
+"""In slurmctld's own folder."""
 
 CONF = Path(__file__).parents[2] / "etc" / "demo" / "slurm.conf"
 OWN = """\
@@ -116,6 +121,19 @@ class SlurmCluster:
     def start_controller(self) -> None:
         self.controller = self._start("slurmctld", "-D", "-f", str(self.conf))
         until("slurmctld", self._answers, told=self.log)
+
+    def until_saved(self, node: str, jobs: Iterable[str] = ()) -> None:
+        """Until all that slurmctld knows by now is on its disk: what comes later, a kill loses."""
+        # It saves what changed: here a comment, which is of no interest.
+        began = time.time()
+        self.client("scontrol", "update", f"NodeName={node}", "Comment=saved")
+        files = STATE_FILES[:1]
+        for job in jobs:
+            self._run("scontrol", "update", f"JobId={job}", "Comment=saved")
+            files = STATE_FILES
+        for file in files:
+            path = self.folder / "state" / file
+            until(f"a new {file}", partial(_is_newer, path, began), told=self.log)
 
     def stop_controller(self) -> None:
         _end([self.controller])
@@ -321,6 +339,12 @@ def _comm(process: Path) -> str:
     with suppress(OSError):
         return (process / "comm").read_text(encoding="utf-8").strip()
     return ""
+
+
+def _is_newer(path: Path, at: float) -> bool:
+    with suppress(FileNotFoundError):
+        return path.stat().st_mtime > at
+    return False
 
 
 def _removed(folder: Path) -> bool:

@@ -470,6 +470,51 @@ CONTROLLER = (
         short=True,
     ),
     Script(
+        "one killed right after a machine came waits for that in vain",
+        (
+            order("n1", "State=POWER_UP"),
+            is_now("n1", COMES),
+            SAVED,
+            register("n1"),
+            is_now("n1", "IDLE"),
+            KILL,
+            START,
+            is_now("n1", COMES),
+            is_now("n1", NEVER_CAME),
+        ),
+    ),
+    Script(
+        "one killed right after a machine came for a job waits in vain, and queues the job again",
+        (
+            submit("a", "n1"),
+            is_now("n1", "ALLOCATED NOT_RESPONDING POWERING_UP"),
+            SAVED,
+            register("n1"),
+            is_now("n1", BUSY),
+            KILL,
+            START,
+            look(),
+            # The slurmd that nobody expects any more answers the order to end the job.
+            is_now("n1", OFF),
+            has("a", "rests"),
+        ),
+    ),
+    Script(
+        "one killed right after a machine came asks it again once it reads its file anew",
+        (
+            order("n1", "State=POWER_UP"),
+            is_now("n1", COMES),
+            SAVED,
+            register("n1"),
+            is_now("n1", "IDLE"),
+            KILL,
+            START,
+            is_now("n1", COMES),
+            RECONFIGURE,
+            is_now("n1", "IDLE"),
+        ),
+    ),
+    Script(
         "a job that was saved survives a kill with its node",
         (
             *up("n1"),

@@ -8,8 +8,7 @@ import signal
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from functools import partial
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol
 
@@ -19,6 +18,7 @@ from nodemanager.schedulers.api import Scheduler
 from nodemanager.schedulers.slurm.adapter import SlurmScheduler
 from tests.records.slurm_model import SlurmModel, Times
 from tests.schedulers.slurm_cluster import (
+    STATE_FILES,
     SlurmCluster,
     free_ports_in_a_row,
     on_this_machine,
@@ -158,7 +158,7 @@ class OnModel:
             names = tuple(name for name in NODES if name not in step.told)
             slurm.sizes, slurm.configured = dict.fromkeys(names, "small"), {"elastic": names}
         elif step.verb == "reconfigure":
-            slurm.configure()
+            slurm.reconfigure()
         else:
             raise ValueError(f"no such step: {step}")
 
@@ -190,12 +190,15 @@ class OnSlurm:
         self._conf = cluster.conf.read_text(encoding="utf-8")
         self.jobs: dict[str, str] = {}
         self._starts: dict[str, list[int]] = defaultdict(list)
+        self._saved: dict[str, bytes] = {}
+        """What its state files had when all was saved last."""
 
     def anew(self) -> None:
         cluster = self.cluster
         for name in list(cluster.slurmds):
             cluster.kill_node(name)
         self._kill()
+        self._saved.clear()
         shutil.rmtree(cluster.folder / "state")
         (cluster.folder / "state").mkdir()
         self._configure(())
@@ -303,23 +306,19 @@ class OnSlurm:
         return ""
 
     def _kill(self) -> None:
+        """Kill -9 it, before it has saved anything since the script last waited for that."""
         controller = self.cluster.controller
         if controller is not None:
             controller.kill()
             controller.wait(10)
         self.cluster.controller = None
+        for file, saved in self._saved.items():
+            (self.cluster.folder / "state" / file).write_bytes(saved)
 
     def _is_saved(self) -> None:
-        """Change what is of no interest, and wait until that is on the disk."""
-        began = time.time()
-        self.cluster.client("scontrol", "update", f"NodeName={NODES[-1]}", "Comment=saved")
-        files = ["node_state"]
-        for id in self.jobs.values():
-            self._told("scontrol", "update", f"JobId={id}", "Comment=saved")
-            files = ["node_state", "job_state"]
-        for file in files:
-            path = self.cluster.folder / "state" / file
-            until(f"a new {file}", partial(_is_newer, path, began))
+        self.cluster.until_saved(NODES[-1], self.jobs.values())
+        paths = (self.cluster.folder / "state" / file for file in STATE_FILES)
+        self._saved = {path.name: path.read_bytes() for path in paths if path.exists()}
 
     def look(self) -> Picture:
         return {**self._look(), **self._jobs_seen()}
@@ -406,12 +405,6 @@ def _of_node(
     if reason:
         seen[f"{name} reason"] = reason
     return seen
-
-
-def _is_newer(path: Path, at: float) -> bool:
-    with suppress(FileNotFoundError):
-        return path.stat().st_mtime > at
-    return False
 
 
 @contextmanager

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Container, Mapping
+from dataclasses import replace
 
 from nodemanager.core.model.changed import changed
 from nodemanager.core.model.scheduling import SchedulerNode, SchedulerWord
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.world import CloudNode, Listing, Record, WorkerState, life_key
+from nodemanager.core.observe.heard import Heard
 from nodemanager.core.observe.history import History
 from nodemanager.core.observe.pools import uuids_of_ours
 from nodemanager.core.observe.signs import idle_words, is_heard, worker_state
@@ -38,7 +40,35 @@ def scheduler_listed(
         for node in listing.items
         if node.name not in shared
     }
-    return changed(history, scheduler=listing, scheduled=scheduled, known_scheduled=known)
+    return changed(
+        history,
+        scheduler=listing,
+        scheduled=scheduled,
+        known_scheduled=known,
+        heard=_waited_for(history, listing, shared),
+    )
+
+
+def _waited_for(
+    history: History, listing: Listing[SchedulerNode], shared: Container[str]
+) -> Mapping[str, Heard]:
+    """What was heard; a silence begins anew while the scheduler waits for a node that came (D8).
+
+    A controller that was killed right after that has forgotten it, and may not ask the node again
+    before it gives up waiting. Of a node that is not listed, or never came, silence counts.
+    """
+    wanted = {node.name for node in listing.items if node.wanted and node.name not in shared}
+    if not wanted or history.records is None:
+        return history.heard
+    silent = {
+        record.uuid: replace(heard, answered_s=history.answered_s)
+        for record in history.records.items
+        if record.hostname in wanted
+        and record.uuid in history.bearers
+        and (heard := history.heard.get(record.uuid)) is not None
+        and heard.last_ping_at is not None
+    }
+    return {**history.heard, **silent}
 
 
 def _lives(history: History) -> Mapping[str, str | None]:

@@ -11,6 +11,7 @@ from nodemanager.core.model.reasons import Kind, Reason
 from nodemanager.core.model.scheduling import OURS, SchedulerNode
 from nodemanager.core.model.world import CloudState, Job, WorkerState
 from nodemanager.core.observe.history import destroy_sent
+from nodemanager.core.observe.signs import silent_for
 from nodemanager.core.safety.breaker import Cause, reset
 from tests.core.build import SMALL, World, world
 
@@ -401,6 +402,61 @@ def test_a_node_that_never_came_or_is_reserved_is_not_taken_for_switched_off_d12
     made = scheduled()
     told(made, IDLE)
     assert switched_off(made, reserved=True) is Reason.SET_ASIDE
+
+
+def test_a_node_that_the_scheduler_waits_for_again_is_not_switched_off_d12() -> None:
+    """A controller that was killed right after the node came has forgotten that it did."""
+    made = scheduled()
+    told(made, IDLE)
+    assert switched_off(made, polls=3, wanted=True, said="idle+powering_up") is not Reason.SUSPENDED
+    assert made.destroyed == []
+    assert switched_off(made, wanted=False) is Reason.SUSPENDED
+
+
+def power_up_for(made: World, seconds: float, **fields: Any) -> None:
+    """Slurm says that it powers r1's node up, whose slurmd is not heard."""
+    node = SchedulerNode(HOST, UNKNOWN, responds=False, suspended=True, wanted=True)
+    end = made.now + seconds
+    while made.now < end:
+        made.advance(300.0)
+        made.poll()
+        made.poll_scheduler(replace(node, **fields))
+    made.plan()
+
+
+def powering_up_reason(made: World, seconds: float, **fields: Any) -> Reason:
+    power_up_for(made, seconds, **fields)
+    return made.of_node("i-r1").reason
+
+
+def test_no_silence_is_counted_while_the_scheduler_waits_for_a_node_that_came_d8() -> None:
+    """A controller that was killed right after that does not ask its slurmd again."""
+    made = scheduled()
+    told(made, IDLE)
+    window_s = made.settings.node_stale_after
+    assert powering_up_reason(made, 2 * window_s) is Reason.SILENT_WITHIN_WINDOW
+    given_up = {"state": DOWN, "wanted": False, "suspended": False}
+    assert powering_up_reason(made, window_s - 600.0, **given_up) is Reason.SILENT_WITHIN_WINDOW
+    assert made.destroyed == []
+    # It is not waited for any more: the silence since then ends the node.
+    assert powering_up_reason(made, 900.0, **given_up) is Reason.NODE_DOWN
+
+
+def test_the_silence_of_a_lost_node_counts_though_its_name_is_wanted_again_d8() -> None:
+    made = scheduled()
+    told(made, IDLE)
+    made.drop_node("i-r1")
+    window_s = made.settings.node_stale_after
+    power_up_for(made, window_s + 900.0)
+    assert silent_for(made.record("r1"), made.history) > window_s
+
+
+def test_a_node_that_never_came_is_a_failed_boot_though_the_scheduler_waits_for_it_d8() -> None:
+    made = scheduled(age=10.0)
+    made.change("r1", first_ping_at=None, last_ping_at=None)
+    made.poll()
+    boot_s = made.settings.boot_fail_after
+    assert powering_up_reason(made, boot_s + 600.0) is Reason.BOOT_FAILED
 
 
 def test_a_node_that_is_switched_off_gets_no_order_to_work_again_d12() -> None:
