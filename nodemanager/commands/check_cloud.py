@@ -21,6 +21,11 @@ if TYPE_CHECKING:
     from nodemanager.config import Config
     from nodemanager.preflight.checks import Asked
 
+SEATS = (
+    "--boot can't be had with [Records] provider = slurm, where a node is booted only once Slurm "
+    "wants it up: run check-cloud without --boot, start the daemon, and tell Slurm "
+    "`scontrol update NodeName=NAME State=POWER_UP`"
+)
 STYLES = {"ok": "green", "warning": "yellow", "failed": "red", "not asked": "dim"}
 
 
@@ -84,8 +89,11 @@ def check_cloud(
     if size is not None and not boot:
         raise click.UsageError("--size is for --boot")
     from nodemanager.config import load
+    from nodemanager.config.values import StoreProvider
 
     loaded = load(config_path(config, file), accepts=adapters.accepted_keys)
+    if boot and loaded.records.provider is StoreProvider.SLURM:
+        raise click.UsageError(SEATS)
     sys.exit(0 if check(loaded, boot=boot, size=size, wait=wait, yes=yes, as_json=as_json) else 1)
 
 

@@ -101,6 +101,20 @@ def test_what_a_rotation_waits_for_is_logged_once_each_time_it_changes_d15(
     assert all(one != after for one, after in itertools.pairwise(told))
 
 
+def test_nodes_that_take_turns_at_being_idle_make_no_line_each_d15(make_rig: MakeRig) -> None:
+    rig = idle_pool(make_rig, consecutive_idle_count=9)
+    rig.cloud.image_id = "image-2"
+    one, other = rig.cloud.machines
+    for number in range(40):
+        busy, idle = (one, other) if number % 2 else (other, one)
+        rig.fleet.states = {busy: WorkerState.BUSY, idle: WorkerState.IDLE}
+        rig.turn(60)
+    told = [(line["outdated"], line.get("reason")) for line in rig.lines("nodes.rotation")]
+    # It says so again half an hour later, with the reason of then.
+    assert len(told) == 2
+    assert {outdated for outdated, _ in told} == {2}
+
+
 def test_a_pause_of_the_rotation_outlives_the_daemon_and_its_end_goes_on_o6(
     make_rig: MakeRig,
 ) -> None:

@@ -86,6 +86,13 @@ def recorded(tmp_path: Path) -> Path:
     return file
 
 
+def test_with_slurms_nodes_as_records_check_cloud_boots_none_and_says_what_to_do(tmp_path: Path):
+    """Its own pool has no Slurm to want a node up."""
+    told = CliRunner().invoke(group, ["check-cloud", "--boot", str(recorded(tmp_path))])
+    assert told.exit_code == 2
+    assert "scontrol update NodeName=NAME State=POWER_UP" in told.stderr
+
+
 def test_with_slurms_nodes_as_records_each_size_has_nodes_of_its_own(tmp_path: Path):
     told = printed(recorded(tmp_path))
     assert [line for line in told if line.startswith(("NodeName=", "PartitionName="))] == [

@@ -15,6 +15,9 @@ REFUSED_EVERY_S = 1800.0
 """Seconds between two INFO lines of the same refusal of demand: the end of a night's log must have
 one, too."""
 
+PASSING = frozenset({None, Reason.NO_IDLE_NODE, Reason.REFILL_AWAITED})
+"""Why no outdated node is replaced now, where the next jobs and nodes may change that."""
+
 JOBS_TOLD = 20
 """The most unsatisfiable jobs that one cycle logs; `status` and DEBUG lines have the rest."""
 
@@ -28,8 +31,9 @@ class DemandLog:
         self._unsatisfiable = Lasting(REFUSED_EVERY_S)
         self._slots_full = Lasting(REFUSED_EVERY_S)
         self._apart = Lasting(REFUSED_EVERY_S)
-        self._rotations: dict[str, tuple[object, ...]] = {}
-        """What was told last of the replacement of each size's outdated nodes."""
+        self._rotations = Lasting(REFUSED_EVERY_S)
+        self._rotating: frozenset[str] = frozenset()
+        """The sizes that had outdated nodes."""
 
     def plan(self, plan: Plan, now: float) -> None:
         """Log what is refused, unsatisfiable or full, when it begins and as long as it lasts."""
@@ -51,7 +55,7 @@ class DemandLog:
             assert apart is not None
             self._log.event(Event.CONFIG_WARNING, level=WARNING, message=apart.told)
         self._tell_unsatisfiable(plan.wants.unsatisfiable, plan, now)
-        self._tell_rotations(plan.wants.rotations.sizes, plan)
+        self._tell_rotations(plan.wants.rotations.sizes, plan, now)
         slots = plan.slots
         full = slots.free is not None and slots.free <= 0
         wanting = any(reason is Reason.NO_FREE_SLOT for _, reason in refused)
@@ -66,27 +70,28 @@ class DemandLog:
                 plan=plan.plan_id,
             )
 
-    def _tell_rotations(self, sizes: Mapping[str, Rotation], plan: Plan) -> None:
-        """Log how far the replacement of each size's outdated nodes is, when that changes."""
-        for size in sorted(sizes.keys() | self._rotations.keys()):
-            one = sizes.get(size)
-            left = 0 if one is None else one.outdated
-            node = None if one is None else one.node or one.at or None
-            waits = None if one is None else one.waits
-            told = (left, waits, node)
-            if self._rotations.get(size) == told:
-                continue
-            self._rotations[size] = told
-            if one is None:
-                del self._rotations[size]
-            stalled = waits is Reason.ROTATION_STALLED
+    def _tell_rotations(self, sizes: Mapping[str, Rotation], plan: Plan, now: float) -> None:
+        """Log how far the replacement of each size's outdated nodes is, when that changes.
+
+        Which node is next, and which of the PASSING reasons keeps it, may change with every plan.
+        """
+        news = {
+            name: (name, one.outdated, None if one.waits in PASSING else one.waits)
+            for name, one in sizes.items()
+        }
+        due = self._rotations.due(news.values(), now)
+        ended = self._rotating - sizes.keys()
+        self._rotating = frozenset(sizes)
+        for name in sorted(ended | {name for name, told in news.items() if told in due}):
+            one = sizes.get(name)
+            stalled = one is not None and one.waits is Reason.ROTATION_STALLED
             self._log.event(
                 Event.ROTATION,
                 level=WARNING if stalled else INFO,
-                size=size,
-                outdated=left,
-                reason=waits,
-                node=node,
+                size=name,
+                outdated=0 if one is None else one.outdated,
+                reason=None if one is None else one.waits,
+                node=None if one is None else one.node or one.at or None,
                 plan=plan.plan_id,
             )
 

@@ -500,9 +500,10 @@ class Event(Told):
     )
     ROTATION = (
         "nodes.rotation",
-        "The replacement of a size's outdated nodes, when it changes: how many are left, and which "
-        "goes now (`node`), or why none does (`reason`). Without a size: what new nodes boot from "
-        "can't be found out (`error`), so none is replaced for its image.",
+        "The replacement of a size's outdated nodes, when it changes and then every half an hour: "
+        "how many are left, and which goes now (`node`), or why none does (`reason`). Without a "
+        "size: what new nodes boot from can't be found out (`error`), so none is replaced for its "
+        "image.",
     )
     BOOTS_REST = (
         "boots.rest",
