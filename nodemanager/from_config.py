@@ -110,6 +110,7 @@ def settings_of(
             config.daemon.wishlist_command is not None or scheduled or asks_arvados(config)
         ),
         scheduled=scheduled,
+        seats=config.records.provider is StoreProvider.SLURM,
         hostname=(
             config.registry.hostname
             if scheduled and config.records.provider is StoreProvider.REGISTRY

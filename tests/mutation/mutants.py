@@ -12,6 +12,7 @@ from tests.mutation.doors import DOORS
 from tests.mutation.guards import GUARDS
 from tests.mutation.places import PLACES
 from tests.mutation.queue import QUEUE
+from tests.mutation.seats import SEATS
 
 MUTANTS = (
     TextMutant(
@@ -1000,6 +1001,7 @@ MUTANTS = (
     *DOORS,
     *GUARDS,
     *QUEUE,
+    *SEATS,
     *SHARED,
     *GCE,
     *AZURE,

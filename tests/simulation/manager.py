@@ -228,4 +228,5 @@ class Manager:
             may_authorise=shape.proven,
             compare_and_set=not shape.fenced,
             tells_drain=not shape.fenced and shape.seated is None,
+            seats=shape.seated is not None,
         )

@@ -213,6 +213,12 @@ SUSPENDING = Storm(
     seated=Seating(every=60.0, job_s=40.0, suspend_time=120.0),
 )
 """There Slurm itself switches idle nodes off, too."""
+SHARED = Storm(
+    ("a node dies unseen", "manager killed"),
+    count=8,
+    seated=Seating(every=60.0, job_s=40.0, second_pool=True),
+)
+"""There two pools share a Slurm, with a partition each."""
 UNHEARD = Storm(("pings lost on the way",), count=6, dispatching=Dispatching(15.0, 900.0))
 DYING = Storm(("a node dies unseen",), count=20, dispatching=DISPATCHING)
 SEEN_IS_ABSENT = (
@@ -447,6 +453,19 @@ MUTANTS: tuple[Mutant, ...] = (
         storm=SUSPENDING,
         open="Slurm asks its slurmd no more, so it falls silent: past node_stale_after, which is "
         "short there, it goes all the same",
+    ),
+    Mutant(
+        "T3",
+        "a node of another pool's partition is resumed and switched off",
+        (instead(errands._free_seats, "node.elsewhere", "False"),),
+        storm=SHARED,
+    ),
+    Mutant(
+        "T3",
+        "a seat that nobody had yet waits for a pool's name for ever",
+        (off(pools.is_ours_to_claim, "settings.seats"),),
+        by=STILL,
+        storm=SHARED,
     ),
     Mutant(
         "PROGRESS",

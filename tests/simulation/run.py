@@ -132,11 +132,12 @@ def _play(world: World, scenario: Scenario) -> None:
         watched = _watched(world, told, truth, cleans, fair)
     else:
         latch = Latch(world, truth, fair)
+        orders = StandingOrders(world, told)
         watched = (
             fair,
             latch,
             Liveness(world, truth, fair, latch),
-            SeatRules(world, world.controller, cleans, fair, latch),
+            SeatRules(world, world.controller, orders, fair, latch),
         )
         world.controller.begin()
     if world.shape.operators_every:

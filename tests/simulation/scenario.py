@@ -13,7 +13,7 @@ from tests.simulation.faults import KINDS, Fault, Kind
 from tests.simulation.faults.clocks import ONE_CLOCK
 from tests.simulation.jobs import Rounds, draw_rounds, with_scheduler
 from tests.simulation.machine import Habits
-from tests.simulation.seats import Seating, draw_seating, with_seats
+from tests.simulation.seats import Seating, draw_seating, with_more, with_seats
 from tests.simulation.slurm import Dispatching, draw_dispatching, with_dispatcher
 from tests.simulation.world import Shape
 
@@ -35,19 +35,35 @@ QUIET_S = 240.0
 """Nothing goes wrong for this long at the start."""
 
 
-_PINGS = "its nodes send no pings"
-_DEMAND = "Slurm chooses its nodes: nothing else asks for any"
+_PINGS = "nodes send no pings there; its equal: "
+_QUEUE = "Slurm's own queue is the demand there; its equal: "
+_OF_QUEUE = "where Slurm's nodes are the records, its equal: "
 NOT_SEATED: Mapping[str, str] = {
-    "a job for a larger size": _DEMAND,
-    "a job that fits no size": _DEMAND,
-    "a node pings late": _PINGS,
-    "a node says that it is down": _PINGS,
-    "demand changes": _DEMAND,
-    "pings lost on the way": _PINGS,
+    "a job for a larger size": f"{_QUEUE}jobs wait for nodes of any size (Controller)",
+    "a job that fits no size": f"{_QUEUE}a job for a node that is too dear, or unpriced (Seating)",
+    "a large job waits beside spare nodes": f"{_QUEUE}jobs for nodes beyond the price (Seating)",
+    "a node pings late": f"{_PINGS}nodes boot slowly; store list slow; the scheduler answers late",
+    "a node says that it is down": f"{_PINGS}somebody calls a seat down",
+    "all nodes are reserved for maintenance": f"{_OF_QUEUE}seats are reserved for maintenance",
+    "demand changes": f"{_QUEUE}jobs come (Controller) and somebody cancels jobs",
+    "no replacement can be had": "no other pool can take a seat's slot",
+    "pings lost on the way": f"{_PINGS}a node loses the network; the scheduler is lost",
+    "slurm.conf lacks a name": "only storms name it",
+    "machines never join the scheduler": "only storms name it; its equal: nodes never boot",
+    "somebody deletes a node's record": "there is no order that deletes a seat's record",
+    "somebody drains a node": f"{_OF_QUEUE}somebody drains a seat",
+    "somebody drains all nodes": f"{_OF_QUEUE}seats are reserved for maintenance",
+    "somebody marks a node down": f"{_OF_QUEUE}somebody calls a seat down",
+    "somebody reserves a node": f"{_OF_QUEUE}seats are reserved for maintenance",
     "store swapped for an empty one": "another registry makes its rows anew, from Slurm's nodes",
-    "the wishlist fails": _DEMAND,
+    "the controller forgets who is drained": f"{_OF_QUEUE}slurmctld is killed",
+    "the controller is killed": f"{_OF_QUEUE}slurmctld is killed",
+    "the wishlist fails": f"{_QUEUE}the scheduler's polls fail",
 }
-"""Kinds that can't come where Slurm's nodes are the records, each with the reason."""
+"""Kinds that can't come where Slurm's nodes are the records, each with the reason.
+
+Those that break an assumption don't come there either: all five are kept in these worlds.
+"""
 SEATED_LATER = frozenset(
     {
         "a stranger's node appears",
@@ -68,18 +84,6 @@ SEATED_LATER = frozenset(
     }
 )
 """Kinds that came there later, with those of seats alone: from a stream of their own."""
-SEATED_TOO = frozenset(
-    {
-        "the scheduler answers late",
-        "the scheduler hangs",
-        "the scheduler is lost",
-        "the scheduler's orders arrive twice",
-        "the scheduler's orders fail",
-        "the scheduler's polls fail",
-        "the scheduler's replies are lost",
-    }
-)
-"""Of the kinds that come only with a dispatcher, those that come there, too."""
 
 
 @dataclass(frozen=True)
@@ -126,6 +130,8 @@ def draw(seed: int, storm: Storm | None = None, *, seated: bool = False) -> Scen
     shape = _special(Random(f"{seed}/special"), _shape(random, breaks), breaks)
     stormy = random.choice((1200.0, 2400.0, 3600.0))
     seating = draw_seating(seed, forced=seated) if storm is None else storm.seated
+    if seating is not None and storm is None:
+        seating = with_more(seed, seating)
     if seating is not None:
         return _seated(seed, shape, seating, storm, stormy)
     if storm is None:
@@ -182,15 +188,29 @@ def _seated(
 ) -> Scenario:
     """With Slurm's nodes as the records, from streams of its own; no assumption is broken."""
     random = Random(f"{seed}/seated")
+    if seated.second_pool and len(shape.pools) == 1:
+        shape = _with_second_pool(Random(f"{seed}/second seats"), shape)
     shape = with_seats(shape, seated)
     if storm is None:
         kinds = [kind for name, kind in sorted(KINDS.items()) if _is_of_seats(kind)]
         script = _faults(random, kinds, 2 + int(stormy / 200), shape, None, stormy)
         script = _with_later(seed, script, shape, stormy)
+        own = [kind for kind in KINDS.values() if kind.share and _may_be_seated(kind)]
+        script = _with_shares(seed, script, own, shape, stormy)
     else:
         kinds = [KINDS[name] for name in storm.kinds]
         script = _faults(random, kinds, storm.count, shape, None, stormy)
+    if any(one.kind == "a zone has no room" for one in script):
+        shape = _with_zones(Random(f"{seed}/zones"), shape)
+    if any(one.kind in OF_IMAGES for one in script):
+        shape = replace(shape, traits=replace(shape.traits, images=True))
     return Scenario(seed, shape, None, stormy, script, random.random() < 0.4)
+
+
+def _with_second_pool(random: Random, shape: Shape) -> Shape:
+    traits = shape.traits
+    other = _pool(random, "other", visible_after=traits.visible_after, ids_unique=traits.ids_unique)
+    return replace(shape, pools=(*shape.pools, other))
 
 
 def _with_later(
@@ -200,18 +220,25 @@ def _with_later(
     random = Random(f"{seed}/seated later")
     if random.random() < 0.5:
         return script
-    kinds = [kind for name, kind in sorted(KINDS.items()) if kind.seated or name in SEATED_LATER]
+    kinds = [
+        kind
+        for name, kind in sorted(KINDS.items())
+        if (kind.seated and not kind.share) or name in SEATED_LATER
+    ]
     later = _faults(random, kinds, random.randrange(1, 4), shape, None, stormy)
     numbered = (replace(one, number=len(script) + one.number) for one in later)
     return tuple(sorted((*script, *numbered), key=lambda one: one.at))
 
 
+def _may_be_seated(kind: Kind) -> bool:
+    return kind.breaks is None and kind.name not in NOT_SEATED
+
+
 def _is_of_seats(kind: Kind) -> bool:
-    if kind.breaks is not None or kind.share or kind.seated:
+    """Whether it came there from the first on."""
+    if kind.share or kind.seated or kind.name in SEATED_LATER:
         return False
-    if kind.name in NOT_SEATED or kind.name in SEATED_LATER:
-        return False
-    return not kind.dispatched or kind.name in SEATED_TOO
+    return _may_be_seated(kind)
 
 
 def _shape(random: Random, breaks: str | None) -> Shape:

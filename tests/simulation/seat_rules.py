@@ -9,6 +9,7 @@ that was submitted is run, and what idles beyond min_nodes goes.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -17,7 +18,6 @@ from nodemanager.core.model.scheduling import OURS
 from nodemanager.core.model.world import Record
 from nodemanager.core.safety.boot_loops import LONGEST_REST_S, SIZE_LOOP
 from tests.records.slurm_model import UNASKED, Node, Times
-from tests.simulation.cleans import CleanRules
 from tests.simulation.cloud import Instance
 from tests.simulation.debts import Owed
 from tests.simulation.machine import Machine
@@ -29,6 +29,7 @@ from tests.simulation.seats import (
     SeatJob,
 )
 from tests.simulation.slurm import is_up
+from tests.simulation.standing import StandingOrders
 from tests.simulation.world import Pool, World
 
 if TYPE_CHECKING:
@@ -49,14 +50,19 @@ class SeatRules:
     """Watches claims, orders to slurmctld and destroys, and what the calm owes to jobs."""
 
     def __init__(
-        self, world: World, controller: Controller, cleans: CleanRules, calm: Calm, latch: Latch
+        self,
+        world: World,
+        controller: Controller,
+        orders: StandingOrders,
+        calm: Calm,
+        latch: Latch,
     ) -> None:
-        self.world, self.controller, self.cleans = world, controller, cleans
+        self.world, self.controller, self.orders = world, controller, orders
         self.calm, self.latch = calm, latch
         self.failed_at: dict[str, float] = {}
         """By size, when the cloud last refused a node; by uuid, when the record's node ended."""
-        self._failed = 0
-        """How many nodes ended that had never been heard."""
+        self._failed: Counter[str] = Counter()
+        """By pool, how many nodes ended that had never been heard."""
         self._heard: set[str] = set()
         world.registry.pinged.append(lambda _, secret: self._heard.add(secret))
         world.cloud.books.ended.append(self._ended)
@@ -77,7 +83,8 @@ class SeatRules:
             self.failed_at[str(fields.get("size"))] = self.world.engine.now
 
     def _ended(self, one: Instance) -> None:
-        self._failed += one.machine is not None and one.machine.secret not in self._heard
+        if one.machine is not None and one.machine.secret not in self._heard:
+            self._failed[one.tags.pool or ""] += 1
         self.failed_at[one.tags.record or ""] = self.world.engine.now
 
     def _changed(self, before: Record | None, after: Record | None, by: str, what: str) -> None:
@@ -92,12 +99,19 @@ class SeatRules:
             self.world.violate(
                 "SAFETY", f"{by} claims {after.hostname}, {others} live by that name"
             )
+        self._is_its_own(by, after.hostname, "claims")
         flags = self.controller.model.nodes[after.hostname].flags
         if after.incarnation != before.incarnation and not flags & COMES:
             self.world.violate("D16", f"{by} claims {after.hostname}, which is {sorted(flags)}")
 
+    def _is_its_own(self, by: str, name: str, what: str) -> None:
+        manager = self.world.managers.get(by)
+        if manager is not None and manager.pool.name != self.controller.pool_of[name]:
+            self.world.violate("T3", f"{by} {what} {name}, which is of another pool's partition")
+
     def _ordered(self, by: str, node: Node, argv: Sequence[str]) -> None:
         """An order takes effect: what it ends must not live, and no job be hit by it."""
+        self._is_its_own(by, node.name, "orders")
         is_drained = "DRAIN" in node.flags and node.reason is not None
         if is_drained and not node.reason[0].startswith(OURS) and any(o in argv for o in UNDRAINS):
             self.world.violate("D16", f"{by} ends the drain of {node.name}: {node.reason[0]}")
@@ -121,6 +135,8 @@ class SeatRules:
         job = next((job for job in self.controller.jobs.values() if job.on is one.machine), None)
         if job is None or not job.runs or one.machine is None or not is_up(one.machine):
             return
+        if self.orders.is_killed(one.tags.pool or "", one.id):
+            return
         node = self.controller.model.nodes[job.name]
         if node.job == job.id and "DOWN" not in node.flags:
             self._hit(job, by, f"destroys {one.id}")
@@ -133,19 +149,30 @@ class SeatRules:
     # The calm.
 
     def owed(self) -> Iterator[Owed]:
-        (pool,) = self.world.pools.values()
-        since = max(self.calm.awake(pool), self.latch.open_until.get(pool.name, 0.0))
-        yield from self._jobs(pool, since)
-        yield from self._idle(pool, since)
-        yield from self._switched_off(pool, since)
+        for pool in self.world.pools.values():
+            since = max(self.calm.awake(pool), self.latch.open_until.get(pool.name, 0.0))
+            yield from self._jobs(pool, since)
+            yield from self._idle(pool, since)
+            yield from self._switched_off(pool, since)
+
+    def _waiting(self, pool: Pool) -> list[SeatJob]:
+        """Its jobs, but for those that its price can never pay for."""
+        controller = self.controller
+        return [
+            job
+            for job in controller.jobs.values()
+            if controller.pool_of[job.name] == pool.name
+            if job.on is not None or controller.is_in_reach(job.name)
+        ]
 
     def _jobs(self, pool: Pool, since: float) -> Iterator[Owed]:
         """Each is run: its node is freed of what was there, booted, and at it undisturbed."""
         boots_in = self._seat_is_free(pool) + RESUME_TIMEOUT_S + BOOTS_S + Times.requeued_for
-        if self._failed >= SIZE_LOOP:
-            doubled = pool.settings.boot_fail_after * 2.0 ** min(self._failed - SIZE_LOOP, 16)
+        failed = self._failed[pool.name]
+        if failed >= SIZE_LOOP:
+            doubled = pool.settings.boot_fail_after * 2.0 ** min(failed - SIZE_LOOP, 16)
             boots_in += min(LONGEST_REST_S, doubled)
-        for job in self.controller.jobs.values():
+        for job in self._waiting(pool):
             within = boots_in if job.on is None else boots_in + job.lasts
             what = f"job {job.id} on {job.name} is run to its end"
             yield Owed("PROGRESS", f"job {job.id} {job.began}", what, since, within)
@@ -159,7 +186,7 @@ class SeatRules:
 
     def _idle(self, pool: Pool, since: float) -> Iterator[Owed]:
         """Of the machines that are up and have no job, those beyond min_nodes go."""
-        if self.controller.jobs:
+        if self._waiting(pool):
             return
         up = [one for one in self.world.cloud.living() if one.tags.pool == pool.name]
         over = len(up) - pool.settings.min_nodes
@@ -168,7 +195,7 @@ class SeatRules:
         bounds = self.calm.bounds(pool)
         within = bounds.surplus + SUSPEND_TIMEOUT_S + self._seat_is_free(pool)
         what = f"one of {over} idle machines goes"
-        yield Owed("PROGRESS", f"idle {len(up)}", what, since, within)
+        yield Owed("PROGRESS", f"idle {pool.name} {len(up)}", what, since, within)
 
     def _switched_off(self, pool: Pool, since: float) -> Iterator[Owed]:
         """A machine that Slurm has switched off is of no use to it, and waits for no window."""

@@ -15,7 +15,13 @@ from nodemanager.core.model.features import SIZE_FEATURE
 from nodemanager.core.model.scheduling import OURS, SchedulerNode, Verb, is_drained_by_us
 from nodemanager.core.model.worker_words import words_of
 from nodemanager.core.model.world import Claim, Job, Listed, Record
-from nodemanager.errors import Conflict, SchedulerRefused, StoreError, before_writing
+from nodemanager.errors import (
+    Conflict,
+    SchedulerRefused,
+    StoreError,
+    StoreRefused,
+    before_writing,
+)
 from nodemanager.program import Ended
 from nodemanager.records import seats
 from nodemanager.records.slurm_nodes import SlurmNode, SlurmNodes
@@ -127,6 +133,9 @@ class SeatStore(CasStore):
     def create(self, claim: Claim) -> Record:
         raise AssertionError("a boot takes a seat that is there")
 
+    def delete(self, record: Record) -> None:
+        raise StoreRefused("the records of this store are the nodes of slurm.conf")
+
     def ping_url(self, record: Record) -> str:
         assert record.hostname is not None
         return record.hostname
@@ -163,7 +172,15 @@ class SeatScheduler:
                     1,
                 )
             )
-        return power.listing(listing(rows))
+        if not self._controller.seated.second_pool:
+            return power.listing(listing(rows))
+        partitions = {
+            name: frozenset(
+                of for of, names in self._controller.model.partitions.items() if name in names
+            )
+            for name in self._controller.model.nodes
+        }
+        return power.listing(listing(rows), partitions, frozenset({self._manager.pool.name}))
 
     def queue(self) -> tuple[Job, ...]:
         def asked() -> tuple[Job, ...]:

@@ -12,13 +12,14 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from nodemanager.core.model.scheduling import Verb
+from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.world import Record, Size
 from nodemanager.program import Ended
 from nodemanager.records import seats, wire
 from nodemanager.records.slurm import uuid_of
 from nodemanager.records.slurm_nodes import SlurmNode
 from tests.records.slurm_model import UNASKED, Node, SlurmModel, Times
-from tests.simulation.choices import LARGE, SMALL
+from tests.simulation.choices import LARGE, SMALL, SPOT, UNPRICED
 from tests.simulation.cloud import Instance
 from tests.simulation.engine import EPOCH
 from tests.simulation.machine import Machine
@@ -40,13 +41,20 @@ ON_ITS_WAY = frozenset({"POWERED_DOWN", "POWER_UP", "POWERING_UP", "NOT_RESPONDI
 class Seating:
     """Mean seconds between two jobs, and of a job; `suspend_time` is Slurm's own, None for never.
 
-    `spare` is how many nodes slurm.conf has besides those that max_nodes lets live.
+    `spare` is how many nodes slurm.conf has besides those that max_nodes lets live, `before` how
+    many have a machine of the site's own power saving at first. `sizes` are in place of those that
+    are drawn, where there are any. A `second_pool` has nodes, a partition and managers of its own.
     """
 
     every: float
     job_s: float
     suspend_time: float | None = None
     spare: int = 0
+    operators_every: float = 0.0
+    before: int = 0
+    max_total_price: float = 0.0
+    sizes: tuple[Size, ...] = ()
+    second_pool: bool = False
 
 
 def draw_seating(seed: int, *, forced: bool = False) -> Seating | None:
@@ -65,30 +73,35 @@ def draw_seating(seed: int, *, forced: bool = False) -> Seating | None:
     )
 
 
+def with_more(seed: int, seated: Seating) -> Seating:
+    """What came to these worlds later, from a stream of its own: each in some of them."""
+    random = Random(f"{seed}/seats, and more")
+    if random.random() < 0.3:
+        seated = replace(seated, operators_every=random.choice((150.0, 300.0, 600.0)))
+    if random.random() < 0.3:
+        seated = replace(seated, before=random.randrange(1, 4))
+    if random.random() < 0.3:
+        sizes = random.choice(((), (SMALL, UNPRICED), (SMALL, LARGE, SPOT), (SMALL, SPOT)))
+        cap = random.choice((0.0, 0.1, 0.25, 0.6, 1.1))
+        seated = replace(seated, max_total_price=cap, sizes=sizes)
+    return replace(seated, second_pool=random.random() < 0.3)
+
+
 def with_seats(shape: Shape, seated: Seating) -> Shape:
-    """One pool, whose slots are Slurm's nodes; no price and no operator is in its way."""
-    (settings, poll_time), *_ = shape.pools
-    sizes = (SMALL, LARGE) if len(settings.sizes) > 1 else (SMALL,)
-    settings = replace(
-        settings,
-        demand_polled=True,
-        scheduled=True,
-        scheduler_can=frozenset(Verb),
-        max_total_price=0.0,
-        hold_backlog=False,
-        prune_after=None,
-        sizes=sizes,
-        min_nodes=_kept(settings.min_nodes, sizes, seated),
+    """Pools whose slots are Slurm's nodes, so many as `seated` says."""
+    pools = tuple(
+        (_seated(settings, seated), poll_time)
+        for settings, poll_time in shape.pools[: 1 + seated.second_pool]
     )
     return replace(
         shape,
-        pools=((settings, poll_time),),
-        slots=settings.max_nodes + seated.spare,
+        pools=pools,
+        slots=sum(settings.max_nodes + seated.spare for settings, _ in pools),
         habits=replace(shape.habits, scheduled=True, drain_hook=False),
         fenced=False,
         stampless_pings=False,
         demand_every=0.0,
-        operators_every=0.0,
+        operators_every=seated.operators_every,
         heirlooms=0,
         crowd=0,
         proven=True,
@@ -96,17 +109,33 @@ def with_seats(shape: Shape, seated: Seating) -> Shape:
     )
 
 
-def _kept(min_nodes: int, sizes: tuple[Size, ...], seated: Seating) -> int:
-    """min_nodes as this world can reach it.
+def _seated(settings: Settings, seated: Seating) -> Settings:
+    sizes = seated.sizes or ((SMALL, LARGE) if len(settings.sizes) > 1 else (SMALL,))
+    settings = replace(
+        settings,
+        demand_polled=True,
+        scheduled=True,
+        scheduler_can=frozenset(Verb),
+        max_total_price=seated.max_total_price,
+        hold_backlog=False,
+        prune_after=None,
+        sizes=sizes,
+    )
+    return with_kept_nodes(settings, seated)
+
+
+def with_kept_nodes(settings: Settings, seated: Seating) -> Settings:
+    """With such a min_nodes as this world can reach.
 
     With several sizes 0: no job may want the size that those nodes have. Where Slurm ends idle
     nodes (SuspendTime), 1 at most: Slurm ends a node of min_nodes like any other, the manager
     boots another. With many, one would be on its way at all times, and the world never at rest.
     An operator who sets min_nodes tells Slurm to spare them, as `slurm-config` prints it.
     """
-    if len(sizes) > 1:
-        return 0
-    return min_nodes if seated.suspend_time is None else min(min_nodes, 1)
+    most = settings.max_nodes if seated.suspend_time is None else 1
+    if len(settings.sizes) > 1:
+        most = 0
+    return replace(settings, min_nodes=min(settings.min_nodes, most))
 
 
 @dataclass
@@ -132,16 +161,18 @@ class Controller:
 
     def __init__(self, world: World, seated: Seating) -> None:
         self.world, self.seated = world, seated
-        (pool,) = world.shape.pools
-        sizes = pool[0].sizes
-        count = world.shape.slots
-        names = [(sizes[number % len(sizes)].name, number + 1) for number in range(count)]
+        names = self._names()
         times = Times(SLURMD_TIMEOUT_S, RESUME_TIMEOUT_S, SUSPEND_TIMEOUT_S, seated.suspend_time)
         self.model = SlurmModel(
-            {f"{size}-{number}": size for size, number in names},
+            {name: size for of in names.values() for name, size in of.items()},
             lambda: EPOCH + world.engine.now,
             times,
         )
+        self.pool_of = {name: pool for pool, of in names.items() for name in of}
+        """By node, the pool whose partition it is of, whether that names it just now or not."""
+        if seated.second_pool:
+            self.model.configured = {pool: tuple(of) for pool, of in names.items()}
+            self.model.partitions = dict(self.model.configured)
         self.of: dict[str, tuple[Machine, int]] = {}
         """By node, the machine whose slurmd it heard last, in which of its lives."""
         self.jobs: dict[str, SeatJob] = {}
@@ -150,11 +181,58 @@ class Controller:
         self.ordered: list[Callable[[str, Node, Sequence[str]], None]] = []
         self.described: dict[str, tuple[int, tuple[str, ...]]] = {}
         self._random = world.engine.random("seats")
+        self._from_before: dict[str, Machine] = {}
+        """By node, the machine that the site's own power saving had started."""
         self.registry.begin(self)
 
+    def _names(self) -> dict[str, dict[str, str]]:
+        """The nodes of each pool, with their sizes."""
+        names: dict[str, dict[str, str]] = {}
+        number = 0
+        for settings, _ in self.world.shape.pools:
+            sizes, of = settings.sizes, names.setdefault(settings.pool, {})
+            for _ in range(settings.max_nodes + self.seated.spare):
+                size = sizes[number % len(sizes)].name
+                number += 1
+                of[f"{size}-{number}"] = size
+        return names
+
     def begin(self) -> None:
+        self._inherit()
         self._look()
         self._next()
+
+    def _inherit(self) -> None:
+        """Some nodes are up on machines that the site's own power saving started, before us.
+
+        They have no tag of ours, and run out by and by. Slurm still has that site's SuspendProgram
+        for them: a machine ends with the power of its node.
+        """
+        random = self.world.engine.random("seats from before")
+        names = list(self.model.nodes)
+        for name in random.sample(names, min(len(names), self.seated.before)):
+            machine = self.world.before_us(name, self.model.nodes[name].size)
+            self._from_before[name] = machine
+            lives = random.uniform(100.0, 1500.0)
+            self.world.engine.after(
+                lives, lambda machine=machine: self.world.cloud.end(machine.instance)
+            )
+
+    def _suspend(self) -> None:
+        for name, machine in list(self._from_before.items()):
+            if "POWERING_DOWN" in self.model.nodes[name].flags:
+                self.world.cloud.end(machine.instance)
+                del self._from_before[name]
+
+    def partition_of(self, pool: str) -> str:
+        """The name of that pool's partition."""
+        return pool if self.seated.second_pool else next(iter(self.model.partitions))
+
+    def is_in_reach(self, name: str) -> bool:
+        """Whether its pool may ever boot a node of that size for the price, on its own (S4)."""
+        settings = self.world.pools[self.pool_of[name]].settings
+        price = next(one.price for one in settings.sizes if one.name == self.model.nodes[name].size)
+        return settings.max_total_price <= 0 or 0 < (price or 0.0) <= settings.max_total_price
 
     @property
     def registry(self) -> SeatRegistry:
@@ -172,12 +250,15 @@ class Controller:
         if self.world.engine.calm:
             return
         self.look()
-        busy = {job.name for job in self.jobs.values()}
+        pools = list(self.world.pools.values())
+        pool = pools[0] if len(pools) == 1 else self._random.choice(pools)
+        busy = {job.name for job in self.jobs.values() if self.pool_of[job.name] == pool.name}
         free = [
-            name for name in self.model.nodes if name not in busy and self.model.is_in_use(name)
+            name
+            for name in self.model.nodes
+            if name not in busy and self.model.is_in_use(name) and self.pool_of[name] == pool.name
         ]
         up = [name for name in free if self.model.nodes[name].takes_work]
-        (pool,) = self.world.pools.values()
         if free and len(busy) < pool.settings.max_nodes:
             name = self._random.choice(up or free)
             number = self.model.submit(name)
@@ -196,7 +277,11 @@ class Controller:
                 continue
             taken = {other.name for other in self.jobs.values()}
             free = [
-                one for one in nodes.values() if one.name not in taken and one.size == node.size
+                one
+                for one in nodes.values()
+                if one.name not in taken
+                and one.size == node.size
+                and self.pool_of[one.name] == self.pool_of[job.name]
             ]
             up = [one for one in free if one.takes_work]
             off = [one for one in free if one.flags - {"NOT_RESPONDING"} == {"POWERED_DOWN"}]
@@ -236,6 +321,12 @@ class Controller:
             job.on.busy_since = None
         job.on = None
 
+    def cancel(self, job: SeatJob) -> None:
+        """By an operator, or whoever it is of."""
+        self._stopped(job)
+        self.model.end_job(job.id)
+        del self.jobs[job.id]
+
     # Machines.
 
     def _look(self) -> None:
@@ -254,6 +345,7 @@ class Controller:
             newest = max(reached.get(name, ()), key=_age, default=None)
             self._hear(name, node, newest)
         self.model.settle()
+        self._suspend()
         self._watch_jobs()
         self._place_jobs()
 
@@ -288,6 +380,9 @@ class Controller:
                 job.on.busy_since = None
         for id in self.model.jobs.keys() - self.jobs.keys():
             self.model.end_job(id)
+        for id, job in self.jobs.items():
+            # It may have forgotten that the job waits for another node by now.
+            job.name = self.model.jobs[id].name
         self.look()
 
     # What managers ask and order.

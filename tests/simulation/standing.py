@@ -39,6 +39,10 @@ class StandingOrders:
         world.events.append(self._logged)
         world.plans.append(self._planned)
 
+    def is_killed(self, pool: str, node_id: str) -> bool:
+        """Whether an operator ordered its end, and did not take that back."""
+        return (pool, node_id) in self._given[Verb.KILL]
+
     def _heard(self, manager: str, message: object) -> None:
         """A daemon is given a command: it may have carried it out when it is killed."""
         if not isinstance(message, Ordered) or message.command.id is None:

@@ -54,7 +54,7 @@ the rule; the simulation has no monitor of a rule without any, and shows nothing
 Not every monitor is in every world. Of the {seeds} seeds, in
 
 * {seated} Slurm's own nodes are the records: of all monitors, those of cleans, slots, breakers that
-  close and what is sent are there, and some of their own;
+  close, operators' orders and what is sent are there, and some of their own;
 * {imaged} the cloud tells its nodes' images: the monitors of rotation see something only there;
 * {dispatched} a dispatcher gives out the work: its own monitors are there, and that of work by a
   node's own word is not;
@@ -81,8 +81,7 @@ are in
 """
 PINGED = frozenset(
     {
-        *("aftermath", "causes", "creates", "nodes", "people", "progress", "setups"),
-        *("standing", "work"),
+        *("aftermath", "causes", "creates", "nodes", "progress", "setups", "work"),
     }
 )
 """The monitors of worlds whose nodes ping (tests/simulation/run.py)."""

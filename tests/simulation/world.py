@@ -9,7 +9,7 @@ from typing import Any
 
 from nodemanager.core.model.reasons import Event
 from nodemanager.core.model.settings import CLOCK_STEP_S, Settings
-from nodemanager.core.model.world import Job, Listed, Record, Tags
+from nodemanager.core.model.world import CloudState, Job, Listed, Record, Tags
 from nodemanager.core.operate.verbs import Reply
 from nodemanager.core.plan.plan import Plan
 from nodemanager.core.plan.snapshot import Snapshot
@@ -298,6 +298,15 @@ class World:
         if self.shape.demand_every:
             for pool in self.pools.values():
                 change(pool)
+
+    def before_us(self, name: str, size: str) -> Machine:
+        """A machine of that name that is up, which somebody else has started."""
+        node = self.cloud.start(tags=Tags(), size=size, name=name, by="somebody")
+        self._boot(node, name)
+        self.cloud.set_state(node, CloudState.RUNNING)
+        assert node.machine is not None
+        node.machine.up = True
+        return node.machine
 
     def inherit(self) -> None:
         """Records that were there before us: clean, leaked, of others, and of nodes that live."""

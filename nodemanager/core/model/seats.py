@@ -6,8 +6,6 @@ one of them must take that record and no other.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from nodemanager.core.model.world import Record, Size
 
 SEAT, SEAT_SIZE = "nodemanager_seat", "nodemanager_seat_size"
@@ -18,11 +16,6 @@ def seat_of(record: Record) -> str | None:
     """The name of the node that the record is in the scheduler; None where its slot is any."""
     seat = record.properties.get(SEAT)
     return seat if isinstance(seat, str) else None
-
-
-def has_seats(records: Sequence[Record]) -> bool:
-    """Whether the store's records are seats: either all are, or none is."""
-    return bool(records) and seat_of(records[0]) is not None
 
 
 def may_take(record: Record, size: Size, host: str | None) -> bool:

@@ -60,7 +60,8 @@ class Settings:
     says that the adapters of cloud and store prove their listings complete (L2). `tells_drain` says
     that the store's answers to pings can tell a node to take no more work (D12). `prune_after` None
     deletes nothing, `max_node_age` None replaces no node for its age. `scheduled`: a scheduler says
-    what waits and which nodes work (T6). `hostname` is the pattern of the slots' names, as
+    what waits and which nodes work (T6). `seats`: the store's records are the scheduler's nodes,
+    and a boot is for one of these. `hostname` is the pattern of the slots' names, as
     `compute%(slot_number)d`, where the store gives the smallest free slot; else None.
     `scheduler_can` is what the scheduler can do besides; `cancel_unsatisfiable`: jobs that no size
     can run are cancelled there. `claims_keep_window` is off in a replay that tries other windows.
@@ -89,6 +90,7 @@ class Settings:
     tells_drain: bool = False
     demand_polled: bool = False
     scheduled: bool = False
+    seats: bool = False
     hostname: str | None = None
     scheduler_can: frozenset[Verb] = frozenset()
     cancel_unsatisfiable: bool = False

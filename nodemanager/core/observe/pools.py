@@ -39,9 +39,12 @@ def is_ours_to_claim(record: Record, settings: Settings) -> bool:
     """Whether a boot of this pool may claim the record once it is clean (U1, U2).
 
     Two pools may both regard a record that names none as theirs. Without compare-and-set, a late
-    claim could overwrite the other pool's claim, so that such a record is never claimed there.
+    claim could overwrite the other pool's claim, so that such a record is never claimed there. A
+    seat that names none is whoever's whose partitions have it: no record is ever made for it.
     """
     adopts = settings.adopt_unclaimed if settings.compare_and_set else False
+    if settings.seats:
+        adopts = True
     return not_ours(record, settings.pool, adopts) is None
 
 

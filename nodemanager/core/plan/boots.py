@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 from nodemanager.core.judge import false_clean
 from nodemanager.core.model.reasons import Reason
-from nodemanager.core.model.seats import has_seats, may_take
+from nodemanager.core.model.seats import may_take
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.world import Record, Size
 from nodemanager.core.observe.pools import is_ours_to_claim
 from nodemanager.core.plan.demand import Wants
 from nodemanager.core.plan.places import choose, nodes_by_place
 from nodemanager.core.plan.seats import FreeSeats, uses_of
-from nodemanager.core.plan.snapshot import Snapshot, listed_records
+from nodemanager.core.plan.snapshot import Snapshot
 from nodemanager.core.plan.supply import held_records, is_locked
 
 
@@ -49,7 +49,7 @@ def boot_orders(
         record = next((one for one in reusable if may_take(one, size, host)), None)
         if record is not None:
             reusable.remove(record)
-        elif has_seats(listed_records(snapshot)):
+        elif settings.seats:
             # The store makes no new record, and would claim one that may not be claimed yet.
             continue
         place = choose(size, snapshot.limits.places, nodes, snapshot.now)
@@ -79,7 +79,7 @@ def free_seats(
     snapshot: Snapshot, settings: Settings, impossible: frozenset[str]
 ) -> FreeSeats | None:
     """The seats that boots may get; None where they may get new records."""
-    if not has_seats(listed_records(snapshot)):
+    if not settings.seats:
         return None
     reusable = _reusable(snapshot, settings, impossible)
     return FreeSeats(reusable, uses_of(reusable, snapshot, settings))

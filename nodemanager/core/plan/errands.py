@@ -365,7 +365,8 @@ def _gone_nodes(snapshot: Snapshot, settings: Settings) -> Iterator[MarkGone]:
 def _free_seats(snapshot: Snapshot) -> Iterator[tuple[Record, SchedulerNode]]:
     """The seats that nobody holds, and what the scheduler says of each since they are free.
 
-    A machine may still come of a claim that is under way, so that one is left alone.
+    A machine may still come of a claim that is under way, so that one is left alone. A node of
+    other partitions is another manager's matter (T3), or an operator's.
     """
     history, breaker = snapshot.history, snapshot.breaker
     if history.scheduler is None or history.records is None or breaker.is_open:
@@ -375,7 +376,9 @@ def _free_seats(snapshot: Snapshot) -> Iterator[tuple[Record, SchedulerNode]]:
         node = nodes.get(seat_of(record) or "")
         is_free = not (record.holds_anything or record.problems or record.held)
         is_free = is_free and record.uuid not in snapshot.holds
-        if node is not None and is_free and record.uuid not in snapshot.record_flights:
+        if node is None or node.elsewhere:
+            continue
+        if is_free and record.uuid not in snapshot.record_flights:
             yield record, node
 
 

@@ -9,7 +9,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from nodemanager.core.model.reasons import Event, Reason
-from nodemanager.core.model.seats import has_seats
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.verdict import Verdict
 from nodemanager.core.model.world import Record
@@ -78,7 +77,7 @@ def _unused(
 ) -> Iterator[Notice]:
     """A record for each node that may be, and some; those beyond that only make listings slow."""
     prunes = settings.prune_after is not None and settings.compare_and_set
-    if prunes or has_seats(records):
+    if prunes or settings.seats:
         return
     limit, unused = settings.max_nodes, Reason.HOLDS_NOTHING
     count = sum([verdict.reason is unused for verdict in verdicts])

@@ -184,7 +184,7 @@ def test_what_was_only_kept_is_told_when_asked_for() -> None:
 
 def test_where_records_are_seats_a_size_without_a_free_one_can_not_grow() -> None:
     """The only free seat is another size's, or the plan's own boot takes it."""
-    made = world(max_nodes=9)
+    made = world(max_nodes=9, seats=True)
     made.records = [seat("r0", "s1"), seat("r1", "l1", "large")]
     made.poll_scheduler(off("s1"), off("l1"))
     assert told(made, "small")["small"].one_more is None

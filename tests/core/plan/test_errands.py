@@ -378,6 +378,13 @@ def test_a_name_that_an_operator_called_down_or_holds_is_left_alone() -> None:
     assert returned(given_up(), NOT_COME, holds=frozenset({"r1"})) == []
 
 
+def test_a_name_of_other_partitions_is_another_managers_matter_t3() -> None:
+    assert returned(given_up(), replace(NOT_COME, elsewhere=True)) == []
+    drained = replace(NOT_COME, given_up=False, draining=True, reason=f"{OURS}to be shut down")
+    assert switched_off(given_up(), drained) != []
+    assert switched_off(given_up(), replace(drained, elsewhere=True)) == []
+
+
 def test_an_open_breaker_resumes_nothing_b2() -> None:
     assert returned(given_up(), NOT_COME, breaker=Breaker(Cause.WRITES_FAIL)) == []
 

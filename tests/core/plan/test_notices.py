@@ -101,7 +101,7 @@ def test_another_pools_records_are_not_counted_t3() -> None:
 
 
 def test_the_schedulers_own_nodes_are_never_too_many_records() -> None:
-    made = world(max_nodes=8)
+    made = world(max_nodes=8, seats=True)
     made.records += [
         cleaned(f"r{number}", at=made.store_now - 1e6, properties={SEAT: f"cloud{number}"})
         for number in range(300)

@@ -49,7 +49,14 @@ def wanted(name: str) -> SchedulerNode:
 
 def pool(*records: Record, **settings: Any) -> World:
     made = world(
-        **{"scheduled": True, "demand_polled": True, "max_nodes": 9, "min_nodes": 0, **settings}
+        **{
+            "scheduled": True,
+            "demand_polled": True,
+            "seats": True,
+            "max_nodes": 9,
+            "min_nodes": 0,
+            **settings,
+        }
     )
     made.records = list(records)
     return made
@@ -208,6 +215,27 @@ def test_a_seat_that_is_wanted_no_more_is_withdrawn_though_another_of_its_size_i
     plan = planned(made, off("s1"), wanted("s2"), jobs=(wish("s2"),))
     assert withdrawn(made, plan, "r0") == {"r0": Reason.NO_LONGER_WANTED}
     assert boots(plan) == [("small", "s2")]
+
+
+@pytest.mark.parametrize("adopt", [None, False, True])
+def test_of_two_pools_each_boots_the_seats_of_its_partitions_that_nobody_had_yet_t3(adopt):
+    """No record is ever made for a seat: one that waits for a pool's name would wait for ever."""
+    made = pool(
+        replace(SEATS[0], pool=None), replace(SEATS[1], pool="another"), adopt_unclaimed=adopt
+    )
+    jobs = (wish("s1"), wish("s2"))
+    assert boots(planned(made, wanted("s1"), wanted("s2"), jobs=jobs)) == [("small", "s1")]
+    lacking = pool(*made.records, replace(SEATS[2], pool=None), min_nodes=2, adopt_unclaimed=adopt)
+    nodes = off("s1"), off("s2"), off("l1", elsewhere=True)
+    assert powered_up(planned(lacking, *nodes)) == ["s1"]
+
+
+@pytest.mark.parametrize("lacks", [{"min_nodes": 1}, {}])
+def test_a_listing_without_any_seat_has_nothing_booted_u2(lacks: dict[str, int]):
+    """The store would give the boot any seat that is off, also of a partition of others."""
+    made = pool(**lacks)
+    plan = planned(made, wanted("s1"), off("s2"), jobs=(wish("s1"),))
+    assert (boots(plan), powered_up(plan)) == ([], [])
 
 
 def test_may_take():

@@ -14,6 +14,7 @@ from tests.simulation.choices import POLL_TIMES, SPOT, reloaded
 from tests.simulation.cloud import Instance
 from tests.simulation.faults.script import LONG, MIDDLING, Scene, fault
 from tests.simulation.people import INSIST_S
+from tests.simulation.seats import with_kept_nodes
 from tests.simulation.world import Pool, World
 
 
@@ -71,8 +72,10 @@ def _(scene: Scene) -> None:
 def _(scene: Scene) -> None:
     """Any window and limit, with whatever is in flight."""
     pool = scene.pool
-    seated = scene.world.shape.seated is not None
-    pool.settings = reloaded(pool.settings, scene.random, seated=seated)
+    seated = scene.world.shape.seated
+    pool.settings = reloaded(pool.settings, scene.random, seated=seated is not None)
+    if seated is not None:
+        pool.settings = with_kept_nodes(pool.settings, seated)
     pool.poll_time = scene.random.choice((pool.poll_time, *POLL_TIMES))
     if pool.manager is not None and pool.manager.alive:
         pool.manager.reload(pool.settings)

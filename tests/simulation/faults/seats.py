@@ -58,7 +58,8 @@ def reserved(scene: Scene) -> None:
 def retired(scene: Scene) -> None:
     """Its job runs on, and it gets no other until it is back."""
     model = _controller(scene).model
-    ((partition, names),) = model.partitions.items()
+    partition = _controller(scene).partition_of(scene.fault.pool)
+    names = model.partitions[partition]
     if len(names) < 2:
         return
     name = scene.random.choice(names)
@@ -70,6 +71,34 @@ def retired(scene: Scene) -> None:
     model.partitions[partition] = tuple(one for one in names if one != name)
     scene.finally_(put_back)
     scene.world.calms.append(put_back)
+
+
+@fault("somebody calls a seat down", lasts=MIDDLING, seated=True, share=0.15)
+def calls_down(scene: Scene) -> None:
+    """With a reason of their own. A slurmd that answers ends that; a node that is off stays so."""
+    model = _controller(scene).model
+    name = scene.random.choice(list(model.nodes))
+
+    def resume() -> None:
+        reason = model.nodes[name].reason
+        if reason is not None and reason[0] == REASON:
+            _tell(scene, name, "State=RESUME")
+
+    _tell(scene, name, "State=DOWN", f"Reason={REASON}")
+    _controller(scene).look()
+    scene.finally_(resume)
+    scene.world.calms.append(resume)
+
+
+@fault("somebody cancels jobs", lasts=MIDDLING, seated=True, share=0.25)
+def cancels(scene: Scene) -> None:
+    """Those that wait, or all."""
+    controller = _controller(scene)
+    controller.look()
+    for job in list(controller.jobs.values()):
+        if job.on is None or scene.random.random() < 0.5:
+            controller.cancel(job)
+    controller.look()
 
 
 @fault("slurmctld restarts", seated=True)
