@@ -34,6 +34,7 @@ NODES = (
     f"NodeName=far CPUs=2 RealMemory=2000 Gres=gpu:2,{ODD}:1 State=DOWN",
     "PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE State=UP",
 )
+POLLS = {"poll_time": 2, "max_poll_time": 2, "poll_stale_after": 20}
 WIDE = {"instance_type": "large", "cores": CORES, "ram": 4000, "price": 0.1}
 
 
@@ -57,7 +58,9 @@ def test_each_job_gets_its_nodes_or_its_reason_within_two_polls(
     plain = slurm.submit("--exclusive")
     tasks = slurm.submit("--array=1-40", "-n1")
     changes = {
-        "Daemon": {"max_nodes": SLOTS},
+        # Long enough for all that one poll brings; each poll is told.
+        "Daemon": {"max_nodes": SLOTS, "node_stale_after": 60, **POLLS},
+        "Logging": {"level": "DEBUG"},
         "Registry": {"slots": SLOTS, "hostname": "c%(slot_number)d"},
         "Size wide": WIDE,
     }
