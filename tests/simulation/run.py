@@ -14,6 +14,7 @@ from tests.simulation import faults, health
 from tests.simulation.aftermath import Aftermath
 from tests.simulation.causes import Causes
 from tests.simulation.cleans import CleanRules
+from tests.simulation.closings import Closings
 from tests.simulation.creates import CreateRules
 from tests.simulation.debts import Debtor, Debts
 from tests.simulation.dispatches import Dispatches
@@ -128,6 +129,7 @@ def _play(world: World, scenario: Scenario) -> None:
     cleans = CleanRules(world, told, truth)
     fair = Calm(world)
     Sends(world)
+    Closings(world, told, truth)
     if world.controller is None:
         watched = _watched(world, told, truth, cleans, fair)
     else:

@@ -23,6 +23,7 @@ from nodemanager.core.judge.node_view import OUTSIDE, NodeView
 from nodemanager.core.judge.nodes import NodeJudge
 from nodemanager.core.judge.overrides import of_node
 from nodemanager.core.judge.records import RecordJudge
+from nodemanager.core.judge.recovered import recovered
 from nodemanager.core.model.annotations import Mark
 from nodemanager.core.model.changed import changed
 from nodemanager.core.model.orders import CleanOrder
@@ -377,6 +378,7 @@ def _after_silence(
         snapshot.breaker,
         history,
         frozenset(bad),
+        _no_more_ill(snapshot, settings, views, ours),
         Population(
             len(ours),
             frozenset(left),
@@ -387,6 +389,18 @@ def _after_silence(
         settings,
     )
     return _with(snapshot, history, breaker)
+
+
+def _no_more_ill(
+    snapshot: Snapshot, settings: Settings, views: list[NodeView], ours: list[NodeView]
+) -> frozenset[str]:
+    """The nodes, of those for which the breaker is open, that are well again, or not ours (B3)."""
+    part = snapshot.breaker.part(Cause.MASS_SILENCE)
+    if part is None:
+        return frozenset()
+    others = part.ids & {view.node.id for view in views} - {view.node.id for view in ours}
+    among = [view for view in ours if view.node.id in part.ids]
+    return others | recovered(among, part.opened_at, snapshot, settings)
 
 
 def _after_eligible(judge: RecordJudge, backlog: frozenset[str]) -> Snapshot:

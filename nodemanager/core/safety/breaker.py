@@ -101,6 +101,7 @@ class Breaker:
         return next((part for part in self.parts if part.cause is cause), None)
 
 
+RUNS = frozenset({CloudState.PENDING, CloudState.RUNNING})
 COLLAPSES = frozenset({Cause.CLOUD_COLLAPSED, Cause.RECORDS_COLLAPSED, Cause.SCHEDULER_COLLAPSED})
 
 
@@ -143,7 +144,7 @@ def reset(breaker: Breaker, at: float) -> Breaker:
             looked = part.ids
         elif part.cause in COLLAPSES:
             lost |= part.ids - part.back
-        elif part.cause in (Cause.MASS_SILENCE, Cause.FALSE_CLEAN):
+        elif part.cause is Cause.MASS_SILENCE:
             silent |= part.ids
     gone, acquitted = breaker.gone | lost, breaker.acquitted | silent
     return closed(replace(breaker, gone=gone, acquitted=acquitted, looked_at=at, looked=looked))
@@ -151,8 +152,8 @@ def reset(breaker: Breaker, at: float) -> Breaker:
 
 def joined(stored: Breaker, other: Breaker) -> Breaker:
     """The breaker of an earlier run and the present one, joined: open for the causes of both."""
-    standing = {part.cause for part in stored.parts}
-    more = tuple(part for part in other.parts if part.cause not in standing)
+    own = {part.cause: part for part in other.parts}
+    stood = [_both(part, own.pop(part.cause, None)) for part in stored.parts]
     generation = max(stored.generation, other.generation) + (1 if other.generation else 0)
     lasting = Breaker(
         gone=stored.gone | other.gone,
@@ -161,7 +162,20 @@ def joined(stored: Breaker, other: Breaker) -> Breaker:
         looked_at=max(stored.looked_at, other.looked_at),
         looked=stored.looked | other.looked,
     )
-    return _standing(lasting, (*stored.parts, *more), generation)
+    return _standing(lasting, (*stood, *own.values()), generation)
+
+
+def _both(stored: Breaker, own: Breaker | None) -> Breaker:
+    """One cause of both runs, about all that it is about in either; as new as the newer one."""
+    if own is None:
+        return stored
+    return replace(
+        max(stored, own, key=lambda part: part.opened_at),
+        ids=stored.ids | own.ids,
+        back=stored.back | own.back,
+        confirmed=stored.confirmed | own.confirmed,
+        denied={**stored.denied, **own.denied},
+    )
 
 
 def with_part(breaker: Breaker, cause: Cause, part: Breaker | None) -> Breaker:
@@ -216,7 +230,7 @@ def after_listing(
         detail = {"lost": len(lost), "known": len(known), "listed": len(ids)}
         return opened(breaker, cause, lost, at, detail)
     lost = (lost | part.ids).difference(sets.destroyed)
-    part = replace(part, ids=lost, back=lost & ids)
+    part = replace(part, ids=lost, back=lost & ids, confirmed=part.confirmed - ids)
     is_back = len(part.back) >= (1 - settings.collapse_fraction) * len(lost)
     if is_back or part.back | part.confirmed >= lost:
         return _explained(breaker, part)
@@ -246,10 +260,17 @@ def after_scheduler(
             return breaker
         detail = {"lost": len(lost), "known": len(known), "listed": len(names)}
         return opened(breaker, Cause.SCHEDULER_COLLAPSED, lost, at, detail)
-    lost = (lost | part.ids) & ours
+    lost |= part.ids
     part = replace(part, ids=lost, back=lost & names)
-    is_back = len(part.back) >= (1 - settings.collapse_fraction) * len(lost)
+    if history.cloud is not None and not _is_listing_lacking(breaker):
+        lost &= ours
+    is_back = len(lost & names) >= (1 - settings.collapse_fraction) * len(lost)
     return with_part(breaker, Cause.SCHEDULER_COLLAPSED, None if is_back else part)
+
+
+def _is_listing_lacking(breaker: Breaker) -> bool:
+    """Whether a listing can't be believed that tells which nodes are ours."""
+    return any(part.cause in COLLAPSES - {Cause.SCHEDULER_COLLAPSED} for part in breaker.parts)
 
 
 def _explained(breaker: Breaker, part: Breaker) -> Breaker:
@@ -306,6 +327,7 @@ def after_answers(
             node = answers[node_id]
             if node is not None:
                 denied.pop(node_id, None)
+                confirmed.discard(node_id)
                 if node.state in ended:
                     confirmed.add(node_id)
             elif settings.visible_after == 0 or (
@@ -342,11 +364,15 @@ def after_silence(
     breaker: Breaker,
     history: History,
     still_bad: frozenset[str],
+    no_more: frozenset[str],
     population: Population,
     at: float,
     settings: Settings,
 ) -> Breaker:
-    """The breaker after a plan found `still_bad` of `population` nodes: D9 opens, B3 closes it."""
+    """The breaker after a plan found `still_bad` of `population` nodes: D9 opens, B3 closes it.
+
+    Of those for which it is open, the nodes in `no_more` are known to be well, or are not ours.
+    """
     unlisted = frozenset(history.turned) - history.present.keys()
     still = still_bad | unlisted
     if breaker.acquitted - still:
@@ -358,11 +384,11 @@ def after_silence(
         if joins - part.ids - breaker.acquitted:
             part = replace(part, ids=part.ids | (joins - breaker.acquitted))
             breaker = with_part(breaker, Cause.MASS_SILENCE, part)
+        breaker, part = _started_again(breaker, part, history)
         ended = part.confirmed
         if history.cloud is not None:
             ended |= {node.id for node in history.cloud.items if node.is_absent} & part.ids
-        bad = (part.ids & (still_bad | (part.ids - history.present.keys()))) - ended
-        if len(bad) > settings.collapse_fraction * len(part.ids):
+        if len(part.ids - no_more - ended) > settings.collapse_fraction * len(part.ids):
             return breaker
         breaker = with_part(
             replace(breaker, acquitted=breaker.acquitted | ended), Cause.MASS_SILENCE, None
@@ -381,6 +407,16 @@ def after_silence(
             detail = {"silent": len(wave), "nodes": nodes}
             return opened(breaker, Cause.MASS_SILENCE, frozenset(wave), at, detail)
     return breaker
+
+
+def _started_again(breaker: Breaker, part: Breaker, history: History) -> tuple[Breaker, Breaker]:
+    """The breaker and its part for which no node is stopped any more that is listed as running."""
+    present = history.present
+    runs = {id for id in part.confirmed if id in present and present[id].state in RUNS}
+    if not runs:
+        return breaker, part
+    part = replace(part, confirmed=part.confirmed - runs)
+    return with_part(breaker, Cause.MASS_SILENCE, part), part
 
 
 def _number_of(

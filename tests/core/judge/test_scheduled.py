@@ -259,6 +259,40 @@ def test_nodes_that_are_gone_from_the_cloud_are_not_lost_in_the_scheduler_l3a() 
     assert Cause.SCHEDULER_COLLAPSED not in {part.cause for part in made.breaker.parts}
 
 
+def test_a_start_closes_no_collapse_of_the_schedulers_before_the_cloud_is_listed_b3() -> None:
+    made = scheduled(10, max_nodes=10)
+    listed(made, 10)
+    listed(made, 6)
+    kept = made.breaker
+    made.restart()
+    made.breaker = kept
+    six = [SchedulerNode(f"compute{number}", IDLE) for number in range(1, 7)]
+    made.poll_scheduler(*six)
+    assert made.breaker.cause is Cause.SCHEDULER_COLLAPSED
+    made.poll_records()
+    made.poll_scheduler(*six)
+    listed(made, 6)
+    assert made.breaker.cause is Cause.SCHEDULER_COLLAPSED
+    listed(made, 10)
+    assert not made.breaker.is_open
+
+
+def test_a_short_list_of_the_clouds_closes_no_collapse_of_the_schedulers_b3() -> None:
+    made = scheduled(10, max_nodes=10)
+    listed(made, 10)
+    listed(made, 6)
+    nodes, made.nodes = made.nodes, made.nodes[:2]
+    listed(made, 6)
+    assert made.breaker.part(Cause.SCHEDULER_COLLAPSED) is not None
+    made.nodes = nodes
+    listed(made, 6)
+    assert made.breaker.cause is Cause.SCHEDULER_COLLAPSED
+    made.nodes = nodes[:6]
+    made.answer({one.id: None for one in nodes[6:]})
+    listed(made, 10)
+    assert made.breaker.part(Cause.SCHEDULER_COLLAPSED) is None
+
+
 def test_an_operators_reset_ends_the_collapse_for_good_b3() -> None:
     made = scheduled(10, max_nodes=10)
     listed(made, 10)

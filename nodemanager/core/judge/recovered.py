@@ -1,0 +1,52 @@
+"""Which nodes that were silent, down or unpaired are well again (SAFETY.md B3).
+
+No sign of illness is none of health: after a start, after a jump of a clock, and where a freed node
+is listed again, what tells that a node is ill is measured anew. Only its own new ping tells that it
+is well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from nodemanager.core.judge.node_view import DYING, NodeView
+from nodemanager.core.model.settings import Settings
+from nodemanager.core.model.world import Record, WorkerState
+from nodemanager.core.observe.history import History
+from nodemanager.core.plan.snapshot import Snapshot
+
+
+def recovered(
+    views: Iterable[NodeView], since: float, snapshot: Snapshot, settings: Settings
+) -> frozenset[str]:
+    """The ids of the nodes that run, have their record, and have pinged it with another word than
+    down since then, CLOCK_BOOTTIME."""
+    history, now = snapshot.history, snapshot.now
+    since = max(since, now - settings.node_stale_after / 2)
+    return frozenset(
+        view.node.id
+        for view in views
+        if view.record is not None
+        and not view.bad
+        and view.node.state not in DYING
+        and not _says_down(view, view.record)
+        and _pings(view.record, history, now, since)
+    )
+
+
+def _says_down(view: NodeView, record: Record) -> bool:
+    """Whether its newest ping says so, in its boot grace, too, and no scheduler has it at work."""
+    return record.worker_state is WorkerState.DOWN and view.state is not WorkerState.BUSY
+
+
+def _pings(record: Record, history: History, now: float, since: float) -> bool:
+    """Whether we saw a new ping of this life come since then.
+
+    A stamp that is there when we first look may be older than it seems, where the clock jumped.
+    """
+    heard, clock = history.heard.get(record.uuid), history.clock
+    if heard is None or heard.last_ping_at is None or clock is None:
+        return False
+    if heard.before_at == float("-inf"):
+        return False
+    return min(heard.seen_at, now - clock.age(heard.last_ping_at, now)) > since

@@ -1,0 +1,288 @@
+"""That every breaker stays open while its cause holds, by SAFETY's words (B3), over a restart too.
+
+The breaker says what it is about. Whether that holds is asked of the world, and where B3 wants an
+answer of the cloud or a listing, of what the pool's managers were told. Where both may be right,
+the manager is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from nodemanager.actors.messages import SchedulerPolled
+from nodemanager.core.model.reasons import Event
+from nodemanager.core.model.settings import Settings
+from nodemanager.core.model.world import CloudState, Outcome
+from nodemanager.core.plan.plan import Plan
+from nodemanager.core.plan.snapshot import Snapshot
+from nodemanager.core.safety.breaker import Cause
+from nodemanager.errors import Conflict, NoFreeSlot, NoSuchRecord, RemoteError, SlotTaken
+from tests.simulation import health
+from tests.simulation.cloud import Instance
+from tests.simulation.health import Health
+from tests.simulation.manager import Manager
+from tests.simulation.told import Ears, Heard, Told
+from tests.simulation.truth import Truth
+from tests.simulation.world import Pool, World
+
+HEARTBEAT = "store.time"
+"""It writes where the store compares and sets."""
+WRITES = frozenset(
+    f"store.{what}" for what in ("claim", "create", "clean", "restore", "delete", "drain", "update")
+)
+ANSWERS = (Conflict, NoSuchRecord, NoFreeSlot, SlotTaken)
+"""What a store says that could have written."""
+DOWN = "down"
+"""What a node says that will not recover by itself, as the store keeps it, too."""
+
+
+@dataclass
+class Standing:
+    """A cause for which a pool's breaker is open, since the plan that first showed it.
+
+    `ids` are all that it was ever about. `by` is the run whose plan showed it first, and `kept`
+    says that the journal has it.
+    """
+
+    cause: Cause
+    since: float
+    by: str
+    losses: int
+    ids: frozenset[str]
+    seen_at: float
+    kept: bool = False
+
+
+class Closings:
+    """Watches for what each pool's breaker closes, and holds it against the cause."""
+
+    def __init__(self, world: World, told: Told, truth: Truth) -> None:
+        self.world, self.told, self.truth = world, told, truth
+        self.open: dict[str, dict[Cause, Standing]] = {}
+        self._wrote_at: dict[str, float] = {}
+        """By pool, when the store last took a write of its managers."""
+        self._scheduled: dict[str, frozenset[str]] = {}
+        """By manager, the names in the newest whole listing of its scheduler."""
+        world.plans.append(self._planned)
+        world.events.append(self._logged)
+        world.given.append(self._given)
+        world.weather.answered.append(self._answered)
+        world.weather.failed.append(self._failed)
+
+    # What happens.
+
+    def _logged(self, manager: Manager, event: Event, fields: dict[str, object]) -> None:
+        if event is Event.OPERATOR_BREAKER_RESET and fields.get("result") == "done":
+            self.open.pop(manager.pool.name, None)
+
+    def _given(self, manager: str, message: object) -> None:
+        if isinstance(message, SchedulerPolled) and message.listing.complete:
+            names = frozenset(one.name for one in message.listing.items)
+            self._scheduled[manager] = names
+
+    def _answered(self, manager: str, method: str, about: str, result: object) -> None:
+        if method in WRITES or (method == HEARTBEAT and not self.world.shape.fenced):
+            self._wrote(manager)
+
+    def _failed(self, manager: str, method: str, about: str, error: RemoteError) -> None:
+        if method in WRITES and isinstance(error, ANSWERS):
+            self._wrote(manager)
+
+    def _wrote(self, manager: str) -> None:
+        self._wrote_at[self.world.managers[manager].pool.name] = self.world.engine.now
+
+    def _planned(
+        self, manager: Manager, plan: Plan, snapshot: Snapshot, settings: Settings
+    ) -> None:
+        if manager.mode != "apply" or not manager.lease:
+            return
+        pool, now = manager.pool, self.world.engine.now
+        standing = self.open.setdefault(pool.name, {})
+        parts = {part.cause: part for part in plan.breaker.parts if part.cause is not None}
+        for cause, one in list(standing.items()):
+            if cause in parts:
+                continue
+            del standing[cause]
+            if one.losses == pool.journal.lost and (one.kept or one.by == manager.name):
+                self._closes(manager, one, settings)
+        for cause, part in parts.items():
+            before = standing.get(cause)
+            if before is None:
+                standing[cause] = Standing(
+                    cause, now, manager.name, pool.journal.lost, part.ids, now
+                )
+                continue
+            before.ids, before.seen_at = before.ids | part.ids, now
+            before.kept = before.kept or pool.journal.takes_writes_of(manager.name)
+
+    def _closes(self, manager: Manager, one: Standing, settings: Settings) -> None:
+        holds = JUDGES.get(one.cause, Closings._operators)(self, manager, one, settings)
+        if holds is not None:
+            self.world.violate("B3", f"{manager.name} closes {one.cause} although {holds}")
+
+    # Whether the cause holds: what is so, or None.
+
+    def _operators(self, manager: Manager, one: Standing, settings: Settings) -> str | None:
+        return "no operator has reset it"
+
+    def _cloud(self, manager: Manager, one: Standing, settings: Settings) -> str | None:
+        lost = one.ids - self._destroyed(manager.pool)
+        shown = [heard.items.keys() for heard in self._since(manager, "cloud", one)]
+        away = {id for id in lost if not self._confirmed(manager.pool, id, one, settings)}
+        return _lacking(shown, lost, away, settings)
+
+    def _records(self, manager: Manager, one: Standing, settings: Settings) -> str | None:
+        shown = [heard.items.keys() for heard in self._since(manager, "records", one)]
+        return _lacking(shown, one.ids, one.ids, settings)
+
+    def _scheduler(self, manager: Manager, one: Standing, settings: Settings) -> str | None:
+        """A name is lost while a living node of ours has it, unless we have destroyed that node."""
+        registry, pool = self.world.registry, manager.pool
+        destroyed = self._destroyed(pool)
+        lives = {
+            (node.tags.record, node.tags.incarnation)
+            for node in self.world.cloud.living()
+            if node.tags.pool == pool.name and node.id not in destroyed
+        }
+        ours = {
+            record.hostname
+            for record in registry.records()
+            if (record.uuid, record.incarnation) in lives and record.pool == pool.name
+        }
+        lost = frozenset(one.ids & ours)
+        return _lacking([self._scheduled.get(manager.name, frozenset())], lost, lost, settings)
+
+    def _silent(self, manager: Manager, one: Standing, settings: Settings) -> str | None:
+        seen = {
+            patient.node.id: patient for patient in health.ward(self.world, manager.pool).patients
+        }
+        bad = {}
+        for node_id in one.ids & seen.keys():
+            if self.world.is_excused(node_id, seen[node_id].node.tags.record):
+                continue
+            why = self._ill(manager, seen[node_id], one, settings)
+            if why is not None:
+                bad[node_id] = why
+        if len(bad) <= settings.collapse_fraction * len(one.ids):
+            return None
+        return f"{len(bad)} of {len(one.ids)} nodes are so still: {bad}"
+
+    def _ill(
+        self, manager: Manager, patient: health.Patient, one: Standing, settings: Settings
+    ) -> str | None:
+        """Why a node is silent, down or unpaired; None where it is none of these, or ended."""
+        node, now = patient.node, self.world.engine.now
+        if node.state in (CloudState.STOPPED, CloudState.STOPPING):
+            return None
+        records = self.told.ears[manager.name].newest("records", now)
+        shown = None if records is None else records.items.get(node.tags.record or "")
+        if patient.health is Health.UNPAIRED:
+            told = shown is not None and shown.incarnation == node.tags.incarnation
+            return None if told else "unpaired"
+        heard_at = _heard_at(node)
+        silent_s = now - heard_at
+        is_news = heard_at > one.since and silent_s <= settings.node_stale_after
+        pings = self.world.controller is None
+        if pings and silent_s > settings.node_stale_after / 2 and not is_news:
+            return f"silent for {silent_s:.0f} s"
+        is_told = shown is not None and shown.worker_state == DOWN
+        machine = node.machine
+        if machine is None or machine.busy_since is not None or not is_told:
+            return None
+        last = max(machine.words.values(), key=lambda word: word.arrived, default=None)
+        return DOWN if last is not None and last.state == DOWN else None
+
+    def _false_clean(self, manager: Manager, one: Standing, settings: Settings) -> str | None:
+        for key in sorted(one.ids):
+            life = self.truth.false_cleans.get(key)
+            if life is None or not life.node.lives or life.is_back:
+                continue
+            known = life.before.incarnation or self.world.cloud.instances.get(
+                life.before.instance_id or ""
+            )
+            # With nothing to ask by, its silence alone tells.
+            if known and not self.world.is_excused(life.node.id, which="A1"):
+                return f"{life.node.id} of {key} lives, and has no record"
+        return None
+
+    def _writes(self, manager: Manager, one: Standing, settings: Settings) -> str | None:
+        if self._wrote_at.get(manager.pool.name, one.since - 1.0) >= one.since:
+            return None
+        if self.world.shape.fenced and self.world.engine.now - one.since > settings.max_poll_time:
+            return None
+        return "no write has succeeded since"
+
+    # What a pool's managers were told.
+
+    def _since(self, manager: Manager, source: str, one: Standing) -> list[Heard]:
+        """The complete listings since the last plan that showed it open, and the newest."""
+        ears = self.told.ears[manager.name]
+        newest, heard = ears.had(source, self.world.engine.now), getattr(ears, source)
+        return [
+            each
+            for each in heard
+            if each.complete and (each.given_at >= one.seen_at or each is newest)
+        ]
+
+    def _destroyed(self, pool: Pool) -> set[str]:
+        """The nodes whose destroy its managers sent, and that was not refused."""
+        return {
+            node_id
+            for ears in self.told.family(pool.name)
+            for node_id, destroy in ears.destroys.items()
+            if destroy.outcome is not Outcome.FAILED
+        }
+
+    def _confirmed(self, pool: Pool, node_id: str, one: Standing, settings: Settings) -> bool:
+        """Whether the cloud, asked by id, has called it gone; whichever of the runs asked."""
+        answers = [
+            answer for ears in self.told.family(pool.name) for answer in ears.by_id.get(node_id, ())
+        ]
+        answers.sort(key=lambda answer: answer.at)
+        asked = Ears(by_id={node_id: answers})
+        node = self.world.cloud.instances.get(node_id)
+        if node is not None and node.lives and not self.world.is_excused(node_id, which="A1"):
+            return False
+        return asked.is_gone(node_id, settings.visible_after) or any(
+            node_id in heard.items and heard.items[node_id].is_absent
+            for ears in self.told.family(pool.name)
+            for heard in ears.cloud
+        )
+
+
+def _lacking(
+    shown: Iterable[Iterable[str]], lost: frozenset[str], away: Iterable[str], settings: Settings
+) -> str | None:
+    """What is lost, where none of the listings shows enough of it, or all but what is gone."""
+    least: set[str] | None = None
+    for ids in shown:
+        back = lost & set(ids)
+        missing = set(away) - back
+        if len(back) >= (1 - settings.collapse_fraction) * len(lost) or not missing:
+            return None
+        least = missing
+    if least is None:
+        least = set(away)
+    return f"{sorted(least)} of {len(lost)} are neither listed nor gone" if least else None
+
+
+def _heard_at(node: Instance) -> float:
+    """When the store last took a ping of the node; -inf where it never did."""
+    machine = node.machine
+    if machine is None or machine.heard_at is None:
+        return float("-inf")
+    return machine.heard_at
+
+
+Judge = Callable[[Closings, Manager, Standing, Settings], str | None]
+
+JUDGES: Mapping[Cause, Judge] = {
+    Cause.CLOUD_COLLAPSED: Closings._cloud,
+    Cause.RECORDS_COLLAPSED: Closings._records,
+    Cause.SCHEDULER_COLLAPSED: Closings._scheduler,
+    Cause.MASS_SILENCE: Closings._silent,
+    Cause.FALSE_CLEAN: Closings._false_clean,
+    Cause.WRITES_FAIL: Closings._writes,
+}
+"""Of the others B3 knows no way out but an operator's."""
