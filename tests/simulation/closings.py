@@ -202,7 +202,7 @@ class Closings:
                 life.before.instance_id or ""
             )
             # With nothing to ask by, its silence alone tells.
-            if known and not self.world.is_excused(life.node.id, which="A1"):
+            if known and not self._is_denied(life.node.id, one):
                 return f"{life.node.id} of {key} lives, and has no record"
         return None
 
@@ -234,6 +234,10 @@ class Closings:
             if destroy.outcome is not Outcome.FAILED
         }
 
+    def _is_denied(self, node_id: str, one: Standing) -> bool:
+        """Whether the cloud has denied it since, although it lives (A1)."""
+        return self.truth.denied_at.get(node_id, float("-inf")) >= one.since
+
     def _confirmed(self, pool: Pool, node_id: str, one: Standing, settings: Settings) -> bool:
         """Whether the cloud, asked by id, has called it gone; whichever of the runs asked."""
         answers = [
@@ -242,7 +246,7 @@ class Closings:
         answers.sort(key=lambda answer: answer.at)
         asked = Ears(by_id={node_id: answers})
         node = self.world.cloud.instances.get(node_id)
-        if node is not None and node.lives and not self.world.is_excused(node_id, which="A1"):
+        if node is not None and node.lives and not self._is_denied(node_id, one):
             return False
         return asked.is_gone(node_id, settings.visible_after) or any(
             node_id in heard.items and heard.items[node_id].is_absent
