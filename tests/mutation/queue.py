@@ -33,6 +33,22 @@ QUEUE = (
     ),
     TextMutant(
         "U12",
+        "a node that Slurm keeps for a job of several nodes is booted once more",
+        "core/plan/supply.py",
+        " or reason in SPARE or self._is_planned(view):",
+        " or reason in SPARE:",
+        f"{PACKING}::test_a_node_that_is_kept_for_a_job_of_several_nodes_serves_it",
+    ),
+    TextMutant(
+        "L1",
+        "a node that no partition names is not there where sinfo answers as text",
+        "schedulers/slurm/adapter.py",
+        "            self._text_rows,\n",
+        "            text.nodes,\n",
+        f"{ANSWERS}::test_as_text_a_node_in_no_partition_is_told_too",
+    ),
+    TextMutant(
+        "U12",
         "a job waits for ever beside room that its scheduler does not give it",
         "core/plan/supply.py",
         " or demand_at - word.busy_since > FILLING_S:",

@@ -282,6 +282,41 @@ def test_a_state_that_an_operator_sets(
     slurm.client("scontrol", "update", "NodeName=c1", "State=RESUME")
 
 
+@pytest.mark.parametrize("answers", [Answers.JSON, Answers.TEXT])
+def test_an_idle_node_is_planned_for_a_job_that_waits_for_another_node_too(
+    slurm: SlurmCluster, scheduler: Asked, answers: Answers
+) -> None:
+    busy = slurm.submit("-w", "c2", "-n", str(CORES), "--time=10")
+    until("c2 to work", lambda: slurm.job_state(busy) == "RUNNING")
+    submit(slurm, "-N2", "--time=10")
+
+    def planned() -> list[str]:
+        return [node.name for node in scheduler(answers).nodes().items if node.planned]
+
+    assert until("a plan", planned) == ["c1"]
+    (node,) = (node for node in scheduler(answers).nodes().items if node.name == "c1")
+    assert node.state is not WorkerState.BUSY
+
+
+def test_a_node_that_no_partition_names_is_told_as_json_and_as_text(
+    slurm: SlurmCluster, scheduler: Asked
+) -> None:
+    """sinfo leaves it out as text; it may still run its job."""
+    partitions = {"main": f"c2,{LARGE}", "other": "c2"}
+    for name, nodes in partitions.items():
+        slurm.client("scontrol", "update", f"PartitionName={name}", f"Nodes={nodes}")
+    try:
+        as_json, as_text = (
+            {node.name: replace(node, said="") for node in scheduler(answers).nodes().items}
+            for answers in (Answers.JSON, Answers.TEXT)
+        )
+        assert as_text == as_json
+        assert "c1" in as_text
+    finally:
+        for name, nodes in partitions.items():
+            slurm.client("scontrol", "update", f"PartitionName={name}", f"Nodes=c1,{nodes}")
+
+
 def test_a_powered_down_cloud_node_is_down(slurm: SlurmCluster, scheduler: Asked) -> None:
     both_ways(scheduler)
     (node,) = (one for one in scheduler().nodes().items if one.name == LARGE)

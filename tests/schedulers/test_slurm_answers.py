@@ -556,6 +556,7 @@ def test_a_slurm_without_json_is_asked_for_text_from_then_on(
     slurm_says: Callable[[str, str], Path],
 ) -> None:
     calls = slurm_says("sinfo", OLD)
+    slurm_says("scontrol", "")
     scheduler = SlurmScheduler(10.0)
     assert len(scheduler.nodes().items) == 5
     assert scheduler.nodes() == scheduler.nodes()
@@ -563,11 +564,44 @@ def test_a_slurm_without_json_is_asked_for_text_from_then_on(
     assert ["--json" in line for line in asked] == [True, False, False, False]
 
 
+LONE = (
+    "NodeName=lone Arch=x86_64 CoresPerSocket=1  CPUAlloc=1 CPUEfctv=4 CPUTot=4 CPULoad=20.39 "
+    "AvailableFeatures=rack1,instancetype=large ActiveFeatures=(null) Gres=license:site:4 "
+    "NodeAddr=127.0.0.1 NodeHostName=vm OS=Linux 6.18 #1 SMP @0  RealMemory=4000 AllocMem=10 "
+    "FreeMem=16581 Sockets=4 Boards=1 State=MIXED+DRAIN ThreadsPerCore=1 TmpDisk=1000 Weight=160 "
+    "Owner=N/A MCS_label=N/A  BootTime=None AllocTRES=cpu=1 "
+    "Reason=a disk, State=IDLE Weight=1 [root@2026-11-26T12:06:04]"
+)
+"""As scontrol of 22.05 prints a node that no partition names."""
+
+
+def test_as_text_a_node_in_no_partition_is_told_too(slurm_says: Callable[[str, str], Path]) -> None:
+    """It may still run its job, and is not to be taken for one that Slurm does not know."""
+    slurm_says("sinfo", OLD)
+    known = "NodeName=c1 State=DOWN\n"
+    slurm_says("scontrol", f"cat <<'END'\n{known}{LONE}\nEND")
+    listed = SlurmScheduler(10.0, answers=Answers.TEXT).nodes()
+    (lone,) = (node for node in listed.items if node.name == "lone")
+    assert len(listed.items) == 6
+    assert (lone.state, lone.draining, lone.reason) == ("busy", True, "a disk, State=IDLE Weight=1")
+    assert (lone.features, lone.weight) == (("rack1", "instancetype=large"), 160)
+    assert (lone.cores, lone.ram_mb, lone.free_cores, lone.free_ram_mb) == (4, 4000, 3, 3990)
+
+
+def test_what_scontrol_tells_of_a_node_otherwise_is_not_known() -> None:
+    (row,) = text.others(LONE.replace("CPUTot=4", "CPUTot=?"), {"c1"})
+    assert row.problem is not None
+    assert "?" in row.problem
+    with pytest.raises(ValueError, match="is no node"):
+        text.others("slurm_load_node error", {"c1"})
+
+
 def test_json_in_a_form_that_is_not_known_makes_it_ask_for_text(
     slurm_says: Callable[[str, str], Path],
 ) -> None:
     grouped = """case "$*" in *--json*) echo '{"sinfo": [], "errors": []}';; *) cat %s;; esac"""
     slurm_says("sinfo", grouped % (RECORDED / "sinfo.txt"))
+    slurm_says("scontrol", "")
     assert len(SlurmScheduler(10.0).nodes().items) == 5
     with pytest.raises(SchedulerError, match="no list 'nodes'"):
         SlurmScheduler(10.0, answers=Answers.JSON).nodes()

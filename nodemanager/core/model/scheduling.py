@@ -30,6 +30,7 @@ class SchedulerNode:
     first; None where the scheduler has none. `cores` and `ram_mb` are what the scheduler believes
     it to have. `responds` is False where the scheduler has tried in vain to reach the node.
     `free_cores` and `free_ram_mb` are what its jobs leave of that, None where that is not told.
+    `planned`: it is idle, and kept for a job that waits for more nodes.
     `suspended`: the scheduler has switched the node off, and gives work only to the next machine of
     that name, which it may wait for already. `given_up`: it gives the name no work before it is
     resumed, as no machine came or answers, or as we called it gone. `off`: it has switched the node
@@ -52,6 +53,7 @@ class SchedulerNode:
     ram_mb: int | None = None
     free_cores: int | None = None
     free_ram_mb: int | None = None
+    planned: bool = False
     off: bool = False
     wanted: bool = False
     elsewhere: bool = False

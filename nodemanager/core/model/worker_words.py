@@ -15,6 +15,8 @@ FAIL = "fail"
 """The state of a node that has failed, in its own word or in its scheduler's."""
 DRAIN = "drain"
 NOT_RESPONDING = "not_responding"
+PLANNED = "planned"
+"""Slurm keeps the node for a job that needs more nodes than are free."""
 POWERED_DOWN, POWERING_UP, POWERING_DOWN = "powered_down", "powering_up", "powering_down"
 POWER_UP, POWER_DOWN = "power_up", "power_down"
 """What Slurm is about to do with a node's power."""
@@ -35,7 +37,7 @@ MARKS = {
     "$": "maintenance",
     "@": "reboot_requested",
     "^": "reboot_issued",
-    "-": "planned",
+    "-": PLANNED,
     "+": "completing",
 }
 """The flags that sinfo's compact form writes as marks behind the state."""
@@ -48,7 +50,7 @@ _SPELLED = {
     "drained": (DRAIN,),
     "unk": ("unknown",),
     "futr": ("future",),
-    "plnd": ("idle", "planned"),
+    "plnd": ("idle", PLANNED),
     "pow_up": (POWERING_UP,),
     "pow_dn": (POWERED_DOWN,),
     "powerdown": (POWERED_DOWN,),

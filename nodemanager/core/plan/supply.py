@@ -316,7 +316,7 @@ class Supply:
             if reason in SET_ASIDE:
                 self.aside[size.name] += 1
                 continue
-            if view.state is idle or reason in SPARE:
+            if view.state is idle or reason in SPARE or self._is_planned(view):
                 self.spare[size.name] += 1
             elif self._turned_busy(view):
                 self.just_busy[size.name] += 1
@@ -324,6 +324,13 @@ class Supply:
                 self._count_filling(size, view)
                 continue
             self.hosts[size.name].append(None if view.record is None else view.record.hostname)
+
+    def _is_planned(self, view: NodeView) -> bool:
+        """Whether the scheduler keeps the node for a job that waits for other nodes, too."""
+        if not self._settings.scheduled or view.record is None:
+            return False
+        word = word_on(view.record, self.snapshot.history, self.snapshot.now, self._settings)
+        return word is not None and word.node.planned and not word.node.draining
 
     def _turned_busy(self, view: NodeView) -> bool:
         """Whether the node turned busy after the demand poll.

@@ -34,6 +34,7 @@ _NO_JSON = re.compile(r"json|data_parser|unrecognized option", re.IGNORECASE)
 _AS_IT_IS = re.compile(r"invalid node state", re.IGNORECASE)
 FORBIDDEN = frozenset({"SLURM_CLUSTERS", "SLURM_TIME_FORMAT", "SLURM_BITSTR_LEN"})
 """Variables that change what the programs print, or whom they ask."""
+SHOW_NODES = ("scontrol", "--oneliner", "--all", "show", "node")
 CLUSTER_EVERY = 20
 """How Slurm shares its nodes is asked for again after so many polls."""
 
@@ -96,7 +97,7 @@ class SlurmScheduler:
     def _with_power(self, listed: Listed[SchedulerNode]) -> Listed[SchedulerNode]:
         if not self._partitions:
             return power.listing(listed)
-        told = self._output(("scontrol", "--oneliner", "--all", "show", "node"))
+        told = self._output(SHOW_NODES)
         return power.listing(listed, power.partitions_of(told), self._partitions)
 
     def _node_rows(self) -> list[NodeRow]:
@@ -105,8 +106,12 @@ class SlurmScheduler:
             ("sinfo", "--json"),
             told_json.nodes,
             ("sinfo", "--noheader", "--all", "--Node", "--Format", format),
-            text.nodes,
+            self._text_rows,
         )
+
+    def _text_rows(self, output: str) -> list[NodeRow]:
+        rows = text.nodes(output)
+        return [*rows, *text.others(self._output(SHOW_NODES), {row.name for row in rows})]
 
     def queue(self) -> tuple[Job, ...]:
         if self._power_saving:

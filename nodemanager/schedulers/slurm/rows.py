@@ -10,6 +10,7 @@ from nodemanager.core.model.scheduling import SchedulerNode
 from nodemanager.core.model.worker_words import (
     DRAIN,
     NOT_RESPONDING,
+    PLANNED,
     RESERVED,
     worker_state,
 )
@@ -65,6 +66,8 @@ class NodeRow:
             ram_mb=self.ram_mb,
             free_cores=_left(self.cores, self.used_cores),
             free_ram_mb=_left(self.ram_mb, self.used_ram_mb),
+            planned=PLANNED in self.words
+            and worker_state(self.words - {PLANNED}) is WorkerState.IDLE,
         )
 
 

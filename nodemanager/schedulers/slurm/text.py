@@ -1,10 +1,10 @@
-"""What sinfo and squeue print as text, in a form that no value of a field can break."""
+"""What sinfo, squeue and scontrol print as text, in forms that no value of a field can break."""
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import replace
 
 from nodemanager.core.model.worker_words import words_of
@@ -56,6 +56,9 @@ _MB = {"": 1.0, "K": 1 / 1024, "M": 1.0, "G": 1024.0, "T": 1024.0**2, "P": 1024.
 _SHARES = frozenset({"OK", "YES"})
 """What OverSubscribe says of a job that may have others beside it."""
 _AMOUNT = re.compile(r"(\d+(?:\.\d+)?)([KMGTP]?)[nc]?")
+_SHOWN = re.compile(r"(?:^| )([A-Za-z]+)=(\S*)")
+_BY = re.compile(r" \[\S+@\S+\]")
+"""What scontrol adds to a reason: who gave it, and when."""
 _NOTHING = frozenset({"", "(null)", "N/A", "none", "*"})
 
 
@@ -94,6 +97,44 @@ def _node(row: list[str]) -> NodeRow:
         )
     except ValueError as error:
         return NodeRow(name, frozenset(), "", (), None, None, problem=str(error)[:200])
+
+
+def others(output: str, known: Container[str]) -> list[NodeRow]:
+    """The rows of `scontrol --oneliner show node` beside the `known` ones, those of sinfo.
+
+    sinfo tells as text of no node that is in no partition. Raises ValueError for a line that is no
+    node.
+    """
+    found = []
+    for line in output.splitlines():
+        # What a reason says comes after all that is read by its key.
+        fields, _, reason = line.partition(" Reason=")
+        told = dict(reversed(_SHOWN.findall(fields)))
+        name = told.get("NodeName", "")
+        if not _NAME.fullmatch(name):
+            raise ValueError(f"{line[:60]!r} is no node")
+        if name not in known:
+            found.append(_other(name, told, _BY.split(reason)[0]))
+    return found
+
+
+def _other(name: str, told: Mapping[str, str], reason: str) -> NodeRow:
+    try:
+        features = told["AvailableFeatures"]
+        return NodeRow(
+            name=name,
+            words=words_of(told["State"]),
+            reason=reason,
+            features=() if features in _NOTHING else tuple(features.split(",")),
+            weight=int(told["Weight"]),
+            cores=int(told["CPUTot"]),
+            ram_mb=int(told["RealMemory"]),
+            threads=int(told["ThreadsPerCore"]),
+            used_cores=int(told["CPUAlloc"]),
+            used_ram_mb=int(told["AllocMem"]),
+        )
+    except (KeyError, ValueError) as error:
+        return NodeRow(name, frozenset(), "", (), None, None, problem=f"{error!r}"[:200])
 
 
 def jobs(output: str) -> list[JobRow | UnreadRow]:

@@ -196,6 +196,17 @@ def test_what_waits_beside_room_for_a_minute_gets_a_node_of_its_own(
     assert len(filling(busy_s, BUSY_ONE, task("t")).booted) == booted
 
 
+@pytest.mark.parametrize(("planned", "booted"), [(True, 1), (False, 2)])
+def test_a_node_that_is_kept_for_a_job_of_several_nodes_serves_it(
+    planned: bool, booted: int
+) -> None:
+    """It is not known to be idle, but is no lack."""
+    kept = SchedulerNode("compute1", WorkerState.UNKNOWN, planned=planned)
+    made = filling(10.0, kept, Job("j", count=2))
+    assert len(made.booted) == booted
+    assert made.destroyed == []
+
+
 def test_room_for_what_is_counted_is_not_believed() -> None:
     asked = task("t", gres=(("gpu", 1),))
     assert len(filling(10.0, BUSY_ONE, asked, sizes=(GPU,)).booted) == 1
