@@ -329,6 +329,8 @@ def test_a_node_that_was_gone_takes_its_job_again_once_another_has_its_name(
     """PEERS: `down*` and `drain` for good, and jobs that were never tried again."""
     job = slurm.submit("-w", "c1")
     until("the job to run", lambda: slurm.job_state(job) == "RUNNING")
+    # One that is still being launched would fail by itself.
+    until("its process", lambda: slurm.runs_on("c1"), told=slurm.log)
     asked = scheduler()
     asked.drain("c1", "idle beyond demand")
     slurm.kill_node("c1")
