@@ -381,6 +381,9 @@ class SimScheduler:
         by = self._manager.name
         self._line.call("down", lambda: self._slurm.mark_down(node, reason, by), node)
 
+    def power_up(self, node: str) -> None:
+        raise SchedulerRefused("it switches no nodes off")
+
     def describe(
         self, node: str, weight: int, features: tuple[str, ...], drop: tuple[str, ...] = ()
     ) -> None:
