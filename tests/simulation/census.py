@@ -47,7 +47,6 @@ NEVER: Mapping[Reason, str] = {
         "slurm.conf lacks a name in storms alone: tests/test_simulated_dispatch plays these."
     ),
     Reason.UNUSED_RECORDS: "No simulated table has so many records: the tests of the plan do.",
-    Reason.CORDONED: "No simulated operator cordons: the tests of judges and actors do.",
     Reason.ONE_PLAN: "No simulated manager runs with `--once`: the tests of commands by hand do.",
     Reason.OTHER_TYPE: "No simulated cloud has other types than the file: the ways out have.",
     Reason.ROTATION_PAUSED: "No simulated operator pauses it: the tests of the actors do.",

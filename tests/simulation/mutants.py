@@ -37,6 +37,7 @@ from nodemanager.core.judge import (
     false_clean,
     idle,
     node_alone,
+    node_any,
     node_paired,
     outdated,
     preconditions,
@@ -900,6 +901,12 @@ MUTANTS: tuple[Mutant, ...] = (
         "O4",
         "a paused pool goes on",
         (off(preconditions._running, "snapshot.paused is not None"),),
+    ),
+    Mutant(
+        "O5",
+        "a cordoned node goes as idle, down or unpaired like any other",
+        (instead(node_any._not_cordoned, "cordoned(subject.node, facts.snapshot)", "None"),),
+        storm=Storm(("an operator cordons nodes", "a node is stopped", "a node freezes"), count=30),
     ),
     # R. Restart.
     Mutant(

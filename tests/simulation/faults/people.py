@@ -7,6 +7,7 @@ from typing import Any
 
 from nodemanager.actors.messages import Ordered
 from nodemanager.core.model.annotations import FORCIBLE
+from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.world import Job, Record, Tags
 from nodemanager.core.operate.verbs import Command, Reply, Result, Verb
 from nodemanager.records import wire
@@ -144,6 +145,47 @@ def release(world: World, pool: Pool, name: str) -> None:
     pool.holds.discard(name)
     if pool.manager is not None and pool.manager.alive:
         pool.manager.daemon.tell(Ordered(Command(Verb.RELEASE, "operator", "", name), answered))
+
+
+@fault("an operator cordons nodes", share=0.04, lasts=LONG)
+def _(scene: Scene) -> None:
+    """One after the other, to look into them: each takes no more work, and stays (O5)."""
+    pool, world = scene.pool, scene.world
+    until = world.engine.now + scene.fault.lasts
+    cordoned: set[str] = set()
+
+    def cordon() -> None:
+        node = scene.node()
+        if world.engine.now >= until:
+            return
+        if node is not None and pool.manager is not None and pool.manager.alive:
+            cordoned.add(node.id)
+            command = Command(Verb.CORDON, "ann", "look into it", node.id)
+            pool.manager.daemon.tell(Ordered(command, lambda reply: None))
+        scene.later(60.0 + scene.random.random() * 240.0, cordon)
+
+    cordon()
+    scene.finally_(lambda: [uncordon(world, pool, one) for one in sorted(cordoned)])
+
+
+def uncordon(world: World, pool: Pool, node_id: str) -> None:
+    """Until it is answered: a manager that is killed or can't write keeps the cordon."""
+    is_done = False
+
+    def answered(reply: Reply) -> None:
+        nonlocal is_done
+        stands = reply.result is Result.FAILED or reply.reason is Reason.SHUTTING_DOWN
+        is_done = not stands
+
+    def say() -> None:
+        if is_done or not world.cloud.instances[node_id].lives:
+            return
+        if pool.manager is not None and pool.manager.alive:
+            command = Command(Verb.UNCORDON, "ann", "go", node_id)
+            pool.manager.daemon.tell(Ordered(command, answered))
+        world.engine.after(INSIST_S, say)
+
+    say()
 
 
 @fault("an operator ends a node", weight=1.5)
