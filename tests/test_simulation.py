@@ -308,6 +308,12 @@ def test_a_lost_journal_that_an_operators_kill_reads_first_has_the_destroy_that_
     assert run(330000001, storm=Storm(kinds, count=14)).violations == []
 
 
+def test_a_node_that_was_cordoned_right_before_a_listing_showed_it_stays() -> None:
+    """O5: the order is of the node that the next plan knows."""
+    kinds = ("an operator cordons nodes", "a node is stopped", "a node freezes")
+    assert run(2, storm=Storm(kinds, count=30)).violations == []
+
+
 def test_one_seed_replays_one_run_exactly() -> None:
     assert run(7).digest == run(7).digest
 

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from nodemanager.actors.daemon.held_backlog import HeldBacklog
-from nodemanager.actors.messages import Ordered
+from nodemanager.actors.messages import CloudListed, Ordered
 from nodemanager.actors.report.journal_writer import JournalWriter
 from nodemanager.core.model.facts import CommandGiven
 from nodemanager.core.model.reasons import Event, Reason
-from nodemanager.core.model.world import Outcome, Record, Tags, WorkerState
+from nodemanager.core.model.world import Listing, Outcome, Record, Tags, WorkerState
 from nodemanager.core.operate import commands
 from nodemanager.core.operate.verbs import Command, Reply, Result, Verb
 from nodemanager.core.plan.plan import Plan
@@ -172,6 +173,36 @@ def test_a_cordon_keeps_an_idle_node_over_kill_9_until_it_is_uncordoned(busy: Ri
     assert operator.uncordon(node_id).result is Result.ALREADY
     rig.turn(600)
     assert len(rig.nodes) == 2, "one of three idle nodes is beyond demand"
+
+
+@pytest.mark.parametrize(
+    ("verb", "reason"),
+    [
+        pytest.param(Verb.CORDON, "cordoned", id="cordon"),
+        pytest.param(Verb.DRAIN, "draining", id="drain"),
+    ],
+)
+def test_an_order_on_a_node_that_only_the_next_listing_shows_is_of_that_node(
+    busy: Rig, verb: Verb, reason: str
+) -> None:
+    """O1, O5: it is told to stand, so it does."""
+    node_id, said = node_of(busy), []
+    machine = busy.cloud.machines[node_id]
+    machine.listed = False
+    busy.turn(30)
+    machine.listed = True
+    nodes, now, gate = busy.cloud.list_nodes().items, busy.clock.boottime(), threading.Event()
+    daemon = busy.system.daemon
+    # Until all three wait, it is held up by the answer to another command.
+    daemon.tell(Ordered(Command(Verb.RELEASE, "bob", "", node_id), lambda reply: gate.wait(60)))
+    daemon.tell(Ordered(Command(verb, "ann", "a strange disk", node_id), said.append))
+    daemon.tell(CloudListed(Listing(nodes, now, now, complete=True)))
+    gate.set()
+    busy.flush()
+    (reply,) = said
+    assert reply.result is Result.DONE, reply.text
+    busy.turn(60)
+    assert busy.reasons("node.keep", node=node_id)[-1] == reason
 
 
 def test_a_drain_and_a_cordon_take_each_other_s_place(busy: Rig) -> None:

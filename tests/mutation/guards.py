@@ -273,6 +273,15 @@ GUARDS = (
     ),
     # Data, secrets, operators.
     TextMutant(
+        "O5",
+        "an order on a node that only the next listing shows is told to stand, and does nothing",
+        "actors/daemon/decisions.py",
+        "        self._operators.before_plan()\n",
+        "",
+        "tests/actors/test_operators.py::"
+        "test_an_order_on_a_node_that_only_the_next_listing_shows_is_of_that_node[cordon]",
+    ),
+    TextMutant(
         "U8",
         "above its limit the journal drops all decisions but the newest segment",
         "journal/retention.py",

@@ -98,6 +98,7 @@ class Decisions:
         """Make the plan of this moment, enter it into the books, log it and show it."""
         context = self._context
         plan_id = f"{context.inputs.run_id}-{next(self._plan_numbers)}"
+        self._operators.before_plan()
         snapshot = self._snapshots.taken(plan_id)
         new_records = context.state.new_records
         made = decide(snapshot, context.settings, new_records=new_records, before=context.plan)

@@ -100,6 +100,10 @@ class CommandHandler:
         """Answer the commands that wait for a clean that ended."""
         self._questions.ended(end)
 
+    def before_plan(self) -> None:
+        """Have the commands that the next plan judges be about the nodes that it knows."""
+        self._questions.before_plan()
+
     def after_plan(self, made: Plan, snapshot: Snapshot, *, undone: Block | None) -> None:
         """Answer the commands that this plan judged, and drop the marks of those it forbids."""
         self._questions.after_plan(made, snapshot, undone=undone)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from nodemanager.actors.daemon.context import Context
 from nodemanager.actors.daemon.intents import shutdowns_in
 from nodemanager.actors.daemon.operator_answers import Answers
@@ -61,6 +63,16 @@ class Questions:
         """The nodes that we destroyed lately, and `node_id` if the journal says so of it."""
         before = shutdowns_in(self._scribe.concluded(id=node_id))
         return frozenset((*self._context.recent.gone, *(order.node_id for order, _ in before)))
+
+    def before_plan(self) -> None:
+        """Give the newest orders the life of a node that was not listed when they were given."""
+        present = self._context.history.present
+        for _, named in self._asked:
+            node_id = named.node or named.id
+            for marks in (self._marks.drains, self._marks.kills):
+                mark, node = marks.get(node_id), present.get(node_id)
+                if mark is not None and mark.incarnation is None and node is not None:
+                    marks[node_id] = replace(mark, incarnation=node.tags.incarnation)
 
     def after_plan(self, made: Plan, snapshot: Snapshot, *, undone: Block | None) -> None:
         """Answer the commands that this plan judged, and drop the marks of those it forbids.
