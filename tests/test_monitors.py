@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -9,9 +10,12 @@ import pytest
 from nodemanager.actors.messages import CarryOut
 from nodemanager.core.execute.effects import AskNode, DestroyNode
 from nodemanager.core.execute.workflow import Action, Key
+from nodemanager.core.model.reasons import Event
 from nodemanager.core.model.world import CloudNode, CloudState, Tags
+from nodemanager.core.safety.breaker import Breaker, Cause, opened
 from tests.core.build import node
 from tests.simulation.cleans import CleanRules
+from tests.simulation.closings import Closings
 from tests.simulation.machine import Word
 from tests.simulation.nodes import NodeRules
 from tests.simulation.scenario import draw
@@ -104,3 +108,38 @@ def test_what_is_sent_is_sent_under_the_lease_and_a_closed_breaker_l6_b2(
     for told in world.handed:
         told(manager, CarryOut(Key(Action.SHUTDOWN, "i-1"), 1, effect))
     assert [one.rule for one in world.violations] == broken
+
+
+@pytest.mark.parametrize(
+    ("what", "broken"),
+    [
+        pytest.param("nothing", ["B3"], id="for-no-reason"),
+        pytest.param("a reset", [], id="by-its-operator"),
+        pytest.param("a loss", [], id="with-the-journal"),
+        pytest.param("another pool's reset", ["B3"], id="by-another-pools-operator"),
+    ],
+)
+def test_a_breaker_that_only_an_operator_closes_is_closed_by_nothing_else_b3(
+    what: str, broken: list[str]
+) -> None:
+    world = World("0", draw(0).shape)
+    pool = next(iter(world.pools.values()))
+    told = Told(world)
+    closings: Any = Closings(world, told, Truth(world, told))
+    manager: Any = world.start(pool)
+    settings: Any = pool.settings
+    open_ = opened(Breaker(), Cause.INVARIANT, frozenset({"C4"}), 1.0, {})
+    for breaker in (open_, open_):
+        closings._planned(manager, _plan(breaker), None, settings)
+    if what == "a loss":
+        pool.journal.lose()
+    if "reset" in what:
+        its = manager if what == "a reset" else SimpleNamespace(pool=SimpleNamespace(name="x"))
+        closings._logged(its, Event.OPERATOR_BREAKER_RESET, {"result": "done"})
+    after: Any = world.start(pool)
+    closings._planned(after, _plan(Breaker()), None, settings)
+    assert [one.rule for one in world.violations] == broken
+
+
+def _plan(breaker: Breaker) -> Any:
+    return SimpleNamespace(breaker=breaker)

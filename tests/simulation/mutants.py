@@ -14,6 +14,7 @@ from typing import Any
 from nodemanager.actors.daemon.identities import Identities
 from nodemanager.actors.daemon.leftover_book import LeftoverBook
 from nodemanager.actors.daemon.operator_pool import PoolOrders
+from nodemanager.actors.daemon.record_writes import RecordWrites
 from nodemanager.actors.daemon.recovery import Recovery
 from nodemanager.actors.daemon.runner import Runner
 from nodemanager.actors.poll.polling import CloudNodeListActor, RecordListActor, SchedulerActor
@@ -1009,6 +1010,124 @@ MUTANTS: tuple[Mutant, ...] = (
                 "len(part.ids - no_more - ended) > settings.collapse_fraction * len(part.ids)",
                 "True",
             ),
+        ),
+    ),
+    Mutant(
+        "B3",
+        "mass silence is over where nothing tells any more that the nodes are ill",
+        (
+            instead(
+                breaker.after_silence,
+                "part.ids - no_more - ended",
+                "(part.ids & (still_bad | (part.ids - history.present.keys()))) - ended",
+            ),
+        ),
+        seed=42,
+    ),
+    Mutant(
+        "B3",
+        "mass silence is over once one node is heard",
+        (
+            instead(
+                breaker.after_silence,
+                "len(part.ids - no_more - ended) > settings.collapse_fraction * len(part.ids)",
+                "not part.ids & no_more",
+            ),
+        ),
+        seed=110,
+    ),
+    Mutant(
+        "B3",
+        "a collapse of the cloud's listing is over with the next one",
+        (
+            instead(
+                breaker.after_listing,
+                "is_back or part.back | part.confirmed >= lost",
+                "cloud or is_back",
+            ),
+        ),
+        storm=Storm(
+            (
+                "cloud list short",
+                "a zone vanishes from sight",
+                "demand changes",
+            ),
+            count=12,
+        ),
+    ),
+    Mutant(
+        "B3",
+        "a collapse of the records' listing is over with the next one",
+        (
+            instead(
+                breaker.after_listing,
+                "is_back or part.back | part.confirmed >= lost",
+                "not cloud or is_back",
+            ),
+        ),
+        storm=Storm(
+            (
+                "store list short",
+                "demand changes",
+            ),
+            count=12,
+        ),
+    ),
+    Mutant(
+        "B3",
+        "one denial of a lost node confirms its end",
+        (
+            instead(
+                breaker.after_answers,
+                "asked_at - part.opened_at > settings.visible_after "
+                "and asked_at - denied.setdefault(node_id, asked_at) >= ASK_AGAIN_S",
+                "True",
+            ),
+        ),
+        storm=Storm(
+            (
+                "all nodes die",
+                "demand changes",
+            ),
+            count=12,
+        ),
+    ),
+    Mutant(
+        "B3",
+        "a false clean is over while its node lives",
+        (instead(breaker.with_changed, "part.back | part.confirmed >= part.ids", "True"),),
+        storm=Storm(("a living node is written off", "demand changes"), breaks="A1", count=12),
+    ),
+    Mutant(
+        "B3",
+        "failed writes are over with the next record poll",
+        (
+            instead(
+                RecordWrites.listed,
+                "rate_limits.may_try_writes(breaker, context.now, settings)",
+                "breaker.is_open",
+            ),
+        ),
+        storm=Storm(
+            (
+                "store writes fail",
+                "demand changes",
+                "a node dies unseen",
+            ),
+            count=12,
+        ),
+    ),
+    Mutant(
+        "B3",
+        "a breaker is forgotten at a restart",
+        (off(Recovery._take, "breaker is not None"),),
+        storm=Storm(
+            (
+                "manager killed",
+                "all nodes lose the network",
+                "a living node is written off",
+            ),
+            count=12,
         ),
     ),
     Mutant(
