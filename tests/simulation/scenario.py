@@ -55,7 +55,8 @@ NOT_SEATED: Mapping[str, str] = {
     "somebody drains all nodes": f"{_OF_QUEUE}seats are reserved for maintenance",
     "somebody marks a node down": f"{_OF_QUEUE}somebody calls a seat down",
     "somebody reserves a node": f"{_OF_QUEUE}seats are reserved for maintenance",
-    "store swapped for an empty one": "another registry makes its rows anew, from Slurm's nodes",
+    "store swapped for an empty one": "its rows would be Slurm's nodes again, of the same uuids: "
+    "no monitor tells both stores' records apart",
     "the controller forgets who is drained": f"{_OF_QUEUE}slurmctld is killed",
     "the controller is killed": f"{_OF_QUEUE}slurmctld is killed",
     "the wishlist fails": f"{_QUEUE}the scheduler's polls fail",
