@@ -22,6 +22,7 @@ from tests.simulation.cloud import Instance
 from tests.simulation.debts import Owed
 from tests.simulation.machine import Machine
 from tests.simulation.seats import (
+    COMES,
     RESUME_TIMEOUT_S,
     SLURMD_TIMEOUT_S,
     SUSPEND_TIMEOUT_S,
@@ -40,10 +41,11 @@ if TYPE_CHECKING:
 OFF_AT_ONCE, ON = "State=POWER_DOWN_FORCE", "State=POWER_UP"
 ENDS = (OFF_AT_ONCE, "State=DOWN")
 UNDRAINS = ("State=UNDRAIN", "State=RESUME", "State=POWER_DOWN", OFF_AT_ONCE)
-COMES = frozenset({"POWERED_DOWN", "POWERING_UP"})
 FAILED_LATELY_S = 900.0
 BOOTS_S = 100.0
 SLACK_S = 60.0
+LOOK_S = 10.0
+"""A look at Slurm takes no longer: the time-out of its call."""
 
 
 class SeatRules:
@@ -101,7 +103,11 @@ class SeatRules:
             )
         self._is_its_own(by, after.hostname, "claims")
         flags = self.controller.model.nodes[after.hostname].flags
-        if after.incarnation != before.incarnation and not flags & COMES:
+        # Its store has looked at Slurm right before. What changes after that, a set-up is asked
+        # about once more before its create (U10).
+        looked_at = self.world.weather.sent_at - LOOK_S
+        came = flags & COMES or self.controller.came_at.get(after.hostname, 0.0) >= looked_at
+        if after.incarnation != before.incarnation and not came:
             self.world.violate("D16", f"{by} claims {after.hostname}, which is {sorted(flags)}")
 
     def _is_its_own(self, by: str, name: str, what: str) -> None:

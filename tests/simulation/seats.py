@@ -33,6 +33,7 @@ CLUSTER = "model"
 LOOK_EVERY_S = 5.0
 SLURMD_TIMEOUT_S, RESUME_TIMEOUT_S, SUSPEND_TIMEOUT_S = 60.0, 300.0, 30.0
 SHARE = 0.03
+COMES = frozenset({"POWERED_DOWN", "POWERING_UP"})
 ON_ITS_WAY = frozenset({"POWERED_DOWN", "POWER_UP", "POWERING_UP", "NOT_RESPONDING"})
 """A node with no other flags is off, and can come up."""
 
@@ -180,6 +181,8 @@ class Controller:
         self.requeued = 0
         self.ordered: list[Callable[[str, Node, Sequence[str]], None]] = []
         self.described: dict[str, tuple[int, tuple[str, ...]]] = {}
+        self.came_at: dict[str, float] = {}
+        """By node, when Slurm last had it switched off or wanted it up."""
         self._random = world.engine.random("seats")
         self._from_before: dict[str, Machine] = {}
         """By node, the machine that the site's own power saving had started."""
@@ -345,6 +348,9 @@ class Controller:
             newest = max(reached.get(name, ()), key=_age, default=None)
             self._hear(name, node, newest)
         self.model.settle()
+        for name, node in self.model.nodes.items():
+            if node.flags & COMES:
+                self.came_at[name] = self.world.engine.now
         self._suspend()
         self._watch_jobs()
         self._place_jobs()
