@@ -14,7 +14,7 @@ from nodemanager.core.execute.unacknowledged import Late
 from nodemanager.core.model.annotations import NO_MARKS, Marks
 from nodemanager.core.model.world import FreedLife
 from nodemanager.core.observe.clocks import Clocks, after_boot
-from nodemanager.core.observe.hostnames import Hostname, Hostnames
+from nodemanager.core.observe.hostnames import Hostname, Hostnames, hostnames_joined
 from nodemanager.core.plan.snapshot import LateWrite, Rests
 from nodemanager.core.safety.boot_loops import NONE, Loops, Streak
 from nodemanager.core.safety.breaker import Breaker, Cause, opened
@@ -155,7 +155,7 @@ def _hostnames_from(data: Mapping[str, Any], now: Now) -> Hostnames:
     hostnames: Hostnames = decoded(Mapping[str, Hostname], data["hostnames"])
     by_s = moved_by(data, now)
     return {
-        key: one if one.missed_at is None else Hostname(one.name, one.missed_at + by_s)
+        key: one if one.missed_at is None else replace(one, missed_at=one.missed_at + by_s)
         for key, one in hostnames.items()
     }
 
@@ -166,7 +166,7 @@ HOSTNAMES: Kept[Hostnames] = Kept(
     {},
     _stamped("hostnames", Mapping[str, Hostname]),
     _hostnames_from,
-    lambda kept, own: {**kept, **own},
+    hostnames_joined,
 )
 
 

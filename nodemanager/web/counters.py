@@ -11,7 +11,8 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
-from nodemanager.core.model.reasons import Event, Reason
+from nodemanager.core.judge.node_view import FAILED_BOOTS
+from nodemanager.core.model.reasons import Event
 from nodemanager.core.model.world import Outcome
 from nodemanager.log import Fields
 
@@ -62,9 +63,9 @@ COUNTERS = (
     Counted(
         Event.NODE_GONE,
         "boot_failures",
-        "Nodes that never pinged.",
+        "Nodes that never pinged, or never were up in their scheduler.",
         ("size",),
-        when=lambda fields: fields["reason"] is Reason.BOOT_FAILED,
+        when=lambda fields: fields["reason"] in FAILED_BOOTS,
     ),
     Counted(
         Event.NODE_SETUP_FAILED,

@@ -206,6 +206,15 @@ def _never_pings(rig: Rig) -> str:
     return record.uuid
 
 
+def _never_joins(rig: Rig) -> str:
+    machine, record = rig.fleet.add_node(age=60.0)
+    rig.fleet.state = None
+    rig.cloud.pin(machine.node.id, LeftoverKind.VOLUME, "vol-1")
+    rig.start()
+    rig.turn(30)
+    return record.uuid
+
+
 def _without_record(rig: Rig) -> None:
     node = rig.cloud.add(tags=Tags(rig.cloud.pool, "zzzzz-7ekkf-nothing", "none"), age=OLD)
     rig.cloud.pin(node.id, LeftoverKind.VOLUME, "vol-1")
@@ -296,6 +305,12 @@ WAYS = (
     Way(Reason.NODE_DOWN, "It says that it is down.", _says_down),
     Way(Reason.NODE_STOPPED, "The cloud stopped it.", _stopped),
     Way(Reason.BOOT_FAILED, "It never pings.", _never_pings),
+    Way(
+        Reason.NOT_JOINED,
+        "It pings, and never is up in its scheduler.",
+        _never_joins,
+        options=(("dispatcher", "slurm"),),
+    ),
     Way(
         Reason.UNPAIRED,
         "It has our tag, and no record.",

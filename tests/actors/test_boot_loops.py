@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 
 from nodemanager.actors.messages import Ordered
+from nodemanager.core.model.world import Job, WorkerState
 from nodemanager.core.operate.verbs import Command, Verb
 from tests.actors.conftest import MakeRig
 from tests.actors.rig import Rig
+from tests.fakes.scheduler import FakeScheduler
 
 pytestmark = pytest.mark.slow
 
@@ -101,3 +103,79 @@ def test_a_failed_boot_whose_record_is_freed_late_is_counted_once(make_rig: Make
     rig.turn_until("record.cleaned", within=600, reason="claim_expired")
     rig.turn_until("boots.rest", within=4 * HOUR)
     assert len(rig.lines("node.gone", reason="boot_failed")) == 5
+
+
+# Where a scheduler is configured, up is what it hears (D17).
+
+
+def unheard(make_rig: MakeRig, scheduler: FakeScheduler, known: str) -> Rig:
+    """A rig with a job that waits; its nodes ping, and none of them ever joins its scheduler."""
+    rig = make_rig(min_nodes=0, max_nodes=8, boot_fail_after=600, dispatcher="slurm")
+    rig.fleet.state, scheduler.jobs = None, (Job("7"),)
+    if known == "down":
+        for number in range(1, 30):
+            scheduler.says(f"compute{number}", WorkerState.DOWN)
+    rig.start()
+    return rig
+
+
+def joins(rig: Rig, scheduler: FakeScheduler) -> None:
+    for record in rig.records:
+        if record.hostname:
+            scheduler.says(record.hostname, WorkerState.IDLE)
+
+
+@pytest.mark.parametrize("known", ["unlisted", "down"])
+def test_nodes_that_ping_and_never_join_are_ended_and_rest_like_those_that_never_ping_d17(
+    make_rig: MakeRig, scheduler: FakeScheduler, known: str
+) -> None:
+    rig = unheard(make_rig, scheduler, known)
+    gone = rig.turn_until("node.gone", within=HOUR)
+    assert gone["reason"] == "not_joined"
+    told = rig.turn_until("boots.rest", within=4 * HOUR)
+    assert (told["reason"], told["count"]) == ("boot_loop", 5)
+    rig.turn(6 * HOUR)
+    assert rig.lines("node.paired"), "they ping"
+    assert rig.lines("boots.resumed") == []
+    assert len(rig.cloud.living()) <= 1
+    assert rig.summary()["breaker"] == "closed"
+    assert rig.cloud.calls["create"] < 30
+    scheduler.jobs = ()
+    rig.turn(HOUR)
+    assert rig.cloud.living() == []
+
+
+def test_a_node_that_joins_ends_the_streak_and_its_ping_does_not_b5(
+    make_rig: MakeRig, scheduler: FakeScheduler
+) -> None:
+    rig = unheard(make_rig, scheduler, "unlisted")
+    rig.turn_until("boots.rest", within=4 * HOUR)
+    paired = len(rig.lines("node.paired"))
+    while len(rig.lines("node.paired")) == paired:
+        rig.turn(60)
+    rig.turn(120)
+    assert rig.lines("boots.resumed") == []
+    joins(rig, scheduler)
+    resumed = rig.turn_until("boots.resumed", within=120)
+    assert resumed["detail"] == "a node came up"
+
+
+def test_over_a_restart_one_that_never_joined_goes_and_one_that_did_stays_d17_r4(
+    make_rig: MakeRig, scheduler: FakeScheduler
+) -> None:
+    rig = unheard(make_rig, scheduler, "unlisted")
+    rig.turn(120)
+    (first,) = [record for record in rig.records if record.hostname]
+    joins(rig, scheduler)
+    rig.turn(120)
+    scheduler.known.clear()
+    rig.turn(120)
+    rig.kill()
+    rig.clock.advance(700)
+    rig.start()
+    rig.turn(HOUR)
+    gone = {line["host"] for line in rig.lines("node.gone", reason="not_joined")}
+    assert gone
+    assert first.hostname not in gone
+    told = {line.get("host") for line in rig.lines("node.keep", reason="unscheduled")}
+    assert told

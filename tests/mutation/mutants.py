@@ -10,6 +10,7 @@ from tests.mutation.clouds.openstack import OPENSTACK
 from tests.mutation.clouds.shared import SHARED
 from tests.mutation.doors import DOORS
 from tests.mutation.guards import GUARDS
+from tests.mutation.joins import JOINS
 from tests.mutation.places import PLACES
 from tests.mutation.queue import QUEUE
 from tests.mutation.seats import SEATS
@@ -381,14 +382,6 @@ MUTANTS = (
         "core/plan/spares.py",
         "max(0, size.spare_nodes - supply.aside[size.name])",
         "size.spare_nodes",
-        "tests/core/judge/test_scheduled.py::test_what_the_scheduler_sets_aside_is_no_lack_d16",
-    ),
-    TextMutant(
-        "D16",
-        "a node that went down in the scheduler is replaced",
-        "core/judge/node_paired.py",
-        "    view.counts = reason is not Reason.DOWN_IN_SCHEDULER or facts.was_up(subject)\n",
-        "    view.counts = reason is not Reason.DOWN_IN_SCHEDULER\n",
         "tests/core/judge/test_scheduled.py::test_what_the_scheduler_sets_aside_is_no_lack_d16",
     ),
     TextMutant(
@@ -873,7 +866,7 @@ MUTANTS = (
         "    return Loops(sizes)\n",
         "    return Loops(sizes, loops.pool)\n",
         "tests/core/safety/test_boot_loops.py::"
-        "test_a_first_ping_ends_the_streak_of_its_size_and_the_pools",
+        "test_a_boot_that_comes_to_something_ends_the_streak_of_its_size_and_the_pools",
     ),
     TextMutant(
         "U3",
@@ -1085,6 +1078,7 @@ MUTANTS = (
     *PLACES,
     *DOORS,
     *GUARDS,
+    *JOINS,
     *QUEUE,
     *SEATS,
     *SHARED,

@@ -74,6 +74,13 @@ TABLE = (
         "action_timeout + a turn for each max_shutdowns_per_cycle of such nodes",
     ),
     (
+        "unjoined",
+        "A node that pings, and never joins its scheduler, is shut down (D17); where its manager "
+        "did not watch it from its boot grace on, an operator is told",
+        "boot_fail_after, past its boot grace, + 4 rounds + action_timeout + a turn for each "
+        "max_shutdowns_per_cycle of such nodes",
+    ),
+    (
         "unpaired",
         "A node of ours without a record is shut down (D7). With a scheduler, one whose tags name "
         "no record stays while any name that may be its own is up there: an operator ends it",
@@ -213,6 +220,11 @@ class Bounds:
         settings = self.settings
         window = settings.node_stale_after if pinged else settings.boot_fail_after
         return window + self.rounds(3) + settings.action_timeout + self._turns(nodes) + SLACK_S
+
+    def unjoined(self, nodes: int) -> float:
+        settings = self.settings
+        grace = 2 * settings.boot_fail_after
+        return grace + self.rounds(4) + settings.action_timeout + self._turns(nodes) + SLACK_S
 
     def unpaired(self, nodes: int) -> float:
         settings = self.settings

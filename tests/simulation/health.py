@@ -29,6 +29,8 @@ class Health(StrEnum):
     """It has a record, and will never ping it (again), or is refused when it does."""
     UNPAIRED = "unpaired"
     """No record is its own: none takes its pings, or nothing tells that they are its (P1, D7)."""
+    UNJOINED = "unjoined"
+    """It pings, and its scheduler will never hear it (D17)."""
     ENDING = "ending"
     """A destroy took effect; the cloud is at it."""
     HELD = "held"
@@ -142,6 +144,8 @@ def _patient(world: World, pool: Pool, node: Instance) -> Patient:
         health = Health.SILENT
     else:
         health = Health.SERVING if paired or _is_named(node, theirs) else Health.UNPAIRED
+    if health is Health.SERVING and world.slurm is not None and node.id in world.slurm.deaf:
+        health = Health.UNJOINED
     return Patient(node, health, paired, idle, pinged)
 
 

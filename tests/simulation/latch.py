@@ -31,6 +31,10 @@ LOOKS_S = 60.0
 """So long after the calm began an operator comes to look at a breaker that stands open."""
 
 
+LOST = frozenset({Health.SILENT, Health.UNPAIRED, Health.UNJOINED, Health.HELD})
+"""Who stays bad until somebody ends it."""
+
+
 class Latch:
     """Watches the breaker of each pool's manager, and plays the operator who resets it."""
 
@@ -124,7 +128,7 @@ class Latch:
         of = {one.node.id: one for one in seen.patients}
         limit = pool.settings.collapse_fraction * len(part.ids)
         alive = [of[one] for one in part.ids if one in of]
-        lost = [one for one in alive if one.health in (Health.SILENT, Health.UNPAIRED, Health.HELD)]
+        lost = [one for one in alive if one.health in LOST]
         lost += [one for one in alive if one.health is Health.SERVING and not one.paired]
         ill = [one for one in alive if one.health in (Health.BOOTING, Health.ENDING)]
         if len(lost) > limit:

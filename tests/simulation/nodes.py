@@ -340,6 +340,8 @@ class NodeRules:
                 self._silent(manager, order, record, ears, settings)
             elif not record.failed:
                 self._past_grace(manager, node_id, settings)
+        elif order.reason is Reason.NOT_JOINED:
+            self._past_grace(manager, node_id, settings)
 
     def _unlisted(
         self,

@@ -21,6 +21,7 @@ from tests.simulation.dispatches import Dispatches
 from tests.simulation.engine import START
 from tests.simulation.faults import Fault
 from tests.simulation.jobs import Scheduler
+from tests.simulation.joins import Joins
 from tests.simulation.latch import Latch
 from tests.simulation.liveness import Calm, Liveness
 from tests.simulation.nodes import NodeRules
@@ -184,7 +185,12 @@ def _watched(
         Work(world, told, rules)
     rotated = RotationRules(world, rules)
     latch = Latch(world, truth, fair)
-    dispatch = () if world.slurm is None else (Dispatches(world, rules, truth, fair, latch),)
+    dispatch: tuple[Debtor, ...] = ()
+    if world.slurm is not None:
+        dispatch = (
+            Dispatches(world, rules, truth, fair, latch),
+            Joins(world, rules, fair, latch),
+        )
     return (
         fair,
         latch,

@@ -172,7 +172,8 @@ def _dispatched(
     shape = with_dispatcher(replace(shape, stampless_pings=False), dispatching)
     kept = [one for one in script if KINDS[one.kind].breaks is None and one.kind != CROWDS]
     own, count = Random(f"{seed}/dispatched"), 2 + int(stormy / 400)
-    kinds = [kind for _, kind in sorted(KINDS.items()) if kind.dispatched and not kind.apart]
+    there = [kind for _, kind in sorted(KINDS.items()) if kind.dispatched and not kind.apart]
+    kinds = [kind for kind in there if not kind.later]
     weighed = [kind for kind in kinds if not kind.share]
     drawn = _faults(own, weighed, count if draws else 0, shape, None, stormy)
     script = tuple(
@@ -181,7 +182,23 @@ def _dispatched(
     )
     if draws:
         script = _with_shares(seed, script, kinds, shape, stormy)
+        script = _dispatched_later(seed, script, [one for one in there if one.later], shape, stormy)
     return Scenario(seed, shape, None, stormy, script, random.random() < 0.4)
+
+
+def _dispatched_later(
+    seed: int, script: tuple[Fault, ...], kinds: list[Kind], shape: Shape, stormy: float
+) -> tuple[Fault, ...]:
+    """In some of these worlds, what came there later, too.
+
+    The stream's name spares each world that a test or a mutant names.
+    """
+    random = Random(f"{seed}/joins 0")
+    if random.random() >= 0.4:
+        return script
+    later = _faults(random, kinds, random.randrange(1, 4), shape, None, stormy)
+    numbered = (replace(one, number=len(script) + one.number) for one in later)
+    return tuple(sorted((*script, *numbered), key=lambda one: one.at))
 
 
 def _seated(

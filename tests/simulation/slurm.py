@@ -151,6 +151,8 @@ class Slurm:
         """Names that slurm.conf lacks, since when: no machine joins under them."""
         self.deaf: set[str] = set()
         """The ids of nodes that are up and never join: their slurmd does not start."""
+        self.joined: dict[str, float] = {}
+        """When each node's machine first registered."""
         self.deafens: set[str] = set()
         """Pools whose machines are such when they first come up."""
         self._random = world.engine.random("slurm")
@@ -219,6 +221,7 @@ class Slurm:
             if node.down is not None and node.lost_at is not None:
                 node.down = None
             return
+        self.joined.setdefault(machine.instance.id, self.world.engine.now)
         before = node.machine
         if before is None:
             # In the order in which they came first.

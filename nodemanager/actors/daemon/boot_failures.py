@@ -1,7 +1,8 @@
-"""Counts nodes in a row that never pinged, and says when booting rests (SAFETY.md B5)."""
+"""Counts boots in a row that came to nothing, and says when booting rests (SAFETY.md B5)."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 from nodemanager.actors.daemon.context import Context
@@ -9,8 +10,8 @@ from nodemanager.core.execute.workflow import Action, End
 from nodemanager.core.explain.events import CLEANED
 from nodemanager.core.model.reasons import Event, Reason
 from nodemanager.core.model.sizes import Sizes
-from nodemanager.core.model.world import CloudNode
-from nodemanager.core.observe.history import History, Records
+from nodemanager.core.model.world import CloudNode, Record
+from nodemanager.core.observe.history import History
 from nodemanager.core.plan.plan import Plan
 from nodemanager.core.safety import boot_loops
 from nodemanager.core.safety.boot_loops import NONE, Loops, Streak
@@ -42,7 +43,7 @@ class BootFailures:
             self.failed(None, size)
 
     def ended_in_setup(self, made: Plan) -> None:
-        """Tell of each node that ended before its first ping, and count it."""
+        """Tell of each node that ended before its boot came to something, and count it."""
         for one in made.ended:
             record, node = one.record, one.node
             created = self._context.books.created
@@ -66,7 +67,7 @@ class BootFailures:
                 self.failed(node, size)
 
     def failed(self, node: CloudNode | None, size_name: str | None) -> None:
-        """Count a node of ours that was given up, or vanished, without a ping."""
+        """Count a boot of ours that came to nothing: its node was given up, or vanished."""
         context = self._context
         settings, now = context.settings, context.now
         size = Sizes(settings.sizes).named(size_name)
@@ -91,15 +92,18 @@ class BootFailures:
             self._take(after)
             self._tell_rest(after.pool, now, None)
 
-    def watch_first_pings(self, before: History, listing: Records) -> None:
-        """End the streaks that a first ping ends. `before` is the history without the listing."""
+    def watch_boots(self, before: History, records: Iterable[Record]) -> None:
+        """End the streaks that a successful boot ends; `before` is the history without the poll."""
         context = self._context
         if self._loops == NONE:
             return
-        for _, size_name in boot_loops.first_pings(before, listing, context.books.sizes):
+        came_up = boot_loops.came_up(
+            before, context.history, records, context.books.sizes, context.settings
+        )
+        for _, size_name in came_up:
             size = Sizes(context.settings.sizes).named(size_name)
             name = size.name if size is not None else size_name
-            self._end(boot_loops.after_first_ping(self._loops, name), "a node pinged")
+            self._end(boot_loops.after_boot(self._loops, name), "a node came up")
 
     def reset(self) -> None:
         """End all streaks, because an operator reset the breaker."""
@@ -127,8 +131,8 @@ class BootFailures:
             count=streak.failed,
             retry_s=max(0.0, streak.until - now),
             spent=streak.spent,
-            clear="see why these nodes never ping (image, user data, network to the registry), "
-            "then `nodemanager breaker reset`; a first ping ends it, too",
+            clear="see why these nodes never come up (image, user data, network to the registry "
+            "and the scheduler), then `nodemanager breaker reset`; a node that does ends it, too",
         )
 
     def _take(self, loops: Loops) -> None:

@@ -135,7 +135,7 @@ class Observations:
             context.books = replace(books, drains=books.drains.after_listing(listing))
         self._invariants.watch_freed(listing)
         self._writes.listed(listing)
-        self._boot_failures.watch_first_pings(before, listing)
+        self._boot_failures.watch_boots(before, listing.items)
         context.decide_soon()
 
     def _tell_of_doubt(
@@ -167,7 +167,12 @@ class Observations:
         took_s = listing.ended_at - listing.started_at
         context.event_log.listed("scheduler", len(listing.items), took_s, listing.complete)
         context.event_log.malformed("scheduler", listing.problems)
+        before = context.history
         context.fold(SchedulerSeen(listing, message.jobs, message.asked_at))
+        if context.history.hostnames is not before.hostnames:
+            context.journal_writer.keep(HOSTNAMES, context.history.hostnames)
+        records = context.history.records
+        self._boot_failures.watch_boots(before, () if records is None else records.items)
         books = context.books
         context.books = replace(books, dispatched=dispatched_listed(books.dispatched, listing))
         context.decide_soon()

@@ -35,9 +35,11 @@ from nodemanager.core.execute.books import (
 from nodemanager.core.execute.effects import StoreWrite
 from nodemanager.core.execute.recent import after_end, after_fence, after_gone
 from nodemanager.core.execute.workflow import Action, Begin, End, Key, Seen
+from nodemanager.core.judge.node_view import FAILED_BOOTS
 from nodemanager.core.model.facts import Fact
 from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.world import Leftover
+from nodemanager.core.observe.boots import is_booting
 from nodemanager.errors import RemoteError, Throttled
 
 
@@ -154,18 +156,17 @@ class WorkflowShell:
         context = self._context
         context.recent = after_gone(context.recent, gone, now)
         context.event_log.forget_node(gone.node_id)
-        if gone.reason is Reason.BOOT_FAILED or self._ended_in_setup(gone):
+        if gone.reason in FAILED_BOOTS or self._ended_in_setup(gone):
             self._boot_failures.failed(context.history.present.get(gone.node_id), gone.size)
         self._releases.book.ended(gone.node_id, now)
         self._releases.tend()
         self._operators.marks.forget(frozenset({gone.node_id}))
 
     def _ended_in_setup(self, gone: NodeGone) -> bool:
-        """Whether the cloud stopped the node before its first ping (B5)."""
-        heard = self._context.history.heard.get(gone.record or "")
-        if gone.reason is not Reason.NODE_STOPPED or heard is None:
+        """Whether the node was stopped, or fell silent, before its boot came to something (B5)."""
+        if gone.reason not in (Reason.NODE_STOPPED, Reason.NODE_DOWN) or gone.record is None:
             return False
-        return heard.incarnation == gone.incarnation and heard.last_ping_at is None
+        return is_booting(gone.record, gone.incarnation, self._context.history)
 
     def begun(self, one: Begin) -> None:
         self._context.event_log.clean_ordered(one.order)

@@ -17,7 +17,12 @@ from nodemanager.core.model.settings import ASK_AGAIN_S, CLOCK_STEP_S, ORDER_TTL
 from nodemanager.core.model.sizes import Sizes
 from nodemanager.core.model.verdict import Verdict, keep
 from nodemanager.core.model.world import CloudNode, CloudState, Outcome, Record, WorkerState
-from nodemanager.core.observe.scheduled import hostname_of, joined_state, may_get_work
+from nodemanager.core.observe.scheduled import (
+    hostname_of,
+    is_not_up,
+    joined_state,
+    may_get_work,
+)
 from nodemanager.core.observe.signs import claimed_at_of, launched_for, worker_state
 from nodemanager.core.observe.unlisted import is_answered_held
 from nodemanager.core.plan.snapshot import Snapshot
@@ -158,6 +163,8 @@ def _undone(
         return idle or _not_done(order, found, settings)
     if order.reason is Reason.SUSPENDED:
         return _not_off(order, found)
+    if order.reason is Reason.NOT_JOINED:
+        return _joined(order, found, snapshot, settings)
     if order.reason in ROTATE:
         listed = snapshot.history.present.get(order.node_id)
         off = _kept_after_all(order, listed, record, snapshot, settings)
@@ -193,6 +200,21 @@ def _not_off(order: ShutdownOrder, found: ShutdownEvidence) -> Verdict | None:
     if told is None or not told.suspended or told.reserved:
         detail = "it is not switched off in the scheduler any more"
         return keep(node_id, Reason.NO_LONGER_WANTED, detail=detail)
+    return None
+
+
+def _joined(
+    order: ShutdownOrder, found: ShutdownEvidence, snapshot: Snapshot, settings: Settings
+) -> Verdict | None:
+    """What shows that a node that was never up in its scheduler is, or may be at work (D17)."""
+    node_id, record, told = order.node_id, found.record, found.scheduled
+    if record is None or record.incarnation != order.incarnation:
+        return keep(node_id, Reason.CHANGED_SINCE_PLAN, detail="its record is another's")
+    if worker_state(record, snapshot.history, snapshot.now, settings) is WorkerState.BUSY:
+        return keep(node_id, Reason.CHANGED_SINCE_PLAN, detail="it says that it is busy")
+    if not is_not_up(told):
+        detail = "its scheduler does not say any more that it is not up"
+        return keep(node_id, Reason.CHANGED_SINCE_PLAN, detail=detail)
     return None
 
 

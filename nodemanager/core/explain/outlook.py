@@ -70,6 +70,7 @@ NODES = _table(
     ),
     settling=(
         Reason.BOOTING,
+        Reason.UNJOINED,
         Reason.SILENT_WITHIN_WINDOW,
         Reason.UNPAIRED_WITHIN_WINDOW,
         Reason.NOT_SETTLED,
@@ -93,6 +94,7 @@ NODES = _table(
         Reason.NODE_DOWN,
         Reason.NODE_STOPPED,
         Reason.BOOT_FAILED,
+        Reason.NOT_JOINED,
         Reason.UNPAIRED,
     ),
     stuck=(

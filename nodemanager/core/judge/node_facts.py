@@ -10,8 +10,9 @@ from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.verdict import NOTHING_BEFORE, Verdict
 from nodemanager.core.model.world import CloudNode, Record, WorkerState
+from nodemanager.core.observe.boots import unjoined_for, waits_to_join
 from nodemanager.core.observe.pairing import Pairs
-from nodemanager.core.observe.scheduled import joined_state, word_on
+from nodemanager.core.observe.scheduled import is_not_up, joined_state, word_on
 from nodemanager.core.observe.signs import (
     claimed_at_of,
     launched_for,
@@ -42,6 +43,8 @@ class NodeFacts:
         cloud = snapshot.history.cloud
         self.listed_at = cloud.started_at if cloud is not None else 0.0
         self._by_node: dict[str, list[Record]] | None = None
+        self._scheduled: frozenset[str] | None = None
+        """The names of the scheduler's newest listing, once asked for."""
 
     def subject(self, node: CloudNode) -> Subject:
         """The node with its paired record, if any, and its fresh state."""
@@ -55,7 +58,7 @@ class NodeFacts:
         return joined_state(record, self.snapshot, self.settings)
 
     def unknown_why(self, subject: Subject) -> Reason:
-        """Why it is not known what a node does whose pings are fresh (T6).
+        """Why it is not known what a node does whose pings are fresh (T6, D17).
 
         A node that the scheduler has not called up yet may take work soon, until its grace is over.
         """
@@ -64,14 +67,13 @@ class NodeFacts:
         word = word_on(subject.own, self.history, self.now, self.settings)
         if word is not None and word.is_set_aside:
             return Reason.SET_ASIDE
-        was_up = word is not None and word.was_up
-        age_s = self.age_of(subject)
-        if not was_up and age_s is not None and age_s <= self.settings.boot_fail_after:
-            return Reason.BOOTING
+        if waits_to_join(subject.own, self.history):
+            age_s = self.age_of(subject)
+            is_young = age_s is not None and age_s <= self.settings.boot_fail_after
+            return Reason.BOOTING if is_young else Reason.UNJOINED
         if word is None:
-            return Reason.UNSCHEDULED
-        is_down = word.node.state is WorkerState.DOWN
-        return Reason.DOWN_IN_SCHEDULER if is_down else Reason.WORKER_UNKNOWN
+            return Reason.UNSCHEDULED if self._is_unlisted(subject) else Reason.WORKER_UNKNOWN
+        return Reason.DOWN_IN_SCHEDULER if is_not_up(word.node) else Reason.WORKER_UNKNOWN
 
     def age_of(self, subject: Subject) -> float | None:
         """Seconds since the node's launch, as `launched_for` counts them; None if not known."""
@@ -80,10 +82,25 @@ class NodeFacts:
             return None
         return launched_for(created_at, self.snapshot, claimed_at_of(subject.record))
 
-    def was_up(self, subject: Subject) -> bool:
-        """Whether the scheduler has called the node up, as far as its answers are known."""
-        word = word_on(subject.own, self.history, self.now, self.settings)
-        return word is not None and word.was_up
+    def _is_unlisted(self, subject: Subject) -> bool:
+        """Whether a fresh answer of the scheduler lists no node with its hostname."""
+        listing = self.history.scheduler
+        if listing is None or self.now - listing.started_at > self.settings.poll_stale_after:
+            return False
+        if self._scheduled is None:
+            self._scheduled = frozenset(node.name for node in listing.items)
+        return subject.own.hostname not in self._scheduled
+
+    def unjoined(self, subject: Subject) -> Measured:
+        """How long the scheduler has said that the node is not up, and the limit (D17).
+
+        None of it if the scheduler has called it up, or if nobody watched it from its boot on.
+        """
+        unjoined_s = unjoined_for(subject.own, self.history, self.now, self.settings)
+        if unjoined_s is None:
+            return {}
+        limit_s = self.settings.boot_fail_after
+        return {"unjoined_s": unjoined_s, "limit_s": limit_s}
 
     def stopped(self, node: CloudNode) -> dict[str, float] | None:
         """How long the node has been listed as stopped, and `settle`; None if not, or untagged."""

@@ -27,6 +27,8 @@ from nodemanager.core.observe.scheduled import idle_count, suspended_word
 from nodemanager.core.observe.signs import silent_for
 
 SILENT = "silent, or of unknown state"
+NOT_UP = frozenset({Reason.UNJOINED, Reason.UNSCHEDULED})
+"""The reasons to keep a node that its scheduler does not know as up: it satisfies nothing (D17)."""
 BUSY, AT_WORK = WorkerState.BUSY, Reason.BUSY
 """Looked up once, because most nodes are busy."""
 
@@ -179,6 +181,27 @@ def _not_needed(facts: NodeFacts, subject: Subject) -> NodeView | None:
     return view
 
 
+def _joins(facts: NodeFacts, subject: Subject) -> NodeView | None:
+    """A node that pings, and that its scheduler never called up in its grace, has failed (D17).
+
+    It was heard, so it counts for D9: a scheduler that reaches no node must not end them all. One
+    that is silent, too, goes for its silence (D8).
+    """
+    measures = facts.unjoined(subject)
+    if not measures or measures["unjoined_s"] <= measures["limit_s"]:
+        return None
+    if facts.counted_silence(subject) is not None:
+        return None
+    bad_s = measures["unjoined_s"]
+    return subject.down(Kind.SHUTDOWN, Reason.NOT_JOINED, measures, bad_s=bad_s)
+
+
+def _until_unjoined(facts: NodeFacts, subject: Subject, measures: Measured) -> Wait:
+    if not measures:
+        return "not unless its scheduler says that it never was up"
+    return until("unjoined_s", "limit_s")(facts, subject, measures)
+
+
 def _on_a_known_clock(facts: NodeFacts, subject: Subject) -> NodeView | None:
     return subject.kept(Reason.CLOCK_UNKNOWN) if facts.clock is None else None
 
@@ -222,10 +245,12 @@ def _not_silent(facts: NodeFacts, subject: Subject) -> NodeView | None:
     else:
         waits = is_stale or bad_s is not None
         reason = Reason.SILENT_WITHIN_WINDOW if waits else facts.unknown_why(subject)
+    if reason is Reason.UNJOINED:
+        measures |= facts.unjoined(subject)
     verdict = Verdict(Kind.KEEP, reason, subject.node.id, measures)
     view = NodeView(subject.node, verdict, WorkerState.UNKNOWN, record=subject.own)
     view.bad_s = bad_s
-    view.counts = reason is not Reason.DOWN_IN_SCHEDULER or facts.was_up(subject)
+    view.counts = reason not in NOT_UP
     return view
 
 
@@ -320,6 +345,15 @@ PAIRED: tuple[Check[Ask], ...] = (
         "demand does not want it",
         "not while demand wants it",
         course="idle",
+    ),
+    Check(
+        "D17",
+        _joins,
+        "never up in its scheduler for boot_fail_after",
+        _until_unjoined,
+        lambda facts, subject: facts.unjoined(subject),
+        moot=lambda facts: not facts.history.unjoined,
+        course="unjoined",
     ),
     Check(
         "T1",

@@ -10,7 +10,10 @@ from nodemanager.core.model.reasons import Kind, Reason
 from nodemanager.core.model.verdict import Verdict, keep
 from nodemanager.core.model.world import CloudNode, CloudState, Record, WorkerState
 
-BAD = frozenset({Reason.NODE_DOWN, Reason.NODE_STOPPED, Reason.BOOT_FAILED, Reason.UNPAIRED})
+FAILED_BOOTS = frozenset({Reason.BOOT_FAILED, Reason.NOT_JOINED})
+"""The reasons for a shutdown of a node whose boot came to nothing (B5)."""
+
+BAD = FAILED_BOOTS | {Reason.NODE_DOWN, Reason.NODE_STOPPED, Reason.UNPAIRED}
 """The reasons for a shutdown because something seems wrong with the node, for `nodes_bad`."""
 
 DYING = frozenset({CloudState.STOPPING, CloudState.STOPPED})

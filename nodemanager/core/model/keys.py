@@ -33,7 +33,7 @@ class Key(Told):
     CORES = "cores", "Cores that a job needs."
     RAM_MB = "ram_mb", "Memory that a job needs, in MB."
     SCRATCH_MB = "scratch_mb", "Scratch space that a job needs, in MB."
-    SPENT = "spent", "What nodes that never pinged cost, if prices are known."
+    SPENT = "spent", "What failed boots cost, if prices are known."
     ADDRESS = "address", "Network address and port."
     URL = "url", "Address of a server, without query."
     FILE = "file", "The configuration file, or the file that the line is about."
@@ -72,6 +72,10 @@ class Key(Told):
     SETTLE_S = "settle_s", "How long an absence must last."
     AGE_S = "age_s", "How old it is."
     SILENT_S = "silent_s", "Silence, counted only while the store answered."
+    UNJOINED_S = (
+        "unjoined_s",
+        "How long the scheduler has said, without a break, that the node was never up.",
+    )
     UNPAIRED_S = "unpaired_s", "How long the node has been without a record."
     IDLE_POLLS = "idle_polls", "Pings in a row that said idle, each seen by a poll (D12)."
     NEEDED_POLLS = "needed_polls", "Idle pings after which it may be shut down."

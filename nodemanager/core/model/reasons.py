@@ -260,11 +260,18 @@ class Reason(Told):
     )
     UNSCHEDULED = (
         "unscheduled",
-        "It pings, but the scheduler lists no node with its hostname, so it counts as busy (T6).",
+        "It pings, but the scheduler lists no node with its hostname: it is kept, and serves "
+        "neither demand nor `min_nodes` (T6, D17).",
+    )
+    UNJOINED = (
+        "unjoined",
+        "It pings, its boot grace is over, and the scheduler has not called it up yet: it serves "
+        "neither demand nor `min_nodes`, and goes if the scheduler goes on saying so (D17).",
     )
     DOWN_IN_SCHEDULER = (
         "down_in_scheduler",
-        "It pings, but the scheduler calls it down: it is kept, and serves no demand (T6).",
+        "It pings, but the scheduler calls it down, or does not reach it: it is kept, and serves "
+        "no demand (T6).",
     )
     SET_ASIDE = (
         "set_aside",
@@ -315,6 +322,10 @@ class Reason(Told):
     NODE_DOWN = "node_down", "It says that it is down, or it is silent for too long (D1, D8)."
     NODE_STOPPED = "node_stopped", "It has been stopped or suspended for `settle` (D1)."
     BOOT_FAILED = "boot_failed", "It never pinged within `boot_fail_after` (D8)."
+    NOT_JOINED = (
+        "not_joined",
+        "It pings, but was never up in its scheduler within `boot_fail_after` (D17).",
+    )
     UNPAIRED = "unpaired", "It has our tag, and no record for `boot_fail_after` (D7)."
 
     # A node is booted, or not.
@@ -338,7 +349,7 @@ class Reason(Told):
     )
     BOOT_LOOP = (
         "boot_loop",
-        "Too many nodes in a row never pinged, so the size rests or one probe at a time is booted; "
+        "Too many boots in a row failed, so the size rests, or one probe is booted at a time; "
         "`nodemanager breaker reset` ends that once the cause is mended (B5).",
     )
     SIZE_RESTS = "size_rests", "The cloud refused this size lately, so it rests for a while (D6)."
@@ -507,9 +518,13 @@ class Event(Told):
     )
     BOOTS_REST = (
         "boots.rest",
-        "Nodes in a row never pinged; see when the next is booted and what they cost (B5).",
+        "Boots in a row came to nothing: those nodes never pinged, or never were up in their "
+        "scheduler; see when the next is booted and what they cost (B5).",
     )
-    BOOTS_RESUMED = "boots.resumed", "Booting goes on: a node pinged, or an operator said so (B5)."
+    BOOTS_RESUMED = (
+        "boots.resumed",
+        "Booting goes on: a node came up, or an operator said so (B5).",
+    )
     PLACE_RESTING = (
         "place.rests",
         "A zone or subnet had no room for a size; it is not tried for that size before `until`.",
@@ -531,7 +546,8 @@ class Event(Told):
     NODE_SHUTDOWN_STARTED = "node.shutdown_started", "A node is about to be destroyed."
     NODE_ENDED = (
         "node.ended",
-        "A node ended before its first ping, and not by us; `detail` is the cloud's own reason. It "
+        "A node ended before its first ping, or before it was up in its scheduler, and not by us; "
+        "`detail` is the cloud's own reason. It "
         "counts as a failed boot (B5), and another one is booted.",
     )
     NODE_GONE = "node.gone", "The cloud says that a node is gone."

@@ -70,25 +70,28 @@ class SchedulerWord:
 
     It is about the life `incarnation` of the node's record. `idle` counts the complete answers in a
     row that call the node idle. `busy_since` is when the first answer in a row began that calls it
-    busy. `was_up`: some answer has called this life busy or idle. Times are CLOCK_BOOTTIME.
+    busy. Times are CLOCK_BOOTTIME.
     """
 
     node: SchedulerNode
     incarnation: str | None
     idle: int = 0
     busy_since: float | None = None
-    was_up: bool = False
 
     @property
     def is_set_aside(self) -> bool:
         """Whether somebody else keeps work from the node: an operator's drain, or a reservation."""
-        node = self.node
-        return node.reserved or (node.draining and not self.is_drained_by_us)
+        return is_set_aside(self.node)
 
     @property
     def is_drained_by_us(self) -> bool:
         """Whether an order of ours, of whatever run, keeps work from the node."""
         return is_drained_by_us(self.node)
+
+
+def is_set_aside(node: SchedulerNode) -> bool:
+    """Whether somebody else keeps work from the node: an operator's drain, or a reservation."""
+    return node.reserved or (node.draining and not is_drained_by_us(node))
 
 
 def is_drained_by_us(node: SchedulerNode) -> bool:

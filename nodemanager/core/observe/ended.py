@@ -9,6 +9,7 @@ from nodemanager.core.model.changed import changed
 from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.world import CloudNode, Record, life_key
+from nodemanager.core.observe.boots import waits_to_join
 from nodemanager.core.observe.history import History
 from nodemanager.core.observe.queries import is_called_gone
 from nodemanager.core.observe.signs import waits_for_first_ping
@@ -20,7 +21,7 @@ NO_FLIGHT = Flight("", 0.0)
 
 @dataclass(frozen=True, slots=True)
 class EndedInSetup:
-    """A node that ended before its first ping, and that we did not destroy.
+    """A node that ended before its boot came to something, and that we did not destroy.
 
     `node` is what the cloud still shows of it, None where that is nothing.
     """
@@ -47,7 +48,8 @@ def ended_in_setup(
     known: set[str] = set()
     news: list[EndedInSetup] = []
     for record in history.records.items:
-        if record.pool != settings.pool or not waits_for_first_ping(record):
+        boots = waits_for_first_ping(record) or waits_to_join(record, history)
+        if record.pool != settings.pool or not boots:
             continue
         key = life_key(record.uuid, record.incarnation)
         if key in history.ended_in_setup:

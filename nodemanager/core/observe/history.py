@@ -33,7 +33,7 @@ from nodemanager.core.observe.clocks import (
 from nodemanager.core.observe.contradictions import after_stamps
 from nodemanager.core.observe.gaps import Gaps, newest_above, with_gap
 from nodemanager.core.observe.heard import Heard, heard_again, is_renewed
-from nodemanager.core.observe.hostnames import Hostnames, hostnames_seen
+from nodemanager.core.observe.hostnames import Hostnames, hostnames_joined, hostnames_seen
 from nodemanager.core.observe.listing_history import KnownSets
 from nodemanager.core.observe.nodes_by_record import Bearers, Present, index_nodes, listed_twice
 from nodemanager.core.observe.pools import other_pools, uuids_of_ours
@@ -42,11 +42,13 @@ from nodemanager.core.observe.pools import other_pools, uuids_of_ours
 class Turned(NamedTuple):
     """A node that is silent, down or unpaired: when a plan found it so, and since when it is (D9).
 
-    Silence begins with the last ping, although it counts from half its window on.
+    Silence begins with the last ping, although it counts from half its window on. Once a failed
+    boot (`is_boot`) has ended, it belongs to no wave: boot loops count it (B5).
     """
 
     found_at: float
     since: float
+    is_boot: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +157,7 @@ class History:
     asked: Mapping[str, Asked] = field(default_factory=dict)
     """The cloud's last answers: by node id, or by record uuid if asked by tag (P6, U8)."""
     ended_in_setup: frozenset[str] = frozenset()
-    """The lives, by their keys, whose node has ended before its first ping (U9)."""
+    """The lives, by their keys, whose node has ended before its boot came to something (U9)."""
     scheduler: Listing[SchedulerNode] | None = None
     """The newest complete listing of a scheduler, where one is configured (T6)."""
     scheduled: Mapping[str, SchedulerWord] = field(default_factory=dict)
@@ -163,6 +165,9 @@ class History:
     known_scheduled: KnownSets = field(default_factory=KnownSets)
     hostnames: Hostnames = field(default_factory=dict)
     """Where there is a scheduler: the hostname of each life, as long as its node lives (D7)."""
+    unjoined: Mapping[str, float] = field(default_factory=dict)
+    """The lives, by their keys, that ping and wait to be called up, and since when each answer of
+    the scheduler in a row, no two of them further apart than poll_stale_after, said no (D17)."""
     image: str | None = None
     """The immutable id of the image that a node would be booted from now; None: not known."""
 
@@ -309,7 +314,9 @@ def records_listed(history: History, listing: Records, settings: Settings) -> Hi
     vetoed = _vetoed(history, listing)
     hostnames = history.hostnames
     if settings.scheduled:
-        hostnames = hostnames_seen(hostnames, listing.items, history.bearers, listing.ended_at)
+        hostnames = hostnames_seen(
+            hostnames, listing.items, history.bearers, listing.ended_at, history.clock, settings
+        )
     if history.cloud is not None and listing.ended_at < history.cloud.started_at:
         # This listing ended before the newest cloud listing began, but reached us after it.
         history = changed(history, base=listing, base_index=_versions(listing))
@@ -511,7 +518,7 @@ def clocks_kept(history: History, kept: Clocks) -> History:
 
 def hostnames_kept(history: History, kept: Hostnames) -> History:
     """Fold in the hostnames that an earlier run knew (D7, R4)."""
-    return changed(history, hostnames={**kept, **history.hostnames})
+    return changed(history, hostnames=hostnames_joined(kept, history.hostnames))
 
 
 def destroy_sent(history: History, node_id: str, at: float, *, refused: bool) -> History:

@@ -1,15 +1,17 @@
 """The hostname of each life, kept from its claim for as long as its node lives (SAFETY.md D7).
 
 A record may leave the listing while its node works on: somebody deleted it. The scheduler knows the
-node by its hostname alone.
+node by its hostname alone. Whether it has called that life up yet is kept with the name (D17).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from nodemanager.core.model.settings import CLOCK_STEP_S, Settings
 from nodemanager.core.model.world import Record, life_key
+from nodemanager.core.observe.clocks import MeasuredClock
 from nodemanager.core.observe.nodes_by_record import Bearers
 
 KEPT_S = 86_400.0
@@ -24,6 +26,9 @@ class Hostname:
 
     name: str
     missed_at: float | None = None
+    waits: bool = False
+    """Whether the scheduler has yet to call it up for the first time: we have watched this life
+    since a moment within its boot grace (D17). False, too, where nobody knows what was before."""
 
 
 Hostnames = Mapping[str, Hostname]
@@ -31,27 +36,65 @@ Hostnames = Mapping[str, Hostname]
 
 
 def hostnames_seen(
-    known: Hostnames, records: Iterable[Record], bearers: Bearers, at: float
+    known: Hostnames,
+    records: Iterable[Record],
+    bearers: Bearers,
+    at: float,
+    clock: MeasuredClock | None,
+    settings: Settings,
 ) -> Hostnames:
     """The hostnames after a complete record listing; `bearers` are of the newest cloud listing.
 
     A life that neither shows is kept for a day more: a listing may be short.
     """
-    names = {
-        life_key(one.uuid, one.incarnation): Hostname(one.hostname)
-        for one in records
-        if one.hostname is not None
-    }
+    names: dict[str, Hostname] = {}
+    for record in records:
+        if record.hostname is None:
+            continue
+        key = life_key(record.uuid, record.incarnation)
+        before = known.get(key)
+        if before is None:
+            waits = _is_within_grace(record, at, clock, settings)
+            names[key] = Hostname(record.hostname, waits=waits)
+        elif (before.name, before.missed_at) == (record.hostname, None):
+            names[key] = before
+        else:
+            names[key] = Hostname(record.hostname, waits=before.waits)
     for key, one in known.items():
         if key in names:
             continue
         if _is_borne(key, bearers):
-            names[key] = Hostname(one.name)
+            names[key] = one if one.missed_at is None else replace(one, missed_at=None)
         elif one.missed_at is None:
-            names[key] = Hostname(one.name, at)
+            names[key] = replace(one, missed_at=at)
         elif at - one.missed_at <= KEPT_S:
             names[key] = one
     return known if names == known else names
+
+
+def hostnames_joined(kept: Hostnames, own: Hostnames) -> Hostnames:
+    """What this run knows, with what an earlier one knew. Either may have seen a node join."""
+    both = {
+        key: replace(one, waits=one.waits and kept[key].waits)
+        for key, one in own.items()
+        if key in kept
+    }
+    return {**kept, **own, **both}
+
+
+def _is_within_grace(
+    record: Record, at: float, clock: MeasuredClock | None, settings: Settings
+) -> bool:
+    """Whether the record's claim is of this pool, and no older than its node's boot grace.
+
+    A claim whose age is not known for certain is old (T1): what its node did before, nobody saw.
+    """
+    claim = record.claim
+    if claim is None or claim.pool != settings.pool or clock is None:
+        return False
+    age_s = clock.age(claim.at, at)
+    is_known = age_s > -CLOCK_STEP_S and clock.since(claim.at, at) > clock.known_since
+    return is_known and age_s + 2 * clock.error_s <= settings.boot_fail_after
 
 
 def _is_borne(key: str, bearers: Bearers) -> bool:

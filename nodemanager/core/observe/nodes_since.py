@@ -86,10 +86,12 @@ def turned_bad(
     unlisted: AbstractSet[str] = frozenset(),
     *,
     leaving: AbstractSet[str] = frozenset(),
+    boots: AbstractSet[str] = frozenset(),
     collapsed: bool = False,
 ) -> History:
     """Fold in which nodes are bad now, and since when: silent, down or unpaired (D9).
 
+    Those of `boots` never joined their scheduler. Such a one counts for as long as it is listed.
     A node that recovers is dropped. One that left the listing after it turned bad, destroyed by us
     or not, stays for node_stale_after, and while an action of ours on it is under way (`leaving`).
     A bad node that no listing shows (`unlisted`) is found anew in every plan, because the listing
@@ -102,13 +104,14 @@ def turned_bad(
         if node_id in bad_now
         or (
             node_id not in history.present
+            and not one.is_boot
             and (node_id in leaving or at - one.found_at <= settings.node_stale_after)
         )
     }
     for node_id, since in bad_now.items():
         before = turned.get(node_id)
         if before is None:
-            turned[node_id] = Turned(at, since)
+            turned[node_id] = Turned(at, since, node_id in boots)
         elif node_id in unlisted:
             turned[node_id] = Turned(at, before.since)
     uncounted: frozenset[str] = frozenset()

@@ -11,11 +11,12 @@ from collections.abc import Container, Mapping
 from dataclasses import replace
 
 from nodemanager.core.model.changed import changed
-from nodemanager.core.model.scheduling import SchedulerNode, SchedulerWord
+from nodemanager.core.model.scheduling import SchedulerNode, SchedulerWord, is_set_aside
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.world import CloudNode, Listing, Record, WorkerState, life_key
 from nodemanager.core.observe.heard import Heard
 from nodemanager.core.observe.history import History
+from nodemanager.core.observe.hostnames import Hostname, Hostnames
 from nodemanager.core.observe.pools import uuids_of_ours
 from nodemanager.core.observe.signs import idle_words, is_heard, worker_state
 from nodemanager.core.plan.snapshot import Snapshot
@@ -40,12 +41,16 @@ def scheduler_listed(
         for node in listing.items
         if node.name not in shared
     }
+    unjoined = history.unjoined if gap_s <= settings.poll_stale_after else {}
+    hostnames, unjoined = _after_joins(history, listing, shared, unjoined)
     return changed(
         history,
         scheduler=listing,
         scheduled=scheduled,
         known_scheduled=known,
         heard=_waited_for(history, listing, shared),
+        hostnames=hostnames,
+        unjoined=unjoined,
     )
 
 
@@ -69,6 +74,58 @@ def _waited_for(
         and heard.last_ping_at is not None
     }
     return {**history.heard, **silent}
+
+
+def _after_joins(
+    history: History,
+    listing: Listing[SchedulerNode],
+    shared: frozenset[str],
+    before: Mapping[str, float],
+) -> tuple[Hostnames, Mapping[str, float]]:
+    """The hostnames, which know who was called up, and since when the others are not (D17)."""
+    waiting = {key for key, one in history.hostnames.items() if one.waits}
+    if not waiting or history.records is None:
+        return history.hostnames, {}
+    told = {node.name: node for node in listing.items}
+    joined: dict[str, Hostname] = {}
+    unjoined: dict[str, float] = {}
+    for record in history.records.items:
+        key, name = life_key(record.uuid, record.incarnation), record.hostname
+        if key not in waiting or name is None or name in shared:
+            continue
+        node = told.get(name)
+        if not _pinged_by(record, history, listing.started_at):
+            # The answer may be of the machine that had the name before.
+            continue
+        if node is not None and node.state in (BUSY, IDLE):
+            if node.responds:
+                joined[key] = replace(history.hostnames[key], waits=False)
+        elif is_not_up(node):
+            unjoined[key] = before.get(key, listing.started_at)
+    return ({**history.hostnames, **joined} if joined else history.hostnames), unjoined
+
+
+def _pinged_by(record: Record, history: History, at: float) -> bool:
+    """Whether the record's node had pinged by `at`, CLOCK_BOOTTIME, as far as we know."""
+    heard, stamp = history.heard.get(record.uuid), record.first_ping_at or record.last_ping_at
+    if stamp is None or history.clock is None:
+        return False
+    seen_at = None if heard is None else heard.pinged_since
+    return history.clock.since(stamp, at) < at or (seen_at is not None and seen_at < at)
+
+
+def is_not_up(node: SchedulerNode | None) -> bool:
+    """Whether the answer says that the node is not up: it calls it down, tries in vain to reach it,
+    or lists none of that name.
+
+    It says nothing of a node whose state it does not know, as after a restart of its own, nor of
+    one that somebody set aside, or that waits for its power.
+    """
+    if node is None:
+        return True
+    if node.state is BUSY or is_set_aside(node):
+        return False
+    return node.state is WorkerState.DOWN or not (node.responds or node.suspended)
 
 
 def _lives(history: History) -> Mapping[str, str | None]:
@@ -98,7 +155,6 @@ def _after(
         incarnation,
         idle=idle + 1 if node.state is IDLE else 0,
         busy_since=busy_since if node.state is BUSY else None,
-        was_up=node.state in (BUSY, IDLE) or (before is not None and before.was_up),
     )
 
 

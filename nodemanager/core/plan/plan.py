@@ -371,6 +371,7 @@ def _after_silence(
         settings,
         unlisted,
         leaving=snapshot.node_flights.keys(),
+        boots={view.node.id for view in ours if view.verdict.reason is Reason.NOT_JOINED},
         collapsed=snapshot.breaker.part(Cause.CLOUD_COLLAPSED) is not None,
     )
     left = history.turned.keys() - {view.node.id for view in ours} if history.turned else ()

@@ -1,19 +1,22 @@
-"""Boot loops: if nodes in a row never ping, their size rests, and later all sizes (B5).
+"""Boot loops: if boots in a row come to nothing, their size rests, and later all sizes (B5).
 
-One that the cloud ended or stopped before its first ping is one of them.
+A node has failed to boot if it never pings, or never is up in its scheduler, where there is one. So
+has one that the cloud ended or stopped before that (`observe.boots`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
+from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.sizes import size_name
-from nodemanager.core.model.world import Size
-from nodemanager.core.observe.history import History, Records
+from nodemanager.core.model.world import Record, Size
+from nodemanager.core.observe.boots import is_booting
+from nodemanager.core.observe.history import History
 
 SIZE_LOOP = 5
-"""A size rests after this many of its nodes in a row never pinged (B5)."""
+"""A size rests after this many of its boots in a row came to nothing (B5)."""
 POOL_LOOP = 10
 """After this many over all sizes, only one probe is booted at a time (B5)."""
 LONGEST_REST_S = 86400.0
@@ -21,7 +24,7 @@ LONGEST_REST_S = 86400.0
 
 @dataclass(frozen=True, slots=True)
 class Streak:
-    """Nodes in a row that never pinged, and the rests of booting that followed.
+    """Boots in a row that came to nothing, and the rests of booting that followed.
 
     `until` is when booting may go on, CLOCK_BOOTTIME. `rests` counts the rests so far, each twice
     as long as the one before, up to LONGEST_REST_S. `spent` is what those nodes cost, as far as
@@ -67,7 +70,7 @@ NONE = Loops()
 
 
 def spent_on(size: Size | None, age_s: float | None, boot_fail_after: float) -> float:
-    """The cost of a node that never pinged: 0 without a price, boot_fail_after without an age."""
+    """The cost of a failed boot: 0 without a price, that of boot_fail_after without an age."""
     if size is None:
         return 0.0
     lived_s = boot_fail_after if age_s is None else max(0.0, age_s)
@@ -77,7 +80,7 @@ def spent_on(size: Size | None, age_s: float | None, boot_fail_after: float) -> 
 def after_failure(
     loops: Loops, size: str | None, spent: float, at: float, boot_fail_after: float
 ) -> Loops:
-    """The loops after one more node never pinged; it does not lengthen a rest under way."""
+    """The loops after one more boot came to nothing; it does not lengthen a rest under way."""
     sizes = dict(loops.sizes)
     if size is not None:
         streak = sizes.get(size, Streak()).failed_again(spent)
@@ -97,31 +100,32 @@ def after_probe(loops: Loops, at: float, boot_fail_after: float) -> Loops:
     return replace(loops, pool=loops.pool.rested(at, boot_fail_after))
 
 
-def after_first_ping(loops: Loops, size: str | None) -> Loops:
-    """The loops after a node's first ping: its size's streak and that of all sizes end."""
+def after_boot(loops: Loops, size: str | None) -> Loops:
+    """The loops after a boot came to something: its size's streak and that of all sizes end."""
     sizes = {name: streak for name, streak in loops.sizes.items() if name != size}
     return Loops(sizes)
 
 
-def first_pings(
-    history: History, listing: Records, claimed_sizes: Mapping[str, str]
+def came_up(
+    before: History,
+    after: History,
+    records: Iterable[Record],
+    claimed_sizes: Mapping[str, str],
+    settings: Settings,
 ) -> Iterator[tuple[str, str | None]]:
-    """The records that `listing` shows pinged for the first time, and their nodes' sizes.
+    """The `records` whose boot came to something between the two histories, and their sizes.
 
-    `history` does not have that listing yet. Each of these records was listed before, unpinged and
-    with the same claim, or is in `claimed_sizes`, because this run claimed it.
+    Each was booting before; or this run claimed it (`claimed_sizes`), and no listing showed it
+    before its first ping. Where there is a scheduler, a ping alone is nothing yet (D17).
     """
-    for record in listing.items:
-        uuid = record.uuid
+    for record in records:
+        uuid, incarnation = record.uuid, record.incarnation
         if record.last_ping_at is None or record.claim is None:
             continue
-        heard = history.heard.get(uuid)
-        waited = (
-            heard is not None
-            and heard.incarnation == record.incarnation
-            and heard.last_ping_at is None
-        )
-        if waited or uuid in claimed_sizes:
-            nodes = history.bearers.get(uuid, ())
+        unseen = uuid in claimed_sizes and not settings.scheduled
+        if not (unseen or is_booting(uuid, incarnation, before)):
+            continue
+        if not is_booting(uuid, incarnation, after):
+            nodes = after.bearers.get(uuid, ())
             known = size_name(nodes[0], record) if nodes else record.claim.size
             yield uuid, claimed_sizes.get(uuid) or known

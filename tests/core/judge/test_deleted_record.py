@@ -17,9 +17,11 @@ from nodemanager.core.execute.shutdown import Asking, ShutDown
 from nodemanager.core.execute.workflow import Answered, Seen
 from nodemanager.core.model.reasons import Kind, Reason
 from nodemanager.core.model.scheduling import SchedulerNode
-from nodemanager.core.model.world import CloudState, Guarantee, WorkerState
+from nodemanager.core.model.settings import Settings
+from nodemanager.core.model.world import CloudState, Guarantee, Record, WorkerState
 from nodemanager.core.observe import history as histories
-from nodemanager.core.observe.hostnames import KEPT_S, Hostname, hostnames_seen
+from nodemanager.core.observe.hostnames import KEPT_S, Hostname, Hostnames, hostnames_seen
+from nodemanager.core.observe.nodes_by_record import Bearers
 from nodemanager.core.observe.scheduled import hostname_of
 from tests.core.build import SMALL, World, node, record, world
 
@@ -181,23 +183,27 @@ def test_no_name_is_marked_down_once_it_is_gone_d7() -> None:
 # What is kept.
 
 
+def seen_hosts(known: Hostnames, records: list[Record], bearers: Bearers, at: float) -> Hostnames:
+    return hostnames_seen(known, records, bearers, at, None, Settings(pool="main"))
+
+
 def test_a_hostname_is_kept_a_day_longer_than_anything_shows_its_node_d7() -> None:
     one, bearers = record("r1", at=0.0, hostname=HOST), {"r1": (node("r1"),)}
-    known = hostnames_seen({}, [one], {}, 0.0)
+    known = seen_hosts({}, [one], {}, 0.0)
     assert known == {LIFE: Hostname(HOST)}
-    assert hostnames_seen(known, [one], {}, 60.0) is known
-    assert hostnames_seen(known, [], bearers, 60.0) is known
-    missed = hostnames_seen(known, [], {}, 100.0)
+    assert seen_hosts(known, [one], {}, 60.0) is known
+    assert seen_hosts(known, [], bearers, 60.0) is known
+    missed = seen_hosts(known, [], {}, 100.0)
     assert missed == {LIFE: Hostname(HOST, 100.0)}
-    assert hostnames_seen(missed, [], {}, 100.0 + KEPT_S) is missed
-    assert hostnames_seen(missed, [], bearers, 200.0) == known
-    assert hostnames_seen(missed, [], {}, 101.0 + KEPT_S) == {}
+    assert seen_hosts(missed, [], {}, 100.0 + KEPT_S) is missed
+    assert seen_hosts(missed, [], bearers, 200.0) == known
+    assert seen_hosts(missed, [], {}, 101.0 + KEPT_S) == {}
 
 
 def test_a_node_of_a_later_life_does_not_keep_an_earlier_one() -> None:
     later = {"r1": (node("r1", life=2),)}
     known = {LIFE: Hostname(HOST)}
-    assert hostnames_seen(known, [], later, 100.0) == {LIFE: Hostname(HOST, 100.0)}
+    assert seen_hosts(known, [], later, 100.0) == {LIFE: Hostname(HOST, 100.0)}
 
 
 def test_without_a_scheduler_no_hostname_is_kept() -> None:

@@ -215,7 +215,7 @@ def test_an_old_answer_keeps_everything_and_boots_nothing_c7() -> None:
     lost = made.of_node("i-lost")
     assert (lost.kind, lost.reason) == (Kind.KEEP, Reason.POLL_STALE)
     assert (lost.measures or {})["source"] == "scheduler"
-    assert made.of_node("i-r1").reason is Reason.UNSCHEDULED
+    assert made.of_node("i-r1").reason is Reason.WORKER_UNKNOWN
 
 
 def test_an_incomplete_listing_is_no_evidence_l1() -> None:

@@ -55,10 +55,10 @@ def test_boots_from_before_a_rest_do_not_make_it_longer() -> None:
     assert failed(five, "small", 3, at=60.0).sizes["small"].until == FIRST_S
 
 
-def test_a_first_ping_ends_the_streak_of_its_size_and_the_pools() -> None:
+def test_a_boot_that_comes_to_something_ends_the_streak_of_its_size_and_the_pools() -> None:
     loops = failed(failed(NONE, "small", 6), "large", 5)
     assert loops.probing
-    after = boot_loops.after_first_ping(loops, "small")
+    after = boot_loops.after_boot(loops, "small")
     assert not after.probing
     assert after.resting_until("small", 0.0) is None
     assert after.resting_until("large", 0.0) is not None

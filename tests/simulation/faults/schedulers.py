@@ -128,7 +128,7 @@ def controller_killed(scene: Scene) -> None:
     slurm.kill()
 
 
-@fault("machines never join the scheduler", lasts=LONG, dispatched=True, apart=True)
+@fault("machines never join the scheduler", lasts=LONG, dispatched=True, later=True)
 def never_join(scene: Scene) -> None:
     """Their image's slurmd does not start: they ping, and the scheduler never hears them."""
     slurm = scene.world.slurm

@@ -83,7 +83,8 @@ class Kind:
     One with a `share` comes once in that share of all worlds and is drawn by itself: all that
     the other draws of a seed come to stays as it is. One that is `dispatched` comes only where a
     scheduler gives out the work, from a stream of its own. One that is `apart` is not drawn: it
-    comes where a storm names it. One that is `seated` comes only where Slurm's nodes are the
+    comes where a storm names it. One that comes `later` has a stream of its own, so that what was
+    drawn before it was there stays. One that is `seated` comes only where Slurm's nodes are the
     records.
     """
 
@@ -95,6 +96,7 @@ class Kind:
     share: float = 0.0
     dispatched: bool = False
     apart: bool = False
+    later: bool = False
     seated: bool = False
 
 
@@ -110,10 +112,13 @@ def fault(
     share: float = 0.0,
     dispatched: bool = False,
     apart: bool = False,
+    later: bool = False,
     seated: bool = False,
 ) -> Callable[[Effect], Effect]:
     def register(effect: Effect) -> Effect:
-        KINDS[name] = Kind(name, effect, weight, lasts, breaks, share, dispatched, apart, seated)
+        KINDS[name] = Kind(
+            name, effect, weight, lasts, breaks, share, dispatched, apart, later, seated
+        )
         return effect
 
     return register
