@@ -97,7 +97,7 @@ def _after_joins(
         if not _pinged_by(record, history, listing.started_at):
             # The answer may be of the machine that had the name before.
             continue
-        if node is not None and node.state in (BUSY, IDLE):
+        if node is not None and (node.planned or node.state in (BUSY, IDLE)):
             if node.responds:
                 joined[key] = replace(history.hostnames[key], waits=False)
         elif is_not_up(node):

@@ -85,6 +85,7 @@ def test_one_that_never_joins_boots_satisfies_nothing_and_goes_d17(node: Told) -
     [
         pytest.param(SchedulerNode(HOST, IDLE), id="idle"),
         pytest.param(SchedulerNode(HOST, BUSY), id="busy"),
+        pytest.param(SchedulerNode(HOST, UNKNOWN, planned=True), id="planned"),
     ],
 )
 @pytest.mark.parametrize("after", NOT_UP)
