@@ -12,7 +12,7 @@ from nodemanager.core.model.changed import changed
 from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.world import CloudState, WorkerState
-from nodemanager.core.observe.history import History
+from nodemanager.core.observe.history import History, Turned
 from nodemanager.core.observe.nodes_since import turned_bad
 from nodemanager.core.plan.snapshot import Flight
 from nodemanager.core.safety.breaker import Cause
@@ -245,7 +245,7 @@ def test_a_silent_node_that_no_listing_shows_turns_bad_anew_until_one_shows_it_d
     history = turned_bad(History(), {"i-1": 50.0}, 100.0, settings, unlisted=hidden)
     history = turned_bad(history, {"i-1": 50.0}, 500.0, settings, unlisted=hidden)
     history = turned_bad(history, {"i-1": 50.0, "i-2": 505.0}, 510.0, settings)
-    assert history.turned == {"i-1": (500.0, 50.0), "i-2": (510.0, 505.0)}
+    assert history.turned == {"i-1": Turned(500.0, 50.0), "i-2": Turned(510.0, 505.0)}
 
 
 @pytest.mark.parametrize(
