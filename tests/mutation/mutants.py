@@ -436,6 +436,14 @@ MUTANTS = (
     ),
     TextMutant(
         "B3",
+        "the pings of its twin tell of a node's health",
+        "core/judge/recovered.py",
+        "        and view.record.instance_id in (None, view.node.id)\n",
+        "",
+        "tests/core/safety/test_closings.py::test_a_twins_pings_tell_of_no_health_p1a",
+    ),
+    TextMutant(
+        "B3",
         "a ping from before the breaker opened tells of health",
         "core/judge/recovered.py",
         "max(since, now - settings.node_stale_after / 2)",

@@ -20,13 +20,17 @@ def recovered(
     views: Iterable[NodeView], since: float, snapshot: Snapshot, settings: Settings
 ) -> frozenset[str]:
     """The ids of the nodes that run, have their record, and have pinged it with another word than
-    down since then, CLOCK_BOOTTIME."""
+    down since then, CLOCK_BOOTTIME.
+
+    Where a create made two nodes, a ping that names the other one tells nothing of this (P1a).
+    """
     history, now = snapshot.history, snapshot.now
     since = max(since, now - settings.node_stale_after / 2)
     return frozenset(
         view.node.id
         for view in views
         if view.record is not None
+        and view.record.instance_id in (None, view.node.id)
         and not view.bad
         and view.node.state not in DYING
         and not _says_down(view, view.record)

@@ -143,6 +143,18 @@ def test_a_node_that_is_being_stopped_is_not_well_however_it_pings() -> None:
     assert not pinging(made)
 
 
+def test_a_twins_pings_tell_of_no_health_p1a() -> None:
+    """A create made two nodes; the one that pinged first is out of sight."""
+    made = pool_of(10)
+    pinging(made, rounds=2)
+    assert pinging(made, SILENT, rounds=70)
+    for number in range(2):
+        made.change(f"r{number}", instance_id=f"i-twin{number}")
+    assert pinging(made, rounds=3)
+    made.change("r1", instance_id="i-r1")
+    assert not pinging(made)
+
+
 def test_pings_from_before_the_stores_own_silence_tell_of_no_health() -> None:
     """While the probe fails no silence is counted (D8), and no node is well for that."""
     made = pool_of(10)
