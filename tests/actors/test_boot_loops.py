@@ -179,3 +179,21 @@ def test_over_a_restart_one_that_never_joined_goes_and_one_that_did_stays_d17_r4
     assert first.hostname not in gone
     told = {line.get("host") for line in rig.lines("node.keep", reason="unscheduled")}
     assert told
+
+
+def test_who_has_joined_is_known_after_a_restart_d17_r4(
+    make_rig: MakeRig, scheduler: FakeScheduler
+) -> None:
+    rig = unheard(make_rig, scheduler, "unlisted")
+    rig.turn(120)
+    scheduler.jobs = ()
+    (record,) = [one for one in rig.records if one.hostname]
+    assert record.hostname is not None
+    scheduler.says(record.hostname, WorkerState.BUSY)
+    rig.turn(120)
+    scheduler.known.clear()
+    rig.kill()
+    rig.start()
+    rig.turn(HOUR)
+    assert len(rig.cloud.living()) == 1
+    assert "unscheduled" in rig.reasons("node.keep")

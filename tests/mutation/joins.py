@@ -13,7 +13,7 @@ JOINS = (
         "core/judge/node_paired.py",
         "    view.counts = reason not in NOT_UP\n",
         "",
-        f"{_TESTS}test_one_that_never_joins_boots_satisfies_nothing_and_goes_d17",
+        f"{_TESTS}test_what_says_nothing_of_its_slurmd_ends_it_never_d17",
     ),
     TextMutant(
         "D16",
@@ -87,8 +87,7 @@ JOINS = (
         "            context.journal_writer.keep(HOSTNAMES, context.history.hostnames)\n"
         "        records = context.history.records\n",
         "        records = context.history.records\n",
-        "tests/actors/test_boot_loops.py::"
-        "test_over_a_restart_one_that_never_joined_goes_and_one_that_did_stays_d17_r4",
+        "tests/actors/test_boot_loops.py::test_who_has_joined_is_known_after_a_restart_d17_r4",
     ),
     TextMutant(
         "D17",

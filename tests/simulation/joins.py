@@ -85,10 +85,11 @@ class Joins:
     def _was_watched(self, node: Instance, pool: Pool) -> bool:
         """Whether its manager must know of it from its boot grace on.
 
-        It has run since, its journal was kept, and no clock by which the claim is dated jumped.
+        It has run since, its journal was kept, and no clock by which the claim is dated jumped. A
+        word on the machine that had the name before was none on this one.
         """
         manager = pool.manager
         assert manager is not None
-        if pool.journal.lost or self.world.clock_lies:
+        if pool.journal.lost or self.world.clock_lies or node.id in self.slurm.mistaken:
             return False
         return manager.started_at <= node.created_at + pool.settings.boot_fail_after - CLAIMED_S

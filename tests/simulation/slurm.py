@@ -30,6 +30,7 @@ LOOK_EVERY_S = 5.0
 GIVEN_UP_AFTER_S = 120.0
 """After so long without an answer of a node's own, its job is queued again (SlurmdTimeout)."""
 NOT_YET_UP = "not yet up"
+BUSY, IDLE = WorkerState.BUSY, WorkerState.IDLE
 SAVED_WITHIN_S = 5.0
 """A change is on slurmctld's disk by then."""
 SHARE = 0.045
@@ -151,6 +152,8 @@ class Slurm:
         """Names that slurm.conf lacks, since when: no machine joins under them."""
         self.deaf: set[str] = set()
         """The ids of nodes that are up and never join: their slurmd does not start."""
+        self.mistaken: set[str] = set()
+        """Those of them that pinged while the machine before them was still called up."""
         self.joined: dict[str, float] = {}
         """When each node's machine first registered."""
         self.deafens: set[str] = set()
@@ -213,6 +216,8 @@ class Slurm:
         node = self.nodes.get(name)
         if one.tags.pool in self.deafens and (node is None or node.machine is not machine):
             self.deaf.add(one.id)
+        if one.id in self.deaf and node is not None and node.told().state in (BUSY, IDLE):
+            self.mistaken.add(one.id)
         return name not in self.lacks and one.id not in self.deaf
 
     def _registers(self, machine: Machine, name: str) -> None:

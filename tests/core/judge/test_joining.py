@@ -117,10 +117,12 @@ def test_one_that_was_up_once_is_never_ended_for_that_d17(node: Told, after: Tol
     ],
 )
 def test_what_says_nothing_of_its_slurmd_ends_it_never_d17(node: Told, reason: Reason) -> None:
-    made = booting()
+    made = booting(min_nodes=1)
     told(made, UNREACHED, lasts=GRACE - 5 * ROUND)
     assert told(made, node, lasts=2 * GRACE) is reason
     assert made.destroyed == []
+    # What somebody set aside is no lack (D16); what was never up satisfies nothing.
+    assert bool(made.booted) is (reason is Reason.UNJOINED)
     # And what was counted before it counts no more.
     assert told(made, UNREACHED, lasts=GRACE - 2 * ROUND) is Reason.UNJOINED
     assert told(made, UNREACHED, lasts=4 * ROUND) is Reason.NOT_JOINED
