@@ -271,6 +271,28 @@ GUARDS = (
         "KEPT_S = 600",
         "tests/contract/test_restore_contract.py::test_a_freed_life_is_known_for_days_u8[sqlite]",
     ),
+    TextMutant(
+        "D12",
+        "a drained node that is wanted again stays drained though no destroy may hit it",
+        "core/judge/idle.py",
+        "is_ours = record.uuid in snapshot.drain_orders\n"
+        "    return node_id in snapshot.late_destroys or "
+        "(snapshot.unknown_destroys and not is_ours)",
+        "is_ours = record.uuid in snapshot.drain_orders\n"
+        "    return node_id in snapshot.late_destroys or not is_ours",
+        "tests/core/judge/test_idle.py::"
+        "test_a_drained_node_stays_so_only_while_a_destroy_may_hit_it_d12[nothing-may-hit-it]",
+    ),
+    TextMutant(
+        "P6",
+        "the absence of a record's former life counts for its new node",
+        "core/observe/unlisted.py",
+        "        if absence is None or absence.incarnation != record.incarnation:\n"
+        "            continue\n",
+        "        if absence is None:\n            continue\n",
+        "tests/core/observe/test_unlisted.py::"
+        "test_the_absence_of_a_former_life_is_not_that_of_the_next_p6",
+    ),
     # Data, secrets, operators.
     TextMutant(
         "O5",

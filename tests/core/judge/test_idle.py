@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from nodemanager.core.execute.destroy import ShutdownEvidence, confirm_shutdown
+from nodemanager.core.judge import idle
 from nodemanager.core.model.reasons import Kind, Reason
 from nodemanager.core.model.world import Job, WorkerState
 from tests.core.build import SMALL, Flight, World, world
@@ -271,6 +273,34 @@ def test_a_restart_hears_each_node_again_first_d12_r4() -> None:
 
 
 # The last look (D2).
+
+
+@pytest.mark.parametrize(
+    ("fields", "stays"),
+    [
+        pytest.param({}, False, id="nothing-may-hit-it"),
+        pytest.param({"late_destroys": frozenset({"i-r1"})}, True, id="a-late-destroy"),
+        pytest.param({"late_destroys": frozenset({"i-r2"})}, False, id="of-another-node"),
+        pytest.param({"unknown_destroys": True}, True, id="a-lost-journal-may-have-one"),
+        pytest.param(
+            {"unknown_destroys": True, "drain_orders": {"r1": "7"}}, False, id="this-run-drained-it"
+        ),
+        pytest.param(
+            {"unknown_destroys": True, "drain_orders": {"r2": "7"}}, True, id="it-drained-another"
+        ),
+    ],
+)
+def test_a_drained_node_stays_so_only_while_a_destroy_may_hit_it_d12(
+    fields: dict[str, Any], stays: bool
+) -> None:
+    """Else a node that is wanted again would never work again."""
+    made = world()
+    made.add_record("r1", drain="7")
+    made.add_node("r1")
+    made.round()
+    record, snapshot = made.record("r1"), made.snapshot(**fields)
+    assert idle.stays_drained("i-r1", record, snapshot) is stays
+    assert not idle.stays_drained("i-r1", replace(record, drain=None), snapshot)
 
 
 def at_last_look(made: World, **flags: Any) -> tuple[Kind, Reason]:

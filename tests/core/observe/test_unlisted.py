@@ -95,6 +95,17 @@ def test_another_life_of_the_record_is_as_young_as_its_own_first_ping_p6():
         assert made.last.ask == ()
 
 
+def test_the_absence_of_a_former_life_is_not_that_of_the_next_p6():
+    """The record was used again since the newest cloud listing; the next may show its node."""
+    made, _ = hidden()
+    made.ping("r1")
+    made.change("r1", claim=claim("r1", at=made.store_now, life=2))
+    made.poll_records()
+    made.plan()
+    assert made.last is not None
+    assert made.last.ask == ()
+
+
 def test_one_listing_is_too_few():
     made = world()
     made.add_record("r1")
