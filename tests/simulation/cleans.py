@@ -365,6 +365,9 @@ class CleanRules:
             age = ordered.at - heard.started
             if age > limit:
                 return f"the {source} poll is {age:.0f} s old"
+        scheduled_at = ordered.ears.scheduled_at
+        if ordered.settings.scheduled and ordered.at - scheduled_at > limit:
+            return f"the scheduler last told its nodes {ordered.at - scheduled_at:.0f} s ago"
         asked = ordered.manager.wishlist_at
         if ordered.settings.demand_polled and (asked is None or ordered.at - asked > limit):
             return f"the wishlist was last answered at {asked}"
@@ -461,10 +464,13 @@ class CleanRules:
                 wrong("C11", f"{before.instance_id} was not asked for")
             else:
                 alive += [node.id for node in by_id.nodes if shows(node, before)]
-        if "A2" in world.broken:
-            # It was made after the look, when its claim had expired.
-            made = world.cloud.instances
-            alive = [one for one in alive if one not in made or made[one].created_at <= read.at]
+        # One that came too late was made after the look, when its claim had expired (A2).
+        made = world.cloud.instances
+        alive = [
+            one
+            for one in alive
+            if not world.is_excused(one, which="A2") or made[one].created_at <= read.at
+        ]
         if alive:
             wrong("C11", f"{alive} answered to the last look")
         if exception:
@@ -525,7 +531,7 @@ class CleanRules:
     ) -> float:
         """Locked out for one time-out, and asked for after that (C12). When the fence was sent."""
         fenced_at = self.fenced_at.get(before.uuid)
-        if "A4" in self.world.broken:
+        if self.world.is_excused(before.uuid, which="A4"):
             # A ping that hangs in the server is kept out by no fence, and may take it down; but the
             # fence is the write that the order's time binds (C11).
             if fenced_at is None or fenced_at > tagged.at:
@@ -533,8 +539,7 @@ class CleanRules:
             is_its_own = fenced_at is not None and fenced_at >= ordered.at
             return fenced_at - manager.store.settle_wait if is_its_own else tagged.at
         if fenced_at is None or fenced_at < self.newest_sign.get(before.uuid, 0.0):
-            if not self.world.is_excused(before.uuid, which="A4"):
-                wrong("C12", "it was not fenced since its last sign of life")
+            wrong("C12", "it was not fenced since its last sign of life")
             return tagged.at
         ears = self.told.ears[manager.name]
         read, _, _ = ears.last_look(before.uuid, None, self.world.weather.sent_at)

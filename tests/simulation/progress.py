@@ -121,13 +121,21 @@ class Progress:
             # Of two pools, the one that looks first has a slot that comes free.
             others = (at for name, at in self._filled_at.items() if name != pool.name)
             since = max(since, *others, self._all_listed_at(pool, replace(seen, bereft=counted)))
-            if "A5" in self.world.broken:
+            if self._was_robbed(pool):
                 # A create that a former run was answered counts as a node to be, unless something
                 # shows its end: its record may be deleted (P4).
                 rest = max(rest, pool.settings.boot_fail_after)
             what = f"{pool.name} gets one of {count} nodes that it lacks"
             key = f"wanted {pool.name} {len(seen.patients)}"
             yield Owed("PROGRESS", key, what, since, bounds.wanted(rest))
+
+    def _was_robbed(self, pool: Pool) -> bool:
+        """Whether somebody took a record or tags of any of its nodes (A5)."""
+        return any(
+            self.world.is_excused(one.id, one.tags.record, which="A5")
+            for one in self.world.cloud.instances.values()
+            if one.by in self.world.managers and self.world.managers[one.by].pool is pool
+        )
 
     def _all_listed_at(self, pool: Pool, seen: Ward) -> float:
         """When listings show each busy node, where nothing lacked for as long as they need not.

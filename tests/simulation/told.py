@@ -97,6 +97,8 @@ class Ears:
     destroys: dict[str, Destroy] = field(default_factory=dict)
     accounts: list[str] = field(default_factory=list)
     stores: list[str] = field(default_factory=list)
+    scheduled_at: float = float("-inf")
+    """When its scheduler last told of all nodes."""
     resets: list[float] = field(default_factory=list)
     """When its operators closed the breaker."""
 
@@ -344,6 +346,8 @@ class Told:
             if isinstance(result, dict):
                 result = self.world.registry.record_as(about, result["etag"])
             ears.reads.setdefault(about, []).append(Read(now, result))
+        elif method == "scheduler.nodes":
+            ears.scheduled_at = now
         elif method == "store.probe" and result:
             ears.probes.append(now)
         elif method == "cloud.destroy":
