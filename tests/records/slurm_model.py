@@ -317,8 +317,8 @@ class SlurmModel:
             elif "POWERING_UP" in node.flags:
                 node.flags |= {"POWER_UP", "POWERED_DOWN"}
         elif state in ("POWER_DOWN", "POWER_DOWN_FORCE") and "POWERING_DOWN" not in node.flags:
-            if "POWERED_DOWN" in node.flags:
-                # It is asked again until then.
+            if "POWERED_DOWN" in node.flags or state == "POWER_DOWN_FORCE":
+                # It is asked again until then, also one that no slurmd was waited for on any more.
                 node.silent_at = self.clock()
             node.flags = (node.flags - {"POWERED_DOWN"}) | {"POWER_DOWN"}
             if state == "POWER_DOWN_FORCE":
