@@ -113,7 +113,8 @@ class Causes:
             if shown.tags.pool != settings.pool or record.incarnation != shown.tags.incarnation:
                 continue
             destroyed = node.id in away or any(node.id in one.destroys for one in family)
-            is_odd = record.problems or lives.count(shown.tags) > 1
+            # Of a node without a launch time nobody knows whether it still boots (P3).
+            is_odd = record.problems or shown.problems or lives.count(shown.tags) > 1
             if destroyed or is_odd or node.id in self.orders.named_ever:
                 continue
             if self._is_new(node, record) or self._is_heard(node, ears, settings):
