@@ -117,6 +117,9 @@ class Causes:
             is_odd = record.problems or shown.problems or lives.count(shown.tags) > 1
             if destroyed or is_odd or node.id in self.orders.named_ever:
                 continue
+            if self.world.slurm is not None and node.id in self.world.slurm.deaf:
+                # Up is what the scheduler hears (D17).
+                continue
             if self._is_new(node, record) or self._is_heard(node, ears, settings):
                 is_idle = record.worker_state is WorkerState.IDLE or record.last_ping_at is None
                 yield node, is_idle and self.world.slurm is None
