@@ -167,7 +167,7 @@ def test_a_reload_may_change_every_window_and_limit() -> None:
     random = Engine("reload").random("reload")
     changed = set()
     for _ in range(300):
-        after = reloaded(settings, random)
+        after = reloaded(settings, random, seated=False)
         assert after.min_nodes <= after.max_nodes
         changed |= {name for name in RELOADED if getattr(after, name) != getattr(settings, name)}
     assert changed == RELOADED.keys()

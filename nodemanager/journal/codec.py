@@ -156,15 +156,15 @@ def _tuple(arguments: tuple[Any, ...]) -> Codec:
 
 
 def _named_tuple(cls: Any) -> Codec:
-    """A codec by position: another field needs a new revision of the journal."""
+    """A codec by position: another field needs a default, or a new revision of the journal."""
     hints = typing.get_type_hints(cls)
     inners = [codec_of(hints[name]) for name in cls._fields]
     if all(inner.plain for inner in inners):
-        return Codec(list, cls._make)
+        return Codec(list, lambda data: cls(*data))
     return Codec(
         lambda value: [inner.encode(one) for inner, one in zip(inners, value, strict=True)],
-        lambda data: cls._make(
-            [inner.decode(one) for inner, one in zip(inners, data, strict=True)]
+        lambda data: cls(
+            *(inner.decode(one) for inner, one in zip(inners[: len(data)], data, strict=True))
         ),
     )
 

@@ -287,7 +287,10 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "C5",
         "an absence goes on over a gap in the polls",
-        (off(absence.one_more, "gap_s > settings.poll_stale_after"),),
+        (
+            off(absence.one_more, "gap_s > settings.poll_stale_after"),
+            off(absence.Absence.has_settled, "self.gap_s > settings.poll_stale_after"),
+        ),
     ),
     Mutant(
         "C5",
