@@ -148,14 +148,15 @@ class StateDir:
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)
 
     @contextmanager
-    def creating(self) -> Iterator[None]:
+    def creating(self, *, waits: bool = True) -> Iterator[None]:
         """A lock over threads and processes for one create at a time.
 
-        The kernel releases it when its holder is killed.
+        The kernel releases it when its holder is killed. Without `waits`, raises BlockingIOError
+        while somebody has it.
         """
         descriptor = os.open(self.root / LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            fcntl.flock(descriptor, fcntl.LOCK_EX if waits else fcntl.LOCK_EX | fcntl.LOCK_NB)
             yield
         finally:
             os.close(descriptor)
@@ -202,10 +203,17 @@ class StateDir:
             os.rename(node.path, self.gone / node.id)
 
     def drop_old_attempts(self) -> None:
-        """Remove the directories of killed creates, with their secrets, after ATTEMPT_KEPT."""
-        for attempt in self.attempts():
-            with suppress(FileNotFoundError):
-                age = time.time() - attempt.path.stat().st_mtime
-                process = attempt.process()
-                if age > ATTEMPT_KEPT and (process is None or not process.alive):
-                    shutil.rmtree(attempt.path, ignore_errors=True)
+        """Remove the directories of killed creates, with their secrets, after ATTEMPT_KEPT.
+
+        Not during a create: its own directory looks old after a jump of the date.
+        """
+        attempts = self.attempts()
+        if not attempts:
+            return
+        with suppress(BlockingIOError), self.creating(waits=False):
+            for attempt in attempts:
+                with suppress(FileNotFoundError):
+                    age = time.time() - attempt.path.stat().st_mtime
+                    process = attempt.process()
+                    if age > ATTEMPT_KEPT and (process is None or not process.alive):
+                        shutil.rmtree(attempt.path, ignore_errors=True)

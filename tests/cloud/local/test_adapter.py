@@ -291,6 +291,20 @@ def test_a_create_killed_before_its_node_started_leaves_nothing(
     assert not cut_short.exists()
 
 
+def test_a_create_under_way_is_not_taken_for_a_killed_one_when_the_date_jumps(
+    directory: Path,
+) -> None:
+    cloud = open_cloud(directory)
+    state = StateDir(directory)
+    with state.creating():
+        under_way = state.new_attempt("local-" + 20 * "1")
+        os.utime(under_way, (0, 0))
+        cloud.list_nodes()
+        assert under_way.exists()
+    cloud.list_nodes()
+    assert not under_way.exists()
+
+
 def test_a_create_killed_after_its_node_started_is_found_and_not_repeated(
     directory: Path, pings: PingServer
 ) -> None:
