@@ -235,6 +235,12 @@ def lacking(world: World, pool: Pool, seen: Ward) -> int:
     return max(0, min(lacks, room))
 
 
+def may_replace(pool: Pool, seen: Ward) -> bool:
+    """Whether max_total_price surely has room for another node once one has gone (D15)."""
+    existing = len(seen.patients) + seen.others + seen.estranged + len(seen.bereft)
+    return _affordable(pool, existing - 1) > 0
+
+
 def _affordable(pool: Pool, existing: int) -> int:
     """How many more may be booted for max_total_price, if each of those were the dearest."""
     settings = pool.settings

@@ -178,6 +178,9 @@ class RotationRules:
             return 0
         if health.lacking(self.world, pool, seen) or health.surplus(self.world, pool, seen):
             return 0
+        if not health.may_replace(pool, seen):
+            # While no node can be had, none goes.
+            return 0
         names = {size.name for size in pool.settings.sizes}
         old = [
             one
