@@ -205,6 +205,58 @@ def test_an_order_on_a_node_that_only_the_next_listing_shows_is_of_that_node(
     assert busy.reasons("node.keep", node=node_id)[-1] == reason
 
 
+@pytest.mark.parametrize(
+    ("verb", "reason"),
+    [
+        pytest.param(Verb.CORDON, "cordoned", id="cordon"),
+        pytest.param(Verb.DRAIN, "draining", id="drain"),
+    ],
+)
+def test_an_order_on_a_node_that_only_an_answer_shows_is_of_that_node(
+    busy: Rig, verb: Verb, reason: str
+) -> None:
+    """O1, O5: listings lack it, and the cloud, asked by id, has it (P6)."""
+    node_id, said = node_of(busy), []
+    machine = busy.cloud.machines[node_id]
+    machine.listed = False
+    until(busy, "list.suspect", within=300, node=node_id)
+    busy.system.daemon.tell(Ordered(Command(verb, "ann", "", node_id), said.append))
+    busy.flush()
+    (reply,) = said
+    assert reply.result is Result.DONE, reply.text
+    machine.listed = True
+    busy.turn(60)
+    assert busy.reasons("node.keep", node=node_id)[-1] == reason
+
+
+def test_a_cordoned_node_that_falls_silent_unlisted_is_kept(busy: Rig) -> None:
+    """O5: as an unlisted silent one it would be destroyed (D13)."""
+    node_id = node_of(busy)
+    busy.cloud.machines[node_id].listed = False
+    until(busy, "list.suspect", within=300, node=node_id)
+    assert Operator(busy).cordon(node_id).result is Result.DONE
+    busy.fleet.silent.add(node_id)
+    busy.turn(3 * HOUR)
+    assert not busy.lines("node.shutdown_started", node=node_id)
+    assert not busy.lines("record.cleaned")
+    assert node_id in {node.id for node in busy.nodes}
+
+
+def test_a_drain_that_becomes_a_cordon_while_no_listing_shows_the_node_is_of_that_node(
+    busy: Rig,
+) -> None:
+    """O5: the drain that it takes the place of knows the node's life."""
+    operator, node_id = Operator(busy), node_of(busy)
+    assert operator.drain(node_id).result is Result.DONE
+    busy.cloud.machines[node_id].listed = False
+    busy.turn(60)
+    assert operator.cordon(node_id).result is Result.DONE
+    busy.cloud.machines[node_id].listed = True
+    busy.fleet.state = WorkerState.IDLE
+    busy.turn(600)
+    assert busy.reasons("node.keep", node=node_id)[-1] == "cordoned"
+
+
 def test_a_drain_and_a_cordon_take_each_other_s_place(busy: Rig) -> None:
     rig, operator = busy, Operator(busy)
     node_id = node_of(rig)

@@ -304,6 +304,31 @@ GUARDS = (
         "test_an_order_on_a_node_that_only_the_next_listing_shows_is_of_that_node[cordon]",
     ),
     TextMutant(
+        "O5",
+        "an order on a node that only an answer by id shows is told to stand, and does nothing",
+        "actors/daemon/operator_questions.py",
+        "node = node_shown(self._context.history, node_id)\n",
+        "node = self._context.history.present.get(node_id)\n",
+        "tests/actors/test_operators.py::test_a_cordoned_node_that_falls_silent_unlisted_is_kept",
+    ),
+    TextMutant(
+        "O5",
+        "a cordon that takes the place of an unlisted node's drain does nothing",
+        "actors/daemon/operator_drains.py",
+        "self._questions.mark(said, node_id, replaced=standing)",
+        "self._questions.mark(said, node_id)",
+        "tests/actors/test_operators.py::"
+        "test_a_drain_that_becomes_a_cordon_while_no_listing_shows_the_node_is_of_that_node",
+    ),
+    TextMutant(
+        "O5",
+        "an order is of the life that an older answer shows",
+        "core/observe/queries.py",
+        "key=lambda answer: answer.said_at, reverse=True",
+        "key=lambda answer: answer.said_at",
+        "tests/core/observe/test_queries.py::test_a_newer_answer_goes_before_an_older_one",
+    ),
+    TextMutant(
         "U8",
         "above its limit the journal drops all decisions but the newest segment",
         "journal/retention.py",

@@ -67,7 +67,8 @@ class Drains:
         if kept and self._context.runner.is_written(Key(Action.SHUTDOWN, node_id)):
             self._answers.give(said, commands.too_late(named))
             return
-        self._marks.drains[node_id] = replace(self._questions.mark(said, node_id), kept=kept)
+        mark = self._questions.mark(said, node_id, replaced=standing)
+        self._marks.drains[node_id] = replace(mark, kept=kept)
         if not self._marks.save():
             self._marks.drains[node_id] = standing
             self._answers.not_written(said, named)

@@ -15,6 +15,8 @@ from nodemanager.core.judge.preconditions import Block
 from nodemanager.core.model.annotations import Mark
 from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.verdict import keep
+from nodemanager.core.model.world import Tags
+from nodemanager.core.observe.queries import node_shown
 from nodemanager.core.operate import commands
 from nodemanager.core.operate.naming import Named
 from nodemanager.core.operate.verbs import Reply, Result, Verb
@@ -44,11 +46,17 @@ class Questions:
         """Whether a command waits for the next plan to judge it."""
         return bool(self._asked)
 
-    def mark(self, said: Ordered, node_id: str | None = None) -> Mark:
-        """What the command orders, with the life of the node as it is listed now."""
+    def mark(
+        self, said: Ordered, node_id: str | None = None, *, replaced: Mark | None = None
+    ) -> Mark:
+        """What the command orders, with the life of the node as it is listed now.
+
+        An unlisted one's is that of the order whose place this one takes.
+        """
         node = self._context.history.present.get(node_id or "")
-        incarnation = node.tags.incarnation if node is not None else None
-        return Mark(said.command.by, self._context.clock.wall(), said.command.reason, incarnation)
+        of: Tags | Mark | None = node.tags if node is not None else replaced
+        life = None if of is None else of.incarnation
+        return Mark(said.command.by, self._context.clock.wall(), said.command.reason, life)
 
     def ask(self, said: Ordered, named: Named) -> None:
         """Have the next plan judge the command, soon."""
@@ -66,11 +74,11 @@ class Questions:
 
     def before_plan(self) -> None:
         """Give the newest orders the life of a node that was not listed when they were given."""
-        present = self._context.history.present
         for _, named in self._asked:
             node_id = named.node or named.id
+            node = node_shown(self._context.history, node_id)
             for marks in (self._marks.drains, self._marks.kills):
-                mark, node = marks.get(node_id), present.get(node_id)
+                mark = marks.get(node_id)
                 if mark is not None and mark.incarnation is None and node is not None:
                     marks[node_id] = replace(mark, incarnation=node.tags.incarnation)
 

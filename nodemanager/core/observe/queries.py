@@ -63,6 +63,16 @@ def _denials(before: Asked | None, at: float, settings: Settings) -> tuple[float
     return before.denied_since, max(before.gap_s, gap_s)
 
 
+def node_shown(history: History, node_id: str) -> CloudNode | None:
+    """The node as the newest listing shows it, else as the newest answer that has it does."""
+    listed = history.present.get(node_id)
+    if listed is not None:
+        return listed
+    answers = sorted(history.asked.values(), key=lambda answer: answer.said_at, reverse=True)
+    found = (node for answer in answers for node in answer.nodes if node.id == node_id)
+    return next((node for node in found if not node.is_absent), None)
+
+
 def may_ask(history: History, key: str, at: float, settings: Settings) -> bool:
     """Whether the cloud may be asked for `key` at `at`; the wait doubles with each answer."""
     before = history.asked.get(key)
