@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.live.harness import environment
-from tests.waiting import DEADLINE_S
+from tests.waiting import DEADLINE_S, busy
 
 
 def words(config: Path, *arguments: str, module: str = "nodemanager") -> list[str]:
@@ -30,7 +30,8 @@ def check(
         capture_output=True,
         text=True,
         stdin=subprocess.DEVNULL,
-        timeout=DEADLINE_S * 2,
+        # A real cloud takes its time for a boot and an end.
+        timeout=DEADLINE_S * 4 * busy(),
         check=False,
     )
     assert done.stdout, done.stderr

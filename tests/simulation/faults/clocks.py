@@ -65,10 +65,14 @@ def _(scene: Scene) -> None:
         for pool in world.pools.values():
             pool.clock.error += by
 
+    over_at = world.engine.now + scene.fault.lasts
+
     def strike(_: Scene) -> None:
         move(step)
-        if is_set_right:
-            scene.finally_(lambda: move(-step))
+        # In the calm nobody sets a date any more.
+        left_s = over_at - world.engine.now
+        if is_set_right and left_s > 0:
+            scene.later(left_s, lambda: move(-step))
 
     for machine in scene.machines():
         if random.random() < 0.5:
