@@ -429,7 +429,7 @@ MUTANTS = (
         "B3",
         "a node that is being stopped is well",
         "core/judge/recovered.py",
-        "        and view.node.state not in DYING\n",
+        "            and view.node.state not in DYING\n",
         "",
         "tests/core/safety/test_closings.py::"
         "test_a_node_that_is_being_stopped_is_not_well_however_it_pings",
@@ -438,9 +438,18 @@ MUTANTS = (
         "B3",
         "the pings of its twin tell of a node's health",
         "core/judge/recovered.py",
-        "        and view.record.instance_id in (None, view.node.id)\n",
-        "",
+        "            record.instance_id in (None, view.node.id)\n            and view",
+        "            view",
         "tests/core/safety/test_closings.py::test_a_twins_pings_tell_of_no_health_p1a",
+    ),
+    TextMutant(
+        "B3",
+        "a node that its scheduler has switched off must ping, too",
+        "core/judge/recovered.py",
+        " or suspended_word(view.record, snapshot, settings))",
+        ")",
+        "tests/core/judge/test_scheduled.py::"
+        "test_nodes_that_were_silent_and_are_switched_off_hold_no_mass_silence_open_b3",
     ),
     TextMutant(
         "B3",

@@ -2,7 +2,7 @@
 
 No sign of illness is none of health: after a start, after a jump of a clock, and where a freed node
 is listed again, what tells that a node is ill is measured anew. Only its own new ping tells that it
-is well.
+is well. A node that its scheduler has switched off is silent because of that, and pings no more.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from nodemanager.core.judge.node_view import DYING, NodeView
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.world import Record, WorkerState
 from nodemanager.core.observe.history import History
+from nodemanager.core.observe.scheduled import suspended_word
 from nodemanager.core.plan.snapshot import Snapshot
 
 
@@ -20,21 +21,27 @@ def recovered(
     views: Iterable[NodeView], since: float, snapshot: Snapshot, settings: Settings
 ) -> frozenset[str]:
     """The ids of the nodes that run, have their record, and have pinged it with another word than
-    down since then, CLOCK_BOOTTIME.
+    down since then, CLOCK_BOOTTIME; and of those that their scheduler has switched off.
 
     Where a create made two nodes, a ping that names the other one tells nothing of this (P1a).
     """
     history, now = snapshot.history, snapshot.now
     since = max(since, now - settings.node_stale_after / 2)
+
+    def is_well(view: NodeView, record: Record) -> bool:
+        return (
+            record.instance_id in (None, view.node.id)
+            and view.node.state not in DYING
+            and not _says_down(view, record)
+            and _pings(record, history, now, since)
+        )
+
     return frozenset(
         view.node.id
         for view in views
         if view.record is not None
-        and view.record.instance_id in (None, view.node.id)
         and not view.bad
-        and view.node.state not in DYING
-        and not _says_down(view, view.record)
-        and _pings(view.record, history, now, since)
+        and (is_well(view, view.record) or suspended_word(view.record, snapshot, settings))
     )
 
 

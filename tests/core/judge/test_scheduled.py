@@ -415,6 +415,28 @@ def test_many_that_are_switched_off_are_no_wave_and_no_cap_holds_them_d9() -> No
     assert not made.breaker.is_open
 
 
+@pytest.mark.parametrize("suspended", [True, False], ids=["off", "unknown"])
+def test_nodes_that_were_silent_and_are_switched_off_hold_no_mass_silence_open_b3(
+    suspended: bool,
+) -> None:
+    """They will never ping again, and no destroy of them is sent while it is open."""
+    made = scheduled(6)
+    names = [f"compute{number}" for number in range(1, 7)]
+    for _ in range(15):
+        made.advance(300.0)
+        made.poll()
+        made.poll_scheduler(*(SchedulerNode(name, DOWN, responds=False) for name in names))
+        made.plan()
+    assert made.breaker.part(Cause.MASS_SILENCE) is not None
+    made.advance(30.0)
+    made.poll()
+    off = [SchedulerNode(name, UNKNOWN, responds=False, suspended=suspended) for name in names]
+    made.poll_scheduler(*off)
+    made.plan()
+    made.plan()
+    assert (made.breaker.part(Cause.MASS_SILENCE) is None) is suspended
+
+
 def test_an_answer_from_before_this_lifes_first_sign_is_about_the_life_before_d12() -> None:
     made = scheduled()
     made.poll_scheduler(SchedulerNode(HOST, UNKNOWN, responds=False, suspended=True))
