@@ -121,12 +121,20 @@ class Causes:
                 # Up is what the scheduler hears (D17).
                 continue
             if self._is_new(node, record) or self._is_heard(node, ears, settings):
-                is_idle = record.worker_state is WorkerState.IDLE or record.last_ping_at is None
-                yield node, is_idle and self.world.slurm is None
+                yield node, self._shows_idle(record, settings) and self.world.slurm is None
 
     def _is_new(self, node: Instance, record: Record) -> bool:
         age_s = self.world.engine.now - min(node.created_at, node.launched_at)
         return record.last_ping_at is None and record.claim is not None and age_s < BOOTS_S
+
+    def _shows_idle(self, record: Record, settings: Settings) -> bool:
+        """Whether it may take work by that listing. A late one may show a word that is too old to
+        be evidence (T6): then nobody knows what the node does now, though it is there.
+        """
+        if record.last_ping_at is None:
+            return True
+        age_s = self.world.registry.now() - record.last_ping_at
+        return record.worker_state is WorkerState.IDLE and age_s <= settings.node_stale_after
 
     def _is_heard(self, node: Instance, ears: Ears, settings: Settings) -> bool:
         """Whether it said lately that it is up, and nothing else since."""
