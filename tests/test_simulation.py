@@ -218,6 +218,7 @@ def test_every_reason_is_given_in_some_world() -> None:
         pytest.param(464000480, "C12", id="an-address-is-taken-while-a-write-is-in-doubt"),
         pytest.param(464001320, "C6", id="a-lifted-fence-leaves-the-version-from-before"),
         pytest.param(990100027, "U6", id="a-living-node-that-the-cloud-denied-before-its-ping"),
+        pytest.param(991100307, "B3", id="no-fence-to-lift-while-each-write-times-out"),
     ],
 )
 def test_what_once_broke_a_rule_does_not_any_more(seed: int, rule: str) -> None:

@@ -100,11 +100,11 @@ class RecordStore(Protocol):
         """Lock the record's node out by a new ping secret and nothing else (C12, FENCED only)."""
         ...
 
-    def unfence(self, record: Record, ping_secret: str | None) -> Record:
+    def unfence(self, record: Record, ping_secret: str | None) -> Record | None:
         """Restore the node's old secret (C12, FENCED only).
 
-        Without `ping_secret`, restores the secret that the store kept, or does nothing where there
-        is no fence. `Record.fenced` tells whether there is one.
+        None where there is no fence: then nothing is written. Without `ping_secret`, restores the
+        secret that the store kept. `Record.fenced` tells whether there is a fence.
         """
         ...
 

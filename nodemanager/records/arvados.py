@@ -209,7 +209,7 @@ class ArvadosRecordStore:
             raise StoreError(f"the fence of record {now.uuid} did not hold")
         return after
 
-    def unfence(self, record: Record, ping_secret: str | None) -> Record:
+    def unfence(self, record: Record, ping_secret: str | None) -> Record | None:
         """Restore the node's secret where there still is a fence; change no other field.
 
         `record` may be the fenced one or, when the fence's answer was lost, the one judged before.
@@ -219,9 +219,10 @@ class ArvadosRecordStore:
             now = self._read(record.uuid)
         fenced = _text(now.info, wire.FENCED_SECRET)
         if fenced is None and (ping_secret is None or _opens(ping_secret, now)):
-            return now
-        if fenced is None and not _opens(record.ping_secret, now):
-            raise Conflict(f"record {now.uuid} has no fence")
+            return None
+        with before_writing():
+            if fenced is None and not _opens(record.ping_secret, now):
+                raise Conflict(f"record {now.uuid} has no fence")
         info = _without_secrets(now.info)
         info[wire.PING_SECRET] = fenced or ping_secret
         self._write(now.uuid, {"info": info})
@@ -316,8 +317,9 @@ class ArvadosRecordStore:
         """The current record if it still has `record.version`; else raises Conflict."""
         with before_writing():
             now = self._read(record.uuid)
-        if now.version != record.version:
-            raise Conflict(f"record {now.uuid} is at version {now.version}, not {record.version}")
+            if now.version != record.version:
+                what = f"at version {now.version}, not {record.version}"
+                raise Conflict(f"record {now.uuid} is {what}")
         return now
 
     def _made_before(self, claim: Claim) -> Record | None:

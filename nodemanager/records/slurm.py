@@ -180,7 +180,7 @@ class SlurmRecordStore:
     def fence(self, record: Record) -> Record:
         raise StoreRefused("a store that compares and sets needs no fence")
 
-    def unfence(self, record: Record, ping_secret: str | None) -> Record:
+    def unfence(self, record: Record, ping_secret: str | None) -> Record | None:
         raise StoreRefused("a store that compares and sets needs no fence")
 
     def drain(self, record: Record, *, on: bool) -> Record:

@@ -224,8 +224,8 @@ class SqlRecordStore:
     def fence(self, record: Record) -> Record:
         return self._set_secret(record, rows.new_secret())
 
-    def unfence(self, record: Record, ping_secret: str | None) -> Record:
-        return record if ping_secret is None else self._set_secret(record, ping_secret)
+    def unfence(self, record: Record, ping_secret: str | None) -> Record | None:
+        return None if ping_secret is None else self._set_secret(record, ping_secret)
 
     def _set_secret(self, record: Record, secret: str) -> Record:
         with self.db.writing() as connection:

@@ -10,12 +10,13 @@ import pytest
 
 from nodemanager.actors.daemon.record_writes import RecordWrites
 from nodemanager.core.execute.books import Books
-from nodemanager.core.execute.effects import FreeRecord
+from nodemanager.core.execute.effects import FreeRecord, LiftFence
 from nodemanager.core.execute.recent import Recent
-from nodemanager.core.model.settings import Settings
+from nodemanager.core.model.settings import WRITE_FAILURES, Settings
 from nodemanager.core.model.world import Guarantee, Listing, Record
 from nodemanager.core.plan.snapshot import LateWrite
-from nodemanager.core.safety.breaker import Breaker
+from nodemanager.core.safety.breaker import Breaker, Cause
+from nodemanager.errors import Conflict, StoreError
 from tests.core.build import EPOCH, POOL, START, record
 
 STALE_AFTER_S = Settings(pool=POOL).node_stale_after
@@ -71,6 +72,40 @@ def test_a_record_is_our_own_clean_until_somebody_writes_it_u2(
     made = after_our_clean()
     made.forget_own_cleans(listing)
     assert made.own_cleans == ({"r1"} if ours else frozenset())
+
+
+UNREAD = Conflict("another version")
+UNREAD.unsent = True
+
+
+@pytest.mark.parametrize(
+    ("answer", "error", "works"),
+    [
+        pytest.param(FREED, None, True, id="a-fence-is-lifted"),
+        pytest.param(None, None, False, id="there-is-none-to-lift"),
+        pytest.param(None, Conflict("another version"), True, id="a-conflict-of-the-write"),
+        pytest.param(None, UNREAD, False, id="a-conflict-read-before-the-write"),
+    ],
+)
+def test_only_an_answer_to_a_write_says_that_writes_work_b3(
+    answer: Record | None, error: StoreError | None, works: bool
+) -> None:
+    made, shell = writes()
+    lift = LiftFence(FREED, "secret")
+    for _ in range(WRITE_FAILURES):
+        made.answered(lift, None, StoreError("500"))
+    assert shell.breaker.cause is Cause.WRITES_FAIL
+    made.answered(lift, answer, error)
+    assert (made.failing, shell.breaker.is_open) == (not works, not works)
+
+
+def test_an_answer_without_a_write_does_not_interrupt_a_row_of_failures_b1() -> None:
+    made, shell = writes()
+    lift = LiftFence(FREED, "secret")
+    for _ in range(WRITE_FAILURES):
+        made.answered(lift, None, None)
+        made.answered(lift, None, StoreError("500"))
+    assert shell.breaker.cause is Cause.WRITES_FAIL
 
 
 def test_a_restored_record_is_no_clean_of_ours_u8() -> None:

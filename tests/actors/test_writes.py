@@ -76,6 +76,15 @@ def test_a_store_that_says_no_for_a_reason_works(make_rig: MakeRig) -> None:
     assert not rig.lines("breaker.opened")
 
 
+def test_a_fence_that_needs_no_lift_does_not_say_that_writes_work(make_rig: MakeRig) -> None:
+    """No fence goes through; before each next one a reading shows that there is none to lift."""
+    rig = leaking(make_rig, 6, Guarantee.FENCED)
+    rig.store.always("fence", fail(StoreError("500")))
+    rig.start()
+    opened = rig.turn_until("breaker.opened", within=900)
+    assert (opened["cause"], opened["count"]) == ("writes_fail", 5)
+
+
 @pytest.mark.parametrize("fails_again", [False, True])
 def test_without_a_heartbeat_a_real_write_is_tried_after_max_poll_time(
     make_rig: MakeRig, fails_again: bool

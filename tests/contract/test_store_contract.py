@@ -335,8 +335,9 @@ def test_behind_a_fence_a_ping_and_a_clean_never_both_win(backend):
 def test_a_fence_on_a_version_that_is_gone_is_a_conflict(backend):
     record = pinged(backend)
     assert backend.ping(record).status_code == 200
-    with pytest.raises(Conflict):
+    with pytest.raises(Conflict) as raised:
         backend.store.fence(record)
+    assert raised.value.unsent
     assert backend.ping(record).status_code == 200
 
 
@@ -380,8 +381,9 @@ def test_a_fence_shows_in_a_listing_and_is_lifted_without_its_secret(backend):
     back = backend.store.unfence(listed, None)
     assert not back.fenced
     assert backend.ping(record).status_code == 200
-    # There is nothing to lift any more.
-    assert backend.store.unfence(listed, None) == read(backend, record)
+    unfenced = read(backend, record)
+    assert backend.store.unfence(listed, None) is None
+    assert read(backend, record) == unfenced
     assert backend.ping(record).status_code == 200
 
 

@@ -112,7 +112,7 @@ class FakeStore(Scripted):
     def fence(self, record: Record) -> Record:
         return self._call("fence", lambda: self._fence(record), write=record.uuid)
 
-    def unfence(self, record: Record, ping_secret: str | None) -> Record:
+    def unfence(self, record: Record, ping_secret: str | None) -> Record | None:
         return self._call(
             "unfence", lambda: self._unfence(record.uuid, ping_secret), write=record.uuid
         )
@@ -351,12 +351,13 @@ class FakeStore(Scripted):
             fenced=True,
         )
 
-    def _unfence(self, uuid: str, ping_secret: str | None) -> Record:
+    def _unfence(self, uuid: str, ping_secret: str | None) -> Record | None:
         row = self.rows[uuid]
         info = dict(row.info)
-        known = info.pop("fenced_ping_secret", None) or ping_secret
-        if known is None:
-            return row
+        fenced = info.pop("fenced_ping_secret", None)
+        known = fenced or ping_secret
+        if known is None or (fenced is None and row.ping_secret == known):
+            return None
         return self.write(uuid, ping_secret=known, info=info, fenced=False)
 
     def _at_version(self, record: Record) -> Record:
@@ -364,5 +365,7 @@ class FakeStore(Scripted):
         if row is None:
             raise NoSuchRecord(record.uuid)
         if row.version != record.version:
-            raise Conflict(f"{record.uuid} is at {row.version}, not at {record.version}")
+            conflict = Conflict(f"{record.uuid} is at {row.version}, not at {record.version}")
+            conflict.unsent = self.guarantee is Guarantee.FENCED
+            raise conflict
         return row

@@ -222,6 +222,23 @@ GUARDS = (
         f"{_WRITES}test_what_a_former_run_wrote_may_come_late_to_this_one_c12_u2",
     ),
     TextMutant(
+        "B3",
+        "a fence that needs no lift says that writes work",
+        "actors/daemon/record_writes.py",
+        "        elif not (isinstance(effect, LiftFence) and answer is None):\n",
+        "        else:\n",
+        "tests/actors/test_writes.py::"
+        "test_a_fence_that_needs_no_lift_does_not_say_that_writes_work",
+    ),
+    TextMutant(
+        "B3",
+        "a conflict that was read before a write says that writes work",
+        "actors/daemon/record_writes.py",
+        "            if not error.unsent:\n",
+        "            if True:\n",
+        f"{_WRITES}test_only_an_answer_to_a_write_says_that_writes_work_b3",
+    ),
+    TextMutant(
         "U2",
         "a record that somebody wrote since is our own clean still",
         "actors/daemon/record_writes.py",

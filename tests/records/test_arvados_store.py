@@ -263,16 +263,20 @@ def test_a_fence_whose_answer_was_lost_is_lifted_by_the_record_as_judged(store, 
         store.fence(record)
     assert ping(store, record) == 401
     wire.faults.clear()
-    assert store.unfence(record, record.ping_secret).ping_secret == record.ping_secret
+    back = store.unfence(record, record.ping_secret)
+    assert back is not None
+    assert back.ping_secret == record.ping_secret
     assert ping(store, record) == 200
 
 
 def test_lifting_a_fence_twice_or_one_that_never_stood_changes_nothing(straight):
     record = pinged(straight)
-    assert straight.unfence(record, record.ping_secret) == record
+    assert straight.unfence(record, record.ping_secret) is None
+    assert read(straight, record) == record
     fenced = straight.fence(record)
     back = straight.unfence(fenced, record.ping_secret)
-    assert straight.unfence(fenced, record.ping_secret) == back
+    assert straight.unfence(fenced, record.ping_secret) is None
+    assert read(straight, record) == back
 
 
 def test_a_fence_is_lifted_with_all_that_was_written_behind_it(registry, straight):
@@ -297,7 +301,8 @@ def test_no_old_node_is_let_in_again_once_its_record_was_freed(straight, then):
     assert FENCED_SECRET not in after.info
     if then == "claimed":
         after = straight.claim(after, claim())
-    with pytest.raises(Conflict):
+    with pytest.raises(Conflict) as raised:
         straight.unfence(fenced, record.ping_secret)
+    assert raised.value.unsent
     assert read(straight, record) == after
     assert ping(straight, record) == 401

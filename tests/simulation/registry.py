@@ -512,7 +512,7 @@ class CasStore:
     def fence(self, record: Record) -> Record:
         raise AssertionError("a store that compares is never fenced")
 
-    def unfence(self, record: Record, ping_secret: str | None) -> Record:
+    def unfence(self, record: Record, ping_secret: str | None) -> Record | None:
         raise AssertionError("a store that compares is never fenced")
 
     def ping_url(self, record: Record) -> str:

@@ -64,10 +64,10 @@ class RecordWrites:
 
     def answered(self, effect: StoreWrite, answer: Any, error: RemoteError | None) -> None:
         """Take in how a write ended."""
-        if error is None:
-            self._wrote()
-        else:
+        if error is not None:
             self._write_failed(error)
+        elif not (isinstance(effect, LiftFence) and answer is None):
+            self._wrote()
         context = self._context
         if isinstance(effect, ClaimRecord | RenewClaim) and error is None:
             context.recent = after_claim(context.recent, answer, context.now, context.settings)
@@ -84,7 +84,9 @@ class RecordWrites:
 
     def _write_failed(self, error: RemoteError) -> None:
         if isinstance(error, ANSWERS):
-            self._wrote()
+            # What was read before a write does not tell whether the write would work.
+            if not error.unsent:
+                self._wrote()
         elif isinstance(error, StoreError):
             self._failed += 1
             context = self._context

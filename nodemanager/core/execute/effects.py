@@ -206,7 +206,10 @@ class FenceRecord:
 
 @dataclass(frozen=True, slots=True)
 class LiftFence:
-    """Give the node `ping_secret` back, or the secret that the store kept with the fence (C12)."""
+    """Give the node `ping_secret` back, or the secret that the store kept with the fence (C12).
+
+    Answered with the record after the write; with None where there was no fence and so no write.
+    """
 
     record: Record
     ping_secret: str | None = field(repr=False, default=None)
