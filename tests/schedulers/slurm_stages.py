@@ -100,6 +100,8 @@ class OnModel:
         self.slurm = SlurmModel(dict.fromkeys(NODES, "small"), lambda: self.now, TIMES)
         self.jobs: dict[str, str] = {}
         self._starts: dict[str, list[int]] = defaultdict(list)
+        self._ordered: dict[str, int] = {}
+        """When each node was ordered something last, in whole seconds."""
         self.turn(10.0)
 
     def turn(self, seconds: float) -> None:
@@ -190,6 +192,8 @@ class OnSlurm:
         self._conf = cluster.conf.read_text(encoding="utf-8")
         self.jobs: dict[str, str] = {}
         self._starts: dict[str, list[int]] = defaultdict(list)
+        self._ordered: dict[str, int] = {}
+        """When each node was ordered something last, in whole seconds."""
         self._saved: dict[str, bytes] = {}
         """What its state files had when all was saved last."""
 
@@ -204,6 +208,7 @@ class OnSlurm:
         self._configure(())
         self.jobs.clear()
         self._starts.clear()
+        self._ordered.clear()
         cluster.start_controller()
 
     def _configure(self, without: Sequence[str]) -> None:
@@ -234,7 +239,9 @@ class OnSlurm:
     def do(self, step: Step) -> str:
         cluster, about = self.cluster, step.about
         if step.verb == "order":
-            return self._told("scontrol", "update", f"NodeName={about}", *step.told)
+            told = self._told("scontrol", "update", f"NodeName={about}", *step.told)
+            self._ordered[about] = int(time.time())
+            return told
         if step.verb == "tell":
             return told_by_port(self.scheduler, about, *step.told)
         if step.verb == "register":
@@ -291,7 +298,9 @@ class OnSlurm:
 
     def _register(self, name: str) -> None:
         # Starts are told in whole seconds, and one of these names one slurmd.
-        last = max(self._starts[name], default=0)
+        # slurmctld takes a start of the second of an order, or of the one before it as it rounds,
+        # for that of the machine before, and hears nothing of it.
+        last = max(*self._starts[name], self._ordered.get(name, 0) + 1, 0)
         until("another second", lambda: int(time.time()) > last)
         self._starts[name].append(int(time.time()))
         start = ("slurmd", "-D", *self._start_with, "-N", name, "-f", str(self.cluster.conf))
