@@ -33,8 +33,9 @@ HOW_TO_CLEAR = {
     "breaker reset` once you have looked",
     Cause.SCHEDULER_COLLAPSED: "closes when the scheduler lists the lost nodes again, or they are "
     "not ours any more; or by `nodemanager breaker reset` once you have looked",
-    Cause.MASS_SILENCE: "closes when few enough of these nodes are still silent, or each is "
-    "terminated or stopped; or by `nodemanager breaker reset` once you have looked",
+    Cause.MASS_SILENCE: "closes when all but a few of these nodes have pinged again, have ended, "
+    "or are switched off by their scheduler; or by `nodemanager breaker reset` once you have "
+    "looked",
     Cause.FALSE_CLEAN: "closes when each of these records is listed as restored, or its node "
     "confirmed gone by id; or by `nodemanager breaker reset` once you have looked",
     Cause.INVARIANT: "closes by `nodemanager breaker reset` once you know what broke the rule that "
