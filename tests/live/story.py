@@ -103,7 +103,8 @@ class Story:
         daemon.wait_for("cycle.done", after=freed, paired=2, free=SLOTS - 2)
 
         assert (ordered["reason"], freed["guarantee"]) == ("stale_slot", "cas")
-        assert float(ordered["idle_s"]) > float(ordered["window_s"]) == window_s(cluster)
+        # The log rounds: a record that is due by less than that shows the window itself.
+        assert float(ordered["idle_s"]) >= float(ordered["window_s"]) == window_s(cluster)
         assert registry.row(record)["slot_number"] is None
         # A set-up that was withdrawn on a slow machine has released its claim.
         stale = daemon.lines("record.cleaned", reason="stale_slot")

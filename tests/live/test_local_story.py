@@ -95,7 +95,8 @@ def test_past_the_window_its_record_is_cleaned_and_the_slot_is_used_again(story:
     again = daemon.wait_for("node.paired", after=freed, slot=slot)
 
     assert (ordered["reason"], ordered["mode"], ordered["slot"]) == ("stale_slot", "apply", slot)
-    assert float(ordered["idle_s"]) > float(ordered["window_s"]) == WINDOW_S
+    # The log rounds: a record that is due by less than that shows the window itself.
+    assert float(ordered["idle_s"]) >= float(ordered["window_s"]) == WINDOW_S
     assert int(ordered["absent_listings"]) >= 2
     assert float(ordered["absent_s"]) >= float(ordered["settle_s"])
     assert (freed["reason"], freed["guarantee"]) == ("stale_slot", "cas")
