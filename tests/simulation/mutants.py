@@ -475,7 +475,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "PROGRESS",
         "a name that Slurm has given up is never resumed",
-        (instead(errands._nodes_to_return, "node.given_up", "False"),),
+        (instead(errands._seats_to_return, "node.given_up", "False"),),
         storm=SEATED,
     ),
     Mutant(

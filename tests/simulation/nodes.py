@@ -389,12 +389,24 @@ class NodeRules:
         if len(listings) < 2:
             self._wrong(rule, manager, f"{node_id} was missed by {len(listings)} record listings")
 
+    def oldest(self, node: Instance, by: str) -> float:
+        """Seconds since the node's launch, by the fastest clock that its manager may use.
+
+        One that was started again has its launch from the cloud's clock alone. Ours and the store's
+        may both be ahead of that, because a date jumped before (T1).
+        """
+        world, ahead_s = self.world, 0.0
+        if node.launched_at > node.created_at:
+            ours, stores = world.managers[by].pool.clock.error, world.registry.clock_error
+            ahead_s = max(0.0, min(ours, stores))
+        return world.engine.now - node.launched_at + CLOCKS_S + world.clock_lies + ahead_s
+
     def _past_grace(self, manager: Manager, node_id: str, settings: Settings) -> None:
         """A node that says `down` may be coming up until its boot grace is over (D1)."""
         made = self.world.cloud.instances.get(node_id)
         if made is None:
             return
-        age_s = self.world.engine.now - made.launched_at + CLOCKS_S + self.world.clock_lies
+        age_s = self.oldest(made, manager.name)
         if age_s <= settings.boot_fail_after:
             self._wrong("D1", manager, f"destroys {node_id}, which says down, at {age_s:.0f} s")
 

@@ -14,7 +14,7 @@ from tests.simulation import health
 from tests.simulation.cloud import Instance
 from tests.simulation.health import Health, Ward
 from tests.simulation.manager import Manager
-from tests.simulation.nodes import CLOCKS_S, NodeRules
+from tests.simulation.nodes import NodeRules
 from tests.simulation.work import ROTATED
 from tests.simulation.world import Pool, World
 
@@ -79,7 +79,7 @@ class RotationRules:
             self._wrong(by, f"replaces {one.id}, which has the image of new nodes")
         if reason is Reason.TOO_OLD:
             limit = self.world.managers[by].pool.settings.max_node_age
-            age_s = now - one.launched_at + CLOCKS_S + self.world.clock_lies
+            age_s = self.rules.oldest(one, by)
             if limit is not None and age_s < limit:
                 self._wrong(by, f"replaces {one.id}, which is {age_s:.0f} s old")
 

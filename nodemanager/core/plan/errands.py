@@ -17,7 +17,7 @@ from typing import Any
 from nodemanager.core.judge.node_view import NodeView
 from nodemanager.core.judge.preconditions import standing_block
 from nodemanager.core.model.features import SIZE_FEATURE
-from nodemanager.core.model.reasons import Reason
+from nodemanager.core.model.reasons import Kind, Reason
 from nodemanager.core.model.scheduling import (
     OURS,
     Dispatched,
@@ -127,7 +127,7 @@ class MarkGone:
 
 @dataclass(frozen=True, slots=True)
 class ReturnNode:
-    """Let the scheduler use a name again that it gave up, and whose record is free."""
+    """Let the scheduler use a name again that it gave up, or that we called gone too late."""
 
     node: str
     record: str
@@ -189,7 +189,8 @@ def errands(
     found = (
         *_gone_nodes(snapshot, settings),
         *_seats_to_switch_off(snapshot, settings),
-        *_nodes_to_return(snapshot),
+        *_seats_to_return(snapshot),
+        *_nodes_to_return(views, snapshot, settings),
         *(SwitchOn(name) for name in sorted(wants.power_ups)),
         *_nodes_to_describe(views, snapshot, settings),
         *_jobs_to_tell(wants, snapshot, settings),
@@ -382,7 +383,26 @@ def _free_seats(snapshot: Snapshot) -> Iterator[tuple[Record, SchedulerNode]]:
             yield record, node
 
 
-def _nodes_to_return(snapshot: Snapshot) -> Iterator[ReturnNode]:
+def _nodes_to_return(
+    views: Iterable[NodeView], snapshot: Snapshot, settings: Settings
+) -> Iterator[ReturnNode]:
+    """The nodes that we called gone, and that live: the order was about the one of that name before.
+
+    It had no answer, and took effect once the next one was up. Seats have no such order.
+    """
+    for view in views:
+        record = view.record
+        if record is None or view.verdict.kind is not Kind.KEEP or seat_of(record) is not None:
+            continue
+        word = word_on(record, snapshot.history, snapshot.now, settings)
+        if word is None or record.uuid in snapshot.record_flights:
+            continue
+        is_called_gone = word.node.state is WorkerState.DOWN and word.node.reason.startswith(OURS)
+        if is_called_gone and word.node.responds:
+            yield ReturnNode(word.node.name, record.uuid)
+
+
+def _seats_to_return(snapshot: Snapshot) -> Iterator[ReturnNode]:
     """The free seats that the scheduler gave up: it would use them never again."""
     for record, node in _free_seats(snapshot):
         if node.given_up:

@@ -373,6 +373,27 @@ def test_a_name_whose_record_is_not_free_is_left_alone(record: dict[str, Any]) -
     assert returned(made, NOT_COME) == []
 
 
+LATE = replace(AS_IT_SHOULD, state=DOWN, reason=f"{OURS}destroyed")
+
+
+def test_a_node_that_we_called_gone_and_that_answers_is_resumed() -> None:
+    """The order was about the node of that name before, and came late (seed 992000243)."""
+    (errand,) = told(scheduled(), LATE)
+    assert errand.told == {"action": "resume", "host": HOST, "record": "r1"}
+
+
+@pytest.mark.parametrize(
+    ("node", "flags"),
+    [
+        pytest.param(replace(LATE, responds=False), {}, id="no-slurmd-answers"),
+        pytest.param(replace(LATE, reason="bad disk"), {}, id="somebody-else-did"),
+        pytest.param(LATE, {"record_flights": {"r1": Flight("clean", 0.0)}}, id="we-are-at-it"),
+    ],
+)
+def test_no_other_node_that_is_down_is_resumed(node: SchedulerNode, flags: dict[str, Any]) -> None:
+    assert told(scheduled(), node, **flags) == ()
+
+
 def test_a_name_that_an_operator_called_down_or_holds_is_left_alone() -> None:
     assert returned(given_up(), replace(NOT_COME, given_up=False)) == []
     assert returned(given_up(), NOT_COME, holds=frozenset({"r1"})) == []
