@@ -219,10 +219,28 @@ MUTANTS = (
         "D7",
         "the scheduler's word right before the destroy of an unpaired node is not heard",
         "core/execute/destroy.py",
-        "    if told is not None and may_get_work(told):\n",
-        "    if False:\n",
+        "if any(may_get_work(told) for told in found.scheduled):",
+        "if False:",
         "tests/core/judge/test_deleted_record.py::"
         "test_the_scheduler_is_asked_by_its_hostname_right_before_d7_d2",
+    ),
+    TextMutant(
+        "D7",
+        "a node without a record is none of those that are up on free seats",
+        "core/observe/scheduled.py",
+        "if (host := host_of(one)) is not None",
+        "if (host := one.hostname) is not None",
+        "tests/core/judge/test_deleted_record.py::"
+        "test_a_node_that_names_no_record_may_have_the_hostname_of_one_without_a_node_d7",
+    ),
+    TextMutant(
+        "D7",
+        "the scheduler is not asked right before of the names that a node may have",
+        "core/execute/shutdown.py",
+        "if order.hostname is not None else order.hostnames",
+        "if order.hostname is not None else ()",
+        "tests/core/judge/test_deleted_record.py::"
+        "test_each_name_that_a_node_may_have_is_asked_for_right_before_d7_d2",
     ),
     TextMutant(
         "D7",

@@ -63,7 +63,7 @@ class NodeShutdownActor(WorkerActor):
         try:
             record = self._context.store.read(effect.record) if effect.record is not None else None
             # The scheduler last: what it says is the newest of all.
-            told = self._in_scheduler(effect.hostname) if effect.hostname is not None else None
+            told = self._in_scheduler(effect.hostnames) if effect.hostnames else ()
             found = ShutdownEvidence(record, scheduled=told)
         except RemoteError as error:
             found = ShutdownEvidence(None, error=str(error))
@@ -76,11 +76,11 @@ class NodeShutdownActor(WorkerActor):
             raise SchedulerRefused("there is no scheduler")
         return scheduler
 
-    def _in_scheduler(self, hostname: str) -> SchedulerNode | None:
+    def _in_scheduler(self, hostnames: tuple[str, ...]) -> tuple[SchedulerNode, ...]:
         listed = self._scheduler.nodes()
         if not listed.complete:
             raise SchedulerError("its listing is incomplete")
-        return next((node for node in listed.items if node.name == hostname), None)
+        return tuple(node for node in listed.items if node.name in hostnames)
 
     def _tell_scheduler(self, effect: TellScheduler) -> None:
         late_s = self._context.clock.boottime() - effect.not_after

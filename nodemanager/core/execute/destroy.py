@@ -33,7 +33,8 @@ class ShutdownOrder:
     """One node to destroy, and what was judged. `not_after` is CLOCK_BOOTTIME.
 
     `created_at` is when it was launched, by the cloud's clock, `claimed_at` its record's claim by
-    the store's (`launched_for`).
+    the store's (`launched_for`). `hostnames` are those under which the scheduler may know a node
+    that has no record, if its own is not known.
 
     News that no plan has weighed yet calls a `cancellable` shutdown off (D2).
     """
@@ -51,6 +52,7 @@ class ShutdownOrder:
     incarnation: str | None
     slot: int | None = None
     hostname: str | None = None
+    hostnames: tuple[str, ...] = ()
     claimed_at: float | None = None
     measures: Mapping[str, Any] = field(default_factory=dict)
 
@@ -77,6 +79,7 @@ def order_shutdown(view: NodeView, snapshot: Snapshot) -> ShutdownOrder:
         incarnation=node.tags.incarnation or (record.incarnation if record else None),
         slot=record.slot_number if record else None,
         hostname=record.hostname if record else hostname_of(node, snapshot.history),
+        hostnames=view.hostnames,
         measures=view.verdict.measures or {},
     )
 
@@ -86,13 +89,18 @@ class ShutdownEvidence:
     """What was found right before a destroy: the record as it is now (D2).
 
     `error` is set when the record could not be read, or the scheduler not asked; `record` is None
-    when there is none. `scheduled` is what the scheduler said of the node after that, None where it
-    was not asked, or lists none of that name.
+    when there is none. `scheduled` is what the scheduler said after that of each hostname that the
+    node may have; empty where it was not asked, or lists none of them.
     """
 
     record: Record | None
     error: str | None = None
-    scheduled: SchedulerNode | None = None
+    scheduled: tuple[SchedulerNode, ...] = ()
+
+    @property
+    def told(self) -> SchedulerNode | None:
+        """What the scheduler said of a node whose hostname is known."""
+        return next(iter(self.scheduled), None)
 
 
 def confirm_shutdown(
@@ -179,8 +187,8 @@ def _not_unpaired(
     order: ShutdownOrder, found: ShutdownEvidence, snapshot: Snapshot
 ) -> Verdict | None:
     """What shows that a node without a record has one, that its tags name, or may be at work."""
-    node_id, record, told = order.node_id, found.record, found.scheduled
-    if told is not None and may_get_work(told):
+    node_id, record = order.node_id, found.record
+    if any(may_get_work(told) for told in found.scheduled):
         detail = "its scheduler has it at work, or gives it work"
         return keep(node_id, Reason.CHANGED_SINCE_PLAN, detail=detail)
     if record is None:
@@ -194,7 +202,7 @@ def _not_unpaired(
 
 def _not_off(order: ShutdownOrder, found: ShutdownEvidence) -> Verdict | None:
     """What shows that a node is of use to its scheduler again, or may be (D12)."""
-    node_id, record, told = order.node_id, found.record, found.scheduled
+    node_id, record, told = order.node_id, found.record, found.told
     if record is None or record.incarnation != order.incarnation:
         return keep(node_id, Reason.CHANGED_SINCE_PLAN, detail="its record is another's")
     if told is None or not told.suspended or told.reserved:
@@ -207,7 +215,7 @@ def _joined(
     order: ShutdownOrder, found: ShutdownEvidence, snapshot: Snapshot, settings: Settings
 ) -> Verdict | None:
     """What shows that a node that was never up in its scheduler is, or may be at work (D17)."""
-    node_id, record, told = order.node_id, found.record, found.scheduled
+    node_id, record, told = order.node_id, found.record, found.told
     if record is None or record.incarnation != order.incarnation:
         return keep(node_id, Reason.CHANGED_SINCE_PLAN, detail="its record is another's")
     if worker_state(record, snapshot.history, snapshot.now, settings) is WorkerState.BUSY:
@@ -223,7 +231,7 @@ def _not_bad(
 ) -> Verdict | None:
     """What shows that a node that failed, fell silent or was stopped is well, or may be."""
     record, node_id = found.record, order.node_id
-    listed, told = snapshot.history.present.get(node_id), found.scheduled
+    listed, told = snapshot.history.present.get(node_id), found.told
     if told is not None and told.state is WorkerState.BUSY and told.responds:
         return keep(node_id, Reason.CHANGED_SINCE_PLAN, detail="it works in the scheduler")
     runs = listed is not None and listed.state is not CloudState.STOPPED
@@ -291,7 +299,7 @@ def _not_idle(
 
 def _not_done(order: ShutdownOrder, found: ShutdownEvidence, settings: Settings) -> Verdict | None:
     """Why a node stays that goes only while our drain holds, and it does no work (D2, D12)."""
-    told = found.scheduled
+    told = found.told
     if not settings.scheduled or (told is not None and is_done(told)):
         return None
     detail = "it is not drained in the scheduler any more"

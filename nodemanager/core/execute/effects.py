@@ -88,12 +88,12 @@ class Created:
 @dataclass(frozen=True, slots=True)
 class LookAtNode:
     """Ask the cloud what the node pins, if `pins`; then read its record; then ask the scheduler for
-    the node named `hostname`, if given (D2). Answer: NodeLooked."""
+    the nodes named `hostnames`, if any (D2). Answer: NodeLooked."""
 
     node_id: str
     record: str | None
     pins: bool = True
-    hostname: str | None = None
+    hostnames: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -144,8 +144,9 @@ class ShutDown:
         asks_pins = seen.pins_failed.get(order.node_id, 0) < PINS_TRIES
         # A kill waits for no scheduler (O2).
         asks_scheduler = seen.settings.scheduled and order.reason is not Reason.KILLED
-        hostname = order.hostname if asks_scheduler else None
-        look = LookAtNode(order.node_id, order.record, asks_pins, hostname)
+        own = (order.hostname,) if order.hostname is not None else order.hostnames
+        hostnames = own if asks_scheduler else ()
+        look = LookAtNode(order.node_id, order.record, asks_pins, hostnames)
         return Step(Looking(order), (look,))
 
     def resume(self, state: State, seen: Seen) -> Step[State]:

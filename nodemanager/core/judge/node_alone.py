@@ -90,7 +90,10 @@ def _unpaired(facts: NodeFacts, subject: Subject) -> NodeView | None:
         # A node that we booted names its record. One that names none serves nobody unless it pairs.
         view.counts = node.tags.record is not None
         return view
-    return subject.down(Kind.SHUTDOWN, Reason.UNPAIRED, measures, bad_s=since_s)
+    view = subject.down(Kind.SHUTDOWN, Reason.UNPAIRED, measures, bad_s=since_s)
+    if settings.scheduled:
+        view.hostnames = names_of(node, facts.history, facts.pairs.node_of)
+    return view
 
 
 ALONE: tuple[Check[Ask], ...] = (

@@ -68,7 +68,8 @@ class NodeView:
 
     `counts` says that it serves or will serve, unlike one that is going or gone; `surplus_if_idle`
     that it may go if demand does not want it; `bad_s` for how many seconds at least it has been
-    silent, down or unpaired, None if it does not count as that (D9).
+    silent, down or unpaired, None if it does not count as that (D9). `hostnames` are those under
+    which the scheduler may know it, of a node that is to go without a record (D7).
     """
 
     node: CloudNode
@@ -79,6 +80,7 @@ class NodeView:
     bad_s: float | None = None
     record: Record | None = None
     size: str | None = None
+    hostnames: tuple[str, ...] = ()
 
     @property
     def bad(self) -> bool:

@@ -18,6 +18,11 @@ def seat_of(record: Record) -> str | None:
     return seat if isinstance(seat, str) else None
 
 
+def host_of(record: Record) -> str | None:
+    """The record's hostname; of a free seat, the name that its node would have."""
+    return record.hostname or seat_of(record)
+
+
 def may_take(record: Record, size: Size, host: str | None) -> bool:
     """Whether a boot of that size, for the node `host` if it is for one, may claim the record."""
     if host is not None and seat_of(record) != host:

@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from nodemanager.core.model.changed import changed
 from nodemanager.core.model.scheduling import SchedulerNode, SchedulerWord, is_set_aside
+from nodemanager.core.model.seats import host_of
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.world import CloudNode, Listing, Record, WorkerState, life_key
 from nodemanager.core.observe.heard import Heard
@@ -217,7 +218,8 @@ def names_of(node: CloudNode, history: History, paired: Container[str]) -> tuple
     """The hostnames under which the scheduler may know a node without a record.
 
     That is the one of its life. If its tags name none, it may be that of any listed record whose
-    uuid is not `paired`, that has no claim either, and that names no other node and no other pool.
+    uuid is not `paired`, that has no claim either, and that names no other node and no other pool:
+    also of a free seat, on which a machine from before us may be up.
     """
     key = life_key(node.tags.record or "", node.tags.incarnation)
     if key in history.hostnames:
@@ -225,9 +227,9 @@ def names_of(node: CloudNode, history: History, paired: Container[str]) -> tuple
         return () if name is None else (name,)
     records = () if history.records is None else history.records.items
     return tuple(
-        one.hostname
+        host
         for one in records
-        if one.hostname is not None
+        if (host := host_of(one)) is not None
         and node.tags.record is None
         and one.claim is None
         and one.instance_id in (None, node.id)

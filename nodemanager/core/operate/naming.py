@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 
-from nodemanager.core.model.seats import seat_of
+from nodemanager.core.model.seats import host_of
 from nodemanager.core.model.world import CloudNode, Record
 from nodemanager.core.observe.history import History
 from nodemanager.core.observe.nodes_by_record import is_anothers
@@ -120,11 +120,6 @@ def _by_id(given: str, things: Sequence[Thing], past: Sequence[Thing]) -> Named 
     return Named(given, given) if remembered else None
 
 
-def _host_of(record: Record) -> str | None:
-    """The record's hostname; of a free seat, the name that its node would have."""
-    return record.hostname or seat_of(record)
-
-
 def _shown(slot: int | None) -> str | None:
     return None if slot is None else str(slot)
 
@@ -215,7 +210,7 @@ class Known:
                 yield Thing(None, node.id, True, name=name)
             else:
                 told.add(mine.uuid)
-                yield Thing(mine.uuid, node.id, True, _host_of(mine), mine.slot_number, name)
+                yield Thing(mine.uuid, node.id, True, host_of(mine), mine.slot_number, name)
         listed = {one.id for one in self.nodes}
         named = {*listed, *(one.uuid for one in self.records)}
         for record in self.records:
@@ -224,7 +219,7 @@ class Known:
                 yield Thing(
                     record.uuid,
                     None if record.instance_id in listed else record.instance_id,
-                    host=_host_of(record),
+                    host=host_of(record),
                     slot=record.slot_number,
                 )
         # A record's pair may be another node than it remembers, which can be held all the same.
@@ -233,7 +228,7 @@ class Known:
 
     def _names(self) -> set[str | None]:
         """Hostnames and slots: a hold on one, as if it were an id, must not hide whose it is."""
-        return {name for one in self.records for name in (_host_of(one), _shown(one.slot_number))}
+        return {name for one in self.records for name in (host_of(one), _shown(one.slot_number))}
 
     def _record_of(self, node: CloudNode, naming: Sequence[Record]) -> Record | None:
         """The node's pair, or else the only record that names it and may be its own (P1a)."""

@@ -238,7 +238,7 @@ def test_the_scheduler_is_asked_again_right_before_the_destroy_d2(
 ) -> None:
     made = scheduled()
     ordered = going(made)
-    found = ShutdownEvidence(made.record("r1"), scheduled=node)
+    found = ShutdownEvidence(made.record("r1"), scheduled=() if node is None else (node,))
     verdict = confirm_shutdown(ordered, found, made.snapshot(), made.settings, wanted=False)
     assert (verdict.kind is Kind.SHUTDOWN) is goes
 
@@ -261,10 +261,10 @@ def test_a_node_switched_off_goes_only_if_it_still_is_right_before_the_destroy_d
 ) -> None:
     made = scheduled()
     ordered = replace(going(made), reason=Reason.SUSPENDED)
-    found = ShutdownEvidence(made.record("r1"), scheduled=node)
+    found = ShutdownEvidence(made.record("r1"), scheduled=() if node is None else (node,))
     verdict = confirm_shutdown(ordered, found, made.snapshot(), made.settings, wanted=False)
     assert (verdict.kind is Kind.SHUTDOWN) is goes
-    another = ShutdownEvidence(replace(made.record("r1"), claim=None), scheduled=OFF)
+    another = ShutdownEvidence(replace(made.record("r1"), claim=None), scheduled=(OFF,))
     verdict = confirm_shutdown(ordered, another, made.snapshot(), made.settings, wanted=False)
     assert verdict.reason is Reason.CHANGED_SINCE_PLAN
 
@@ -274,7 +274,7 @@ def test_a_bad_node_stays_if_the_scheduler_says_right_before_that_it_works_d2() 
     ordered = replace(going(made), reason=Reason.BOOT_FAILED)
     for state, kind in ((BUSY, Kind.KEEP), (IDLE, Kind.SHUTDOWN)):
         node = SchedulerNode(HOST, state)
-        found = ShutdownEvidence(made.record("r1"), scheduled=node)
+        found = ShutdownEvidence(made.record("r1"), scheduled=() if node is None else (node,))
         verdict = confirm_shutdown(ordered, found, made.snapshot(), made.settings, wanted=False)
         assert verdict.kind is kind
 

@@ -246,7 +246,7 @@ def test_a_bad_node_stays_while_the_scheduler_hears_it_at_work_d2(
 ) -> None:
     made = paired(unwanted=False)
     order = shutdown(Reason.NODE_DOWN, made)
-    found = ShutdownEvidence(made.record("r1"), scheduled=told)
+    found = ShutdownEvidence(made.record("r1"), scheduled=() if told is None else (told,))
     assert confirmed(made, order, found) is reason
 
 

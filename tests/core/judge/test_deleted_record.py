@@ -17,6 +17,7 @@ from nodemanager.core.execute.shutdown import Asking, ShutDown
 from nodemanager.core.execute.workflow import Answered, Seen
 from nodemanager.core.model.reasons import Kind, Reason
 from nodemanager.core.model.scheduling import SchedulerNode
+from nodemanager.core.model.seats import SEAT
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.world import CloudState, Guarantee, Record, WorkerState
 from nodemanager.core.observe import history as histories
@@ -53,6 +54,14 @@ def says(made: World, *told: SchedulerNode, rounds: int = 2) -> Reason:
 
 
 HOURS = 60
+FREE_SEAT: dict[str, Any] = {
+    "slot": None,
+    "hostname": None,
+    "pinged": False,
+    "pool": None,
+    "properties": {SEAT: "compute9"},
+}
+"""A record of Slurm's own node that is free, though a machine from before us is up as that node."""
 
 
 @pytest.mark.parametrize(
@@ -94,26 +103,41 @@ def test_its_hostname_outlives_the_run_that_saw_its_record_d7_r4() -> None:
         pytest.param({"instance_id": "i-x"}, Reason.UNPAIRED, id="another-node-pings-it"),
         pytest.param({"hostname": "compute8"}, Reason.UNPAIRED, id="not-up"),
         pytest.param({"pool": "other"}, Reason.UNPAIRED, id="another-pool's"),
+        pytest.param(FREE_SEAT, Reason.UP_IN_SCHEDULER, id="a-free-seat"),
+        pytest.param(
+            {**FREE_SEAT, "properties": {SEAT: "compute8"}}, Reason.UNPAIRED, id="a-seat-not-up"
+        ),
     ],
 )
 def test_a_node_that_names_no_record_may_have_the_hostname_of_one_without_a_node_d7(
     other: dict[str, Any], reason: Reason
 ) -> None:
+    made = with_adopted(other)
+    go_on(made, SchedulerNode("compute9", IDLE))
+    assert made.of_node("i-old").reason is reason
+
+
+def with_adopted(other: dict[str, Any]) -> World:
+    """Four paired nodes, one that names no record, and a record without a node."""
     made = world(scheduled=True, demand_polled=True, max_nodes=8, sizes=(SMALL,))
     for number in range(1, 5):
         made.add_record(f"r{number}", quiet=100.0, hostname=f"compute{number}")
         made.add_node(f"r{number}")
     made.add_node(id="i-old", age=10_000.0)
-    fields: dict[str, Any] = {"hostname": "compute9", "instance_id": None, "claimed": False}
-    made.add_record("r9", slot=9, quiet=100.0, **{**fields, **other})
+    fields: dict[str, Any] = {"hostname": "compute9", "slot": 9, "quiet": 100.0}
+    made.add_record("r9", **{**fields, "instance_id": None, "claimed": False, **other})
+    return made
+
+
+def go_on(made: World, *told: SchedulerNode) -> None:
+    """For hours, in which the four ping."""
     for _ in range(HOURS):
         made.advance(60.0)
         for number in range(1, 5):
             made.ping(f"r{number}", BUSY)
         made.poll()
-        made.poll_scheduler(SchedulerNode("compute9", IDLE))
+        made.poll_scheduler(*told)
         made.plan()
-    assert made.of_node("i-old").reason is reason
 
 
 def test_once_another_node_of_its_name_pinged_the_word_is_of_that_one_d7() -> None:
@@ -161,13 +185,31 @@ def test_the_scheduler_is_asked_by_its_hostname_right_before_d7_d2(
     step = ShutDown().start(order, seen(made))
     (look,) = step.effects
     assert isinstance(look, LookAtNode)
-    assert look.hostname == HOST
-    found = ShutdownEvidence(None, scheduled=told)
+    assert look.hostnames == (HOST,)
+    found = ShutdownEvidence(None, scheduled=() if told is None else (told,))
     verdict = confirm_shutdown(order, found, made.snapshot(), made.settings, wanted=False)
     assert verdict.kind is kind
     failed = ShutdownEvidence(None, error="the scheduler can't be asked")
     verdict = confirm_shutdown(order, failed, made.snapshot(), made.settings, wanted=False)
     assert verdict.reason is Reason.EVIDENCE_MISSING
+
+
+def test_each_name_that_a_node_may_have_is_asked_for_right_before_d7_d2() -> None:
+    """A machine from before us was adopted, and both free seats are down."""
+    made = with_adopted(FREE_SEAT)
+    made.add_record("r8", **{**FREE_SEAT, "claimed": False, "properties": {SEAT: "compute8"}})
+    hosts = ("compute9", "compute8")
+    go_on(made, *(SchedulerNode(name, DOWN) for name in hosts))
+    order = order_shutdown(made.view("i-old"), made.snapshot())
+    assert (order.reason, order.hostname) == (Reason.UNPAIRED, None)
+    (look,) = ShutDown().start(order, seen(made)).effects
+    assert isinstance(look, LookAtNode)
+    assert look.hostnames == hosts
+    for last, kind in ((BUSY, Kind.KEEP), (DOWN, Kind.SHUTDOWN)):
+        told = (SchedulerNode("compute9", DOWN), SchedulerNode("compute8", last))
+        found = ShutdownEvidence(None, scheduled=told)
+        verdict = confirm_shutdown(order, found, made.snapshot(), made.settings, wanted=False)
+        assert verdict.kind is kind
 
 
 def test_no_name_is_marked_down_once_it_is_gone_d7() -> None:

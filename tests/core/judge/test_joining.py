@@ -353,7 +353,7 @@ def test_the_scheduler_is_asked_again_right_before_d17_d2(found: Told, kind: Kin
     pinged = made.ping("r1")
 
     def confirmed(one: Any, said: Told) -> Kind:
-        evidence = ShutdownEvidence(one, scheduled=said)
+        evidence = ShutdownEvidence(one, scheduled=() if said is None else (said,))
         verdict = confirm_shutdown(order, evidence, made.snapshot(), made.settings, wanted=False)
         return verdict.kind
 

@@ -221,13 +221,13 @@ class ScheduledShutdown(TinyShutdown):
 
     def carry_out(self, world: Any, effect: Effect) -> tuple[Any, Any]:
         match effect:
-            case LookAtNode(hostname=hostname):
-                assert hostname == "compute1"
+            case LookAtNode(hostnames=hostnames):
+                assert hostnames == ("compute1",)
                 answer, _ = super().carry_out(world, effect)
                 state = WorkerState.BUSY if world.busy else WorkerState.IDLE
                 told = replace(self._drained, state=state, draining=not world.wanted)
                 (record,) = self._made.records
-                return replace(answer, found=ShutdownEvidence(record, scheduled=told)), world
+                return replace(answer, found=ShutdownEvidence(record, scheduled=(told,))), world
             case MarkDown(hostname="compute1", record="r", incarnation=incarnation):
                 (record,) = self._made.records
                 assert incarnation == record.incarnation
