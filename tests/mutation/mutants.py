@@ -288,6 +288,15 @@ MUTANTS = (
     ),
     TextMutant(
         "D9",
+        "a node is well where nothing tells that it is ill, as after a jump of the clocks",
+        "core/observe/nodes_since.py",
+        "            node_id not in well\n",
+        "            False\n",
+        "tests/core/safety/test_waves.py::"
+        "test_a_node_in_its_boot_grace_again_by_a_jump_is_of_the_wave_until_it_is_well_d9_t1",
+    ),
+    TextMutant(
+        "D9",
         "a node on its way out is forgotten while it is out of sight",
         "core/observe/nodes_since.py",
         "(node_id in leaving or at - one.found_at <= settings.node_stale_after)",
@@ -422,9 +431,9 @@ MUTANTS = (
     TextMutant(
         "B3",
         "mass silence is over where nothing tells that the nodes are ill, as after a start",
-        "core/safety/breaker.py",
-        "len(part.ids - no_more - ended) >",
-        "len((part.ids & (still_bad | (part.ids - history.present.keys()))) - ended) >",
+        "core/judge/recovered.py",
+        "(is_well(view, view.record) or suspended_word(view.record, snapshot, settings))",
+        "True",
         "tests/core/safety/test_closings.py::test_a_start_closes_no_mass_silence_and_pings_do",
     ),
     TextMutant(
@@ -473,16 +482,16 @@ MUTANTS = (
         "B3",
         "a ping from before the breaker opened tells of health",
         "core/judge/recovered.py",
-        "max(since, now - settings.node_stale_after / 2)",
-        "now - settings.node_stale_after / 2",
+        "max(since[view.node.id], lately)",
+        "lately",
         "tests/core/safety/test_closings.py::test_a_longer_window_closes_no_mass_silence_s6",
     ),
     TextMutant(
         "B3",
         "a ping of long ago tells of health, while the store answers none",
         "core/judge/recovered.py",
-        "max(since, now - settings.node_stale_after / 2)",
-        "since",
+        "max(since[view.node.id], lately)",
+        "since[view.node.id]",
         "tests/core/safety/test_closings.py::"
         "test_pings_from_before_the_stores_own_silence_tell_of_no_health",
     ),

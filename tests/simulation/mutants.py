@@ -43,6 +43,7 @@ from nodemanager.core.judge import (
     outdated,
     preconditions,
     records,
+    recovered,
 )
 from nodemanager.core.judge.preconditions import Block
 from nodemanager.core.judge.records import RecordJudge
@@ -1020,12 +1021,12 @@ MUTANTS: tuple[Mutant, ...] = (
         "mass silence is over where nothing tells any more that the nodes are ill",
         (
             instead(
-                breaker.after_silence,
-                "part.ids - no_more - ended",
-                "(part.ids & (still_bad | (part.ids - history.present.keys()))) - ended",
+                recovered.recovered,
+                "(is_well(view, view.record) or suspended_word(view.record, snapshot, settings))",
+                "True",
             ),
         ),
-        seed=42,
+        seed=75,
     ),
     Mutant(
         "B3",

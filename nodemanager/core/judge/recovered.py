@@ -1,4 +1,4 @@
-"""Which nodes that were silent, down or unpaired are well again (SAFETY.md B3).
+"""Which nodes that were silent, down or unpaired are well again (SAFETY.md B3, D9).
 
 No sign of illness is none of health: after a start, after a jump of a clock, and where a freed node
 is listed again, what tells that a node is ill is measured anew. Only its own new ping tells that it
@@ -7,7 +7,7 @@ is well. A node that its scheduler has switched off is silent because of that, a
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from nodemanager.core.judge.node_view import DYING, NodeView
 from nodemanager.core.model.settings import Settings
@@ -18,28 +18,29 @@ from nodemanager.core.plan.snapshot import Snapshot
 
 
 def recovered(
-    views: Iterable[NodeView], since: float, snapshot: Snapshot, settings: Settings
+    views: Iterable[NodeView], since: Mapping[str, float], snapshot: Snapshot, settings: Settings
 ) -> frozenset[str]:
-    """The ids of the nodes that run, have their record, and have pinged it with another word than
-    down since then, CLOCK_BOOTTIME; and of those that their scheduler has switched off.
+    """The ids of the nodes in `since` that run, have their record, and have pinged it with another
+    word than down since then, CLOCK_BOOTTIME; and of those that their scheduler has switched off.
 
     Where a create made two nodes, a ping that names the other one tells nothing of this (P1a).
     """
     history, now = snapshot.history, snapshot.now
-    since = max(since, now - settings.node_stale_after / 2)
+    lately = now - settings.node_stale_after / 2
 
     def is_well(view: NodeView, record: Record) -> bool:
         return (
             record.instance_id in (None, view.node.id)
             and view.node.state not in DYING
             and not _says_down(view, record)
-            and _pings(record, history, now, since)
+            and _pings(record, history, now, max(since[view.node.id], lately))
         )
 
     return frozenset(
         view.node.id
         for view in views
-        if view.record is not None
+        if view.node.id in since
+        and view.record is not None
         and not view.bad
         and (is_well(view, view.record) or suspended_word(view.record, snapshot, settings))
     )

@@ -109,8 +109,9 @@ class History:
     begun after `base` showed with another version, whatever later listings show (C6).
     `stopped` and `unwanted` say by node id since when a node has been listed as stopped, or been
     wanted by neither demand nor an operator (D12). For the nodes in `over_max`, `unwanted` is since
-    when they have exceeded max_nodes. `turned` are the nodes that are bad (D9). `answered_s` is how
-    many seconds in all the store has answered pings, `last_answer_at` when it last did (D8).
+    when they have exceeded max_nodes. `turned` are the nodes that turned bad and are not known to
+    be well since (D9). `answered_s` is how many seconds in all the store has answered pings,
+    `last_answer_at` when it last did (D8).
     """
 
     cloud: Nodes | None = None

@@ -85,6 +85,7 @@ def turned_bad(
     settings: Settings,
     unlisted: AbstractSet[str] = frozenset(),
     *,
+    well: AbstractSet[str] = frozenset(),
     leaving: AbstractSet[str] = frozenset(),
     boots: AbstractSet[str] = frozenset(),
     collapsed: bool = False,
@@ -92,8 +93,10 @@ def turned_bad(
     """Fold in which nodes are bad now, and since when: silent, down or unpaired (D9).
 
     Those of `boots` never joined their scheduler. Such a one counts for as long as it is listed.
-    A node that recovers is dropped. One that left the listing after it turned bad, destroyed by us
-    or not, stays for node_stale_after, and while an action of ours on it is under way (`leaving`).
+    A node that is `well` again is dropped. One that is listed, and neither bad nor well, stays: a
+    jump of a clock, for one, gives it its boot grace again, and it is as ill as before (T1). One
+    that left the listing after it turned bad, destroyed by us or not, stays for node_stale_after,
+    and while an action of ours on it is under way (`leaving`).
     A bad node that no listing shows (`unlisted`) is found anew in every plan, because the listing
     that shows it again may show others that fell silent with it. While the listing has `collapsed`
     it lacks most nodes: those that turn bad meanwhile are kept to be counted again after it.
@@ -103,8 +106,9 @@ def turned_bad(
         for node_id, one in history.turned.items()
         if node_id in bad_now
         or (
-            node_id not in history.present
-            and not one.is_boot
+            node_id not in well
+            if node_id in history.present
+            else not one.is_boot
             and (node_id in leaving or at - one.found_at <= settings.node_stale_after)
         )
     }

@@ -357,7 +357,8 @@ def _after_silence(
         for view in (*views, *unheard)
         if view.verdict.reason not in UNCOUNTED or view.node.id in snapshot.gone
     ]
-    turned = snapshot.history.turned
+    no_more = partial(_no_more_ill, snapshot, settings, views, ours)
+    turned, part = snapshot.history.turned, snapshot.breaker.part(Cause.MASS_SILENCE)
     bad = {
         view.node.id: snapshot.now - (view.bad_s or 0.0)
         for view in ours
@@ -370,6 +371,7 @@ def _after_silence(
         snapshot.now,
         settings,
         unlisted,
+        well=no_more({one: then.found_at for one, then in turned.items()}),
         leaving=snapshot.node_flights.keys(),
         boots={view.node.id for view in ours if view.verdict.reason is Reason.NOT_JOINED},
         collapsed=snapshot.breaker.part(Cause.CLOUD_COLLAPSED) is not None,
@@ -378,8 +380,7 @@ def _after_silence(
     breaker = breakers.after_silence(
         snapshot.breaker,
         history,
-        frozenset(bad),
-        _no_more_ill(snapshot, settings, views, ours),
+        no_more({} if part is None else dict.fromkeys(part.ids, part.opened_at)),
         Population(
             len(ours),
             frozenset(left),
@@ -393,15 +394,17 @@ def _after_silence(
 
 
 def _no_more_ill(
-    snapshot: Snapshot, settings: Settings, views: list[NodeView], ours: list[NodeView]
+    snapshot: Snapshot,
+    settings: Settings,
+    views: list[NodeView],
+    ours: list[NodeView],
+    since: Mapping[str, float],
 ) -> frozenset[str]:
-    """The nodes, of those for which the breaker is open, that are well again, or not ours (B3)."""
-    part = snapshot.breaker.part(Cause.MASS_SILENCE)
-    if part is None:
+    """The nodes, of those that are ill `since` then, that are well again, or not ours (B3)."""
+    if not since:
         return frozenset()
-    others = part.ids & {view.node.id for view in views} - {view.node.id for view in ours}
-    among = [view for view in ours if view.node.id in part.ids]
-    return others | recovered(among, part.opened_at, snapshot, settings)
+    others = {view.node.id for view in views} - {view.node.id for view in ours}
+    return recovered(ours, since, snapshot, settings) | (since.keys() & others)
 
 
 def _after_eligible(judge: RecordJudge, backlog: frozenset[str]) -> Snapshot:

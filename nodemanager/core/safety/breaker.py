@@ -364,20 +364,17 @@ class Population:
 def after_silence(
     breaker: Breaker,
     history: History,
-    still_bad: frozenset[str],
     no_more: frozenset[str],
     population: Population,
     at: float,
     settings: Settings,
 ) -> Breaker:
-    """The breaker after a plan found `still_bad` of `population` nodes: D9 opens, B3 closes it.
+    """The breaker after a plan has folded in who of `population` is bad: D9 opens, B3 closes it.
 
     Of those for which it is open, the nodes in `no_more` are known to be well, or are not ours.
     """
-    unlisted = frozenset(history.turned) - history.present.keys()
-    still = still_bad | unlisted
-    if breaker.acquitted - still:
-        breaker = replace(breaker, acquitted=breaker.acquitted & still)
+    if breaker.acquitted - history.turned.keys():
+        breaker = replace(breaker, acquitted=breaker.acquitted & history.turned.keys())
     part = breaker.part(Cause.MASS_SILENCE)
     if part is not None:
         # A node that turns bad while it is open belongs to the same wave.

@@ -80,6 +80,38 @@ def test_a_node_that_was_down_before_an_operator_killed_it_is_of_the_wave_d9_o2(
     assert made.destroyed == []
 
 
+@pytest.mark.parametrize(
+    ("meanwhile", "opens"),
+    [
+        pytest.param(WorkerState.DOWN, True, id="down-all-the-time"),
+        pytest.param(WorkerState.BUSY, False, id="well-in-between"),
+    ],
+)
+@pytest.mark.parametrize("step", [7200.0, -7200.0])
+def test_a_node_in_its_boot_grace_again_by_a_jump_is_of_the_wave_until_it_is_well_d9_t1(
+    step: float, meanwhile: WorkerState, opens: bool
+) -> None:
+    """Two of four turned down, too few for a wave; by the jump the second is not down for long.
+
+    A fifth comes, so that two of five turned within one window.
+    """
+    made = pool_of(4, max_shutdowns_per_cycle=1, node_stale_after=600.0)
+    say(made, WorkerState.BUSY, {"r0", "r1"})
+    assert made.destroyed == ["i-r0"]
+    made.store_step += step
+    made.wall_step += step
+    say(made, meanwhile, {"r0"})
+    made.drop_node("i-r0")
+    made.add_record("r4")
+    made.add_node("r4", age=0.0)
+    destroyed: list[str] = []
+    for _ in range(100):
+        say(made, WorkerState.BUSY, {"r0", "r1"})
+        destroyed += made.destroyed
+    assert (made.breaker.cause is Cause.MASS_SILENCE) is opens
+    assert set(destroyed) == (set() if opens else {"i-r1"})
+
+
 def test_at_most_max_shutdowns_per_cycle_are_destroyed_and_the_oldest_first_d9() -> None:
     made = pool_of(40)
     say(made, WorkerState.BUSY, {f"r{number}" for number in range(9)})
