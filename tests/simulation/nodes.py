@@ -528,9 +528,19 @@ class NodeRules:
     def _turned_at(
         self, order: ShutdownOrder, manager: str, ordered_at: float = float("inf")
     ) -> float:
-        """When its node fell silent, or came into sight after that."""
-        shown_since = self.told.ears[manager].shown_since(order.node_id)
-        return max(self._fell_at(order, manager, ordered_at), shown_since)
+        """When its node fell silent, or would have for its manager that sees it since later.
+
+        A silence is found at its end. One that is shown again and was silent for long enough is
+        found at once, beside those in sight that fell silent a whole limit before.
+        """
+        settings = self.world.managers[manager].pool.settings
+        node, limit_s = self.world.cloud.instances[order.node_id], 0.0
+        if order.reason is Reason.BOOT_FAILED:
+            limit_s = settings.boot_fail_after
+        elif order.reason is Reason.NODE_DOWN and self._down_since(node) == float("inf"):
+            limit_s = settings.node_stale_after
+        found_at = self.told.ears[manager].shown_since(order.node_id) - limit_s
+        return max(self._fell_at(order, manager, ordered_at), found_at)
 
     def _fell_at(
         self, order: ShutdownOrder, manager: str, ordered_at: float = float("inf")
