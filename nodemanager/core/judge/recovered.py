@@ -54,11 +54,12 @@ def _says_down(view: NodeView, record: Record) -> bool:
 def _pings(record: Record, history: History, now: float, since: float) -> bool:
     """Whether we saw a new ping of this life come since then.
 
-    A stamp that is there when we first look may be older than it seems, where the clock jumped.
+    A stamp that is there when we first look, at a start or after a jump of the clock, may be older
+    than it seems.
     """
     heard, clock = history.heard.get(record.uuid), history.clock
     if heard is None or heard.last_ping_at is None or clock is None:
         return False
-    if heard.before_at == float("-inf"):
+    if heard.before_at == float("-inf") or heard.before_at < clock.known_since:
         return False
     return min(heard.seen_at, now - clock.age(heard.last_ping_at, now)) > since

@@ -386,9 +386,10 @@ def _free_seats(snapshot: Snapshot) -> Iterator[tuple[Record, SchedulerNode]]:
 def _nodes_to_return(
     views: Iterable[NodeView], snapshot: Snapshot, settings: Settings
 ) -> Iterator[ReturnNode]:
-    """The nodes that we called gone, and that live: the order was about the one of that name before.
+    """The nodes that we called gone, and that live.
 
-    It had no answer, and took effect once the next one was up. Seats have no such order.
+    The order was about the one of that name before; it had no answer, and took effect once the next
+    one was up. Seats have no such order.
     """
     for view in views:
         record = view.record

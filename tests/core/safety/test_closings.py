@@ -79,6 +79,21 @@ def test_a_jump_of_both_clocks_closes_no_mass_silence_t1(step: float) -> None:
     assert not made.breaker.is_open
 
 
+@pytest.mark.parametrize("step", [90.0, 2 * HOURS, -90.0, -2 * HOURS])
+def test_a_ping_from_before_a_jump_of_the_stores_clock_closes_no_mass_silence_t1(
+    step: float,
+) -> None:
+    """It is older than it seems: all fall silent after it (seed 992000768)."""
+    made = six_of_ten_silent()
+    for uuid in SILENT:
+        made.ping(uuid, BUSY)
+    made.advance(0.6 * made.settings.node_stale_after)
+    made.store_step += step
+    for _ in range(20):
+        assert pinging(made, SILENT)
+    assert not pinging(made)
+
+
 def test_freed_nodes_that_are_listed_again_close_it_only_with_their_records() -> None:
     made = pool_of(10)
     nodes = list(made.nodes)

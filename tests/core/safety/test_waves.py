@@ -100,7 +100,9 @@ def test_a_node_in_its_boot_grace_again_by_a_jump_is_of_the_wave_until_it_is_wel
     assert made.destroyed == ["i-r0"]
     made.store_step += step
     made.wall_step += step
-    say(made, meanwhile, {"r0"})
+    for _ in range(2):
+        # The first may have been said before the jump.
+        say(made, meanwhile, {"r0"})
     made.drop_node("i-r0")
     made.add_record("r4")
     made.add_node("r4", age=0.0)
