@@ -220,6 +220,9 @@ def test_every_reason_is_given_in_some_world() -> None:
         pytest.param(990100027, "U6", id="a-living-node-that-the-cloud-denied-before-its-ping"),
         pytest.param(992000639, "D9", id="one-that-fell-silent-out-of-sight-long-before-another"),
         pytest.param(992000768, "B3", id="a-ping-from-before-a-jump-that-is-listed-after-it"),
+        pytest.param(
+            992000810, "PROGRESS", id="an-operators-drain-outlives-the-machine-that-it-was-of"
+        ),
         pytest.param(992000243, "D17", id="a-late-order-calls-the-next-node-of-the-name-gone"),
         pytest.param(991700176, "WORK", id="an-adopted-machine-from-before-on-a-free-seat"),
         pytest.param(991100307, "B3", id="no-fence-to-lift-while-each-write-times-out"),

@@ -440,9 +440,18 @@ MUTANTS = (
         "B3",
         "a stamp that is there at a start is a ping that came since",
         "core/judge/recovered.py",
-        '    if heard.before_at == float("-inf"):\n        return False\n',
+        'heard.before_at == float("-inf") or ',
         "",
         "tests/core/safety/test_closings.py::test_after_a_start_one_listing_tells_of_no_ping",
+    ),
+    TextMutant(
+        "B3",
+        "a stamp that is there after a jump of the clock is a ping that came since",
+        "core/judge/recovered.py",
+        " or heard.before_at < clock.known_since",
+        "",
+        "tests/core/safety/test_closings.py::"
+        "test_a_ping_from_before_a_jump_of_the_stores_clock_closes_no_mass_silence_t1",
     ),
     TextMutant(
         "B3",

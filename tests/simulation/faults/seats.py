@@ -30,7 +30,9 @@ def drains(scene: Scene) -> None:
     def undrain() -> None:
         reason = model.nodes[name].reason
         if reason is not None and reason[0] == REASON:
-            _tell(scene, name, "State=UNDRAIN")
+            # One whose machine was lost meanwhile is down, and for that reason, as all can see.
+            is_down = "DOWN" in model.nodes[name].flags
+            _tell(scene, name, "State=RESUME" if is_down else "State=UNDRAIN")
 
     _tell(scene, name, "State=DRAIN", f"Reason={REASON}")
     scene.finally_(undrain)
