@@ -117,6 +117,9 @@ class Causes:
             is_odd = record.problems or shown.problems or lives.count(shown.tags) > 1
             if destroyed or is_odd or node.id in self.orders.named_ever:
                 continue
+            if node.id in cloud.doubled:
+                # Which of the two it is, if there are two, nobody knows (L4).
+                continue
             if self.world.slurm is not None and node.id in self.world.slurm.deaf:
                 # Up is what the scheduler hears (D17).
                 continue
