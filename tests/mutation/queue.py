@@ -5,6 +5,10 @@ from __future__ import annotations
 from tests.mutation.catalog import TextMutant
 
 ANSWERS, PACKING = "tests/schedulers/test_slurm_answers.py", "tests/core/plan/test_packing.py"
+ON_ITS_WAY = (
+    "tests/core/plan/test_demand.py::"
+    "test_a_booting_node_is_on_its_way_to_its_job_whatever_keeps_us_from_touching_it_d16"
+)
 
 QUEUE = (
     TextMutant(
@@ -86,6 +90,22 @@ QUEUE = (
         "        if job.unserved is not None:\n            yield",
         "        if False:\n            yield",
         f"{PACKING}::test_what_the_scheduler_itself_says_keeps_a_job_from_booting",
+    ),
+    TextMutant(
+        "D16",
+        "a booting node that an operator holds is not on its way to its job",
+        "core/judge/nodes.py",
+        "seen.bad_s, seen.beneath = beneath.bad_s, beneath.verdict.reason",
+        "seen.bad_s = beneath.bad_s",
+        f"{ON_ITS_WAY}[held]",
+    ),
+    TextMutant(
+        "D16",
+        "nor is one that a listing showed before its create was answered",
+        "core/judge/nodes.py",
+        "                if outside.verdict.reason is CHANGED:\n",
+        "                if False:\n",
+        f"{ON_ITS_WAY}[listed-before-its-create-was-answered]",
     ),
     TextMutant(
         "U12",

@@ -69,7 +69,9 @@ class NodeView:
     `counts` says that it serves or will serve, unlike one that is going or gone; `surplus_if_idle`
     that it may go if demand does not want it; `bad_s` for how many seconds at least it has been
     silent, down or unpaired, None if it does not count as that (D9). `hostnames` are those under
-    which the scheduler may know it, of a node that is to go without a record (D7).
+    which the scheduler may know it, of a node that is to go without a record (D7). `beneath` is the
+    reason that it would have without an operator's order or an action of ours since its listing,
+    None where neither hides it.
     """
 
     node: CloudNode
@@ -81,6 +83,7 @@ class NodeView:
     record: Record | None = None
     size: str | None = None
     hostnames: tuple[str, ...] = ()
+    beneath: Reason | None = None
 
     @property
     def bad(self) -> bool:

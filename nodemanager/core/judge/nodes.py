@@ -19,6 +19,7 @@ from nodemanager.core.observe.pairing import Pairs
 from nodemanager.core.plan.snapshot import Snapshot
 
 ORDERED, UNKNOWN = (Reason.HELD, Reason.KILLED, Reason.CORDONED), WorkerState.UNKNOWN
+CHANGED = Reason.CHANGED_SINCE_LISTING
 """Looked up once, because every node is compared with them."""
 
 
@@ -48,11 +49,15 @@ class NodeJudge:
         for ask in self._at_all:
             outside = ask(facts, subject)
             if outside is not None:
+                if outside.verdict.reason is CHANGED:
+                    outside.beneath = self._but_for_orders(subject).verdict.reason
                 return outside
         seen = self._first(self._alone if subject.record is None else self._paired, subject)
         if seen.verdict.reason in ORDERED:
-            # Whatever an operator orders for a node, its silence still counts for D9.
-            seen.bad_s = self._first(self._but_for_orders(subject), subject).bad_s
+            # Whatever an operator orders for a node, its silence still counts for D9, and a booting
+            # one is still on its way to its job.
+            beneath = self._but_for_orders(subject)
+            seen.bad_s, seen.beneath = beneath.bad_s, beneath.verdict.reason
         if seen.bad_s is None and subject.state is not UNKNOWN:
             seen.bad_s = facts.counted_silence(subject)
         # A drained node takes no more work, so that it does not count as serving.
@@ -68,7 +73,8 @@ class NodeJudge:
                 return seen
         raise AssertionError("the last of a table has a word on everything")
 
-    def _but_for_orders(self, subject: Subject) -> tuple[Ask, ...]:
+    def _but_for_orders(self, subject: Subject) -> NodeView:
         table: tuple[Check[Ask], ...] = ALONE if subject.record is None else PAIRED
         orders = FREE_OF_HOLDS, NOT_KILLED, NOT_CORDONED
-        return asked_by(self._facts, [one for one in table if one not in orders])
+        others = [one for one in table if one not in orders]
+        return self._first(asked_by(self._facts, others), subject)

@@ -161,7 +161,7 @@ class _Turn:
             if node_id not in listed:
                 return node_id
         for view in self.views:
-            reason, node_id = view.verdict.reason, view.node.id
+            reason, node_id = view.beneath or view.verdict.reason, view.node.id
             if reason is Reason.SHUTTING_DOWN or reason in SPARE:
                 return node_id
             # A former run may have sent its destroy.

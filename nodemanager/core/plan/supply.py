@@ -298,7 +298,7 @@ class Supply:
         told_of, idle = self.sizes.told_of, WorkerState.IDLE
         leaving, untagged = Reason.SHUTTING_DOWN, Reason.UNTAGGED
         for view in self.views:
-            reason = view.verdict.reason
+            reason = view.beneath or view.verdict.reason
             if reason in OUTSIDE:
                 continue
             size, view.size, price = told_of(view.node, view.record)

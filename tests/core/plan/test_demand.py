@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from nodemanager.core.execute.books import Books, NodeExpected, learned, still_expected
+from nodemanager.core.model.annotations import Mark
 from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.sizes import by_price
@@ -1180,6 +1181,47 @@ def test_a_created_node_that_pinged_serves_for_boot_fail_after_where_no_clock_is
     made.poll()
     made.history = replace(made.history, clock=None)
     made.plan()
+    assert made.booted == []
+
+
+HELD = {"holds": frozenset({"i-r1"})}
+KILLED = {"kills": {"i-r1": Mark("ops", 0.0, incarnation=incarnation_of("r1"))}}
+SET_UP = {"touched": {"i-r1": 2e6, "r1": 2e6}}
+"""Its set-up ended after the newest listings, which show its node already, had begun."""
+
+
+@pytest.mark.parametrize(
+    ("flags", "polls", "booted"),
+    [
+        pytest.param(HELD, 1, [], id="held"),
+        pytest.param(HELD, 20, ["small"], id="held-and-its-boot-failed"),
+        pytest.param(SET_UP, 1, [], id="listed-before-its-create-was-answered"),
+        pytest.param(KILLED, 1, ["small"], id="killed"),
+    ],
+)
+def test_a_booting_node_is_on_its_way_to_its_job_whatever_keeps_us_from_touching_it_d16(
+    flags: dict[str, Any], polls: int, booted: list[str]
+) -> None:
+    made = world(max_nodes=9)
+    made.flags["demand"] = (Job("j"),)
+    made.add_record("r1", pinged=False, claim=claim("r1", at=made.ago(10.0)))
+    made.add_node("r1", age=5.0)
+    for _ in range(polls):
+        made.advance(100.0)
+        made.poll()
+    made.plan(**flags)
+    assert made.booted == booted
+
+
+def test_a_node_listed_before_its_record_and_before_its_create_was_answered_serves_its_job_p4() -> (
+    None
+):
+    made = wanting(Job("j"))
+    made.records = [cleaned("r1", at=made.ago(100.0))]
+    made.add_node("r1", age=1.0)
+    made.poll()
+    created = Expected("i-r1", "small", made.now, incarnation_of("r1"))
+    made.plan(expected={"r1": created}, **SET_UP)
     assert made.booted == []
 
 

@@ -193,7 +193,8 @@ def test_none_is_replaced_in_the_plan_that_lets_another_go_d15() -> None:
 # One at a time.
 
 
-def test_the_next_waits_until_the_first_is_gone_and_refilled_d15() -> None:
+@pytest.mark.parametrize("held", [pytest.param(False, id="free"), pytest.param(True, id="held")])
+def test_the_next_waits_until_the_first_is_gone_and_refilled_d15(held: bool) -> None:
     made = idle(pool())
     made.flags["node_flights"] = {"i-r1": Flight(ROTATING, made.now)}
     idle(made, 2)
@@ -205,10 +206,10 @@ def test_the_next_waits_until_the_first_is_gone_and_refilled_d15() -> None:
     idle(made, 2)
     assert (replaced(made), waits(made), made.booted) == ([], Reason.REFILL_AWAITED, ["small"])
     add(made, "r4", image=NEW, age=30.0)
-    made.change("r4", last_ping_at=None, first_ping_at=None)
+    made.change("r4", last_ping_at=None, first_ping_at=None, held=held)
     made.poll()
     made.plan()
-    assert (replaced(made), waits(made)) == ([], Reason.REFILL_AWAITED)
+    assert (replaced(made), waits(made), made.booted) == ([], Reason.REFILL_AWAITED, [])
     idle(made)
     assert replaced(made) == [("i-r2", Reason.OTHER_IMAGE)]
 
