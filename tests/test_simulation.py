@@ -226,6 +226,9 @@ def test_every_reason_is_given_in_some_world() -> None:
         pytest.param(992000243, "D17", id="a-late-order-calls-the-next-node-of-the-name-gone"),
         pytest.param(991700176, "WORK", id="an-adopted-machine-from-before-on-a-free-seat"),
         pytest.param(991100307, "B3", id="no-fence-to-lift-while-each-write-times-out"),
+        pytest.param(
+            990301138, "LIVENESS", id="a-machine-without-a-record-is-up-under-the-next-ones-name"
+        ),
         pytest.param(991200047, "D16", id="a-hold-on-a-node-on-its-way-to-its-job"),
         pytest.param(991300602, "D9", id="one-of-two-down-nodes-young-again-by-a-clock-set-ahead"),
     ],

@@ -153,4 +153,14 @@ class Liveness:
         if named is not None and named.lives and named.tags.record is None:
             # It pings no more as the record, and no tag tells it from the record's node (C4).
             return False
-        return self.truth.live_node_of(record) is None
+        return self.truth.live_node_of(record) is None and not self._is_up_by_name(record)
+
+    def _is_up_by_name(self, record: Record) -> bool:
+        """Whether the scheduler hears a machine under its hostname, whosever that is (C2).
+
+        A machine from before us whose record somebody deleted keeps the name that it was told. Only
+        an operator ends it, and the next node of that name would take its work.
+        """
+        slurm = self.world.slurm
+        node = None if slurm is None else slurm.nodes.get(record.hostname or "")
+        return node is not None and node.is_heard

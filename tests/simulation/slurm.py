@@ -106,6 +106,11 @@ class Node:
         return self.machine is not None and self.lost_at is None
 
     @property
+    def is_heard(self) -> bool:
+        """Whether it answers, at work or idle, so that it lives as far as anyone can tell."""
+        return self.answers and self.told().state in (BUSY, IDLE)
+
+    @property
     def is_free(self) -> bool:
         kept = self.drained is not None or self.down is not None or self.reserved
         return self.answers and not kept and self.works_since is None
