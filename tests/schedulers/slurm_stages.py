@@ -100,8 +100,6 @@ class OnModel:
         self.slurm = SlurmModel(dict.fromkeys(NODES, "small"), lambda: self.now, TIMES)
         self.jobs: dict[str, str] = {}
         self._starts: dict[str, list[int]] = defaultdict(list)
-        self._ordered: dict[str, int] = {}
-        """When each node was ordered something last, in whole seconds."""
         self.turn(10.0)
 
     def turn(self, seconds: float) -> None:
@@ -193,7 +191,7 @@ class OnSlurm:
         self.jobs: dict[str, str] = {}
         self._starts: dict[str, list[int]] = defaultdict(list)
         self._ordered: dict[str, int] = {}
-        """When each node was ordered something last, in whole seconds."""
+        """When each node was ordered something last, or a job requeued, in whole seconds."""
         self._saved: dict[str, bytes] = {}
         """What its state files had when all was saved last."""
 
@@ -258,6 +256,12 @@ class OnSlurm:
             return self._submit(about, step.told[0])
         elif step.verb in ("cancel", "requeue", "begin"):
             id = self.jobs[about]
+            if step.verb == "requeue":
+                self._ordered[id] = int(time.time())
+            elif step.verb == "begin":
+                # Else its slurmd takes it for the run that was just revoked, and ends it.
+                last = self._ordered.get(id, 0) + 1
+                until("another second", lambda: int(time.time()) > last)
             begin = ("scontrol", "update", f"JobId={id}", "StartTime=now")
             acts = {"cancel": ("scancel", id), "requeue": ("scontrol", "requeue", id)}
             return self._told(*acts.get(step.verb, begin))
