@@ -29,8 +29,8 @@ class RotationRules:
         self.world, self.rules = world, rules
         self._going: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
         """By pool and size, the nodes that were destroyed for it."""
-        self._replaced_at: dict[str, dict[str, float]] = {}
-        """By pool and size, when a node was destroyed for it last."""
+        self._replaced: dict[str, dict[str, tuple[float, str]]] = {}
+        """By pool and size, when a node was destroyed for it last, and which."""
         self._min_nodes: dict[str, int] = {}
         self._spare: dict[str, dict[str, int]] = {}
         """What each manager's newest plan was to keep, at least, and beyond demand by size."""
@@ -102,12 +102,16 @@ class RotationRules:
         """The pool has created a node since the last one was replaced, or needs one less.
 
         One that was created for a place that was empty then counts, too. Nodes of two sizes may be
-        replaced at the same moment.
+        replaced at the same moment. A destroy that never happened left no place empty.
         """
         pool, size, now = self.world.managers[by].pool, one.tags.size or "", self.world.engine.now
-        turns = self._replaced_at.setdefault(pool.name, {})
-        before = [at for name, at in turns.items() if name == size or now - at > NEWS_S]
-        turns[size] = now
+        turns = self._replaced.setdefault(pool.name, {})
+        before = [
+            at
+            for name, (at, id) in turns.items()
+            if id != one.id and (name == size or now - at > NEWS_S)
+        ]
+        turns[size] = now, one.id
         if not before or self.world.broken:
             return
         nodes = [
