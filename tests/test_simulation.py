@@ -224,6 +224,8 @@ def test_every_reason_is_given_in_some_world() -> None:
             992000810, "PROGRESS", id="an-operators-drain-outlives-the-machine-that-it-was-of"
         ),
         pytest.param(992000243, "D17", id="a-late-order-calls-the-next-node-of-the-name-gone"),
+        pytest.param(990200839, "WORK", id="a-name-given-anew-while-its-node-works-on"),
+        pytest.param(990403084, "WORK", id="a-name-given-to-one-that-never-joins"),
         pytest.param(991700176, "WORK", id="an-adopted-machine-from-before-on-a-free-seat"),
         pytest.param(991100307, "B3", id="no-fence-to-lift-while-each-write-times-out"),
         pytest.param(

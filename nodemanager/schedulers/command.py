@@ -30,6 +30,7 @@ _KEYS = {
     "weight": int,
     "cores": int,
     "responds": bool,
+    "started_at": int,
 }
 _SHOWN = 60
 
@@ -150,7 +151,7 @@ def _node(name: str, item: dict[str, Any]) -> SchedulerNode:
     for key, value in item.items():
         if key not in _KEYS:
             raise ValueError(f"has an unknown key {_shown(key)}")
-        if value is None and key in ("weight", "cores"):
+        if value is None and key in ("weight", "cores", "started_at"):
             continue
         if not isinstance(value, _KEYS[key]) or (_KEYS[key] is int and isinstance(value, bool)):
             raise TypeError(f"{key} = {_shown(value)} is no {_KEYS[key].__name__}")
@@ -168,6 +169,7 @@ def _node(name: str, item: dict[str, Any]) -> SchedulerNode:
         weight=item.get("weight"),
         cores=item.get("cores"),
         responds=item.get("responds", True),
+        started_at=item.get("started_at"),
     )
 
 

@@ -244,6 +244,24 @@ MUTANTS = (
     ),
     TextMutant(
         "D7",
+        "a word on a name is taken for one on its next node, whoever is heard",
+        "core/observe/scheduled.py",
+        "            return None if _hears_another(known, history) else known.name\n",
+        "            return None\n",
+        "tests/core/judge/test_deleted_record.py::"
+        "test_the_word_is_of_another_node_of_its_name_once_that_one_is_heard_d7",
+    ),
+    TextMutant(
+        "D7",
+        "a daemon that started in an earlier life is taken for the next one's",
+        "core/observe/hostnames.py",
+        " and node.started_at not in starts:",
+        ":",
+        "tests/core/judge/test_deleted_record.py::"
+        "test_a_start_is_of_the_life_with_the_name_then_and_of_no_later_one_d7",
+    ),
+    TextMutant(
+        "D7",
         "the hostnames of nodes are forgotten by a restart",
         "actors/daemon/recovery.py",
         "        if hostnames:\n",

@@ -14,8 +14,8 @@ from nodemanager.core.model.world import CloudState
 from nodemanager.errors import SchedulerRefused
 from tests.schedulers.slurm_language import Picture, Step
 from tests.schedulers.slurm_stages import NODES, picture_of
-from tests.simulation.engine import Engine
-from tests.simulation.slurm import SAVED_WITHIN_S, Dispatching, Slurm
+from tests.simulation.engine import EPOCH, Engine
+from tests.simulation.slurm import ASKED_IN_S, LOOK_EVERY_S, SAVED_WITHIN_S, Dispatching, Slurm
 
 NEVER_DONE_S = 1e9
 NO_NAME = "Invalid node name specified"
@@ -58,6 +58,7 @@ class OnDispatcher:
         self.bodies: dict[str, Body] = {}
         self.jobs: set[str] = set()
         self.over: set[str] = set()
+        self.starts: dict[str, list[int]] = {}
 
     @property
     def now(self) -> float:
@@ -67,7 +68,7 @@ class OnDispatcher:
         self.engine.run(self.engine.now + seconds)
 
     def look(self) -> Picture:
-        seen = picture_of(self.slurm.listing())
+        seen = picture_of(self.slurm.listing(), self.starts)
         at_work = [node.name for node in self.slurm.nodes.values() if node.works_since is not None]
         waits = "waits" if self.pool.wanted else "over"
         for job in self.jobs:
@@ -98,6 +99,7 @@ class OnDispatcher:
             )
             self.bodies[about] = Body(about, instance, self.engine)
             self.machines[instance.id] = self.bodies[about]
+            self.starts.setdefault(about, []).append(int(EPOCH + self.engine.now))
             slurm.look()
         elif step.verb == "lose":
             self.bodies[about].on = self.bodies[about].instance.lives = False
@@ -150,6 +152,10 @@ class OnDispatcher:
                 node.reserved = False
         elif step.verb == "kill":
             slurm.kill()
+        elif step.verb == "start":
+            slurm.restart()
+            # The script goes on once the slurmds have registered again.
+            self.turn(ASKED_IN_S + LOOK_EVERY_S)
         elif step.verb == "saved":
             self.turn(SAVED_WITHIN_S)
         elif step.verb == "configure":
@@ -157,5 +163,5 @@ class OnDispatcher:
                 slurm.take_name(name)
             for name in set(slurm.lacks) - set(step.told):
                 slurm.give_name_back(name)
-        elif step.verb not in ("stop", "start"):
+        elif step.verb != "stop":
             raise ValueError(f"no such step: {step}")

@@ -7,7 +7,7 @@ import shutil
 import signal
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol
@@ -337,7 +337,7 @@ class OnSlurm:
         return {**self._look(), **self._jobs_seen()}
 
     def _port_seen(self) -> Picture:
-        return picture_of(self.scheduler.nodes().items)
+        return picture_of(self.scheduler.nodes().items, self._starts)
 
     def _nodes_seen(self) -> Picture:
         seen: dict[str, str] = {}
@@ -382,14 +382,22 @@ def told_by_port(scheduler: Scheduler, node: str, verb: str, *reason: str) -> st
     return ""
 
 
-def picture_of(nodes: Iterable[SchedulerNode]) -> dict[str, str]:
-    """What the port says of nodes, whoever is behind it."""
+def picture_of(
+    nodes: Iterable[SchedulerNode], starts: Mapping[str, Sequence[int]]
+) -> dict[str, str]:
+    """What the port says of nodes, whoever is behind it; `starts` are those of each one's slurmds.
+
+    A slurmd begins a moment after it was started.
+    """
     seen: dict[str, str] = {}
     for node in nodes:
         marks = {"draining": node.draining, "reserved": node.reserved, "silent": not node.responds}
         seen[node.name] = " ".join((node.state.value, *(mark for mark in marks if marks[mark])))
         if node.reason:
             seen[f"{node.name} reason"] = node.reason
+        if node.started_at is not None:
+            known = sum(at <= node.started_at for at in starts.get(node.name, ()))
+            seen[f"{node.name} slurmd"] = str(known)
     return seen
 
 

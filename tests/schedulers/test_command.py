@@ -31,6 +31,13 @@ def test_a_node_needs_only_its_name_and_state() -> None:
     assert listed.items == (SchedulerNode("c1", WorkerState.IDLE, said="idle"),)
 
 
+def test_when_a_nodes_daemon_was_started_may_be_told() -> None:
+    nodes = [{"node": "c1", "state": "idle", "started_at": at} for at in (1795709449, None)]
+    for told in nodes:
+        (node,) = answering({"nodes": [told]}).nodes().items
+        assert node.started_at == told["started_at"]
+
+
 def test_no_nodes_is_an_answer() -> None:
     listed = answering({"nodes": []}).nodes()
     assert (listed.items, listed.complete) == ((), True)

@@ -589,11 +589,38 @@ def test_as_text_a_node_in_no_partition_is_told_too(slurm_says: Callable[[str, s
 
 
 def test_what_scontrol_tells_of_a_node_otherwise_is_not_known() -> None:
-    (row,) = text.others(LONE.replace("CPUTot=4", "CPUTot=?"), {"c1"})
+    (row,) = text.with_scontrol([], LONE.replace("CPUTot=4", "CPUTot=?"))
     assert row.problem is not None
     assert "?" in row.problem
     with pytest.raises(ValueError, match="is no node"):
-        text.others("slurm_load_node error", {"c1"})
+        text.with_scontrol([], "slurm_load_node error")
+
+
+@pytest.mark.parametrize(
+    ("as_json", "as_text", "started_at"),
+    [
+        pytest.param(1795709449, "1795709449", 1795709449, id="told"),
+        pytest.param(
+            {"set": True, "infinite": False, "number": 1795709449}, "", 1795709449, id="a-number"
+        ),
+        pytest.param(0, "None", None, id="not-known"),
+        pytest.param(None, "2026-11-26T12:06:04", None, id="no-number"),
+    ],
+)
+def test_when_a_nodes_slurmd_was_started(
+    as_json: object, as_text: str, started_at: int | None
+) -> None:
+    def start(item: dict[str, Any]) -> None:
+        item["slurmd_start_time"] = as_json
+
+    (first, *_) = rows.listing(told_json.nodes(changed("sinfo.json", "nodes", start))).items
+    assert first.started_at == started_at
+    if as_text:
+        known = f"NodeName=c1 State=IDLE BootTime=5 SlurmdStartTime={as_text} LastBusyTime=7\n"
+        lone = LONE.replace("BootTime=None", f"SlurmdStartTime={as_text}")
+        told = text.with_scontrol(text.nodes(recorded("sinfo.txt")), known + lone)
+        found = {node.name: node.started_at for node in rows.listing(told).items}
+        assert found == {**dict.fromkeys(found), "c1": started_at, "lone": started_at}
 
 
 def test_json_in_a_form_that_is_not_known_makes_it_ask_for_text(

@@ -170,6 +170,7 @@ class SeatScheduler:
                     tuple(dict.fromkeys((f"{SIZE_FEATURE}{node.size}", *features))),
                     weight,
                     1,
+                    started_at=node.start,
                 )
             )
         if not self._controller.seated.second_pool:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 from nodemanager.core.model.scheduling import OURS, SchedulerNode, Verb
 from nodemanager.core.model.world import CloudState, Job, Listed, WorkerState
 from nodemanager.errors import SchedulerError, SchedulerRefused
-from tests.simulation.engine import Engine
+from tests.simulation.engine import EPOCH, Engine
 from tests.simulation.machine import Machine
 from tests.simulation.registry import HOSTNAME
 from tests.simulation.weather import Line
@@ -31,6 +31,8 @@ GIVEN_UP_AFTER_S = 120.0
 """After so long without an answer of a node's own, its job is queued again (SlurmdTimeout)."""
 NOT_YET_UP = "not yet up"
 BUSY, IDLE = WorkerState.BUSY, WorkerState.IDLE
+ASKED_IN_S = 4.0
+"""So long after its start slurmctld has slurmds register again; until then it knows no start."""
 SAVED_WITHIN_S = 5.0
 """A change is on slurmctld's disk by then."""
 SHARE = 0.045
@@ -85,7 +87,8 @@ class Node:
     """One node of the scheduler, and the machine that last registered under its name.
 
     `drained` is the reason of the drain. `works_since` is since when it has had its job; `lost_at`
-    is since when its machine does not answer.
+    is since when its machine does not answer. `started_at` is when that one's slurmd was started; a
+    controller that was killed does not know it before that registers again.
     """
 
     name: str
@@ -100,6 +103,7 @@ class Node:
     weight: int = 1
     features: tuple[str, ...] = ()
     drained_at: float = 0.0
+    started_at: int | None = None
 
     @property
     def answers(self) -> bool:
@@ -134,6 +138,7 @@ class Node:
             weight=self.weight,
             cores=1,
             responds=self.answers,
+            started_at=self.started_at,
         )
 
 
@@ -163,6 +168,9 @@ class Slurm:
         """When each node's machine first registered."""
         self.deafens: set[str] = set()
         """Pools whose machines are such when they first come up."""
+        self._started: dict[tuple[str, int], int] = {}
+        """When each machine's slurmd was started, by node id and life."""
+        self._began = -ASKED_IN_S
         self._random = world.engine.random("slurm")
         self._look()
         for pool in world.pools.values():
@@ -206,14 +214,23 @@ class Slurm:
                 node.lost_at = now if node.lost_at is None else node.lost_at
             else:
                 node.lost_at = None
+                if now - self._began > ASKED_IN_S:
+                    node.started_at = self._start_of(machine)
             if node.works_since is not None and machine.life != node.life:
                 # It came up anew, and does not know of the job any more.
                 if is_up(machine):
                     self._requeue(node)
             elif node.works_since is not None and machine.busy_since is None and node.answers:
                 self._done(node)
+            if node.drained == RETIRED and not machine.instance.lives:
+                # The operator has waited for that, and gives the name back.
+                node.drained = None
             if node.lost_at is not None and now - node.lost_at > GIVEN_UP_AFTER_S:
                 self.give_up(node, "Not responding")
+
+    def _start_of(self, machine: Machine) -> int:
+        began = int(EPOCH + self.world.engine.now)
+        return self._started.setdefault((machine.instance.id, machine.life), began)
 
     def _joins(self, machine: Machine, name: str) -> bool:
         """Whether its slurmd starts and finds its name."""
@@ -250,6 +267,7 @@ class Slurm:
             # That was of the machine before it.
             node.drained = None
         node.machine, node.life, node.down, node.lost_at = machine, machine.life, None, None
+        node.started_at = self._start_of(machine)
 
     def _done(self, node: Node) -> None:
         node.works_since = None
@@ -285,11 +303,18 @@ class Slurm:
     def kill(self) -> None:
         """slurmctld is killed and started again: drains of the last seconds are lost."""
         now = self.world.engine.now
+        self.restart()
         for node in self.nodes.values():
             if node.drained is not None and now - node.drained_at < SAVED_WITHIN_S:
                 if node.drained.startswith(OURS):
                     self.forgotten[node.name] = now
                 node.drained = None
+
+    def restart(self) -> None:
+        """slurmctld ends and begins again: it does not know when the slurmds were started."""
+        self._began = self.world.engine.now
+        for node in self.nodes.values():
+            node.started_at = None
 
     def give_up(self, node: Node, why: str) -> None:
         if node.down is None:

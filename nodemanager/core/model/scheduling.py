@@ -35,7 +35,9 @@ class SchedulerNode:
     that name, which it may wait for already. `given_up`: it gives the name no work before it is
     resumed, as no machine came or answers, or as we called it gone. `off`: it has switched the node
     off, and waits for no machine; `wanted`: it waits for the next one. `elsewhere`: the node is in
-    no partition that this pool serves.
+    no partition that this pool serves. `started_at` is when the daemon that it hears under the name
+    was started, epoch seconds by that machine's own clock: another value is another daemon. None
+    where it does not know.
     """
 
     name: str
@@ -57,6 +59,7 @@ class SchedulerNode:
     off: bool = False
     wanted: bool = False
     elsewhere: bool = False
+    started_at: int | None = None
 
     @property
     def drained(self) -> bool:

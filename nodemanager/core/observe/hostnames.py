@@ -1,7 +1,8 @@
 """The hostname of each life, kept from its claim for as long as its node lives (SAFETY.md D7).
 
 A record may leave the listing while its node works on: somebody deleted it. The scheduler knows the
-node by its hostname alone. Whether it has called that life up yet is kept with the name (D17).
+node by its hostname alone. Whether it has called that life up yet is kept with the name (D17), and
+when the node's daemon started: so a word on the next node of that name is told from one on it.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
+from nodemanager.core.model.scheduling import SchedulerNode
 from nodemanager.core.model.settings import CLOCK_STEP_S, Settings
 from nodemanager.core.model.world import Record, life_key
 from nodemanager.core.observe.clocks import MeasuredClock
@@ -29,6 +31,8 @@ class Hostname:
     waits: bool = False
     """Whether the scheduler has yet to call it up for the first time: we have watched this life
     since a moment within its boot grace (D17). False, too, where nobody knows what was before."""
+    started_at: int | None = None
+    """`SchedulerNode.started_at`, as told last before another life had the name."""
 
 
 Hostnames = Mapping[str, Hostname]
@@ -59,7 +63,8 @@ def hostnames_seen(
         elif (before.name, before.missed_at) == (record.hostname, None):
             names[key] = before
         else:
-            names[key] = Hostname(record.hostname, waits=before.waits)
+            started_at = before.started_at if before.name == record.hostname else None
+            names[key] = Hostname(record.hostname, waits=before.waits, started_at=started_at)
     for key, one in known.items():
         if key in names:
             continue
@@ -72,10 +77,42 @@ def hostnames_seen(
     return known if names == known else names
 
 
+def hostnames_told(
+    known: Hostnames, records: Iterable[Record], told: Mapping[str, SchedulerNode]
+) -> Hostnames:
+    """The hostnames after a complete answer of the scheduler, with what it tells of each name.
+
+    What it tells is of the life whose record is listed under the name; without one, of the only
+    life whose node is. A daemon that had started in another life is that one's.
+    """
+    listed = {one.hostname: life_key(one.uuid, one.incarnation) for one in records if one.hostname}
+    lives: dict[str, list[str]] = {}
+    for key, one in known.items():
+        lives.setdefault(one.name, []).append(key)
+    names: dict[str, Hostname] = {}
+    for host, keys in lives.items():
+        node = told.get(host)
+        if node is None or node.started_at is None:
+            continue
+        present = [key for key in keys if known[key].missed_at is None]
+        holder = listed.get(host) or (present[0] if len(present) == 1 else None)
+        starts = [known[key].started_at for key in keys]
+        if holder is not None and holder in known and node.started_at not in starts:
+            names[holder] = replace(known[holder], started_at=node.started_at)
+    return {**known, **names} if names else known
+
+
 def hostnames_joined(kept: Hostnames, own: Hostnames) -> Hostnames:
-    """What this run knows, with what an earlier one knew. Either may have seen a node join."""
+    """What this run knows, with what an earlier one knew. Either may have seen a node join.
+
+    The earlier one saw its daemon first: by now the name may be another's.
+    """
     both = {
-        key: replace(one, waits=one.waits and kept[key].waits)
+        key: replace(
+            one,
+            waits=one.waits and kept[key].waits,
+            started_at=one.started_at if kept[key].started_at is None else kept[key].started_at,
+        )
         for key, one in own.items()
         if key in kept
     }

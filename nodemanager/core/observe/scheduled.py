@@ -17,7 +17,7 @@ from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.world import CloudNode, Listing, Record, WorkerState, life_key
 from nodemanager.core.observe.heard import Heard
 from nodemanager.core.observe.history import History
-from nodemanager.core.observe.hostnames import Hostname, Hostnames
+from nodemanager.core.observe.hostnames import Hostname, Hostnames, hostnames_told
 from nodemanager.core.observe.pools import uuids_of_ours
 from nodemanager.core.observe.signs import idle_words, is_heard, worker_state
 from nodemanager.core.plan.snapshot import Snapshot
@@ -84,10 +84,13 @@ def _after_joins(
     before: Mapping[str, float],
 ) -> tuple[Hostnames, Mapping[str, float]]:
     """The hostnames, which know who was called up, and since when the others are not (D17)."""
-    waiting = {key for key, one in history.hostnames.items() if one.waits}
-    if not waiting or history.records is None:
+    if history.records is None:
         return history.hostnames, {}
     told = {node.name: node for node in listing.items}
+    hostnames = hostnames_told(history.hostnames, history.records.items, told)
+    waiting = {key for key, one in hostnames.items() if one.waits}
+    if not waiting:
+        return hostnames, {}
     joined: dict[str, Hostname] = {}
     unjoined: dict[str, float] = {}
     for record in history.records.items:
@@ -100,10 +103,10 @@ def _after_joins(
             continue
         if node is not None and (node.planned or node.state in (BUSY, IDLE)):
             if node.responds:
-                joined[key] = replace(history.hostnames[key], waits=False)
+                joined[key] = replace(hostnames[key], waits=False)
         elif is_not_up(node):
             unjoined[key] = before.get(key, listing.started_at)
-    return ({**history.hostnames, **joined} if joined else history.hostnames), unjoined
+    return ({**hostnames, **joined} if joined else hostnames), unjoined
 
 
 def _pinged_by(record: Record, history: History, at: float) -> bool:
@@ -198,8 +201,9 @@ def word_on(
 def hostname_of(node: CloudNode, history: History) -> str | None:
     """The hostname that the node's life had, or has; None if it is not known, or another node's.
 
-    It is another's once a record of another life has it, and that life's node pinged: of two nodes
-    of one name a scheduler knows the one that came up last.
+    It is another's once a record of another life has it, that life's node pinged, and the scheduler
+    hears another daemon than this node's: of two nodes of one name it knows the one that came up
+    last. Where it does not tell when they started, it may be this one's still.
     """
     if node.tags.record is None:
         return None
@@ -210,8 +214,16 @@ def hostname_of(node: CloudNode, history: History) -> str | None:
     for record in () if history.records is None else history.records.items:
         is_another = life_key(record.uuid, record.incarnation) != key
         if is_another and record.hostname == known.name and record.last_ping_at is not None:
-            return None
+            return None if _hears_another(known, history) else known.name
     return known.name
+
+
+def _hears_another(known: Hostname, history: History) -> bool:
+    """Whether the daemon that the scheduler hears under the name is another than that life's."""
+    word = history.scheduled.get(known.name)
+    if word is None or word.node.started_at is None or known.started_at is None:
+        return False
+    return word.node.started_at != known.started_at
 
 
 def names_of(node: CloudNode, history: History, paired: Container[str]) -> tuple[str, ...]:

@@ -76,8 +76,9 @@ class SlurmScheduler:
         self._cluster = Cluster()
         self._polls = 0
         kept = {name: said for name, said in inherited().items() if name not in FORBIDDEN}
-        # Whole lists of array tasks, and English, whatever the machine speaks.
-        self._environment = {**kept, "SLURM_BITSTR_LEN": "0", "LC_ALL": "C"}
+        # Whole lists of array tasks, epoch seconds, and English, whatever the machine speaks.
+        forms = {"SLURM_BITSTR_LEN": "0", "SLURM_TIME_FORMAT": "%s", "LC_ALL": "C"}
+        self._environment = {**kept, **forms}
         if conf is not None:
             self._environment["SLURM_CONF"] = conf
 
@@ -110,8 +111,7 @@ class SlurmScheduler:
         )
 
     def _text_rows(self, output: str) -> list[NodeRow]:
-        rows = text.nodes(output)
-        return [*rows, *text.others(self._output(SHOW_NODES), {row.name for row in rows})]
+        return text.with_scontrol(text.nodes(output), self._output(SHOW_NODES))
 
     def queue(self) -> tuple[Job, ...]:
         if self._power_saving:

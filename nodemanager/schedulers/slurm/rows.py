@@ -36,7 +36,8 @@ _REASON = re.compile(r"[A-Za-z]+")
 class NodeRow:
     """A node as sinfo tells it; `words` are its state's (`worker_words`), none where unreadable.
 
-    `used_cores` and `used_ram_mb` are what its jobs have of it.
+    `used_cores` and `used_ram_mb` are what its jobs have of it. `started_at` is when its slurmd was
+    started; None, or 0, where slurmctld does not know that.
     """
 
     name: str
@@ -50,6 +51,7 @@ class NodeRow:
     used_cores: int | None = None
     used_ram_mb: int | None = None
     problem: str | None = None
+    started_at: int | None = None
 
     def node(self) -> SchedulerNode:
         return SchedulerNode(
@@ -68,6 +70,7 @@ class NodeRow:
             free_ram_mb=_left(self.ram_mb, self.used_ram_mb),
             planned=PLANNED in self.words
             and worker_state(self.words - {PLANNED}) is WorkerState.IDLE,
+            started_at=self.started_at or None,
         )
 
 

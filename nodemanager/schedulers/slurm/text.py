@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from nodemanager.core.model.worker_words import words_of
@@ -99,12 +99,14 @@ def _node(row: list[str]) -> NodeRow:
         return NodeRow(name, frozenset(), "", (), None, None, problem=str(error)[:200])
 
 
-def others(output: str, known: Container[str]) -> list[NodeRow]:
-    """The rows of `scontrol --oneliner show node` beside the `known` ones, those of sinfo.
+def with_scontrol(rows: Sequence[NodeRow], output: str) -> list[NodeRow]:
+    """The rows of sinfo, with what `scontrol --oneliner show node` adds.
 
-    sinfo tells as text of no node that is in no partition. Raises ValueError for a line that is no
-    node.
+    As text, sinfo tells of no node that is in no partition, nor when a slurmd was started. Raises
+    ValueError for a line that is no node.
     """
+    known = {row.name for row in rows}
+    starts: dict[str, int | None] = {}
     found = []
     for line in output.splitlines():
         # What a reason says comes after all that is read by its key.
@@ -113,9 +115,19 @@ def others(output: str, known: Container[str]) -> list[NodeRow]:
         name = told.get("NodeName", "")
         if not _NAME.fullmatch(name):
             raise ValueError(f"{line[:60]!r} is no node")
+        starts[name] = _start(told)
         if name not in known:
             found.append(_other(name, told, _BY.split(reason)[0]))
-    return found
+    return [*(replace(row, started_at=starts.get(row.name)) for row in rows), *found]
+
+
+def _start(told: Mapping[str, str]) -> int | None:
+    """When the node's slurmd was started; None where slurmctld does not know, or not as a number.
+
+    It is a number because the adapter asks with SLURM_TIME_FORMAT=%s.
+    """
+    start = told.get("SlurmdStartTime", "")
+    return int(start) if start.isdecimal() else None
 
 
 def _other(name: str, told: Mapping[str, str], reason: str) -> NodeRow:
@@ -132,6 +144,7 @@ def _other(name: str, told: Mapping[str, str], reason: str) -> NodeRow:
             threads=int(told["ThreadsPerCore"]),
             used_cores=int(told["CPUAlloc"]),
             used_ram_mb=int(told["AllocMem"]),
+            started_at=_start(told),
         )
     except (KeyError, ValueError) as error:
         return NodeRow(name, frozenset(), "", (), None, None, problem=f"{error!r}"[:200])

@@ -113,6 +113,7 @@ def _readable_node(name: str, item: dict[str, Any]) -> NodeRow:
         threads=_number(item.get("threads")),
         used_cores=_number(item.get("alloc_cpus")),
         used_ram_mb=_number(item.get("alloc_memory")),
+        started_at=_number(item.get("slurmd_start_time")),
     )
 
 

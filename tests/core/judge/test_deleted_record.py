@@ -21,7 +21,14 @@ from nodemanager.core.model.seats import SEAT
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.world import CloudState, Guarantee, Record, WorkerState
 from nodemanager.core.observe import history as histories
-from nodemanager.core.observe.hostnames import KEPT_S, Hostname, Hostnames, hostnames_seen
+from nodemanager.core.observe.hostnames import (
+    KEPT_S,
+    Hostname,
+    Hostnames,
+    hostnames_joined,
+    hostnames_seen,
+    hostnames_told,
+)
 from nodemanager.core.observe.nodes_by_record import Bearers
 from nodemanager.core.observe.scheduled import hostname_of
 from tests.core.build import SMALL, World, node, record, world
@@ -140,17 +147,33 @@ def go_on(made: World, *told: SchedulerNode) -> None:
         made.plan()
 
 
-def test_once_another_node_of_its_name_pinged_the_word_is_of_that_one_d7() -> None:
+STARTED = 1_700_000_000
+
+
+@pytest.mark.parametrize(
+    ("before", "since", "reason"),
+    [
+        pytest.param(STARTED, STARTED + 5, Reason.UNPAIRED, id="another-is-heard"),
+        pytest.param(STARTED, STARTED - 5, Reason.UNPAIRED, id="another-whose-clock-is-slow"),
+        pytest.param(STARTED, STARTED, Reason.BUSY, id="it-is-heard"),
+        pytest.param(STARTED, None, Reason.BUSY, id="its-start-is-not-told-now"),
+        pytest.param(None, STARTED, Reason.BUSY, id="its-start-was-never-told"),
+        pytest.param(None, None, Reason.BUSY, id="no-start-is-told"),
+    ],
+)
+def test_the_word_is_of_another_node_of_its_name_once_that_one_is_heard_d7(
+    before: int | None, since: int | None, reason: Reason
+) -> None:
     made = deleted()
+    says(made, SchedulerNode(HOST, BUSY, started_at=before))
     made.add_record("r5", slot=1, hostname=HOST, pinged=False, quiet=0.0)
     made.add_node("r5")
     listed = made.nodes[0]
     made.poll()
     assert hostname_of(listed, made.history) == HOST
-    made.ping("r5")
-    made.poll()
-    assert hostname_of(listed, made.history) is None
-    assert says(made, SchedulerNode(HOST, BUSY), rounds=HOURS) is Reason.UNPAIRED
+    told = SchedulerNode(HOST, BUSY, started_at=since)
+    assert says(made, told, rounds=HOURS) is reason
+    assert hostname_of(listed, made.history) == (HOST if reason is Reason.BUSY else None)
 
 
 # Right before the destroy.
@@ -240,6 +263,37 @@ def test_a_hostname_is_kept_a_day_longer_than_anything_shows_its_node_d7() -> No
     assert seen_hosts(missed, [], {}, 100.0 + KEPT_S) is missed
     assert seen_hosts(missed, [], bearers, 200.0) == known
     assert seen_hosts(missed, [], {}, 101.0 + KEPT_S) == {}
+
+
+def test_a_start_is_of_the_life_with_the_name_then_and_of_no_later_one_d7() -> None:
+    first, bearers = record("r1", at=0.0, hostname=HOST), {"r1": (node("r1"),)}
+    known = seen_hosts({}, [first], bearers, 0.0)
+    told = {HOST: SchedulerNode(HOST, BUSY, started_at=STARTED)}
+    known = hostnames_told(known, [first], told)
+    assert known == {LIFE: Hostname(HOST, started_at=STARTED)}
+    assert hostnames_told(known, [first], told) is known
+    # Its daemon starts again; then its record is deleted, and it does so once more.
+    again = {HOST: SchedulerNode(HOST, BUSY, started_at=STARTED + 1)}
+    assert hostnames_told(known, [first], again)[LIFE].started_at == STARTED + 1
+    known = seen_hosts(known, [], bearers, 60.0)
+    assert hostnames_told(known, [], again)[LIFE].started_at == STARTED + 1
+    # Another record has the name, and the scheduler hears the node of before.
+    second = record("r5", at=0.0, hostname=HOST)
+    known = seen_hosts(known, [second], bearers, 120.0)
+    assert hostnames_told(known, [second], told) is known
+    both = hostnames_told(known, [second], again)
+    assert [both[one].started_at for one in (LIFE, "r5/r5-life1")] == [STARTED, STARTED + 1]
+    # Without either record, nobody knows whose it is.
+    known = seen_hosts(both, [], {**bearers, "r5": (node("r5"),)}, 180.0)
+    third = {HOST: SchedulerNode(HOST, BUSY, started_at=STARTED + 2)}
+    assert hostnames_told(known, [], third) is known
+    assert hostnames_told(known, [], {HOST: SchedulerNode(HOST, BUSY)}) is known
+
+
+def test_what_an_earlier_run_was_told_of_a_start_stands_d7_r4() -> None:
+    kept = {LIFE: Hostname(HOST, started_at=STARTED), "r2/x": Hostname("compute2")}
+    own = {LIFE: Hostname(HOST, started_at=STARTED + 9), "r2/x": Hostname("compute2", started_at=7)}
+    assert hostnames_joined(kept, own) == {**own, LIFE: kept[LIFE]}
 
 
 def test_a_node_of_a_later_life_does_not_keep_an_earlier_one() -> None:
