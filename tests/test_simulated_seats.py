@@ -152,3 +152,8 @@ def test_a_node_that_no_machine_comes_for_is_given_up_after_resume_timeout() -> 
     world.engine.now += RESUME_TIMEOUT_S + 1.0
     controller.look()
     assert {"DOWN", "POWERED_DOWN"} <= node.flags
+
+
+def test_a_kill_ends_no_job_of_the_twin_that_works_under_the_same_name() -> None:
+    """Two machines of one create, of which one is not to be seen yet; once it broke WORK."""
+    played(draw(780012, seated=True))

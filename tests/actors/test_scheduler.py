@@ -7,9 +7,12 @@ from typing import Any
 
 import pytest
 
+from nodemanager.actors.messages import Ordered
 from nodemanager.actors.poll import polling
 from nodemanager.core.model.scheduling import OURS, SchedulerNode
 from nodemanager.core.model.world import Job, Listed, WorkerState
+from nodemanager.core.operate.verbs import Command
+from nodemanager.core.operate.verbs import Verb as OperatorVerb
 from nodemanager.core.plan.errands import MarkGone
 from nodemanager.errors import CapacityUnavailable, SchedulerError, SchedulerRefused
 from nodemanager.schedulers.api import Verb
@@ -264,6 +267,24 @@ def test_an_errand_that_fails_is_not_repeated_each_poll(
     scheduler.fails_errands = None
     rig.turn(2400)
     assert rig.lines("scheduler.told", action="comment")[-1].get("error") is None
+
+
+@pytest.mark.parametrize("has_twin", [False, True], ids=["alone", "with-a-twin"])
+def test_a_killed_nodes_name_is_left_to_its_twin_c20(
+    make_rig: MakeRig, scheduler: FakeScheduler, has_twin: bool
+) -> None:
+    """Two nodes of one create have one name, and a job is on either."""
+    rig, host = one_node(make_rig, scheduler, BUSY)
+    rig.start()
+    rig.turn(120)
+    (node,) = rig.nodes
+    if has_twin:
+        rig.cloud.add(tags=node.tags, age=10 * HOUR)
+    command = Command(OperatorVerb.KILL, "ann", "it hangs", node.id)
+    rig.system.daemon.tell(Ordered(command, lambda reply: None))
+    until(rig, "node.gone", within=600)
+    rig.turn(300)
+    assert scheduler.calls == ([] if has_twin else [("down", host)])
 
 
 def test_a_vanished_node_is_marked_down_once_its_record_is_free_c20(

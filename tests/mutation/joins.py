@@ -75,8 +75,8 @@ JOINS = (
         "R4",
         "what an earlier run saw join has not joined for this one",
         "core/observe/hostnames.py",
-        "waits=one.waits and kept[key].waits)",
-        "waits=one.waits)",
+        "waits=one.waits and kept[key].waits,",
+        "waits=one.waits,",
         f"{_TESTS}test_what_either_run_saw_join_has_joined_d17_r4",
     ),
     TextMutant(

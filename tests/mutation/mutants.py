@@ -351,6 +351,23 @@ MUTANTS = (
     ),
     TextMutant(
         "C20",
+        "a killed node's name is marked down before a twin must show",
+        "core/execute/shutdown.py",
+        "    if wait_s > 0:\n        return Step(Marking(order, is_asked=False)",
+        "    if False:\n        return Step(Marking(order, is_asked=False)",
+        "tests/core/execute/test_mark_down.py::"
+        "test_a_killed_nodes_name_waits_until_its_twin_must_show_c20_a1",
+    ),
+    TextMutant(
+        "C20",
+        "a killed node's name is marked down although its twin lives",
+        "actors/workers/node_shutdown.py",
+        "if is_its and self._is_alone(effect):",
+        "if is_its:",
+        "tests/actors/test_scheduler.py::test_a_killed_nodes_name_is_left_to_its_twin_c20",
+    ),
+    TextMutant(
+        "C20",
         "a name is marked down though another instance pings its record",
         "core/execute/effects.py",
         "        return record.instance_id in (None, self.node_id)\n",

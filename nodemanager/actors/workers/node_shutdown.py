@@ -47,10 +47,16 @@ class NodeShutdownActor(WorkerActor):
             case TellScheduler():
                 return self._tell_scheduler(effect)
             case MarkDown(hostname=hostname):
-                if effect.is_still_its(self._context.store.read(effect.record)):
+                is_its = effect.is_still_its(self._context.store.read(effect.record))
+                if is_its and self._is_alone(effect):
                     self._scheduler.mark_down(hostname, "destroyed")
                 return None
         raise self._not_mine(effect)
+
+    def _is_alone(self, effect: MarkDown) -> bool:
+        if not effect.asks_twins:
+            return True
+        return effect.is_alone(self._context.cloud.find_by_record(effect.record))
 
     def _look(self, effect: LookAtNode) -> NodeLooked:
         pins, failed = None, None

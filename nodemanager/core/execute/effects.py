@@ -6,6 +6,7 @@ back or with the error. The daemon's timer carries out a wait.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from nodemanager.core.execute.destroy import ShutdownEvidence
@@ -141,13 +142,15 @@ class TellScheduler:
 class MarkDown:
     """Tell the scheduler that the node of that name is gone, which was `node_id`.
 
-    The worker first reads the record: if the name is another node's by now, nothing is told.
+    The worker first reads the record: if the name is another node's by now, nothing is told. Nor is
+    it if it `asks_twins`, and the cloud has another node with the record's tag.
     """
 
     hostname: str
     record: str
     incarnation: str | None
     node_id: str
+    asks_twins: bool = False
 
     def is_still_its(self, record: Record | None) -> bool:
         """Whether the name is that node's as far as its record tells, and nobody else's (C20).
@@ -157,6 +160,10 @@ class MarkDown:
         if record is None or record.incarnation != self.incarnation:
             return False
         return record.instance_id in (None, self.node_id)
+
+    def is_alone(self, tagged: Iterable[CloudNode]) -> bool:
+        """Whether of the nodes with the record's tag no other one lives."""
+        return all(node.id == self.node_id or node.is_absent for node in tagged)
 
 
 @dataclass(frozen=True, slots=True)

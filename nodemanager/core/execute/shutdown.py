@@ -54,9 +54,10 @@ from nodemanager.core.model.facts import DestroySent, NodesExplained
 from nodemanager.core.model.orders import order_release
 from nodemanager.core.model.reasons import Event as Name
 from nodemanager.core.model.reasons import Kind, Reason
-from nodemanager.core.model.settings import ASK_AGAIN_S
+from nodemanager.core.model.settings import ASK_AGAIN_S, CLOCK_STEP_S
 from nodemanager.core.model.verdict import keep
 from nodemanager.core.model.world import CloudNode, Outcome
+from nodemanager.core.observe.signs import launched_for
 from nodemanager.core.observe.unlisted import is_missed
 from nodemanager.core.plan.rotation import ROTATING
 
@@ -155,7 +156,7 @@ class ShutDown:
                 sent_at = seen.snapshot.now
                 return _ask(Asking(state.order, sent_at, inherited=True, error=UNANSWERED), seen)
             case Marking():
-                return Step(Marking(state.order), (_mark_down(state.order),))
+                return _begin_to_mark(state.order, seen)
         return Step(None)
 
     def on(self, state: State, event: Event, seen: Seen) -> Step[State]:
@@ -348,13 +349,42 @@ def _gone(order: ShutdownOrder, seen: Seen) -> Step[State]:
     if order.record is None or is_anothers or not seen.settings.scheduled:
         # Without its record nobody knows whose name that is by now.
         return _told_gone(_freed(order, seen), order, seen)
-    return _told_gone(Step(Marking(order), (_mark_down(order),)), order, seen)
+    return _told_gone(_begin_to_mark(order, seen), order, seen)
+
+
+def _begin_to_mark(order: ShutdownOrder, seen: Seen) -> Step[State]:
+    wait_s = _twin_shows_in(order, seen)
+    if wait_s > 0:
+        return Step(Marking(order, is_asked=False), (Wait(wait_s),))
+    return Step(Marking(order), (_mark_down(order),))
+
+
+def _twin_shows_in(order: ShutdownOrder, seen: Seen) -> float:
+    """Seconds until the cloud must show a second node of the same create, if there is one (A1).
+
+    A node that an operator kills may be at work, and so may its twin, under the same name: to mark
+    that down would end its job. Any other node had no work when its destroy was sent.
+    """
+    visible_after = seen.settings.visible_after
+    if order.reason is not Reason.KILLED or visible_after == 0:
+        return 0.0
+    age_s = 0.0
+    if order.created_at is not None:
+        # The launch time is by the cloud's clock, which may be off by CLOCK_STEP_S (A3).
+        age_s = launched_for(order.created_at, seen.snapshot, order.claimed_at) - CLOCK_STEP_S
+    return visible_after - age_s
 
 
 def _mark_down(order: ShutdownOrder) -> MarkDown:
     assert order.hostname is not None
     assert order.record is not None
-    return MarkDown(order.hostname, order.record, order.incarnation, order.node_id)
+    return MarkDown(
+        order.hostname,
+        order.record,
+        order.incarnation,
+        order.node_id,
+        asks_twins=order.reason is Reason.KILLED,
+    )
 
 
 def _marking(state: Marking, event: Event, seen: Seen) -> Step[State]:

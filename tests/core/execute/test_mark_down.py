@@ -4,8 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from nodemanager.core.execute.effects import MarkDown
-from tests.core.build import incarnation_of, world
+from nodemanager.core.execute.destroy import ShutdownOrder
+from nodemanager.core.execute.effects import DestroyNode, MarkDown, Wait
+from nodemanager.core.execute.shutdown import Destroying, Marking, ShutDown, State
+from nodemanager.core.execute.workflow import Answered, Due, Seen, Step
+from nodemanager.core.model.reasons import Reason
+from nodemanager.core.model.settings import CLOCK_STEP_S
+from nodemanager.core.model.world import CloudState, Guarantee, Outcome
+from tests.core.build import World, incarnation_of, node, world
 
 
 @pytest.mark.parametrize(
@@ -34,3 +40,69 @@ def test_the_name_of_a_later_life_or_of_no_record_is_left_alone_c20() -> None:
     gone = MarkDown("compute1", "r1", incarnation_of("r1", 2), "i-r1")
     assert not gone.is_still_its(record)
     assert not gone.is_still_its(None)
+
+
+VISIBLE_AFTER = 300.0
+
+
+def killed(made: World, age: float | None, reason: Reason) -> ShutdownOrder:
+    """A node of that age, at work, that is destroyed."""
+    made.add_record("r1")
+    one = made.record("r1")
+    return ShutdownOrder(
+        "i-r1", "node-r1", "small", reason, "p", 0, made.now + 60.0,
+        None if age is None else made.ago(age), "r1", one.version, one.incarnation,
+        hostname="compute1",
+    )  # fmt: skip
+
+
+def gone(made: World, order: ShutdownOrder) -> Step[State]:
+    destroyed = Answered(DestroyNode("i-r1", order.not_after), Outcome.GONE)
+    return ShutDown().on(Destroying(order), destroyed, seen(made))
+
+
+def seen(made: World) -> Seen:
+    return Seen(made.snapshot(), made.settings, Guarantee.CAS)
+
+
+@pytest.mark.parametrize(
+    ("age", "reason", "waits_s"),
+    [
+        pytest.param(VISIBLE_AFTER + CLOCK_STEP_S + 10.0, Reason.KILLED, 0.0, id="old-enough"),
+        pytest.param(100.0, Reason.KILLED, VISIBLE_AFTER + CLOCK_STEP_S - 100.0, id="young"),
+        pytest.param(None, Reason.KILLED, VISIBLE_AFTER, id="of-unknown-age"),
+        pytest.param(100.0, Reason.NODE_DOWN, 0.0, id="of-no-work"),
+    ],
+)
+def test_a_killed_nodes_name_waits_until_its_twin_must_show_c20_a1(
+    age: float | None, reason: Reason, waits_s: float
+) -> None:
+    made = world(scheduled=True, visible_after=VISIBLE_AFTER)
+    made.round()
+    order = killed(made, age, reason)
+    mark = MarkDown("compute1", "r1", order.incarnation, "i-r1", asks_twins=reason is Reason.KILLED)
+    for step in (gone(made, order), ShutDown().resume(Marking(order), seen(made))):
+        assert isinstance(step.state, Marking)
+        if not waits_s:
+            assert step.effects == (mark,)
+            continue
+        (wait,) = step.effects
+        assert isinstance(wait, Wait)
+        assert wait.seconds == pytest.approx(waits_s, abs=1.0)
+        assert ShutDown().on(step.state, Due(), seen(made)).effects == (mark,)
+
+
+def test_no_name_waits_where_a_cloud_shows_at_once_what_it_has_a1() -> None:
+    made = world(scheduled=True, visible_after=0.0)
+    made.round()
+    (effect,) = gone(made, killed(made, 100.0, Reason.KILLED)).effects
+    assert isinstance(effect, MarkDown)
+
+
+def test_a_killed_nodes_name_is_not_marked_while_its_twin_lives_c20() -> None:
+    mark = MarkDown("compute1", "r1", incarnation_of("r1"), "i-r1", asks_twins=True)
+    own, twin = node("r1"), node("r1", id="i-twin")
+    assert mark.is_alone(())
+    assert mark.is_alone((own, node("r1", id="i-twin", state=CloudState.TERMINATED)))
+    assert not mark.is_alone((own, twin))
+    assert not mark.is_alone((node("r1", id="i-twin", state=CloudState.STOPPING),))
