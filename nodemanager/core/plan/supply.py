@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from nodemanager.core.judge.node_view import OUTSIDE, SET_ASIDE, NodeView
 from nodemanager.core.model.reasons import Reason
+from nodemanager.core.model.scheduling import SchedulerWord
 from nodemanager.core.model.settings import CLOCK_STEP_S, Settings
 from nodemanager.core.model.sizes import Sizes
 from nodemanager.core.model.world import Record, Size, WorkerState, life_key
@@ -242,6 +243,11 @@ def count_locked(records: Iterable[Record], snapshot: Snapshot, settings: Settin
     )
 
 
+def _is_planned(word: SchedulerWord | None) -> bool:
+    """Whether the scheduler keeps the node for a job that waits for other nodes, too."""
+    return word is not None and word.node.planned and not word.node.draining
+
+
 class Supply:
     """The nodes of one snapshot and the future ones, by size, and the price of them all."""
 
@@ -316,34 +322,35 @@ class Supply:
             if reason in SET_ASIDE:
                 self.aside[size.name] += 1
                 continue
-            if view.state is idle or reason in SPARE or self._is_planned(view):
+            word = None if view.state is idle else self._word_on(view)
+            if view.state is idle or reason in SPARE or _is_planned(word):
                 self.spare[size.name] += 1
-            elif self._turned_busy(view):
+            elif self._turned_busy(view, word):
                 self.just_busy[size.name] += 1
             else:
-                self._count_filling(size, view)
+                self._count_filling(size, word)
                 continue
             self.hosts[size.name].append(None if view.record is None else view.record.hostname)
 
-    def _is_planned(self, view: NodeView) -> bool:
-        """Whether the scheduler keeps the node for a job that waits for other nodes, too."""
+    def _word_on(self, view: NodeView) -> SchedulerWord | None:
+        """What the scheduler, where there is one, says of the node; None where nothing is fresh."""
         if not self._settings.scheduled or view.record is None:
-            return False
-        word = word_on(view.record, self.snapshot.history, self.snapshot.now, self._settings)
-        return word is not None and word.node.planned and not word.node.draining
+            return None
+        return word_on(view.record, self.snapshot.history, self.snapshot.now, self._settings)
 
-    def _turned_busy(self, view: NodeView) -> bool:
+    def _turned_busy(self, view: NodeView, word: SchedulerWord | None) -> bool:
         """Whether the node turned busy after the demand poll.
 
         That poll may still count its job as waiting, and another node for the job would be one too
         many.
         """
         history, demand_at = self.snapshot.history, self.snapshot.demand_at
-        if self._settings.scheduled and view.record is not None and demand_at is not None:
-            word = word_on(view.record, history, self.snapshot.now, self._settings)
+        if demand_at is None or view.record is None:
+            return False
+        if self._settings.scheduled:
             since = None if word is None else word.busy_since
             return since is not None and since >= demand_at
-        if view.record is None or history.clock is None or demand_at is None:
+        if history.clock is None:
             return False
         heard = history.heard.get(view.record.uuid)
         clock = history.clock
@@ -355,16 +362,15 @@ class Supply:
             return False
         return heard.busy_since + clock.error_s >= clock.now(demand_at)
 
-    def _count_filling(self, size: Size, view: NodeView) -> None:
+    def _count_filling(self, size: Size, word: SchedulerWord | None) -> None:
         """Count the room of a node that turned busy lately: jobs that still wait may get it yet.
 
         What waits for longer does so for another reason, and gets a node of its own.
         """
         demand_at = self.snapshot.demand_at
-        if not self._settings.scheduled or view.record is None or demand_at is None:
+        if demand_at is None or word is None or word.busy_since is None:
             return
-        word = word_on(view.record, self.snapshot.history, self.snapshot.now, self._settings)
-        if word is None or word.busy_since is None or demand_at - word.busy_since > FILLING_S:
+        if demand_at - word.busy_since > FILLING_S:
             return
         node = word.node
         if node.draining or node.reserved or not (node.free_cores and node.free_ram_mb):
