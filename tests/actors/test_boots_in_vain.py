@@ -73,6 +73,8 @@ def test_nodes_that_end_in_their_set_up_count_as_failed_boots_b5(make_rig: MakeR
         rig.turn(60)
     rest = rig.lines("boots.rest")[0]
     assert (rest["reason"], rest["count"]) == ("boot_loop", 5)
+    small = [line for line in rig.lines("node.created") if line["size"] == rest["size"]]
+    assert len(small) == 5, "the plan that counts the fifth boots no sixth"
     assert rig.cloud.calls["create"] <= 12, "five of each of two sizes, and a probe of all"
 
 

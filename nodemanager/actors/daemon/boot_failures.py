@@ -10,7 +10,7 @@ from nodemanager.core.execute.workflow import Action, End
 from nodemanager.core.explain.events import CLEANED
 from nodemanager.core.model.reasons import Event, Reason
 from nodemanager.core.model.sizes import Sizes
-from nodemanager.core.model.world import CloudNode, Record
+from nodemanager.core.model.world import CloudNode, Record, Size
 from nodemanager.core.observe.history import History
 from nodemanager.core.plan.plan import Plan
 from nodemanager.core.safety import boot_loops
@@ -83,6 +83,10 @@ class BootFailures:
             self._tell_rest(after.sizes[name], now, name)
         if after.probing and not before.probing:
             self._tell_rest(after.pool, now, None)
+
+    def may_boot(self, size: Size) -> bool:
+        """Whether nothing that was counted by now makes the size rest."""
+        return self._loops.resting_until(size.name, self._context.now) is None
 
     def probe_sent(self) -> None:
         """Note that set-ups were begun: while the pool rests, one of them is its probe."""

@@ -17,6 +17,8 @@ from nodemanager.core.observe.unlisted import id_of, there_since
 from nodemanager.core.plan.snapshot import Flight, Snapshot
 
 NO_FLIGHT = Flight("", 0.0)
+BESIDE = frozenset({NO_FLIGHT.kind, "adopt", "bind", "drain"})
+"""The actions that leave the record's life as it is: none, or one of these."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,10 +61,13 @@ def ended_in_setup(
         if node_id is None or node_id in history.present:
             continue
         node = absent.get(node_id) or _called_gone(record, node_id, snapshot, settings)
-        if node is None or snapshot.record_flights.get(record.uuid, NO_FLIGHT).kind == "setup":
+        action = snapshot.record_flights.get(record.uuid, NO_FLIGHT).kind
+        is_shut_down = action.startswith("shutdown")
+        if node is None or not (is_shut_down or action in BESIDE):
+            # It is judged once that set-up or clean is over.
             continue
         known.add(key)
-        if not _is_our_doing(record, node_id, snapshot):
+        if not is_shut_down and not _is_our_doing(node_id, snapshot):
             shown = node if isinstance(node, CloudNode) else None
             news.append(EndedInSetup(record, node_id, shown))
     if known == history.ended_in_setup:
@@ -77,10 +82,8 @@ def _by_tags(record: Record, absent: Mapping[str, CloudNode]) -> str | None:
     return found[0] if len(found) == 1 else None
 
 
-def _is_our_doing(record: Record, node_id: str, snapshot: Snapshot) -> bool:
+def _is_our_doing(node_id: str, snapshot: Snapshot) -> bool:
     """Whether we destroy the node, or did so."""
-    if record.uuid in snapshot.record_flights:
-        return True
     ours = (snapshot.node_flights, snapshot.gone, snapshot.late_destroys)
     return any(node_id in those for those in ours)
 

@@ -1,0 +1,54 @@
+"""Nodes that end before their boot came to anything are told and counted, whatever is in flight."""
+
+from __future__ import annotations
+
+import pytest
+
+from nodemanager.core.model.world import CloudState
+from nodemanager.core.plan.plan import Plan
+from tests.core.build import Flight, World, node, world
+
+LOST = "the cloud took it back"
+
+
+def booting(kind: str | None) -> tuple[World, Plan]:
+    """A world whose only node has not pinged, and the plan that first sees that it has ended.
+
+    Then an action of that kind is in flight for its record.
+    """
+    made = world(max_nodes=4)
+    made.add_record("r1", pinged=False)
+    made.nodes.append(node("r1", state=CloudState.PENDING, created_at=made.ago(0)))
+    made.round()
+    made.change_node("i-r1", state=CloudState.TERMINATED, why=LOST)
+    made.flags["record_flights"] = {} if kind is None else {"r1": Flight(kind, made.now)}
+    return made, made.round()
+
+
+def ended(plan: Plan) -> list[tuple[str, str]]:
+    return [(one.node_id, "" if one.node is None else one.node.why) for one in plan.ended]
+
+
+@pytest.mark.parametrize("kind", [None, "bind", "drain", "adopt"])
+def test_a_node_that_ended_in_its_set_up_is_told_once_whatever_else_is_in_flight_b5(
+    kind: str | None,
+) -> None:
+    made, seen = booting(kind)
+    assert ended(seen) == [("i-r1", LOST)]
+    made.flags["record_flights"] = {}
+    assert ended(made.round()) == []
+
+
+@pytest.mark.parametrize("kind", ["setup", "clean", "prune"])
+def test_one_whose_record_is_being_written_is_told_once_that_is_over_b5(kind: str) -> None:
+    made, seen = booting(kind)
+    assert ended(seen) == []
+    made.flags["record_flights"] = {}
+    assert ended(made.round()) == [("i-r1", LOST)]
+
+
+@pytest.mark.parametrize("kind", ["shutdown:bad", "shutdown:idle"])
+def test_one_that_we_shut_down_did_not_end_by_itself_b5(kind: str) -> None:
+    made, seen = booting(kind)
+    made.flags["record_flights"] = {}
+    assert ended(seen) == ended(made.round()) == []
