@@ -14,6 +14,7 @@ from nodemanager.core.model.reasons import Event
 from nodemanager.core.model.world import CloudNode, CloudState, Tags
 from nodemanager.core.safety.breaker import Breaker, Cause, opened
 from tests.core.build import node
+from tests.simulation.boot_loops import Failure, rests
 from tests.simulation.cleans import CleanRules
 from tests.simulation.closings import Closings
 from tests.simulation.machine import Word
@@ -139,6 +140,38 @@ def test_a_breaker_that_only_an_operator_closes_is_closed_by_nothing_else_b3(
     after: Any = world.start(pool)
     closings._planned(after, _plan(Breaker()), None, settings)
     assert [one.rule for one in world.violations] == broken
+
+
+def _failures(*times: tuple[float, float]) -> list[Failure]:
+    return [Failure("small", since, by) for since, by in times]
+
+
+@pytest.mark.parametrize(
+    ("must", "found"),
+    [
+        pytest.param([(1, 9), (2, 9), (3, 9), (4, 9)], [], id="four"),
+        pytest.param([(1, 9), (2, 9), (3, 9), (4, 9), (5, 10)], [(10, 105)], id="the-fifth"),
+        pytest.param(
+            [(1, 9), (2, 9), (3, 9), (4, 9), (5, 10), (50, 60)], [(10, 105)], id="amid-a-rest"
+        ),
+        pytest.param(
+            [(1, 9), (2, 9), (3, 9), (4, 9), (5, 10), (200, 220)],
+            [(10, 105), (220, 400)],
+            id="after-a-rest",
+        ),
+    ],
+)
+def test_a_rest_is_as_short_as_what_its_manager_knew_allows_b5(
+    must: list[tuple[float, float]], found: list[tuple[float, float]]
+) -> None:
+    failures = _failures(*must)
+    assert rests(failures, failures, 5, 100.0, 100.0) == found
+
+
+def test_failures_that_may_be_counted_begin_a_rest_sooner_and_end_it_sooner_b5() -> None:
+    surely = _failures((11, 20), (12, 20), (13, 20), (14, 20), (15, 20))
+    maybe = [Failure("small", 1.0), *surely]
+    assert rests(surely, maybe, 5, 100.0, 100.0) == [(20, 114)]
 
 
 def _plan(breaker: Breaker) -> Any:

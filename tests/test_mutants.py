@@ -79,8 +79,8 @@ def _without_tests(page: str) -> str:
 
 
 def test_no_seeds_are_claimed_for_a_rule_that_nothing_watches() -> None:
-    """F4: settings and boot loops have no monitor; a clean too early has one."""
-    assert table.monitored().keys() & {"S1", "S2", "B5", "T8"} == frozenset()
+    """F4: settings have no monitor; a clean too early has one."""
+    assert table.monitored().keys() & {"S1", "S2", "D5", "T8"} == frozenset()
     assert table.monitored().keys() >= {"C3", "D8", "U3", "R1", "B2", "L6", "O1", "O2"}
     page = table.page()
     for rule in table.rules():

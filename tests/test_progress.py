@@ -13,6 +13,7 @@ from nodemanager.core.safety.breaker import Breaker, Cause
 from nodemanager.journal.kept import CLOCKS
 from nodemanager.records import wire
 from tests.simulation import health, table
+from tests.simulation.boot_loops import BootLoops
 from tests.simulation.debts import NEVER, Debts, Owed
 from tests.simulation.health import Health
 from tests.simulation.latch import Latch
@@ -22,8 +23,11 @@ from tests.simulation.progress import Progress
 from tests.simulation.rotations import RotationRules
 from tests.simulation.scenario import draw
 from tests.simulation.setups import SetUpRules
+from tests.simulation.told import Told
 from tests.simulation.truth import Truth
 from tests.simulation.world import Pool, World
+
+ROTATIONS = mock.create_autospec(RotationRules)
 
 
 @pytest.fixture
@@ -217,7 +221,7 @@ def test_an_idle_node_stays_until_it_shows_what_became_of_a_destroy_d3(
     calm, truth = mock.create_autospec(Calm), mock.create_autospec(Truth)
     setups, latch = mock.create_autospec(SetUpRules), mock.create_autospec(Latch)
     calm.begun, calm.since.return_value = None, 50.0
-    progress = Progress(world, truth, calm, latch, setups, mock.create_autospec(RotationRules))
+    progress = Progress(world, truth, calm, latch, setups, ROTATIONS, BootLoops(world, Told(world)))
     progress._left_open[pool.name] = set()
     seen = health.ward(world, pool)
     doomed = {"idle" if one.idle else "other": one.node.id for one in seen.patients}
@@ -316,7 +320,7 @@ def test_a_node_that_ends_young_is_settled_from_when_listings_must_show_it_c11(
     """`age` counts from its first ping; the cloud may take 100 s to show a node."""
     calm, truth = mock.create_autospec(Calm), mock.create_autospec(Truth)
     setups, latch = mock.create_autospec(SetUpRules), mock.create_autospec(Latch)
-    progress = Progress(world, truth, calm, latch, setups, mock.create_autospec(RotationRules))
+    progress = Progress(world, truth, calm, latch, setups, ROTATIONS, BootLoops(world, Told(world)))
     world.cloud.traits = replace(world.cloud.traits, visible_after=100.0)
     pool = next(iter(world.pools))
     node = world.cloud.start(tags=Tags(pool), size="s.1", name="n", by="somebody")
@@ -334,7 +338,7 @@ def _watched(world: World) -> Progress:
     calm, setups = mock.create_autospec(Calm), mock.create_autospec(SetUpRules)
     calm.since.return_value, setups.refused_until = 0.0, {}
     latch, truth = mock.create_autospec(Latch), mock.create_autospec(Truth)
-    return Progress(world, truth, calm, latch, setups, mock.create_autospec(RotationRules))
+    return Progress(world, truth, calm, latch, setups, ROTATIONS, BootLoops(world, Told(world)))
 
 
 def _lacked_since(progress: Progress, pool: Pool) -> float:

@@ -227,6 +227,7 @@ def test_every_reason_is_given_in_some_world() -> None:
         pytest.param(990200839, "WORK", id="a-name-given-anew-while-its-node-works-on"),
         pytest.param(990403084, "WORK", id="a-name-given-to-one-that-never-joins"),
         pytest.param(991700176, "WORK", id="an-adopted-machine-from-before-on-a-free-seat"),
+        pytest.param(993200298, "B5", id="nodes-that-end-while-their-ids-are-written"),
         pytest.param(991100307, "B3", id="no-fence-to-lift-while-each-write-times-out"),
         pytest.param(
             990301138, "LIVENESS", id="a-machine-without-a-record-is-up-under-the-next-ones-name"

@@ -268,6 +268,7 @@ class SimCloud:
                 raw_state=state.value,
                 places=instance.places,
                 image=instance.image,
+                why="" if instance.lives else f"{instance.id} was taken back",
             )
         return instance.view
 

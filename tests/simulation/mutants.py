@@ -11,12 +11,15 @@ import itertools
 from dataclasses import dataclass, replace
 from typing import Any
 
+from nodemanager.actors.daemon.boot_failures import BootFailures
 from nodemanager.actors.daemon.identities import Identities
 from nodemanager.actors.daemon.leftover_book import LeftoverBook
 from nodemanager.actors.daemon.operator_pool import PoolOrders
+from nodemanager.actors.daemon.plan_orders import PlanOrders
 from nodemanager.actors.daemon.record_writes import RecordWrites
 from nodemanager.actors.daemon.recovery import Recovery
 from nodemanager.actors.daemon.runner import Runner
+from nodemanager.actors.daemon.workflow_shell import WorkflowShell
 from nodemanager.actors.poll.polling import CloudNodeListActor, RecordListActor, SchedulerActor
 from nodemanager.actors.report.demand_log import DemandLog
 from nodemanager.actors.report.journal_access import JournalAccess
@@ -76,7 +79,7 @@ from nodemanager.core.plan import (
 )
 from nodemanager.core.plan import shutdowns as going
 from nodemanager.core.plan.demand import Market
-from nodemanager.core.safety import breaker
+from nodemanager.core.safety import boot_loops, breaker
 from nodemanager.errors import RemoteError
 from nodemanager.journal import kept
 from nodemanager.records import seats
@@ -223,6 +226,12 @@ SHARED = Storm(
 )
 """There two pools share a Slurm, with a partition each."""
 UNHEARD = Storm(("pings lost on the way",), count=6, dispatching=Dispatching(15.0, 900.0))
+TAKEN_BACK = Storm(("the cloud takes back what boots",), count=2)
+"""Each node ends before it pings."""
+NEVER_UP = Storm(
+    ("no node ever boots", "the cloud takes back what boots", "manager restarted by systemd"),
+    count=4,
+)
 DYING = Storm(("a node dies unseen",), count=20, dispatching=DISPATCHING)
 SEEN_IS_ABSENT = (
     off(absence.absences, "own is not None and bears(own[0], record)"),
@@ -1155,6 +1164,108 @@ MUTANTS: tuple[Mutant, ...] = (
                 "breaker",
             ),
         ),
+    ),
+    Mutant(
+        "B5",
+        "a size rests never, however many of it come to nothing",
+        (
+            instead(
+                boot_loops.after_failure,
+                "streak.failed >= SIZE_LOOP and at >= streak.until",
+                "False",
+            ),
+        ),
+        storm=NEVER_UP,
+    ),
+    Mutant(
+        "B5",
+        "each rest of a size is as short as the first",
+        (
+            instead(
+                boot_loops.Streak.rested,
+                "min(LONGEST_REST_S, first_s * 2.0 ** min(self.rests, 32))",
+                "first_s",
+            ),
+        ),
+        storm=TAKEN_BACK,
+    ),
+    Mutant(
+        "B5",
+        "after ten over all sizes, many are booted at once",
+        (instead(boot_loops.Loops.probing, "self.pool.failed >= POOL_LOOP", "False"),),
+        storm=NEVER_UP,
+    ),
+    Mutant(
+        "B5",
+        "the next probe does not wait for twice as long",
+        (
+            instead(
+                boot_loops.after_probe,
+                "replace(loops, pool=loops.pool.rested(at, boot_fail_after))",
+                "loops",
+            ),
+        ),
+        storm=NEVER_UP,
+    ),
+    Mutant(
+        "B5",
+        "a node that was given up is no failed boot",
+        (
+            instead(
+                WorkflowShell._node_gone,
+                "gone.reason in FAILED_BOOTS or self._ended_in_setup(gone)",
+                "False",
+            ),
+        ),
+        storm=Storm(("no node ever boots",), count=2),
+    ),
+    Mutant(
+        "B5",
+        "a node that the cloud took back is no failed boot",
+        (instead(BootFailures.ended_in_setup, "incarnation == record.incarnation", "False"),),
+        storm=TAKEN_BACK,
+    ),
+    Mutant(
+        "B5",
+        "a node that ends while its claim is told its id is neither told nor counted",
+        (
+            instead(
+                ended.ended_in_setup,
+                "not is_shut_down and not _is_our_doing(node_id, snapshot)",
+                "not action and not _is_our_doing(node_id, snapshot)",
+            ),
+        ),
+        seed=993200298,
+    ),
+    Mutant(
+        "B5",
+        "the cloud's own reason is not told",
+        (instead(BootFailures.ended_in_setup, "node.why", "None"),),
+    ),
+    Mutant(
+        "B5",
+        "the plan that counts the fifth boots one more",
+        (instead(PlanOrders.carry_out, "self._boot_failures.may_boot(boot.size)", "True"),),
+        storm=TAKEN_BACK,
+    ),
+    Mutant(
+        "B5",
+        "a streak outlives no restart",
+        (instead(BootFailures.load, "self._loops == NONE != loops", "False"),),
+        storm=NEVER_UP,
+    ),
+    Mutant(
+        "B5",
+        "a node that comes up ends no rest",
+        (
+            instead(
+                BootFailures.watch_boots,
+                "boot_loops.after_boot(self._loops, name)",
+                "self._loops",
+            ),
+        ),
+        by=STILL,
+        storm=NEVER_UP,
     ),
     Mutant(
         "D7",

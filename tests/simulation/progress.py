@@ -5,13 +5,11 @@ And that what was freed by mistake comes back (U8). Who is what is asked of the 
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from nodemanager.core.model.world import Record
-from nodemanager.core.safety.boot_loops import LONGEST_REST_S, SIZE_LOOP
 from nodemanager.journal.api import IntentKind
 from tests.simulation import health
 from tests.simulation.bounds import Bounds
@@ -21,6 +19,7 @@ from tests.simulation.health import Health, Ward
 from tests.simulation.world import Pool, World
 
 if TYPE_CHECKING:
+    from tests.simulation.boot_loops import BootLoops
     from tests.simulation.latch import Latch
     from tests.simulation.liveness import Calm
     from tests.simulation.rotations import RotationRules
@@ -39,11 +38,10 @@ class Progress:
         latch: Latch,
         setups: SetUpRules,
         rotations: RotationRules,
+        loops: BootLoops,
     ) -> None:
         self.world, self.truth, self.calm, self.latch = world, truth, calm, latch
-        self.setups, self.rotations = setups, rotations
-        self._failed: Counter[str] = Counter()
-        """By pool, nodes in a row that ended without a ping (B5)."""
+        self.setups, self.rotations, self.loops = setups, rotations, loops
         self._ended_at: dict[str | None, float] = {}
         """By pool, when a node of it ended last, and was no longer too young to be missed."""
         self._doomed: set[str] = set()
@@ -85,8 +83,6 @@ class Progress:
         young_until = first_at + self.world.cloud.traits.visible_after
         ended_at = max(self.world.engine.now, young_until)
         self._ended_at[pool] = max(ended_at, self._ended_at.get(pool, float("-inf")))
-        if pool in self.world.pools and machine is not None and machine.heard_at is None:
-            self._failed[pool] += 1
 
     def owed(self) -> Iterator[Owed]:
         for pool in self.world.pools.values():
@@ -109,11 +105,8 @@ class Progress:
         counted = tuple(one for one in seen.bereft if self._counts(one, pool, bounds))
         count = health.lacking(self.world, pool, replace(seen, bereft=counted))
         if count:
-            failed = self._failed[pool.name]
-            rest = 0.0
-            if failed >= SIZE_LOOP:
-                doublings = min(failed - SIZE_LOOP, 16)
-                rest = min(LONGEST_REST_S, pool.settings.boot_fail_after * 2.0**doublings)
+            rest, up_at = self.loops.rest_of(pool)
+            since = max(since, up_at)
             # Refusals are the storm's; until its end is settled a node counts as there (C5).
             ended_at = self._ended_at.get(pool.name, float("-inf"))
             refused_until = self.setups.refused_until.get(pool.name, 0.0)
@@ -207,7 +200,7 @@ class Progress:
                 since = max(since, self.calm.since(pool) + 2 * pool.settings.action_timeout)
             refused_until = self.setups.refused_until.get(pool.name, 0.0)
             since = max(since, self.world.cloud.image_changed_at, refused_until)
-            if self._failed[pool.name]:
+            if self.loops.has_failed(pool):
                 since += pool.settings.boot_fail_after
             what = f"one of {count} outdated nodes of {pool.name} is replaced"
             key = f"outdated {pool.name} {count}"

@@ -12,6 +12,7 @@ import mock
 from nodemanager.actors.daemon import plan_orders
 from tests.simulation import faults, health
 from tests.simulation.aftermath import Aftermath
+from tests.simulation.boot_loops import BootLoops
 from tests.simulation.causes import Causes
 from tests.simulation.cleans import CleanRules
 from tests.simulation.closings import Closings
@@ -179,6 +180,7 @@ def _watched(
     """The monitors of a world whose nodes ping."""
     rules = NodeRules(world, told, cleans)
     CreateRules(world, truth)
+    loops = BootLoops(world, told)
     Causes(world, told, StandingOrders(world, told))
     setups = SetUpRules(world, told)
     if world.slurm is None:
@@ -195,7 +197,7 @@ def _watched(
         fair,
         latch,
         Liveness(world, truth, fair, latch),
-        Progress(world, truth, fair, latch, setups, rotated),
+        Progress(world, truth, fair, latch, setups, rotated, loops),
         Aftermath(world, told),
         *dispatch,
     )

@@ -59,6 +59,7 @@ NOT_SEATED: Mapping[str, str] = {
     "no monitor tells both stores' records apart",
     "the controller forgets who is drained": f"{_OF_QUEUE}slurmctld is killed",
     "the controller is killed": f"{_OF_QUEUE}slurmctld is killed",
+    "the cloud takes back what boots": "only storms name it",
     "the wishlist fails": f"{_QUEUE}the scheduler's polls fail",
 }
 """Kinds that can't come where Slurm's nodes are the records, each with the reason.
@@ -448,9 +449,9 @@ def _with_shares(
 
 
 def _may_come(kind: Kind, breaks: str | None) -> bool:
-    return (
-        not kind.dispatched and not kind.seated and (kind.breaks is None or kind.breaks == breaks)
-    )
+    if kind.dispatched or kind.seated or kind.apart:
+        return False
+    return kind.breaks is None or kind.breaks == breaks
 
 
 def _faults(

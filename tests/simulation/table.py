@@ -81,7 +81,7 @@ are in
 """
 PINGED = frozenset(
     {
-        *("aftermath", "causes", "creates", "nodes", "progress", "setups", "work"),
+        *("aftermath", "boot_loops", "causes", "creates", "nodes", "progress", "setups", "work"),
     }
 )
 """The monitors of worlds whose nodes ping (tests/simulation/run.py)."""

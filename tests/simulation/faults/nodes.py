@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from nodemanager.core.model.world import CloudState
+from tests.simulation.cloud import Instance
 from tests.simulation.faults.script import LONG, MIDDLING, Scene, fault
 
 
@@ -147,6 +148,22 @@ def _(scene: Scene) -> None:
     for node in scene.nodes():
         scene.world.cloud.end(node)
     scene.finally_(lambda: setattr(scene.world.moods, "never_boot", False))
+
+
+@fault("the cloud takes back what boots", lasts=(900.0, 2000.0), apart=True)
+def _(scene: Scene) -> None:
+    """As a market without spare capacity does: each node ends before it pings (B5)."""
+    world, pool = scene.world, scene.pool
+    until = world.engine.now + scene.fault.lasts
+    pool.wanted = pool.settings.max_nodes
+
+    def take_back(node: Instance, by: str = "") -> None:
+        if world.engine.now < until and node.tags.pool == pool.name:
+            scene.later(scene.random.random() * 15.0, lambda: world.cloud.end(node))
+
+    for node in scene.nodes():
+        take_back(node)
+    world.cloud.books.created.append(take_back)
 
 
 @fault("a stranger's node appears", lasts=LONG)
