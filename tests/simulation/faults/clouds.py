@@ -351,7 +351,9 @@ def _short_of_slots(scene: Scene) -> None:
 
     def give_back() -> None:
         for uuid in taken:
-            registry.delete(uuid, "somebody")
+            # By then somebody else may have deleted it.
+            if registry.record(uuid) is not None:
+                registry.delete(uuid, "somebody")
 
     take()
     scene.finally_(give_back)
