@@ -102,6 +102,21 @@ def hostnames_told(
     return {**known, **names} if names else known
 
 
+def lives_heard(known: Hostnames, told: Mapping[str, SchedulerNode]) -> Mapping[str, str | None]:
+    """By hostname, the incarnation whose daemon the scheduler hears, where its start tells it.
+
+    Its record or its node is listed: else the scheduler may only remember that start.
+    """
+    return {
+        one.name: key.partition("/")[2] or None
+        for key, one in known.items()
+        if one.missed_at is None
+        and one.started_at is not None
+        and (node := told.get(one.name)) is not None
+        and node.started_at == one.started_at
+    }
+
+
 def hostnames_joined(kept: Hostnames, own: Hostnames) -> Hostnames:
     """What this run knows, with what an earlier one knew. Either may have seen a node join.
 

@@ -7,7 +7,7 @@ is about one life of a record: the count of idle answers starts anew with the ne
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Container, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import replace
 
 from nodemanager.core.model.changed import changed
@@ -17,7 +17,7 @@ from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.world import CloudNode, Listing, Record, WorkerState, life_key
 from nodemanager.core.observe.heard import Heard
 from nodemanager.core.observe.history import History
-from nodemanager.core.observe.hostnames import Hostname, Hostnames, hostnames_told
+from nodemanager.core.observe.hostnames import Hostname, Hostnames, hostnames_told, lives_heard
 from nodemanager.core.observe.pools import uuids_of_ours
 from nodemanager.core.observe.signs import idle_words, is_heard, worker_state
 from nodemanager.core.plan.snapshot import Snapshot
@@ -34,16 +34,23 @@ def scheduler_listed(
         return history
     gap_s = 0.0 if newest is None else listing.started_at - newest.started_at
     before = history.scheduled if gap_s <= settings.poll_stale_after else {}
-    lives, shared = _lives(history), _shared(history)
-    ids = frozenset(node.name for node in listing.items)
-    known = history.known_scheduled.with_set(listing.started_at, ids)
+    told, shared = {node.name: node for node in listing.items}, _shared(history)
+    known = history.known_scheduled.with_set(listing.started_at, frozenset(told))
+    records = () if history.records is None else history.records.items
+    hostnames = hostnames_told(history.hostnames, records, told)
+    # While the machine before is heard, the answer is on that one, whoever has its name by now.
+    heard = lives_heard(hostnames, told)
+    lives = {**_lives(history), **heard}
     scheduled = {
         node.name: _after(before.get(node.name), node, lives.get(node.name), listing.started_at)
         for node in listing.items
         if node.name not in shared
     }
     unjoined = history.unjoined if gap_s <= settings.poll_stale_after else {}
-    hostnames, unjoined = _after_joins(history, listing, shared, unjoined)
+    may_be_new = [one for one in records if _is_heard(one, heard) and one.hostname not in shared]
+    hostnames, unjoined = _after_joins(
+        changed(history, hostnames=hostnames), may_be_new, told, listing.started_at, unjoined
+    )
     return changed(
         history,
         scheduler=listing,
@@ -77,35 +84,36 @@ def _waited_for(
     return {**history.heard, **silent}
 
 
+def _is_heard(record: Record, heard: Mapping[str, str | None]) -> bool:
+    """Whether an answer on the record's hostname may be on its own node."""
+    return heard.get(record.hostname or "", record.incarnation) == record.incarnation
+
+
 def _after_joins(
     history: History,
-    listing: Listing[SchedulerNode],
-    shared: frozenset[str],
+    records: Iterable[Record],
+    told: Mapping[str, SchedulerNode],
+    at: float,
     before: Mapping[str, float],
 ) -> tuple[Hostnames, Mapping[str, float]]:
     """The hostnames, which know who was called up, and since when the others are not (D17)."""
-    if history.records is None:
-        return history.hostnames, {}
-    told = {node.name: node for node in listing.items}
-    hostnames = hostnames_told(history.hostnames, history.records.items, told)
+    hostnames = history.hostnames
     waiting = {key for key, one in hostnames.items() if one.waits}
-    if not waiting:
-        return hostnames, {}
     joined: dict[str, Hostname] = {}
     unjoined: dict[str, float] = {}
-    for record in history.records.items:
+    for record in records if waiting else ():
         key, name = life_key(record.uuid, record.incarnation), record.hostname
-        if key not in waiting or name is None or name in shared:
+        if key not in waiting or name is None:
             continue
         node = told.get(name)
-        if not _pinged_by(record, history, listing.started_at):
+        if not _pinged_by(record, history, at):
             # The answer may be of the machine that had the name before.
             continue
         if node is not None and (node.planned or node.state in (BUSY, IDLE)):
             if node.responds:
                 joined[key] = replace(hostnames[key], waits=False)
         elif is_not_up(node):
-            unjoined[key] = before.get(key, listing.started_at)
+            unjoined[key] = before.get(key, at)
     return ({**hostnames, **joined} if joined else hostnames), unjoined
 
 

@@ -17,7 +17,7 @@ from nodemanager.core.model.scheduling import OURS, SchedulerNode
 from nodemanager.core.model.world import CloudState, Job, Listing, WorkerState
 from nodemanager.core.observe import history as histories
 from nodemanager.core.observe.boots import is_booting, unjoined_for
-from nodemanager.core.observe.scheduled import scheduler_listed
+from nodemanager.core.observe.scheduled import scheduler_listed, word_on
 from nodemanager.core.safety.breaker import Cause
 from tests.core.build import SMALL, World, claim, incarnation_of, record, world
 
@@ -285,6 +285,46 @@ def test_a_word_from_before_its_first_ping_is_of_the_machine_before_d17() -> Non
     assert is_booting("r1", incarnation_of("r1"), made.history)
     told(made, UNREACHED, lasts=GRACE + 2 * ROUND)
     assert made.of_node("i-r1").reason is Reason.NOT_JOINED
+
+
+STARTED = 1_700_000_000
+
+
+def given_anew() -> World:
+    """The record of a node that is up was deleted, and its hostname is that of another by now."""
+    made = booting()
+    told(made, SchedulerNode(HOST, BUSY, started_at=STARTED))
+    made.records = [record("r5", at=made.store_now, slot=1, hostname=HOST, pinged=False)]
+    made.add_node("r5", age=1.0)
+    made.poll()
+    return made
+
+
+def test_a_word_on_the_machine_before_is_none_on_the_next_one_d17_d7() -> None:
+    made = given_anew()
+    before = SchedulerNode(HOST, BUSY, started_at=STARTED)
+    told(made, before, lasts=GRACE + 2 * ROUND)
+    assert made.of_node("i-r5").reason is Reason.UNJOINED
+    assert word_on(made.record("r5"), made.history, made.now, made.settings) is None
+    assert (made.of_node("i-r1").reason, made.destroyed) == (Reason.BUSY, [])
+    # That it is lost says nothing of the next one, as long as it is listed.
+    lost = replace(before, state=DOWN, responds=False)
+    told(made, lost, lasts=5 * ROUND)
+    assert unjoined_for(made.record("r5"), made.history, made.now, made.settings) is None
+    made.change_node("i-r1", state=CloudState.TERMINATED)
+    told(made, lost, lasts=5 * ROUND)
+    unjoined_s = unjoined_for(made.record("r5"), made.history, made.now, made.settings)
+    assert unjoined_s is not None
+    assert unjoined_s <= 5 * ROUND
+
+
+@pytest.mark.parametrize("started_at", [STARTED + 1, STARTED - 1, None])
+def test_once_another_daemon_is_heard_the_next_one_has_joined_d17(started_at: int | None) -> None:
+    """So it has where nobody knows whose word it is."""
+    made = given_anew()
+    told(made, SchedulerNode(HOST, BUSY, started_at=started_at))
+    assert not is_booting("r5", incarnation_of("r5"), made.history)
+    assert word_on(made.record("r5"), made.history, made.now, made.settings) is not None
 
 
 def test_an_answer_from_right_after_its_first_ping_says_that_it_joined_d17() -> None:
