@@ -36,24 +36,21 @@ NEVER: Mapping[Reason, str] = {
         ),
         "An HTTP server refuses a request, and the simulation has none: real servers show it.",
     ),
-    Reason.UP_IN_SCHEDULER: (
-        "A simulated scheduler sees at once that a machine is gone: the tests of the core show it."
-    ),
     **dict.fromkeys(
         (Reason.JOB_TIED, Reason.JOB_UNREADABLE, Reason.PARTITION_LIMIT),
         "Simulated jobs say nothing of where they may run: the tests of schedulers and plan do.",
     ),
     Reason.NOT_IN_SCHEDULER: (
-        "slurm.conf lacks a name in storms alone: tests/test_simulated_dispatch plays these."
+        "slurm.conf lacks a name in storms, or hardly ever: tests/test_simulated_dispatch plays it."
     ),
-    Reason.UNUSED_RECORDS: "No simulated table has so many records: the tests of the plan do.",
+    Reason.UNUSED_RECORDS: "Hardly any simulated table has so many: the tests of the plan do.",
     Reason.ONE_PLAN: "No simulated manager runs with `--once`: the tests of commands by hand do.",
     Reason.OTHER_TYPE: "No simulated cloud has other types than the file: the ways out have.",
     Reason.ROTATION_PAUSED: "No simulated operator pauses it: the tests of the actors do.",
     Reason.POOL_EMPTY: "Only `nodemanager verify` says it.",
     Reason.SUM_IMPOSSIBLE: "Only `nodemanager verify` says it, of numbers that contradict.",
 }
-"""Reasons that no simulated world can show, and why."""
+"""Reasons that no simulated world need show, and why."""
 
 
 class Census:
