@@ -94,6 +94,20 @@ def test_a_ping_from_before_a_jump_of_the_stores_clock_closes_no_mass_silence_t1
     assert not pinging(made)
 
 
+@pytest.mark.parametrize("step", [2 * HOURS, -2 * HOURS])
+def test_a_jump_opens_no_mass_silence_again_that_an_operator_closed_t1_d9(step: float) -> None:
+    """The nodes are in their boot grace again, and as ill as when the operator looked."""
+    made = pool_of(10)
+    down = {f"r{number}" for number in range(6)}
+    say(made, BUSY, down)
+    made.breaker = breakers.reset(made.breaker, made.now)
+    made.store_step += step
+    made.wall_step += step
+    for _ in range(3):
+        say(made, BUSY, down)
+        assert not made.breaker.is_open
+
+
 def test_freed_nodes_that_are_listed_again_close_it_only_with_their_records() -> None:
     made = pool_of(10)
     nodes = list(made.nodes)
