@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,14 +12,16 @@ from nodemanager.actors.messages import CarryOut
 from nodemanager.core.execute.effects import AskNode, DestroyNode
 from nodemanager.core.execute.workflow import Action, Key
 from nodemanager.core.model.reasons import Event
-from nodemanager.core.model.world import CloudNode, CloudState, Tags
+from nodemanager.core.model.world import CloudNode, CloudState, Job, Tags
 from nodemanager.core.safety.breaker import Breaker, Cause, opened
 from tests.core.build import node
 from tests.simulation.boot_loops import Failure, rests
+from tests.simulation.choices import LARGE, SMALL, SPOT
 from tests.simulation.cleans import CleanRules
 from tests.simulation.closings import Closings
 from tests.simulation.machine import Word
 from tests.simulation.nodes import NodeRules
+from tests.simulation.queue_order import waiting
 from tests.simulation.scenario import draw
 from tests.simulation.sends import Sends
 from tests.simulation.told import Answer, Ears, Told
@@ -172,6 +175,35 @@ def test_failures_that_may_be_counted_begin_a_rest_sooner_and_end_it_sooner_b5()
     surely = _failures((11, 20), (12, 20), (13, 20), (14, 20), (15, 20))
     maybe = [Failure("small", 1.0), *surely]
     assert rests(surely, maybe, 5, 100.0, 100.0) == [(20, 114)]
+
+
+@pytest.mark.parametrize(
+    ("jobs", "expected"),
+    [
+        pytest.param("small small large", [("small", 2), ("large", 2)], id="in-its-order"),
+        pytest.param("cheap large", [("small.spot", 1), ("large", 2)], id="the-cheapest-that-fits"),
+        pytest.param("vast small many", [("small", 1)], id="what-can-be-had"),
+        pytest.param(
+            "small large small",
+            [("small", 1), ("large", 2), ("small", 1)],
+            id="whoever-waits-again-waits-behind",
+        ),
+    ],
+)
+def test_who_waits_for_which_size_is_told_in_the_order_of_the_queue_u12(
+    jobs: str, expected: list[tuple[str, int]]
+) -> None:
+    known = {
+        "small": Job("j"),
+        "large": Job("large", cores=2, count=2),
+        "cheap": Job("cheap", preemptible=True),
+        "vast": Job("vast", cores=64),
+        "many": Job("many", count=9),
+    }
+    settings = replace(draw(0).shape.pools[0][0], sizes=(SMALL, LARGE, SPOT), max_nodes=8)
+    settings = replace(settings, max_total_price=0.0)
+    queue = tuple(known[name] for name in jobs.split())
+    assert [(one.size.name, one.count) for one in waiting(queue, settings)] == expected
 
 
 def _plan(breaker: Breaker) -> Any:

@@ -33,8 +33,11 @@ class Causes:
         self.world, self.told, self.orders = world, told, orders
         self._read: dict[str, tuple[Job, ...]] = {}
         """By manager, the queue as it truly was when it was last read."""
-        self._queue: dict[str, tuple[Job, ...]] = {}
+        self.queue: dict[str, tuple[Job, ...]] = {}
         """By manager, that of the newest reading which its daemon has."""
+        self._asked_at: dict[str, float] = {}
+        self.read_at: dict[str, float] = {}
+        """By manager, when that was read, or its scheduler asked for it."""
         self._sent_away: dict[str, set[str]] = defaultdict(set)
         """By pool, the nodes that a plan ever ordered away."""
         self._named: set[tuple[str, str]] = set()
@@ -48,13 +51,17 @@ class Causes:
 
     def _asked(self, manager: Manager) -> None:
         self._read[manager.name] = self.world.jobs(manager.pool)
+        self._asked_at[manager.name] = self.world.engine.now
 
     def _given(self, manager: str, message: object) -> None:
         if isinstance(message, DemandPolled) and manager in self._read:
-            self._queue[manager] = self._read[manager]
+            self.queue[manager] = self._read[manager]
+            self.read_at[manager] = self._asked_at[manager]
         elif isinstance(message, SchedulerPolled):
             # Between the question and its answer jobs come and go: it is believed.
-            self._queue[manager] = message.jobs
+            self.queue[manager] = message.jobs
+            booted_at = self.world.managers[manager].clock.booted_at
+            self.read_at[manager] = booted_at + message.asked_at
 
     def _logged(self, manager: Manager, event: Event, fields: dict[str, object]) -> None:
         if event is Event.JOB_UNSATISFIABLE:
@@ -67,7 +74,7 @@ class Causes:
             return
         away = self._sent_away[manager.pool.name]
         away |= {one.node_id for one in (*plan.shutdowns, *plan.drains)}
-        queue = self._queue.get(manager.name, ())
+        queue = self.queue.get(manager.name, ())
         if plan.boots:
             self._boots(manager, plan, queue, settings)
         if plan.aborted is None:
@@ -76,7 +83,7 @@ class Causes:
     def _boots(
         self, manager: Manager, plan: Plan, queue: tuple[Job, ...], settings: Settings
     ) -> None:
-        jobs = [job for job in queue if _may_be_had(job, settings)]
+        jobs = [job for job in queue if may_be_had(job, settings)]
         reasons = [boot.reason for boot in plan.boots]
         wanted, spare = reasons.count(Reason.WANTED), reasons.count(Reason.BELOW_SPARE_NODES)
         fill = reasons.count(Reason.BELOW_MIN_NODES)
@@ -154,13 +161,13 @@ class Causes:
             for job_id in self._owed[manager.name]:
                 if (manager.name, job_id) not in self._named:
                     self._wrong("U12", manager, f"never says that {job_id} can't be had")
-        self._owed[manager.name] = {job.id for job in queue if not _may_be_had(job, settings)}
+        self._owed[manager.name] = {job.id for job in queue if not may_be_had(job, settings)}
 
     def _wrong(self, rule: str, manager: Manager, why: str) -> None:
         self.world.violate(rule, f"{manager.name}: {why}")
 
 
-def _may_be_had(job: Job, settings: Settings) -> bool:
+def may_be_had(job: Job, settings: Settings) -> bool:
     """Whether an empty pool could serve the job."""
     fits = [
         size.price or 0.0

@@ -232,6 +232,8 @@ NEVER_UP = Storm(
     ("no node ever boots", "the cloud takes back what boots", "manager restarted by systemd"),
     count=4,
 )
+LARGER = Storm(("a job for a larger size", "demand changes"), count=8)
+"""Jobs wait for nodes of several sizes."""
 DYING = Storm(("a node dies unseen",), count=20, dispatching=DISPATCHING)
 SEEN_IS_ABSENT = (
     off(absence.absences, "own is not None and bears(own[0], record)"),
@@ -1349,6 +1351,35 @@ MUTANTS: tuple[Mutant, ...] = (
         "more nodes of one job than max_nodes are booted as far as there is room",
         (off(wishes._Weighing._causes, "job.count > settings.max_nodes"),),
         storm=Storm(("a job that fits no size",), count=4),
+    ),
+    Mutant(
+        "U12",
+        "the last job of the queue is served first",
+        (instead(wishes.weigh, "snapshot.demand or ()", "(snapshot.demand or ())[::-1]"),),
+    ),
+    Mutant(
+        "U12",
+        "the dearest size is booted first, whoever waits for it",
+        (
+            instead(
+                Market.trade,
+                "self._grant(lots, refused, [])",
+                "self._grant(sorted(lots, key=lambda lot: -(lot.size.price or 0)), refused, [])",
+            ),
+        ),
+        storm=LARGER,
+    ),
+    Mutant(
+        "U12",
+        "a later job takes the room under max_total_price that an earlier one waits for",
+        (
+            instead(
+                Market._grant,
+                "reason is Reason.AT_MAX_PRICE and self._gets_its_turn(size)",
+                "False",
+            ),
+        ),
+        storm=LARGER,
     ),
     Mutant(
         "U12",

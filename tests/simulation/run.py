@@ -28,6 +28,7 @@ from tests.simulation.liveness import Calm, Liveness
 from tests.simulation.nodes import NodeRules
 from tests.simulation.people import People
 from tests.simulation.progress import Progress
+from tests.simulation.queue_order import QueueOrder
 from tests.simulation.rotations import RotationRules
 from tests.simulation.scenario import Scenario, Storm, draw
 from tests.simulation.seat_rules import SeatRules
@@ -181,8 +182,9 @@ def _watched(
     rules = NodeRules(world, told, cleans)
     CreateRules(world, truth)
     loops = BootLoops(world, told)
-    Causes(world, told, StandingOrders(world, told))
+    causes = Causes(world, told, StandingOrders(world, told))
     setups = SetUpRules(world, told)
+    QueueOrder(world, told, causes, loops, setups)
     if world.slurm is None:
         Work(world, told, rules)
     rotated = RotationRules(world, rules)

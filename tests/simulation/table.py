@@ -81,7 +81,8 @@ are in
 """
 PINGED = frozenset(
     {
-        *("aftermath", "boot_loops", "causes", "creates", "nodes", "progress", "setups", "work"),
+        *("aftermath", "boot_loops", "causes", "creates", "nodes", "progress", "queue_order"),
+        *("setups", "work"),
     }
 )
 """The monitors of worlds whose nodes ping (tests/simulation/run.py)."""
