@@ -216,14 +216,19 @@ class Closings:
     # What a pool's managers were told.
 
     def _since(self, manager: Manager, source: str, one: Standing) -> list[Heard]:
-        """The complete listings since the last plan that showed it open, and the newest."""
-        ears = self.told.ears[manager.name]
-        newest, heard = ears.had(source, self.world.engine.now), getattr(ears, source)
-        return [
-            each
-            for each in heard
-            if each.complete and (each.given_at >= one.seen_at or each is newest)
-        ]
+        """The complete listings since the last plan that showed it open, and what was the newest.
+
+        The run before may have closed it, and made no plan after that: its newest counts as well,
+        if it is younger than the cause.
+        """
+        now, mine, found = self.world.engine.now, self.told.ears[manager.name], []
+        for ears in self.told.family(manager.pool.name):
+            newest = ears.had(source, now)
+            if newest is not None and (ears is mine or newest.given_at >= one.since):
+                found.append(newest)
+            heard = getattr(ears, source)
+            found += [each for each in heard if each.complete and each.given_at >= one.seen_at]
+        return found
 
     def _destroyed(self, pool: Pool) -> set[str]:
         """The nodes whose destroy its managers sent, and that was not refused."""
