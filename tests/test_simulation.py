@@ -223,6 +223,8 @@ def test_every_reason_is_given_in_some_world() -> None:
         pytest.param(
             992000810, "PROGRESS", id="an-operators-drain-outlives-the-machine-that-it-was-of"
         ),
+        pytest.param(992002678, "D4", id="a-run-ended-between-its-ledger-and-its-destroy"),
+        pytest.param(992002493, "B3", id="a-run-closed-a-breaker-and-ended-before-its-next-plan"),
         pytest.param(992000243, "D17", id="a-late-order-calls-the-next-node-of-the-name-gone"),
         pytest.param(990200839, "WORK", id="a-name-given-anew-while-its-node-works-on"),
         pytest.param(990403084, "WORK", id="a-name-given-to-one-that-never-joins"),

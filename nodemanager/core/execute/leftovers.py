@@ -26,6 +26,7 @@ from nodemanager.core.model.world import Leftover, LeftoverKind, Outcome
 from nodemanager.core.observe.absence import NOT_ABSENT, Absence, one_more
 from nodemanager.core.observe.ended import was_ended
 from nodemanager.core.observe.history import History
+from nodemanager.core.observe.unlisted import id_of
 from nodemanager.core.plan.snapshot import Snapshot
 
 FIRST_RETRY_S = 10.0
@@ -225,6 +226,7 @@ def next_release(ledger: Ledger, snapshot: Snapshot, settings: Settings) -> Turn
     if wait_s > 0:
         return Turn(block=(Reason.THROTTLED, {"retry_s": wait_s}))
     block: Block = Reason.HELD, {}
+    claimed = _claimed(ready, snapshot)
     # A node counts as in flight until the listings show its end, or the cloud called it gone.
     under_way = (snapshot.node_flights.keys() | snapshot.touched.keys()) - snapshot.gone.keys()
     # One that is listed lives; a late destroy of ours may still end it, so its entries stay.
@@ -234,19 +236,37 @@ def next_release(ledger: Ledger, snapshot: Snapshot, settings: Settings) -> Turn
             continue
         if entry.leftover.node_id in under_way:
             block = Reason.IN_FLIGHT, {}
-        elif (unsettled := _unsettled(entry, ledger, snapshot, settings)) is not None:
+        elif (unsettled := _unsettled(entry, ledger, claimed, snapshot, settings)) is not None:
             block = Reason.NOT_SETTLED, unsettled
         else:
             return Turn(entry)
     return Turn(block=block)
 
 
+def _claimed(ready: Iterable[Entry], snapshot: Snapshot) -> Mapping[str, str]:
+    """By the id of its node, the uuid of each record that is not free; none if none is asked for.
+
+    A run may have entered what its node pins, and ended before it sent the destroy.
+    """
+    records = snapshot.history.records
+    if records is None or all(entry.is_gone for entry in ready):
+        return {}
+    holding = [record for record in records.items if record.holds_anything]
+    nodes = ((id_of(record, snapshot), record.uuid) for record in holding)
+    return {node_id: uuid for node_id, uuid in nodes if node_id is not None}
+
+
 def _unsettled(
-    entry: Entry, ledger: Ledger, snapshot: Snapshot, settings: Settings
+    entry: Entry,
+    ledger: Ledger,
+    claimed: Mapping[str, str],
+    snapshot: Snapshot,
+    settings: Settings,
 ) -> Mapping[str, object] | None:
     """How far the absence of its node has settled, where the node may live yet (C5).
 
-    A destroy that was accepted may never happen, and one listing may lack a node that lives.
+    A destroy that was accepted may never happen, and one listing may lack a node that lives. While
+    a record is the node's, listings alone tell nothing: the cloud is asked by its id (D13).
     """
     node_id = entry.leftover.node_id
     if entry.is_gone or not node_id:
@@ -257,7 +277,9 @@ def _unsettled(
     if answer is not None and is_fresh and any(not one.is_absent for one in answer.nodes):
         # No listing may show a node that the cloud shows when it is asked by id (D13).
         absence = NOT_ABSENT
-    return None if absence.has_settled(settings) else absence.measured(settings)
+    if not absence.has_settled(settings):
+        return absence.measured(settings)
+    return {"record": claimed[node_id]} if node_id in claimed and not is_fresh else None
 
 
 def living(ledger: Ledger, snapshot: Snapshot) -> frozenset[str]:

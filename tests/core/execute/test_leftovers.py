@@ -475,6 +475,27 @@ def test_what_a_former_run_entered_waits_for_its_node_s_absence_as_well_r1() -> 
     assert turn_in(made, ledger).entry is not None
 
 
+def test_a_node_whose_record_is_not_free_is_asked_for_before_what_it_pins_is_released_d4_d13() -> (
+    None
+):
+    """Its destroy may never have been sent (seed 992002678)."""
+    made = settled()
+    made.add_record("r2", instance_id=NODE)
+    ledger = leftovers.restored(gone_node(VOLUME).entries.values(), made.now, 0.0)
+    for _ in range(4):
+        ledger = polled(made, ledger)
+    turn = turn_in(made, ledger)
+    assert turn.entry is None
+    assert turn.block == (Reason.NOT_SETTLED, {"record": "r2"})
+    made.answer({NODE: None})
+    assert turn_in(made, ledger).entry is not None
+    made.answer({NODE: node("r2", id=NODE)})
+    assert waits_for_absence(turn_in(made, ledger))
+    made.history = replace(made.history, asked={})
+    made.free("r2")
+    assert turn_in(made, polled(made, ledger)).entry is not None
+
+
 def test_what_names_no_node_waits_for_none() -> None:
     made = settled()
     nobody = Leftover(LeftoverKind.ADDRESS, "eipalloc-9", "")
