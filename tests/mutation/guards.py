@@ -357,10 +357,19 @@ GUARDS = (
         "D4",
         "what a node pins is released before its absence has lasted for `settle`",
         "core/execute/leftovers.py",
-        "return None if absence.has_settled(settings)",
-        "return None if absence.listings >= settings.absent_listings",
+        "if not absence.has_settled(settings):",
+        "if absence.listings < settings.absent_listings:",
         "tests/core/execute/test_leftovers.py::"
         "test_an_absence_that_has_settled_releases_what_a_node_pins_d4_c5",
+    ),
+    TextMutant(
+        "D4",
+        "nobody asks for the node whose record is not free before what it pins is released",
+        "core/execute/leftovers.py",
+        "if node_id in claimed and not is_fresh else None",
+        "if False else None",
+        "tests/core/execute/test_leftovers.py::"
+        "test_a_node_whose_record_is_not_free_is_asked_for_before_what_it_pins_is_released_d4_d13",
     ),
     TextMutant(
         "D4",

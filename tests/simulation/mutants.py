@@ -907,7 +907,7 @@ MUTANTS: tuple[Mutant, ...] = (
         (
             off(
                 leftovers.next_release,
-                "(unsettled := _unsettled(entry, ledger, snapshot, settings)) is not None",
+                "(unsettled := _unsettled(entry, ledger, claimed, snapshot, settings)) is not None",
             ),
         ),
         seed=240001561,
