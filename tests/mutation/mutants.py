@@ -262,6 +262,15 @@ MUTANTS = (
     ),
     TextMutant(
         "D7",
+        "a start told before a node pinged is that one's, whoever else lives under its name",
+        "core/observe/hostnames.py",
+        "    if record.last_ping_at is None and len(unknown) == 1:\n",
+        "    if False:\n",
+        "tests/core/judge/test_deleted_record.py::"
+        "test_a_start_told_before_the_next_node_pinged_is_of_the_one_that_works_on_d7",
+    ),
+    TextMutant(
+        "D7",
         "the hostnames of nodes are forgotten by a restart",
         "actors/daemon/recovery.py",
         "        if hostnames:\n",

@@ -82,10 +82,11 @@ def hostnames_told(
 ) -> Hostnames:
     """The hostnames after a complete answer of the scheduler, with what it tells of each name.
 
-    What it tells is of the life whose record is listed under the name; without one, of the only
-    life whose node is. A daemon that had started in another life is that one's.
+    What it tells is of the life whose record is listed under the name; without one, or where that
+    one was never pinged, of the only other life whose node is. A daemon that had started in another
+    life is that one's.
     """
-    listed = {one.hostname: life_key(one.uuid, one.incarnation) for one in records if one.hostname}
+    listed = {one.hostname: one for one in records if one.hostname}
     lives: dict[str, list[str]] = {}
     for key, one in known.items():
         lives.setdefault(one.name, []).append(key)
@@ -94,12 +95,23 @@ def hostnames_told(
         node = told.get(host)
         if node is None or node.started_at is None:
             continue
-        present = [key for key in keys if known[key].missed_at is None]
-        holder = listed.get(host) or (present[0] if len(present) == 1 else None)
+        holder = _holder(listed.get(host), {key: known[key] for key in keys})
         starts = [known[key].started_at for key in keys]
         if holder is not None and holder in known and node.started_at not in starts:
             names[holder] = replace(known[holder], started_at=node.started_at)
     return {**known, **names} if names else known
+
+
+def _holder(record: Record | None, lives: Mapping[str, Hostname]) -> str | None:
+    """The key of the life, of those that had one hostname, whose daemon a new start is of."""
+    key = None if record is None else life_key(record.uuid, record.incarnation)
+    others = [one for one, life in lives.items() if life.missed_at is None and one != key]
+    if record is None:
+        return others[0] if len(others) == 1 else None
+    unknown = [one for one in others if lives[one].started_at is None]
+    if record.last_ping_at is None and len(unknown) == 1:
+        return unknown[0]
+    return key
 
 
 def lives_heard(known: Hostnames, told: Mapping[str, SchedulerNode]) -> Mapping[str, str | None]:

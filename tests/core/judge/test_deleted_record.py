@@ -290,6 +290,25 @@ def test_a_start_is_of_the_life_with_the_name_then_and_of_no_later_one_d7() -> N
     assert hostnames_told(known, [], {HOST: SchedulerNode(HOST, BUSY)}) is known
 
 
+@pytest.mark.parametrize(
+    ("pinged", "before", "own", "next_"),
+    [
+        pytest.param(False, None, STARTED, None, id="the-next-one-has-not-come"),
+        pytest.param(False, 7, 7, STARTED, id="its-own-is-known"),
+        pytest.param(True, None, None, STARTED, id="the-next-one-has-come"),
+    ],
+)
+def test_a_start_told_before_the_next_node_pinged_is_of_the_one_that_works_on_d7(
+    pinged: bool, before: int | None, own: int | None, next_: int | None
+) -> None:
+    known = {LIFE: Hostname(HOST, started_at=before)}
+    second = record("r5", at=0.0, hostname=HOST, pinged=pinged)
+    known = seen_hosts(known, [second], {"r1": (node("r1"),)}, 60.0)
+    told = {HOST: SchedulerNode(HOST, BUSY, started_at=STARTED)}
+    both = hostnames_told(known, [second], told)
+    assert [both[one].started_at for one in (LIFE, "r5/r5-life1")] == [own, next_]
+
+
 def test_what_an_earlier_run_was_told_of_a_start_stands_d7_r4() -> None:
     kept = {LIFE: Hostname(HOST, started_at=STARTED), "r2/x": Hostname("compute2")}
     own = {LIFE: Hostname(HOST, started_at=STARTED + 9), "r2/x": Hostname("compute2", started_at=7)}
