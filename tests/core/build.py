@@ -351,7 +351,7 @@ class World:
         """The cloud answers the plan's questions by id (B3, P6, U8), asked `late` seconds ago."""
         asked_at = self.now - late
         breaker = breakers.after_answers(
-            self.breaker, answers, asked_at=asked_at, settings=self.settings
+            self.breaker, answers, asked_at=asked_at, at=self.now, settings=self.settings
         )
         folded = false_clean.answers_seen(
             breaker, self.history, answers, self.now, self.settings, malformed, asked_at=asked_at

@@ -1095,7 +1095,7 @@ MUTANTS: tuple[Mutant, ...] = (
             instead(
                 breaker.after_answers,
                 "asked_at - part.opened_at > settings.visible_after "
-                "and asked_at - denied.setdefault(node_id, asked_at) >= ASK_AGAIN_S",
+                "and asked_at - denied.setdefault(node_id, at) >= ASK_AGAIN_S",
                 "True",
             ),
         ),

@@ -191,7 +191,7 @@ def _scheduler_seen(state: State, fact: SchedulerSeen, settings: Settings) -> It
 def _nodes_answered(state: State, fact: NodesAnswered, settings: Settings) -> Iterator[Stage]:
     asked_at = fact.at if fact.asked_at is None else fact.asked_at
     breaker = breakers.after_answers(
-        state.breaker, fact.answers, asked_at=asked_at, settings=settings
+        state.breaker, fact.answers, asked_at=asked_at, at=fact.at, settings=settings
     )
     state = replace(state, breaker=breaker)
     yield Stage(state)

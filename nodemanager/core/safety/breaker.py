@@ -308,13 +308,15 @@ def after_answers(
     answers: Mapping[str, CloudNode | None],
     *,
     asked_at: float,
+    at: float,
     settings: Settings,
 ) -> Breaker:
     """The breaker after the cloud's answers by id; a node is gone by D3 (B3).
 
-    `asked_at` is when the cloud was asked, CLOCK_BOOTTIME. The time of the answers would not do,
-    because two answers that waited for us may have been given at one moment. A lost node was
-    created before it was lost, so that its age is at least the time since the opening.
+    The first question was sent at `asked_at`, and the answers were here `at`, CLOCK_BOOTTIME. Each
+    was given in between, nobody knows when: two are as far apart as the later's question is from
+    the earlier's arrival. A lost node was created before it was lost, so that its age is at least
+    the time since the opening.
     """
     for part in breaker.parts:
         if part.cause not in (Cause.CLOUD_COLLAPSED, Cause.MASS_SILENCE):
@@ -333,7 +335,7 @@ def after_answers(
                     confirmed.add(node_id)
             elif settings.visible_after == 0 or (
                 asked_at - part.opened_at > settings.visible_after
-                and asked_at - denied.setdefault(node_id, asked_at) >= ASK_AGAIN_S
+                and asked_at - denied.setdefault(node_id, at) >= ASK_AGAIN_S
             ):
                 confirmed.add(node_id)
         part = replace(part, confirmed=frozenset(confirmed), denied=denied)

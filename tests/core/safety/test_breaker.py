@@ -495,6 +495,24 @@ def test_an_answer_that_waited_for_us_is_as_old_as_its_question_d3_b3() -> None:
     assert not made.breaker.is_open
 
 
+def test_two_denials_are_no_further_apart_than_the_later_question_and_the_earlier_answer_d3() -> (
+    None
+):
+    """The first was given twelve seconds after it was asked for (seed 992003472)."""
+    made = pool_of(5)
+    made.nodes = []
+    later(made)
+    unknown: dict[str, CloudNode | None] = {f"i-r{number}": None for number in range(5)}
+    made.now = made.breaker.opened_at + 322.0
+    made.answer(unknown, late=12.0)
+    made.now += 20.0
+    made.answer(unknown)
+    assert made.breaker.is_open
+    made.now += 10.0
+    made.answer(unknown)
+    assert not made.breaker.is_open
+
+
 def test_no_such_node_is_believed_at_once_where_reads_are_consistent_d3_b3() -> None:
     made = pool_of(5, visible_after=0.0)
     made.nodes = []

@@ -148,7 +148,9 @@ def test_a_node_that_the_cloud_shows_running_is_confirmed_no_more() -> None:
     open_ = breakers.opened(Breaker(), Cause.MASS_SILENCE, ids, made.now, {})
     for state, confirmed in ((CloudState.STOPPED, ids), (CloudState.RUNNING, frozenset())):
         answers = {one: node(id=one, state=state) for one in ids}
-        open_ = breakers.after_answers(open_, answers, asked_at=made.now, settings=made.settings)
+        open_ = breakers.after_answers(
+            open_, answers, asked_at=made.now, at=made.now, settings=made.settings
+        )
         assert open_.confirmed == confirmed
 
 
