@@ -17,6 +17,7 @@ from nodemanager.core.observe.clocks import Clocks, after_boot
 from nodemanager.core.observe.hostnames import Hostname, Hostnames, hostnames_joined
 from nodemanager.core.plan.snapshot import LateWrite, Rests
 from nodemanager.core.safety.boot_loops import NONE, Loops, Streak
+from nodemanager.core.safety.boot_loops import joined as loops_joined
 from nodemanager.core.safety.breaker import Breaker, Cause, opened
 from nodemanager.journal.codec import codec_of, decoded, known_part
 
@@ -204,7 +205,7 @@ def _loops_from(data: Mapping[str, Any], now: Now) -> Loops:
     except (ValueError, KeyError):
         return NONE
     sizes = {name: _streak_moved(streak, by_s) for name, streak in loops.sizes.items()}
-    return Loops(sizes, _streak_moved(loops.pool, by_s))
+    return replace(loops, sizes=sizes, pool=_streak_moved(loops.pool, by_s))
 
 
 def _streak_moved(streak: Streak, by_s: float) -> Streak:
@@ -217,7 +218,7 @@ BOOT_LOOPS: Kept[Loops] = Kept(
     NONE,
     _stamped("loops", Loops),
     _loops_from,
-    lambda kept, own: kept if own == NONE else own,
+    loops_joined,
 )
 
 

@@ -78,6 +78,29 @@ def test_nodes_that_end_in_their_set_up_count_as_failed_boots_b5(make_rig: MakeR
     assert rig.cloud.calls["create"] <= 12, "five of each of two sizes, and a probe of all"
 
 
+def test_each_counts_once_whichever_run_sees_it_end_b5(make_rig: MakeRig) -> None:
+    """A later run tells and counts what ended while none ran, and nothing that was counted."""
+    rig, _ = booting(make_rig, max_nodes=1)
+    told, rests = [], []
+
+    def turn() -> None:
+        rig.turn(60)
+        told.extend(line["node"] for line in rig.lines("node.ended"))
+        rests.extend(line["count"] for line in rig.lines("boots.rest"))
+        restart(rig)
+
+    for number in range(5):
+        assert rests == []
+        (machine,) = rig.cloud.living()
+        rig.cloud.change(machine.node.id, state=CloudState.TERMINATED)
+        if number % 2 == 0:
+            restart(rig)
+        turn()
+        turn()
+    assert rests == [5]
+    assert len(told) == len(set(told)) == 5
+
+
 def test_without_client_tokens_nodes_come_two_polls_after_the_cloud_answers_again_u9(
     make_rig: MakeRig,
 ) -> None:

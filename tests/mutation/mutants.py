@@ -442,10 +442,27 @@ MUTANTS = (
         "B5",
         "a node that the cloud ended in its set-up is no failed boot",
         "actors/daemon/boot_failures.py",
-        "                self.failed(node, size)\n",
-        "                pass\n",
+        "            self.failed(node, size, frozenset({life}))\n",
+        "            pass\n",
         "tests/actors/test_boots_in_vain.py::"
         "test_nodes_that_end_in_their_set_up_count_as_failed_boots_b5",
+    ),
+    TextMutant(
+        "B5",
+        "a node that ended in its set-up is told and counted by each run that sees it",
+        "actors/daemon/boot_failures.py",
+        "if life in self._loops.counted:",
+        "if False:",
+        "tests/actors/test_boots_in_vain.py::test_each_counts_once_whichever_run_sees_it_end_b5",
+    ),
+    TextMutant(
+        "B5",
+        "a node that ends while its claim is bound is not told",
+        "core/observe/ended.py",
+        "not (is_shut_down or action in BESIDE)",
+        "not (is_shut_down or not action)",
+        "tests/core/observe/test_ended.py::"
+        "test_a_node_that_ended_in_its_set_up_is_told_once_whatever_else_is_in_flight_b5",
     ),
     TextMutant(
         "D16",
@@ -960,8 +977,8 @@ MUTANTS = (
         "B5",
         "one size's first ping does not end the pool's streak",
         "core/safety/boot_loops.py",
-        "    return Loops(sizes)\n",
-        "    return Loops(sizes, loops.pool)\n",
+        "return replace(loops, sizes=sizes, pool=Streak())",
+        "return replace(loops, sizes=sizes)",
         "tests/core/safety/test_boot_loops.py::"
         "test_a_boot_that_comes_to_something_ends_the_streak_of_its_size_and_the_pools",
     ),

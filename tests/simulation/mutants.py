@@ -1224,7 +1224,13 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "B5",
         "a node that the cloud took back is no failed boot",
-        (instead(BootFailures.ended_in_setup, "incarnation == record.incarnation", "False"),),
+        (
+            instead(
+                BootFailures.ended_in_setup,
+                "self.failed(node, size, frozenset({life}))",
+                "None",
+            ),
+        ),
         storm=TAKEN_BACK,
     ),
     Mutant(
@@ -1253,7 +1259,19 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "B5",
         "a streak outlives no restart",
-        (instead(BootFailures.load, "self._loops == NONE != loops", "False"),),
+        (instead(BootFailures.load, "boot_loops.joined(loops, self._loops)", "self._loops"),),
+        storm=NEVER_UP,
+    ),
+    Mutant(
+        "B5",
+        "a node that ended over a restart is no failed boot",
+        (
+            instead(
+                BootFailures.ended_in_setup,
+                "self.failed(node, size, frozenset({life}))",
+                "life[: life.index('/')] in created and self.failed(node, size, frozenset({life}))",
+            ),
+        ),
         storm=NEVER_UP,
     ),
     Mutant(

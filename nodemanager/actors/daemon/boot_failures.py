@@ -10,11 +10,11 @@ from nodemanager.core.execute.workflow import Action, End
 from nodemanager.core.explain.events import CLEANED
 from nodemanager.core.model.reasons import Event, Reason
 from nodemanager.core.model.sizes import Sizes
-from nodemanager.core.model.world import CloudNode, Record, Size
+from nodemanager.core.model.world import CloudNode, Record, Size, life_key
 from nodemanager.core.observe.history import History
 from nodemanager.core.plan.plan import Plan
 from nodemanager.core.safety import boot_loops
-from nodemanager.core.safety.boot_loops import NONE, Loops, Streak
+from nodemanager.core.safety.boot_loops import Loops, Streak
 from nodemanager.journal.kept import BOOT_LOOPS
 from nodemanager.log import WARNING
 
@@ -43,12 +43,20 @@ class BootFailures:
             self.failed(None, size)
 
     def ended_in_setup(self, made: Plan) -> None:
-        """Tell of each node that ended before its boot came to something, and count it."""
+        """Tell of each node that ended before its boot came to something, and count it.
+
+        What a former run told and counted so is none of these.
+        """
+        records = made.history.records
+        if records is not None:
+            self._take(boot_loops.still_waiting(self._loops, records.items))
         for one in made.ended:
             record, node = one.record, one.node
-            created = self._context.books.created
-            incarnation, size = created.get(record.uuid, (None, ""))
+            life = life_key(record.uuid, record.incarnation)
+            if life in self._loops.counted:
+                continue
             claim = record.claim
+            size = None if claim is None else claim.size
             self._context.log.event(
                 Event.NODE_ENDED,
                 level=WARNING,
@@ -56,18 +64,23 @@ class BootFailures:
                 record=record.uuid,
                 slot=record.slot_number,
                 host=record.hostname,
-                size=size or (None if claim is None else claim.size),
+                size=size,
                 detail=(None if node is None else node.why) or None,
                 plan=made.plan_id,
             )
-            if incarnation == record.incarnation:
-                # Its record is cleaned later: it is not counted then once more.
-                left = {uuid: of for uuid, of in created.items() if uuid != record.uuid}
-                self._context.books = replace(self._context.books, created=left)
-                self.failed(node, size)
+            # Its record is cleaned later: it is not counted then once more.
+            created = self._context.books.created
+            left = {uuid: of for uuid, of in created.items() if uuid != record.uuid}
+            self._context.books = replace(self._context.books, created=left)
+            self.failed(node, size, frozenset({life}))
 
-    def failed(self, node: CloudNode | None, size_name: str | None) -> None:
-        """Count a boot of ours that came to nothing: its node was given up, or vanished."""
+    def failed(
+        self, node: CloudNode | None, size_name: str | None, ended: frozenset[str] = frozenset()
+    ) -> None:
+        """Count a boot of ours that came to nothing: its node was given up, or vanished.
+
+        `ended` has its life's key where it ended by itself.
+        """
         context = self._context
         settings, now = context.settings, context.now
         size = Sizes(settings.sizes).named(size_name)
@@ -78,7 +91,7 @@ class BootFailures:
         spent = boot_loops.spent_on(size, age_s, boot_fail_after)
         before = self._loops
         after = boot_loops.after_failure(before, name, spent, now, boot_fail_after)
-        self._take(after)
+        self._take(replace(after, counted=after.counted | ended))
         if name is not None and after.sizes[name].rests > before.sizes.get(name, Streak()).rests:
             self._tell_rest(after.sizes[name], now, name)
         if after.probing and not before.probing:
@@ -99,7 +112,7 @@ class BootFailures:
     def watch_boots(self, before: History, records: Iterable[Record]) -> None:
         """End the streaks that a successful boot ends; `before` is the history without the poll."""
         context = self._context
-        if self._loops == NONE:
+        if self._loops.are_none:
             return
         came_up = boot_loops.came_up(
             before, context.history, records, context.books.sizes, context.settings
@@ -111,7 +124,7 @@ class BootFailures:
 
     def reset(self) -> None:
         """End all streaks, because an operator reset the breaker."""
-        self._end(NONE, "an operator's reset")
+        self._end(boot_loops.after_reset(self._loops), "an operator's reset")
 
     def _end(self, after: Loops, why: str) -> None:
         """Keep these streaks only, and log it if anything rested because of the others."""
@@ -140,11 +153,12 @@ class BootFailures:
         )
 
     def _take(self, loops: Loops) -> None:
+        if loops == self._loops:
+            return
         books = self._context.books
         self._context.books = replace(books, limits=replace(books.limits, loops=loops))
         self._context.journal_writer.keep(BOOT_LOOPS, loops)
 
     def load(self, loops: Loops) -> None:
         """Take the streaks of a former run, if this run has none."""
-        if self._loops == NONE != loops:
-            self._take(loops)
+        self._take(boot_loops.joined(loops, self._loops))

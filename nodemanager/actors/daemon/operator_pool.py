@@ -9,7 +9,7 @@ from nodemanager.actors.daemon.operator_marks import OperatorMarks
 from nodemanager.actors.daemon.operator_questions import Questions
 from nodemanager.actors.messages import Ordered
 from nodemanager.core.safety import breaker as breakers
-from nodemanager.core.safety.boot_loops import NONE
+from nodemanager.core.safety.boot_loops import after_reset
 from nodemanager.journal.kept import BOOT_LOOPS, BREAKER
 
 
@@ -96,12 +96,13 @@ class PoolOrders:
         if self._scribe.problem is not None:
             self._answers.not_written(said, None)
             return
-        if not self._context.breaker.is_open and self._context.limits.loops == NONE:
+        loops = self._context.limits.loops
+        if not self._context.breaker.is_open and loops.are_none:
             self._answers.already(said, None, "the breaker is closed")
             return
         breaker = self._context.breaker
         after = breakers.reset(breaker, self._context.now) if breaker.is_open else breaker
-        if not self._scribe.keep_all({BREAKER: after, BOOT_LOOPS: NONE}):
+        if not self._scribe.keep_all({BREAKER: after, BOOT_LOOPS: after_reset(loops)}):
             self._answers.not_written(said, None)
             return
         self._boot_failures.reset()

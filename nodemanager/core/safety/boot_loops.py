@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.sizes import size_name
-from nodemanager.core.model.world import Record, Size
+from nodemanager.core.model.world import Record, Size, life_key
 from nodemanager.core.observe.boots import is_booting
 from nodemanager.core.observe.history import History
 
@@ -48,10 +48,20 @@ class Streak:
 
 @dataclass(frozen=True, slots=True)
 class Loops:
-    """The streaks, by the size's name and over all sizes."""
+    """The streaks, by the size's name and over all sizes.
+
+    `counted` are the lives, by key, whose node ended by itself and was counted, for as long as
+    their records wait: a later run sees that end, too.
+    """
 
     sizes: Mapping[str, Streak] = field(default_factory=dict)
     pool: Streak = Streak()
+    counted: frozenset[str] = frozenset()
+
+    @property
+    def are_none(self) -> bool:
+        """Whether no boot came to nothing since the last one that came to something."""
+        return not self.sizes and self.pool == Streak()
 
     @property
     def probing(self) -> bool:
@@ -90,7 +100,7 @@ def after_failure(
     pool = loops.pool.failed_again(spent)
     if pool.failed == POOL_LOOP:
         pool = pool.rested(at, boot_fail_after)
-    return Loops(sizes, pool)
+    return replace(loops, sizes=sizes, pool=pool)
 
 
 def after_probe(loops: Loops, at: float, boot_fail_after: float) -> Loops:
@@ -103,7 +113,26 @@ def after_probe(loops: Loops, at: float, boot_fail_after: float) -> Loops:
 def after_boot(loops: Loops, size: str | None) -> Loops:
     """The loops after a boot came to something: its size's streak and that of all sizes end."""
     sizes = {name: streak for name, streak in loops.sizes.items() if name != size}
-    return Loops(sizes)
+    return replace(loops, sizes=sizes, pool=Streak())
+
+
+def after_reset(loops: Loops) -> Loops:
+    """The loops without any streak."""
+    return Loops(counted=loops.counted)
+
+
+def still_waiting(loops: Loops, records: Iterable[Record]) -> Loops:
+    """The loops; of what was counted, only lives that the newest complete listing still shows."""
+    if not loops.counted:
+        return loops
+    lives = {life_key(record.uuid, record.incarnation) for record in records}
+    return loops if loops.counted <= lives else replace(loops, counted=loops.counted & lives)
+
+
+def joined(kept: Loops, own: Loops) -> Loops:
+    """What an earlier run kept, with what this one knows: its own streaks, if it has any."""
+    streaks = kept if own.are_none else own
+    return replace(streaks, counted=kept.counted | own.counted)
 
 
 def came_up(

@@ -18,7 +18,7 @@ from nodemanager.core.safety.boot_loops import (
     after_probe,
 )
 from nodemanager.journal.codec import codec_of, decoded
-from tests.core.build import START, World, world
+from tests.core.build import START, World, record, world
 
 FIRST_S = 1800.0
 
@@ -74,6 +74,25 @@ def test_after_ten_over_all_sizes_one_probe_is_booted_at_a_time_ever_later() -> 
     sent = after_probe(loops, FIRST_S, FIRST_S)
     assert sent.resting_until("new", FIRST_S) == FIRST_S + 2 * FIRST_S
     assert after_probe(NONE, 0.0, FIRST_S) is NONE
+
+
+def test_what_was_counted_is_known_for_as_long_as_its_record_waits() -> None:
+    counted = frozenset({"r1/r1-life1", "r2/r2-life1", "r3/r3-life1"})
+    loops = replace(failed(NONE, "small", 3), counted=counted)
+    waits = [record("r1", at=0.0, pinged=False), record("r2", at=0.0, life=2)]
+    assert boot_loops.still_waiting(loops, waits).counted == {"r1/r1-life1"}
+    assert boot_loops.still_waiting(loops, waits).sizes == loops.sizes
+    assert boot_loops.after_boot(loops, "small").counted == counted
+    assert boot_loops.after_reset(loops) == Loops(counted=counted)
+    assert boot_loops.after_reset(loops).are_none
+
+
+def test_a_run_goes_on_from_the_streaks_of_the_one_before_and_knows_what_either_counted() -> None:
+    kept = replace(failed(NONE, "small", 3), counted=frozenset({"a"}))
+    assert boot_loops.joined(kept, NONE) == kept
+    assert boot_loops.joined(kept, Loops(counted=frozenset({"b"}))).pool.failed == 3
+    own = replace(failed(NONE, "large", 1), counted=frozenset({"b"}))
+    assert boot_loops.joined(kept, own) == replace(own, counted=frozenset({"a", "b"}))
 
 
 @given(st.lists(st.sampled_from(["a", "b", "c"]), max_size=40))
