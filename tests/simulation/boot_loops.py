@@ -55,6 +55,8 @@ class Streaks:
     """By node, or by life where no node is known. All that may be counted."""
     forgiven: dict[str | None, float] = field(default_factory=dict)
     """By size, None for all sizes: who ended by then need not be counted any more."""
+    unwritten_at: float = 0.0
+    """What was counted by then may be forgotten by the next run, and is not by this one."""
     probes: list[float] = field(default_factory=list)
     """When the boots were ordered since only probes are."""
     shortest: float = NEVER
@@ -66,12 +68,15 @@ class Streaks:
         self.forgiven[size] = self.forgiven[None] = at
         self.probes.clear()
 
-    def reset(self, at: float, *, surely: bool = True) -> None:
+    def reset(self, at: float) -> None:
         for size in {one.size for one in self.failures.values()}:
             self.came_up(size, at)
         self.came_up(None, at)
-        if surely:
-            self.failures.clear()
+        self.failures.clear()
+
+    def may_be_forgotten(self, at: float) -> None:
+        self.unwritten_at = at
+        self.probes.clear()
 
     def knew_it(self, size: str | None, at: float) -> None:
         """A manager surely saw that one of that size came up: its streak is none any more."""
@@ -93,7 +98,7 @@ class Streaks:
 
     def must(self, size: str | None, manager: Manager) -> list[Failure]:
         """Those of them that this manager must have counted, or found in its journal."""
-        forgiven = self.forgiven.get(size, 0.0)
+        forgiven = max(self.forgiven.get(size, 0.0), self.unwritten_at)
         return [
             one
             for one in self.may(size)
@@ -162,7 +167,7 @@ class BootLoops:
             doubled.append(streaks.left(None) - POOL_LOOP + 1)
         rests_s = [streaks.longest * 2.0 ** min(times, 16) for times in doubled if times >= 0]
         rest_s = min(LONGEST_REST_S, max(rests_s, default=0.0))
-        return rest_s, streaks.forgiven.get(None, 0.0)
+        return rest_s, max(streaks.forgiven.get(None, 0.0), streaks.unwritten_at)
 
     def has_failed(self, pool: Pool) -> bool:
         return bool(self.of[pool.name].failures)
@@ -223,7 +228,7 @@ class BootLoops:
     def _starts(self, manager: Manager) -> None:
         """What the run before could not write is forgotten."""
         if not manager.pool.journal.takes_writes_of(""):
-            self.of[manager.pool.name].reset(self.world.engine.now, surely=False)
+            self.of[manager.pool.name].may_be_forgotten(self.world.engine.now)
 
     def _given(self, manager: str, message: object) -> None:
         """A manager is shown who is up."""
@@ -264,7 +269,7 @@ class BootLoops:
         streaks.shortest = min(streaks.shortest, settings.boot_fail_after)
         streaks.longest = max(streaks.longest, settings.boot_fail_after)
         if not pool.journal.takes_writes_of(manager.name):
-            streaks.reset(now, surely=False)
+            streaks.may_be_forgotten(now)
             self._gone[manager.name].clear()
             return
         ears = self.told.ears[manager.name]
