@@ -226,6 +226,11 @@ def test_every_reason_is_given_in_some_world() -> None:
         pytest.param(992002678, "D4", id="a-run-ended-between-its-ledger-and-its-destroy"),
         pytest.param(992002493, "B3", id="a-run-closed-a-breaker-and-ended-before-its-next-plan"),
         pytest.param(992003472, "B3", id="two-denials-of-which-the-first-took-long"),
+        pytest.param(
+            992010177, "PROGRESS", id="a-full-disk-forgets-nothing-in-the-run-that-counts"
+        ),
+        pytest.param(992010290, "B3", id="a-run-that-can-not-read-its-journal-yet"),
+        pytest.param(992010299, "L4", id="a-node-that-is-listed-three-times"),
         pytest.param(992000243, "D17", id="a-late-order-calls-the-next-node-of-the-name-gone"),
         pytest.param(990200839, "WORK", id="a-name-given-anew-while-its-node-works-on"),
         pytest.param(990403084, "WORK", id="a-name-given-to-one-that-never-joins"),

@@ -103,6 +103,9 @@ class Closings:
         for cause, one in list(standing.items()):
             if cause in parts:
                 continue
+            if one.by != manager.name and not pool.journal.takes_writes_of(manager.name):
+                # It may not have read the journal yet; until it has, it does nothing.
+                continue
             del standing[cause]
             if one.losses == pool.journal.lost and (one.kept or one.by == manager.name):
                 self._closes(manager, one, settings)

@@ -180,7 +180,7 @@ class NodeRules:
 
     def _impossible(self, manager: Manager, plan: Plan, cloud: Heard, records: Heard) -> None:
         doubled = cloud.doubled | records.doubled
-        listed = len(cloud.items) + len(cloud.doubled) + len(records.items)
+        listed = len(cloud.items) + cloud.again + len(records.items)
         if len(doubled) > 0.05 * listed and plan.aborted is None:
             self._wrong("L4", manager, f"decides on a listing that shows {sorted(doubled)} twice")
         for order in plan.shutdowns:

@@ -53,6 +53,8 @@ class Heard:
     complete: bool
     items: Mapping[str, Any]
     doubled: frozenset[str] = frozenset()
+    again: int = 0
+    """How many entries show what another one shows."""
     given_at: float = float("-inf")
     """When the daemon had it: a message may be on its way for seconds inside the process."""
 
@@ -271,7 +273,8 @@ class Told:
                 if node.is_absent:
                     continue
             items[node.id] = node
-        heard = Heard(started, ended, listed.complete, items, frozenset(doubled))
+        again = len(listed.items) - len(items)
+        heard = Heard(started, ended, listed.complete, items, frozenset(doubled), again)
         self._polled[manager, "cloud", self._boottime(manager)] = heard
 
     def _records(self, manager: str, started: float, ended: float, listed: Listed[Record]) -> None:
