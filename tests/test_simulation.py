@@ -231,6 +231,7 @@ def test_every_reason_is_given_in_some_world() -> None:
         ),
         pytest.param(992010290, "B3", id="a-run-that-can-not-read-its-journal-yet"),
         pytest.param(992010299, "L4", id="a-node-that-is-listed-three-times"),
+        pytest.param(992010057, "PROGRESS", id="seats-whose-price-pays-for-one-node-take-turns"),
         pytest.param(992000243, "D17", id="a-late-order-calls-the-next-node-of-the-name-gone"),
         pytest.param(990200839, "WORK", id="a-name-given-anew-while-its-node-works-on"),
         pytest.param(990403084, "WORK", id="a-name-given-to-one-that-never-joins"),

@@ -163,6 +163,9 @@ def _play(world: World, scenario: Scenario) -> None:
     debts = Debts(world)
     begun = engine.now
     limit = begun + CALM_LIMIT_S
+    if world.controller is not None and world.controller.seated.max_total_price > 0:
+        # The jobs of a price take turns.
+        limit += CALM_LIMIT_S
     while engine.now < max(limit, debts.due_by(limit)) and not world.violations:
         engine.run(engine.now + LOOK_EVERY_S)
         if not world.shape.proven:

@@ -65,6 +65,8 @@ class SeatRules:
         """By size, when the cloud last refused a node; by uuid, when the record's node ended."""
         self._failed: Counter[str] = Counter()
         """By pool, how many nodes ended that had never been heard."""
+        self._done: dict[str, tuple[int, float]] = {}
+        """By pool, how many of its jobs were done at the last look, and since when."""
         self._heard: set[str] = set()
         world.registry.pinged.append(lambda _, secret: self._heard.add(secret))
         world.cloud.books.ended.append(self._ended)
@@ -178,10 +180,28 @@ class SeatRules:
         if failed >= SIZE_LOOP:
             doubled = pool.settings.boot_fail_after * 2.0 ** min(failed - SIZE_LOOP, 16)
             boots_in += min(LONGEST_REST_S, doubled)
-        for job in self._waiting(pool):
+        waiting = self._waiting(pool)
+        if pool.settings.max_total_price > 0 and waiting:
+            # They take turns: meanwhile Slurm gives up the node of the next, and queues that again.
+            since = max(since, self._done_since(pool))
+            within = boots_in + max(job.lasts for job in waiting)
+            what = f"one of {len(waiting)} jobs that share a price is run to its end"
+            yield Owed("PROGRESS", f"jobs {pool.name}", what, since, within)
+            return
+        for job in waiting:
             within = boots_in if job.on is None else boots_in + job.lasts
             what = f"job {job.id} on {job.name} is run to its end"
             yield Owed("PROGRESS", f"job {job.id} {job.began}", what, since, within)
+
+    def _done_since(self, pool: Pool) -> float:
+        """When the last of the pool's jobs was done, give or take a look."""
+        of = self.controller.pool_of
+        count = sum(of[job.name] == pool.name for job in self.controller.done)
+        known, at = self._done.get(pool.name, (0, 0.0))
+        if count != known:
+            at = self.world.engine.now
+            self._done[pool.name] = count, at
+        return at
 
     def _seat_is_free(self, pool: Pool) -> float:
         """Whatever holds a node ends, and its record is cleaned."""
