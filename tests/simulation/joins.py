@@ -8,7 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from nodemanager.actors.messages import SchedulerPolled
 from nodemanager.core.model.reasons import Event, Reason
+from nodemanager.core.model.world import WorkerState
 from tests.simulation import health
 from tests.simulation.bounds import Bounds
 from tests.simulation.cloud import Instance
@@ -39,13 +41,30 @@ class Joins:
         """Nodes of which an operator was told that their scheduler does not call them up."""
         self._at_once: dict[str, int] = {}
         """By pool, the most that never joined at once, since there was none."""
+        self._told_up: dict[tuple[str, str], float] = {}
+        """By pool and hostname, when the newest answer began that called a node of it up."""
         world.cloud.books.destroyed.append(self._destroyed)
         world.events.append(self._logged)
+        world.given.append(self._given)
 
     def _logged(self, manager: Manager, event: Event, fields: dict[str, object]) -> None:
         if event is Event.NODE_KEEP:
             told = self._told.add if fields.get("reason") in TELLS else self._told.discard
             told(str(fields["node"]))
+
+    def _given(self, name: str, message: object) -> None:
+        if not isinstance(message, SchedulerPolled) or not message.listing.complete:
+            return
+        pool = self.world.managers[name].pool
+        began = pool.clock.booted_at + message.listing.started_at
+        for node in message.listing.items:
+            if node.responds and node.state in (WorkerState.BUSY, WorkerState.IDLE):
+                self._told_up[pool.name, node.name] = began
+
+    def _was_told(self, one: Instance, pool: Pool, joined_at: float) -> bool:
+        """Whether any run of the pool was told that it is up, before it was lost again."""
+        hostname = None if one.machine is None else one.machine.hostname
+        return self._told_up.get((pool.name, hostname or ""), float("-inf")) >= joined_at
 
     def _destroyed(self, one: Instance, by: str) -> None:
         known = self.rules.order_of(by, one.id, self.world.weather.sent_at)
@@ -57,7 +76,9 @@ class Joins:
         if manager.pool.journal.lost:
             # Who had joined in its boot grace was lost with it.
             return
-        if joined_at is not None and joined_at < ordered_at:
+        if joined_at is None or not self._was_told(one, manager.pool, joined_at):
+            return
+        if joined_at < ordered_at:
             ago_s = ordered_at - joined_at
             what = f"{by} destroys {one.id} as never joined, which joined {ago_s:.0f} s before that"
             self.world.violate("D17", what)
