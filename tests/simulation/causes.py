@@ -130,6 +130,9 @@ class Causes:
             if self.world.slurm is not None and node.id in self.world.slurm.deaf:
                 # Up is what the scheduler hears (D17).
                 continue
+            if self._is_silent(record, settings):
+                # By a late listing it is silent, and so a lack, however it pings by now.
+                continue
             if self._is_new(node, record) or self._is_heard(node, ears, settings):
                 yield node, self._shows_idle(record, settings) and self.world.slurm is None
 
@@ -137,14 +140,15 @@ class Causes:
         age_s = self.world.engine.now - min(node.created_at, node.launched_at)
         return record.last_ping_at is None and record.claim is not None and age_s < BOOTS_S
 
-    def _shows_idle(self, record: Record, settings: Settings) -> bool:
-        """Whether it may take work by that listing. A late one may show a word that is too old to
-        be evidence (T6): then nobody knows what the node does now, though it is there.
-        """
+    def _is_silent(self, record: Record, settings: Settings) -> bool:
+        """Whether its newest word, as listed, is too old to be evidence (T6)."""
         if record.last_ping_at is None:
-            return True
-        age_s = self.world.registry.now() - record.last_ping_at
-        return record.worker_state is WorkerState.IDLE and age_s <= settings.node_stale_after
+            return False
+        return self.world.registry.now() - record.last_ping_at > settings.node_stale_after
+
+    def _shows_idle(self, record: Record, settings: Settings) -> bool:
+        """Whether it may take work by that listing."""
+        return record.last_ping_at is None or record.worker_state is WorkerState.IDLE
 
     def _is_heard(self, node: Instance, ears: Ears, settings: Settings) -> bool:
         """Whether it said lately that it is up, and nothing else since."""
