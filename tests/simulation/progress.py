@@ -227,6 +227,11 @@ class Progress:
             if slurm is not None and one.node.tags.record is None:
                 # Nobody but an operator knows its name: any that is up may be its own.
                 continue
+            if slurm is not None and slurm.has_another_of_its_name(one.node.machine):
+                # The word on that may be taken for one on this, so it stays, and is told of (D7).
+                self.world.note(f"an operator ends {one.node.id}, whose name is another's")
+                self.world.cloud.end(one.node)
+                continue
             what = f"{one.node.id} ends, which has no record"
             yield Owed("PROGRESS", f"unpaired {one.node.id}", what, since, bounds.unpaired(count))
 

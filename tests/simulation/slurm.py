@@ -321,6 +321,11 @@ class Slurm:
             node.down = why
         self._requeue(node)
 
+    def has_another_of_its_name(self, machine: Machine | None) -> bool:
+        """Whether another machine registered last under the machine's name."""
+        node = None if machine is None else self.nodes.get(machine.hostname or "")
+        return node is not None and node.machine not in (None, machine)
+
     def works(self, machine: Machine | None) -> bool:
         """Whether it has a job, as far as the scheduler knows."""
         nodes = (one for one in self.nodes.values() if one.machine is machine)
