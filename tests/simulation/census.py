@@ -40,10 +40,6 @@ NEVER: Mapping[Reason, str] = {
         (Reason.JOB_TIED, Reason.JOB_UNREADABLE, Reason.PARTITION_LIMIT),
         "Simulated jobs say nothing of where they may run: the tests of schedulers and plan do.",
     ),
-    Reason.NOT_IN_SCHEDULER: (
-        "slurm.conf lacks a name in storms, or hardly ever: tests/test_simulated_dispatch plays it."
-    ),
-    Reason.UNUSED_RECORDS: "Hardly any simulated table has so many: the tests of the plan do.",
     Reason.ONE_PLAN: "No simulated manager runs with `--once`: the tests of commands by hand do.",
     Reason.OTHER_TYPE: "No simulated cloud has other types than the file: the ways out have.",
     Reason.ROTATION_PAUSED: "No simulated operator pauses it: the tests of the actors do.",

@@ -75,11 +75,11 @@ class BootFailures:
             self.failed(node, size, frozenset({life}))
 
     def failed(
-        self, node: CloudNode | None, size_name: str | None, ended: frozenset[str] = frozenset()
+        self, node: CloudNode | None, size_name: str | None, lives: frozenset[str] = frozenset()
     ) -> None:
         """Count a boot of ours that came to nothing: its node was given up, or vanished.
 
-        `ended` has its life's key where it ended by itself.
+        `lives` has its life's key where the record still has it, so that it is counted once.
         """
         context = self._context
         settings, now = context.settings, context.now
@@ -91,7 +91,7 @@ class BootFailures:
         spent = boot_loops.spent_on(size, age_s, boot_fail_after)
         before = self._loops
         after = boot_loops.after_failure(before, name, spent, now, boot_fail_after)
-        self._take(replace(after, counted=after.counted | ended))
+        self._take(replace(after, counted=after.counted | lives))
         if name is not None and after.sizes[name].rests > before.sizes.get(name, Streak()).rests:
             self._tell_rest(after.sizes[name], now, name)
         if after.probing and not before.probing:

@@ -38,7 +38,7 @@ from nodemanager.core.execute.workflow import Action, Begin, End, Key, Seen
 from nodemanager.core.judge.node_view import FAILED_BOOTS
 from nodemanager.core.model.facts import Fact
 from nodemanager.core.model.reasons import Reason
-from nodemanager.core.model.world import Leftover
+from nodemanager.core.model.world import Leftover, life_key
 from nodemanager.core.observe.boots import is_booting
 from nodemanager.errors import RemoteError, Throttled
 
@@ -157,7 +157,10 @@ class WorkflowShell:
         context.recent = after_gone(context.recent, gone, now)
         context.event_log.forget_node(gone.node_id)
         if gone.reason in FAILED_BOOTS or self._ended_in_setup(gone):
-            self._boot_failures.failed(context.history.present.get(gone.node_id), gone.size)
+            node = context.history.present.get(gone.node_id)
+            # Its record may wait for its clean for long, and the node is listed as ended meanwhile.
+            life = () if gone.record is None else (life_key(gone.record, gone.incarnation),)
+            self._boot_failures.failed(node, gone.size, frozenset(life))
         self._releases.book.ended(gone.node_id, now)
         self._releases.tend()
         self._operators.marks.forget(frozenset({gone.node_id}))

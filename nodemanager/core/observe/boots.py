@@ -31,9 +31,12 @@ def waits_to_join(record: Record, history: History) -> bool:
 
 
 def unjoined_for(record: Record, history: History, now: float, settings: Settings) -> float | None:
-    """Seconds for which each fresh answer in a row has said that it is not up; None if not so."""
+    """Seconds from the first to the newest answer of those in a row that said that it is not up.
+
+    None if the newest said otherwise, or is not fresh. It may have come up since.
+    """
     listing = history.scheduler
     since = history.unjoined.get(life_key(record.uuid, record.incarnation))
     if since is None or listing is None or now - listing.started_at > settings.poll_stale_after:
         return None
-    return now - since
+    return listing.started_at - since

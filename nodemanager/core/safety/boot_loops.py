@@ -50,7 +50,7 @@ class Streak:
 class Loops:
     """The streaks, by the size's name and over all sizes.
 
-    `counted` are the lives, by key, whose node ended by itself and was counted, for as long as
+    `counted` are the lives, by key, whose node ended and was counted, for as long as
     their records wait: a later run sees that end, too.
     """
 

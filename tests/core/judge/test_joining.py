@@ -80,6 +80,21 @@ def test_one_that_never_joins_boots_satisfies_nothing_and_goes_d17(node: Told) -
     assert made.view("i-r1").bad_s == measures["unjoined_s"]
 
 
+def test_time_in_which_the_scheduler_did_not_answer_counts_for_nothing_d17() -> None:
+    """The node may have come up meanwhile."""
+    made = booting(min_nodes=1)
+    told(made, UNREACHED, lasts=GRACE - 2 * ROUND)
+    assert made.settings.poll_stale_after > 4 * ROUND
+    for _ in range(4):
+        made.advance(ROUND)
+        made.ping("r1")
+        made.poll()
+        made.plan()
+        assert made.destroyed == []
+    told(made, SchedulerNode(HOST, IDLE))
+    assert made.destroyed == []
+
+
 @pytest.mark.parametrize(
     "node",
     [
