@@ -19,6 +19,7 @@ import pytest
 import requests
 
 from tests.live.harness import free_port
+from tests.waiting import until
 
 pytestmark = pytest.mark.slow
 
@@ -582,7 +583,8 @@ def test_rotated_tokens_are_taken_by_a_reload_and_the_former_ones_let_nobody_in(
     records = daemon.waits_for("server.started", name="registry")["url"] + "/arvados/v1/nodes"
     status = f"http://127.0.0.1:{port}/api/nodes"
     daemon.waits_for("cycle.done")
-    assert answer_of(status, "the-first-one") == 200
+    # What a plan found is shown right after its line.
+    until("the nodes", lambda: answer_of(status, "the-first-one") == 200)
     assert answer_of(records, "registry-one", "OAuth2") == 200
     secret.write_text("the-second-one")
     path.write_text(path.read_text().replace("registry-one", "registry-two"))
