@@ -9,6 +9,33 @@ _TESTS = "tests/core/judge/test_joining.py::"
 JOINS = (
     TextMutant(
         "D17",
+        "time in which the scheduler did not answer counts as one in which it did not hear a node",
+        "core/observe/boots.py",
+        "return listing.started_at - since",
+        "return now - since",
+        "tests/core/judge/test_joining.py::"
+        "test_time_in_which_the_scheduler_did_not_answer_counts_for_nothing_d17",
+    ),
+    TextMutant(
+        "D17",
+        "a node that a late order of ours called gone is left so",
+        "core/plan/errands.py",
+        "if is_called_gone and word.node.responds:",
+        "if False:",
+        "tests/core/plan/test_errands.py::"
+        "test_a_node_that_we_called_gone_and_that_answers_is_resumed",
+    ),
+    TextMutant(
+        "B5",
+        "a node that we gave up is counted once more while its record waits",
+        "actors/daemon/workflow_shell.py",
+        "self._boot_failures.failed(node, gone.size, frozenset(life))",
+        "self._boot_failures.failed(node, gone.size)",
+        "tests/actors/test_boot_loops.py::"
+        "test_a_failed_boot_whose_record_is_freed_late_is_counted_once",
+    ),
+    TextMutant(
+        "D17",
         "a node that its scheduler never called up satisfies min_nodes",
         "core/judge/node_paired.py",
         "    view.counts = reason not in NOT_UP\n",
