@@ -138,7 +138,7 @@ def cloud_slurm(
     resume: str = "/bin/true",
     suspend: str = "/bin/true",
     suspend_time: int = 600,
-    resume_timeout: int = 10,
+    resume_timeout: int,
     small: int = 2,
 ) -> Iterator[CloudSlurm]:
     given = {

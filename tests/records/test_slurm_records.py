@@ -33,6 +33,9 @@ from tests.waiting import until
 pytestmark = pytest.mark.timeout(300)
 
 REAL = pytest.param("real", marks=pytest.mark.server("slurm", "munge"))
+HASTY = pytest.param("real, hasty", marks=pytest.mark.server("slurm", "munge"))
+"""A slurmctld that gives a node up after ten seconds. It requeues the node's job then, which waits
+for two minutes: so where a test waits for a job, the time is longer than a busy machine needs."""
 on_a_real_slurm = pytest.mark.parametrize("_running", [REAL], indirect=True)
 FOREIGN = "bad disk"
 
@@ -44,7 +47,9 @@ def _running(
     if request.param == "model":
         yield model_slurm()
         return
-    with cloud_slurm(tmp_path_factory.mktemp("slurm")) as slurm:
+    resume_timeout = 10 if "hasty" in request.param else 300
+    folder = tmp_path_factory.mktemp("slurm")
+    with cloud_slurm(folder, resume_timeout=resume_timeout) as slurm:
         yield slurm
 
 
@@ -192,6 +197,7 @@ def order_to_resume(slurm: CloudSlurm, name: str) -> tuple[bool, tuple[str, ...]
     return node.given_up, power.orders_to_resume(node)
 
 
+@pytest.mark.parametrize("_running", [HASTY, "model"], indirect=True)
 def test_a_name_that_slurm_gave_up_can_be_powered_up_again(slurm: CloudSlurm):
     """One whose machine did not come, and one that was called down after its machine."""
     slurm.cluster.client("scontrol", "update", "NodeName=small-2", "State=POWER_UP")
