@@ -245,6 +245,7 @@ def test_every_reason_is_given_in_some_world() -> None:
             990301138, "LIVENESS", id="a-machine-without-a-record-is-up-under-the-next-ones-name"
         ),
         pytest.param(991200047, "D16", id="a-hold-on-a-node-on-its-way-to-its-job"),
+        pytest.param(995002008, "B3", id="one-listed-as-ended-and-as-running"),
         pytest.param(991300602, "D9", id="one-of-two-down-nodes-young-again-by-a-clock-set-ahead"),
     ],
 )

@@ -491,6 +491,15 @@ MUTANTS = (
     ),
     TextMutant(
         "B3",
+        "a node has ended that a listing shows as ended and as running",
+        "core/observe/nodes_by_record.py",
+        "if node.is_absent and node.id not in present}",
+        "if node.is_absent}",
+        "tests/core/safety/test_waves.py::"
+        "test_a_node_that_is_listed_as_ended_and_as_running_has_not_ended_b3_l4",
+    ),
+    TextMutant(
+        "B3",
         "mass silence is over where nothing tells that the nodes are ill, as after a start",
         "core/judge/recovered.py",
         "(is_well(view, view.record) or suspended_word(view.record, snapshot, settings))",

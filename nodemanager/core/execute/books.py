@@ -363,8 +363,7 @@ def still_expected(
     """
     if not expected:
         return expected
-    cloud, records = history.cloud, history.records
-    ended = {node.id for node in cloud.items if node.is_absent} if cloud is not None else set()
+    ended, records = history.ended, history.records
     items = records.items if records is not None else ()
     heard = pinged_lives(items, expected, history)
     waiting = {(one.uuid, one.incarnation) for one in items if waits_for_first_ping(one)}

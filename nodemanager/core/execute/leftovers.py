@@ -249,10 +249,10 @@ def _claimed(ready: Iterable[Entry], snapshot: Snapshot) -> Mapping[str, str]:
     A run may have entered what its node pins, and ended before it sent the destroy. A node that is
     listed as ended is none of them.
     """
-    records, cloud = snapshot.history.records, snapshot.history.cloud
-    if records is None or cloud is None or all(entry.is_gone for entry in ready):
+    history = snapshot.history
+    records, ended = history.records, history.ended
+    if records is None or history.cloud is None or all(entry.is_gone for entry in ready):
         return {}
-    ended = {node.id for node in cloud.items if node.is_absent}
     holding = [record for record in records.items if record.holds_anything]
     nodes = ((id_of(record, snapshot), record.uuid) for record in holding)
     return {node_id: uuid for node_id, uuid in nodes if node_id and node_id not in ended}

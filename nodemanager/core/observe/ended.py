@@ -44,7 +44,7 @@ def ended_in_setup(
     history = snapshot.history
     if history.cloud is None or history.records is None:
         return history, ()
-    absent = {node.id: node for node in history.cloud.items if node.is_absent}
+    absent = history.ended
     if not (absent or history.asked or history.ended_in_setup):
         return history, ()
     known: set[str] = set()

@@ -35,7 +35,13 @@ from nodemanager.core.observe.gaps import Gaps, newest_above, with_gap
 from nodemanager.core.observe.heard import Heard, heard_again, is_renewed
 from nodemanager.core.observe.hostnames import Hostnames, hostnames_joined, hostnames_seen
 from nodemanager.core.observe.listing_history import KnownSets
-from nodemanager.core.observe.nodes_by_record import Bearers, Present, index_nodes, listed_twice
+from nodemanager.core.observe.nodes_by_record import (
+    Bearers,
+    Present,
+    ended_nodes,
+    index_nodes,
+    listed_twice,
+)
 from nodemanager.core.observe.pools import other_pools, uuids_of_ours
 
 
@@ -177,6 +183,11 @@ class History:
         """Ids that one of the newest complete listings has more than once (L4)."""
         return self.nodes_twice | self.records_twice
 
+    @property
+    def ended(self) -> Mapping[str, CloudNode]:
+        """By id, the nodes that the newest complete cloud listing shows as ended, and only so."""
+        return {} if self.cloud is None else ended_nodes(self.cloud.items, self.present)
+
 
 def cloud_poll_started(history: History) -> History:
     """Pin the newest record listing, for the cloud listing that begins now (C6)."""
@@ -200,7 +211,7 @@ def cloud_listed(history: History, listing: Nodes, settings: Settings) -> Histor
     stopped = CloudState.STOPPED
     stopped_before = history.stopped if gap <= settings.poll_stale_after else {}
     # A node listed as terminated is known to be gone, and may leave the list (L3).
-    known = history.known_nodes.without(_ended(listing, present))
+    known = history.known_nodes.without(ended_nodes(listing.items, present).keys())
     return changed(
         history,
         cloud=listing,
@@ -272,12 +283,6 @@ def _ours(history: History, present: Present, settings: Settings) -> frozenset[s
     uuids = uuids_of_ours(records, history.other_pools, settings)
     named = {record.instance_id for record in records if record.uuid in uuids}
     return ours | (untagged & named)
-
-
-def _ended(listing: Nodes, present: Present) -> frozenset[str]:
-    if len(present) == len(listing.items):
-        return frozenset()
-    return frozenset(node.id for node in listing.items if node.is_absent) - present.keys()
 
 
 def _versions(records: Records | None) -> dict[str, str]:

@@ -39,6 +39,13 @@ def listed_twice(nodes: tuple[CloudNode, ...], present: Present) -> frozenset[st
     return frozenset(one for one, count in counts.items() if count > 1)
 
 
+def ended_nodes(nodes: tuple[CloudNode, ...], present: Present) -> dict[str, CloudNode]:
+    """By id, the nodes that a listing shows as terminated; who is listed as alive, too, is none."""
+    if len(present) == len(nodes):
+        return {}
+    return {node.id: node for node in nodes if node.is_absent and node.id not in present}
+
+
 def _in_order(nodes: tuple[CloudNode, ...]) -> tuple[CloudNode, ...]:
     return tuple(sorted(nodes, key=lambda one: (one.id, repr(one))))
 

@@ -329,10 +329,9 @@ def _is_gone(node_id: str, history: History, destroyed: Container[str]) -> bool:
 
     That no listing shows it is no proof, because the listing may be short.
     """
-    listed = history.cloud.items if history.cloud is not None else ()
     return (
         node_id in destroyed
-        or any(node.id == node_id and node.is_absent for node in listed)
+        or node_id in history.ended
         or any(life.node_id == node_id and life.told_at is None for life in history.freed.values())
     )
 
@@ -390,10 +389,10 @@ def ended(marks: Mapping[str, Mark], snapshot: Snapshot) -> frozenset[str]:
 
     A node that a listing just lacks keeps its mark, because the listing may be short.
     """
-    cloud, present = snapshot.history.cloud, snapshot.history.present
-    if cloud is None or not marks:
+    history, present = snapshot.history, snapshot.history.present
+    if history.cloud is None or not marks:
         return frozenset()
-    over = {node.id for node in cloud.items if node.is_absent} | snapshot.gone.keys()
+    over = history.ended.keys() | snapshot.gone.keys()
     over |= {
         id
         for id, mark in marks.items()

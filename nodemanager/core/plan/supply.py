@@ -171,11 +171,11 @@ def unlisted_nodes(
 
 def _not_ended(records: Iterable[Record], snapshot: Snapshot) -> Iterator[Record]:
     """The records whose node the cloud neither lists as terminated nor has called gone."""
-    assert snapshot.history.cloud is not None
-    absent = [node for node in snapshot.history.cloud.items if node.is_absent]
-    ended = {node.id for node in absent}
+    ended = snapshot.history.ended
     ended_lives = {
-        (node.tags.record, node.tags.incarnation) for node in absent if node.tags.record is not None
+        (node.tags.record, node.tags.incarnation)
+        for node in ended.values()
+        if node.tags.record is not None
     }
     for record in records:
         if record.instance_id in ended or record.instance_id in snapshot.gone:

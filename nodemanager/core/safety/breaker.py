@@ -385,9 +385,7 @@ def after_silence(
             part = replace(part, ids=part.ids | (joins - breaker.acquitted))
             breaker = with_part(breaker, Cause.MASS_SILENCE, part)
         breaker, part = _started_again(breaker, part, history)
-        ended = part.confirmed
-        if history.cloud is not None:
-            ended |= {node.id for node in history.cloud.items if node.is_absent} & part.ids
+        ended = part.confirmed | (part.ids & history.ended.keys())
         if len(part.ids - no_more - ended) > settings.collapse_fraction * len(part.ids):
             return breaker
         breaker = with_part(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -355,3 +356,11 @@ def test_marks_of_nodes_that_are_no_more_are_forgotten_and_others_stand() -> Non
     marks |= dict.fromkeys(("i-r1", "i-long-unlisted"), long_ago)
     snapshot = made.snapshot(gone={"i-ours": made.now})
     assert commands.ended(marks, snapshot) == {"i-over", "i-ours", "i-long-unlisted"}
+
+
+def test_a_mark_stands_whose_node_is_listed_as_ended_and_as_running_l4() -> None:
+    made = pair_and_leak()
+    running = next(one for one in made.nodes if one.id == "i-r1")
+    made.nodes.append(replace(running, state=CloudState.TERMINATED))
+    made.round()
+    assert commands.ended({"i-r1": MARK}, made.snapshot()) == frozenset()

@@ -227,6 +227,28 @@ def test_mass_silence_closes_when_each_is_confirmed_stopped_and_opens_no_more_fo
     assert not made.breaker.is_open
 
 
+@pytest.mark.parametrize(
+    ("listed", "open_"),
+    [
+        pytest.param((CloudState.TERMINATED,), False, id="ended"),
+        pytest.param((CloudState.TERMINATED, CloudState.RUNNING), True, id="both"),
+        pytest.param((CloudState.RUNNING, CloudState.TERMINATED), True, id="both-turned-round"),
+    ],
+)
+def test_a_node_that_is_listed_as_ended_and_as_running_has_not_ended_b3_l4(
+    listed: tuple[CloudState, ...], open_: bool
+) -> None:
+    made = pool_of(20)
+    say(made, WorkerState.BUSY, {f"r{number}" for number in range(7)})
+    say(made, WorkerState.BUSY, {"r0", "r1", "r2"})
+    assert made.breaker.cause is Cause.MASS_SILENCE
+    ill, *others = made.nodes
+    assert ill.id == "i-r0"
+    made.nodes = [*others, *(replace(ill, state=state) for state in listed)]
+    say(made, WorkerState.BUSY, {"r0", "r1", "r2"})
+    assert made.breaker.is_open is open_
+
+
 def test_recovered_nodes_do_not_close_it_while_others_fell_silent_since_b3() -> None:
     made = pool_of(20)
     first, second = {f"r{n}" for n in range(7)}, {f"r{n}" for n in range(7, 14)}
