@@ -15,7 +15,6 @@ from nodemanager.actors.daemon.boot_failures import BootFailures
 from nodemanager.actors.daemon.identities import Identities
 from nodemanager.actors.daemon.leftover_book import LeftoverBook
 from nodemanager.actors.daemon.operator_pool import PoolOrders
-from nodemanager.actors.daemon.plan_orders import PlanOrders
 from nodemanager.actors.daemon.record_writes import RecordWrites
 from nodemanager.actors.daemon.recovery import Recovery
 from nodemanager.actors.daemon.runner import Runner
@@ -626,7 +625,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "U9",
         "a node that the cloud ended in its set-up counts as booting",
-        (instead(ended.ended_in_setup, "node is None", "True"),),
+        (instead(ended._seen_ended, "node is None", "True"),),
         storm=Storm(("the cloud ends nodes in their set-up",), count=3),
     ),
     Mutant(
@@ -1224,13 +1223,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "B5",
         "a node that the cloud took back is no failed boot",
-        (
-            instead(
-                BootFailures.ended_in_setup,
-                "self.failed(node, size, frozenset({life}))",
-                "None",
-            ),
-        ),
+        (instead(ended.ended_in_setup, "replace(limits, loops=loops)", "limits"),),
         storm=TAKEN_BACK,
     ),
     Mutant(
@@ -1238,7 +1231,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "a node that ends while its claim is told its id is neither told nor counted",
         (
             instead(
-                ended.ended_in_setup,
+                ended._seen_ended,
                 "not is_shut_down and not _is_our_doing(node_id, snapshot)",
                 "not action and not _is_our_doing(node_id, snapshot)",
             ),
@@ -1253,7 +1246,14 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "B5",
         "the plan that counts the fifth boots one more",
-        (instead(PlanOrders.carry_out, "self._boot_failures.may_boot(boot.size)", "True"),),
+        (
+            instead(
+                plan._planned,
+                "Market(supply, snapshot, settings, slots, seats)",
+                "Market(supply, changed(snapshot, limits=replace(snapshot.limits, "
+                "loops=boot_loops.NONE)) if ended else snapshot, settings, slots, seats)",
+            ),
+        ),
         storm=TAKEN_BACK,
     ),
     Mutant(
@@ -1267,9 +1267,9 @@ MUTANTS: tuple[Mutant, ...] = (
         "a node that ended over a restart is no failed boot",
         (
             instead(
-                BootFailures.ended_in_setup,
-                "self.failed(node, size, frozenset({life}))",
-                "life[: life.index('/')] in created and self.failed(node, size, frozenset({life}))",
+                ended.ended_in_setup,
+                "one.life not in loops.counted",
+                "one.life not in loops.counted and one.record.uuid in snapshot.claimed_sizes",
             ),
         ),
         storm=NEVER_UP,

@@ -10,7 +10,7 @@ from nodemanager.core.execute.workflow import Action, End
 from nodemanager.core.explain.events import CLEANED
 from nodemanager.core.model.reasons import Event, Reason
 from nodemanager.core.model.sizes import Sizes
-from nodemanager.core.model.world import CloudNode, Record, Size, life_key
+from nodemanager.core.model.world import CloudNode, Record
 from nodemanager.core.observe.history import History
 from nodemanager.core.plan.plan import Plan
 from nodemanager.core.safety import boot_loops
@@ -43,20 +43,9 @@ class BootFailures:
             self.failed(None, size)
 
     def ended_in_setup(self, made: Plan) -> None:
-        """Tell of each node that ended before its boot came to something, and count it.
-
-        What a former run told and counted so is none of these.
-        """
-        records = made.history.records
-        if records is not None:
-            self._take(boot_loops.still_waiting(self._loops, records.items))
+        """Tell of each node that ended before its boot came to something; the plan counted it."""
         for one in made.ended:
             record, node = one.record, one.node
-            life = life_key(record.uuid, record.incarnation)
-            if life in self._loops.counted:
-                continue
-            claim = record.claim
-            size = None if claim is None else claim.size
             self._context.log.event(
                 Event.NODE_ENDED,
                 level=WARNING,
@@ -64,7 +53,7 @@ class BootFailures:
                 record=record.uuid,
                 slot=record.slot_number,
                 host=record.hostname,
-                size=size,
+                size=one.size,
                 detail=(None if node is None else node.why) or None,
                 plan=made.plan_id,
             )
@@ -72,34 +61,34 @@ class BootFailures:
             created = self._context.books.created
             left = {uuid: of for uuid, of in created.items() if uuid != record.uuid}
             self._context.books = replace(self._context.books, created=left)
-            self.failed(node, size, frozenset({life}))
+        self._count(made.loops)
 
     def failed(
-        self, node: CloudNode | None, size_name: str | None, lives: frozenset[str] = frozenset()
+        self, node: CloudNode | None, size_name: str | None, life: str | None = None
     ) -> None:
-        """Count a boot of ours that came to nothing: its node was given up, or vanished.
-
-        `lives` has its life's key where the record still has it, so that it is counted once.
-        """
+        """Count a boot of ours that came to nothing: its node was given up, or vanished."""
         context = self._context
-        settings, now = context.settings, context.now
-        size = Sizes(settings.sizes).named(size_name)
-        name = size.name if size is not None else size_name
-        boot_fail_after, age_s = settings.boot_fail_after, None
-        if node is not None and node.created_at is not None:
-            age_s = context.wall_clock.age(node.created_at, now)
-        spent = boot_loops.spent_on(size, age_s, boot_fail_after)
-        before = self._loops
-        after = boot_loops.after_failure(before, name, spent, now, boot_fail_after)
-        self._take(replace(after, counted=after.counted | lives))
-        if name is not None and after.sizes[name].rests > before.sizes.get(name, Streak()).rests:
-            self._tell_rest(after.sizes[name], now, name)
-        if after.probing and not before.probing:
-            self._tell_rest(after.pool, now, None)
+        self._count(
+            boot_loops.after_end(
+                self._loops,
+                node,
+                size_name,
+                context.wall_clock,
+                context.now,
+                context.settings,
+                life=life,
+            )
+        )
 
-    def may_boot(self, size: Size) -> bool:
-        """Whether nothing that was counted by now makes the size rest."""
-        return self._loops.resting_until(size.name, self._context.now) is None
+    def _count(self, after: Loops) -> None:
+        """Take the streaks, and tell each rest that is new in them."""
+        before = self._loops
+        self._take(after)
+        for name, streak in after.sizes.items():
+            if streak.rests > before.sizes.get(name, Streak()).rests:
+                self._tell_rest(streak, self._context.now, name)
+        if after.probing and not before.probing:
+            self._tell_rest(after.pool, self._context.now, None)
 
     def probe_sent(self) -> None:
         """Note that set-ups were begun: while the pool rests, one of them is its probe."""

@@ -65,11 +65,9 @@ class PlanOrders:
             self._false_cleans.begin_restore(life, made.plan_id, now)
         for bind in made.binds:
             runner.begin(Action.BIND, bind, bind.plan_id, now)
-        # What the plan itself showed of failed boots was counted after it: a size may rest by now.
-        boots = [boot for boot in made.boots if self._boot_failures.may_boot(boot.size)]
-        for boot in boots:
+        for boot in made.boots:
             self._begin_setup(boot, now)
-        if boots:
+        if made.boots:
             self._boot_failures.probe_sent()
 
     def _send_errands(self, made: Plan, now: float) -> None:

@@ -159,8 +159,8 @@ class WorkflowShell:
         if gone.reason in FAILED_BOOTS or self._ended_in_setup(gone):
             node = context.history.present.get(gone.node_id)
             # Its record may wait for its clean for long, and the node is listed as ended meanwhile.
-            life = () if gone.record is None else (life_key(gone.record, gone.incarnation),)
-            self._boot_failures.failed(node, gone.size, frozenset(life))
+            life = None if gone.record is None else life_key(gone.record, gone.incarnation)
+            self._boot_failures.failed(node, gone.size, life)
         self._releases.book.ended(gone.node_id, now)
         self._releases.tend()
         self._operators.marks.forget(frozenset({gone.node_id}))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from nodemanager.core.model.changed import changed
 from nodemanager.core.model.reasons import Reason
@@ -15,6 +15,7 @@ from nodemanager.core.observe.queries import is_called_gone
 from nodemanager.core.observe.signs import waits_for_first_ping
 from nodemanager.core.observe.unlisted import id_of, there_since
 from nodemanager.core.plan.snapshot import Flight, Snapshot
+from nodemanager.core.safety import boot_loops
 
 NO_FLIGHT = Flight("", 0.0)
 BESIDE = frozenset({NO_FLIGHT.kind, "adopt", "bind", "drain"})
@@ -32,11 +33,43 @@ class EndedInSetup:
     node_id: str
     node: CloudNode | None
 
+    @property
+    def life(self) -> str:
+        """The key of the record's life that ended."""
+        return life_key(self.record.uuid, self.record.incarnation)
+
+    @property
+    def size(self) -> str | None:
+        """The name of the size that was booted."""
+        return None if self.record.claim is None else self.record.claim.size
+
 
 def ended_in_setup(
     snapshot: Snapshot, settings: Settings
-) -> tuple[History, tuple[EndedInSetup, ...]]:
-    """The history that knows which lives ended in their set-up, and those that are news.
+) -> tuple[Snapshot, tuple[EndedInSetup, ...]]:
+    """The snapshot that knows which lives ended in their set-up, and those that are news.
+
+    Each is a failed boot, once: what a former run counted is no news (B5).
+    """
+    history, seen = _seen_ended(snapshot, settings)
+    limits = snapshot.limits
+    loops = limits.loops
+    if history.records is not None:
+        loops = boot_loops.still_waiting(loops, history.records.items)
+    news = tuple(one for one in seen if one.life not in loops.counted)
+    for one in news:
+        loops = boot_loops.after_end(
+            loops, one.node, one.size, snapshot.wall_clock, snapshot.now, settings, life=one.life
+        )
+    if loops is not limits.loops:
+        snapshot = changed(snapshot, limits=replace(limits, loops=loops))
+    if history is not snapshot.history:
+        snapshot = changed(snapshot, history=history)
+    return snapshot, news
+
+
+def _seen_ended(snapshot: Snapshot, settings: Settings) -> tuple[History, tuple[EndedInSetup, ...]]:
+    """The history that knows those lives, and those that it did not know before.
 
     A listing shows such a node as terminated, or the cloud calls it gone, asked by its id (D3).
     What has ended never comes back, so a life stays in it for as long as its record waits.

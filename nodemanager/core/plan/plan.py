@@ -7,7 +7,7 @@ its items. The same predicates feed the action, the log line, the metric and the
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
 
@@ -51,7 +51,9 @@ from nodemanager.core.plan.shutdowns import shutdown_orders
 from nodemanager.core.plan.slots import Slots, count_slots
 from nodemanager.core.plan.snapshot import Snapshot, listed_records
 from nodemanager.core.plan.supply import Supply
+from nodemanager.core.safety import boot_loops
 from nodemanager.core.safety import breaker as breakers
+from nodemanager.core.safety.boot_loops import Loops
 from nodemanager.core.safety.breaker import Breaker, Cause, Population
 from nodemanager.core.safety.rate_limits import after_eligible, eligible_seen, name_of
 
@@ -88,6 +90,8 @@ class Plan:
     ask_tagged: tuple[str, ...] = ()
     unlisted: Unlisted = NOTHING
     ended: tuple[EndedInSetup, ...] = ()
+    loops: Loops = boot_loops.NONE
+    """The streaks of failed boots, with those that this plan shows (B5)."""
     pending: frozenset[str] = frozenset()
     """The records that stand for future nodes, by uuid (U6)."""
     restores: tuple[FreedLife, ...] = ()
@@ -151,8 +155,7 @@ def _planned(
     """The plan of a snapshot that may be decided on."""
     snapshot, pairs = _paired(snapshot, settings, before, new_records=new_records)
     views = _viewed(snapshot, settings, pairs, before)
-    history, ended = ended_in_setup(snapshot, settings)
-    snapshot = _with(snapshot, history)
+    snapshot, ended = ended_in_setup(snapshot, settings)
     unlisted = look_for_unlisted(snapshot, settings)
     unheard = _unheard(snapshot, settings, unlisted, impossible.ids)
     snapshot = _after_silence(snapshot, settings, views, [one for one in unheard if one.bad])
@@ -194,6 +197,7 @@ def _planned(
         ask_tagged=_in_turn(false_clean.to_ask_tagged(snapshot, settings), unlisted.ask_tagged),
         unlisted=unlisted,
         ended=ended,
+        loops=snapshot.limits.loops,
         pending=frozenset(supply.pending_records),
         restores=restores,
         binds=bind_orders(snapshot, settings, pairs),
@@ -292,7 +296,8 @@ def judged(made: Plan, snapshot: Snapshot) -> Snapshot:
     """The snapshot as the judges of this plan saw it, so that `explain` can ask them again."""
     # `_to_go_on_from` may have dropped the absences, which the judges still had.
     history = changed(made.history, absence=snapshot.history.absence)
-    return changed(snapshot, history=history, breaker=made.breaker)
+    limits = replace(snapshot.limits, loops=made.loops)
+    return changed(snapshot, history=history, breaker=made.breaker, limits=limits)
 
 
 def adopting(history: History, settings: Settings) -> Settings:
@@ -315,6 +320,7 @@ def _no_plan(
         history=snapshot.history,
         breaker=snapshot.breaker,
         pairs=Pairs({}, {}, {}),
+        loops=snapshot.limits.loops,
         impossible=impossible,
         aborted=aborted,
         ask=breakers.to_ask(snapshot.breaker, snapshot.history),

@@ -10,9 +10,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from nodemanager.core.model.settings import Settings
-from nodemanager.core.model.sizes import size_name
-from nodemanager.core.model.world import Record, Size, life_key
+from nodemanager.core.model.sizes import Sizes, size_name
+from nodemanager.core.model.world import CloudNode, Record, Size, life_key
 from nodemanager.core.observe.boots import is_booting
+from nodemanager.core.observe.clocks import MeasuredClock
 from nodemanager.core.observe.history import History
 
 SIZE_LOOP = 5
@@ -101,6 +102,31 @@ def after_failure(
     if pool.failed == POOL_LOOP:
         pool = pool.rested(at, boot_fail_after)
     return replace(loops, sizes=sizes, pool=pool)
+
+
+def after_end(
+    loops: Loops,
+    node: CloudNode | None,
+    size_name: str | None,
+    wall: MeasuredClock,
+    at: float,
+    settings: Settings,
+    *,
+    life: str | None = None,
+) -> Loops:
+    """The loops after that node's boot came to nothing: it was given up, ended, or vanished.
+
+    `node` is what the cloud still shows of it. `life` is its record's life, by key, where the
+    record still has it, so that it is counted once.
+    """
+    boot_fail_after, age_s = settings.boot_fail_after, None
+    if node is not None and node.created_at is not None:
+        age_s = wall.age(node.created_at, at)
+    size = Sizes(settings.sizes).named(size_name)
+    name = size_name if size is None else size.name
+    spent = spent_on(size, age_s, boot_fail_after)
+    after = after_failure(loops, name, spent, at, boot_fail_after)
+    return after if life is None else replace(after, counted=after.counted | {life})
 
 
 def after_probe(loops: Loops, at: float, boot_fail_after: float) -> Loops:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.world import CloudState
 from nodemanager.core.plan.plan import Plan
-from tests.core.build import Flight, World, node, world
+from tests.core.build import SMALL, Flight, World, node, world
 
 LOST = "the cloud took it back"
 
@@ -52,3 +55,22 @@ def test_one_that_we_shut_down_did_not_end_by_itself_b5(kind: str) -> None:
     made, seen = booting(kind)
     made.flags["record_flights"] = {}
     assert ended(seen) == ended(made.round()) == []
+
+
+def test_the_plan_that_shows_the_fifth_failure_boots_no_sixth_b5() -> None:
+    made = world(max_nodes=9, min_nodes=9, sizes=(SMALL,))
+    lost = [f"r{number}" for number in range(5)]
+    for uuid in lost:
+        claim = made.add_record(uuid, pinged=False).claim
+        assert claim is not None
+        made.change(uuid, claim=replace(claim, size=SMALL.name))
+        made.nodes.append(node(uuid, state=CloudState.PENDING, created_at=made.ago(0)))
+    assert made.round().boots
+    for uuid in lost:
+        made.change_node(f"i-{uuid}", state=CloudState.TERMINATED, why=LOST)
+    failed = made.round()
+    assert [one.record.uuid for one in failed.ended] == lost
+    assert failed.loops.sizes[SMALL.name].failed == 5
+    assert failed.boots == ()
+    assert failed.wants is not None
+    assert set(failed.wants.refused) == {(SMALL.name, Reason.BOOT_LOOP)}
