@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sqlite3
 import stat
 import threading
+import time
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -165,9 +167,7 @@ class Database:
     def _use_wal(self) -> None:
         raw = self._engine.raw_connection()
         try:
-            cursor = raw.cursor()
-            cursor.execute("PRAGMA journal_mode=WAL")
-            mode = cursor.fetchone()
+            mode = self._switched(raw.cursor())
         finally:
             raw.close()
         if mode is None or mode[0] != "wal":
@@ -175,6 +175,26 @@ class Database:
                 f"the registry's database {self.shown} can't keep a write-ahead log there;"
                 " put [Registry] database on a local disk"
             )
+
+    def _switched(self, cursor: Any) -> Any:
+        """The journal mode after the switch; another program may be switching the new file, too.
+
+        SQLite's own wait does not cover that: two that switch at one moment would wait for each
+        other, so one of them is told at once that the file is locked.
+        """
+        gives_up_at = time.monotonic() + self._timeout
+        cursor.execute("PRAGMA busy_timeout=0")
+        while True:
+            try:
+                cursor.execute("PRAGMA journal_mode=WAL")
+                mode = cursor.fetchone()
+                break
+            except sqlite3.OperationalError as error:
+                if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > gives_up_at:
+                    raise
+            time.sleep(0.05)
+        cursor.execute(f"PRAGMA busy_timeout={int(self._timeout * 1000)}")
+        return mode
 
     def _migrate(self, connection: sa.Connection) -> None:
         folder = Path(__file__).parent / "migrations"

@@ -7,6 +7,7 @@ import sqlite3
 import stat
 import subprocess
 import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -200,6 +201,34 @@ def test_the_same_row_means_the_same_over_http_and_in_sql(path):
     assert store.read(record.uuid).derived_state is WorkerState.BUSY
     assert over_http(store, record.uuid) == store.read(record.uuid)
     store.close()
+
+
+@pytest.fixture
+def reader(path):
+    """Another program, which reads the new file: it is no write-ahead log as long as it does."""
+    connection = sqlite3.connect(path, isolation_level=None)
+    connection.execute("BEGIN")
+    assert connection.execute("SELECT * FROM sqlite_master").fetchall() == []
+    yield connection
+    connection.close()
+
+
+def test_a_program_that_starts_while_another_makes_the_file_waits_for_it(path, reader, monkeypatch):
+    waits = []
+
+    def wait(seconds):
+        waits.append(seconds)
+        reader.execute("ROLLBACK")
+
+    monkeypatch.setattr(time, "sleep", wait)
+    open_store(f"sqlite:///{path}", timeout=60.0).close()
+    assert len(waits) == 1
+
+
+@pytest.mark.usefixtures("reader")
+def test_a_new_file_that_another_keeps_is_named(path):
+    with pytest.raises(StartError, match=f"{path}: database is locked"):
+        open_store(f"sqlite:///{path}", timeout=0.01)
 
 
 def test_two_programs_opening_one_new_file_agree_on_its_id(path):
