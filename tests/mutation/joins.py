@@ -29,7 +29,7 @@ JOINS = (
         "B5",
         "a node that we gave up is counted once more while its record waits",
         "actors/daemon/workflow_shell.py",
-        "self._boot_failures.failed(node, gone.size, frozenset(life))",
+        "self._boot_failures.failed(node, gone.size, life)",
         "self._boot_failures.failed(node, gone.size)",
         "tests/actors/test_boot_loops.py::"
         "test_a_failed_boot_whose_record_is_freed_late_is_counted_once",

@@ -441,19 +441,28 @@ MUTANTS = (
     TextMutant(
         "B5",
         "a node that the cloud ended in its set-up is no failed boot",
-        "actors/daemon/boot_failures.py",
-        "            self.failed(node, size, frozenset({life}))\n",
-        "            pass\n",
+        "core/observe/ended.py",
+        "    for one in news:\n",
+        "    for one in ():\n",
         "tests/actors/test_boots_in_vain.py::"
         "test_nodes_that_end_in_their_set_up_count_as_failed_boots_b5",
     ),
     TextMutant(
         "B5",
         "a node that ended in its set-up is told and counted by each run that sees it",
-        "actors/daemon/boot_failures.py",
-        "if life in self._loops.counted:",
-        "if False:",
+        "core/observe/ended.py",
+        "for one in seen if one.life not in loops.counted",
+        "for one in seen",
         "tests/actors/test_boots_in_vain.py::test_each_counts_once_whichever_run_sees_it_end_b5",
+    ),
+    TextMutant(
+        "B5",
+        "the plan that counts the fifth boots one more",
+        "core/plan/plan.py",
+        "    snapshot, ended = ended_in_setup(snapshot, settings)\n",
+        "    _, ended = ended_in_setup(snapshot, settings)\n",
+        "tests/core/observe/test_ended.py::"
+        "test_the_plan_that_shows_the_fifth_failure_boots_no_sixth_b5",
     ),
     TextMutant(
         "B5",
