@@ -236,7 +236,12 @@ def lacking(world: World, pool: Pool, seen: Ward) -> int:
 
 
 def may_replace(pool: Pool, seen: Ward) -> bool:
-    """Whether max_total_price surely has room for another node once one has gone (D15)."""
+    """Whether there surely is a slot (U7) and money for another node once one has gone (D15).
+
+    Records that were there before us may hold more slots than there are: one on slot 0 counts.
+    """
+    if seen.free_slots < 0:
+        return False
     existing = len(seen.patients) + seen.others + seen.estranged + len(seen.bereft)
     return _affordable(pool, existing - 1) > 0
 

@@ -1457,6 +1457,12 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "D15",
+        "another one goes while min_nodes counts on nodes that are still to come",
+        (instead(rotation._Turn._unready, "self._fills_min_nodes()", "False"),),
+        seed=995002215,
+    ),
+    Mutant(
+        "D15",
         "outdated nodes stay for ever",
         (instead(Market.trade, "self._replaced(wishes, lots, refused, gone)", "NO_ROTATIONS"),),
     ),

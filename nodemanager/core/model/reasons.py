@@ -385,8 +385,8 @@ class Reason(Told):
     )
     REFILL_AWAITED = (
         "refill_awaited",
-        "A node of the size still comes, goes or is lacking: the next one is replaced after it "
-        "(D15).",
+        "A node of the size still comes, goes or is lacking, or `min_nodes` counts on one of any "
+        "size that comes: the next one is replaced after it (D15).",
     )
     NO_IDLE_NODE = (
         "no_idle_node",

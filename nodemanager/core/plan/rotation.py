@@ -2,7 +2,8 @@
 
 A node with another image or type than new ones have, or that is too old, goes as an idle node does
 (D12), and demand, spare_nodes and min_nodes boot the next one. The one after it waits until then,
-whatever keeps the next one from being booted: while no node can be had, none goes.
+whatever keeps the next one from being booted: while no node can be had, none goes. While min_nodes
+counts on nodes that are still to come, of whatever size, no other one goes either.
 """
 
 from __future__ import annotations
@@ -85,7 +86,7 @@ def rotations(supply: Supply, snapshot: Snapshot, settings: Settings, need: Need
     for name, old in found.items():
         views, size = by_size[name], supply.sizes.named(name)
         assert size is not None
-        one = _Turn(size, views, old, supply, snapshot, need).taken()
+        one = _Turn(size, views, old, supply, snapshot, settings, need).taken()
         if one.node in old and one.waits is None and one.node not in snapshot.node_flights:
             chosen[str(one.node)] = old[str(one.node)]
         sizes[name] = one
@@ -102,10 +103,11 @@ class _Turn:
         old: Mapping[str, Verdict],
         supply: Supply,
         snapshot: Snapshot,
+        settings: Settings,
         need: Need,
     ) -> None:
         self.size, self.views, self.old = size, views, old
-        self.supply, self.snapshot, self.need = supply, snapshot, need
+        self.supply, self.snapshot, self.settings, self.need = supply, snapshot, settings, need
 
     def taken(self) -> Rotation:
         causes: defaultdict[str, int] = defaultdict(int)
@@ -155,7 +157,7 @@ class _Turn:
         """The node of the size that comes or goes; an empty name if no listing shows it yet."""
         snapshot, name = self.snapshot, self.size.name
         listed = snapshot.history.present
-        if self.supply.coming.get(name):
+        if self.supply.coming.get(name) or self._fills_min_nodes():
             return ""
         for node_id in snapshot.node_flights:
             if node_id not in listed:
@@ -173,6 +175,16 @@ class _Turn:
             if node_id in self.need.going and view.surplus_if_idle:
                 return node_id
         return None
+
+    def _fills_min_nodes(self) -> bool:
+        """Whether min_nodes needs the nodes that come or are booted now, of whatever size.
+
+        They may never come: a claim that had no answer may be written late, and no create follows
+        it. Another node that goes then leaves one more place empty.
+        """
+        comes = any(self.supply.coming.values()) or None in self.need.lacking.values()
+        going = sum(view.counts and view.node.id in self.need.going for view in self.supply.views)
+        return comes and self.supply.up - going <= self.settings.min_nodes
 
     def _left(self) -> int:
         """How many idle nodes of the size are there that do not go already."""

@@ -304,6 +304,30 @@ def test_a_place_that_any_size_may_fill_is_waited_for_by_all_d15() -> None:
     assert (replaced(idle(made)), waits(made)) == ([], Reason.SIZE_RESTS)
 
 
+@pytest.mark.parametrize(
+    ("min_nodes", "flags", "keeps"),
+    [
+        pytest.param(3, {"boots_unclaimed": ("large",)}, 0, id="one-comes"),
+        pytest.param(2, {"boots_unclaimed": ("large",)}, 0, id="and-none-more-is-needed"),
+        pytest.param(3, {}, 1, id="one-is-booted-now"),
+    ],
+)
+def test_while_min_nodes_counts_on_one_of_another_size_none_is_replaced_d15(
+    min_nodes: int, flags: dict[str, Any], keeps: int
+) -> None:
+    """It may never come: then each turn would leave one node fewer."""
+    made = pool(2, min_nodes=min_nodes)
+    made.with_settings(sizes=(replace(SMALL, spare_nodes=2), replace(LARGE, spare_nodes=keeps)))
+    made.flags |= flags
+    assert (replaced(idle(made)), waits(made)) == ([], Reason.REFILL_AWAITED)
+
+
+def test_one_of_another_size_that_min_nodes_can_do_without_holds_up_nothing_d15() -> None:
+    made = pool(2, min_nodes=1)
+    made.flags["boots_unclaimed"] = ("large",)
+    assert replaced(idle(made)) == [("i-r1", Reason.OTHER_IMAGE)]
+
+
 def test_each_size_has_a_turn_of_its_own_d15() -> None:
     made = pool(1)
     made.with_settings(sizes=(replace(SMALL, spare_nodes=1), replace(LARGE, spare_nodes=1)))
