@@ -99,8 +99,10 @@ def turned_bad(
     and while an action of ours on it is under way (`leaving`).
     A bad node that no listing shows (`unlisted`) is found anew in every plan, because the listing
     that shows it again may show others that fell silent with it. While the listing has `collapsed`
-    it lacks most nodes: those that turn bad meanwhile are kept to be counted again after it.
+    it lacks most nodes: those that turn bad meanwhile are kept to be counted again after it, and
+    until then nobody is dropped who has left, because they may be of one wave.
     """
+    is_counting = bool(history.uncounted)
     turned = {
         node_id: one
         for node_id, one in history.turned.items()
@@ -109,7 +111,7 @@ def turned_bad(
             node_id not in well
             if node_id in history.present
             else not one.is_boot
-            and (node_id in leaving or at - one.found_at <= settings.node_stale_after)
+            and (is_counting or node_id in leaving or at - one.found_at <= settings.node_stale_after)
         )
     }
     for node_id, since in bad_now.items():

@@ -332,6 +332,35 @@ def test_who_turned_bad_in_a_collapsed_listing_is_counted_among_all_once_they_ar
     assert made.destroyed == ([] if opens else ["i-r4", "i-r5"])
 
 
+@pytest.mark.parametrize(
+    ("second", "opens"),
+    [pytest.param(0.0, True, id="in-one-window"), pytest.param(10_000.0, False, id="in-two")],
+)
+def test_who_was_destroyed_is_of_the_wave_of_who_is_counted_after_a_collapse_d9_l3(
+    second: float, opens: bool
+) -> None:
+    """A zone goes out of sight for hours right after one node was destroyed, and of the two that
+    are left another turns out to have fallen silent together with it."""
+    made = pool_of(6)
+    say(made, WorkerState.BUSY, {"r0"})
+    assert made.destroyed == ["i-r0"]
+    made.records = [one for one in made.records if one.uuid != "r0"]
+    _, *hidden = made.nodes[:4]
+    made.nodes = made.nodes[4:]
+    began = made.now
+    while made.now < began + 25_000.0:
+        made.advance(60.0)
+        for number in range(1, 6):
+            if number < 5 or made.now - began < second:
+                made.ping(f"r{number}", WorkerState.BUSY)
+        made.round()
+        assert made.breaker.part(Cause.CLOUD_COLLAPSED) is not None
+    made.nodes += hidden
+    made.round()
+    assert (made.breaker.cause is Cause.MASS_SILENCE) is opens
+    assert made.destroyed == ([] if opens else ["i-r5"])
+
+
 def test_a_node_on_its_way_out_that_is_out_of_sight_for_a_while_is_of_the_wave_d9() -> None:
     """Its destroy was accepted and never happens; another that fell silent with it is hidden."""
     made = pool_of(5)
