@@ -315,6 +315,24 @@ MUTANTS = (
     ),
     TextMutant(
         "D9",
+        "who was destroyed is forgotten while others of its wave wait to be counted",
+        "core/observe/nodes_since.py",
+        "is_counting = bool(history.uncounted)",
+        "is_counting = False",
+        "tests/core/safety/test_waves.py::"
+        "test_who_was_destroyed_is_of_the_wave_of_who_is_counted_after_a_collapse_d9_l3",
+    ),
+    TextMutant(
+        "D9",
+        "all who are out of sight hide a wave among those that are listed",
+        "core/safety/breaker.py",
+        "max(everyone, min(everyone + population.out_of_sight(), COLLAPSE_FLOOR))",
+        "everyone + population.out_of_sight()",
+        "tests/core/safety/test_waves.py::"
+        "test_who_is_out_of_sight_may_be_one_of_five_and_hides_no_wave_d9",
+    ),
+    TextMutant(
+        "D9",
         "a node is well where nothing tells that it is ill, as after a jump of the clocks",
         "core/observe/nodes_since.py",
         "            node_id not in well\n",
@@ -326,8 +344,8 @@ MUTANTS = (
         "D9",
         "a node on its way out is forgotten while it is out of sight",
         "core/observe/nodes_since.py",
-        "(node_id in leaving or at - one.found_at <= settings.node_stale_after)",
-        "at - one.found_at <= settings.node_stale_after",
+        "node_id in leaving or at - one.found_at",
+        "at - one.found_at",
         "tests/core/safety/test_waves.py::"
         "test_a_node_on_its_way_out_that_is_out_of_sight_for_a_while_is_of_the_wave_d9",
     ),

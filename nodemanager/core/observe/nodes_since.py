@@ -111,7 +111,9 @@ def turned_bad(
             node_id not in well
             if node_id in history.present
             else not one.is_boot
-            and (is_counting or node_id in leaving or at - one.found_at <= settings.node_stale_after)
+            and (
+                is_counting or node_id in leaving or at - one.found_at <= settings.node_stale_after
+            )
         )
     }
     for node_id, since in bad_now.items():

@@ -6,7 +6,7 @@ its items. The same predicates feed the action, the log line, the metric and the
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
@@ -50,7 +50,7 @@ from nodemanager.core.plan.notices import Notice, notices
 from nodemanager.core.plan.shutdowns import shutdown_orders
 from nodemanager.core.plan.slots import Slots, count_slots
 from nodemanager.core.plan.snapshot import Snapshot, listed_records
-from nodemanager.core.plan.supply import Supply
+from nodemanager.core.plan.supply import Supply, count_out_of_sight
 from nodemanager.core.safety import boot_loops
 from nodemanager.core.safety import breaker as breakers
 from nodemanager.core.safety.boot_loops import Loops
@@ -158,7 +158,9 @@ def _planned(
     snapshot, ended = ended_in_setup(snapshot, settings)
     unlisted = look_for_unlisted(snapshot, settings)
     unheard = _unheard(snapshot, settings, unlisted, impossible.ids)
-    snapshot = _after_silence(snapshot, settings, views, [one for one in unheard if one.bad])
+    silent = [one for one in unheard if one.bad]
+    out_of_sight = partial(count_out_of_sight, snapshot, settings, pairs, unlisted)
+    snapshot = _after_silence(snapshot, settings, views, silent, out_of_sight)
     known = NOTHING_BEFORE if before is None else {one.id: one for one in before.records}
     judge = RecordJudge(snapshot, settings, pairs, unlisted, known)
     snapshot, (verdicts, cleans, deferred, backlog) = _judged_records(judge, impossible)
@@ -352,7 +354,11 @@ def _unpaired(history: History, pairs: Pairs, settings: Settings) -> list[str]:
 
 
 def _after_silence(
-    snapshot: Snapshot, settings: Settings, views: list[NodeView], unheard: list[NodeView]
+    snapshot: Snapshot,
+    settings: Settings,
+    views: list[NodeView],
+    unheard: list[NodeView],
+    out_of_sight: Callable[[Collection[str]], int],
 ) -> Snapshot:
     """Count the nodes that turned silent, down or unpaired; open or close the breaker on it (D9).
 
@@ -392,6 +398,7 @@ def _after_silence(
             frozenset(left),
             snapshot.history.uncounted,
             partial(made_since, ours, snapshot),
+            partial(out_of_sight, history.turned.keys() | unlisted),
         ),
         snapshot.now,
         settings,

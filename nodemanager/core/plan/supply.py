@@ -6,7 +6,7 @@ It counts pending claims (U6), records under U2's lock, and unlisted nodes that 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from nodemanager.core.judge.node_view import OUTSIDE, SET_ASIDE, NodeView
 from nodemanager.core.model.reasons import Reason
@@ -14,6 +14,7 @@ from nodemanager.core.model.scheduling import SchedulerWord
 from nodemanager.core.model.settings import CLOCK_STEP_S, Settings
 from nodemanager.core.model.sizes import Sizes
 from nodemanager.core.model.world import Record, Size, WorkerState, life_key
+from nodemanager.core.observe.history import History
 from nodemanager.core.observe.nodes_by_record import Bearers, node_of
 from nodemanager.core.observe.pairing import Pairs
 from nodemanager.core.observe.pools import is_ours_to_claim
@@ -22,7 +23,7 @@ from nodemanager.core.observe.signs import pinged_lives, quiet_for
 from nodemanager.core.observe.unlisted import Unlisted, heard_ago, id_of, is_missed, is_spent
 from nodemanager.core.plan.fitting import usable_ram
 from nodemanager.core.plan.packing import Filling
-from nodemanager.core.plan.snapshot import Snapshot
+from nodemanager.core.plan.snapshot import Snapshot, listed_records
 
 SPARE = frozenset({Reason.BOOTING, Reason.UNPAIRED_WITHIN_WINDOW})
 """Kept nodes that will take work soon, as far as is known."""
@@ -50,12 +51,7 @@ def pending_claims(
     """
     history = snapshot.history
     # Most records have a listed node, so they are not pending: one pass leaves them out.
-    bearers, present, paired = history.bearers, history.present, pairs.node_of
-    records = [
-        record
-        for record in records
-        if record.uuid not in paired and node_of(record, bearers, present) is None
-    ]
+    bearers, records = history.bearers, _without_listed_node(records, history, pairs)
     # Without a clock nobody can tell when it was heard.
     is_told = snapshot.expected and history.clock is not None
     heard = pinged_lives(records, snapshot.expected, history) if is_told else ()
@@ -83,6 +79,31 @@ def pending_claims(
     if records:
         pending.update(unlisted_nodes(records, snapshot, settings, unlisted))
     return pending
+
+
+def _without_listed_node(records: Iterable[Record], history: History, pairs: Pairs) -> list[Record]:
+    bearers, present, paired = history.bearers, history.present, pairs.node_of
+    return [
+        record
+        for record in records
+        if record.uuid not in paired and node_of(record, bearers, present) is None
+    ]
+
+
+def count_out_of_sight(
+    snapshot: Snapshot,
+    settings: Settings,
+    pairs: Pairs,
+    unlisted: Unlisted,
+    counted: Collection[str],
+) -> int:
+    """How many nodes but the `counted` were heard lately and may be alive, and no listing shows."""
+    records = [
+        record
+        for record in _without_listed_node(listed_records(snapshot), snapshot.history, pairs)
+        if id_of(record, snapshot) not in counted
+    ]
+    return sum(1 for _ in unlisted_nodes(records, snapshot, settings, unlisted))
 
 
 def _is_borne(uuid: str, incarnation: str | None, bearers: Bearers) -> bool:

@@ -354,13 +354,15 @@ class Population:
     So many are `listed`, or known by an answer; `left` had turned bad and are listed no more.
     `uncounted` turned bad in a listing that had collapsed, and no plan before this one could tell
     how many of all nodes they are.
-    `made_since` says which of the listed were launched after a time.
+    `made_since` says which of the listed were launched after a time, `out_of_sight` how many more
+    no listing shows that were heard lately: each of them may be alive, and may have turned bad.
     """
 
     listed: int
     left: frozenset[str]
     uncounted: frozenset[str]
     made_since: Callable[[float], AbstractSet[str]]
+    out_of_sight: Callable[[], int]
 
 
 def after_silence(
@@ -423,14 +425,17 @@ def _number_of(
     """How many nodes there are, of whom those of the wave are some (D9).
 
     Who was made after the window of the wave did not turn in it. So a node that was destroyed and
-    its successor are not both counted, unless fewer than five were left otherwise.
+    its successor are not both counted, unless fewer than five were left otherwise. Who is out of
+    sight only fills them up to five: too many would hide a wave.
     """
     everyone = population.listed + len(population.left)
     if len(wave) <= settings.collapse_fraction * COLLAPSE_FLOOR:
         return everyone
     made_since = population.made_since(min(wave.values()) + window)
     number = everyone - len((made_since | population.left) - wave.keys())
-    return number if number >= COLLAPSE_FLOOR else everyone
+    if number >= COLLAPSE_FLOOR:
+        return number
+    return max(everyone, min(everyone + population.out_of_sight(), COLLAPSE_FLOOR))
 
 
 def _turned_with(

@@ -311,7 +311,7 @@ def test_a_silent_node_that_no_listing_shows_turns_bad_anew_until_one_shows_it_d
 def test_who_turned_bad_in_a_collapsed_listing_is_counted_among_all_once_they_are_listed_d9_l3(
     second: float, opens: bool
 ) -> None:
-    """A zone is out of sight for hours, and of the two nodes beside it both fall silent."""
+    """A zone can't be reached for hours, and of the two nodes beside it both fall silent."""
     made = pool_of(6)
     hidden = made.nodes[:4]
     for one in hidden:
@@ -320,12 +320,14 @@ def test_who_turned_bad_in_a_collapsed_listing_is_counted_among_all_once_they_ar
     began = made.now
     while made.now < began + 25_000.0:
         made.advance(60.0)
-        for number in range(6):
-            if made.now - began < falls.get(f"r{number}", math.inf):
-                made.ping(f"r{number}", WorkerState.BUSY)
+        for uuid, falls_at in falls.items():
+            if made.now - began < falls_at:
+                made.ping(uuid, WorkerState.BUSY)
         made.round()
         assert made.breaker.part(Cause.CLOUD_COLLAPSED) is not None
     made.nodes = [*hidden, *made.nodes]
+    for number in range(4):
+        made.ping(f"r{number}", WorkerState.BUSY)
     made.round()
     assert made.breaker.part(Cause.CLOUD_COLLAPSED) is None
     assert (made.breaker.cause is Cause.MASS_SILENCE) is opens
@@ -339,7 +341,7 @@ def test_who_turned_bad_in_a_collapsed_listing_is_counted_among_all_once_they_ar
 def test_who_was_destroyed_is_of_the_wave_of_who_is_counted_after_a_collapse_d9_l3(
     second: float, opens: bool
 ) -> None:
-    """A zone goes out of sight for hours right after one node was destroyed, and of the two that
+    """A zone can't be reached for hours right after one node was destroyed, and of the two that
     are left another turns out to have fallen silent together with it."""
     made = pool_of(6)
     say(made, WorkerState.BUSY, {"r0"})
@@ -350,12 +352,14 @@ def test_who_was_destroyed_is_of_the_wave_of_who_is_counted_after_a_collapse_d9_
     began = made.now
     while made.now < began + 25_000.0:
         made.advance(60.0)
-        for number in range(1, 6):
-            if number < 5 or made.now - began < second:
-                made.ping(f"r{number}", WorkerState.BUSY)
+        made.ping("r4", WorkerState.BUSY)
+        if made.now - began < second:
+            made.ping("r5", WorkerState.BUSY)
         made.round()
         assert made.breaker.part(Cause.CLOUD_COLLAPSED) is not None
     made.nodes += hidden
+    for number in range(1, 4):
+        made.ping(f"r{number}", WorkerState.BUSY)
     made.round()
     assert (made.breaker.cause is Cause.MASS_SILENCE) is opens
     assert made.destroyed == ([] if opens else ["i-r5"])
@@ -412,6 +416,33 @@ def test_a_node_that_was_out_of_sight_is_of_the_wave_in_which_it_fell_silent_d9(
     made.round()
     assert (made.breaker.cause is Cause.MASS_SILENCE) is opens
     assert made.destroyed == ([] if opens else ["i-r4"])
+
+
+@pytest.mark.parametrize(
+    ("known_to_end", "opens"),
+    [
+        pytest.param(set[str](), True, id="out-of-sight"),
+        pytest.param({"i-r4", "i-r5", "i-r6"}, False, id="ended"),
+    ],
+)
+def test_who_is_out_of_sight_may_be_one_of_five_and_hides_no_wave_d9(
+    known_to_end: set[str], opens: bool
+) -> None:
+    """At a start three of seven are not listed, and two of the others fall ill.
+
+    The three were heard just now. If all of them counted, two would be too few for a wave.
+    """
+    made = pool_of(7)
+    for node_id in ("i-r4", "i-r5", "i-r6"):
+        if node_id in known_to_end:
+            made.change_node(node_id, state=CloudState.TERMINATED)
+        else:
+            made.drop_node(node_id)
+    made.restart()
+    say(made, WorkerState.BUSY, set())
+    say(made, WorkerState.BUSY, {"r0", "r1"})
+    assert (made.breaker.cause is Cause.MASS_SILENCE) is opens
+    assert made.destroyed == ([] if opens else ["i-r0", "i-r1"])
 
 
 @pytest.mark.parametrize(
