@@ -78,8 +78,8 @@ JOINS = (
         "B5",
         "failed boots one after the other are a wave, and none is ended any more",
         "core/observe/nodes_since.py",
-        "else not one.is_boot\n            and (node_id in leaving",
-        "else (node_id in leaving",
+        "else not one.is_boot\n",
+        "else True\n",
         f"{_TESTS}test_those_that_fail_one_after_the_other_are_no_wave_d9_b5",
     ),
     TextMutant(
