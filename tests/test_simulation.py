@@ -232,6 +232,7 @@ def test_every_reason_is_given_in_some_world() -> None:
         pytest.param(992010290, "B3", id="a-run-that-can-not-read-its-journal-yet"),
         pytest.param(992010299, "L4", id="a-node-that-is-listed-three-times"),
         pytest.param(992010057, "PROGRESS", id="seats-whose-price-pays-for-one-node-take-turns"),
+        pytest.param(992010192, "PROGRESS", id="a-job-waits-for-a-name-while-another-node-is-idle"),
         pytest.param(992011187, "PROGRESS", id="a-start-that-is-told-while-nobody-has-the-name"),
         pytest.param(992011225, "D17", id="a-node-that-joined-unseen-and-was-lost-again"),
         pytest.param(993200085, "D16", id="nodes-that-a-late-listing-shows-silent"),

@@ -271,12 +271,14 @@ class Controller:
         self._next()
 
     def _place_jobs(self) -> None:
-        """A job that waits goes where Slurm can run it: on a node that is up, or can come up."""
+        """A job that waits goes where Slurm can run it: on a node that is up, or can come up.
+
+        One that is up has it at once, also where its own could come up.
+        """
         nodes = self.model.nodes
         for job in self.jobs.values():
             node = nodes[job.name]
-            waits = node.job != job.id and not node.takes_work
-            if not waits or node.flags <= ON_ITS_WAY:
+            if node.job == job.id or node.takes_work:
                 continue
             taken = {other.name for other in self.jobs.values()}
             free = [
@@ -288,7 +290,7 @@ class Controller:
             ]
             up = [one for one in free if one.takes_work]
             off = [one for one in free if one.flags - {"NOT_RESPONDING"} == {"POWERED_DOWN"}]
-            if up or off:
+            if up or (off and not node.flags <= ON_ITS_WAY):
                 job.name = (up or off)[0].name
                 self.model.jobs[job.id].name = job.name
 
