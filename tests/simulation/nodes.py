@@ -540,7 +540,22 @@ class NodeRules:
         elif order.reason is Reason.NODE_DOWN and self._down_since(node) == float("inf"):
             limit_s = settings.node_stale_after
         found_at = self.told.ears[manager].shown_since(order.node_id) - limit_s
-        return max(self._fell_at(order, manager, ordered_at), found_at)
+        fell_at = self._fell_at(order, manager, ordered_at)
+        if order.reason is Reason.UNPAIRED:
+            fell_at = max(fell_at, self._named_until(node, ordered_at))
+        return max(fell_at, found_at)
+
+    def _named_until(self, node: Instance, by: float) -> float:
+        """When, by then, the store last took its ping for a record that names this very node.
+
+        D7 keeps it until then, though it pairs with none: it works on, and turns by falling silent.
+        """
+        machine = node.machine
+        record = None if machine is None else self.world.registry.record(machine.uuid)
+        if machine is None or record is None or record.instance_id != node.id:
+            return float("-inf")
+        words = [one.arrived for one in machine.words.values() if one.arrived <= by]
+        return max(words, default=float("-inf"))
 
     def _fell_at(
         self, order: ShutdownOrder, manager: str, ordered_at: float = float("inf")
