@@ -43,8 +43,8 @@ class Instance:
     created_at: float
     shown_at: float
     lingers: float
-    launched_at: float
-    """When it last began to run: a stop and a start move it."""
+    launches: list[float]
+    """Each time that it began to run: a stop and a start add one."""
     state: CloudState = CloudState.PENDING
     ended_at: float | None = None
     held: bool = False
@@ -62,6 +62,15 @@ class Instance:
     @property
     def lives(self) -> bool:
         return self.ended_at is None
+
+    @property
+    def launched_at(self) -> float:
+        """When it last began to run."""
+        return self.launches[-1]
+
+    def launched_by(self, then: float) -> float:
+        """When it had last begun to run by then; its first launch, if it had not yet."""
+        return next((at for at in reversed(self.launches) if at <= then), self.launches[0])
 
 
 @dataclass(frozen=True)
@@ -167,7 +176,7 @@ class SimCloud:
             created_at=now,
             shown_at=now + lag,
             lingers=random.choice((0.0, 0.0, 120.0, 3600.0)),
-            launched_at=now,
+            launches=[now],
             sealed=self._pins.random() < 0.15,
             by=by,
             places=() if place is None else (place,),
@@ -211,7 +220,7 @@ class SimCloud:
 
     def start_again(self, instance: Instance) -> None:
         """A stopped node runs again."""
-        instance.launched_at = self.engine.now
+        instance.launches.append(self.engine.now)
         self.set_state(instance, CloudState.RUNNING)
 
     def end(self, instance: Instance) -> None:

@@ -393,13 +393,17 @@ class NodeRules:
         """Seconds since the node's launch, by the fastest clock that its manager may use.
 
         One that was started again has its launch from the cloud's clock alone. Ours and the store's
-        may both be ahead of that, because a date jumped before (T1).
+        may both be ahead of that, because a date jumped before (T1). The list that its manager has
+        may be from before it was stopped and started again.
         """
         world, ahead_s = self.world, 0.0
-        if node.launched_at > node.created_at:
+        cloud, launched_at = self.told.ears[by].had("cloud", world.engine.now), node.launched_at
+        if cloud is not None and node.id in cloud.items:
+            launched_at = node.launched_by(cloud.started)
+        if launched_at > node.created_at:
             ours, stores = world.managers[by].pool.clock.error, world.registry.clock_error
             ahead_s = max(0.0, min(ours, stores))
-        return world.engine.now - node.launched_at + CLOCKS_S + world.clock_lies + ahead_s
+        return world.engine.now - launched_at + CLOCKS_S + world.clock_lies + ahead_s
 
     def _past_grace(self, manager: Manager, node_id: str, settings: Settings) -> None:
         """A node that says `down` may be coming up until its boot grace is over (D1)."""
