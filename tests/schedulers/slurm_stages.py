@@ -256,12 +256,10 @@ class OnSlurm:
             return self._submit(about, step.told[0])
         elif step.verb in ("cancel", "requeue", "begin"):
             id = self.jobs[about]
-            if step.verb == "requeue":
-                self._ordered[id] = int(time.time())
-            elif step.verb == "begin":
-                # Else its slurmd takes it for the run that was just revoked, and ends it.
-                last = self._ordered.get(id, 0) + 1
-                until("another second", lambda: int(time.time()) > last)
+            if step.verb == "begin":
+                # Else a slurmd takes it for the run that was just revoked, and ends it.
+                asked = int(time.time())
+                until("another second", lambda: int(time.time()) > asked + 1)
             begin = ("scontrol", "update", f"JobId={id}", "StartTime=now")
             acts = {"cancel": ("scancel", id), "requeue": ("scontrol", "requeue", id)}
             return self._told(*acts.get(step.verb, begin))
