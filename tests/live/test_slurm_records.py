@@ -247,7 +247,7 @@ def test_while_all_nodes_are_reserved_for_maintenance_none_is_booted(
     slurm.cluster.client("scontrol", "create", "reservation=repair", *until_later)
     # slurmctld marks them when it next looks at its reservations; a job could come until then.
     names = [*(f"small-{number}" for number in range(1, 12)), "large-1"]
-    until("the repair", lambda: all("MAINT" in slurm.words(name) for name in names))
+    until("the repair", lambda: all("RESERVED" in slurm.words(name) for name in names))
     cluster.change({"Daemon": {"min_nodes": 2, "max_nodes": 12}})
     daemon = cluster.start()
     daemon.wait_for("node.boot_refused", reason="no_free_slot")

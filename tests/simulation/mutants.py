@@ -218,6 +218,12 @@ SUSPENDING = Storm(
     seated=Seating(every=60.0, job_s=40.0, suspend_time=120.0),
 )
 """There Slurm itself switches idle nodes off, too."""
+NO_SLURMD = Storm(
+    ("no node ever boots", "manager restarted by systemd"),
+    count=6,
+    seated=Seating(every=60.0, job_s=200.0),
+)
+"""There no machine's slurmd comes up for a while."""
 SHARED = Storm(
     ("a node dies unseen", "manager killed"),
     count=8,
@@ -1177,6 +1183,12 @@ MUTANTS: tuple[Mutant, ...] = (
             ),
         ),
         storm=NEVER_UP,
+    ),
+    Mutant(
+        "B5",
+        "a size rests never where its records are Slurm's nodes",
+        (off(boot_loops.Loops.resting_until, "until > at", "at == 0.0"),),
+        storm=NO_SLURMD,
     ),
     Mutant(
         "B5",

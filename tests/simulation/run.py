@@ -136,6 +136,7 @@ def _play(world: World, scenario: Scenario) -> None:
     if world.controller is None:
         watched = _watched(world, told, truth, cleans, fair)
     else:
+        BootLoops(world, told)
         latch = Latch(world, truth, fair)
         orders = StandingOrders(world, told)
         watched = (
