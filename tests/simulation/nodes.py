@@ -6,6 +6,7 @@ As with the cleans, what a manager orders is held against what it was told by th
 from __future__ import annotations
 
 import itertools
+import math
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 
@@ -489,7 +490,8 @@ class NodeRules:
         there = wave | (self._there_by(until, cloud, settings) - over)
         # One list may show them all again, long after they fell silent among fewer.
         until = min(until, max(fell[one] for one in wave) + window)
-        if len(wave | (there & self._there_by(until, cloud, settings))) < FLOOR:
+        together = wave | (there & self._there_by(until, cloud, settings))
+        if self._most_at_once(together, min(turned[one] for one in wave), until) < FLOOR:
             return
         population = len(there | self._ended_since(max(turned[one] for one in wave), settings))
         if len(wave) > settings.collapse_fraction * population:
@@ -504,6 +506,16 @@ class NodeRules:
             if self._is_ours(one, settings) and one.tags.pool
             if one.id not in made or made[one.id].created_at <= until
         }
+
+    def _most_at_once(self, ids: set[str], since: float, until: float) -> int:
+        """How many of these lived at one time in between: who was destroyed and the one in its
+        place never stood side by side."""
+        made = self.world.cloud.instances
+        lives = [made[one] for one in ids if one in made]
+        at = [since, *(one.created_at for one in lives if since < one.created_at <= until)]
+        return (len(ids) - len(lives)) + max(
+            sum(one.created_at <= then < (one.ended_at or math.inf) for one in lives) for then in at
+        )
 
     def _has_ended(self, node_id: str) -> bool:
         return self.world.cloud.instances[node_id].ended_at is not None
