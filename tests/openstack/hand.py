@@ -91,7 +91,10 @@ class Hand:
 
     @contextmanager
     def cell_down(self) -> Iterator[None]:
-        """The database of the cell with all servers is not reachable meanwhile."""
+        """The database of the cell with all servers is not reachable meanwhile.
+
+        Its host, which reports there, passes for down until it has done so again.
+        """
         name = sa.make_url(self.cloud.nova_database).database
         engine = sa.create_engine(
             self.cloud.postgres.replace("postgresql:", "postgresql+psycopg:"),
@@ -108,6 +111,10 @@ class Hand:
                     postgres.execute(sa.text(f"ALTER DATABASE {name} ALLOW_CONNECTIONS true"))
         finally:
             engine.dispose()
+        until("a host that is up", self._host_is_up, SLOW_S)
+
+    def _host_is_up(self) -> bool:
+        return [one.state for one in self.admin.compute.services(binary="nova-compute")] == ["up"]
 
     @contextmanager
     def no_host(self) -> Iterator[None]:
