@@ -11,10 +11,10 @@ import pytest
 from nodemanager.actors.messages import Beat, Ordered
 from nodemanager.core.model.world import Job, Tags
 from nodemanager.core.operate.verbs import Command, Verb
-from nodemanager.errors import CloudError
+from nodemanager.errors import CloudError, StoreError
 from tests.actors.conftest import MakeRig
 from tests.actors.rig import Rig
-from tests.fakes import fail, first
+from tests.fakes import fail, first, lose
 
 HOUR = 3600.0
 POLL_S = 30.0
@@ -106,6 +106,19 @@ def test_no_set_up_goes_on_once_a_node_is_listed_that_leaves_no_room_for_its_own
     (told,) = rig.lines("node.setup_withdrawn")
     assert told["reason"] == "at_max_nodes"
     assert rig.lines("record.cleaned", record=told["record"], reason="create_refused")
+
+
+def test_a_claim_whose_answer_was_lost_is_released_once_it_is_listed_u6(make_rig: MakeRig) -> None:
+    """No create was sent for it: it need hold no slot and no node's place until it expires."""
+    rig = make_rig(min_nodes=1, max_nodes=4, poll_time=POLL_S)
+    rig.store.on("create", lose(StoreError("timed out")))
+    rig.start()
+    rig.turn(4 * POLL_S)
+    (lost,) = rig.lines("node.setup_failed", action="claim")
+    (freed,) = rig.lines("record.cleaned")
+    assert (lost["definite"], freed["reason"]) == (False, "create_refused")
+    assert rig.cloud.calls["create"] == len(rig.nodes) == 1
+    assert [one.uuid for one in rig.records if one.claim] == [rig.nodes[0].tags.record]
 
 
 @pytest.mark.slow

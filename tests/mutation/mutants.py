@@ -440,6 +440,24 @@ MUTANTS = (
     ),
     TextMutant(
         "U6",
+        "a claim whose answer was lost holds its slot until it expires",
+        "core/execute/setup_doubt.py",
+        "if not state.sent and seen.guarantee is Guarantee.CAS:",
+        "if False:",
+        "tests/actors/test_setup.py::"
+        "test_a_claim_whose_answer_was_lost_is_released_once_it_is_listed_u6",
+    ),
+    TextMutant(
+        "U6",
+        "a claim is released though its create was sent",
+        "core/execute/setup_doubt.py",
+        "if not state.sent and seen",
+        "if seen",
+        "tests/core/execute/explored/test_setup.py::"
+        "test_whatever_happens_a_set_up_makes_one_node_at_the_most[none]",
+    ),
+    TextMutant(
+        "U6",
         "as many creates are tried at once as demand wants, while none is answered",
         "core/plan/demand.py",
         "        trying = booted + supply.pending if limits.is_unclear else 0\n",

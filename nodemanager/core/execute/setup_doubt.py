@@ -39,7 +39,7 @@ from nodemanager.core.execute.workflow import (
     Step,
 )
 from nodemanager.core.model.settings import ASK_AGAIN_S
-from nodemanager.core.model.world import Record
+from nodemanager.core.model.world import Guarantee, Record
 
 
 def in_doubt(state: Doubtful, event: Event, seen: Seen) -> Step[State]:
@@ -106,6 +106,10 @@ def _listed(state: Doubtful, seen: Seen) -> Step[State]:
     borne = any(node.tags.incarnation == incarnation for node in nodes)
     if record.last_ping_at is not None or borne:
         return Step(None, learn=doubt, ended=Ended("created", whose(record)))
+    if not state.sent and seen.guarantee is Guarantee.CAS:
+        # No create follows it, so it need not hold its slot until it expires. A renewal that is on
+        # its way is refused once it is freed, where the store compares.
+        return released(state.order, record, Step(None), "withdrawn", seen)
     now = seen.snapshot.now
     if state.asked or (state.denied_at is not None and now - state.denied_at < ASK_AGAIN_S):
         return Step(state)
