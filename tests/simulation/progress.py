@@ -224,12 +224,13 @@ class Progress:
             if slurm is not None and slurm.works(one.node.machine):
                 # Its job ends first (D7).
                 continue
-            if slurm is not None and one.node.tags.record is None:
-                # Nobody but an operator knows its name: any that is up may be its own.
-                continue
-            if slurm is not None and slurm.has_another_of_its_name(one.node.machine):
-                # The word on that may be taken for one on this, so it stays, and is told of (D7).
-                self.world.note(f"an operator ends {one.node.id}, whose name is another's")
+            is_nameless = one.node.tags.record is None
+            if slurm is not None and (
+                is_nameless or slurm.has_another_of_its_name(one.node.machine)
+            ):
+                # Nobody but an operator knows its name, or whose that is: the word on another that
+                # is up may be its own. So it stays, may fill max_nodes, and is told of (D7).
+                self.world.note(f"an operator ends {one.node.id}, whose name is another's or none")
                 self.world.cloud.end(one.node)
                 continue
             what = f"{one.node.id} ends, which has no record"
