@@ -780,6 +780,15 @@ MUTANTS = (
         "tests/core/execute/test_last_look.py::test_a_twin_of_one_that_never_pinged_is_as_old_as_that_c20",
     ),
     TextMutant(
+        "D1",
+        "the silence of a node that was stopped and started again is its age",
+        "core/judge/node_view.py",
+        "min(self.silent_s, self.seen_s)",
+        "self.silent_s",
+        "tests/core/judge/test_shutdown.py::"
+        "test_a_silent_node_that_was_started_again_has_its_boot_grace_anew_d1_d8",
+    ),
+    TextMutant(
         "D8",
         "a node that a late create made has no time of its own to boot",
         "core/judge/node_paired.py",

@@ -114,7 +114,7 @@ class NodeFacts:
     def silence_of(self, subject: Subject) -> Silence:
         """The silence of a paired node, with its thresholds."""
         settings, clock = self.settings, self.clock
-        record = subject.own
+        record, launch = subject.own, self.history.launches.get(subject.node.id)
         return Silence(
             silent_s=silent_for(record, self.history),
             window_s=settings.node_stale_after,
@@ -122,6 +122,7 @@ class NodeFacts:
             quiet_window_s=window_of(record, settings),
             age_s=self.age_of(subject),
             grace_s=settings.boot_fail_after,
+            seen_s=0.0 if launch is None else self.now - launch.since,
         )
 
     def counted_silence(self, subject: Subject) -> float | None:

@@ -104,6 +104,8 @@ class Silence(NamedTuple):
     quiet_window_s: float
     age_s: float | None
     grace_s: float
+    seen_s: float
+    """For how long it has been listed with the launch that it has."""
 
     @property
     def is_stale(self) -> bool:
@@ -112,8 +114,13 @@ class Silence(NamedTuple):
 
     @property
     def is_past_grace(self) -> bool:
-        """Whether its boot grace is over, also if a clock set back makes `age_s` too small."""
-        return self.age_s is not None and max(self.age_s, self.silent_s) > self.grace_s
+        """Whether its boot grace is over, also if a clock set back makes `age_s` too small.
+
+        Silence from before its launch tells nothing: it may have been stopped, and started again.
+        """
+        if self.age_s is None:
+            return False
+        return max(self.age_s, min(self.silent_s, self.seen_s)) > self.grace_s
 
     @property
     def measures(self) -> Measured:

@@ -57,6 +57,13 @@ class Turned(NamedTuple):
     is_boot: bool = False
 
 
+class Launch(NamedTuple):
+    """A node's launch as the cloud lists it, and since when it has: it is no later than that."""
+
+    created_at: float | None
+    since: float
+
+
 @dataclass(frozen=True, slots=True)
 class Unpaired:
     """How long a node has been without its record, and in how many record listings (D7).
@@ -139,6 +146,8 @@ class History:
     unwanted: Mapping[str, float] = field(default_factory=dict)
     over_max: frozenset[str] = frozenset()
     stopped: Mapping[str, float] = field(default_factory=dict)
+    launches: Mapping[str, Launch] = field(default_factory=dict)
+    """The launch of each listed node, by its id: one that is stopped and started has a new one."""
     turned: Mapping[str, Turned] = field(default_factory=dict)
     uncounted: frozenset[str] = frozenset()
     """Those of `turned` that turned bad while the cloud's listing lacked too many (L3): no plan
@@ -231,6 +240,7 @@ def cloud_listed(history: History, listing: Nodes, settings: Settings) -> Histor
             if node.state is stopped
         },
         stopped_gaps=with_gap(history.stopped_gaps, listing.started_at, gap),
+        launches=_launches(history, present, listing.ended_at),
         known_nodes=known.with_set(
             listing.started_at, _ours(history, present, settings), settings.action_timeout
         ),
@@ -241,6 +251,20 @@ def cloud_listed(history: History, listing: Nodes, settings: Settings) -> Histor
             for key, one in history.asked.items()
         },
     )
+
+
+def _launches(history: History, present: Present, at: float) -> Mapping[str, Launch]:
+    """Since when each node has been listed with the launch that it has."""
+    if present is history.present:
+        return history.launches
+    before = history.launches
+    launches: dict[str, Launch] = {}
+    for node_id, node in present.items():
+        known = before.get(node_id)
+        if known is None or known.created_at != node.created_at:
+            known = Launch(node.created_at, at)
+        launches[node_id] = known
+    return launches
 
 
 def _nodes_glimpsed(history: History, listing: Nodes) -> History:

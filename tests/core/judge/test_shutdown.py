@@ -28,7 +28,7 @@ from nodemanager.core.model.world import (
     Tags,
     WorkerState,
 )
-from tests.core.build import POOL, World, incarnation_of, node, world
+from tests.core.build import EPOCH, POOL, World, incarnation_of, node, world
 from tests.core.nodes import live, pinging, silent, unpaired, verdict
 
 WINDOWS = (3300.0, 300.0)
@@ -229,6 +229,20 @@ def test_a_store_clock_set_back_holds_no_silent_node_in_its_boot_grace_d1_d8() -
     made = live(WorkerState.BUSY, age=7300.0)
     made.store_step = -50_000.0
     silent(made, 7600.0)
+    assert made.destroyed == ["i-r1"]
+
+
+@pytest.mark.parametrize("step", [0.0, -50_000.0])
+def test_a_silent_node_that_was_started_again_has_its_boot_grace_anew_d1_d8(step: float) -> None:
+    """It was silent because it was stopped: that is older than its launch, and tells no age."""
+    made = live(WorkerState.BUSY, age=7300.0)
+    made.store_step = step
+    silent(made, 7150.0)
+    made.advance(85.0)
+    made.change_node("i-r1", created_at=EPOCH + made.now)
+    silent(made, 1790.0)
+    assert made.destroyed == []
+    silent(made, 110.0)
     assert made.destroyed == ["i-r1"]
 
 
