@@ -143,18 +143,27 @@ JOINS = (
     ),
     TextMutant(
         "D17",
+        "who pinged before an answer, and was listed after it, was not called up by it",
+        "core/observe/scheduled.py",
+        "_after_joins(history, newest, {})[0]",
+        "history.hostnames",
+        f"{_TESTS}test_one_whose_first_ping_is_listed_only_after_the_answer_that_called_it_up_has_joined"
+        "_d17",
+    ),
+    TextMutant(
+        "D17",
         "two nodes of one hostname are ended, as their scheduler lists neither",
         "core/observe/scheduled.py",
-        " if _is_heard(one, heard) and one.hostname not in shared]",
-        " if _is_heard(one, heard)]",
+        "or name is None or name in shared or",
+        "or name is None or",
         f"{_TESTS}test_two_records_of_one_hostname_are_no_word_on_either_d17",
     ),
     TextMutant(
         "D17",
         "that the machine before is heard is a join of the next one of its name",
         "core/observe/scheduled.py",
-        " if _is_heard(one, heard) and one.hostname not in shared]",
-        " if one.hostname not in shared]",
+        "or name in shared or not _is_heard(record, heard):",
+        "or name in shared:",
         f"{_TESTS}test_a_word_on_the_machine_before_is_none_on_the_next_one_d17_d7",
     ),
     TextMutant(

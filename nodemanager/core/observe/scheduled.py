@@ -7,7 +7,7 @@ is about one life of a record: the count of idle answers starts anew with the ne
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Container, Mapping
 from dataclasses import replace
 
 from nodemanager.core.model.changed import changed
@@ -32,6 +32,9 @@ def scheduler_listed(
     newest = history.scheduler
     if not listing.complete or (newest is not None and listing.started_at <= newest.started_at):
         return history
+    if newest is not None:
+        # A first ping from before that answer may have been listed after it.
+        history = changed(history, hostnames=_after_joins(history, newest, {})[0])
     gap_s = 0.0 if newest is None else listing.started_at - newest.started_at
     before = history.scheduled if gap_s <= settings.poll_stale_after else {}
     told, shared = {node.name: node for node in listing.items}, _shared(history)
@@ -47,10 +50,7 @@ def scheduler_listed(
         if node.name not in shared
     }
     unjoined = history.unjoined if gap_s <= settings.poll_stale_after else {}
-    may_be_new = [one for one in records if _is_heard(one, heard) and one.hostname not in shared]
-    hostnames, unjoined = _after_joins(
-        changed(history, hostnames=hostnames), may_be_new, told, listing.started_at, unjoined
-    )
+    hostnames, unjoined = _after_joins(changed(history, hostnames=hostnames), listing, unjoined)
     return changed(
         history,
         scheduler=listing,
@@ -90,20 +90,20 @@ def _is_heard(record: Record, heard: Mapping[str, str | None]) -> bool:
 
 
 def _after_joins(
-    history: History,
-    records: Iterable[Record],
-    told: Mapping[str, SchedulerNode],
-    at: float,
-    before: Mapping[str, float],
+    history: History, listing: Listing[SchedulerNode], before: Mapping[str, float]
 ) -> tuple[Hostnames, Mapping[str, float]]:
     """The hostnames, which know who was called up, and since when the others are not (D17)."""
-    hostnames = history.hostnames
+    hostnames, at = history.hostnames, listing.started_at
     waiting = {key for key, one in hostnames.items() if one.waits}
+    if not waiting or history.records is None:
+        return hostnames, {}
+    told, shared = {node.name: node for node in listing.items}, _shared(history)
+    heard = lives_heard(hostnames, told)
     joined: dict[str, Hostname] = {}
     unjoined: dict[str, float] = {}
-    for record in records if waiting else ():
+    for record in history.records.items:
         key, name = life_key(record.uuid, record.incarnation), record.hostname
-        if key not in waiting or name is None:
+        if key not in waiting or name is None or name in shared or not _is_heard(record, heard):
             continue
         node = told.get(name)
         if not _pinged_by(record, history, at):

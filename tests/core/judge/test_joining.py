@@ -80,6 +80,18 @@ def test_one_that_never_joins_boots_satisfies_nothing_and_goes_d17(node: Told) -
     assert made.view("i-r1").bad_s == measures["unjoined_s"]
 
 
+def test_one_whose_first_ping_is_listed_only_after_the_answer_that_called_it_up_has_joined_d17():
+    made = booting(min_nodes=1)
+    made.ping("r1")
+    made.advance(ROUND)
+    made.poll_scheduler(SchedulerNode(HOST, BUSY))
+    made.poll()
+    made.plan()
+    # It goes down in a reboot, and pings on.
+    assert told(made, UNREACHED, lasts=GRACE + 4 * ROUND) is Reason.DOWN_IN_SCHEDULER
+    assert (made.booted, made.destroyed) == ([], [])
+
+
 def test_time_in_which_the_scheduler_did_not_answer_counts_for_nothing_d17() -> None:
     """The node may have come up meanwhile."""
     made = booting(min_nodes=1)
