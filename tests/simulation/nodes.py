@@ -339,6 +339,8 @@ class NodeRules:
                 self._wrong("D10", manager, f"destroys {node_id}, whose record is not listed")
             elif record.worker_state is not WorkerState.DOWN:
                 self._silent(manager, order, record, ears, settings)
+                if order.reason is Reason.NODE_DOWN:
+                    self._past_grace(manager, node_id, settings)
             elif not record.failed:
                 self._past_grace(manager, node_id, settings)
         elif order.reason is Reason.NOT_JOINED:
@@ -407,13 +409,13 @@ class NodeRules:
         return world.engine.now - launched_at + CLOCKS_S + world.clock_lies + ahead_s
 
     def _past_grace(self, manager: Manager, node_id: str, settings: Settings) -> None:
-        """A node that says `down` may be coming up until its boot grace is over (D1)."""
+        """A node that says `down`, or nothing, may be coming up until its boot grace is over (D1)."""
         made = self.world.cloud.instances.get(node_id)
         if made is None:
             return
         age_s = self.oldest(made, manager.name)
         if age_s <= settings.boot_fail_after:
-            self._wrong("D1", manager, f"destroys {node_id}, which says down, at {age_s:.0f} s")
+            self._wrong("D1", manager, f"destroys {node_id} as down at {age_s:.0f} s")
 
     def _silent(
         self,
