@@ -47,6 +47,7 @@ from nodemanager.core.judge import (
     records,
     recovered,
 )
+from nodemanager.core.judge.node_view import Silence
 from nodemanager.core.judge.preconditions import Block
 from nodemanager.core.judge.records import RecordJudge
 from nodemanager.core.model import orders
@@ -1316,6 +1317,21 @@ MUTANTS: tuple[Mutant, ...] = (
         "a node that is listed as stopped once is destroyed at once",
         (off(node_paired._up, "stopped_s < settle_s"),),
         storm=Storm(("a node is stopped",), count=12),
+    ),
+    Mutant(
+        "D1",
+        "a node that was started again is as old as the silence before that",
+        (
+            instead(
+                Silence.is_past_grace,
+                "max(self.age_s, min(self.silent_s, self.seen_s)) > self.grace_s",
+                "max(self.age_s, self.silent_s) > self.grace_s",
+            ),
+        ),
+        storm=Storm(
+            (*("a node is stopped",) * 3, "cloud list duplicated", "the store's clock steps"),
+            count=14,
+        ),
     ),
     Mutant(
         "D1",
