@@ -409,7 +409,7 @@ class NodeRules:
         return world.engine.now - launched_at + CLOCKS_S + world.clock_lies + ahead_s
 
     def _past_grace(self, manager: Manager, node_id: str, settings: Settings) -> None:
-        """A node that says `down`, or nothing, may be coming up until its boot grace is over (D1)."""
+        """A node that says `down`, or nothing, may be coming up until its grace is over (D1)."""
         made = self.world.cloud.instances.get(node_id)
         if made is None:
             return
