@@ -19,6 +19,7 @@ from nodemanager.core.plan.snapshot import Snapshot
 from nodemanager.core.safety.breaker import Cause
 from tests.simulation.cleans import EXACT_S, CleanRules
 from tests.simulation.cloud import Instance
+from tests.simulation.engine import EPOCH
 from tests.simulation.manager import Manager
 from tests.simulation.told import Ears, Heard, Told
 from tests.simulation.world import World
@@ -402,11 +403,17 @@ class NodeRules:
         world, ahead_s = self.world, 0.0
         cloud, launched_at = self.told.ears[by].had("cloud", world.engine.now), node.launched_at
         if cloud is not None and node.id in cloud.items:
-            launched_at = node.launched_by(cloud.started)
+            launched_at = min(node.launched_by(cloud.started), self._shown_launch(node, cloud))
         if launched_at > node.created_at:
             ours, stores = world.managers[by].pool.clock.error, world.registry.clock_error
             ahead_s = max(0.0, min(ours, stores))
         return world.engine.now - launched_at + CLOCKS_S + world.clock_lies + ahead_s
+
+    def _shown_launch(self, node: Instance, cloud: Heard) -> float:
+        """That of its launches which a list shows: a late one shows what was so before it began."""
+        shown = cloud.items[node.id].created_at
+        at = 0.0 if shown is None else shown - EPOCH - self.world.cloud.traits.clock_error
+        return next((one for one in node.launches if abs(one - at) < 1.0), node.launched_at)
 
     def _past_grace(self, manager: Manager, node_id: str, settings: Settings) -> None:
         """A node that says `down`, or nothing, may be coming up until its grace is over (D1)."""
