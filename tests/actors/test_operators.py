@@ -205,6 +205,25 @@ def test_an_order_on_a_node_that_only_the_next_listing_shows_is_of_that_node(
     assert busy.reasons("node.keep", node=node_id)[-1] == reason
 
 
+@pytest.mark.parametrize("verb", [Verb.CORDON, Verb.DRAIN, Verb.KILL])
+def test_an_order_that_is_undone_before_a_plan_saw_it_is_not_told_as_done(
+    busy: Rig, verb: Verb
+) -> None:
+    """O1, O2, O5: else the last line of the log says what does not hold."""
+    node_id, said, undone, gate = node_of(busy), [], [], threading.Event()
+    daemon = busy.system.daemon
+    # Until both wait, it is held up by the answer to another command.
+    daemon.tell(Ordered(Command(Verb.RELEASE, "bob", "", node_id), lambda reply: gate.wait(60)))
+    daemon.tell(Ordered(Command(verb, "ann", "a strange disk", node_id), said.append))
+    daemon.tell(Ordered(Command(Verb.RUN, "ann", "", node_id), undone.append))
+    gate.set()
+    busy.flush()
+    assert [reply.result for reply in (*said, *undone)] == [Result.FAILED, Result.DONE]
+    assert said[0].text == f"{node_id} may take work again: a later order undid this one"
+    busy.turn(60)
+    assert node_id in {node.id for node in busy.nodes}
+
+
 @pytest.mark.parametrize(
     ("verb", "reason"),
     [

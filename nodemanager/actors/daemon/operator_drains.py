@@ -131,6 +131,7 @@ class Drains:
             self._marks.kills |= {} if kill is None else {node_id: kill}
             self._answers.not_written(said, named)
             return
+        self._questions.undone(node_id)
         self._context.decide_soon()
         self._answers.did(said, named, f"{node_id} may take work again")
 

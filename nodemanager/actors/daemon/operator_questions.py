@@ -67,6 +67,17 @@ class Questions:
         """Whether a command about that node waits for the next plan."""
         return any((named.node or named.id) == node_id for _, named in self._asked)
 
+    def undone(self, node_id: str) -> None:
+        """Answer what no plan has judged yet, and what a later order about that node undid."""
+        asked, self._asked = self._asked, []
+        for said, named in asked:
+            is_undone = (named.node or named.id) == node_id and said.command.verb is not Verb.CLEAN
+            if is_undone:
+                text = f"{node_id} may take work again: a later order undid this one"
+                self._answers.give(said, commands.failed(named, text))
+            else:
+                self._asked.append((said, named))
+
     def destroyed(self, node_id: str) -> frozenset[str]:
         """The nodes that we destroyed lately, and `node_id` if the journal says so of it."""
         before = shutdowns_in(self._scribe.concluded(id=node_id))

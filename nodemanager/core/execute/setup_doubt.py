@@ -101,9 +101,13 @@ def _listed(state: Doubtful, seen: Seen) -> Step[State]:
     if record is None:
         # The record was never claimed, or was freed since: by C21 at the latest.
         return Step(None, ended=Ended("released"))
-    doubt = in_doubt_of(record)
-    nodes = history.bearers.get(record.uuid, ())
-    borne = any(node.tags.incarnation == incarnation for node in nodes)
+    return _claimed(state, record, seen)
+
+
+def _claimed(state: Doubtful, record: Record, seen: Seen) -> Step[State]:
+    """What the listings tell of the node; its record is claimed."""
+    doubt, nodes = in_doubt_of(record), seen.snapshot.history.bearers.get(record.uuid, ())
+    borne = any(node.tags.incarnation == record.incarnation for node in nodes)
     if record.last_ping_at is not None or borne:
         return Step(None, learn=doubt, ended=Ended("created", whose(record)))
     if not state.sent and seen.guarantee is Guarantee.CAS:
