@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import replace
 
 from nodemanager.core.model.reasons import Reason
@@ -177,8 +177,8 @@ class RotationRules:
         spare = sum(size.spare_nodes for size in pool.settings.sizes)
         if not at_rest or seen.bereft or seen.others or high > spare:
             return 0
-        if seen.free_slots <= 0 and health.lacking(self.world, pool, replace(seen, free_slots=1)):
-            # It lacks a slot for a node: that of one that goes may be taken by somebody else.
+        if seen.free_slots <= 0 and self._lacks_slot(pool, seen):
+            # That of one that goes may be taken by somebody else.
             return 0
         if health.lacking(self.world, pool, seen) or health.surplus(self.world, pool, seen):
             return 0
@@ -195,3 +195,9 @@ class RotationRules:
             and one.node.tags.pool == pool.name
         ]
         return len(old)
+
+    def _lacks_slot(self, pool: Pool, seen: Ward) -> bool:
+        """Whether a node is lacking for which there is no slot, be it a spare of one size only."""
+        idle = Counter(one.node.tags.size for one in seen.idle)
+        spares = any(idle[size.name] < size.spare_nodes for size in pool.settings.sizes)
+        return spares or health.lacking(self.world, pool, replace(seen, free_slots=1)) > 0
