@@ -39,7 +39,7 @@ DOWN = "down"
 
 @dataclass
 class Standing:
-    """A cause for which a pool's breaker is open, since the plan that first showed it.
+    """A cause for which a pool's breaker is open, since the plan that first showed it, or before.
 
     `ids` are all that it was ever about. `by` is the run whose plan showed it first, and `kept`
     says that the journal has it.
@@ -62,6 +62,8 @@ class Closings:
         self.open: dict[str, dict[Cause, Standing]] = {}
         self._wrote_at: dict[str, float] = {}
         """By pool, when the store last took a write of its managers."""
+        self._failed_at: dict[str, float] = {}
+        """By pool, when a write of its managers last failed."""
         self._scheduled: dict[str, frozenset[str]] = {}
         """By manager, the names in the newest whole listing of its scheduler."""
         world.plans.append(self._planned)
@@ -86,8 +88,12 @@ class Closings:
             self._wrote(manager)
 
     def _failed(self, manager: str, method: str, about: str, error: RemoteError) -> None:
-        if method in WRITES and isinstance(error, ANSWERS):
+        if method not in WRITES:
+            return
+        if isinstance(error, ANSWERS):
             self._wrote(manager)
+        else:
+            self._failed_at[self.world.managers[manager].pool.name] = self.world.engine.now
 
     def _wrote(self, manager: str) -> None:
         self._wrote_at[self.world.managers[manager].pool.name] = self.world.engine.now
@@ -112,12 +118,22 @@ class Closings:
         for cause, part in parts.items():
             before = standing.get(cause)
             if before is None:
+                since = self._began(pool, cause)
                 standing[cause] = Standing(
-                    cause, now, manager.name, pool.journal.lost, part.ids, now
+                    cause, since, manager.name, pool.journal.lost, part.ids, now
                 )
                 continue
             before.ids, before.seen_at = before.ids | part.ids, now
             before.kept = before.kept or pool.journal.takes_writes_of(manager.name)
+
+    def _began(self, pool: Pool, cause: Cause) -> float:
+        """Since when the cause may stand that a plan shows just now for the first time.
+
+        Writes failed before that plan was made. A run that takes the cause over from a journal
+        that was full when the run before closed it shows it again, and no write fails meanwhile.
+        """
+        now = self.world.engine.now
+        return self._failed_at.get(pool.name, now) if cause is Cause.WRITES_FAIL else now
 
     def _closes(self, manager: Manager, one: Standing, settings: Settings) -> None:
         holds = JUDGES.get(one.cause, Closings._operators)(self, manager, one, settings)
