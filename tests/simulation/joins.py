@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from nodemanager.actors.messages import SchedulerPolled
+from nodemanager.actors.messages import RecordsListed, SchedulerPolled
 from nodemanager.core.model.reasons import Event, Reason
 from nodemanager.core.model.world import WorkerState
 from tests.simulation import health
@@ -43,6 +43,8 @@ class Joins:
         """By pool, the most that never joined at once, since there was none."""
         self._told_up: dict[tuple[str, str], float] = {}
         """By pool and hostname, when the newest answer began that called a node of it up."""
+        self._shown: dict[tuple[str, str, str | None], float] = {}
+        """By manager, record and incarnation, when the first listing ended that it was given."""
         world.cloud.books.destroyed.append(self._destroyed)
         world.events.append(self._logged)
         world.given.append(self._given)
@@ -53,9 +55,16 @@ class Joins:
             told(str(fields["node"]))
 
     def _given(self, name: str, message: object) -> None:
-        if not isinstance(message, SchedulerPolled) or not message.listing.complete:
+        if not isinstance(message, RecordsListed | SchedulerPolled):
+            return
+        if not message.listing.complete:
             return
         pool = self.world.managers[name].pool
+        if isinstance(message, RecordsListed):
+            ended = pool.clock.booted_at + message.listing.ended_at
+            for record in message.listing.items:
+                self._shown.setdefault((name, record.uuid, record.incarnation), ended)
+            return
         began = pool.clock.booted_at + message.listing.started_at
         for node in message.listing.items:
             if node.responds and node.state in (WorkerState.BUSY, WorkerState.IDLE):
@@ -106,11 +115,14 @@ class Joins:
     def _was_watched(self, node: Instance, pool: Pool) -> bool:
         """Whether its manager must know of it from its boot grace on.
 
-        It has run since, its journal was kept, and no clock by which the claim is dated jumped. A
-        word on the machine that had the name before was none on this one.
+        A listing showed it the record by then: the store may have failed, or it was paused. Its
+        journal was kept, and no clock by which the claim is dated jumped. A word on the machine that
+        had the name before was none on this one.
         """
         manager = pool.manager
         assert manager is not None
         if pool.journal.lost or self.world.clock_lies or node.id in self.slurm.mistaken:
             return False
-        return manager.started_at <= node.created_at + pool.settings.boot_fail_after - CLAIMED_S
+        shown_at = self._shown.get((manager.name, node.tags.record or "", node.tags.incarnation))
+        grace_s = pool.settings.boot_fail_after - CLAIMED_S
+        return shown_at is not None and shown_at <= node.created_at + grace_s
