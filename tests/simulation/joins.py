@@ -116,8 +116,8 @@ class Joins:
         """Whether its manager must know of it from its boot grace on.
 
         A listing showed it the record by then: the store may have failed, or it was paused. Its
-        journal was kept, and no clock by which the claim is dated jumped. A word on the machine that
-        had the name before was none on this one.
+        journal was kept, and no clock by which the claim is dated jumped. A word on the machine
+        that had the name before was none on this one.
         """
         manager = pool.manager
         assert manager is not None

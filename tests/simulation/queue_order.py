@@ -50,6 +50,8 @@ class QueueOrder:
         """By manager and hostname, when it was first shown as busy, and in each listing since."""
         self._refused_at: dict[str, float] = {}
         """By pool, when the cloud last refused a create, or did not answer it."""
+        self._ordered: dict[tuple[str, str], str] = {}
+        """By manager and record, the size of the newest boot that it ordered there."""
         world.given.append(self._given)
         world.weather.failed.append(self._failed)
         world.plans.append(self._planned)
@@ -75,6 +77,9 @@ class QueueOrder:
     def _planned(
         self, manager: Manager, plan: Plan, snapshot: Snapshot, settings: Settings
     ) -> None:
+        for boot in plan.boots:
+            if boot.record is not None:
+                self._ordered[manager.name, boot.record.uuid] = boot.size.name
         booted = Counter(one.size.name for one in plan.boots if one.reason is Reason.WANTED)
         if manager.mode != "apply" or not booted or self._is_excused(manager, settings):
             return
@@ -119,7 +124,13 @@ class QueueOrder:
         records = [one for one in self.world.registry.records() if one.pool == settings.pool]
         lives = {(one.uuid, one.incarnation) for one in records if one.claim is not None}
         own = [one for one in records if one.claim is not None and one.claim.size == size.name]
+        claimed = {uuid for uuid, _ in lives}
         count = snapshot.boots_unclaimed.count(size.name)
+        count += sum(
+            self._ordered.get((manager.name, uuid)) == size.name
+            for uuid, flight in snapshot.record_flights.items()
+            if flight.kind == "setup" and uuid not in claimed
+        )
         count += sum(not self._is_busy(one, manager, shown.values()) for one in own)
         for node in self.world.cloud.living():
             is_of_it = node.tags.size == size.name or node.tags.size is None
