@@ -36,6 +36,14 @@ JOINS = (
     ),
     TextMutant(
         "D17",
+        "an answer from before a node's first ping says that its boot has failed",
+        "core/judge/node_facts.py",
+        "is_young or not self._was_told_of(subject.own)",
+        "is_young",
+        f"{_TESTS}test_one_that_pinged_only_after_the_newest_answer_boots_past_its_grace_d17",
+    ),
+    TextMutant(
+        "D17",
         "a node that its scheduler never called up satisfies min_nodes",
         "core/judge/node_paired.py",
         "    view.counts = reason not in NOT_UP\n",
@@ -137,7 +145,7 @@ JOINS = (
         "D17",
         "an answer from before a node's first ping says that it has joined",
         "core/observe/scheduled.py",
-        "        if not _pinged_by(record, history, at):\n",
+        "        if not pinged_by(record, history, at):\n",
         "        if False:\n",
         f"{_TESTS}test_a_word_from_before_its_first_ping_is_of_the_machine_before_d17",
     ),

@@ -12,7 +12,7 @@ from nodemanager.core.model.verdict import NOTHING_BEFORE, Verdict
 from nodemanager.core.model.world import CloudNode, Record, WorkerState
 from nodemanager.core.observe.boots import unjoined_for, waits_to_join
 from nodemanager.core.observe.pairing import Pairs
-from nodemanager.core.observe.scheduled import is_not_up, joined_state, word_on
+from nodemanager.core.observe.scheduled import is_not_up, joined_state, pinged_by, word_on
 from nodemanager.core.observe.signs import (
     claimed_at_of,
     launched_for,
@@ -60,7 +60,8 @@ class NodeFacts:
     def unknown_why(self, subject: Subject) -> Reason:
         """Why it is not known what a node does whose pings are fresh (T6, D17).
 
-        A node that the scheduler has not called up yet may take work soon, until its grace is over.
+        A node that the scheduler has not called up yet may take work soon, until its grace is over
+        and an answer of since its first ping has not called it up.
         """
         if not self.settings.scheduled:
             return Reason.WORKER_UNKNOWN
@@ -70,7 +71,8 @@ class NodeFacts:
         if waits_to_join(subject.own, self.history):
             age_s = self.age_of(subject)
             is_young = age_s is not None and age_s <= self.settings.boot_fail_after
-            return Reason.BOOTING if is_young else Reason.UNJOINED
+            may_join = is_young or not self._was_told_of(subject.own)
+            return Reason.BOOTING if may_join else Reason.UNJOINED
         if word is None:
             return Reason.UNSCHEDULED if self._is_unlisted(subject) else Reason.WORKER_UNKNOWN
         return Reason.DOWN_IN_SCHEDULER if is_not_up(word.node) else Reason.WORKER_UNKNOWN
@@ -81,6 +83,11 @@ class NodeFacts:
         if created_at is None:
             return None
         return launched_for(created_at, self.snapshot, claimed_at_of(subject.record))
+
+    def _was_told_of(self, record: Record) -> bool:
+        """Whether the scheduler answered since the first ping of the record's node."""
+        listing = self.history.scheduler
+        return listing is not None and pinged_by(record, self.history, listing.started_at)
 
     def _is_unlisted(self, subject: Subject) -> bool:
         """Whether a fresh answer of the scheduler lists no node with its hostname."""

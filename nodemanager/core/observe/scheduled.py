@@ -106,7 +106,7 @@ def _after_joins(
         if key not in waiting or name is None or name in shared or not _is_heard(record, heard):
             continue
         node = told.get(name)
-        if not _pinged_by(record, history, at):
+        if not pinged_by(record, history, at):
             # The answer may be of the machine that had the name before.
             continue
         if node is not None and (node.planned or node.state in (BUSY, IDLE)):
@@ -117,7 +117,7 @@ def _after_joins(
     return ({**hostnames, **joined} if joined else hostnames), unjoined
 
 
-def _pinged_by(record: Record, history: History, at: float) -> bool:
+def pinged_by(record: Record, history: History, at: float) -> bool:
     """Whether the record's node had pinged by `at`, CLOCK_BOOTTIME, as far as we know."""
     heard, stamp = history.heard.get(record.uuid), record.first_ping_at or record.last_ping_at
     if stamp is None or history.clock is None:

@@ -206,6 +206,18 @@ def test_an_old_answer_says_of_none_that_it_is_not_up_d17() -> None:
     assert made.destroyed == []
 
 
+def test_one_that_pinged_only_after_the_newest_answer_boots_past_its_grace_d17() -> None:
+    """The scheduler may have called it up since, and cannot be asked."""
+    made = booting(min_nodes=1)
+    made.advance(GRACE - ROUND)
+    made.poll()
+    made.poll_scheduler(UNREACHED)
+    silent_scheduler(made, 3 * ROUND)
+    assert (made.of_node("i-r1").reason, made.booted) == (Reason.BOOTING, [])
+    assert told(made, UNREACHED) is Reason.UNJOINED
+    assert made.booted
+
+
 def test_an_incomplete_answer_counts_as_none_d17() -> None:
     made = booting(poll_stale_after=300.0)
     told(made, UNREACHED)
