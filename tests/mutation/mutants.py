@@ -638,6 +638,15 @@ MUTANTS = (
     ),
     TextMutant(
         "B3",
+        "a start forgets which nodes an operator has looked at",
+        "core/safety/breaker.py",
+        "    over = breaker.acquitted & (no_more | left) - history.turned.keys()\n",
+        "    over = breaker.acquitted - history.turned.keys()\n",
+        "tests/core/safety/test_closings.py::"
+        "test_a_start_opens_no_mass_silence_again_that_an_operator_closed_r4",
+    ),
+    TextMutant(
+        "B3",
         "before the cloud is listed no node is ours: the scheduler's collapse is over at a start",
         "core/safety/breaker.py",
         "    if history.cloud is not None and not _is_listing_lacking(breaker):\n",

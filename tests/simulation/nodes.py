@@ -22,7 +22,7 @@ from tests.simulation.cloud import Instance
 from tests.simulation.engine import EPOCH
 from tests.simulation.manager import Manager
 from tests.simulation.told import Ears, Heard, Told
-from tests.simulation.world import World
+from tests.simulation.world import Pool, World
 
 KNOWN_FOR_S = 600.0
 CLOCKS_S = 120.0
@@ -476,8 +476,9 @@ class NodeRules:
         fell = {one.node_id: one.fell_at for one in memory.destroyed}
         fell |= {one.node_id: self._fell_at(one, manager.name) for one in bad}
         # A wave that was seen, and whose breaker closed as few are left of it or by its operator,
-        # is over (B3), also for one of it that leaves the list and comes back as silent as it was.
-        seen = memory.waves
+        # is over (B3), also for one of it that leaves the list and comes back as silent as it was,
+        # and for a later run.
+        seen = self._waves(manager.pool)
         turned = {one: at for one, at in turned.items() if one not in seen or fell[one] > seen[one]}
         wave: set[str] = set()
         until = 0.0
@@ -549,6 +550,14 @@ class NodeRules:
             return False
         words = list(node.machine.words.values()) if node.machine is not None else []
         return bool(words) and words[-1].arrived > destroyed.at and words[-1].state != "down"
+
+    def _waves(self, pool: Pool) -> dict[str, float]:
+        """The nodes that a breaker of the pool was open for, as mass silence, and until when."""
+        seen: dict[str, float] = {}
+        for name, memory in self.memory.items():
+            if self.world.managers[name].pool is pool:
+                seen |= memory.waves
+        return seen
 
     def _turned_at(
         self, order: ShutdownOrder, manager: str, ordered_at: float = float("inf")

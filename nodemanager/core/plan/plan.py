@@ -392,7 +392,10 @@ def _after_silence(
     breaker = breakers.after_silence(
         snapshot.breaker,
         history,
-        no_more({} if part is None else dict.fromkeys(part.ids, part.opened_at)),
+        no_more(
+            dict.fromkeys(snapshot.breaker.acquitted, float("-inf"))
+            | ({} if part is None else dict.fromkeys(part.ids, part.opened_at))
+        ),
         Population(
             len(ours),
             frozenset(left),

@@ -375,10 +375,10 @@ def after_silence(
 ) -> Breaker:
     """The breaker after a plan has folded in who of `population` is bad: D9 opens, B3 closes it.
 
-    Of those for which it is open, the nodes in `no_more` are known to be well, or are not ours.
+    Of those for which it is open, or that are acquitted, the nodes in `no_more` are known to be
+    well, or are not ours.
     """
-    if breaker.acquitted - history.turned.keys():
-        breaker = replace(breaker, acquitted=breaker.acquitted & history.turned.keys())
+    breaker = _still_acquitted(breaker, history, no_more)
     part = breaker.part(Cause.MASS_SILENCE)
     if part is not None:
         # A node that turns bad while it is open belongs to the same wave.
@@ -407,6 +407,16 @@ def after_silence(
             detail = {"silent": len(wave), "nodes": nodes}
             return opened(breaker, Cause.MASS_SILENCE, frozenset(wave), at, detail)
     return breaker
+
+
+def _still_acquitted(breaker: Breaker, history: History, no_more: frozenset[str]) -> Breaker:
+    """The breaker, with who is known to be well, or has left, acquitted no more.
+
+    After a start no run has found those nodes ill, and they may be as ill as before.
+    """
+    left = breaker.acquitted - history.present.keys()
+    over = breaker.acquitted & (no_more | left) - history.turned.keys()
+    return replace(breaker, acquitted=breaker.acquitted - over) if over else breaker
 
 
 def _started_again(breaker: Breaker, part: Breaker, history: History) -> tuple[Breaker, Breaker]:

@@ -108,6 +108,47 @@ def test_a_jump_opens_no_mass_silence_again_that_an_operator_closed_t1_d9(step: 
         assert not made.breaker.is_open
 
 
+def acquitted(made: World) -> None:
+    """An operator looks, and closes it."""
+    made.breaker = breakers.reset(made.breaker, made.now)
+
+
+@pytest.mark.parametrize("looks_first", [True, False], ids=["before", "after"])
+def test_a_start_opens_no_mass_silence_again_that_an_operator_closed_r4(looks_first: bool) -> None:
+    """Silence counts anew from our start: no run has found those nodes ill (seed 999001911)."""
+    made = six_of_ten_silent()
+    if looks_first:
+        acquitted(made)
+    restarted(made)
+    made.plan()
+    assert looks_first or pinging(made, SILENT)
+    if not looks_first:
+        acquitted(made)
+    for _ in range(130):
+        assert not pinging(made, SILENT)
+
+
+def test_those_an_operator_looked_at_open_it_again_once_they_were_well_b3() -> None:
+    made = six_of_ten_silent()
+    restarted(made)
+    assert pinging(made, SILENT)
+    acquitted(made)
+    assert not pinging(made, rounds=3)
+    assert not made.breaker.acquitted
+    assert pinging(made, SILENT, rounds=70)
+
+
+def test_those_an_operator_looked_at_are_forgotten_once_they_are_gone_b3() -> None:
+    made = six_of_ten_silent()
+    acquitted(made)
+    restarted(made)
+    made.plan()
+    assert made.breaker.acquitted
+    made.nodes = made.nodes[5:]
+    assert not pinging(made, SILENT)
+    assert made.breaker.acquitted == {"i-r5"}
+
+
 def test_freed_nodes_that_are_listed_again_close_it_only_with_their_records() -> None:
     made = pool_of(10)
     nodes = list(made.nodes)
