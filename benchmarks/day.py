@@ -23,7 +23,6 @@ from rich.table import Table
 
 from benchmarks import pools
 from nodemanager.clock import SystemClock
-from nodemanager.core.model.facts import CloudPollBegun, CloudSeen, Fact, LivesFreed, RecordsSeen
 from nodemanager.core.model.world import (
     Claim,
     CloudNode,
@@ -33,8 +32,9 @@ from nodemanager.core.model.world import (
     StoreTime,
     Tags,
 )
+from nodemanager.core.observe.facts import CloudPollBegun, CloudSeen, Fact, LivesFreed, RecordsSeen
+from nodemanager.core.observe.snapshot import Snapshot
 from nodemanager.core.plan.plan import Plan
-from nodemanager.core.plan.snapshot import Snapshot
 from nodemanager.core.replay.fold import Decision, Start, State, after_decision, after_fact, decide
 from nodemanager.core.replay.whatif import as_cleaned
 from nodemanager.journal.api import Intent, IntentKind

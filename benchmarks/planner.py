@@ -14,8 +14,8 @@ from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.world import Claim, CloudNode, Record, StoreTime
 from nodemanager.core.observe import history as histories
 from nodemanager.core.observe.history import History
+from nodemanager.core.observe.snapshot import Snapshot
 from nodemanager.core.plan.plan import Plan, plan
-from nodemanager.core.plan.snapshot import Snapshot
 from nodemanager.core.safety import breaker as breakers
 from nodemanager.core.safety.breaker import Breaker
 

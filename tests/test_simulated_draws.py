@@ -9,7 +9,6 @@ from typing import Any, cast
 
 import pytest
 
-from nodemanager.core.execute.destroy import ShutdownOrder
 from nodemanager.core.model.reasons import Event, Reason
 from nodemanager.core.model.world import (
     Claim,
@@ -20,6 +19,7 @@ from nodemanager.core.model.world import (
     Tags,
     WorkerState,
 )
+from nodemanager.core.plan.destroy import ShutdownOrder
 from nodemanager.core.safety.breaker import Breaker, Cause
 from nodemanager.errors import Conflict, JournalError, RemoteError
 from nodemanager.journal.api import Hold, Intent, IntentKind

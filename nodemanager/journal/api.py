@@ -11,9 +11,9 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol, TypeVar
 
-from nodemanager.core.execute.leftovers import Entry
-from nodemanager.core.model.facts import Fact
 from nodemanager.core.model.world import Leftover, Record
+from nodemanager.core.observe.facts import Fact
+from nodemanager.core.plan.leftovers import Entry
 from nodemanager.core.replay.fold import Decision, Start
 from nodemanager.journal.event import Told
 from nodemanager.journal.kept import Kept

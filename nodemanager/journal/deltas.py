@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from nodemanager.core.observe.history import History
-from nodemanager.core.plan.snapshot import Snapshot
+from nodemanager.core.observe.snapshot import Snapshot
 from nodemanager.journal.codec import codec_of
 
 _OWN = ("plan_id", "now", "wall")

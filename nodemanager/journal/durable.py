@@ -13,8 +13,8 @@ import sqlalchemy as sa
 from sqlalchemy.dialects.sqlite import insert
 
 from nodemanager import redact
-from nodemanager.core.execute.leftovers import Entry, LedgerState
 from nodemanager.core.model.world import Leftover, LeftoverKind, Record
+from nodemanager.core.plan.leftovers import Entry, LedgerState
 from nodemanager.journal.api import (
     PARKED_AFTER,
     Concluded,

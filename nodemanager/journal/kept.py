@@ -15,7 +15,7 @@ from nodemanager.core.model.annotations import NO_MARKS, Marks
 from nodemanager.core.model.world import FreedLife
 from nodemanager.core.observe.clocks import Clocks, after_boot
 from nodemanager.core.observe.hostnames import Hostname, Hostnames, hostnames_joined
-from nodemanager.core.plan.snapshot import LateWrite, Rests
+from nodemanager.core.observe.snapshot import LateWrite, Rests
 from nodemanager.core.safety.boot_loops import NONE, Loops, Streak
 from nodemanager.core.safety.boot_loops import joined as loops_joined
 from nodemanager.core.safety.breaker import Breaker, Cause, opened

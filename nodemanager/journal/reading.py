@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from nodemanager.core.model.facts import CloudSeen, Fact, RecordsSeen, SettingsTaken
 from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.world import StoreTime
-from nodemanager.core.plan.snapshot import Snapshot
+from nodemanager.core.observe.facts import CloudSeen, Fact, RecordsSeen, SettingsTaken
+from nodemanager.core.observe.snapshot import Snapshot
 from nodemanager.core.replay.fold import Start, settings_after
 from nodemanager.errors import JournalError
 from nodemanager.journal.codec import decoded

@@ -13,7 +13,8 @@ from typing import Any
 import sqlalchemy as sa
 
 from nodemanager import redact
-from nodemanager.core.model.facts import (
+from nodemanager.core.model.settings import Settings
+from nodemanager.core.observe.facts import (
     BreakerSet,
     ClocksKept,
     CloudPollBegun,
@@ -35,9 +36,8 @@ from nodemanager.core.model.facts import (
     SettingsTaken,
     TagsAnswered,
 )
-from nodemanager.core.model.settings import Settings
 from nodemanager.core.observe.history import Nodes, Records
-from nodemanager.core.plan.snapshot import Snapshot
+from nodemanager.core.observe.snapshot import Snapshot
 from nodemanager.core.replay.fold import Decision, Start, State, after_decision, settings_after
 from nodemanager.journal.codec import codec_of, to_text
 from nodemanager.journal.deltas import BLANK, encode_snapshot

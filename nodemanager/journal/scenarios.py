@@ -12,9 +12,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from nodemanager.core.execute.destroy import ShutdownOrder
 from nodemanager.core.judge.idle import UNCAPPED
-from nodemanager.core.model.facts import (
+from nodemanager.core.model.reasons import Kind, Reason
+from nodemanager.core.model.settings import Settings
+from nodemanager.core.model.world import FreedLife, Record, life_key
+from nodemanager.core.observe import history as histories
+from nodemanager.core.observe.facts import (
     BreakerSet,
     CloudSeen,
     DestroySent,
@@ -25,19 +28,16 @@ from nodemanager.core.model.facts import (
     RecordsSeen,
     SettingsTaken,
 )
-from nodemanager.core.model.orders import CleanOrder
-from nodemanager.core.model.reasons import Kind, Reason
-from nodemanager.core.model.settings import Settings
-from nodemanager.core.model.world import FreedLife, Record, life_key
-from nodemanager.core.observe import history as histories
+from nodemanager.core.observe.snapshot import Snapshot
+from nodemanager.core.plan.destroy import ShutdownOrder
 from nodemanager.core.plan.plan import Plan
-from nodemanager.core.plan.snapshot import Snapshot
 from nodemanager.core.replay import whatif
 from nodemanager.core.replay.fold import Start, State, after_decision, after_fact, decide
 from nodemanager.core.replay.whatif import By, End, Sign, World, is_life, life_of
 from nodemanager.core.replay.worth import Outcome
 from nodemanager.core.safety import breaker as breakers
 from nodemanager.core.safety.breaker import Breaker, Cause
+from nodemanager.core.safety.orders import CleanOrder
 from nodemanager.journal.reading import Decided, Entry
 from nodemanager.journal.verdicts import Standing
 

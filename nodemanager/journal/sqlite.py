@@ -13,9 +13,9 @@ import sqlalchemy as sa
 
 from nodemanager import redact
 from nodemanager.clock import Clock
-from nodemanager.core.execute.leftovers import Entry
-from nodemanager.core.model.facts import Fact
 from nodemanager.core.model.world import Leftover
+from nodemanager.core.observe.facts import Fact
+from nodemanager.core.plan.leftovers import Entry
 from nodemanager.core.replay.fold import Decision, Start
 from nodemanager.errors import JournalError
 from nodemanager.journal import durable

@@ -21,7 +21,6 @@ from nodemanager.actors.messages import ApplySettings
 from nodemanager.clock import Clock, SystemClock
 from nodemanager.cloud.checks import Found, Mark
 from nodemanager.config import Config
-from nodemanager.core.execute.leftovers import LedgerState
 from nodemanager.core.explain.inventory import NodeRow, take
 from nodemanager.core.explain.picture import Picture
 from nodemanager.core.model.changed import changed
@@ -29,6 +28,7 @@ from nodemanager.core.model.reasons import Event, Reason
 from nodemanager.core.model.world import CloudNode, CloudState, Job, Record, Size
 from nodemanager.core.observe.pools import preflight_of
 from nodemanager.core.operate.verbs import Command, Verb
+from nodemanager.core.plan.leftovers import LedgerState
 from nodemanager.logline import logfmt
 from nodemanager.operators import OperatorCommands
 from nodemanager.preflight import ping_url

@@ -19,8 +19,8 @@ from typing import Any, Protocol
 import falcon
 from falcon.asgi import Request, Response
 
-from nodemanager.core.execute.adoption import adoptable
 from nodemanager.core.model.settings import Settings
+from nodemanager.core.operate.adoption import adoptable
 from nodemanager.core.operate.backlog import Candidate, Deed, Item, Picture, proposal
 from nodemanager.core.operate.backlog_run import FASTEST, Order, Run
 from nodemanager.logline import as_json, timestamp

@@ -17,9 +17,9 @@ from prometheus_client.registry import Collector
 
 from nodemanager import __version__
 from nodemanager.clock import Clock
-from nodemanager.core.execute.leftovers import LedgerState
 from nodemanager.core.model.reasons import Event, Reason
 from nodemanager.core.model.world import LeftoverKind
+from nodemanager.core.plan.leftovers import LedgerState
 from nodemanager.core.plan.slots import Leak, Slots
 from nodemanager.core.safety.breaker import Cause
 from nodemanager.core.safety.proof import UNPROVEN

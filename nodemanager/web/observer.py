@@ -13,8 +13,8 @@ from nodemanager.core.explain.why import why
 from nodemanager.core.model.reasons import Event
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.observe.signs import classify
+from nodemanager.core.observe.snapshot import Snapshot
 from nodemanager.core.plan.plan import Plan
-from nodemanager.core.plan.snapshot import Snapshot
 from nodemanager.log import Fields
 from nodemanager.web.dashboard.history import SlotHistory
 from nodemanager.web.explain import Explanations

@@ -13,10 +13,10 @@ from functools import cache
 
 from nodemanager import __version__
 from nodemanager.clock import Clock
-from nodemanager.core.execute.leftovers import LedgerState
 from nodemanager.core.explain.why import Cause, SizeWhy
 from nodemanager.core.model.annotations import NO_MARKS, Mark, Marks
 from nodemanager.core.model.world import LeftoverKind
+from nodemanager.core.plan.leftovers import LedgerState
 from nodemanager.core.plan.notices import Notice
 from nodemanager.core.plan.rotation import Rotation
 from nodemanager.core.plan.slots import Slots

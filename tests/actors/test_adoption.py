@@ -9,8 +9,8 @@ import pytest
 
 from nodemanager.actors.daemon.backlog_runs import StopBacklog
 from nodemanager.actors.messages import Beat, Ordered
-from nodemanager.core.execute.adoption import adoptable
 from nodemanager.core.model.world import Tags
+from nodemanager.core.operate.adoption import adoptable
 from nodemanager.core.operate.backlog import Item
 from nodemanager.core.operate.backlog_run import Order, Run, Where
 from nodemanager.core.operate.verbs import Command, Verb

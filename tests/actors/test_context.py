@@ -12,9 +12,9 @@ from nodemanager.actors.daemon.context import Context
 from nodemanager.actors.daemon.inputs import DaemonInputs
 from nodemanager.actors.report.journal_writer import JournalWriter
 from nodemanager.core.execute.unacknowledged import with_late
-from nodemanager.core.model.facts import NodesAnswered
 from nodemanager.core.model.reasons import Event
 from nodemanager.core.model.world import Guarantee
+from nodemanager.core.observe.facts import NodesAnswered
 from nodemanager.core.replay.fold import State, after_fact
 from nodemanager.core.safety.boot_loops import SIZE_LOOP
 from nodemanager.core.safety.breaker import Breaker, Cause, opened

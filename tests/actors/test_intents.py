@@ -13,11 +13,11 @@ from nodemanager.actors.daemon.intents import (
     sent_destroys,
     shutdowns_in,
 )
-from nodemanager.core.execute.destroy import ShutdownOrder
 from nodemanager.core.explain.events import CLEANED
-from nodemanager.core.model.orders import CleanOrder
 from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.world import life_key
+from nodemanager.core.plan.destroy import ShutdownOrder
+from nodemanager.core.safety.orders import CleanOrder
 from nodemanager.journal.api import Concluded, Intent, IntentKind, OpenIntent
 from nodemanager.journal.codec import codec_of
 from tests.core.build import record

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from nodemanager.core.model.world import Guarantee, Job, Record, WorkerState
-from nodemanager.core.plan.snapshot import LateWrite
+from nodemanager.core.observe.snapshot import LateWrite
 from nodemanager.errors import StoreError
 from nodemanager.journal.api import Intent, IntentKind
 from nodemanager.journal.kept import LATE_WRITES

@@ -9,7 +9,6 @@ import pytest
 
 from nodemanager.actors.daemon.leftover_releases import FIND_EVERY_S
 from nodemanager.actors.messages import Ordered
-from nodemanager.core.execute.leftovers import FIRST_RETRY_S, Entry, LedgerState
 from nodemanager.core.execute.shutdown import PINS_TRIES
 from nodemanager.core.model.world import (
     CloudNode,
@@ -20,6 +19,7 @@ from nodemanager.core.model.world import (
     WorkerState,
 )
 from nodemanager.core.operate.verbs import Command, Verb
+from nodemanager.core.plan.leftovers import FIRST_RETRY_S, Entry, LedgerState
 from nodemanager.core.safety.breaker import Breaker, Cause
 from nodemanager.errors import BadRequest, CloudError, LeftAlone, StoreError, Throttled
 from nodemanager.journal.kept import BREAKER

@@ -12,9 +12,9 @@ import pytest
 from nodemanager.actors.daemon.held_backlog import HeldBacklog
 from nodemanager.actors.messages import CloudListed, Ordered
 from nodemanager.actors.report.journal_writer import JournalWriter
-from nodemanager.core.model.facts import CommandGiven
 from nodemanager.core.model.reasons import Event, Reason
 from nodemanager.core.model.world import Listing, Outcome, Record, Tags, WorkerState
+from nodemanager.core.observe.facts import CommandGiven
 from nodemanager.core.operate import commands
 from nodemanager.core.operate.verbs import Command, Reply, Result, Verb
 from nodemanager.core.plan.plan import Plan

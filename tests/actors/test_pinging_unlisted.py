@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from nodemanager.core.model.facts import NodesAnswered, TagsAnswered
 from nodemanager.core.model.world import NO_TAGS, Record
+from nodemanager.core.observe.facts import NodesAnswered, TagsAnswered
 from nodemanager.errors import CloudError
 from tests.actors.conftest import MakeRig
 from tests.actors.rig import Rig, until

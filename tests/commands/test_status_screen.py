@@ -12,10 +12,10 @@ from rich.console import Console
 
 from nodemanager.commands import show
 from nodemanager.commands.status_screen import screen
-from nodemanager.core.execute.leftovers import LedgerState
 from nodemanager.core.model.annotations import Mark, Marks
 from nodemanager.core.model.reasons import Event, Reason
 from nodemanager.core.model.world import LeftoverKind
+from nodemanager.core.plan.leftovers import LedgerState
 from nodemanager.core.plan.notices import Notice
 from nodemanager.core.plan.slots import Leak, Slots
 from nodemanager.core.plan.spares import Spares

@@ -12,9 +12,9 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
-from nodemanager.core.model.orders import CleanOrder, fenced_order
 from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.world import Record
+from nodemanager.core.safety.orders import CleanOrder, fenced_order
 from nodemanager.errors import Conflict, StoreError
 from nodemanager.records import wire
 from nodemanager.records.api import RecordStore

@@ -11,12 +11,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from nodemanager.core.execute.destroy import ShutdownOrder
 from nodemanager.core.judge import false_clean
 from nodemanager.core.judge.false_clean import FalseClean
 from nodemanager.core.judge.node_view import NodeView
-from nodemanager.core.model.facts import SchedulerSeen, SettingsTaken
-from nodemanager.core.model.orders import CleanOrder
 from nodemanager.core.model.scheduling import SchedulerNode
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.verdict import Verdict
@@ -35,12 +32,15 @@ from nodemanager.core.model.world import (
     WorkerState,
 )
 from nodemanager.core.observe import history as histories
+from nodemanager.core.observe.facts import SchedulerSeen, SettingsTaken
 from nodemanager.core.observe.history import History
+from nodemanager.core.observe.snapshot import Expected, Flight, Limits, Snapshot
+from nodemanager.core.plan.destroy import ShutdownOrder
 from nodemanager.core.plan.plan import Plan, plan
-from nodemanager.core.plan.snapshot import Expected, Flight, Limits, Snapshot
 from nodemanager.core.replay.fold import State, after_fact
 from nodemanager.core.safety import breaker as breakers
 from nodemanager.core.safety.breaker import Breaker
+from nodemanager.core.safety.orders import CleanOrder
 
 POOL = "main"
 EPOCH = 1_700_000_000.0

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from nodemanager.clock import Clock
-from nodemanager.core.execute.leftovers import Entry, Key, LedgerState
-from nodemanager.core.model.facts import Fact
 from nodemanager.core.model.world import Leftover
+from nodemanager.core.observe.facts import Fact
+from nodemanager.core.plan.leftovers import Entry, Key, LedgerState
 from nodemanager.core.replay.fold import Decision, Start
 from nodemanager.errors import JournalError
 from nodemanager.journal.api import (

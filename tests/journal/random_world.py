@@ -12,7 +12,20 @@ from typing import Any
 
 from nodemanager import log
 from nodemanager.actors.report.event_log import EventLog
-from nodemanager.core.model.facts import (
+from nodemanager.core.model.settings import Settings
+from nodemanager.core.model.world import (
+    CloudNode,
+    CloudState,
+    FreedLife,
+    Job,
+    LatePing,
+    Listing,
+    Record,
+    StoreTime,
+    WorkerState,
+)
+from nodemanager.core.observe.clocks import Clocks
+from nodemanager.core.observe.facts import (
     BreakerSet,
     ClocksKept,
     CloudPollBegun,
@@ -29,22 +42,9 @@ from nodemanager.core.model.facts import (
     SettingsTaken,
     TagsAnswered,
 )
-from nodemanager.core.model.settings import Settings
-from nodemanager.core.model.world import (
-    CloudNode,
-    CloudState,
-    FreedLife,
-    Job,
-    LatePing,
-    Listing,
-    Record,
-    StoreTime,
-    WorkerState,
-)
-from nodemanager.core.observe.clocks import Clocks
 from nodemanager.core.observe.history import History
+from nodemanager.core.observe.snapshot import Expected, Flight, Limits, Snapshot
 from nodemanager.core.plan.plan import Plan
-from nodemanager.core.plan.snapshot import Expected, Flight, Limits, Snapshot
 from nodemanager.core.replay.fold import (
     Decision,
     Start,

@@ -12,21 +12,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nodemanager.core.execute.destroy import ShutdownOrder
-from nodemanager.core.model.facts import CloudPollBegun, DemandSeen, NodesAnswered, PollMissed
-from nodemanager.core.model.orders import CleanOrder
 from nodemanager.core.model.scheduling import Dispatched, SchedulerNode, SchedulerWord
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.verdict import Verdict
 from nodemanager.core.model.world import Claim, CloudNode, Job, Listing, Record, Size, StoreTime
 from nodemanager.core.observe.absence import Absence
 from nodemanager.core.observe.clocks import Future, MeasuredClock
+from nodemanager.core.observe.facts import CloudPollBegun, DemandSeen, NodesAnswered, PollMissed
 from nodemanager.core.observe.heard import Heard
 from nodemanager.core.observe.history import Unpaired
 from nodemanager.core.observe.listing_history import KnownSets
+from nodemanager.core.observe.snapshot import Expected, Flight, Limits
 from nodemanager.core.plan.boots import BootOrder
-from nodemanager.core.plan.snapshot import Expected, Flight, Limits
+from nodemanager.core.plan.destroy import ShutdownOrder
 from nodemanager.core.safety.breaker import Breaker
+from nodemanager.core.safety.orders import CleanOrder
 from nodemanager.journal.codec import dump, load, without_secrets
 from nodemanager.journal.listings import NODES, RECORDS
 from tests.journal.random_world import bare

@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import pytest
 
-from nodemanager.core.execute.leftovers import Entry, LedgerState
 from nodemanager.core.model.world import FreedLife, Leftover, LeftoverKind
 from nodemanager.core.observe.clocks import Clocks, MeasuredClock
-from nodemanager.core.plan.snapshot import LateWrite
+from nodemanager.core.observe.snapshot import LateWrite
+from nodemanager.core.plan.leftovers import Entry, LedgerState
 from nodemanager.core.safety.boot_loops import NONE, Loops, Streak
 from nodemanager.core.safety.breaker import Breaker, Cause
 from nodemanager.journal.api import Conclusion, Hold, Intent, IntentKind, Journal

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from nodemanager.core.execute.leftovers import Entry, LedgerState
 from nodemanager.core.model.world import Leftover, LeftoverKind
+from nodemanager.core.plan.leftovers import Entry, LedgerState
 from nodemanager.journal.api import Hold, Intent, IntentKind
 from nodemanager.journal.event import Told
 from nodemanager.journal.sqlite import SqliteJournal

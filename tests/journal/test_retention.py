@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from nodemanager.core.execute.leftovers import Entry, LedgerState
 from nodemanager.core.model.world import Leftover, LeftoverKind
+from nodemanager.core.plan.leftovers import Entry, LedgerState
 from nodemanager.core.replay.fold import Start
 from nodemanager.core.safety.breaker import Breaker, Cause
 from nodemanager.journal import recording

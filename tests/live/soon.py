@@ -27,7 +27,7 @@ if __name__ == "__main__":
     # Who imports it takes the value that it has then.
     from nodemanager.cli import main
     from nodemanager.cloud.libcloud_base import LibcloudCloud
-    from nodemanager.core.execute import leftovers
+    from nodemanager.core.plan import leftovers
 
     leftovers.FIRST_RETRY_S = FIRST_RETRY_S
     if DIES in os.environ:

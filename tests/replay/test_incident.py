@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from nodemanager.core.model.facts import LivesFreed
 from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.world import Record
+from nodemanager.core.observe.facts import LivesFreed
 from nodemanager.core.replay.whatif import By, Sign
 from nodemanager.core.replay.worth import weigh
 from nodemanager.journal import sweep

@@ -15,8 +15,8 @@ from nodemanager.actors.messages import RecordsListed, SchedulerPolled
 from nodemanager.core.model.reasons import Event, Reason
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.world import CloudNode, CloudState, Record, life_key
+from nodemanager.core.observe.snapshot import Snapshot
 from nodemanager.core.plan.plan import Plan
-from nodemanager.core.plan.snapshot import Snapshot
 from tests.simulation.cloud import Instance
 from tests.simulation.manager import Manager
 from tests.simulation.told import Heard, Told

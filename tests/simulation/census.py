@@ -17,9 +17,9 @@ from pathlib import Path
 
 from nodemanager.core.model.reasons import Event, Reason
 from nodemanager.core.model.settings import Settings
+from nodemanager.core.observe.snapshot import Snapshot
 from nodemanager.core.operate.verbs import Reply
 from nodemanager.core.plan.plan import Plan
-from nodemanager.core.plan.snapshot import Snapshot
 from tests.simulation.manager import Manager
 from tests.simulation.run import run
 from tests.simulation.world import World

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from nodemanager.actors.messages import CarriedOut
 from nodemanager.core.execute.effects import LookAtRecord
 from nodemanager.core.execute.workflow import Action
-from nodemanager.core.model.orders import CleanOrder
 from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.world import (
@@ -24,8 +23,9 @@ from nodemanager.core.model.world import (
     Record,
     WorkerState,
 )
+from nodemanager.core.observe.snapshot import Snapshot
 from nodemanager.core.plan.plan import Plan
-from nodemanager.core.plan.snapshot import Snapshot
+from nodemanager.core.safety.orders import CleanOrder
 from tests.simulation.manager import Manager
 from tests.simulation.told import Answer, Destroy, Ears, Heard, Told
 from tests.simulation.truth import Truth

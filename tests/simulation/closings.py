@@ -14,8 +14,8 @@ from nodemanager.actors.messages import SchedulerPolled
 from nodemanager.core.model.reasons import Event
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.world import CloudState, Outcome
+from nodemanager.core.observe.snapshot import Snapshot
 from nodemanager.core.plan.plan import Plan
-from nodemanager.core.plan.snapshot import Snapshot
 from nodemanager.core.safety.breaker import Cause
 from nodemanager.errors import Conflict, NoFreeSlot, NoSuchRecord, RemoteError, SlotTaken
 from tests.simulation import health

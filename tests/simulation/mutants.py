@@ -26,15 +26,7 @@ from nodemanager.actors.report.journal_writer import JournalWriter
 from nodemanager.actors.workers.node_setup import NodeSetupActor
 from nodemanager.actors.workers.node_shutdown import NodeShutdownActor
 from nodemanager.cloud.api import CreateOrder
-from nodemanager.core.execute import (
-    clean,
-    clean_fenced,
-    destroy,
-    dispatch,
-    leftovers,
-    pre_write_check,
-    setup,
-)
+from nodemanager.core.execute import clean, clean_fenced, dispatch, pre_write_check, setup
 from nodemanager.core.execute import shutdown as shutdowns
 from nodemanager.core.judge import (
     false_clean,
@@ -50,7 +42,6 @@ from nodemanager.core.judge import (
 from nodemanager.core.judge.node_view import Silence
 from nodemanager.core.judge.preconditions import Block
 from nodemanager.core.judge.records import RecordJudge
-from nodemanager.core.model import orders
 from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.world import Listed
 from nodemanager.core.observe import (
@@ -68,8 +59,10 @@ from nodemanager.core.observe.clocks import MeasuredClock
 from nodemanager.core.observe.consistency import Impossible
 from nodemanager.core.plan import (
     boots,
+    destroy,
     due,
     errands,
+    leftovers,
     names,
     plan,
     rotation,
@@ -79,7 +72,7 @@ from nodemanager.core.plan import (
 )
 from nodemanager.core.plan import shutdowns as going
 from nodemanager.core.plan.demand import Market
-from nodemanager.core.safety import boot_loops, breaker
+from nodemanager.core.safety import boot_loops, breaker, orders
 from nodemanager.errors import RemoteError
 from nodemanager.journal import kept
 from nodemanager.records import seats

@@ -13,15 +13,15 @@ from typing import Any
 
 from nodemanager.actors.daemon.backlog_runs import ApplyBacklog, ShowBacklog, Shown, StopBacklog
 from nodemanager.actors.messages import Ordered
-from nodemanager.core.execute.adoption import adoptable
 from nodemanager.core.model.annotations import FORCIBLE
 from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.settings import Settings
+from nodemanager.core.observe.snapshot import Snapshot
+from nodemanager.core.operate.adoption import adoptable
 from nodemanager.core.operate.backlog import Deed, Item, proposal
 from nodemanager.core.operate.backlog_run import Order
 from nodemanager.core.operate.verbs import Command, Reply, Result, Verb
 from nodemanager.core.plan.plan import Plan
-from nodemanager.core.plan.snapshot import Snapshot
 from tests.simulation.manager import Manager
 from tests.simulation.world import Pool, World
 

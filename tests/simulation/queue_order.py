@@ -15,8 +15,8 @@ from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.sizes import by_price
 from nodemanager.core.model.world import CloudNode, Job, Record, Size, WorkerState
+from nodemanager.core.observe.snapshot import Snapshot
 from nodemanager.core.plan.plan import Plan
-from nodemanager.core.plan.snapshot import Snapshot
 from nodemanager.errors import RemoteError
 from tests.simulation.boot_loops import SIZE_LOOP, BootLoops
 from tests.simulation.causes import Causes, may_be_had

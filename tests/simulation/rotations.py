@@ -8,8 +8,8 @@ from dataclasses import replace
 from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.world import CloudState, WorkerState
+from nodemanager.core.observe.snapshot import Snapshot
 from nodemanager.core.plan.plan import Plan
-from nodemanager.core.plan.snapshot import Snapshot
 from tests.simulation import health
 from tests.simulation.cloud import Instance
 from tests.simulation.health import Health, Ward

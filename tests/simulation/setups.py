@@ -18,8 +18,8 @@ from nodemanager.actors.messages import CarryOut
 from nodemanager.core.execute.effects import ClaimRecord, CreateNode, RenewClaim
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.world import CloudState
+from nodemanager.core.observe.snapshot import Snapshot
 from nodemanager.core.plan.plan import Plan
-from nodemanager.core.plan.snapshot import Snapshot
 from nodemanager.errors import BadRequest, PlaceFull, QuotaExceeded, RemoteError, Throttled
 from tests.simulation.cleans import EXACT_S
 from tests.simulation.cloud import Instance

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from nodemanager.actors.messages import Ordered
-from nodemanager.core.execute.destroy import ShutdownOrder
 from nodemanager.core.model.reasons import Event, Reason
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.world import CloudState
+from nodemanager.core.observe.snapshot import Snapshot
 from nodemanager.core.operate.verbs import Verb
+from nodemanager.core.plan.destroy import ShutdownOrder
 from nodemanager.core.plan.plan import Plan
-from nodemanager.core.plan.snapshot import Snapshot
 from tests.simulation.cleans import EXACT_S
 from tests.simulation.manager import Manager
 from tests.simulation.told import Ears, Told

@@ -10,9 +10,9 @@ from typing import Any
 from nodemanager.core.model.reasons import Event
 from nodemanager.core.model.settings import CLOCK_STEP_S, Settings
 from nodemanager.core.model.world import CloudState, Job, Listed, Record, Tags
+from nodemanager.core.observe.snapshot import Snapshot
 from nodemanager.core.operate.verbs import Reply
 from nodemanager.core.plan.plan import Plan
-from nodemanager.core.plan.snapshot import Snapshot
 from nodemanager.errors import NodeManagerError
 from nodemanager.journal.api import OpenIntent
 from nodemanager.records import wire

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from nodemanager.core.execute import leftovers
-from nodemanager.core.execute.leftovers import Ledger
 from nodemanager.core.explain.picture import Picture
 from nodemanager.core.model.reasons import Event
 from nodemanager.core.model.world import Leftover, LeftoverKind
+from nodemanager.core.plan import leftovers
+from nodemanager.core.plan.leftovers import Ledger
 from nodemanager.core.plan.plan import plan
 from nodemanager.log import INFO
 from nodemanager.web.metrics import Metrics

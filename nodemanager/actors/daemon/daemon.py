@@ -49,10 +49,10 @@ from nodemanager.actors.messages import (
 from nodemanager.actors.timer import Timer
 from nodemanager.actors.workers.worker_pool import WorkerPool
 from nodemanager.clock import Clock
-from nodemanager.core.model.facts import SettingsTaken
 from nodemanager.core.model.reasons import Event
 from nodemanager.core.model.scheduling import Dispatched
 from nodemanager.core.model.settings import Settings
+from nodemanager.core.observe.facts import SettingsTaken
 from nodemanager.core.replay.fold import Start
 from nodemanager.log import Logger
 

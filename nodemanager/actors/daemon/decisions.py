@@ -20,14 +20,14 @@ from nodemanager.actors.daemon.recovery import Recovery
 from nodemanager.actors.daemon.snapshots import Snapshots
 from nodemanager.actors.messages import AskNodes, AskTagged, Decide
 from nodemanager.core.execute.books import still_expected, still_unheard
-from nodemanager.core.execute.leftovers import counts
 from nodemanager.core.execute.recent import still_recent
 from nodemanager.core.explain.picture import Picture
 from nodemanager.core.judge.preconditions import Block
 from nodemanager.core.model.reasons import Reason
 from nodemanager.core.observe.history import Nodes
+from nodemanager.core.observe.snapshot import Snapshot
+from nodemanager.core.plan.leftovers import counts
 from nodemanager.core.plan.plan import Plan
-from nodemanager.core.plan.snapshot import Snapshot
 from nodemanager.core.replay.fold import Decision, decide
 
 

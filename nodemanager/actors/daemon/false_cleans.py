@@ -7,9 +7,9 @@ from nodemanager.core.execute.restore import order_restore
 from nodemanager.core.execute.workflow import Action
 from nodemanager.core.explain.events import CLEANED
 from nodemanager.core.judge import false_clean
-from nodemanager.core.model.facts import LatePinged, LivesFreed, NodesAnswered
 from nodemanager.core.model.settings import FREED_KEPT_S
 from nodemanager.core.model.world import FreedLife, LatePing
+from nodemanager.core.observe.facts import LatePinged, LivesFreed, NodesAnswered
 from nodemanager.core.observe.queries import Answers
 from nodemanager.core.replay.fold import after_fact
 from nodemanager.journal.kept import GIVEN_BACK

@@ -7,13 +7,13 @@ from dataclasses import fields
 from typing import Any
 
 from nodemanager.core.execute.books import NodeExpected
-from nodemanager.core.execute.destroy import ShutdownOrder
 from nodemanager.core.execute.setup_state import SetUpOrder, left_by_older
 from nodemanager.core.execute.workflow import Action, Key, State, Workflow
 from nodemanager.core.explain.events import CLEANED
-from nodemanager.core.model.evidence import Look
-from nodemanager.core.model.orders import CleanOrder
 from nodemanager.core.model.world import Outcome, Record, life_key
+from nodemanager.core.observe.evidence import Look
+from nodemanager.core.plan.destroy import ShutdownOrder
+from nodemanager.core.safety.orders import CleanOrder
 from nodemanager.journal.api import Concluded, Intent, IntentKind, OpenIntent
 from nodemanager.journal.codec import codec_of, decoded
 

@@ -11,12 +11,12 @@ from dataclasses import replace
 from typing import Any
 
 from nodemanager.actors.report.journal_writer import JournalWriter
-from nodemanager.core.execute import leftovers
-from nodemanager.core.execute.leftovers import PASS_OVER_AFTER, Entry, Ledger, LedgerState
 from nodemanager.core.model.reasons import Event, Reason
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.world import Leftover, Outcome
 from nodemanager.core.observe.history import History
+from nodemanager.core.plan import leftovers
+from nodemanager.core.plan.leftovers import PASS_OVER_AFTER, Entry, Ledger, LedgerState
 from nodemanager.core.safety.rate_limits import heeded
 from nodemanager.errors import LeftAlone, RemoteError
 from nodemanager.log import DEBUG, INFO, WARNING, Logger

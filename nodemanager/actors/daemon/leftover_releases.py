@@ -21,9 +21,9 @@ from nodemanager.actors.messages import (
     ReleaseLeftover,
     TendLeftovers,
 )
-from nodemanager.core.execute import leftovers
-from nodemanager.core.execute.leftovers import Turn
 from nodemanager.core.model.reasons import Event, Reason
+from nodemanager.core.plan import leftovers
+from nodemanager.core.plan.leftovers import Turn
 from nodemanager.errors import Throttled
 from nodemanager.log import WARNING
 

@@ -29,7 +29,11 @@ from nodemanager.actors.messages import (
     TaggedAsked,
 )
 from nodemanager.core.execute.books import dispatched_listed
-from nodemanager.core.model.facts import (
+from nodemanager.core.model.scheduling import ErrandOutcome
+from nodemanager.core.model.world import CloudNode, CloudState, Listing, Record
+from nodemanager.core.observe.clocks import Clocks, MeasuredClock
+from nodemanager.core.observe.contradictions import contradicted
+from nodemanager.core.observe.facts import (
     CloudPollBegun,
     CloudSeen,
     DemandSeen,
@@ -39,10 +43,6 @@ from nodemanager.core.model.facts import (
     SchedulerSeen,
     TagsAnswered,
 )
-from nodemanager.core.model.scheduling import ErrandOutcome
-from nodemanager.core.model.world import CloudNode, CloudState, Listing, Record
-from nodemanager.core.observe.clocks import Clocks, MeasuredClock
-from nodemanager.core.observe.contradictions import contradicted
 from nodemanager.core.observe.history import History, store_clock_read
 from nodemanager.core.plan.errands import errand_ended
 from nodemanager.errors import Throttled

@@ -8,9 +8,9 @@ from typing import Any
 from nodemanager.actors.daemon.context import Context
 from nodemanager.actors.messages import Ordered
 from nodemanager.core.model.annotations import Mark
-from nodemanager.core.model.facts import CommandGiven
 from nodemanager.core.model.reasons import Event, Reason
 from nodemanager.core.model.verdict import keep
+from nodemanager.core.observe.facts import CommandGiven
 from nodemanager.core.operate import commands
 from nodemanager.core.operate.naming import Named
 from nodemanager.core.operate.verbs import Reply, Result, Verb

@@ -22,10 +22,10 @@ from nodemanager.core.execute.workflow import End
 from nodemanager.core.judge.preconditions import Block
 from nodemanager.core.model.annotations import HandClean
 from nodemanager.core.model.reasons import Reason
+from nodemanager.core.observe.snapshot import Snapshot
 from nodemanager.core.operate import commands
 from nodemanager.core.operate.verbs import Verb
 from nodemanager.core.plan.plan import Plan
-from nodemanager.core.plan.snapshot import Snapshot
 
 UNDOING = frozenset({Verb.RELEASE, Verb.UNCORDON, Verb.RUN, Verb.RESUME, Verb.ROTATE_RESUME})
 """The verbs that end an order, mostly one that the journal keeps."""

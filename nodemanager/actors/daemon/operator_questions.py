@@ -17,11 +17,11 @@ from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.verdict import keep
 from nodemanager.core.model.world import Tags
 from nodemanager.core.observe.queries import node_shown
+from nodemanager.core.observe.snapshot import Snapshot
 from nodemanager.core.operate import commands
 from nodemanager.core.operate.naming import Named
 from nodemanager.core.operate.verbs import Reply, Result, Verb
 from nodemanager.core.plan.plan import Plan
-from nodemanager.core.plan.snapshot import Snapshot
 
 DRAINING = frozenset({Verb.DRAIN, Verb.CORDON})
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 from nodemanager.actors.daemon.context import Context
 from nodemanager.core.execute.books import CreateRefused
 from nodemanager.core.model.reasons import Event, Reason
+from nodemanager.core.observe.snapshot import Rests
 from nodemanager.core.plan.places import without_ended
-from nodemanager.core.plan.snapshot import Rests
 from nodemanager.errors import PlaceFull
 from nodemanager.journal.kept import PLACE_RESTS
 from nodemanager.logline import timestamp

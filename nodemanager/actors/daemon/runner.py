@@ -38,11 +38,11 @@ from nodemanager.core.execute.workflow import (
     Stopping,
     Workflow,
 )
-from nodemanager.core.model.facts import Fact
 from nodemanager.core.model.reasons import Event as Name
 from nodemanager.core.model.world import Leftover
 from nodemanager.core.observe.clocks import MeasuredClock
-from nodemanager.core.plan.snapshot import Flight
+from nodemanager.core.observe.facts import Fact
+from nodemanager.core.observe.snapshot import Flight
 from nodemanager.errors import RemoteError, Throttled
 from nodemanager.journal.api import Conclusion, Intent, OpenIntent
 from nodemanager.log import WARNING, Logger

@@ -11,8 +11,8 @@ from nodemanager.actors.daemon.operator_marks import OperatorMarks
 from nodemanager.actors.daemon.record_writes import RecordWrites
 from nodemanager.core.execute.workflow import Key
 from nodemanager.core.model.reasons import Event
+from nodemanager.core.observe.snapshot import Snapshot
 from nodemanager.core.operate.backlog_run import let_go
-from nodemanager.core.plan.snapshot import Snapshot
 from nodemanager.log import WARNING
 
 

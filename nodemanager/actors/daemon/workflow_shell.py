@@ -36,10 +36,10 @@ from nodemanager.core.execute.effects import StoreWrite
 from nodemanager.core.execute.recent import after_end, after_fence, after_gone
 from nodemanager.core.execute.workflow import Action, Begin, End, Key, Seen
 from nodemanager.core.judge.node_view import FAILED_BOOTS
-from nodemanager.core.model.facts import Fact
 from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.world import Leftover, life_key
 from nodemanager.core.observe.boots import is_booting
+from nodemanager.core.observe.facts import Fact
 from nodemanager.errors import RemoteError, Throttled
 
 

@@ -16,11 +16,11 @@ from nodemanager.actors.report.journal_access import JournalAccess
 from nodemanager.actors.report.to_prove import FREEING, ToProve
 from nodemanager.actors.report.written_leftovers import WrittenLeftovers
 from nodemanager.actors.report.written_orders import WrittenOrders
-from nodemanager.core.execute.leftovers import Entry
 from nodemanager.core.explain.events import CLEANED
-from nodemanager.core.model.facts import Fact
 from nodemanager.core.model.world import FreedLife, Outcome
 from nodemanager.core.observe.clocks import Clocks, is_news
+from nodemanager.core.observe.facts import Fact
+from nodemanager.core.plan.leftovers import Entry
 from nodemanager.core.replay.fold import Decision, Start
 from nodemanager.errors import JournalError
 from nodemanager.journal.api import (

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 
 from nodemanager.actors.report.journal_access import JournalAccess
-from nodemanager.core.execute.leftovers import Entry, Key, LedgerState
 from nodemanager.core.model.world import Leftover
+from nodemanager.core.plan.leftovers import Entry, Key, LedgerState
 
 
 class WrittenLeftovers:

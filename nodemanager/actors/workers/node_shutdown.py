@@ -11,7 +11,6 @@ from nodemanager.actors.messages import (
     ReleaseLeftover,
 )
 from nodemanager.actors.workers.worker import WorkerActor
-from nodemanager.core.execute.destroy import ShutdownEvidence
 from nodemanager.core.execute.effects import (
     AskNode,
     DestroyNode,
@@ -24,6 +23,7 @@ from nodemanager.core.execute.effects import (
 )
 from nodemanager.core.model.scheduling import SchedulerNode
 from nodemanager.core.model.world import Outcome
+from nodemanager.core.plan.destroy import ShutdownEvidence
 from nodemanager.errors import RemoteError, SchedulerError, SchedulerRefused, TooLate
 from nodemanager.schedulers.api import Scheduler
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from nodemanager.core.execute.adoption import not_as_named
 from nodemanager.core.execute.books import ItemEnded, Learned
 from nodemanager.core.execute.effects import AdoptNode, AskNode
 from nodemanager.core.execute.once import State, reading, writing
@@ -28,11 +27,12 @@ from nodemanager.core.model.reasons import Kind, Reason
 from nodemanager.core.model.settings import ORDER_TTL_S, Settings
 from nodemanager.core.model.verdict import Verdict, keep
 from nodemanager.core.model.world import CloudNode, Tags
+from nodemanager.core.observe.snapshot import Snapshot
 from nodemanager.core.operate import backlog_run
+from nodemanager.core.operate.adoption import not_as_named
 from nodemanager.core.operate.backlog import PASSING, Item, Picture
 from nodemanager.core.operate.backlog_run import Step as ItemStep
 from nodemanager.core.operate.backlog_run import Where
-from nodemanager.core.plan.snapshot import Snapshot
 from nodemanager.errors import RemoteError, Throttled
 
 

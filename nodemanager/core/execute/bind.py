@@ -30,7 +30,7 @@ from nodemanager.core.model.reasons import Event as Name
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.world import Claim, Record
 from nodemanager.core.observe.pairing import Pairs
-from nodemanager.core.plan.snapshot import Snapshot
+from nodemanager.core.observe.snapshot import Snapshot
 
 BIND_LIMIT = 20
 """At most this many a plan: after an upgrade no claim has its node, and cleans need their turn."""

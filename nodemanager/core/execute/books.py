@@ -20,9 +20,9 @@ from nodemanager.core.observe.history import History, Records
 from nodemanager.core.observe.pairing import Pairs
 from nodemanager.core.observe.queries import is_called_gone
 from nodemanager.core.observe.signs import pinged_lives, waits_for_first_ping
+from nodemanager.core.observe.snapshot import Expected, Limits
 from nodemanager.core.operate.backlog_run import Step as ItemStep
 from nodemanager.core.plan.refusals import after_refusal, after_success
-from nodemanager.core.plan.snapshot import Expected, Limits
 from nodemanager.errors import RemoteError
 
 

@@ -73,12 +73,12 @@ from nodemanager.core.execute.workflow import (
     Told,
 )
 from nodemanager.core.explain.events import EXPIRED
-from nodemanager.core.model.evidence import Look
-from nodemanager.core.model.orders import CleanOrder
 from nodemanager.core.model.reasons import Event as Name
 from nodemanager.core.model.reasons import Kind, Reason
 from nodemanager.core.model.verdict import Verdict
 from nodemanager.core.model.world import Guarantee, Record
+from nodemanager.core.observe.evidence import Look
+from nodemanager.core.safety.orders import CleanOrder
 
 
 class Clean:

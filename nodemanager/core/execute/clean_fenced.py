@@ -54,10 +54,10 @@ from nodemanager.core.execute.workflow import (
     Told,
 )
 from nodemanager.core.explain.events import LIFTED, record_fields
-from nodemanager.core.model.orders import CleanOrder, fenced_order
 from nodemanager.core.model.reasons import Event as Name
 from nodemanager.core.model.reasons import Kind, Reason
 from nodemanager.core.model.world import Record
+from nodemanager.core.safety.orders import CleanOrder, fenced_order
 
 # The fence.
 

@@ -8,10 +8,10 @@ from nodemanager.core.execute.workflow import (
     InFlight,
     Unwritten,
 )
-from nodemanager.core.model.evidence import Look
-from nodemanager.core.model.orders import CleanOrder
 from nodemanager.core.model.verdict import Verdict
 from nodemanager.core.model.world import Record
+from nodemanager.core.observe.evidence import Look
+from nodemanager.core.safety.orders import CleanOrder
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,13 +21,13 @@ from nodemanager.core.execute.workflow import (
     Told,
 )
 from nodemanager.core.explain.events import CLEANED, record_fields
-from nodemanager.core.model.evidence import Look, look_at
-from nodemanager.core.model.facts import Fact, LivesFreed, NodesAnswered, TagsAnswered
-from nodemanager.core.model.orders import CleanOrder, order_release
 from nodemanager.core.model.reasons import Event as Name
 from nodemanager.core.model.reasons import Kind, Reason
 from nodemanager.core.model.verdict import Verdict, keep
 from nodemanager.core.model.world import FreedLife, Record
+from nodemanager.core.observe.evidence import Look, look_at
+from nodemanager.core.observe.facts import Fact, LivesFreed, NodesAnswered, TagsAnswered
+from nodemanager.core.safety.orders import CleanOrder, order_release
 from nodemanager.errors import RemoteError
 
 FIRST_QUESTION_S = 2.0

@@ -32,7 +32,7 @@ from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.settings import LATE_ORDER_S, TOLD_WITHIN_S, Settings
 from nodemanager.core.model.world import Record
 from nodemanager.core.observe.scheduled import word_on
-from nodemanager.core.plan.snapshot import Snapshot
+from nodemanager.core.observe.snapshot import Snapshot
 
 
 @dataclass(frozen=True, slots=True)

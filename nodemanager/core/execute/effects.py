@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from nodemanager.core.execute.destroy import ShutdownEvidence
 from nodemanager.core.model.world import Claim, CloudNode, Leftover, Record, Size, Tags
+from nodemanager.core.plan.destroy import ShutdownEvidence
 from nodemanager.errors import RemoteError
 
 

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from nodemanager.core.judge.preconditions import standing_block
-from nodemanager.core.model.orders import CleanOrder
 from nodemanager.core.model.reasons import Kind, Reason
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.verdict import Verdict, keep
@@ -16,8 +15,9 @@ from nodemanager.core.observe.nodes_by_record import may_be_of
 from nodemanager.core.observe.pools import not_ours
 from nodemanager.core.observe.scheduled import is_up_in_scheduler
 from nodemanager.core.observe.signs import age_of_nodes, quiet_for, window_of, word_of
+from nodemanager.core.observe.snapshot import Snapshot
 from nodemanager.core.observe.unlisted import is_denied_for_good, look_for_unlisted
-from nodemanager.core.plan.snapshot import Snapshot
+from nodemanager.core.safety.orders import CleanOrder
 
 
 def _broken(order: CleanOrder, reason: Reason) -> bool:

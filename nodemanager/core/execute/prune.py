@@ -35,16 +35,16 @@ from nodemanager.core.execute.workflow import (
 )
 from nodemanager.core.judge import false_clean
 from nodemanager.core.judge.preconditions import standing_block
-from nodemanager.core.model.facts import RecordsExplained
 from nodemanager.core.model.reasons import Event as Name
 from nodemanager.core.model.reasons import Kind, Reason
 from nodemanager.core.model.settings import ORDER_TTL_S, Settings
 from nodemanager.core.model.verdict import Verdict, keep
 from nodemanager.core.model.world import CloudNode, Record
+from nodemanager.core.observe.facts import RecordsExplained
 from nodemanager.core.observe.history import History, glimpsed_as
 from nodemanager.core.observe.pools import not_ours
 from nodemanager.core.observe.signs import quiet_for
-from nodemanager.core.plan.snapshot import Snapshot
+from nodemanager.core.observe.snapshot import Snapshot
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.world import Outcome, Record
 from nodemanager.core.observe.history import History, Records
-from nodemanager.core.plan.snapshot import Flight
+from nodemanager.core.observe.snapshot import Flight
 
 
 @dataclass(frozen=True, slots=True)

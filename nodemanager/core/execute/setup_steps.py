@@ -29,10 +29,10 @@ from nodemanager.core.execute.workflow import (
     Told,
 )
 from nodemanager.core.judge.preconditions import Block
-from nodemanager.core.model.orders import order_release
 from nodemanager.core.model.reasons import Event as Name
 from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.world import Record
+from nodemanager.core.safety.orders import order_release
 from nodemanager.errors import RemoteError
 
 

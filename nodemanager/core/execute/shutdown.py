@@ -19,7 +19,6 @@ from nodemanager.core.execute.books import (
     PinsFailed,
     PinsTold,
 )
-from nodemanager.core.execute.destroy import Destroyed, ShutdownOrder, confirm_shutdown, judge_gone
 from nodemanager.core.execute.effects import (
     AskNode,
     DestroyNode,
@@ -50,16 +49,17 @@ from nodemanager.core.execute.workflow import (
 )
 from nodemanager.core.judge.idle import UNCAPPED
 from nodemanager.core.judge.outdated import ROTATE
-from nodemanager.core.model.facts import DestroySent, NodesExplained
-from nodemanager.core.model.orders import order_release
 from nodemanager.core.model.reasons import Event as Name
 from nodemanager.core.model.reasons import Kind, Reason
 from nodemanager.core.model.settings import ASK_AGAIN_S, CLOCK_STEP_S
 from nodemanager.core.model.verdict import keep
 from nodemanager.core.model.world import CloudNode, Outcome
+from nodemanager.core.observe.facts import DestroySent, NodesExplained
 from nodemanager.core.observe.signs import launched_for
 from nodemanager.core.observe.unlisted import is_missed
+from nodemanager.core.plan.destroy import Destroyed, ShutdownOrder, confirm_shutdown, judge_gone
 from nodemanager.core.plan.rotation import ROTATING
+from nodemanager.core.safety.orders import order_release
 
 PINS_TRIES = 3
 """After this many looks that don't tell what a node pins, it is destroyed all the same."""

@@ -12,13 +12,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from nodemanager.core.execute.pre_write_check import CleanEvidence, confirm_clean
-from nodemanager.core.model.orders import CleanOrder
 from nodemanager.core.model.reasons import Kind, Reason
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.verdict import Verdict, keep
 from nodemanager.core.model.world import Record
 from nodemanager.core.observe.pools import not_ours
-from nodemanager.core.plan.snapshot import LateWrite, Snapshot
+from nodemanager.core.observe.snapshot import LateWrite, Snapshot
+from nodemanager.core.safety.orders import CleanOrder
 
 Late = Mapping[str, LateWrite]
 NEVER = float("-inf")

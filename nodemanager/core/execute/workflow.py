@@ -15,14 +15,14 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from nodemanager.core.execute.books import Learned
 from nodemanager.core.execute.effects import Effect
-from nodemanager.core.model.facts import Fact
 from nodemanager.core.model.reasons import Event as Name
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.verdict import Verdict
 from nodemanager.core.model.world import Guarantee, Leftover, Record
+from nodemanager.core.observe.facts import Fact
+from nodemanager.core.observe.snapshot import Snapshot
 from nodemanager.core.operate.backlog import Picture
 from nodemanager.core.operate.backlog_run import Run
-from nodemanager.core.plan.snapshot import Snapshot
 from nodemanager.errors import RemoteError
 
 

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from nodemanager.core.model.world import Record, WorkerState
+from nodemanager.core.observe.snapshot import Snapshot
 from nodemanager.core.operate.naming import Known
 from nodemanager.core.operate.verbs import Verb
 from nodemanager.core.plan.plan import Plan
-from nodemanager.core.plan.snapshot import Snapshot
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,9 +28,9 @@ from nodemanager.core.observe.signs import (
     quiet_for,
     word_of,
 )
+from nodemanager.core.observe.snapshot import Snapshot
 from nodemanager.core.operate.naming import Known, UnknownIdError
 from nodemanager.core.plan.plan import Plan, adopting, judged
-from nodemanager.core.plan.snapshot import Snapshot
 
 APPLY, DRY_RUN = "apply", "dry-run"
 Facts = Mapping[str, Any]

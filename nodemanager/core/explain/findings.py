@@ -11,7 +11,7 @@ from nodemanager.core.judge.checks import Check, Measured, wait_of
 from nodemanager.core.judge.preconditions import STANDING
 from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.settings import Settings
-from nodemanager.core.plan.snapshot import Snapshot
+from nodemanager.core.observe.snapshot import Snapshot
 
 
 class Status(StrEnum):

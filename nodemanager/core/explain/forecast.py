@@ -13,7 +13,7 @@ from nodemanager.core.model.world import CloudNode, Listing, Record, StoreTime
 from nodemanager.core.observe import history as histories
 from nodemanager.core.observe import nodes_since
 from nodemanager.core.observe.history import History
-from nodemanager.core.plan.snapshot import Snapshot
+from nodemanager.core.observe.snapshot import Snapshot
 
 TICK_S = 0.001
 """Seconds between the last polls, and the precision of a predicted moment."""

@@ -12,11 +12,11 @@ from nodemanager.core.model.verdict import Verdict
 from nodemanager.core.model.world import CloudNode, Record, RecordState
 from nodemanager.core.observe.history import freed_since_listed
 from nodemanager.core.observe.signs import claimed_at_of, classify, launched_for, quiet_for
+from nodemanager.core.observe.snapshot import Snapshot
 from nodemanager.core.operate.naming import Known
 from nodemanager.core.plan.counts import place_of
 from nodemanager.core.plan.plan import Plan, adopting
 from nodemanager.core.plan.slots import Holder, free_in_s, holder_of, is_leaked
-from nodemanager.core.plan.snapshot import Snapshot
 
 LEAKED = "leaked"
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from nodemanager.core.execute.leftovers import LedgerState
 from nodemanager.core.explain.explain import APPLY
 from nodemanager.core.model.annotations import NO_MARKS, Marks
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.world import LeftoverKind
+from nodemanager.core.observe.snapshot import Snapshot
+from nodemanager.core.plan.leftovers import LedgerState
 from nodemanager.core.plan.plan import Plan
-from nodemanager.core.plan.snapshot import Snapshot
 
 
 @dataclass(frozen=True)

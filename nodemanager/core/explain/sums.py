@@ -6,10 +6,10 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 from nodemanager.core.observe.nodes_by_record import each_once
+from nodemanager.core.observe.snapshot import Snapshot
 from nodemanager.core.plan.counts import place_of
 from nodemanager.core.plan.plan import Plan
 from nodemanager.core.plan.slots import CLAIM_WITHOUT_SLOT
-from nodemanager.core.plan.snapshot import Snapshot
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,9 +21,9 @@ from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.verdict import Verdict
 from nodemanager.core.model.world import CloudNode, Record
 from nodemanager.core.observe.history import freed_since_listed
+from nodemanager.core.observe.snapshot import Snapshot
 from nodemanager.core.plan.plan import Plan, adopting, judged
 from nodemanager.core.plan.slots import Holder, holder_of, is_leaked
-from nodemanager.core.plan.snapshot import Snapshot
 from nodemanager.core.plan.supply import pending_claims
 
 NAMES = {

@@ -16,13 +16,13 @@ from nodemanager.core.model.reasons import Kind, Reason
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.world import Size
 from nodemanager.core.observe.signs import claimed_at_of, launched_for
+from nodemanager.core.observe.snapshot import Snapshot
 from nodemanager.core.plan import places
 from nodemanager.core.plan.boots import free_seats
 from nodemanager.core.plan.counts import place_of
 from nodemanager.core.plan.demand import Market
 from nodemanager.core.plan.plan import Plan, adopting, judged
 from nodemanager.core.plan.slots import Slots
-from nodemanager.core.plan.snapshot import Snapshot
 from nodemanager.core.plan.supply import Supply
 
 NAMED = 3

@@ -35,7 +35,7 @@ from nodemanager.core.observe.history import History, Records
 from nodemanager.core.observe.nodes_by_record import is_anothers
 from nodemanager.core.observe.pairing import Pairs
 from nodemanager.core.observe.queries import Answers, TagAnswers, cloud_answered, may_ask
-from nodemanager.core.plan.snapshot import Snapshot
+from nodemanager.core.observe.snapshot import Snapshot
 from nodemanager.core.safety.breaker import Breaker, Cause, opened, with_changed
 
 

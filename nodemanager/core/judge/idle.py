@@ -15,7 +15,7 @@ from nodemanager.core.model.verdict import Verdict, keep
 from nodemanager.core.model.world import Record, WorkerState
 from nodemanager.core.observe.history import History
 from nodemanager.core.observe.scheduled import word_on
-from nodemanager.core.plan.snapshot import Snapshot
+from nodemanager.core.observe.snapshot import Snapshot
 
 AS_IDLE = frozenset({Reason.IDLE_BEYOND_DEMAND, Reason.DRAINED}) | ROTATE
 """The reasons for a shutdown that rests on the node's own report that it is idle."""

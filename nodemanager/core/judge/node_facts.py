@@ -20,7 +20,7 @@ from nodemanager.core.observe.signs import (
     silent_for,
     window_of,
 )
-from nodemanager.core.plan.snapshot import Snapshot
+from nodemanager.core.observe.snapshot import Snapshot
 
 
 class NodeFacts:

@@ -16,7 +16,7 @@ from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.verdict import NOTHING_BEFORE, Verdict
 from nodemanager.core.model.world import CloudNode, WorkerState
 from nodemanager.core.observe.pairing import Pairs
-from nodemanager.core.plan.snapshot import Snapshot
+from nodemanager.core.observe.snapshot import Snapshot
 
 ORDERED, UNKNOWN = (Reason.HELD, Reason.KILLED, Reason.CORDONED), WorkerState.UNKNOWN
 CHANGED = Reason.CHANGED_SINCE_LISTING

@@ -14,7 +14,7 @@ from nodemanager.core.model.sizes import size_name
 from nodemanager.core.model.verdict import Verdict
 from nodemanager.core.model.world import CloudNode, Record, Size
 from nodemanager.core.observe.signs import claimed_at_of, launched_for
-from nodemanager.core.plan.snapshot import Snapshot
+from nodemanager.core.observe.snapshot import Snapshot
 
 ROTATE = frozenset({Reason.OTHER_IMAGE, Reason.OTHER_TYPE, Reason.TOO_OLD})
 """The reasons for a shutdown of an idle node whose place another one takes."""

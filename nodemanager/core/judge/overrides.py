@@ -8,7 +8,7 @@ from nodemanager.core.model.annotations import Mark
 from nodemanager.core.model.reasons import Kind, Reason
 from nodemanager.core.model.verdict import Verdict, keep
 from nodemanager.core.model.world import CloudNode, WorkerState
-from nodemanager.core.plan.snapshot import Snapshot
+from nodemanager.core.observe.snapshot import Snapshot
 
 BY_HAND = frozenset({Reason.DRAINED, Reason.KILLED})
 """The reasons for a shutdown that an operator ordered."""

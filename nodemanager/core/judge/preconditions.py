@@ -8,7 +8,7 @@ from nodemanager.core.judge.checks import Check, Measured
 from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.observe.history import History
-from nodemanager.core.plan.snapshot import Snapshot
+from nodemanager.core.observe.snapshot import Snapshot
 from nodemanager.core.safety.breaker import HOW_TO_CLEAR
 
 Block = tuple[Reason, Mapping[str, object]]

@@ -23,8 +23,8 @@ from nodemanager.core.observe.signs import (
     window_of,
     word_of,
 )
+from nodemanager.core.observe.snapshot import Snapshot
 from nodemanager.core.observe.unlisted import NOTHING, Unlisted, is_denied_for_good
-from nodemanager.core.plan.snapshot import Snapshot
 
 Measures = dict[str, Any]
 KEEP, PAIRED = Kind.KEEP, Reason.PAIRED

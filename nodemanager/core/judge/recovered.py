@@ -14,7 +14,7 @@ from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.world import Record, WorkerState
 from nodemanager.core.observe.history import History
 from nodemanager.core.observe.scheduled import suspended_word
-from nodemanager.core.plan.snapshot import Snapshot
+from nodemanager.core.observe.snapshot import Snapshot
 
 
 def recovered(

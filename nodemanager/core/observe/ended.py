@@ -13,8 +13,8 @@ from nodemanager.core.observe.boots import waits_to_join
 from nodemanager.core.observe.history import History
 from nodemanager.core.observe.queries import is_called_gone
 from nodemanager.core.observe.signs import waits_for_first_ping
+from nodemanager.core.observe.snapshot import Flight, Snapshot
 from nodemanager.core.observe.unlisted import id_of, there_since
-from nodemanager.core.plan.snapshot import Flight, Snapshot
 from nodemanager.core.safety import boot_loops
 
 NO_FLIGHT = Flight("", 0.0)

@@ -20,7 +20,7 @@ from nodemanager.core.observe.history import History
 from nodemanager.core.observe.hostnames import Hostname, Hostnames, hostnames_told, lives_heard
 from nodemanager.core.observe.pools import uuids_of_ours
 from nodemanager.core.observe.signs import idle_words, is_heard, worker_state
-from nodemanager.core.plan.snapshot import Snapshot
+from nodemanager.core.observe.snapshot import Snapshot
 
 BUSY, IDLE = WorkerState.BUSY, WorkerState.IDLE
 

@@ -8,7 +8,7 @@ from nodemanager.core.model.settings import CLOCK_STEP_S, Settings
 from nodemanager.core.model.world import Record, RecordState, WorkerState, life_key
 from nodemanager.core.observe.clocks import MeasuredClock
 from nodemanager.core.observe.history import History, newest_stamp
-from nodemanager.core.plan.snapshot import Snapshot
+from nodemanager.core.observe.snapshot import Snapshot
 
 
 def window_of(record: Record, settings: Settings) -> float:

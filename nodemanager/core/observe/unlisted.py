@@ -29,7 +29,7 @@ from nodemanager.core.observe.signs import (
     waits_for_first_ping,
     window_of,
 )
-from nodemanager.core.plan.snapshot import Snapshot
+from nodemanager.core.observe.snapshot import Snapshot
 
 UNLISTED_LISTINGS = 2
 """This many complete listings must lack the node, with a ping after the first of them (P6)."""

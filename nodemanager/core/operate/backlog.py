@@ -18,7 +18,7 @@ from nodemanager.core.model.verdict import Verdict
 from nodemanager.core.model.world import Record
 from nodemanager.core.observe.pairing import Pairs
 from nodemanager.core.observe.signs import newest_sign
-from nodemanager.core.plan.snapshot import Snapshot
+from nodemanager.core.observe.snapshot import Snapshot
 from nodemanager.core.safety.rate_limits import name_of
 
 

@@ -12,10 +12,10 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
-from nodemanager.core.execute.adoption import standing_of_node
 from nodemanager.core.judge.preconditions import standing_block
 from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.settings import Settings
+from nodemanager.core.operate.adoption import standing_of_node
 from nodemanager.core.operate.backlog import Deed, Item, Picture, Stand, Standing, standing_of
 
 TICK_S = 5.0

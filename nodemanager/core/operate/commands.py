@@ -9,7 +9,6 @@ from collections.abc import Collection, Container, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from nodemanager.core.execute.destroy import ShutdownOrder
 from nodemanager.core.judge.overrides import BY_HAND
 from nodemanager.core.judge.records import is_touched
 from nodemanager.core.model.annotations import FORCIBLE, UNVERIFIABLE, Mark
@@ -17,10 +16,11 @@ from nodemanager.core.model.reasons import Kind, Reason
 from nodemanager.core.model.settings import FREED_KEPT_S
 from nodemanager.core.model.verdict import Verdict, keep
 from nodemanager.core.observe.history import History, freed_since_listed
+from nodemanager.core.observe.snapshot import Snapshot
 from nodemanager.core.operate.naming import AmbiguousIdError, Known, Named, UnknownIdError
 from nodemanager.core.operate.verbs import Reply, Result, Verb
+from nodemanager.core.plan.destroy import ShutdownOrder
 from nodemanager.core.plan.plan import Plan
-from nodemanager.core.plan.snapshot import Snapshot
 
 SENT_AWAY_S = 3600.0
 """Seconds for which a hostname or slot still means the node that an operator sent away by it."""

@@ -12,7 +12,7 @@ from nodemanager.core.model.settings import CLOCK_STEP_S
 from nodemanager.core.model.verdict import Verdict
 from nodemanager.core.model.world import WorkerState
 from nodemanager.core.observe.signs import claimed_at_of, launched_for
-from nodemanager.core.plan.snapshot import Snapshot
+from nodemanager.core.observe.snapshot import Snapshot
 
 
 def place_of(view: NodeView) -> str | None:

@@ -18,13 +18,13 @@ from nodemanager.core.model.seats import seat_of
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.verdict import Verdict
 from nodemanager.core.model.world import Record, Size, WorkerState
+from nodemanager.core.observe.snapshot import Snapshot
 from nodemanager.core.plan import places
 from nodemanager.core.plan.names import Apart, apart_from, next_names
 from nodemanager.core.plan.rotation import NONE as NO_ROTATIONS
 from nodemanager.core.plan.rotation import ROTATING, Need, Rotations, rotations
 from nodemanager.core.plan.seats import FreeSeats
 from nodemanager.core.plan.slots import Slots
-from nodemanager.core.plan.snapshot import Snapshot
 from nodemanager.core.plan.spares import Spares, chosen, spares_of
 from nodemanager.core.plan.supply import Supply
 from nodemanager.core.plan.wishes import Lot, Wishes, is_over, weigh

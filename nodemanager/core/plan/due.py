@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from nodemanager.core.execute.prune import PruneOrder, prune_orders
 from nodemanager.core.judge.records import RecordJudge
-from nodemanager.core.model.orders import CleanOrder, order_clean
 from nodemanager.core.model.reasons import Kind, Reason
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.verdict import Verdict, keep
 from nodemanager.core.model.world import Record
 from nodemanager.core.observe.consistency import Impossible, of_one_slot
+from nodemanager.core.observe.snapshot import Snapshot
 from nodemanager.core.observe.unlisted import Unlisted
-from nodemanager.core.plan.snapshot import Snapshot
+from nodemanager.core.safety.orders import CleanOrder, order_clean
 from nodemanager.core.safety.rate_limits import name_of
 
 Judged = tuple[list[Verdict], tuple[CleanOrder, ...], int, frozenset[str]]

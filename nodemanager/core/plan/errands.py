@@ -34,9 +34,9 @@ from nodemanager.core.model.verdict import Verdict
 from nodemanager.core.model.world import FreedLife, Job, Record, Size, WorkerState
 from nodemanager.core.observe.history import History, Records
 from nodemanager.core.observe.scheduled import word_on
+from nodemanager.core.observe.snapshot import Snapshot
 from nodemanager.core.plan.demand import Wants
 from nodemanager.core.plan.refusals import has_room, lacked_room
-from nodemanager.core.plan.snapshot import Snapshot
 
 ERRANDS_LIMIT = 20
 """At most this many a plan: the scheduler's next poll must not wait long for them."""

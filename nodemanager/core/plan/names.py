@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from nodemanager.core.model.settings import Settings
+from nodemanager.core.observe.snapshot import Snapshot, listed_records
 from nodemanager.core.plan.slots import CLAIM_WITHOUT_SLOT, Slots
-from nodemanager.core.plan.snapshot import Snapshot, listed_records
 
 _NUMBER = re.compile(r"\d+")
 SHOWN = 3

@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping
 from itertools import chain
 
 from nodemanager.core.model.world import Size
-from nodemanager.core.plan.snapshot import Rests, Snapshot
+from nodemanager.core.observe.snapshot import Rests, Snapshot
 
 TOKEN_LENGTH = 12
 """How many characters of a client token name the place."""

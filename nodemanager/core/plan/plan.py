@@ -12,7 +12,6 @@ from functools import partial
 from itertools import chain
 
 from nodemanager.core.execute.bind import BindOrder, bind_orders
-from nodemanager.core.execute.destroy import ShutdownOrder
 from nodemanager.core.execute.dispatch import DispatchOrder, dispatch_orders
 from nodemanager.core.execute.drain import DrainOrder, drain_orders
 from nodemanager.core.execute.prune import PruneOrder
@@ -26,7 +25,6 @@ from nodemanager.core.judge.records import RecordJudge
 from nodemanager.core.judge.recovered import recovered
 from nodemanager.core.model.annotations import Mark
 from nodemanager.core.model.changed import changed
-from nodemanager.core.model.orders import CleanOrder
 from nodemanager.core.model.reasons import Kind, Reason
 from nodemanager.core.model.settings import ASK_LIMIT, Settings
 from nodemanager.core.model.sizes import Sizes
@@ -39,22 +37,24 @@ from nodemanager.core.observe.history import History
 from nodemanager.core.observe.nodes_by_record import each_once
 from nodemanager.core.observe.pairing import NO_PAIRS, Pairs, pair
 from nodemanager.core.observe.pools import adopts_unclaimed, other_pools
+from nodemanager.core.observe.snapshot import Snapshot, listed_records
 from nodemanager.core.observe.unlisted import NOTHING, Unlisted, look_for_unlisted
 from nodemanager.core.operate.backlog import Picture
 from nodemanager.core.plan.boots import BootOrder, boot_orders, free_seats
 from nodemanager.core.plan.counts import cycle_counts, made_since
 from nodemanager.core.plan.demand import Market, Wants
+from nodemanager.core.plan.destroy import ShutdownOrder
 from nodemanager.core.plan.due import Judged, judge_records, to_prune, with_prunes
 from nodemanager.core.plan.errands import Errand, errands
 from nodemanager.core.plan.notices import Notice, notices
 from nodemanager.core.plan.shutdowns import shutdown_orders
 from nodemanager.core.plan.slots import Slots, count_slots
-from nodemanager.core.plan.snapshot import Snapshot, listed_records
 from nodemanager.core.plan.supply import Supply, count_out_of_sight
 from nodemanager.core.safety import boot_loops
 from nodemanager.core.safety import breaker as breakers
 from nodemanager.core.safety.boot_loops import Loops
 from nodemanager.core.safety.breaker import Breaker, Cause, Population
+from nodemanager.core.safety.orders import CleanOrder
 from nodemanager.core.safety.rate_limits import after_eligible, eligible_seen, name_of
 
 

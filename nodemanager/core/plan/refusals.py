@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.world import Size
+from nodemanager.core.observe.snapshot import Limits
 from nodemanager.core.plan import places
-from nodemanager.core.plan.snapshot import Limits
 from nodemanager.errors import BadRequest, CapacityUnavailable, PlaceFull, QuotaExceeded, Throttled
 
 LONGEST_REFUSAL_S = 3600.0

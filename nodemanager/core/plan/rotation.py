@@ -18,7 +18,7 @@ from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.verdict import Verdict
 from nodemanager.core.model.world import CloudState, Size, WorkerState
-from nodemanager.core.plan.snapshot import Snapshot
+from nodemanager.core.observe.snapshot import Snapshot
 from nodemanager.core.plan.supply import SPARE, Supply
 
 ROTATING = "shutdown:rotate"

@@ -14,7 +14,7 @@ from nodemanager.core.model.scheduling import SchedulerNode
 from nodemanager.core.model.seats import may_take, seat_of
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.world import Record, Size, WorkerState
-from nodemanager.core.plan.snapshot import Snapshot
+from nodemanager.core.observe.snapshot import Snapshot
 
 
 class SeatUse(StrEnum):

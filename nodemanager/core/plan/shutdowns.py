@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from nodemanager.core.execute.destroy import ShutdownOrder, order_shutdown
 from nodemanager.core.judge.idle import AS_IDLE, UNCAPPED, doubt
 from nodemanager.core.judge.node_view import NodeView
 from nodemanager.core.judge.preconditions import Block, standing_block
@@ -10,9 +9,10 @@ from nodemanager.core.model.reasons import Kind, Reason
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.verdict import Verdict, keep
 from nodemanager.core.observe.scheduled import idle_count
+from nodemanager.core.observe.snapshot import Snapshot
 from nodemanager.core.plan.demand import Wants
+from nodemanager.core.plan.destroy import ShutdownOrder, order_shutdown
 from nodemanager.core.plan.rotation import ROTATING
-from nodemanager.core.plan.snapshot import Snapshot
 
 CAPPED = frozenset({"shutdown:bad", ROTATING})
 """The flights that use up the cap on shutdowns, which are for any reason but idle (D9)."""

@@ -18,8 +18,8 @@ from nodemanager.core.model.world import Record
 from nodemanager.core.observe.history import freed_since_listed
 from nodemanager.core.observe.nodes_by_record import node_of
 from nodemanager.core.observe.signs import quiet_for
+from nodemanager.core.observe.snapshot import Snapshot
 from nodemanager.core.plan.seats import FREE, SeatUse, uses_of
-from nodemanager.core.plan.snapshot import Snapshot
 
 NODE_TO_COME = frozenset(
     {Reason.NODE_LISTED, Reason.NODE_EXPECTED, Reason.CLAIM_WITHIN_WINDOW, Reason.OTHER_POOL}

@@ -11,7 +11,10 @@ from dataclasses import dataclass, field, replace
 
 from nodemanager.core.judge import false_clean
 from nodemanager.core.judge.false_clean import FalseClean, Folded
-from nodemanager.core.model.facts import (
+from nodemanager.core.model.settings import Settings
+from nodemanager.core.model.world import CloudNode, Job, Listing
+from nodemanager.core.observe import history as histories
+from nodemanager.core.observe.facts import (
     BreakerSet,
     ClocksKept,
     CloudPollBegun,
@@ -31,13 +34,10 @@ from nodemanager.core.model.facts import (
     SettingsTaken,
     TagsAnswered,
 )
-from nodemanager.core.model.settings import Settings
-from nodemanager.core.model.world import CloudNode, Job, Listing
-from nodemanager.core.observe import history as histories
 from nodemanager.core.observe.history import History
 from nodemanager.core.observe.scheduled import ours_in_scheduler, scheduler_listed
+from nodemanager.core.observe.snapshot import Snapshot
 from nodemanager.core.plan.plan import Plan, plan
-from nodemanager.core.plan.snapshot import Snapshot
 from nodemanager.core.safety import breaker as breakers
 from nodemanager.core.safety.breaker import Breaker
 

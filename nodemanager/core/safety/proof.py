@@ -10,8 +10,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from nodemanager.core.model.evidence import Grounds, Look, Reading, Signs, Windows
-from nodemanager.core.model.orders import CleanOrder
 from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.world import (
     CloudNode,
@@ -22,7 +20,9 @@ from nodemanager.core.model.world import (
     WorkerState,
 )
 from nodemanager.core.observe.clocks import MeasuredClock
+from nodemanager.core.observe.evidence import Grounds, Look, Reading, Signs, Windows
 from nodemanager.core.observe.history import Records
+from nodemanager.core.safety.orders import CleanOrder
 
 UNPROVEN = "proof"
 """Stands in place of a rule's id: the journal has no proof of the clean."""

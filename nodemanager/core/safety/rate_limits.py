@@ -15,7 +15,7 @@ from nodemanager.core.model.settings import (
 )
 from nodemanager.core.model.world import Record
 from nodemanager.core.observe.history import History
-from nodemanager.core.plan.snapshot import Snapshot
+from nodemanager.core.observe.snapshot import Snapshot
 from nodemanager.core.safety.breaker import Breaker, Cause, opened, with_part
 
 LONG_AGO = float("-inf")

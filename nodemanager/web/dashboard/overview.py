@@ -7,11 +7,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from nodemanager.core.execute.leftovers import LedgerState
 from nodemanager.core.explain.slot_states import slot_states
 from nodemanager.core.explain.why import why
 from nodemanager.core.model.reasons import Event, Reason
 from nodemanager.core.operate.verbs import Verb
+from nodemanager.core.plan.leftovers import LedgerState
 from nodemanager.core.safety.breaker import HOW_TO_CLEAR
 from nodemanager.errors import JournalError
 from nodemanager.journal.latest import latest

@@ -10,9 +10,9 @@ import pytest
 from nodemanager.cloud.api import CloudDriver
 from nodemanager.cloud.ec2.leftovers import IN_USE
 from nodemanager.cloud.tags import HOLD_TAG, INCARNATION_TAG, POOL_TAG
-from nodemanager.core.execute import leftovers
-from nodemanager.core.execute.leftovers import Ledger
 from nodemanager.core.model.world import CloudNode, Leftover, LeftoverKind, Outcome, Size
+from nodemanager.core.plan import leftovers
+from nodemanager.core.plan.leftovers import Ledger
 from nodemanager.errors import (
     BadRequest,
     CloudError,

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from nodemanager.core.execute.adopt import confirm_adoption, order_adoption
-from nodemanager.core.execute.adoption import (
+from nodemanager.core.model.reasons import Kind, Reason
+from nodemanager.core.model.world import CloudState, Tags
+from nodemanager.core.operate.adoption import (
     adoptable,
     node_version,
     standing_of_node,
 )
-from nodemanager.core.model.reasons import Kind, Reason
-from nodemanager.core.model.world import CloudState, Tags
 from nodemanager.core.operate.backlog import Deed, Item, Picture, Stand
 from nodemanager.core.plan.plan import picture_of
 from tests.core.build import POOL, World, incarnation_of, node, world

@@ -8,8 +8,8 @@ import pytest
 
 from nodemanager.core.execute.bind import BIND_LIMIT, BindOrder
 from nodemanager.core.model.annotations import Mark
+from nodemanager.core.observe.snapshot import Expected, Flight
 from nodemanager.core.plan.plan import Plan
-from nodemanager.core.plan.snapshot import Expected, Flight
 from tests.core.build import World, incarnation_of, world
 
 ORDER = BindOrder("r1", incarnation_of("r1"), "i-own", "p")

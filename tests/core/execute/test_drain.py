@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from nodemanager.core.execute.destroy import ShutdownEvidence, confirm_shutdown
 from nodemanager.core.explain.explain import explain
 from nodemanager.core.model.annotations import Mark
 from nodemanager.core.model.reasons import Kind, Reason
 from nodemanager.core.model.world import Job, WorkerState
+from nodemanager.core.plan.destroy import ShutdownEvidence, confirm_shutdown
 from nodemanager.core.safety.breaker import Breaker, Cause
 from tests.core.build import EPOCH, START, Flight, World, incarnation_of, world
 

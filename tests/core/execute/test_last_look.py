@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from nodemanager.core.execute.pre_write_check import CleanEvidence, confirm_clean
-from nodemanager.core.model.evidence import look_at
-from nodemanager.core.model.orders import CleanOrder, fenced_order, order_release
 from nodemanager.core.model.reasons import Kind, Reason
 from nodemanager.core.model.scheduling import SchedulerNode
 from nodemanager.core.model.world import CloudState, Guarantee, WorkerState
-from nodemanager.core.plan.snapshot import Flight
+from nodemanager.core.observe.evidence import look_at
+from nodemanager.core.observe.snapshot import Flight
+from nodemanager.core.safety.orders import CleanOrder, fenced_order, order_release
 from nodemanager.core.safety.proof import violations
 from tests.core.build import (
     EPOCH,

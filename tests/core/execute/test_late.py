@@ -8,11 +8,11 @@ import pytest
 
 from nodemanager.core.execute.pre_write_check import CleanEvidence
 from nodemanager.core.execute.unacknowledged import Unknown, after_unknown, still_late, with_late
-from nodemanager.core.model.orders import CleanOrder, fenced_order
 from nodemanager.core.model.reasons import Kind, Reason
 from nodemanager.core.model.verdict import Verdict
 from nodemanager.core.model.world import CloudState, Record
-from nodemanager.core.plan.snapshot import Flight, LateWrite
+from nodemanager.core.observe.snapshot import Flight, LateWrite
+from nodemanager.core.safety.orders import CleanOrder, fenced_order
 from tests.core.build import START, World, claim, cleaned, node, world
 
 WINDOW = 7200.0

@@ -11,8 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodemanager.core.execute import leftovers
-from nodemanager.core.execute.leftovers import (
+from nodemanager.core.model.reasons import Reason
+from nodemanager.core.model.world import CloudNode, CloudState, Leftover, LeftoverKind, Outcome
+from nodemanager.core.observe.snapshot import Flight, Limits
+from nodemanager.core.plan import leftovers
+from nodemanager.core.plan.leftovers import (
     FIRST_RETRY_S,
     PASS_OVER_AFTER,
     RETRY_CAP_S,
@@ -20,9 +23,6 @@ from nodemanager.core.execute.leftovers import (
     Ledger,
     LedgerState,
 )
-from nodemanager.core.model.reasons import Reason
-from nodemanager.core.model.world import CloudNode, CloudState, Leftover, LeftoverKind, Outcome
-from nodemanager.core.plan.snapshot import Flight, Limits
 from nodemanager.core.safety.breaker import Breaker, Cause
 from tests.core.build import World, node, world
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from nodemanager.core.execute.destroy import ShutdownOrder
 from nodemanager.core.execute.effects import DestroyNode, MarkDown, Wait
 from nodemanager.core.execute.shutdown import Destroying, Marking, ShutDown, State
 from nodemanager.core.execute.workflow import Answered, Due, Seen, Step
 from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.settings import CLOCK_STEP_S
 from nodemanager.core.model.world import CloudState, Guarantee, Outcome
+from nodemanager.core.plan.destroy import ShutdownOrder
 from tests.core.build import World, incarnation_of, node, world
 
 

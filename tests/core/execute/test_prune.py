@@ -12,8 +12,8 @@ from nodemanager.core.execute.prune import PruneOrder, confirm_prune
 from nodemanager.core.judge import false_clean
 from nodemanager.core.model.reasons import Kind, Reason
 from nodemanager.core.model.world import CloudState, FreedLife, Job
+from nodemanager.core.observe.snapshot import Flight
 from nodemanager.core.plan.plan import Plan
-from nodemanager.core.plan.snapshot import Flight
 from nodemanager.core.safety.breaker import Cause, opened
 from tests.core.build import World, claim, cleaned, node, world
 

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from nodemanager.core.execute import dispatch, drain
-from nodemanager.core.execute.destroy import ShutdownEvidence, ShutdownOrder, confirm_shutdown
 from nodemanager.core.execute.dispatch import DispatchOrder
 from nodemanager.core.execute.drain import DrainOrder
 from nodemanager.core.execute.pre_write_check import CleanEvidence, confirm_clean
@@ -18,6 +17,7 @@ from nodemanager.core.model.reasons import Kind, Reason
 from nodemanager.core.model.scheduling import Dispatched, SchedulerNode
 from nodemanager.core.model.settings import LATE_ORDER_S
 from nodemanager.core.model.world import Guarantee, Record, WorkerState
+from nodemanager.core.plan.destroy import ShutdownEvidence, ShutdownOrder, confirm_shutdown
 from nodemanager.core.safety.breaker import Breaker, Cause
 from tests.core.build import EPOCH, START, World, claim, record, world
 

@@ -12,8 +12,8 @@ from nodemanager.core.explain.inventory import Inventory, node_row, take
 from nodemanager.core.model.annotations import Mark
 from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.world import CloudState, Tags, WorkerState
+from nodemanager.core.observe.snapshot import Expected
 from nodemanager.core.operate.naming import UnknownIdError
-from nodemanager.core.plan.snapshot import Expected
 from tests.core.build import EPOCH, START, World, incarnation_of, node, world
 
 

@@ -17,7 +17,7 @@ from nodemanager.core.model.annotations import Mark
 from nodemanager.core.model.changed import changed
 from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.world import CloudState, Job, Tags, WorkerState
-from nodemanager.core.plan.snapshot import Expected, Flight, Limits
+from nodemanager.core.observe.snapshot import Expected, Flight, Limits
 from nodemanager.core.safety.breaker import Cause, opened
 from tests.core.build import World, cleaned, node, world
 

@@ -10,12 +10,12 @@ import pytest
 
 from nodemanager.core.execute.pre_write_check import CleanEvidence, confirm_clean
 from nodemanager.core.model.annotations import FORCIBLE, UNVERIFIABLE, HandClean, Mark
-from nodemanager.core.model.evidence import Look, look_at
-from nodemanager.core.model.orders import CleanOrder, fenced_order
 from nodemanager.core.model.reasons import Kind, Reason
 from nodemanager.core.model.world import Guarantee, Record, WorkerState
-from nodemanager.core.plan.snapshot import Flight
+from nodemanager.core.observe.evidence import Look, look_at
+from nodemanager.core.observe.snapshot import Flight
 from nodemanager.core.safety.breaker import Breaker, Cause
+from nodemanager.core.safety.orders import CleanOrder, fenced_order
 from nodemanager.core.safety.proof import violations
 from tests.core.build import EPOCH, START, World, node, world
 

@@ -6,12 +6,6 @@ from typing import Any
 
 import pytest
 
-from nodemanager.core.execute.destroy import (
-    ShutdownEvidence,
-    ShutdownOrder,
-    confirm_shutdown,
-    order_shutdown,
-)
 from nodemanager.core.execute.effects import AskNode, LookAtNode
 from nodemanager.core.execute.shutdown import Asking, ShutDown
 from nodemanager.core.execute.workflow import Answered, Seen
@@ -31,6 +25,12 @@ from nodemanager.core.observe.hostnames import (
 )
 from nodemanager.core.observe.nodes_by_record import Bearers
 from nodemanager.core.observe.scheduled import hostname_of
+from nodemanager.core.plan.destroy import (
+    ShutdownEvidence,
+    ShutdownOrder,
+    confirm_shutdown,
+    order_shutdown,
+)
 from tests.core.build import SMALL, World, node, record, world
 
 BUSY, IDLE, DOWN = WorkerState.BUSY, WorkerState.IDLE, WorkerState.DOWN

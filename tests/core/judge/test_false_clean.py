@@ -11,7 +11,7 @@ from nodemanager.core.judge import false_clean
 from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.settings import FREED_KEPT_S, FREED_LIMIT
 from nodemanager.core.model.world import NO_TAGS, CloudState, FreedLife, Tags
-from nodemanager.core.plan.snapshot import Flight, LateWrite
+from nodemanager.core.observe.snapshot import Flight, LateWrite
 from nodemanager.core.safety import breaker as breakers
 from nodemanager.core.safety.breaker import Breaker, Cause
 from tests.core.build import SMALL, World, cleaned, node, world

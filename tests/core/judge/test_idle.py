@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from nodemanager.core.execute.destroy import ShutdownEvidence, confirm_shutdown
 from nodemanager.core.judge import idle
 from nodemanager.core.model.reasons import Kind, Reason
 from nodemanager.core.model.world import Job, WorkerState
+from nodemanager.core.plan.destroy import ShutdownEvidence, confirm_shutdown
 from tests.core.build import SMALL, Flight, World, world
 from tests.core.nodes import pinging
 

@@ -7,17 +7,17 @@ from typing import Any
 
 import pytest
 
-from nodemanager.core.execute.destroy import (
-    ShutdownEvidence,
-    confirm_shutdown,
-    order_shutdown,
-)
 from nodemanager.core.model.reasons import Kind, Reason
 from nodemanager.core.model.scheduling import OURS, SchedulerNode
 from nodemanager.core.model.world import CloudState, Job, Listing, WorkerState
 from nodemanager.core.observe import history as histories
 from nodemanager.core.observe.boots import is_booting, unjoined_for
 from nodemanager.core.observe.scheduled import scheduler_listed, word_on
+from nodemanager.core.plan.destroy import (
+    ShutdownEvidence,
+    confirm_shutdown,
+    order_shutdown,
+)
 from nodemanager.core.safety.breaker import Cause
 from tests.core.build import SMALL, World, claim, incarnation_of, record, world
 

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from nodemanager.core.execute.destroy import ShutdownEvidence, confirm_shutdown
 from nodemanager.core.explain.explain import explain
 from nodemanager.core.explain.findings import Status
 from nodemanager.core.judge.overrides import cordoned, drained, killed
@@ -16,7 +15,8 @@ from nodemanager.core.model.annotations import Mark
 from nodemanager.core.model.reasons import Kind, Reason
 from nodemanager.core.model.verdict import Verdict
 from nodemanager.core.model.world import NO_TAGS, CloudNode, CloudState, WorkerState
-from nodemanager.core.plan.snapshot import Snapshot
+from nodemanager.core.observe.snapshot import Snapshot
+from nodemanager.core.plan.destroy import ShutdownEvidence, confirm_shutdown
 from nodemanager.core.safety.breaker import Breaker, Cause
 from tests.core.build import (
     EPOCH,

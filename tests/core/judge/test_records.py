@@ -17,7 +17,7 @@ from nodemanager.core.model.world import (
     WorkerState,
 )
 from nodemanager.core.observe.signs import classify
-from nodemanager.core.plan.snapshot import Expected, Flight
+from nodemanager.core.observe.snapshot import Expected, Flight
 from tests.core.build import (
     EPOCH,
     POOL,

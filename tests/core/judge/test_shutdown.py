@@ -8,12 +8,6 @@ from typing import Any
 
 import pytest
 
-from nodemanager.core.execute.destroy import (
-    Destroyed,
-    ShutdownEvidence,
-    confirm_shutdown,
-    judge_gone,
-)
 from nodemanager.core.execute.effects import AskNode
 from nodemanager.core.execute.shutdown import Asking, ShutDown
 from nodemanager.core.execute.workflow import Answered, Due, Seen
@@ -27,6 +21,12 @@ from nodemanager.core.model.world import (
     Outcome,
     Tags,
     WorkerState,
+)
+from nodemanager.core.plan.destroy import (
+    Destroyed,
+    ShutdownEvidence,
+    confirm_shutdown,
+    judge_gone,
 )
 from tests.core.build import EPOCH, POOL, World, incarnation_of, node, world
 from tests.core.nodes import live, pinging, silent, unpaired, verdict

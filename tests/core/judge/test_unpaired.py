@@ -10,7 +10,7 @@ import pytest
 from nodemanager.core.model.reasons import Kind, Reason
 from nodemanager.core.model.world import CloudState, Listing, Tags, WorkerState
 from nodemanager.core.observe import history as histories
-from nodemanager.core.plan.snapshot import Expected
+from nodemanager.core.observe.snapshot import Expected
 from tests.core.build import POOL, Job, World, claim, node, world
 from tests.core.nodes import live, pinging, silent, unpaired, verdict
 

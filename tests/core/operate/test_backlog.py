@@ -9,6 +9,7 @@ import pytest
 
 from nodemanager.core.model.annotations import Mark
 from nodemanager.core.model.reasons import Reason
+from nodemanager.core.observe.snapshot import Flight
 from nodemanager.core.operate.backlog import (
     Deed,
     Item,
@@ -29,7 +30,6 @@ from nodemanager.core.operate.backlog_run import (
     stopped,
 )
 from nodemanager.core.plan.plan import picture_of
-from nodemanager.core.plan.snapshot import Flight
 from nodemanager.core.safety.breaker import Cause, opened
 from tests.core.build import START, World, cleaned, world
 

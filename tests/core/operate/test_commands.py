@@ -14,12 +14,12 @@ from nodemanager.core.model.verdict import keep
 from nodemanager.core.model.world import CloudNode, CloudState, FreedLife, Listing, Record
 from nodemanager.core.observe.history import History
 from nodemanager.core.observe.pairing import NO_PAIRS
+from nodemanager.core.observe.snapshot import Expected, Snapshot
 from nodemanager.core.operate import commands
 from nodemanager.core.operate.commands import RULES, find
 from nodemanager.core.operate.naming import Known, Named
 from nodemanager.core.operate.verbs import Command, Reply, Result, Verb, lacks_reason
 from nodemanager.core.plan.plan import Plan
-from nodemanager.core.plan.snapshot import Expected, Snapshot
 from nodemanager.core.safety.breaker import Breaker
 from tests.core.build import EPOCH, START, World, incarnation_of, node, pinging_round, world
 

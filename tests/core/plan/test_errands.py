@@ -19,6 +19,7 @@ from nodemanager.core.model.scheduling import (
 )
 from nodemanager.core.model.seats import SEAT
 from nodemanager.core.model.world import Job, WorkerState
+from nodemanager.core.observe.snapshot import Flight, Limits
 from nodemanager.core.plan.errands import (
     ERRANDS_LIMIT,
     REFUSED_AGAIN_S,
@@ -33,7 +34,6 @@ from nodemanager.core.plan.errands import (
     errands_sent,
     is_still_off,
 )
-from nodemanager.core.plan.snapshot import Flight, Limits
 from nodemanager.core.safety.breaker import Breaker, Cause
 from tests.core.build import SMALL, World, world
 

@@ -10,9 +10,9 @@ from nodemanager.core.execute.books import Books, CreateRefused, NodeExpected, l
 from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.world import CloudState, Job
+from nodemanager.core.observe.snapshot import Limits, Rests
 from nodemanager.core.plan import places
 from nodemanager.core.plan.refusals import after_refusal
-from nodemanager.core.plan.snapshot import Limits, Rests
 from nodemanager.errors import CapacityUnavailable, PlaceFull
 from tests.core.build import LARGE, POOL, SMALL, World, world
 

@@ -9,7 +9,7 @@ import pytest
 from nodemanager.core.model.annotations import HandClean
 from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.world import CloudState, Job
-from nodemanager.core.plan.snapshot import Flight
+from nodemanager.core.observe.snapshot import Flight
 from tests.core.build import World, cleaned, world
 
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from nodemanager.core.execute.destroy import ShutdownEvidence, confirm_shutdown
 from nodemanager.core.model.annotations import Mark
 from nodemanager.core.model.reasons import Kind, Reason
 from nodemanager.core.model.world import CloudState, Job, Tags, WorkerState
+from nodemanager.core.observe.snapshot import Limits
+from nodemanager.core.plan.destroy import ShutdownEvidence, confirm_shutdown
 from nodemanager.core.plan.rotation import ROTATING, Rotation
-from nodemanager.core.plan.snapshot import Limits
 from tests.core.build import LARGE, POOL, SMALL, Flight, World, incarnation_of, world
 from tests.core.nodes import pinging
 

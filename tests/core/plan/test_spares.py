@@ -10,7 +10,7 @@ import pytest
 
 from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.world import Job, Size, Tags, WorkerState
-from nodemanager.core.plan.snapshot import Limits
+from nodemanager.core.observe.snapshot import Limits
 from nodemanager.core.plan.spares import Spares
 from tests.core.build import LARGE, POOL, SMALL, Flight, World, incarnation_of, world
 from tests.core.nodes import pinging

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nodemanager.core.model.reasons import Reason
-from nodemanager.core.plan.snapshot import Limits
+from nodemanager.core.observe.snapshot import Limits
 from nodemanager.core.safety import boot_loops
 from nodemanager.core.safety.boot_loops import (
     LONGEST_REST_S,

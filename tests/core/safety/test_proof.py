@@ -15,11 +15,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nodemanager.core.model.changed import changed
-from nodemanager.core.model.evidence import Look, look_at
-from nodemanager.core.model.orders import CleanOrder, fenced_order, order_release
 from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.world import CloudState, FreedLife, Guarantee, Record, WorkerState
+from nodemanager.core.observe.evidence import Look, look_at
 from nodemanager.core.safety import proof
+from nodemanager.core.safety.orders import CleanOrder, fenced_order, order_release
 from nodemanager.core.safety.proof import listed_again, violations
 from nodemanager.journal.codec import codec_of, decoded
 from tests.core.build import (

@@ -14,7 +14,7 @@ from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.world import CloudState, WorkerState
 from nodemanager.core.observe.history import History, Turned
 from nodemanager.core.observe.nodes_since import turned_bad
-from nodemanager.core.plan.snapshot import Flight
+from nodemanager.core.observe.snapshot import Flight
 from nodemanager.core.safety.breaker import Cause
 from tests.core.build import World, claim, incarnation_of, node
 from tests.core.nodes import pool_of, say

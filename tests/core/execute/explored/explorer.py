@@ -38,9 +38,9 @@ from nodemanager.core.execute.workflow import (
     Workflow,
 )
 from nodemanager.core.model.changed import changed
-from nodemanager.core.model.facts import Fact
 from nodemanager.core.model.world import Leftover
 from nodemanager.core.observe.clocks import MeasuredClock
+from nodemanager.core.observe.facts import Fact
 from nodemanager.errors import RemoteError, StoreError
 from nodemanager.journal.api import Conclusion, Intent, OpenIntent
 

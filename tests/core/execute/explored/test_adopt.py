@@ -11,7 +11,6 @@ import pytest
 
 from nodemanager.core.execute import adopt
 from nodemanager.core.execute.adopt import Adopt, AdoptOrder, confirm_adoption, order_adoption
-from nodemanager.core.execute.adoption import node_version
 from nodemanager.core.execute.books import ItemEnded, Learned
 from nodemanager.core.execute.effects import AdoptNode, AskNode, Effect
 from nodemanager.core.execute.once import Once
@@ -21,6 +20,7 @@ from nodemanager.core.model.reasons import Kind, Reason
 from nodemanager.core.model.verdict import Verdict
 from nodemanager.core.model.world import CloudNode, CloudState, Guarantee, Tags
 from nodemanager.core.operate import backlog_run
+from nodemanager.core.operate.adoption import node_version
 from nodemanager.core.operate.backlog import Deed, Item
 from nodemanager.core.operate.backlog_run import Run, Where
 from nodemanager.core.plan.plan import picture_of

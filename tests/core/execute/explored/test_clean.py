@@ -28,15 +28,15 @@ from nodemanager.core.execute.effects import (
 )
 from nodemanager.core.execute.workflow import Answered, Seen, Step
 from nodemanager.core.model.annotations import Mark
-from nodemanager.core.model.facts import CloudPollBegun, NodesAnswered, TagsAnswered
-from nodemanager.core.model.orders import CleanOrder, order_release
 from nodemanager.core.model.reasons import Kind, Reason
 from nodemanager.core.model.verdict import Verdict
 from nodemanager.core.model.world import Guarantee, Record
-from nodemanager.core.plan.snapshot import Snapshot
+from nodemanager.core.observe.facts import CloudPollBegun, NodesAnswered, TagsAnswered
+from nodemanager.core.observe.snapshot import Snapshot
 from nodemanager.core.replay.fold import State as Folded
 from nodemanager.core.replay.fold import after_fact
 from nodemanager.core.safety.breaker import Breaker, Cause, opened
+from nodemanager.core.safety.orders import CleanOrder, order_release
 from nodemanager.errors import Conflict
 from tests.core.build import World, claim, incarnation_of, node, world
 from tests.core.execute.explored.drawn import differences

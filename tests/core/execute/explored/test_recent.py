@@ -30,7 +30,7 @@ from nodemanager.core.execute.shutdown import Asking, Destroying, Looking
 from nodemanager.core.execute.workflow import About, Action, Answered, End, Ended, Key, Seen
 from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.world import Guarantee, WorkerState
-from nodemanager.core.plan.snapshot import Flight
+from nodemanager.core.observe.snapshot import Flight
 from tests.core.build import world
 
 

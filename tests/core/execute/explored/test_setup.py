@@ -36,8 +36,8 @@ from nodemanager.core.model.world import (
     StoreTime,
     Tags,
 )
+from nodemanager.core.observe.snapshot import Limits
 from nodemanager.core.plan.boots import BootOrder
-from nodemanager.core.plan.snapshot import Limits
 from nodemanager.errors import NoSuchRecord, PlaceFull
 from tests.core.build import POOL, SMALL, World, world
 from tests.core.execute.explored.drawn import differences

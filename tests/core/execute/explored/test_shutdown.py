@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from nodemanager.core.execute import destroy, shutdown
-from nodemanager.core.execute.destroy import ShutdownEvidence, ShutdownOrder
+from nodemanager.core.execute import shutdown
 from nodemanager.core.execute.effects import (
     AskNode,
     DestroyNode,
@@ -21,7 +20,6 @@ from nodemanager.core.execute.effects import (
 )
 from nodemanager.core.execute.shutdown import ShutDown
 from nodemanager.core.execute.workflow import Failed, Seen, Step
-from nodemanager.core.model.facts import DestroySent
 from nodemanager.core.model.scheduling import OURS, Dispatched, SchedulerNode, SchedulerOrder
 from nodemanager.core.model.verdict import Verdict
 from nodemanager.core.model.world import (
@@ -34,7 +32,10 @@ from nodemanager.core.model.world import (
     WorkerState,
 )
 from nodemanager.core.observe.absence import Absence
+from nodemanager.core.observe.facts import DestroySent
 from nodemanager.core.observe.history import History
+from nodemanager.core.plan import destroy
+from nodemanager.core.plan.destroy import ShutdownEvidence, ShutdownOrder
 from nodemanager.errors import CloudError, Throttled
 from tests.core.build import SMALL, World, node, world
 from tests.core.execute.explored.drawn import differences

@@ -26,8 +26,8 @@ from nodemanager.core.model.world import Leftover, LeftoverKind, Outcome
 from nodemanager.core.observe.absence import NOT_ABSENT, Absence, one_more
 from nodemanager.core.observe.ended import was_ended
 from nodemanager.core.observe.history import History
+from nodemanager.core.observe.snapshot import Snapshot
 from nodemanager.core.observe.unlisted import id_of
-from nodemanager.core.plan.snapshot import Snapshot
 
 FIRST_RETRY_S = 10.0
 """Seconds from the first attempt to the next; each further wait is twice as long."""

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from nodemanager.core.model.annotations import HandClean
-from nodemanager.core.model.evidence import Grounds, grounds_of
 from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.settings import ORDER_TTL_S, Settings
 from nodemanager.core.model.verdict import Verdict
 from nodemanager.core.model.world import Record
-from nodemanager.core.plan.snapshot import Snapshot
+from nodemanager.core.observe.evidence import Grounds, grounds_of
+from nodemanager.core.observe.snapshot import Snapshot
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from nodemanager.core.model.world import CloudNode, Guarantee, Record, WorkerSta
 from nodemanager.core.observe.absence import Absence
 from nodemanager.core.observe.clocks import MeasuredClock
 from nodemanager.core.observe.history import Asked, History, glimpsed_as
-from nodemanager.core.plan.snapshot import Snapshot
+from nodemanager.core.observe.snapshot import Snapshot
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,8 +24,8 @@ from nodemanager.core.observe.scheduled import (
     may_get_work,
 )
 from nodemanager.core.observe.signs import claimed_at_of, launched_for, worker_state
+from nodemanager.core.observe.snapshot import Snapshot
 from nodemanager.core.observe.unlisted import is_answered_held
-from nodemanager.core.plan.snapshot import Snapshot
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from nodemanager.core.judge.node_view import DYING
 from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.world import CloudNode, Record
+from nodemanager.core.observe.snapshot import Snapshot
 from nodemanager.core.operate.backlog import (
     Candidate,
     Deed,
@@ -22,7 +23,6 @@ from nodemanager.core.operate.backlog import (
     Stand,
     Standing,
 )
-from nodemanager.core.plan.snapshot import Snapshot
 
 
 def node_version(node: CloudNode) -> str:
