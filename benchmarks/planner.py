@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from benchmarks import pools
+from nodemanager.core.model.breaker import Breaker
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.world import Claim, CloudNode, Record, StoreTime
 from nodemanager.core.observe import history as histories
@@ -17,7 +18,6 @@ from nodemanager.core.observe.history import History
 from nodemanager.core.observe.snapshot import Snapshot
 from nodemanager.core.plan.plan import Plan, plan
 from nodemanager.core.safety import breaker as breakers
-from nodemanager.core.safety.breaker import Breaker
 
 WARM_UP = 3
 """Polls before the first that is measured: enough for absence to settle."""

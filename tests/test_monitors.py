@@ -11,9 +11,10 @@ import pytest
 from nodemanager.actors.messages import CarryOut
 from nodemanager.core.execute.effects import AskNode, DestroyNode
 from nodemanager.core.execute.workflow import Action, Key
+from nodemanager.core.model.breaker import Breaker, Cause
 from nodemanager.core.model.reasons import Event
 from nodemanager.core.model.world import CloudNode, CloudState, Job, Tags
-from nodemanager.core.safety.breaker import Breaker, Cause, opened
+from nodemanager.core.safety.breaker import opened
 from tests.core.build import node
 from tests.simulation.boot_loops import Failure, rests
 from tests.simulation.choices import LARGE, SMALL, SPOT

@@ -7,9 +7,9 @@ from dataclasses import replace
 import mock
 import pytest
 
+from nodemanager.core.model.breaker import Breaker, Cause
 from nodemanager.core.model.world import Claim, Tags
 from nodemanager.core.observe.clocks import Clocks, MeasuredClock
-from nodemanager.core.safety.breaker import Breaker, Cause
 from nodemanager.journal.kept import CLOCKS
 from nodemanager.records import wire
 from tests.simulation import health, table

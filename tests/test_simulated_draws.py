@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import pytest
 
+from nodemanager.core.model.breaker import Breaker, Cause
 from nodemanager.core.model.reasons import Event, Reason
 from nodemanager.core.model.world import (
     Claim,
@@ -20,7 +21,6 @@ from nodemanager.core.model.world import (
     WorkerState,
 )
 from nodemanager.core.plan.destroy import ShutdownOrder
-from nodemanager.core.safety.breaker import Breaker, Cause
 from nodemanager.errors import Conflict, JournalError, RemoteError
 from nodemanager.journal.api import Hold, Intent, IntentKind
 from nodemanager.journal.kept import BREAKER

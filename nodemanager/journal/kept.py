@@ -12,13 +12,14 @@ from typing import Any, Generic, TypeVar
 
 from nodemanager.core.execute.unacknowledged import Late
 from nodemanager.core.model.annotations import NO_MARKS, Marks
+from nodemanager.core.model.breaker import Breaker, Cause
+from nodemanager.core.model.streaks import NONE, Loops, Streak
 from nodemanager.core.model.world import FreedLife
 from nodemanager.core.observe.clocks import Clocks, after_boot
 from nodemanager.core.observe.hostnames import Hostname, Hostnames, hostnames_joined
 from nodemanager.core.observe.snapshot import LateWrite, Rests
-from nodemanager.core.safety.boot_loops import NONE, Loops, Streak
 from nodemanager.core.safety.boot_loops import joined as loops_joined
-from nodemanager.core.safety.breaker import Breaker, Cause, opened
+from nodemanager.core.safety.breaker import opened
 from nodemanager.journal.codec import codec_of, decoded, known_part
 
 T = TypeVar("T")

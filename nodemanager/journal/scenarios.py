@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from nodemanager.core.judge.idle import UNCAPPED
+from nodemanager.core.model.breaker import Breaker, Cause
 from nodemanager.core.model.reasons import Kind, Reason
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.world import FreedLife, Record, life_key
@@ -36,7 +37,6 @@ from nodemanager.core.replay.fold import Start, State, after_decision, after_fac
 from nodemanager.core.replay.whatif import By, End, Sign, World, is_life, life_of
 from nodemanager.core.replay.worth import Outcome
 from nodemanager.core.safety import breaker as breakers
-from nodemanager.core.safety.breaker import Breaker, Cause
 from nodemanager.core.safety.orders import CleanOrder
 from nodemanager.journal.reading import Decided, Entry
 from nodemanager.journal.verdicts import Standing

@@ -10,11 +10,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import NamedTuple
 
+from nodemanager.core.model.breaker import Cause
 from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.world import LeftoverKind
 from nodemanager.core.plan.leftovers import LedgerState
 from nodemanager.core.plan.slots import slots_per_node
-from nodemanager.core.safety.breaker import Cause
 from nodemanager.web.status import Status, slots_used
 
 

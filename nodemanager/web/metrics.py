@@ -17,11 +17,11 @@ from prometheus_client.registry import Collector
 
 from nodemanager import __version__
 from nodemanager.clock import Clock
+from nodemanager.core.model.breaker import Cause
 from nodemanager.core.model.reasons import Event, Reason
 from nodemanager.core.model.world import LeftoverKind
 from nodemanager.core.plan.leftovers import LedgerState
 from nodemanager.core.plan.slots import Leak, Slots
-from nodemanager.core.safety.breaker import Cause
 from nodemanager.core.safety.proof import UNPROVEN
 from nodemanager.log import Fields
 from nodemanager.refusals import Refusals

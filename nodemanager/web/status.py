@@ -15,13 +15,13 @@ from nodemanager import __version__
 from nodemanager.clock import Clock
 from nodemanager.core.explain.why import Cause, SizeWhy
 from nodemanager.core.model.annotations import NO_MARKS, Mark, Marks
+from nodemanager.core.model.breaker import HOW_TO_CLEAR, Breaker
 from nodemanager.core.model.world import LeftoverKind
 from nodemanager.core.plan.leftovers import LedgerState
 from nodemanager.core.plan.notices import Notice
 from nodemanager.core.plan.rotation import Rotation
 from nodemanager.core.plan.slots import Slots
 from nodemanager.core.plan.spares import Spares
-from nodemanager.core.safety.breaker import HOW_TO_CLEAR, Breaker
 from nodemanager.logline import timestamp
 
 Json = dict[str, object]

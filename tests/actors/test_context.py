@@ -12,12 +12,13 @@ from nodemanager.actors.daemon.context import Context
 from nodemanager.actors.daemon.inputs import DaemonInputs
 from nodemanager.actors.report.journal_writer import JournalWriter
 from nodemanager.core.execute.unacknowledged import with_late
+from nodemanager.core.model.breaker import Breaker, Cause
 from nodemanager.core.model.reasons import Event
 from nodemanager.core.model.world import Guarantee
 from nodemanager.core.observe.facts import NodesAnswered
 from nodemanager.core.replay.fold import State, after_fact
 from nodemanager.core.safety.boot_loops import SIZE_LOOP
-from nodemanager.core.safety.breaker import Breaker, Cause, opened
+from nodemanager.core.safety.breaker import opened
 from nodemanager.journal.kept import BOOT_LOOPS, BREAKER, LATE_WRITES
 from nodemanager.log import Logger
 from tests.core.build import world

@@ -9,6 +9,7 @@ import pytest
 
 from nodemanager.actors.messages import Ordered
 from nodemanager.config import load
+from nodemanager.core.model.breaker import Cause
 from nodemanager.core.model.world import (
     NO_TAGS,
     CloudState,
@@ -17,7 +18,6 @@ from nodemanager.core.model.world import (
     WorkerState,
 )
 from nodemanager.core.operate.verbs import Command, Reply, Result, Verb
-from nodemanager.core.safety.breaker import Cause
 from nodemanager.errors import StoreError
 from nodemanager.from_config import settings_of
 from nodemanager.journal.reading import read

@@ -10,6 +10,7 @@ import pytest
 from nodemanager.actors.daemon.leftover_releases import FIND_EVERY_S
 from nodemanager.actors.messages import Ordered
 from nodemanager.core.execute.shutdown import PINS_TRIES
+from nodemanager.core.model.breaker import Breaker, Cause
 from nodemanager.core.model.world import (
     CloudNode,
     CloudState,
@@ -20,7 +21,6 @@ from nodemanager.core.model.world import (
 )
 from nodemanager.core.operate.verbs import Command, Verb
 from nodemanager.core.plan.leftovers import FIRST_RETRY_S, Entry, LedgerState
-from nodemanager.core.safety.breaker import Breaker, Cause
 from nodemanager.errors import BadRequest, CloudError, LeftAlone, StoreError, Throttled
 from nodemanager.journal.kept import BREAKER
 from nodemanager.journal.sqlite import SqliteJournal

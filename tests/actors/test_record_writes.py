@@ -12,10 +12,10 @@ from nodemanager.actors.daemon.record_writes import RecordWrites
 from nodemanager.core.execute.books import Books
 from nodemanager.core.execute.effects import FreeRecord, LiftFence
 from nodemanager.core.execute.recent import Recent
+from nodemanager.core.model.breaker import Breaker, Cause
 from nodemanager.core.model.settings import WRITE_FAILURES, Settings
 from nodemanager.core.model.world import Guarantee, Listing, Record
 from nodemanager.core.observe.snapshot import LateWrite
-from nodemanager.core.safety.breaker import Breaker, Cause
 from nodemanager.errors import Conflict, StoreError
 from tests.core.build import EPOCH, POOL, START, record
 

@@ -13,13 +13,13 @@ from rich.console import Console
 from nodemanager.commands import show
 from nodemanager.commands.status_screen import screen
 from nodemanager.core.model.annotations import Mark, Marks
+from nodemanager.core.model.breaker import Breaker, Cause
 from nodemanager.core.model.reasons import Event, Reason
 from nodemanager.core.model.world import LeftoverKind
 from nodemanager.core.plan.leftovers import LedgerState
 from nodemanager.core.plan.notices import Notice
 from nodemanager.core.plan.slots import Leak, Slots
 from nodemanager.core.plan.spares import Spares
-from nodemanager.core.safety.breaker import Breaker, Cause
 from nodemanager.web.status import NodeCounts, Poll, Status
 
 NOW = 5000.0

@@ -14,6 +14,7 @@ from typing import Any
 from nodemanager.core.judge import false_clean
 from nodemanager.core.judge.false_clean import FalseClean
 from nodemanager.core.judge.node_view import NodeView
+from nodemanager.core.model.breaker import Breaker
 from nodemanager.core.model.scheduling import SchedulerNode
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.verdict import Verdict
@@ -39,7 +40,6 @@ from nodemanager.core.plan.destroy import ShutdownOrder
 from nodemanager.core.plan.plan import Plan, plan
 from nodemanager.core.replay.fold import State, after_fact
 from nodemanager.core.safety import breaker as breakers
-from nodemanager.core.safety.breaker import Breaker
 from nodemanager.core.safety.orders import CleanOrder
 
 POOL = "main"

@@ -8,9 +8,9 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from nodemanager.core.model.breaker import Cause
 from nodemanager.core.model.world import Claim, CloudNode, CloudState, Record, Tags, WorkerState
 from nodemanager.core.safety import breaker as breakers
-from nodemanager.core.safety.breaker import Cause
 from tests.core.build import EPOCH, POOL, START, Expected, Flight, Job, World, incarnation_of, world
 
 UUIDS = ["r0", "r1", "r2", "r3", "r4"]

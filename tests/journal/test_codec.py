@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from nodemanager.core.model.breaker import Breaker
 from nodemanager.core.model.scheduling import Dispatched, SchedulerNode, SchedulerWord
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.verdict import Verdict
@@ -25,7 +26,6 @@ from nodemanager.core.observe.listing_history import KnownSets
 from nodemanager.core.observe.snapshot import Expected, Flight, Limits
 from nodemanager.core.plan.boots import BootOrder
 from nodemanager.core.plan.destroy import ShutdownOrder
-from nodemanager.core.safety.breaker import Breaker
 from nodemanager.core.safety.orders import CleanOrder
 from nodemanager.journal.codec import dump, load, without_secrets
 from nodemanager.journal.listings import NODES, RECORDS

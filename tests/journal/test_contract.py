@@ -7,12 +7,12 @@ from dataclasses import replace
 
 import pytest
 
+from nodemanager.core.model.breaker import Breaker, Cause
+from nodemanager.core.model.streaks import NONE, Loops, Streak
 from nodemanager.core.model.world import FreedLife, Leftover, LeftoverKind
 from nodemanager.core.observe.clocks import Clocks, MeasuredClock
 from nodemanager.core.observe.snapshot import LateWrite
 from nodemanager.core.plan.leftovers import Entry, LedgerState
-from nodemanager.core.safety.boot_loops import NONE, Loops, Streak
-from nodemanager.core.safety.breaker import Breaker, Cause
 from nodemanager.journal.api import Conclusion, Hold, Intent, IntentKind, Journal
 from nodemanager.journal.event import Told
 from nodemanager.journal.kept import (

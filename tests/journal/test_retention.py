@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from nodemanager.core.model.breaker import Breaker, Cause
 from nodemanager.core.model.world import Leftover, LeftoverKind
 from nodemanager.core.plan.leftovers import Entry, LedgerState
 from nodemanager.core.replay.fold import Start
-from nodemanager.core.safety.breaker import Breaker, Cause
 from nodemanager.journal import recording
 from nodemanager.journal.api import Hold, Intent, IntentKind
 from nodemanager.journal.event import Told

@@ -80,7 +80,7 @@ GUARDS = (
     TextMutant(
         "D12",
         "what an admin drained is drained by us too, and resumed later",
-        "core/execute/dispatch.py",
+        "core/plan/drains.py",
         "told is not None or word.is_set_aside or may",
         "told is not None or may",
         "tests/core/execute/test_dispatch.py::"
@@ -175,7 +175,7 @@ GUARDS = (
     TextMutant(
         "C9",
         "a hold that was written since the plan does not stop a destroy",
-        "core/execute/destroy.py",
+        "core/plan/destroy.py",
         "    if any(one is not None and one.held for one in (record, listed)):\n",
         "    if False:\n",
         f"{_DUE}test_a_hold_that_the_record_or_the_listing_shows_stops_a_destroy_c9",
@@ -183,7 +183,7 @@ GUARDS = (
     TextMutant(
         "D7",
         "an unpaired node goes though its record was pinged since",
-        "core/execute/destroy.py",
+        "core/plan/destroy.py",
         "    if record.instance_id == node_id and _was_heard(record, snapshot):\n",
         "    if False:\n",
         f"{_DUE}test_an_unpaired_node_goes_unless_its_record_is_its_own_or_was_pinged_d2_d7",
@@ -191,7 +191,7 @@ GUARDS = (
     TextMutant(
         "D2",
         "an operator's drain is as good as a kill",
-        "core/execute/destroy.py",
+        "core/plan/destroy.py",
         "    if order.reason is Reason.KILLED or not stands:\n",
         "    if not stands:\n",
         "tests/core/execute/test_still_due.py::test_a_drain_alone_is_no_kill_o2",
@@ -199,7 +199,7 @@ GUARDS = (
     TextMutant(
         "D2",
         "a node that failed to boot goes though its record changed",
-        "core/execute/destroy.py",
+        "core/plan/destroy.py",
         "    return order.reason is Reason.NODE_DOWN and state is WorkerState.DOWN\n",
         "    return state is WorkerState.DOWN\n",
         f"{_DUE}test_any_change_of_its_record_is_a_sign_of_life_of_a_bad_node_d2",
@@ -356,37 +356,37 @@ GUARDS = (
     TextMutant(
         "D4",
         "what a node pins is released before its absence has lasted for `settle`",
-        "core/execute/leftovers.py",
+        "core/plan/leftovers.py",
         "if not absence.has_settled(settings):",
         "if absence.listings < settings.absent_listings:",
-        "tests/core/execute/test_leftovers.py::"
+        "tests/core/plan/test_leftovers.py::"
         "test_an_absence_that_has_settled_releases_what_a_node_pins_d4_c5",
     ),
     TextMutant(
         "D4",
         "nobody asks for the node whose record is not free before what it pins is released",
-        "core/execute/leftovers.py",
+        "core/plan/leftovers.py",
         "if node_id in claimed and not is_fresh else None",
         "if False else None",
-        "tests/core/execute/test_leftovers.py::"
+        "tests/core/plan/test_leftovers.py::"
         "test_a_node_whose_record_is_not_free_is_asked_for_before_what_it_pins_is_released_d4_d13",
     ),
     TextMutant(
         "D4",
         "a node that the cloud shows by its id, and no listing does, loses what it pins",
-        "core/execute/leftovers.py",
+        "core/plan/leftovers.py",
         "any(not one.is_absent for one in answer.nodes)",
         "not answer.nodes",
-        "tests/core/execute/test_leftovers.py::"
+        "tests/core/plan/test_leftovers.py::"
         "test_a_node_that_no_listing_shows_and_the_cloud_does_keeps_what_it_pins_d13[it-lives]",
     ),
     TextMutant(
         "D4",
         "a node in an incomplete listing is absent all the same",
-        "core/execute/leftovers.py",
+        "core/plan/leftovers.py",
         "history.present.keys() | {node.id for node in history.partial}",
         "history.present.keys()",
-        "tests/core/execute/test_leftovers.py::"
+        "tests/core/plan/test_leftovers.py::"
         "test_a_node_that_is_seen_again_is_absent_no_more_c5[False]",
     ),
     TextMutant(
@@ -395,7 +395,7 @@ GUARDS = (
         "core/observe/absence.py",
         "if self.gap_s > settings.poll_stale_after:",
         "if False:",
-        "tests/core/execute/test_leftovers.py::"
+        "tests/core/plan/test_leftovers.py::"
         "test_a_gap_that_a_reload_makes_too_long_counts_no_more_c5_s6",
     ),
     TextMutant(

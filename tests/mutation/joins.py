@@ -201,7 +201,7 @@ JOINS = (
     TextMutant(
         "D2",
         "a node that joined right before its destroy is ended as one that never did",
-        "core/execute/destroy.py",
+        "core/plan/destroy.py",
         "    if not is_not_up(told):\n",
         "    if False:\n",
         f"{_TESTS}test_the_scheduler_is_asked_again_right_before_d17_d2",

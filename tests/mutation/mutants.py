@@ -193,7 +193,7 @@ MUTANTS = (
     TextMutant(
         "T1",
         "a denied node is gone visible_after past a launch that a jump made old",
-        "core/execute/destroy.py",
+        "core/plan/destroy.py",
         "launched_for(order.created_at, snapshot, order.claimed_at)",
         "snapshot.wall - order.created_at",
         "tests/core/observe/test_jumps.py::"
@@ -218,7 +218,7 @@ MUTANTS = (
     TextMutant(
         "D7",
         "the scheduler's word right before the destroy of an unpaired node is not heard",
-        "core/execute/destroy.py",
+        "core/plan/destroy.py",
         "if any(may_get_work(told) for told in found.scheduled):",
         "if False:",
         "tests/core/judge/test_deleted_record.py::"
@@ -361,7 +361,7 @@ MUTANTS = (
     TextMutant(
         "D3",
         "a sighting does not reset a denial",
-        "core/execute/destroy.py",
+        "core/plan/destroy.py",
         "        return outcome, replace(destroyed, denied_at=None)\n",
         "        return outcome, destroyed\n",
         "tests/core/judge/test_shutdown.py::"
@@ -477,7 +477,7 @@ MUTANTS = (
     TextMutant(
         "B5",
         "a node that the cloud ended in its set-up is no failed boot",
-        "core/observe/ended.py",
+        "core/safety/boot_loops.py",
         "    for one in news:\n",
         "    for one in ():\n",
         "tests/actors/test_boots_in_vain.py::"
@@ -486,7 +486,7 @@ MUTANTS = (
     TextMutant(
         "B5",
         "a node that ended in its set-up is told and counted by each run that sees it",
-        "core/observe/ended.py",
+        "core/safety/boot_loops.py",
         "for one in seen if one.life not in loops.counted",
         "for one in seen",
         "tests/actors/test_boots_in_vain.py::test_each_counts_once_whichever_run_sees_it_end_b5",
@@ -666,7 +666,7 @@ MUTANTS = (
     TextMutant(
         "B2",
         "only the newest cause can stop booting",
-        "core/safety/breaker.py",
+        "core/model/breaker.py",
         "return any(part.cause in COLLAPSES for part in self.parts)",
         "return self.cause in COLLAPSES",
         "tests/core/safety/test_breaker.py::"
@@ -817,7 +817,7 @@ MUTANTS = (
     TextMutant(
         "C12",
         "a ping behind the fence is overlooked",
-        "core/model/orders.py",
+        "core/safety/orders.py",
         "        judged.last_ping_at != fenced.last_ping_at\n        or judged.first",
         "        judged.first",
         "tests/core/execute/test_last_look.py::test_what_moved_before_the_fence_lifts_it_c12",
@@ -825,7 +825,7 @@ MUTANTS = (
     TextMutant(
         "C12",
         "a new claim behind the fence is overlooked",
-        "core/model/orders.py",
+        "core/safety/orders.py",
         "        or judged.claim != fenced.claim\n",
         "",
         "tests/core/execute/test_last_look.py::test_what_moved_before_the_fence_lifts_it_c12",
@@ -833,7 +833,7 @@ MUTANTS = (
     TextMutant(
         "C12",
         "a fence that came after its not-after is built on",
-        "core/model/orders.py",
+        "core/safety/orders.py",
         "    if now > order.not_after:\n        return None\n",
         "",
         "tests/core/execute/test_last_look.py::"
@@ -892,7 +892,7 @@ MUTANTS = (
     TextMutant(
         "C12",
         "a prune goes on where the store can't compare",
-        "core/execute/prune.py",
+        "core/plan/prune.py",
         "if settings.prune_after is None or not settings.compare_and_set or room <= 0:",
         "if settings.prune_after is None or room <= 0:",
         "tests/core/execute/test_prune.py::test_nothing_is_deleted_where_nothing_may_be_freed",
@@ -900,7 +900,7 @@ MUTANTS = (
     TextMutant(
         "T1",
         "a prune trusts a clock that has just stepped",
-        "core/execute/prune.py",
+        "core/plan/prune.py",
         "    if not clock.trusted_at(snapshot.now, settings.poll_stale_after):\n        return ()\n",
         "",
         "tests/core/execute/test_prune.py::"
@@ -909,7 +909,7 @@ MUTANTS = (
     TextMutant(
         "C10",
         "prunes go below max_nodes",
-        "core/execute/prune.py",
+        "core/plan/prune.py",
         "for clean_s, record in old[: min(surplus, room)]",
         "for clean_s, record in old[:room]",
         "tests/core/execute/test_prune.py::"
@@ -918,7 +918,7 @@ MUTANTS = (
     TextMutant(
         "C9",
         "a record on hold is pruned",
-        "core/execute/prune.py",
+        "core/plan/prune.py",
         "if uuid in snapshot.holds or uuid in snapshot.record_flights or uuid in snapshot.touched:",
         "if uuid in snapshot.record_flights or uuid in snapshot.touched:",
         "tests/core/execute/test_prune.py::test_a_record_that_something_stands_for_is_not_deleted",
@@ -927,7 +927,7 @@ MUTANTS = (
         "U8",
         "a record freed within the week is pruned",
         "core/execute/prune.py",
-        "    if uuid in _may_come_back(snapshot):\n",
+        "    if uuid in may_come_back(snapshot):\n",
         "    if False:\n",
         "tests/core/execute/test_prune.py::test_a_record_freed_since_the_plan_may_have_to_be_given_back_u8",
     ),
@@ -950,18 +950,18 @@ MUTANTS = (
     TextMutant(
         "D11",
         "a node that changed since the operator saw it is adopted",
-        "core/execute/adoption.py",
+        "core/operate/adoption.py",
         "    if version != item.version:\n",
         "    if False:\n",
-        "tests/core/execute/test_adoption.py::test_a_node_stands_as_the_newest_listing_says",
+        "tests/core/operate/test_adoption.py::test_a_node_stands_as_the_newest_listing_says",
     ),
     TextMutant(
         "T3",
         "another pool's node is adopted",
-        "core/execute/adoption.py",
+        "core/operate/adoption.py",
         "    if node.tags.pool is not None:\n        return Standing(Stand.CHANGED, Reason.OTHER_POOL",
         "    if False:\n        return Standing(Stand.CHANGED, Reason.OTHER_POOL",
-        "tests/core/execute/test_adoption.py::test_a_node_stands_as_the_newest_listing_says",
+        "tests/core/operate/test_adoption.py::test_a_node_stands_as_the_newest_listing_says",
     ),
     TextMutant(
         "P1",
@@ -969,7 +969,7 @@ MUTANTS = (
         "core/execute/adopt.py",
         "if record is None or record.incarnation != order.tags.incarnation:",
         "if False:",
-        "tests/core/execute/test_adoption.py::test_a_node_that_vanished_or_whose_pair_ended_is_not_adopted",
+        "tests/core/operate/test_adoption.py::test_a_node_that_vanished_or_whose_pair_ended_is_not_adopted",
     ),
     TextMutant(
         "D11",
@@ -977,7 +977,7 @@ MUTANTS = (
         "core/execute/adopt.py",
         "    if snapshot.now > order.not_after:\n",
         "    if False:\n",
-        "tests/core/execute/test_adoption.py::test_the_last_look_adopts_only_what_is_as_it_was",
+        "tests/core/operate/test_adoption.py::test_the_last_look_adopts_only_what_is_as_it_was",
     ),
     TextMutant(
         "U7",
@@ -1032,7 +1032,7 @@ MUTANTS = (
     TextMutant(
         "B5",
         "a size's rest does not grow",
-        "core/safety/boot_loops.py",
+        "core/model/streaks.py",
         "first_s * 2.0 ** min(self.rests, 32)",
         "first_s",
         "tests/core/safety/test_boot_loops.py::test_each_rest_is_twice_as_long_up_to_a_day",
@@ -1315,7 +1315,7 @@ MUTANTS = (
     TextMutant(
         "D12",
         "an earlier order of ours may undo a drain",
-        "core/execute/dispatch.py",
+        "core/plan/drains.py",
         "    return any(snapshot.now - at <= LATE_ORDER_S for at in times)\n",
         "    return False\n",
         "tests/core/execute/test_dispatch.py::test_no_drain_is_given_while_an_earlier_order_may_undo_it_d12",
@@ -1323,7 +1323,7 @@ MUTANTS = (
     TextMutant(
         "D2",
         "nobody asks the scheduler again before a destroy",
-        "core/execute/destroy.py",
+        "core/plan/destroy.py",
         "        return idle or _not_done(order, found, settings)\n",
         "        return idle\n",
         "tests/core/execute/test_dispatch.py::test_the_scheduler_is_asked_again_right_before_the_destroy_d2",

@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from nodemanager.actors.messages import SchedulerPolled
+from nodemanager.core.model.breaker import Cause
 from nodemanager.core.model.reasons import Event
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.world import CloudState, Outcome
 from nodemanager.core.observe.snapshot import Snapshot
 from nodemanager.core.plan.plan import Plan
-from nodemanager.core.safety.breaker import Cause
 from nodemanager.errors import Conflict, NoFreeSlot, NoSuchRecord, RemoteError, SlotTaken
 from tests.simulation import health
 from tests.simulation.cloud import Instance

@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from nodemanager.actors.messages import Ordered
+from nodemanager.core.model.breaker import Breaker, Cause
 from nodemanager.core.model.reasons import Event
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.observe.snapshot import Snapshot
 from nodemanager.core.operate.verbs import Command, Reply, Verb
 from nodemanager.core.plan.plan import Plan
-from nodemanager.core.safety.breaker import Breaker, Cause
 from tests.simulation import health
 from tests.simulation.bounds import RESET_S
 from tests.simulation.debts import NEVER, Owed

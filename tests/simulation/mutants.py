@@ -26,7 +26,7 @@ from nodemanager.actors.report.journal_writer import JournalWriter
 from nodemanager.actors.workers.node_setup import NodeSetupActor
 from nodemanager.actors.workers.node_shutdown import NodeShutdownActor
 from nodemanager.cloud.api import CreateOrder
-from nodemanager.core.execute import clean, clean_fenced, dispatch, pre_write_check, setup
+from nodemanager.core.execute import clean, clean_fenced, pre_write_check, setup
 from nodemanager.core.execute import shutdown as shutdowns
 from nodemanager.core.judge import (
     false_clean,
@@ -60,6 +60,7 @@ from nodemanager.core.observe.consistency import Impossible
 from nodemanager.core.plan import (
     boots,
     destroy,
+    drains,
     due,
     errands,
     leftovers,
@@ -625,7 +626,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "U9",
         "a node that the cloud ended in its set-up counts as booting",
-        (instead(ended._seen_ended, "node is None", "True"),),
+        (instead(ended.seen_ended, "node is None", "True"),),
         storm=Storm(("the cloud ends nodes in their set-up",), count=3),
     ),
     Mutant(
@@ -1229,7 +1230,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "B5",
         "a node that the cloud took back is no failed boot",
-        (instead(ended.ended_in_setup, "replace(limits, loops=loops)", "limits"),),
+        (instead(boot_loops.ended_in_setup, "replace(limits, loops=loops)", "limits"),),
         storm=TAKEN_BACK,
     ),
     Mutant(
@@ -1237,7 +1238,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "a node that ends while its claim is told its id is neither told nor counted",
         (
             instead(
-                ended._seen_ended,
+                ended.seen_ended,
                 "not is_shut_down and not _is_our_doing(node_id, snapshot)",
                 "not action and not _is_our_doing(node_id, snapshot)",
             ),
@@ -1273,7 +1274,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "a node that ended over a restart is no failed boot",
         (
             instead(
-                ended.ended_in_setup,
+                boot_loops.ended_in_setup,
                 "one.life not in loops.counted",
                 "one.life not in loops.counted and one.record.uuid in snapshot.claimed_sizes",
             ),
@@ -1581,7 +1582,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "a node that was drained in its scheduler is never given work again",
         (
             instead(
-                dispatch._order_of,
+                drains._order_of,
                 "word.is_drained_by_us and not is_told and not stays(node_id, record, snapshot)",
                 "False",
             ),
@@ -1592,7 +1593,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "D12",
         "a node is never drained in its scheduler",
-        (instead(dispatch._is_to_go, "view.verdict.reason is Reason.DRAIN_AWAITED", "False"),),
+        (instead(drains._is_to_go, "view.verdict.reason is Reason.DRAIN_AWAITED", "False"),),
         by=STILL,
         storm=DISPATCHED,
     ),

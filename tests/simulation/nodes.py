@@ -10,13 +10,13 @@ import math
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 
+from nodemanager.core.model.breaker import Cause
 from nodemanager.core.model.reasons import Event, Reason
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.world import CloudNode, CloudState, Outcome, Record, WorkerState
 from nodemanager.core.observe.snapshot import Snapshot
 from nodemanager.core.plan.destroy import ShutdownOrder
 from nodemanager.core.plan.plan import Plan
-from nodemanager.core.safety.breaker import Cause
 from tests.simulation.cleans import EXACT_S, CleanRules
 from tests.simulation.cloud import Instance
 from tests.simulation.engine import EPOCH

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING
 
 from nodemanager.core.model.reasons import Event
 from nodemanager.core.model.scheduling import OURS
+from nodemanager.core.model.streaks import LONGEST_REST_S
 from nodemanager.core.model.world import Record
-from nodemanager.core.safety.boot_loops import LONGEST_REST_S, SIZE_LOOP
+from nodemanager.core.safety.boot_loops import SIZE_LOOP
 from tests.records.slurm_model import UNASKED, Node, Times
 from tests.simulation.cloud import Instance
 from tests.simulation.debts import Owed

@@ -19,11 +19,11 @@ from nodemanager.core.execute.effects import (
     RenewClaim,
     RestoreRecord,
 )
+from nodemanager.core.model.breaker import COLLAPSES, Cause
 from nodemanager.core.model.reasons import Event
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.observe.snapshot import Snapshot
 from nodemanager.core.plan.plan import Plan
-from nodemanager.core.safety.breaker import COLLAPSES, Cause
 from tests.simulation.manager import Manager
 from tests.simulation.world import World
 

@@ -9,9 +9,8 @@ import pytest
 import requests
 
 from nodemanager.actors.daemon.backlog_runs import Shown
-from nodemanager.core.operate.backlog import Deed, Item, Picture
+from nodemanager.core.operate.backlog import Deed, Item, Picture, picture_of
 from nodemanager.core.operate.backlog_run import Order, Run, begun
-from nodemanager.core.plan.plan import picture_of
 from nodemanager.web.metrics import Metrics
 from nodemanager.web.server import ManagementServer
 from nodemanager.web.status import Board

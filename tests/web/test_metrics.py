@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from nodemanager.core.model.breaker import Breaker, Cause
 from nodemanager.core.model.reasons import Event, Reason
 from nodemanager.core.model.world import LeftoverKind, Outcome
 from nodemanager.core.plan.slots import Slots
-from nodemanager.core.safety.breaker import Breaker, Cause
 from nodemanager.errors import QuotaExceeded
 from nodemanager.log import INFO
 from nodemanager.web.counters import COUNTERS

@@ -13,10 +13,10 @@ import requests
 from prometheus_client.parser import text_string_to_metric_families
 
 from nodemanager import __version__, log
+from nodemanager.core.model.breaker import Breaker, Cause
 from nodemanager.core.model.reasons import Event, Reason
 from nodemanager.core.model.world import Outcome
 from nodemanager.core.plan.slots import Leak, Slots
-from nodemanager.core.safety.breaker import Breaker, Cause
 from nodemanager.errors import QuotaExceeded, StartError
 from nodemanager.log import INFO
 from nodemanager.web.metrics import Metrics

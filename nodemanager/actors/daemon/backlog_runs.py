@@ -21,9 +21,9 @@ from nodemanager.core.model.reasons import Event, Reason
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.observe.snapshot import Snapshot
 from nodemanager.core.operate import backlog_run
-from nodemanager.core.operate.backlog import PASSING, Deed, Item, Picture
+from nodemanager.core.operate.backlog import PASSING, Deed, Item, Picture, picture_of
 from nodemanager.core.operate.backlog_run import OPEN, Order, Run, Step, Where
-from nodemanager.core.plan.plan import Plan, picture_of
+from nodemanager.core.plan.plan import Plan
 from nodemanager.journal.codec import codec_of, decoded
 from nodemanager.journal.kept import BACKLOG_RUN
 from nodemanager.log import WARNING

@@ -10,11 +10,11 @@ from nodemanager.core.execute.workflow import Action, End
 from nodemanager.core.explain.events import CLEANED
 from nodemanager.core.model.reasons import Event, Reason
 from nodemanager.core.model.sizes import Sizes
+from nodemanager.core.model.streaks import Loops, Streak
 from nodemanager.core.model.world import CloudNode, Record
 from nodemanager.core.observe.history import History
 from nodemanager.core.plan.plan import Plan
 from nodemanager.core.safety import boot_loops
-from nodemanager.core.safety.boot_loops import Loops, Streak
 from nodemanager.journal.kept import BOOT_LOOPS
 from nodemanager.log import WARNING
 

@@ -21,6 +21,7 @@ from nodemanager.actors.workers.worker_pool import WorkerPool
 from nodemanager.clock import Clock
 from nodemanager.core.execute.books import Books
 from nodemanager.core.execute.recent import Recent
+from nodemanager.core.model.breaker import COLLAPSES, Breaker
 from nodemanager.core.model.settings import FREED_KEPT_S, Settings
 from nodemanager.core.observe.clocks import MeasuredClock, wall_read
 from nodemanager.core.observe.facts import BreakerSet, Fact
@@ -28,7 +29,6 @@ from nodemanager.core.observe.history import History
 from nodemanager.core.observe.snapshot import Limits
 from nodemanager.core.plan.plan import Plan
 from nodemanager.core.replay.fold import Stage, State, after_decision, stages
-from nodemanager.core.safety.breaker import COLLAPSES, Breaker
 from nodemanager.core.safety.rate_limits import heeded
 from nodemanager.errors import RemoteError
 from nodemanager.journal.kept import BREAKER

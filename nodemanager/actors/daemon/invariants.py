@@ -8,10 +8,11 @@ from nodemanager.actors.daemon.context import Context
 from nodemanager.actors.daemon.intents import clean_key, clean_look, clean_order, destroy_key
 from nodemanager.core.execute.workflow import Action, End
 from nodemanager.core.explain.events import CLEANED
+from nodemanager.core.model.breaker import Cause
 from nodemanager.core.model.reasons import Event
 from nodemanager.core.observe.history import Records
 from nodemanager.core.safety import proof
-from nodemanager.core.safety.breaker import Cause, opened
+from nodemanager.core.safety.breaker import opened
 from nodemanager.core.safety.orders import CleanOrder
 from nodemanager.core.safety.proof import Violation
 from nodemanager.journal.api import Intent, IntentKind

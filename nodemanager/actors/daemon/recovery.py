@@ -25,10 +25,10 @@ from nodemanager.actors.daemon.record_writes import RecordWrites
 from nodemanager.actors.report.journal_writer import Loaded
 from nodemanager.core.execute.books import expected_again, waiting_claims, without_ended
 from nodemanager.core.execute.recent import with_inherited
+from nodemanager.core.model.breaker import Breaker
 from nodemanager.core.model.world import life_key
 from nodemanager.core.observe.facts import BreakerSet, ClocksKept, DestroySent, HostnamesKept
 from nodemanager.core.safety import breaker as breakers
-from nodemanager.core.safety.breaker import Breaker
 from nodemanager.journal.kept import (
     BOOT_LOOPS,
     BREAKER,

@@ -9,9 +9,9 @@ from nodemanager.actors.report.demand_log import DemandLog
 from nodemanager.actors.report.lines import SUMMARY_EVERY_S, Lasting, first_of
 from nodemanager.actors.report.notice_log import NoticeLog
 from nodemanager.actors.report.verdict_log import VerdictLog
-from nodemanager.core.execute.prune import PruneOrder
 from nodemanager.core.explain.events import event_of_node, event_of_record
 from nodemanager.core.judge.false_clean import CLEAR, FalseClean
+from nodemanager.core.model.breaker import HOW_TO_CLEAR, Breaker
 from nodemanager.core.model.reasons import Event, Kind, Reason
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.verdict import Verdict
@@ -21,7 +21,7 @@ from nodemanager.core.plan.boots import BootOrder
 from nodemanager.core.plan.destroy import ShutdownOrder
 from nodemanager.core.plan.errands import Errand
 from nodemanager.core.plan.plan import Plan
-from nodemanager.core.safety.breaker import HOW_TO_CLEAR, Breaker
+from nodemanager.core.plan.prune import PruneOrder
 from nodemanager.core.safety.orders import CleanOrder
 from nodemanager.log import DEBUG, ERROR, INFO, WARNING, Logger
 

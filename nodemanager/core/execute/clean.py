@@ -57,7 +57,6 @@ from nodemanager.core.execute.clean_steps import (
 )
 from nodemanager.core.execute.effects import FenceRecord
 from nodemanager.core.execute.pre_write_check import CleanEvidence, confirm_clean
-from nodemanager.core.execute.unacknowledged import NEVER
 from nodemanager.core.execute.workflow import (
     UNANSWERED,
     About,
@@ -78,7 +77,7 @@ from nodemanager.core.model.reasons import Kind, Reason
 from nodemanager.core.model.verdict import Verdict
 from nodemanager.core.model.world import Guarantee, Record
 from nodemanager.core.observe.evidence import Look
-from nodemanager.core.safety.orders import CleanOrder
+from nodemanager.core.safety.orders import NEVER, CleanOrder
 
 
 class Clean:

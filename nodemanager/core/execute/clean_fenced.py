@@ -40,7 +40,7 @@ from nodemanager.core.execute.clean_steps import (
 )
 from nodemanager.core.execute.effects import FenceRecord, LiftFence, LookAtRecord, Wait
 from nodemanager.core.execute.pre_write_check import CleanEvidence, confirm_clean
-from nodemanager.core.execute.unacknowledged import NEVER, Unknown, after_unknown
+from nodemanager.core.execute.unacknowledged import Unknown, after_unknown
 from nodemanager.core.execute.workflow import (
     Answered,
     Due,
@@ -57,7 +57,7 @@ from nodemanager.core.explain.events import LIFTED, record_fields
 from nodemanager.core.model.reasons import Event as Name
 from nodemanager.core.model.reasons import Kind, Reason
 from nodemanager.core.model.world import Record
-from nodemanager.core.safety.orders import CleanOrder, fenced_order
+from nodemanager.core.safety.orders import NEVER, CleanOrder, fenced_order
 
 # The fence.
 

@@ -12,7 +12,6 @@ from nodemanager.core.execute.clean_state import (
 )
 from nodemanager.core.execute.effects import FreeRecord, LookAtRecord, Wait
 from nodemanager.core.execute.pre_write_check import CleanEvidence
-from nodemanager.core.execute.unacknowledged import NEVER
 from nodemanager.core.execute.workflow import (
     Ended,
     Level,
@@ -27,7 +26,7 @@ from nodemanager.core.model.verdict import Verdict, keep
 from nodemanager.core.model.world import FreedLife, Record
 from nodemanager.core.observe.evidence import Look, look_at
 from nodemanager.core.observe.facts import Fact, LivesFreed, NodesAnswered, TagsAnswered
-from nodemanager.core.safety.orders import CleanOrder, order_release
+from nodemanager.core.safety.orders import NEVER, CleanOrder, order_release
 from nodemanager.errors import RemoteError
 
 FIRST_QUESTION_S = 2.0

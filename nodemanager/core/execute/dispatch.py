@@ -1,17 +1,13 @@
 """Tells a scheduler to give nodes no more work, or to give them work again (SAFETY.md D12).
 
-The plan gives the orders (`dispatch_orders`); the workflow tells the scheduler. The books have what
+The plan gives the orders (`plan.drains`); the workflow tells the scheduler. The books have what
 it was told (`Dispatched`): a node is shut down as idle only by a drain of this run that stands, and
 once a listing that began after it shows the node drained.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-
 from nodemanager.core.execute.books import Learned, SchedulerTold
-from nodemanager.core.execute.drain import UNDECIDED
 from nodemanager.core.execute.effects import ReadRecord, TellScheduler
 from nodemanager.core.execute.once import State, reading, writing
 from nodemanager.core.execute.workflow import (
@@ -23,90 +19,11 @@ from nodemanager.core.execute.workflow import (
     Step,
     Told,
 )
-from nodemanager.core.judge.idle import stays
-from nodemanager.core.judge.node_view import NodeView
-from nodemanager.core.judge.overrides import of_node
 from nodemanager.core.judge.preconditions import standing_block
 from nodemanager.core.model.reasons import Event as Name
-from nodemanager.core.model.reasons import Reason
-from nodemanager.core.model.settings import LATE_ORDER_S, TOLD_WITHIN_S, Settings
+from nodemanager.core.model.settings import TOLD_WITHIN_S
 from nodemanager.core.model.world import Record
-from nodemanager.core.observe.scheduled import word_on
-from nodemanager.core.observe.snapshot import Snapshot
-
-
-@dataclass(frozen=True, slots=True)
-class DispatchOrder:
-    """Tell the scheduler to keep work from the record's node or, with `on` False, to give it some.
-
-    `hostname` is the node's name in the scheduler.
-    """
-
-    node_id: str
-    record: Record
-    hostname: str
-    on: bool
-    reason: Reason
-    plan_id: str
-
-
-def dispatch_orders(
-    views: Iterable[NodeView], snapshot: Snapshot, settings: Settings
-) -> Iterator[DispatchOrder]:
-    """The orders that this plan calls for."""
-    # An open breaker forbids destroying a node, not giving it work again.
-    if not settings.scheduled or standing_block(snapshot, settings, breaker=False) is not None:
-        return
-    for view in views:
-        order = _order_of(view, snapshot, settings)
-        if order is not None:
-            yield order
-
-
-def _order_of(view: NodeView, snapshot: Snapshot, settings: Settings) -> DispatchOrder | None:
-    """The order about one node, if any.
-
-    A node is drained where only that keeps it from its shutdown, or where an operator drains it.
-    One that we drained, in whatever run, gets work again once it is wanted, but not while a destroy
-    that was sent may still hit it. What somebody else drained is left alone.
-    """
-    record, node_id, reason = view.record, view.node.id, view.verdict.reason
-    if record is None or record.uuid in snapshot.record_flights or reason in UNDECIDED:
-        return None
-    word = word_on(record, snapshot.history, snapshot.now, settings)
-    if word is None or word.node.suspended or record.hostname is None:
-        return None
-    told = snapshot.dispatched.told_of(record)
-    order = DispatchOrder(node_id, record, record.hostname, True, reason, snapshot.plan_id)
-    if node_id not in snapshot.history.unwanted:
-        is_told = told is not None and not told.on
-        resumes = word.is_drained_by_us and not is_told and not stays(node_id, record, snapshot)
-        return _off(order) if resumes else None
-    if told is not None or word.is_set_aside or may_be_undone(record, snapshot):
-        return None
-    return order if _is_to_go(view, snapshot) else None
-
-
-def _is_to_go(view: NodeView, snapshot: Snapshot) -> bool:
-    """Whether a drain is all that the node's shutdown waits for, or an operator's order."""
-    if snapshot.breaker.is_open:
-        return False
-    is_awaited = view.verdict.reason is Reason.DRAIN_AWAITED
-    return is_awaited or of_node(snapshot.drains, view.node) is not None
-
-
-def _off(order: DispatchOrder) -> DispatchOrder:
-    return DispatchOrder(
-        order.node_id, order.record, order.hostname, False, order.reason, order.plan_id
-    )
-
-
-def may_be_undone(record: Record, snapshot: Snapshot) -> bool:
-    """Whether an earlier order, of this run or a former one, may still undo a drain given now."""
-    dispatched = snapshot.dispatched
-    unclear_at = dispatched.unclear.get(record.uuid)
-    times = [at for at in (dispatched.since, unclear_at) if at is not None]
-    return any(snapshot.now - at <= LATE_ORDER_S for at in times)
+from nodemanager.core.plan.drains import DispatchOrder, may_be_undone
 
 
 def is_still_due(order: DispatchOrder, record: Record | None, seen: Seen) -> bool:

@@ -1,13 +1,10 @@
 """Tells nodes to take no more work, or to take work again (SAFETY.md D12).
 
-The plan gives the orders (`drain_orders`); the workflow tells the node. The books have the orders
+The plan gives the orders (`plan.drains`); the workflow tells the node. The books have the orders
 of this run that stand (`Drains`): a node that can drain is shut down as idle only by such an order.
 """
 
 from __future__ import annotations
-
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 
 from nodemanager.core.execute.books import DrainTold, Learned
 from nodemanager.core.execute.effects import ReadRecord, TellDrain
@@ -21,58 +18,10 @@ from nodemanager.core.execute.workflow import (
     Step,
     Told,
 )
-from nodemanager.core.judge.idle import can_drain, stays_drained
-from nodemanager.core.judge.node_view import NodeView
-from nodemanager.core.judge.overrides import of_node
 from nodemanager.core.judge.preconditions import standing_block
 from nodemanager.core.model.reasons import Event as Name
-from nodemanager.core.model.reasons import Reason
-from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.world import Record
-from nodemanager.core.observe.snapshot import Snapshot
-
-UNDECIDED = frozenset(
-    {Reason.HELD, Reason.SHUTTING_DOWN, Reason.CHANGED_SINCE_LISTING, Reason.IMPOSSIBLE}
-)
-"""A node with one of these verdicts gets no order now: what it was told stands."""
-
-
-@dataclass(frozen=True, slots=True)
-class DrainOrder:
-    """Tell the node of `record` to take no more work or, with `on` False, to take work again."""
-
-    node_id: str
-    record: Record
-    on: bool
-    reason: Reason
-    plan_id: str
-
-
-def drain_orders(
-    views: Iterable[NodeView], snapshot: Snapshot, settings: Settings
-) -> Iterator[DrainOrder]:
-    """The orders that this plan calls for.
-
-    A node is told to drain where only that keeps it from its shutdown, or where an operator drains
-    it. Only orders of this run count as told: a late write of a former run may still take back the
-    order that it gave. A node that is wanted again is told so, whoever drained it, but not while a
-    destroy that was sent may still hit it.
-    """
-    # An open breaker forbids destroying a node, not giving it work again.
-    if not settings.tells_drain or standing_block(snapshot, settings, breaker=False) is not None:
-        return
-    unwanted, told = snapshot.history.unwanted, snapshot.drain_orders
-    for view in views:
-        record, node_id, reason = view.record, view.node.id, view.verdict.reason
-        if record is None or record.uuid in snapshot.record_flights or reason in UNDECIDED:
-            continue
-        if node_id not in unwanted:
-            if record.drain is not None and not stays_drained(node_id, record, snapshot):
-                yield DrainOrder(node_id, record, False, reason, snapshot.plan_id)
-        elif record.uuid not in told and not snapshot.breaker.is_open:
-            drains = reason is Reason.DRAIN_AWAITED or of_node(snapshot.drains, view.node)
-            if drains and can_drain(record, settings):
-                yield DrainOrder(node_id, record, True, reason, snapshot.plan_id)
+from nodemanager.core.plan.drains import DrainOrder
 
 
 def is_still_due(order: DrainOrder, record: Record | None, seen: Seen) -> bool:

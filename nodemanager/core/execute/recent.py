@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from nodemanager.core.execute.books import NodeGone
-from nodemanager.core.execute.unacknowledged import NEVER
 from nodemanager.core.execute.workflow import Action, End
 from nodemanager.core.explain.events import CLEANED
 from nodemanager.core.judge.idle import UNCAPPED
@@ -15,6 +14,7 @@ from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.world import Outcome, Record
 from nodemanager.core.observe.history import History, Records
 from nodemanager.core.observe.snapshot import Flight
+from nodemanager.core.safety.orders import NEVER
 
 
 @dataclass(frozen=True, slots=True)

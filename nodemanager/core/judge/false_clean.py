@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from nodemanager.core.judge.preconditions import standing_block
+from nodemanager.core.model.breaker import Breaker, Cause
 from nodemanager.core.model.reasons import Kind, Reason
 from nodemanager.core.model.settings import (
     ASK_AGAIN_S,
@@ -36,7 +37,7 @@ from nodemanager.core.observe.nodes_by_record import is_anothers
 from nodemanager.core.observe.pairing import Pairs
 from nodemanager.core.observe.queries import Answers, TagAnswers, cloud_answered, may_ask
 from nodemanager.core.observe.snapshot import Snapshot
-from nodemanager.core.safety.breaker import Breaker, Cause, opened, with_changed
+from nodemanager.core.safety.breaker import opened, with_changed
 
 
 @dataclass(frozen=True, slots=True)

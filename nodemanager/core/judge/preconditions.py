@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 
 from nodemanager.core.judge.checks import Check, Measured
+from nodemanager.core.model.breaker import HOW_TO_CLEAR
 from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.observe.history import History
 from nodemanager.core.observe.snapshot import Snapshot
-from nodemanager.core.safety.breaker import HOW_TO_CLEAR
 
 Block = tuple[Reason, Mapping[str, object]]
 Standing = Callable[[Snapshot, Settings], Block | None]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from nodemanager.core.model.changed import changed
 from nodemanager.core.model.reasons import Reason
@@ -15,7 +15,6 @@ from nodemanager.core.observe.queries import is_called_gone
 from nodemanager.core.observe.signs import waits_for_first_ping
 from nodemanager.core.observe.snapshot import Flight, Snapshot
 from nodemanager.core.observe.unlisted import id_of, there_since
-from nodemanager.core.safety import boot_loops
 
 NO_FLIGHT = Flight("", 0.0)
 BESIDE = frozenset({NO_FLIGHT.kind, "adopt", "bind", "drain"})
@@ -44,31 +43,7 @@ class EndedInSetup:
         return None if self.record.claim is None else self.record.claim.size
 
 
-def ended_in_setup(
-    snapshot: Snapshot, settings: Settings
-) -> tuple[Snapshot, tuple[EndedInSetup, ...]]:
-    """The snapshot that knows which lives ended in their set-up, and those that are news.
-
-    Each is a failed boot, once: what a former run counted is no news (B5).
-    """
-    history, seen = _seen_ended(snapshot, settings)
-    limits = snapshot.limits
-    loops = limits.loops
-    if history.records is not None:
-        loops = boot_loops.still_waiting(loops, history.records.items)
-    news = tuple(one for one in seen if one.life not in loops.counted)
-    for one in news:
-        loops = boot_loops.after_end(
-            loops, one.node, one.size, snapshot.wall_clock, snapshot.now, settings, life=one.life
-        )
-    if loops is not limits.loops:
-        snapshot = changed(snapshot, limits=replace(limits, loops=loops))
-    if history is not snapshot.history:
-        snapshot = changed(snapshot, history=history)
-    return snapshot, news
-
-
-def _seen_ended(snapshot: Snapshot, settings: Settings) -> tuple[History, tuple[EndedInSetup, ...]]:
+def seen_ended(snapshot: Snapshot, settings: Settings) -> tuple[History, tuple[EndedInSetup, ...]]:
     """The history that knows those lives, and those that it did not know before.
 
     A listing shows such a node as terminated, or the cloud calls it gone, asked by its id (D3).

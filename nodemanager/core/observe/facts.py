@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from nodemanager.core.model.breaker import Breaker
 from nodemanager.core.model.scheduling import SchedulerNode
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.world import (
@@ -18,7 +19,6 @@ from nodemanager.core.model.world import (
 from nodemanager.core.observe.clocks import Clocks
 from nodemanager.core.observe.history import Nodes, Records
 from nodemanager.core.observe.hostnames import Hostnames
-from nodemanager.core.safety.breaker import Breaker
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from nodemanager.core.model.annotations import HandClean, Mark
+from nodemanager.core.model.breaker import Breaker
 from nodemanager.core.model.scheduling import Dispatched
+from nodemanager.core.model.streaks import NONE, Loops
 from nodemanager.core.model.world import Job, Record
 from nodemanager.core.observe.clocks import MeasuredClock, wall_read
 from nodemanager.core.observe.history import History
-from nodemanager.core.safety.boot_loops import NONE, Loops
-from nodemanager.core.safety.breaker import Breaker
 
 Rests = Mapping[str, Mapping[str, float]]
 """By size name and place: until when no such node is booted there, CLOCK_BOOTTIME (D6)."""

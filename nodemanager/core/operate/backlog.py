@@ -19,6 +19,7 @@ from nodemanager.core.model.world import Record
 from nodemanager.core.observe.pairing import Pairs
 from nodemanager.core.observe.signs import newest_sign
 from nodemanager.core.observe.snapshot import Snapshot
+from nodemanager.core.plan.plan import Plan
 from nodemanager.core.safety.rate_limits import name_of
 
 
@@ -194,3 +195,16 @@ def _answer(record: Record, seen: Picture) -> str | None:
     if not found.nodes:
         return "no such node"
     return ",".join(sorted({node.state.value for node in found.nodes}))
+
+
+def picture_of(made: Plan, snapshot: Snapshot) -> Picture | None:
+    """The decision by the ids of what was judged; None where none could be taken."""
+    listing = made.history.records
+    if made.aborted is not None or listing is None:
+        return None
+    return Picture(
+        snapshot,
+        {record.uuid: record for record in listing.items},
+        {verdict.id: verdict for verdict in made.records},
+        made.pairs,
+    )

@@ -5,16 +5,19 @@ Records that may be freed wait for the cycle's cap and their turn, or are held b
 
 from __future__ import annotations
 
-from nodemanager.core.execute.prune import PruneOrder, prune_orders
+from collections.abc import Iterator
+
 from nodemanager.core.judge.records import RecordJudge
 from nodemanager.core.model.reasons import Kind, Reason
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.verdict import Verdict, keep
 from nodemanager.core.model.world import Record
 from nodemanager.core.observe.consistency import Impossible, of_one_slot
+from nodemanager.core.observe.pools import not_ours
 from nodemanager.core.observe.snapshot import Snapshot
 from nodemanager.core.observe.unlisted import Unlisted
-from nodemanager.core.safety.orders import CleanOrder, order_clean
+from nodemanager.core.plan.prune import PruneOrder, prune_orders
+from nodemanager.core.safety.orders import NEVER, CleanOrder, order_clean
 from nodemanager.core.safety.rate_limits import name_of
 
 Judged = tuple[list[Verdict], tuple[CleanOrder, ...], int, frozenset[str]]
@@ -127,3 +130,50 @@ def with_prunes(verdicts: list[Verdict], prunes: tuple[PruneOrder, ...]) -> list
         else verdict
         for verdict in verdicts
     ]
+
+
+def left_fences(
+    snapshot: Snapshot, settings: Settings, impossible: frozenset[str]
+) -> tuple[CleanOrder, ...]:
+    """The fences to lift, as orders that only name their record (C12).
+
+    A listing shows the fence, and no action of ours is in flight for the record: the fence came up
+    late, or a former run left it. It locks the record's node out, so it is lifted at once, even
+    with an open breaker. Only where a clean may still take effect, the fence stays until then.
+    """
+    if settings.compare_and_set or not snapshot.lease or snapshot.read_only is not None:
+        return ()
+    return tuple(
+        CleanOrder(
+            uuid=record.uuid,
+            reason=Reason.FENCE_LEFT,
+            plan_id=snapshot.plan_id,
+            breaker_generation=snapshot.breaker.generation,
+            not_after=NEVER,
+            version=record.version,
+            incarnation=record.incarnation,
+            instance_id=record.instance_id,
+            slot=record.slot_number,
+            hostname=record.hostname,
+        )
+        for record in _left_fenced(snapshot, settings)
+        if record.uuid not in impossible
+    )
+
+
+def _left_fenced(snapshot: Snapshot, settings: Settings) -> Iterator[Record]:
+    listing = snapshot.history.records
+    for record in listing.items if listing is not None else ():
+        uuid = record.uuid
+        if not record.fenced or not record.holds_anything or record.problems:
+            continue
+        if not_ours(record, settings.pool, settings.adopt_unclaimed) is not None:
+            continue
+        if uuid in snapshot.record_flights:
+            continue
+        if listing is None or snapshot.touched.get(uuid, NEVER) >= listing.started_at:
+            continue
+        late = snapshot.late.get(uuid)
+        cleaned_at = late.clean_at if late is not None else None
+        if cleaned_at is None or snapshot.now - cleaned_at > settings.node_stale_after:
+            yield record

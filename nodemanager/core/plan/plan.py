@@ -11,11 +11,6 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
 
-from nodemanager.core.execute.bind import BindOrder, bind_orders
-from nodemanager.core.execute.dispatch import DispatchOrder, dispatch_orders
-from nodemanager.core.execute.drain import DrainOrder, drain_orders
-from nodemanager.core.execute.prune import PruneOrder
-from nodemanager.core.execute.unacknowledged import left_fences
 from nodemanager.core.judge import false_clean
 from nodemanager.core.judge.idle import is_kept_drained, stays_drained
 from nodemanager.core.judge.node_view import OUTSIDE, NodeView
@@ -24,36 +19,39 @@ from nodemanager.core.judge.overrides import of_node
 from nodemanager.core.judge.records import RecordJudge
 from nodemanager.core.judge.recovered import recovered
 from nodemanager.core.model.annotations import Mark
+from nodemanager.core.model.breaker import Breaker, Cause
 from nodemanager.core.model.changed import changed
 from nodemanager.core.model.reasons import Kind, Reason
 from nodemanager.core.model.settings import ASK_LIMIT, Settings
 from nodemanager.core.model.sizes import Sizes
+from nodemanager.core.model.streaks import NONE, Loops
 from nodemanager.core.model.verdict import NOTHING_BEFORE, Verdict, keep
 from nodemanager.core.model.world import FreedLife
 from nodemanager.core.observe import nodes_since
 from nodemanager.core.observe.consistency import Impossible, find_impossible, of_one_slot
-from nodemanager.core.observe.ended import EndedInSetup, ended_in_setup
+from nodemanager.core.observe.ended import EndedInSetup
 from nodemanager.core.observe.history import History
 from nodemanager.core.observe.nodes_by_record import each_once
 from nodemanager.core.observe.pairing import NO_PAIRS, Pairs, pair
 from nodemanager.core.observe.pools import adopts_unclaimed, other_pools
 from nodemanager.core.observe.snapshot import Snapshot, listed_records
 from nodemanager.core.observe.unlisted import NOTHING, Unlisted, look_for_unlisted
-from nodemanager.core.operate.backlog import Picture
+from nodemanager.core.plan.bind import BindOrder, bind_orders
 from nodemanager.core.plan.boots import BootOrder, boot_orders, free_seats
 from nodemanager.core.plan.counts import cycle_counts, made_since
 from nodemanager.core.plan.demand import Market, Wants
 from nodemanager.core.plan.destroy import ShutdownOrder
-from nodemanager.core.plan.due import Judged, judge_records, to_prune, with_prunes
+from nodemanager.core.plan.drains import DispatchOrder, DrainOrder, dispatch_orders, drain_orders
+from nodemanager.core.plan.due import Judged, judge_records, left_fences, to_prune, with_prunes
 from nodemanager.core.plan.errands import Errand, errands
 from nodemanager.core.plan.notices import Notice, notices
+from nodemanager.core.plan.prune import PruneOrder
 from nodemanager.core.plan.shutdowns import shutdown_orders
 from nodemanager.core.plan.slots import Slots, count_slots
 from nodemanager.core.plan.supply import Supply, count_out_of_sight
-from nodemanager.core.safety import boot_loops
 from nodemanager.core.safety import breaker as breakers
-from nodemanager.core.safety.boot_loops import Loops
-from nodemanager.core.safety.breaker import Breaker, Cause, Population
+from nodemanager.core.safety.boot_loops import ended_in_setup
+from nodemanager.core.safety.breaker import Population
 from nodemanager.core.safety.orders import CleanOrder
 from nodemanager.core.safety.rate_limits import after_eligible, eligible_seen, name_of
 
@@ -90,7 +88,7 @@ class Plan:
     ask_tagged: tuple[str, ...] = ()
     unlisted: Unlisted = NOTHING
     ended: tuple[EndedInSetup, ...] = ()
-    loops: Loops = boot_loops.NONE
+    loops: Loops = NONE
     """The streaks of failed boots, with those that this plan shows (B5)."""
     pending: frozenset[str] = frozenset()
     """The records that stand for future nodes, by uuid (U6)."""
@@ -497,16 +495,3 @@ def _judged_records(judge: RecordJudge, impossible: Impossible) -> tuple[Snapsho
         judge = RecordJudge(snapshot, judge.settings, judge.pairs, judge.unlisted, judge.before)
         made = judge_records(judge, impossible)
     return snapshot, made
-
-
-def picture_of(made: Plan, snapshot: Snapshot) -> Picture | None:
-    """The decision by the ids of what was judged; None where none could be taken."""
-    listing = made.history.records
-    if made.aborted is not None or listing is None:
-        return None
-    return Picture(
-        snapshot,
-        {record.uuid: record for record in listing.items},
-        {verdict.id: verdict for verdict in made.records},
-        made.pairs,
-    )

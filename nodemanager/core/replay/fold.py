@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from nodemanager.core.judge import false_clean
 from nodemanager.core.judge.false_clean import FalseClean, Folded
+from nodemanager.core.model.breaker import Breaker
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.world import CloudNode, Job, Listing
 from nodemanager.core.observe import history as histories
@@ -39,7 +40,6 @@ from nodemanager.core.observe.scheduled import ours_in_scheduler, scheduler_list
 from nodemanager.core.observe.snapshot import Snapshot
 from nodemanager.core.plan.plan import Plan, plan
 from nodemanager.core.safety import breaker as breakers
-from nodemanager.core.safety.breaker import Breaker
 
 
 @dataclass(frozen=True)

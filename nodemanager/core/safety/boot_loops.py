@@ -7,77 +7,21 @@ has one that the cloud ended or stopped before that (`observe.boots`).
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
+from nodemanager.core.model.changed import changed
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.sizes import Sizes, size_name
+from nodemanager.core.model.streaks import POOL_LOOP, Loops, Streak
 from nodemanager.core.model.world import CloudNode, Record, Size, life_key
 from nodemanager.core.observe.boots import is_booting
 from nodemanager.core.observe.clocks import MeasuredClock
+from nodemanager.core.observe.ended import EndedInSetup, seen_ended
 from nodemanager.core.observe.history import History
+from nodemanager.core.observe.snapshot import Snapshot
 
 SIZE_LOOP = 5
 """A size rests after this many of its boots in a row came to nothing (B5)."""
-POOL_LOOP = 10
-"""After this many over all sizes, only one probe is booted at a time (B5)."""
-LONGEST_REST_S = 86400.0
-
-
-@dataclass(frozen=True, slots=True)
-class Streak:
-    """Boots in a row that came to nothing, and the rests of booting that followed.
-
-    `until` is when booting may go on, CLOCK_BOOTTIME. `rests` counts the rests so far, each twice
-    as long as the one before, up to LONGEST_REST_S. `spent` is what those nodes cost, as far as
-    prices are known.
-    """
-
-    failed: int = 0
-    rests: int = 0
-    until: float = 0.0
-    spent: float = 0.0
-
-    def failed_again(self, spent: float) -> Streak:
-        """The streak with one more node, which cost `spent`."""
-        return replace(self, failed=self.failed + 1, spent=self.spent + spent)
-
-    def rested(self, at: float, first_s: float) -> Streak:
-        """The streak with a rest that begins at `at`; the first rest lasts `first_s` seconds."""
-        rest_s = min(LONGEST_REST_S, first_s * 2.0 ** min(self.rests, 32))
-        return replace(self, rests=self.rests + 1, until=at + rest_s)
-
-
-@dataclass(frozen=True, slots=True)
-class Loops:
-    """The streaks, by the size's name and over all sizes.
-
-    `counted` are the lives, by key, whose node ended and was counted, for as long as their
-    records wait: a later plan or run sees that end, too.
-    """
-
-    sizes: Mapping[str, Streak] = field(default_factory=dict)
-    pool: Streak = Streak()
-    counted: frozenset[str] = frozenset()
-
-    @property
-    def are_none(self) -> bool:
-        """Whether no boot came to nothing since the last one that came to something."""
-        return not self.sizes and self.pool == Streak()
-
-    @property
-    def probing(self) -> bool:
-        """Whether only probes are booted, one per rest."""
-        return self.pool.failed >= POOL_LOOP
-
-    def resting_until(self, size: str, at: float) -> float | None:
-        """When that size may be booted again, CLOCK_BOOTTIME; None if it may be now."""
-        until = self.sizes.get(size, Streak()).until
-        if self.probing:
-            until = max(until, self.pool.until)
-        return until if until > at else None
-
-
-NONE = Loops()
 
 
 def spent_on(size: Size | None, age_s: float | None, boot_fail_after: float) -> float:
@@ -184,3 +128,27 @@ def came_up(
             nodes = after.bearers.get(uuid, ())
             known = size_name(nodes[0], record) if nodes else record.claim.size
             yield uuid, claimed_sizes.get(uuid) or known
+
+
+def ended_in_setup(
+    snapshot: Snapshot, settings: Settings
+) -> tuple[Snapshot, tuple[EndedInSetup, ...]]:
+    """The snapshot that knows which lives ended in their set-up, and those that are news.
+
+    Each is a failed boot, once: what a former run counted is no news (B5).
+    """
+    history, seen = seen_ended(snapshot, settings)
+    limits = snapshot.limits
+    loops = limits.loops
+    if history.records is not None:
+        loops = still_waiting(loops, history.records.items)
+    news = tuple(one for one in seen if one.life not in loops.counted)
+    for one in news:
+        loops = after_end(
+            loops, one.node, one.size, snapshot.wall_clock, snapshot.now, settings, life=one.life
+        )
+    if loops is not limits.loops:
+        snapshot = changed(snapshot, limits=replace(limits, loops=loops))
+    if history is not snapshot.history:
+        snapshot = changed(snapshot, history=history)
+    return snapshot, news

@@ -14,6 +14,9 @@ from nodemanager.core.model.world import Record
 from nodemanager.core.observe.evidence import Grounds, grounds_of
 from nodemanager.core.observe.snapshot import Snapshot
 
+NEVER = float("-inf")
+"""The not-after of an order that only puts something back, and must free nothing."""
+
 
 @dataclass(frozen=True, slots=True)
 class CleanOrder:

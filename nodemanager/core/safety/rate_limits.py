@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
+from nodemanager.core.model.breaker import Breaker, Cause
 from nodemanager.core.model.settings import (
     ELIGIBLE_FLOOR,
     ELIGIBLE_FRACTION,
@@ -16,7 +17,7 @@ from nodemanager.core.model.settings import (
 from nodemanager.core.model.world import Record
 from nodemanager.core.observe.history import History
 from nodemanager.core.observe.snapshot import Snapshot
-from nodemanager.core.safety.breaker import Breaker, Cause, opened, with_part
+from nodemanager.core.safety.breaker import opened, with_part
 
 LONG_AGO = float("-inf")
 """The time for records that do not count as newly eligible: an operator was told of them (S5)."""

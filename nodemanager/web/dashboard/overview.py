@@ -9,10 +9,10 @@ from typing import Any
 
 from nodemanager.core.explain.slot_states import slot_states
 from nodemanager.core.explain.why import why
+from nodemanager.core.model.breaker import HOW_TO_CLEAR
 from nodemanager.core.model.reasons import Event, Reason
 from nodemanager.core.operate.verbs import Verb
 from nodemanager.core.plan.leftovers import LedgerState
-from nodemanager.core.safety.breaker import HOW_TO_CLEAR
 from nodemanager.errors import JournalError
 from nodemanager.journal.latest import latest
 from nodemanager.web.dashboard.charts import slots_chart

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from nodemanager.core.execute.bind import BIND_LIMIT, BindOrder
 from nodemanager.core.model.annotations import Mark
 from nodemanager.core.observe.snapshot import Expected, Flight
+from nodemanager.core.plan.bind import BIND_LIMIT, BindOrder
 from nodemanager.core.plan.plan import Plan
 from tests.core.build import World, incarnation_of, world
 

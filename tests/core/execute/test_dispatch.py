@@ -9,6 +9,7 @@ import pytest
 
 from nodemanager.core.execute.books import SchedulerTold, dispatched_after, dispatched_listed
 from nodemanager.core.model.annotations import Mark
+from nodemanager.core.model.breaker import Breaker, Cause
 from nodemanager.core.model.reasons import Kind, Reason
 from nodemanager.core.model.scheduling import OURS, Dispatched, SchedulerNode, SchedulerOrder
 from nodemanager.core.model.settings import LATE_ORDER_S
@@ -16,7 +17,6 @@ from nodemanager.core.model.world import Job, Listing, WorkerState
 from nodemanager.core.observe.facts import SchedulerSeen
 from nodemanager.core.observe.snapshot import Flight
 from nodemanager.core.plan.destroy import ShutdownEvidence, confirm_shutdown
-from nodemanager.core.safety.breaker import Breaker, Cause
 from nodemanager.journal.codec import dump, load
 from nodemanager.journal.deltas import BLANK, decode_snapshot, encode_snapshot
 from nodemanager.journal.states import decode_history, encode_history

@@ -8,10 +8,10 @@ import pytest
 
 from nodemanager.core.explain.explain import explain
 from nodemanager.core.model.annotations import Mark
+from nodemanager.core.model.breaker import Breaker, Cause
 from nodemanager.core.model.reasons import Kind, Reason
 from nodemanager.core.model.world import Job, WorkerState
 from nodemanager.core.plan.destroy import ShutdownEvidence, confirm_shutdown
-from nodemanager.core.safety.breaker import Breaker, Cause
 from tests.core.build import EPOCH, START, Flight, World, incarnation_of, world
 
 NODE, ORDER, OTHER = "i-r1", "00c0ffee", "feedface"

@@ -8,13 +8,15 @@ from typing import Any
 import pytest
 
 from nodemanager.core.execute.pre_write_check import CleanEvidence
-from nodemanager.core.execute.prune import PruneOrder, confirm_prune
+from nodemanager.core.execute.prune import confirm_prune
 from nodemanager.core.judge import false_clean
+from nodemanager.core.model.breaker import Cause
 from nodemanager.core.model.reasons import Kind, Reason
 from nodemanager.core.model.world import CloudState, FreedLife, Job
 from nodemanager.core.observe.snapshot import Flight
 from nodemanager.core.plan.plan import Plan
-from nodemanager.core.safety.breaker import Cause, opened
+from nodemanager.core.plan.prune import PruneOrder
+from nodemanager.core.safety.breaker import opened
 from tests.core.build import World, claim, cleaned, node, world
 
 DAY_S = 86_400.0

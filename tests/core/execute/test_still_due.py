@@ -8,17 +8,16 @@ from typing import Any
 import pytest
 
 from nodemanager.core.execute import dispatch, drain
-from nodemanager.core.execute.dispatch import DispatchOrder
-from nodemanager.core.execute.drain import DrainOrder
 from nodemanager.core.execute.pre_write_check import CleanEvidence, confirm_clean
 from nodemanager.core.execute.workflow import Seen
 from nodemanager.core.model.annotations import Mark
+from nodemanager.core.model.breaker import Breaker, Cause
 from nodemanager.core.model.reasons import Kind, Reason
 from nodemanager.core.model.scheduling import Dispatched, SchedulerNode
 from nodemanager.core.model.settings import LATE_ORDER_S
 from nodemanager.core.model.world import Guarantee, Record, WorkerState
 from nodemanager.core.plan.destroy import ShutdownEvidence, ShutdownOrder, confirm_shutdown
-from nodemanager.core.safety.breaker import Breaker, Cause
+from nodemanager.core.plan.drains import DispatchOrder, DrainOrder
 from tests.core.build import EPOCH, START, World, claim, record, world
 
 NOW = EPOCH + START

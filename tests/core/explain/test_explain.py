@@ -12,11 +12,11 @@ import pytest
 from nodemanager.core.explain.explain import DRY_RUN, Explanation, explain, find
 from nodemanager.core.explain.findings import Finding, Status
 from nodemanager.core.judge.node_view import opens_in, window_open
+from nodemanager.core.model.breaker import HOW_TO_CLEAR, Cause
 from nodemanager.core.model.reasons import Kind, Reason
 from nodemanager.core.model.world import CloudState, WorkerState
 from nodemanager.core.operate.naming import UnknownIdError
 from nodemanager.core.safety import breaker as breakers
-from nodemanager.core.safety.breaker import HOW_TO_CLEAR, Cause
 from nodemanager.journal.explained import as_json
 from tests.core.build import World, world
 

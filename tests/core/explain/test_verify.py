@@ -14,11 +14,12 @@ from nodemanager.core.explain.picture import Picture
 from nodemanager.core.explain.sums import Sum
 from nodemanager.core.explain.verify import Verification, verify
 from nodemanager.core.model.annotations import Mark
+from nodemanager.core.model.breaker import Cause
 from nodemanager.core.model.changed import changed
 from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.world import CloudState, Job, Tags, WorkerState
 from nodemanager.core.observe.snapshot import Expected, Flight, Limits
-from nodemanager.core.safety.breaker import Cause, opened
+from nodemanager.core.safety.breaker import opened
 from tests.core.build import World, cleaned, node, world
 
 CORE = Path(core.__file__).parent
@@ -487,6 +488,7 @@ NODE_FILES = (
 RECORD_FILES = ("judge/records.py", "plan/due.py", *OF_BOTH)
 NEVER_LISTED = {Reason.NODE_ABSENT, Reason.NO_LISTING, Reason.TOO_MANY_IMPOSSIBLE}
 NO_SLOT = {Reason.HOLDS_NOTHING}
+ORDERED = {Reason.FENCE_LEFT}
 OF_JOBS = {Reason.NO_FITTING_SIZE, Reason.JOB_OVER_MAX_NODES, Reason.JOB_OVER_MAX_PRICE}
 OF_IDLE_NODES = {Reason.CHANGED_SINCE_LISTING, Reason.SHUTTING_DOWN, Reason.NOT_AUTHORISED}
 
@@ -495,7 +497,7 @@ OF_IDLE_NODES = {Reason.CHANGED_SINCE_LISTING, Reason.SHUTTING_DOWN, Reason.NOT_
     ("table", "files", "left_out"),
     [
         pytest.param(NODES, NODE_FILES, NEVER_LISTED, id="nodes"),
-        pytest.param(RECORDS, RECORD_FILES, NO_SLOT, id="records"),
+        pytest.param(RECORDS, RECORD_FILES, NO_SLOT | ORDERED, id="records"),
         pytest.param(BOOTS, ("plan/demand.py", *OF_BOTH), OF_JOBS | OF_IDLE_NODES, id="boots"),
         pytest.param(POOL, OF_BOTH, set(), id="pool"),
     ],

@@ -11,9 +11,9 @@ from nodemanager.core.explain.picture import Picture
 from nodemanager.core.explain.why import SizeWhy, why
 from nodemanager.core.model.annotations import Mark
 from nodemanager.core.model.reasons import Reason
+from nodemanager.core.model.streaks import Loops, Streak
 from nodemanager.core.model.world import Job, WorkerState
 from nodemanager.core.observe.snapshot import Limits
-from nodemanager.core.safety.boot_loops import Loops, Streak
 from nodemanager.journal.event import Told
 from tests.core.build import LARGE, SMALL, START, World, incarnation_of, world
 from tests.core.plan.test_seats import off, seat, wanted, wish

@@ -10,11 +10,11 @@ import pytest
 
 from nodemanager.core.execute.pre_write_check import CleanEvidence, confirm_clean
 from nodemanager.core.model.annotations import FORCIBLE, UNVERIFIABLE, HandClean, Mark
+from nodemanager.core.model.breaker import Breaker, Cause
 from nodemanager.core.model.reasons import Kind, Reason
 from nodemanager.core.model.world import Guarantee, Record, WorkerState
 from nodemanager.core.observe.evidence import Look, look_at
 from nodemanager.core.observe.snapshot import Flight
-from nodemanager.core.safety.breaker import Breaker, Cause
 from nodemanager.core.safety.orders import CleanOrder, fenced_order
 from nodemanager.core.safety.proof import violations
 from tests.core.build import EPOCH, START, World, node, world

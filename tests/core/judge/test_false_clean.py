@@ -8,12 +8,12 @@ from dataclasses import replace
 import pytest
 
 from nodemanager.core.judge import false_clean
+from nodemanager.core.model.breaker import Breaker, Cause
 from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.settings import FREED_KEPT_S, FREED_LIMIT
 from nodemanager.core.model.world import NO_TAGS, CloudState, FreedLife, Tags
 from nodemanager.core.observe.snapshot import Flight, LateWrite
 from nodemanager.core.safety import breaker as breakers
-from nodemanager.core.safety.breaker import Breaker, Cause
 from tests.core.build import SMALL, World, cleaned, node, world
 
 

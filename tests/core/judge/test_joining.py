@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from nodemanager.core.model.breaker import Cause
 from nodemanager.core.model.reasons import Kind, Reason
 from nodemanager.core.model.scheduling import OURS, SchedulerNode
 from nodemanager.core.model.world import CloudState, Job, Listing, WorkerState
@@ -18,7 +19,6 @@ from nodemanager.core.plan.destroy import (
     confirm_shutdown,
     order_shutdown,
 )
-from nodemanager.core.safety.breaker import Cause
 from tests.core.build import SMALL, World, claim, incarnation_of, record, world
 
 BUSY, IDLE, DOWN, UNKNOWN = (

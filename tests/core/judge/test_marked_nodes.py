@@ -12,12 +12,12 @@ from nodemanager.core.explain.explain import explain
 from nodemanager.core.explain.findings import Status
 from nodemanager.core.judge.overrides import cordoned, drained, killed
 from nodemanager.core.model.annotations import Mark
+from nodemanager.core.model.breaker import Breaker, Cause
 from nodemanager.core.model.reasons import Kind, Reason
 from nodemanager.core.model.verdict import Verdict
 from nodemanager.core.model.world import NO_TAGS, CloudNode, CloudState, WorkerState
 from nodemanager.core.observe.snapshot import Snapshot
 from nodemanager.core.plan.destroy import ShutdownEvidence, confirm_shutdown
-from nodemanager.core.safety.breaker import Breaker, Cause
 from tests.core.build import (
     EPOCH,
     SMALL,

@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 
+from nodemanager.core.model.breaker import Cause
 from nodemanager.core.model.reasons import Kind, Reason
 from nodemanager.core.model.scheduling import OURS, SchedulerNode
 from nodemanager.core.model.world import CloudState, Job, WorkerState
 from nodemanager.core.observe.history import destroy_sent
 from nodemanager.core.observe.signs import silent_for
-from nodemanager.core.safety.breaker import Cause, reset
+from nodemanager.core.safety.breaker import reset
 from tests.core.build import SMALL, World, world
 
 BUSY, IDLE, DOWN, UNKNOWN = (

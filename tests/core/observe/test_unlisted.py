@@ -14,6 +14,7 @@ from nodemanager.core.execute.books import (
     waiting_claims,
 )
 from nodemanager.core.model.annotations import Mark
+from nodemanager.core.model.breaker import Cause
 from nodemanager.core.model.reasons import Kind, Reason
 from nodemanager.core.model.settings import ASK_LIMIT
 from nodemanager.core.model.world import NO_TAGS, CloudNode, CloudState, Tags, WorkerState
@@ -21,7 +22,6 @@ from nodemanager.core.observe.history import explained
 from nodemanager.core.observe.snapshot import Expected, Flight
 from nodemanager.core.plan.destroy import ShutdownEvidence, confirm_shutdown
 from nodemanager.core.safety import breaker as breakers
-from nodemanager.core.safety.breaker import Cause
 from tests.core.build import World, claim, deny, in_vain, node, pinging_round, world
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from nodemanager.core.model.annotations import Mark
+from nodemanager.core.model.breaker import Cause
 from nodemanager.core.model.reasons import Reason
 from nodemanager.core.observe.snapshot import Flight
 from nodemanager.core.operate.backlog import (
@@ -15,6 +16,7 @@ from nodemanager.core.operate.backlog import (
     Item,
     Picture,
     Stand,
+    picture_of,
     proposal,
     standing_of,
 )
@@ -29,8 +31,7 @@ from nodemanager.core.operate.backlog_run import (
     resumed,
     stopped,
 )
-from nodemanager.core.plan.plan import picture_of
-from nodemanager.core.safety.breaker import Cause, opened
+from nodemanager.core.safety.breaker import opened
 from tests.core.build import START, World, cleaned, world
 
 YEAR_S = 31_557_600.0

@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 
 from nodemanager.core.model.annotations import FORCIBLE, UNVERIFIABLE, HandClean, Mark
+from nodemanager.core.model.breaker import Breaker
 from nodemanager.core.model.reasons import Kind, Reason
 from nodemanager.core.model.verdict import keep
 from nodemanager.core.model.world import CloudNode, CloudState, FreedLife, Listing, Record
@@ -20,7 +21,6 @@ from nodemanager.core.operate.commands import RULES, find
 from nodemanager.core.operate.naming import Known, Named
 from nodemanager.core.operate.verbs import Command, Reply, Result, Verb, lacks_reason
 from nodemanager.core.plan.plan import Plan
-from nodemanager.core.safety.breaker import Breaker
 from tests.core.build import EPOCH, START, World, incarnation_of, node, pinging_round, world
 
 MARK = Mark("ann", EPOCH + START, "new image", incarnation_of("r1"))

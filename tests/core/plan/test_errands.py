@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from nodemanager.core.model.annotations import Mark
+from nodemanager.core.model.breaker import Breaker, Cause
 from nodemanager.core.model.changed import changed
 from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.scheduling import (
@@ -34,7 +35,6 @@ from nodemanager.core.plan.errands import (
     errands_sent,
     is_still_off,
 )
-from nodemanager.core.safety.breaker import Breaker, Cause
 from tests.core.build import SMALL, World, world
 
 BUSY, IDLE, DOWN, UNKNOWN = (

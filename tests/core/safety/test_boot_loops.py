@@ -8,15 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nodemanager.core.model.reasons import Reason
+from nodemanager.core.model.streaks import LONGEST_REST_S, NONE, Loops
 from nodemanager.core.observe.snapshot import Limits
 from nodemanager.core.safety import boot_loops
-from nodemanager.core.safety.boot_loops import (
-    LONGEST_REST_S,
-    NONE,
-    Loops,
-    after_failure,
-    after_probe,
-)
+from nodemanager.core.safety.boot_loops import after_failure, after_probe
 from nodemanager.journal.codec import codec_of, decoded
 from tests.core.build import START, World, record, world
 

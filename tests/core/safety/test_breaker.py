@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
+from nodemanager.core.model.breaker import COLLAPSES, Breaker, Cause
 from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.world import CloudNode, CloudState, Job
 from nodemanager.core.observe import history as histories
 from nodemanager.core.safety import breaker as breakers
-from nodemanager.core.safety.breaker import Breaker, Cause
 from tests.core.build import World, node, world
 
 
@@ -573,9 +573,7 @@ def test_one_cause_that_closes_leaves_the_other_open_b3() -> None:
     later(made)
     made.records = records[:5]
     later(made)
-    assert {part.cause for part in made.breaker.parts} == breakers.COLLAPSES - {
-        Cause.SCHEDULER_COLLAPSED
-    }
+    assert {part.cause for part in made.breaker.parts} == COLLAPSES - {Cause.SCHEDULER_COLLAPSED}
     made.records = records
     for _ in range(15):
         later(made)

@@ -9,9 +9,9 @@ from dataclasses import replace
 
 import pytest
 
+from nodemanager.core.model.breaker import Breaker, Cause
 from nodemanager.core.model.world import CloudState, WorkerState
 from nodemanager.core.safety import breaker as breakers
-from nodemanager.core.safety.breaker import Breaker, Cause
 from tests.core.build import World, cleaned, node
 from tests.core.nodes import pool_of, say
 

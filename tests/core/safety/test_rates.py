@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nodemanager.core.model.breaker import Breaker, Cause
 from nodemanager.core.model.reasons import Kind, Reason
 from nodemanager.core.model.settings import ELIGIBLE_WINDOW_S, WRITE_FAILURES, Settings
 from nodemanager.core.observe.history import History
 from nodemanager.core.safety import breaker as breakers
 from nodemanager.core.safety import rate_limits
-from nodemanager.core.safety.breaker import Breaker, Cause
 from tests.core.build import POOL, World, world
 
 SETTINGS = Settings(pool=POOL)

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from nodemanager.core.model.annotations import Mark
+from nodemanager.core.model.breaker import Cause
 from nodemanager.core.model.changed import changed
 from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.settings import Settings
@@ -15,7 +16,6 @@ from nodemanager.core.model.world import CloudState, WorkerState
 from nodemanager.core.observe.history import History, Turned
 from nodemanager.core.observe.nodes_since import turned_bad
 from nodemanager.core.observe.snapshot import Flight
-from nodemanager.core.safety.breaker import Cause
 from tests.core.build import World, claim, incarnation_of, node
 from tests.core.nodes import pool_of, say
 

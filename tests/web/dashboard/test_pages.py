@@ -9,8 +9,8 @@ import pytest
 
 from nodemanager.core.explain.slot_states import SlotStates, slot_states
 from nodemanager.core.model.annotations import Mark, Marks
+from nodemanager.core.model.breaker import Breaker, Cause
 from nodemanager.core.model.world import Job, WorkerState
-from nodemanager.core.safety.breaker import Breaker, Cause
 from tests.core.build import EPOCH, START, World, world
 from tests.web.dashboard.console import READ_TOKEN, Console, small
 

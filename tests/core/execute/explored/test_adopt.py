@@ -21,9 +21,8 @@ from nodemanager.core.model.verdict import Verdict
 from nodemanager.core.model.world import CloudNode, CloudState, Guarantee, Tags
 from nodemanager.core.operate import backlog_run
 from nodemanager.core.operate.adoption import node_version
-from nodemanager.core.operate.backlog import Deed, Item
+from nodemanager.core.operate.backlog import Deed, Item, picture_of
 from nodemanager.core.operate.backlog_run import Run, Where
-from nodemanager.core.plan.plan import picture_of
 from nodemanager.errors import BadRequest
 from tests.core.build import POOL, incarnation_of, world
 from tests.core.execute.explored.drawn import differences

@@ -10,12 +10,13 @@ from typing import Any
 import pytest
 
 from nodemanager.core.execute import bind
-from nodemanager.core.execute.bind import Bind, BindOrder, confirm_bind
+from nodemanager.core.execute.bind import Bind, confirm_bind
 from nodemanager.core.execute.effects import Effect, ReadRecord, WriteClaim
 from nodemanager.core.execute.once import Once
 from nodemanager.core.execute.workflow import Seen
 from nodemanager.core.model.annotations import Mark
 from nodemanager.core.model.world import Claim, Guarantee, Record
+from nodemanager.core.plan.bind import BindOrder
 from nodemanager.errors import Conflict, NoSuchRecord
 from tests.core.build import claim, world
 from tests.core.execute.explored.drawn import differences

@@ -15,7 +15,6 @@ from nodemanager.core.execute import (
     clean_state,
     clean_steps,
     pre_write_check,
-    unacknowledged,
 )
 from nodemanager.core.execute.clean import Clean
 from nodemanager.core.execute.clean_state import Unsure
@@ -28,6 +27,7 @@ from nodemanager.core.execute.effects import (
 )
 from nodemanager.core.execute.workflow import Answered, Seen, Step
 from nodemanager.core.model.annotations import Mark
+from nodemanager.core.model.breaker import Breaker, Cause
 from nodemanager.core.model.reasons import Kind, Reason
 from nodemanager.core.model.verdict import Verdict
 from nodemanager.core.model.world import Guarantee, Record
@@ -35,8 +35,8 @@ from nodemanager.core.observe.facts import CloudPollBegun, NodesAnswered, TagsAn
 from nodemanager.core.observe.snapshot import Snapshot
 from nodemanager.core.replay.fold import State as Folded
 from nodemanager.core.replay.fold import after_fact
-from nodemanager.core.safety.breaker import Breaker, Cause, opened
-from nodemanager.core.safety.orders import CleanOrder, order_release
+from nodemanager.core.safety.breaker import opened
+from nodemanager.core.safety.orders import NEVER, CleanOrder, order_release
 from nodemanager.errors import Conflict
 from tests.core.build import World, claim, incarnation_of, node, world
 from tests.core.execute.explored.drawn import differences
@@ -98,7 +98,7 @@ class TinyClean:
                 reason=Reason.FENCE_LEFT,
                 plan_id="p",
                 breaker_generation=0,
-                not_after=unacknowledged.NEVER,
+                not_after=NEVER,
                 version="v0f",
                 incarnation=incarnation_of("r1"),
                 instance_id="i-r1",

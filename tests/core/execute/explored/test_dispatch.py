@@ -10,7 +10,7 @@ import pytest
 
 from nodemanager.core.execute import dispatch
 from nodemanager.core.execute.books import Learned, SchedulerTold, dispatched_after
-from nodemanager.core.execute.dispatch import Dispatch, DispatchOrder
+from nodemanager.core.execute.dispatch import Dispatch
 from nodemanager.core.execute.effects import Effect, ReadRecord, TellScheduler
 from nodemanager.core.execute.once import GivenUp, Once, Reading, Writing
 from nodemanager.core.execute.workflow import Answered, Expired, Seen, Step
@@ -19,6 +19,7 @@ from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.scheduling import Dispatched, SchedulerNode, SchedulerOrder
 from nodemanager.core.model.settings import LATE_ORDER_S
 from nodemanager.core.model.world import Guarantee, Record, WorkerState
+from nodemanager.core.plan.drains import DispatchOrder
 from nodemanager.errors import SchedulerRefused
 from tests.core.build import claim, world
 from tests.core.execute.explored.drawn import differences

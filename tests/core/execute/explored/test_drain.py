@@ -10,13 +10,14 @@ import pytest
 
 from nodemanager.core.execute import drain
 from nodemanager.core.execute.books import Drains, DrainTold, Learned
-from nodemanager.core.execute.drain import Drain, DrainOrder
+from nodemanager.core.execute.drain import Drain
 from nodemanager.core.execute.effects import Effect, ReadRecord, TellDrain
 from nodemanager.core.execute.once import Once, Writing
 from nodemanager.core.execute.workflow import Seen
 from nodemanager.core.model.changed import changed
 from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.world import Guarantee, Record
+from nodemanager.core.plan.drains import DrainOrder
 from nodemanager.errors import Conflict
 from tests.core.build import claim, world
 from tests.core.execute.explored.drawn import differences

@@ -15,10 +15,11 @@ from nodemanager.core.execute.once import Once
 from nodemanager.core.execute.restore import Restore, RestoreOrder, confirm_restore, order_restore
 from nodemanager.core.execute.workflow import Seen
 from nodemanager.core.model.annotations import Mark
+from nodemanager.core.model.breaker import Breaker, Cause
 from nodemanager.core.model.reasons import Kind, Reason
 from nodemanager.core.model.verdict import Verdict
 from nodemanager.core.model.world import Guarantee, Record
-from nodemanager.core.safety.breaker import Breaker, Cause, opened
+from nodemanager.core.safety.breaker import opened
 from nodemanager.errors import Conflict, NoSuchRecord, StoreRefused
 from tests.core.build import claim, cleaned, world
 from tests.core.execute.explored.drawn import differences

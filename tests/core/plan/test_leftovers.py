@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nodemanager.core.model.breaker import Breaker, Cause
 from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.world import CloudNode, CloudState, Leftover, LeftoverKind, Outcome
 from nodemanager.core.observe.snapshot import Flight, Limits
@@ -23,7 +24,6 @@ from nodemanager.core.plan.leftovers import (
     Ledger,
     LedgerState,
 )
-from nodemanager.core.safety.breaker import Breaker, Cause
 from tests.core.build import World, node, world
 
 NODE, OTHER = "i-1", "i-2"

@@ -15,8 +15,7 @@ from nodemanager.core.operate.adoption import (
     node_version,
     standing_of_node,
 )
-from nodemanager.core.operate.backlog import Deed, Item, Picture, Stand
-from nodemanager.core.plan.plan import picture_of
+from nodemanager.core.operate.backlog import Deed, Item, Picture, Stand, picture_of
 from tests.core.build import POOL, World, incarnation_of, node, world
 
 
