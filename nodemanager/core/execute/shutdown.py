@@ -344,10 +344,13 @@ def _given_up(state: GivenUp, event: Event, seen: Seen) -> Step[State]:
 
 
 def _gone(order: ShutdownOrder, seen: Seen) -> Step[State]:
-    """The node is gone: tell it, also the scheduler, before its record is freed."""
-    is_anothers = order.reason is Reason.UNPAIRED or order.hostname is None
-    if order.record is None or is_anothers or not seen.settings.scheduled:
-        # Without its record nobody knows whose name that is by now.
+    """The node is gone: tell it, also the scheduler, before its record is freed.
+
+    Without its record nobody knows whose name that is by now. One that the scheduler itself had
+    switched off may be wanted again: what waits for it waits for the next machine (U14).
+    """
+    is_left = order.reason in (Reason.UNPAIRED, Reason.SUSPENDED) or order.hostname is None
+    if order.record is None or is_left or not seen.settings.scheduled:
         return _told_gone(_freed(order, seen), order, seen)
     return _told_gone(_begin_to_mark(order, seen), order, seen)
 

@@ -6,7 +6,7 @@ import pytest
 
 from nodemanager.core.execute.effects import DestroyNode, MarkDown, Wait
 from nodemanager.core.execute.shutdown import Destroying, Marking, ShutDown, State
-from nodemanager.core.execute.workflow import Answered, Due, Seen, Step
+from nodemanager.core.execute.workflow import Action, Answered, Due, Seen, Step
 from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.settings import CLOCK_STEP_S
 from nodemanager.core.model.world import CloudState, Guarantee, Outcome
@@ -97,6 +97,14 @@ def test_no_name_waits_where_a_cloud_shows_at_once_what_it_has_a1() -> None:
     made.round()
     (effect,) = gone(made, killed(made, 100.0, Reason.KILLED)).effects
     assert isinstance(effect, MarkDown)
+
+
+def test_a_name_that_the_scheduler_had_switched_off_may_wait_for_the_next_machine_u14() -> None:
+    made = world(scheduled=True, visible_after=VISIBLE_AFTER)
+    made.round()
+    step = gone(made, killed(made, 100.0, Reason.SUSPENDED))
+    assert not step.effects
+    assert [one.action for one in step.begin] == [Action.CLEAN]
 
 
 def test_a_killed_nodes_name_is_not_marked_while_its_twin_lives_c20() -> None:
