@@ -1109,6 +1109,15 @@ MUTANTS = (
     ),
     TextMutant(
         "U14",
+        "what waits for the next machine is queued again at the end of one that was switched off",
+        "core/execute/shutdown.py",
+        "(Reason.UNPAIRED, Reason.SUSPENDED)",
+        "(Reason.UNPAIRED,)",
+        "tests/core/execute/test_mark_down.py::"
+        "test_a_name_that_the_scheduler_had_switched_off_may_wait_for_the_next_machine_u14",
+    ),
+    TextMutant(
+        "U14",
         "what waits for a seat whose machine was not refused is queued again",
         "core/plan/errands.py",
         "is_news and _is_refused(record, snapshot, settings)",
@@ -1332,7 +1341,7 @@ MUTANTS = (
         "D12",
         "a record is freed before the scheduler knows that its node is gone",
         "core/execute/shutdown.py",
-        "    if order.record is None or is_anothers or not seen.settings.scheduled:\n",
+        "    if order.record is None or is_left or not seen.settings.scheduled:\n",
         "    if True:\n",
         "tests/actors/test_scheduler.py::test_the_record_waits_until_the_scheduler_has_heard_and_no_longer_than_action_timeout",
     ),
