@@ -397,22 +397,28 @@ class NodeRules:
         """Seconds since the node's launch, by the fastest clock that its manager may use.
 
         One that was started again has its launch from the cloud's clock alone. Ours and the store's
-        may both be ahead of that, because a date jumped before (T1). The list that its manager has
-        may be from before it was stopped and started again.
+        may both be ahead of that, because a date jumped before (T1). The list that its manager has,
+        or the answer that shows a node which no list does (D13), may be from before it was stopped
+        and started again.
         """
-        world, ahead_s = self.world, 0.0
-        cloud, launched_at = self.told.ears[by].had("cloud", world.engine.now), node.launched_at
+        world, ahead_s, ears = self.world, 0.0, self.told.ears[by]
+        cloud, launched_at = ears.had("cloud", world.engine.now), node.launched_at
         if cloud is not None and node.id in cloud.items:
-            launched_at = min(node.launched_by(cloud.started), self._shown_launch(node, cloud))
+            shown = self._shown_launch(node, cloud.items[node.id])
+            launched_at = min(node.launched_by(cloud.started), shown)
+        else:
+            answers = ears.answered(node.id, node.tags.record or "", float("-inf"))
+            own = (one for one in answers if one.id == node.id)
+            launched_at = next((self._shown_launch(node, one) for one in own), launched_at)
         if launched_at > node.created_at:
             ours, stores = world.managers[by].pool.clock.error, world.registry.clock_error
             ahead_s = max(0.0, min(ours, stores))
         return world.engine.now - launched_at + CLOCKS_S + world.clock_lies + ahead_s
 
-    def _shown_launch(self, node: Instance, cloud: Heard) -> float:
-        """That of its launches which a list shows: a late one shows what was so before it began."""
-        shown = cloud.items[node.id].created_at
-        at = 0.0 if shown is None else shown - EPOCH - self.world.cloud.traits.clock_error
+    def _shown_launch(self, node: Instance, as_shown: CloudNode) -> float:
+        """That of its launches which is shown: a late list shows what was so before it began."""
+        created_at = as_shown.created_at
+        at = 0.0 if created_at is None else created_at - EPOCH - self.world.cloud.traits.clock_error
         return next((one for one in node.launches if abs(one - at) < 1.0), node.launched_at)
 
     def _past_grace(self, manager: Manager, node_id: str, settings: Settings) -> None:
