@@ -62,29 +62,6 @@ def decoded(of: Any, data: Any) -> Any:
         raise ValueError(f"not a {getattr(of, '__name__', of)}: {error}") from error
 
 
-class UnknownField(ValueError):
-    """A field that a newer program added to a dataclass; `data` is the object that has it."""
-
-    def __init__(self, of: str, name: str, data: dict[str, Any]) -> None:
-        super().__init__(f"this program's {of} has no field {name}")
-        self.name = name
-        self.data = data
-
-
-def known_part(of: Any, data: Any) -> tuple[Any, tuple[str, ...]]:
-    """The value of type `of`, and the names of the fields that this program doesn't know.
-
-    Removes those fields from `data`. Raises ValueError where the rest is no such value.
-    """
-    unknown: list[str] = []
-    while True:
-        try:
-            return decoded(of, data), tuple(unknown)
-        except UnknownField as error:
-            unknown.append(error.name)
-            del error.data[error.name]
-
-
 def to_text(data: Any) -> str:
     """`data` as JSON in ASCII, so that every character of a server's strings survives."""
     return json.dumps(data, separators=(",", ":"))
@@ -221,7 +198,7 @@ def _dataclass(cls: Any, bound: Mapping[Any, Any]) -> Codec:
             }
         except KeyError:
             for name in data.keys() - known.keys():
-                raise UnknownField(cls.__name__, name, data) from None
+                raise ValueError(f"this program's {cls.__name__} has no field {name}") from None
             raise
         return cls(**given)
 

@@ -26,8 +26,8 @@ from nodemanager.journal.api import (
 )
 from nodemanager.journal.codec import (
     codec_of,
+    decoded,
     dump,
-    known_part,
     load,
     load_any,
     to_text,
@@ -178,8 +178,7 @@ def find_pre_images(
     rows = connection.execute(query.order_by(pre_images.c.intent.desc()))
     return tuple(
         PreImage(
-            # A restore can't use fields that only a newer program knows.
-            record=known_part(Record, json.loads(row.body))[0],
+            record=decoded(Record, json.loads(row.body)),
             key=row.key,
             plan_id=row.plan_id,
             taken_at=row.taken_at,

@@ -20,7 +20,7 @@ from nodemanager.core.observe.hostnames import Hostname, Hostnames, hostnames_jo
 from nodemanager.core.observe.snapshot import LateWrite, Rests
 from nodemanager.core.safety.boot_loops import joined as loops_joined
 from nodemanager.core.safety.breaker import opened
-from nodemanager.journal.codec import codec_of, decoded, known_part
+from nodemanager.journal.codec import codec_of, decoded
 
 T = TypeVar("T")
 
@@ -95,19 +95,12 @@ def moved_by(data: Mapping[str, Any], now: Now, passed_s: float = 0.0) -> float:
 def breaker_from(data: Mapping[str, Any], now: Now) -> Breaker:
     """The breaker with its times converted to this boot's clock.
 
-    A breaker that can't be read completely comes from a newer program: it is open until an operator
-    resets it.
+    One that can't be read is open until an operator resets it: nobody knows what it was open for.
     """
-    breaker: Breaker
     try:
-        breaker, unknown = known_part(Breaker, data["breaker"])
-        breaker = _breaker_moved(breaker, moved_by(data, now))
+        return _breaker_moved(decoded(Breaker, data["breaker"]), moved_by(data, now))
     except (ValueError, KeyError, TypeError, AttributeError):
-        breaker, unknown = Breaker(), ("breaker",)
-    if not unknown:
-        return breaker
-    names = frozenset(unknown)
-    return opened(breaker, Cause.UNREADABLE, names, now.boottime, {"count": len(names)})
+        return opened(Breaker(), Cause.UNREADABLE, frozenset(), now.boottime, {})
 
 
 def _breaker_moved(breaker: Breaker, by_s: float) -> Breaker:

@@ -6,7 +6,6 @@ from collections.abc import Collection
 from pathlib import Path
 
 from nodemanager.journal.event import COLUMNS, Told, told_from
-from nodemanager.journal.names import TOLD_SINCE
 from nodemanager.journal.opened import opened, told_as_damage
 
 _IS_ABOUT = "(:about IN (record, host, node, name, CAST(slot AS TEXT)) OR event = :about"
@@ -27,6 +26,6 @@ def latest(
     where = f" WHERE {' AND '.join(wanted)}" if wanted else ""
     # Names of columns and of parameters only; whatever was asked for is bound.
     query = f"SELECT id, {','.join(COLUMNS)} FROM told{where} ORDER BY id DESC LIMIT :most"  # noqa: S608
-    with opened(path, needs=TOLD_SINCE) as connection, told_as_damage(path):
+    with opened(path) as connection, told_as_damage(path):
         rows = connection.execute(query, {**names, "about": about, "most": most}).fetchall()
         return [(number, told_from(row)) for number, *row in rows]

@@ -6,9 +6,6 @@ from pathlib import Path
 
 from nodemanager.journal.opened import opened, told_as_damage
 
-TOLD_SINCE = "0002"
-"""The first schema with logged events."""
-
 MOST = 20_000
 """The names of that many newest events are offered: a shell waits for them."""
 
@@ -22,6 +19,6 @@ def names_in(path: Path, beginning: str = "") -> frozenset[str]:
         "SELECT DISTINCT record, node, host, CAST(slot AS TEXT), name FROM"
         " (SELECT * FROM told ORDER BY id DESC LIMIT ?)"
     )
-    with opened(path, needs=TOLD_SINCE) as connection, told_as_damage(path):
+    with opened(path) as connection, told_as_damage(path):
         rows = connection.execute(newest, (MOST,)).fetchall()
     return frozenset(one for row in rows for one in row if one and one.startswith(beginning))

@@ -16,7 +16,7 @@ from urllib.parse import quote
 
 from nodemanager.errors import JournalError
 
-SCHEMA = "0002"
+SCHEMA = "0001"
 
 
 def is_there(path: Path) -> bool:
@@ -44,10 +44,10 @@ def _owner(path: Path) -> str:
 
 
 @contextlib.contextmanager
-def opened(path: Path, *, needs: str = "0001") -> Iterator[sqlite3.Connection]:
+def opened(path: Path) -> Iterator[sqlite3.Connection]:
     """A read-only connection, beside a running daemon or to a copy.
 
-    Raises JournalError for a schema older than `needs`, or newer than this program's.
+    Raises JournalError for a schema newer than this program's.
     """
     if not is_there(path):
         raise JournalError(f"there is no journal {path}")
@@ -59,11 +59,6 @@ def opened(path: Path, *, needs: str = "0001") -> Iterator[sqlite3.Connection]:
             raise JournalError(
                 f"the journal {path} has schema {found[0] if found else 'none'}, but this "
                 f"program reads up to {SCHEMA}: upgrade nodemanager"
-            )
-        if found[0] < needs:
-            raise JournalError(
-                f"an older nodemanager wrote the journal {path}: start a daemon on it, or "
-                "`nodemanager run --once --dry-run`, to bring it up to date"
             )
         yield connection
     except sqlite3.Error as error:

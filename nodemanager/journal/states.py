@@ -74,25 +74,12 @@ def encode_history(history: History) -> Data:
 
 
 def decode_history(data: Data) -> History:
-    data = _of_today(data)
     values: Data = {name: codec.decode(data[name]) for name, codec in _REST.items() if name in data}
     if "cloud" in data:
         values["cloud"] = NODES.decode(None, data["cloud"])
         values["bearers"], values["present"] = index_nodes(values["cloud"].items)[:2]
     values |= _decode_listings(data)
     return History(**values)
-
-
-def _of_today(data: Data) -> Data:
-    """What an earlier version wrote, in today's form: it kept one time where now there are two."""
-    turned, absent = data.get("turned", {}), data.get("absence", {})
-    return {
-        **data,
-        "turned": {id: one if isinstance(one, list) else [one, one] for id, one in turned.items()},
-        "absence": {
-            uuid: {"unlisted_since": one["first_at"], **one} for uuid, one in absent.items()
-        },
-    }
 
 
 def _encode_listings(history: History) -> Data:

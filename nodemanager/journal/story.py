@@ -11,7 +11,6 @@ from pathlib import Path
 
 from nodemanager.core.operate.naming import Thing, UnknownIdError, resolve
 from nodemanager.journal.event import COLUMNS, Told, told_from
-from nodemanager.journal.names import TOLD_SINCE
 from nodemanager.journal.opened import opened, told_as_damage
 
 AT_ONCE = 1000
@@ -41,7 +40,7 @@ class Story:
     def news(self) -> Iterator[Told]:
         """The events since the last call. Raises JournalError, and UnknownIdError for an `id` that
         names nothing."""
-        with opened(self.path, needs=TOLD_SINCE) as connection, told_as_damage(self.path):
+        with opened(self.path) as connection, told_as_damage(self.path):
             newest = connection.execute("SELECT max(id) FROM told").fetchone()[0] or 0
             if self._seen is None and self._id is not None:
                 self._id = _meant(connection, self._id)

@@ -238,7 +238,7 @@ def _make_private(path: Path) -> None:
 
 
 def _put_right(path: Path) -> None:
-    """Restrict existing files to their owner, as an older version did not, and log that."""
+    """Restrict existing files to their owner, and log that: somebody else made or opened them."""
     for file in (path, path.with_name(f"{path.name}-wal"), path.with_name(f"{path.name}-shm")):
         try:
             mode = stat.S_IMODE(file.stat().st_mode)

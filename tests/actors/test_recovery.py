@@ -443,28 +443,6 @@ ORDER = {
 }
 
 
-@pytest.mark.parametrize(
-    ("kind", "details", "before", "state"),
-    [
-        pytest.param(IntentKind.CLEAN, {}, False, clean_state.Looking, id="an-exception"),
-        pytest.param(IntentKind.FENCE, {"look": LOOK}, True, clean_state.Fencing, id="a-fence"),
-        pytest.param(IntentKind.FENCE, {}, True, clean_state.Lifting, id="a-fence-left"),
-        pytest.param(IntentKind.CLEAN, {"look": LOOK}, True, clean_state.Writing, id="a-write"),
-        pytest.param(IntentKind.CLEAN, {}, True, clean_state.Writing, id="a-write-without-a-look"),
-    ],
-)
-def test_what_an_older_version_left_open_is_taken_over(
-    kind: IntentKind, details: dict[str, Any], before: bool, state: type[Any]
-) -> None:
-    judged = build.record("r1", at=0.0) if before else None
-    intent = Intent(
-        kind, "clean:r1", "p", record="r1", details={"order": ORDER, **details}, pre_image=judged
-    )
-    taken_over = state_of(clean.Clean(), intent)
-    assert type(taken_over) is state
-    assert (taken_over.order.uuid, taken_over.before) == ("r1", judged)
-
-
 def test_what_is_written_down_of_a_clean_is_what_is_read_again() -> None:
     order = clean_order(Intent(IntentKind.CLEAN, "clean:r1", "p", details={"order": ORDER}))
     judged = build.record("r1", at=0.0)

@@ -311,7 +311,7 @@ def test_an_older_program_refuses_a_newer_file_and_leaves_it_alone(
     opened().close()
     with sqlite3.connect(path) as connection:
         connection.execute("UPDATE alembic_version SET version_num = '9999'")
-    with pytest.raises(StartError, match=r"9999.*0002.*upgrade"):
+    with pytest.raises(StartError, match=r"9999.*0001.*upgrade"):
         opened()
     with sqlite3.connect(path) as connection:
         kept = connection.execute("SELECT version_num FROM alembic_version").fetchall()

@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from nodemanager.core.observe.absence import Absence
-from nodemanager.core.observe.history import History, Turned
+from nodemanager.core.observe.history import History
 from nodemanager.core.replay.fold import Start
 from nodemanager.errors import JournalError
 from nodemanager.journal import recording
@@ -185,18 +184,6 @@ def test_a_history_is_kept_whole(seed: int) -> None:
     for _ in world.run(25):
         history = world.state.history
         assert decode_history(encode_history(history)) == bare_history(history)
-
-
-def test_a_history_of_an_earlier_version_is_read_as_far_as_it_goes() -> None:
-    """That kept one time where now there are two, of an absence and of a node that turned bad."""
-    history = History(
-        absence={"r1": Absence("life", 10.0, 10.0, 40.0, 2, 30.0)},
-        turned={"i-1": Turned(50.0, 50.0)},
-    )
-    data = encode_history(history)
-    del data["absence"]["r1"]["unlisted_since"]
-    data["turned"] = {"i-1": 50.0}
-    assert decode_history(data) == history
 
 
 def test_a_part_is_read_by_time(

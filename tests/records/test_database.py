@@ -99,7 +99,7 @@ def test_an_older_program_refuses_a_newer_file_and_leaves_it_alone(path):
         connection.execute("UPDATE alembic_version SET version_num = '9999'")
     with pytest.raises(StartError) as refused:
         open_store(f"sqlite:///{path}")
-    for word in ("9999", "0004", "upgrade", str(path)):
+    for word in ("9999", "0001", "upgrade", str(path)):
         assert word in str(refused.value)
     with sqlite3.connect(path) as connection:
         assert connection.execute("SELECT version_num FROM alembic_version").fetchall() == [

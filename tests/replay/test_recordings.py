@@ -51,8 +51,8 @@ def test_a_random_world_replays_to_its_own_verdicts(
     assert (again.moves, again.boots, again.boots_lost) == ((), 0, 0)
 
 
-def test_an_earlier_versions_journal_replays_to_the_verdicts_it_has(tmp_path: Path) -> None:
-    """The incident of conftest, recorded before core and actors were packages.
+def test_a_recorded_journal_replays_to_the_verdicts_it_has(tmp_path: Path) -> None:
+    """The incident of conftest, as it was recorded on 22 November.
 
     A rule that changes on purpose may change its verdicts: then record it anew, and say so.
     """

@@ -7,7 +7,7 @@ from dataclasses import fields
 from typing import Any
 
 from nodemanager.core.execute.books import NodeExpected
-from nodemanager.core.execute.setup_state import SetUpOrder, left_by_older
+from nodemanager.core.execute.setup_state import SetUpOrder
 from nodemanager.core.execute.workflow import Action, Key, State, Workflow
 from nodemanager.core.explain.events import CLEANED
 from nodemanager.core.model.world import Outcome, Record, life_key
@@ -27,7 +27,6 @@ def clean_key(uuid: str) -> str:
     return f"clean:{uuid}"
 
 
-_WRITTEN_BEFORE = {Action.PRUNE: "Deleting", Action.SHUTDOWN: "Destroying"}
 _KEPT_AS = {
     (Action.CLEAN, "Fencing"): IntentKind.FENCE,
     (Action.CLEAN, "Lifting"): IntentKind.FENCE,
@@ -42,17 +41,6 @@ def action_of(kind: IntentKind) -> Action | None:
         return _ACTIONS.get(kind) or Action(kind.value)
     except ValueError:
         return None
-
-
-def _written_before(action: Action, intent: Intent) -> str | None:
-    """The state of an entry of an older version, which did not name states."""
-    if action is not Action.CLEAN:
-        return _WRITTEN_BEFORE.get(action)
-    if intent.pre_image is None:
-        return "Looking"
-    if intent.kind is IntentKind.CLEAN:
-        return "Writing"
-    return "Fencing" if "look" in intent.details else "Lifting"
 
 
 def entry_of(key: Key, state: State, workflow: Workflow[Any]) -> Intent:
@@ -74,9 +62,7 @@ def entry_of(key: Key, state: State, workflow: Workflow[Any]) -> Intent:
 def state_of(workflow: Workflow[Any], intent: Intent) -> Any:
     """The workflow's state in its entry. Raises ValueError if it can't be decoded."""
     details = intent.details
-    if workflow.action is Action.SETUP and "state" not in details:
-        return left_by_older(details, intent.record, intent.plan_id)
-    name = details.get("state") or _written_before(workflow.action, intent)
+    name = details.get("state")
     kind = next((one for one in workflow.states if one.__name__ == name), None)
     if kind is None:
         raise ValueError(f"no state {name} of {workflow.action.value}")

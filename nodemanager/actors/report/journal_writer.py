@@ -338,6 +338,6 @@ def _kept(what: str, read: Callable[[], T]) -> T:
         return read()
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise JournalError(
-            f"what it keeps of {what} can't be read ({error}): mostly a newer version wrote it; "
-            "run that one"
+            f"what it keeps of {what} can't be read ({error}): restore the journal from a copy, or "
+            "let the open work end and move it away"
         ) from error

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from nodemanager.core.execute.workflow import (
     Seen,
@@ -44,19 +42,6 @@ def order_setup(boot: BootOrder, claim: Claim, store_id: str, now: float) -> Set
     return SetUpOrder(
         boot.size, boot.reason, boot.plan_id, claim, store_id, not_after, boot.record, boot.place
     )
-
-
-def left_by_older(details: Mapping[str, Any], record: str | None, plan_id: str) -> Doubtful:
-    """The state of a set-up that an older version, without states, left in the journal.
-
-    Raises ValueError where `details` lack the incarnation or the size.
-    """
-    incarnation, size = details.get("incarnation"), details.get("size")
-    if not isinstance(incarnation, str) or not isinstance(size, str):
-        raise ValueError("a create without incarnation or size")
-    claim = Claim("", "", 0, 0.0, str(details.get("name", "")), incarnation, size=size)
-    order = SetUpOrder(Size(size, size, 0, 0), Reason.WANTED, plan_id, claim, "", 0.0)
-    return Doubtful(order, record, since=None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,8 +41,8 @@ HOW_TO_CLEAR = {
     "be freed at once; those are not counted again",
     Cause.WRITES_FAIL: "closes when a probe write to the record store succeeds; or by `nodemanager "
     "breaker reset` once you have looked",
-    Cause.UNREADABLE: "closes by `nodemanager breaker reset` once you know what a newer version of "
-    "this program had opened it for: this one can't read all that was kept of it",
+    Cause.UNREADABLE: "closes by `nodemanager breaker reset` once you have looked: what was "
+    "kept of it can't be read, so nobody knows what it was open for",
 }
 
 

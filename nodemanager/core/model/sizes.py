@@ -17,8 +17,8 @@ def by_price(sizes: Iterable[Size]) -> tuple[Size, ...]:
 def size_name(node: CloudNode, record: Record | None = None) -> str | None:
     """The name of the node's size: from its tag, else from its record's claim, else the cloud's.
 
-    `record` is the one that the node pairs with. Nodes of older versions carry a size in neither
-    tag nor claim.
+    `record` is the one that the node pairs with. Where another program booted
+    the node, neither tag nor claim has one.
     """
     return node.tags.size or _claimed_size(record) or node.size
 

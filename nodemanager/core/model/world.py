@@ -158,9 +158,10 @@ class Claim:
     `at` is on the store's clock; `token` is the lease's fencing token; `incarnation` is 128
     random bits in hex (T8). `size` is the name of the size to boot, `price` its cost per hour
     (U11). `window` is how many seconds the claim stands without a ping, by the settings it was
-    made with (C21, S6). Claims of older versions lack these three. `node_id` is the node that the
-    cloud created for the claim, once that was written down; then pings that name another node are
-    refused (P1a). `image` and `instance_type` are what the node was to be booted as.
+    made with (C21, S6). Where another program wrote the claim, these three may be missing.
+    `node_id` is the node that the cloud created for the claim, once that was written down; then
+    pings that name another node are refused (P1a). `image` and `instance_type` are what the node
+    was to be booted as.
     """
 
     pool: str

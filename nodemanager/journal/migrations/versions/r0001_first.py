@@ -18,6 +18,7 @@ def upgrade() -> None:
         sa.Column("tried_at", sa.Float, nullable=False),
     )
     _intents()
+    _told()
     op.create_table(
         "holds",
         sa.Column("id", sa.Text, primary_key=True),
@@ -91,6 +92,30 @@ def _intents() -> None:
     op.create_index("pre_images_by_incarnation", "pre_images", ["incarnation"])
 
 
+def _told() -> None:
+    """Logged events, with a column for each word by which somebody may look for one."""
+    words = ("reason", "record", "host", "node", "name", "incarnation", "plan")
+    op.create_table(
+        "told",
+        sa.Column("id", sa.Integer, primary_key=True),
+        sa.Column("at", sa.Float, nullable=False),
+        sa.Column("event", sa.Text, nullable=False),
+        sa.Column("slot", sa.Integer),
+        *(sa.Column(word, sa.Text) for word in words),
+        sa.Column("more", sa.Text, nullable=False),
+    )
+    op.create_index("told_by_time", "told", ["at"])
+
+
 def downgrade() -> None:
-    for table in ("entries", "kept", "leftovers", "holds", "pre_images", "intents", "about"):
+    for table in (
+        "told",
+        "entries",
+        "kept",
+        "leftovers",
+        "holds",
+        "pre_images",
+        "intents",
+        "about",
+    ):
         op.drop_table(table)

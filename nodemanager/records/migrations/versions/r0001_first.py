@@ -1,4 +1,4 @@
-"""The first schema: nodes, and the store's own row."""
+"""The first schema: nodes, the lives that a clean ended, and the store's own row."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -26,11 +26,25 @@ def upgrade() -> None:
         sa.Column("properties", sa.Text, nullable=False),
         sa.Column("info", sa.Text, nullable=False),
         sa.Column("incarnation", sa.Text),
+        sa.Column("drain", sa.Text),
     )
     op.create_index("nodes_by_slot", "nodes", ["slot_number"], unique=True)
     op.create_index("nodes_by_address", "nodes", ["ip_address"])
     op.create_index("nodes_by_incarnation", "nodes", ["incarnation"])
-    op.create_index("nodes_by_change", "nodes", ["modified_at", "uuid"])
+    # Their late pings are recognised.
+    op.create_table(
+        "freed",
+        sa.Column("uuid", sa.Text, primary_key=True),
+        sa.Column("secret_digest", sa.Text, primary_key=True),
+        sa.Column("incarnation", sa.Text),
+        sa.Column("pool", sa.Text),
+        sa.Column("freed_at", sa.BigInteger, nullable=False),
+        sa.Column("pinged_at", sa.BigInteger),
+        sa.Column("instance_id", sa.Text),
+        sa.Column("ip_address", sa.Text),
+    )
+    op.create_index("freed_by_end", "freed", ["freed_at"])
+    op.create_index("freed_by_ping", "freed", ["pinged_at"])
     op.create_table(
         "store",
         sa.Column("id", sa.Integer, primary_key=True),
@@ -43,4 +57,5 @@ def upgrade() -> None:
 
 def downgrade() -> None:
     op.drop_table("store")
+    op.drop_table("freed")
     op.drop_table("nodes")
