@@ -259,6 +259,7 @@ def test_every_reason_is_given_in_some_world() -> None:
         pytest.param(996003422, "D9", id="two-of-three-and-one-in-the-place-of-the-first"),
         pytest.param(999001213, "D16", id="no-answer-of-the-scheduler-since-its-first-ping"),
         pytest.param(991300602, "D9", id="one-of-two-down-nodes-young-again-by-a-clock-set-ahead"),
+        pytest.param(999002053, "D9", id="says-down-in-its-boot-grace-again-by-a-jump"),
         pytest.param(999001911, "B3", id="silent-as-when-its-operator-looked-after-a-restart"),
         pytest.param(995002215, "D15", id="late-claims-that-no-create-follows-fill-min-nodes"),
         pytest.param(995002480, "D15", id="a-record-on-slot-0-leaves-no-slot-for-a-replacement"),

@@ -637,6 +637,23 @@ MUTANTS = (
         "tests/core/safety/test_closings.py::test_what_two_runs_opened_it_for_is_one_cause_r4",
     ),
     TextMutant(
+        "D9",
+        "who says down in its boot grace again by a jump is of no wave",
+        "core/judge/node_paired.py",
+        "    if silence.seen_s > silence.grace_s:\n",
+        "    if False:\n",
+        "tests/core/safety/test_waves.py::"
+        "test_who_says_down_in_its_boot_grace_again_by_a_jump_is_of_the_wave_d9_t1",
+    ),
+    TextMutant(
+        "D9",
+        "who says down in its first boot grace is of a wave",
+        "core/judge/node_paired.py",
+        "    if silence.seen_s > silence.grace_s:\n",
+        "    if True:\n",
+        "tests/core/safety/test_waves.py::test_who_says_down_in_its_first_boot_grace_is_booting_d9",
+    ),
+    TextMutant(
         "B3",
         "a start forgets which nodes an operator has looked at",
         "core/safety/breaker.py",

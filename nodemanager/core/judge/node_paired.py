@@ -223,7 +223,11 @@ def _not_down(facts: NodeFacts, subject: Subject) -> NodeView | None:
     }
     if past_grace:
         return subject.down(Kind.SHUTDOWN, Reason.NODE_DOWN, measures, bad_s=0.0)
-    return subject.view(Verdict(Kind.KEEP, Reason.BOOTING, subject.node.id, measures))
+    view = subject.view(Verdict(Kind.KEEP, Reason.BOOTING, subject.node.id, measures))
+    if silence.seen_s > silence.grace_s:
+        # It is in its grace again, by a jump of a clock, and turned down all the same (D9).
+        view.bad_s = 0.0
+    return view
 
 
 def _until_down(facts: NodeFacts, subject: Subject, measures: Measured) -> Wait:

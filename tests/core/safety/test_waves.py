@@ -114,6 +114,33 @@ def test_a_node_in_its_boot_grace_again_by_a_jump_is_of_the_wave_until_it_is_wel
     assert set(destroyed) == (set() if opens else {"i-r1"})
 
 
+@pytest.mark.parametrize("step", [7200.0, -7200.0])
+def test_who_says_down_in_its_boot_grace_again_by_a_jump_is_of_the_wave_d9_t1(step: float) -> None:
+    """One of eight turned down right before the jump, and two right after it (seed 999002053)."""
+    made = pool_of(8, node_stale_after=600.0, boot_fail_after=900.0)
+    for _ in range(40):
+        say(made, WorkerState.BUSY, set())
+    say(made, WorkerState.BUSY, {"r0"})
+    assert made.destroyed == ["i-r0"]
+    made.drop_node("i-r0")
+    made.store_step += step
+    made.wall_step += step
+    for _ in range(100):
+        say(made, WorkerState.BUSY, {"r0", "r1", "r2"})
+        assert made.destroyed == []
+    assert made.breaker.cause is Cause.MASS_SILENCE
+
+
+def test_who_says_down_in_its_first_boot_grace_is_booting_d9() -> None:
+    made = pool_of(4, boot_fail_after=900.0)
+    for number in range(4, 8):
+        made.add_record(f"r{number}")
+        made.add_node(f"r{number}", age=0.0)
+    for _ in range(20):
+        say(made, WorkerState.BUSY, {"r4", "r5", "r6", "r7"})
+        assert not made.breaker.is_open
+
+
 def test_at_most_max_shutdowns_per_cycle_are_destroyed_and_the_oldest_first_d9() -> None:
     made = pool_of(40)
     say(made, WorkerState.BUSY, {f"r{number}" for number in range(9)})
