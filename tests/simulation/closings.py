@@ -237,14 +237,15 @@ class Closings:
     def _since(self, manager: Manager, source: str, one: Standing) -> list[Heard]:
         """The complete listings since the last plan that showed it open, and what was the newest.
 
-        The run before may have closed it, and made no plan after that: its newest counts as well,
-        if it is younger than the cause.
+        It may have closed right after that plan, by an answer to a question: then what was the
+        newest then counts. The run before may have closed it, and made no plan after that: its
+        newest counts as well, if it is younger than the cause.
         """
         now, mine, found = self.world.engine.now, self.told.ears[manager.name], []
         for ears in self.told.family(manager.pool.name):
-            newest = ears.had(source, now)
-            if newest is not None and (ears is mine or newest.given_at >= one.since):
-                found.append(newest)
+            for newest in (ears.had(source, now), ears.had(source, one.seen_at)):
+                if newest is not None and (ears is mine or newest.given_at >= one.since):
+                    found.append(newest)
             heard = getattr(ears, source)
             found += [each for each in heard if each.complete and each.given_at >= one.seen_at]
         return found
