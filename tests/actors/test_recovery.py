@@ -12,7 +12,7 @@ import pytest
 from nodemanager.actors.daemon.intents import clean_order, entry_of, state_of
 from nodemanager.actors.daemon.runner import Runner
 from nodemanager.actors.messages import CarriedOut, Ordered, Stop
-from nodemanager.core.execute import clean, clean_state
+from nodemanager.core.execute import clean
 from nodemanager.core.execute.effects import AskNode, LookAtRecord
 from nodemanager.core.execute.workflow import Action, Key
 from nodemanager.core.model.reasons import Reason
@@ -448,14 +448,14 @@ def test_what_is_written_down_of_a_clean_is_what_is_read_again() -> None:
     judged = build.record("r1", at=0.0)
     workflow = clean.Clean()
     for state in (
-        clean_state.Looking(replace(order, reason=Reason.AFTER_SHUTDOWN)),
-        clean_state.Fencing(order, judged, tries=2),
-        clean_state.Writing(order, judged, doubted=5.0),
-        clean_state.Lifting(order, judged, found=True),
+        clean.Looking(replace(order, reason=Reason.AFTER_SHUTDOWN)),
+        clean.Fencing(order, judged, tries=2),
+        clean.Writing(order, judged, doubted=5.0),
+        clean.Lifting(order, judged, found=True),
     ):
         assert state.is_written
         entry = entry_of(Key(Action.CLEAN, "r1"), state, workflow)
-        fences = isinstance(state, clean_state.Fencing | clean_state.Lifting)
+        fences = isinstance(state, clean.Fencing | clean.Lifting)
         assert entry.kind is (IntentKind.FENCE if fences else IntentKind.CLEAN)
         assert state_of(workflow, entry) == state
 

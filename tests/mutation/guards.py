@@ -71,7 +71,7 @@ GUARDS = (
     TextMutant(
         "D9",
         "nodes that lose their records one by one are no wave until the first has gone",
-        "core/judge/node_alone.py",
+        "core/judge/nodes.py",
         "since_s > settings.boot_fail_after / 2 and",
         "since_s > settings.boot_fail_after and",
         "tests/core/safety/test_waves.py::"
@@ -133,7 +133,7 @@ GUARDS = (
     TextMutant(
         "D3",
         "a node that is known to be gone takes a place until a listing lacks it",
-        "core/judge/node_any.py",
+        "core/judge/nodes.py",
         "snapshot.gone.get(node.id, -1.0) >= facts.listed_at or was_ended",
         "was_ended",
         "tests/core/plan/test_plan.py::"
@@ -323,7 +323,7 @@ GUARDS = (
     TextMutant(
         "O5",
         "an order on a node that only an answer by id shows is told to stand, and does nothing",
-        "actors/daemon/operator_questions.py",
+        "actors/daemon/operators.py",
         "node = node_shown(self._context.history, node_id)\n",
         "node = self._context.history.present.get(node_id)\n",
         "tests/actors/test_operators.py::test_a_cordoned_node_that_falls_silent_unlisted_is_kept",
@@ -331,7 +331,7 @@ GUARDS = (
     TextMutant(
         "O5",
         "a cordon that takes the place of an unlisted node's drain does nothing",
-        "actors/daemon/operator_drains.py",
+        "actors/daemon/operators.py",
         "self._questions.mark(said, node_id, replaced=standing)",
         "self._questions.mark(said, node_id)",
         "tests/actors/test_operators.py::"
@@ -417,7 +417,7 @@ GUARDS = (
     TextMutant(
         "O5",
         "an operator is told that a node is cordoned whose destroy is sent",
-        "actors/daemon/operator_drains.py",
+        "actors/daemon/operators.py",
         "        elif kept and self._context.runner.is_written(Key(Action.SHUTDOWN, node_id)):\n",
         "        elif False:\n",
         "tests/actors/test_operators.py::test_a_node_whose_destroy_is_sent_is_not_cordoned",
@@ -425,7 +425,7 @@ GUARDS = (
     TextMutant(
         "O5",
         "nor is an operator told so of a drained one",
-        "actors/daemon/operator_drains.py",
+        "actors/daemon/operators.py",
         "            return\n        if kept and self._context.runner.is_written(",
         "            return\n        if False and self._context.runner.is_written(",
         "tests/actors/test_operators.py::test_a_node_whose_destroy_is_sent_is_not_cordoned",

@@ -37,7 +37,7 @@ JOINS = (
     TextMutant(
         "D17",
         "an answer from before a node's first ping says that its boot has failed",
-        "core/judge/node_facts.py",
+        "core/judge/nodes.py",
         "is_young or not self._was_told_of(subject.own)",
         "is_young",
         f"{_TESTS}test_one_that_pinged_only_after_the_newest_answer_boots_past_its_grace_d17",
@@ -45,7 +45,7 @@ JOINS = (
     TextMutant(
         "D17",
         "a node that its scheduler never called up satisfies min_nodes",
-        "core/judge/node_paired.py",
+        "core/judge/nodes.py",
         "    view.counts = reason not in NOT_UP\n",
         "",
         f"{_TESTS}test_what_says_nothing_of_its_slurmd_ends_it_never_d17",
@@ -53,7 +53,7 @@ JOINS = (
     TextMutant(
         "D16",
         "a node that went down in the scheduler is replaced",
-        "core/judge/node_paired.py",
+        "core/judge/nodes.py",
         "NOT_UP = frozenset({Reason.UNJOINED, Reason.UNSCHEDULED})",
         "NOT_UP = frozenset({Reason.UNJOINED, Reason.UNSCHEDULED, Reason.DOWN_IN_SCHEDULER})",
         "tests/core/judge/test_scheduled.py::test_what_the_scheduler_sets_aside_is_no_lack_d16",
@@ -61,7 +61,7 @@ JOINS = (
     TextMutant(
         "D17",
         "a node that never joins is ended whatever time its scheduler answered",
-        "core/judge/node_paired.py",
+        "core/judge/nodes.py",
         '    if not measures or measures["unjoined_s"] <= measures["limit_s"]:',
         "    if not measures:",
         f"{_TESTS}test_time_in_which_the_scheduler_was_not_reached_does_not_count_d17",
@@ -69,7 +69,7 @@ JOINS = (
     TextMutant(
         "D8",
         "a node that fell silent goes for want of a join, long before its window",
-        "core/judge/node_paired.py",
+        "core/judge/nodes.py",
         "    if facts.counted_silence(subject) is not None:\n        return None\n    bad_s",
         "    bad_s",
         f"{_TESTS}test_one_that_fell_silent_goes_for_its_silence_d8",
@@ -77,7 +77,7 @@ JOINS = (
     TextMutant(
         "D9",
         "nodes that never join are no wave, however many they are",
-        "core/judge/node_paired.py",
+        "core/judge/nodes.py",
         "Reason.NOT_JOINED, measures, bad_s=bad_s)",
         "Reason.NOT_JOINED, measures, bad_s=None)",
         f"{_TESTS}test_many_that_never_join_are_a_wave_and_none_is_ended_d9_d17",

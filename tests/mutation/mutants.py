@@ -70,7 +70,7 @@ MUTANTS = (
     TextMutant(
         "C20",
         "the clean after a shutdown is not written down first",
-        "core/execute/clean_state.py",
+        "core/execute/clean.py",
         "        return self.order.is_exception\n",
         "        return False\n",
         "tests/actors/test_write_ahead.py::"
@@ -124,7 +124,7 @@ MUTANTS = (
     TextMutant(
         "R1",
         "a create is concluded on a record listing older than it",
-        "core/execute/setup_doubt.py",
+        "core/execute/setup.py",
         "state.since is None or listing.started_at <= state.since:",
         "state.since is None:",
         "tests/core/execute/explored/test_setup.py::"
@@ -210,7 +210,7 @@ MUTANTS = (
     TextMutant(
         "D7",
         "a node without a record goes although its scheduler has it at work",
-        "core/judge/node_alone.py",
+        "core/judge/nodes.py",
         "if told is not None and may_get_work(told):",
         "if False:",
         "tests/core/judge/test_deleted_record.py::test_it_stays_while_it_works_or_gets_work_d7",
@@ -441,7 +441,7 @@ MUTANTS = (
     TextMutant(
         "U6",
         "a claim whose answer was lost holds its slot until it expires",
-        "core/execute/setup_doubt.py",
+        "core/execute/setup.py",
         "if not state.sent and seen.guarantee is Guarantee.CAS:",
         "if False:",
         "tests/actors/test_setup.py::"
@@ -450,7 +450,7 @@ MUTANTS = (
     TextMutant(
         "U6",
         "a claim is released though its create was sent",
-        "core/execute/setup_doubt.py",
+        "core/execute/setup.py",
         "if not state.sent and seen",
         "if seen",
         "tests/core/execute/explored/test_setup.py::"
@@ -639,7 +639,7 @@ MUTANTS = (
     TextMutant(
         "D9",
         "who says down in its boot grace again by a jump is of no wave",
-        "core/judge/node_paired.py",
+        "core/judge/nodes.py",
         "    if silence.seen_s > silence.grace_s:\n",
         "    if False:\n",
         "tests/core/safety/test_waves.py::"
@@ -648,7 +648,7 @@ MUTANTS = (
     TextMutant(
         "D9",
         "who says down in its first boot grace is of a wave",
-        "core/judge/node_paired.py",
+        "core/judge/nodes.py",
         "    if silence.seen_s > silence.grace_s:\n",
         "    if True:\n",
         "tests/core/safety/test_waves.py::test_who_says_down_in_its_first_boot_grace_is_booting_d9",
@@ -817,7 +817,7 @@ MUTANTS = (
     TextMutant(
         "D8",
         "a node that a late create made has no time of its own to boot",
-        "core/judge/node_paired.py",
+        "core/judge/nodes.py",
         "            silent_s -= late_s\n",
         "            pass\n",
         "tests/core/judge/test_shutdown.py::"
@@ -1154,7 +1154,7 @@ MUTANTS = (
     TextMutant(
         "D9",
         "a node that was heard and is forgotten is of no wave",
-        "core/judge/node_paired.py",
+        "core/judge/nodes.py",
         "silent_s if _was_heard(facts, record) else None",
         "None",
         "tests/core/safety/test_waves.py::"
@@ -1373,7 +1373,7 @@ MUTANTS = (
     TextMutant(
         "T6",
         "what the scheduler calls busy goes as a failed boot",
-        "core/judge/node_paired.py",
+        "core/judge/nodes.py",
         "    if subject.state is BUSY:\n        # The scheduler",
         "    if False:\n        # The scheduler",
         "tests/core/judge/test_scheduled.py::test_a_node_that_works_by_the_scheduler_is_no_failed_boot_d8",
@@ -1449,7 +1449,7 @@ MUTANTS = (
     TextMutant(
         "D7",
         "an unpaired node goes while the scheduler says that it works",
-        "core/judge/node_alone.py",
+        "core/judge/nodes.py",
         "        if word is not None and word.node.state is WorkerState.BUSY:\n",
         "        if False:\n",
         "tests/core/judge/test_scheduled.py::test_an_unpaired_node_is_kept_while_the_scheduler_says_that_it_works_d7",

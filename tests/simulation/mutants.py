@@ -14,7 +14,7 @@ from typing import Any
 from nodemanager.actors.daemon.boot_failures import BootFailures
 from nodemanager.actors.daemon.identities import Identities
 from nodemanager.actors.daemon.leftover_book import LeftoverBook
-from nodemanager.actors.daemon.operator_pool import PoolOrders
+from nodemanager.actors.daemon.operators import PoolOrders
 from nodemanager.actors.daemon.record_writes import RecordWrites
 from nodemanager.actors.daemon.recovery import Recovery
 from nodemanager.actors.daemon.runner import Runner
@@ -26,14 +26,12 @@ from nodemanager.actors.report.journal_writer import JournalWriter
 from nodemanager.actors.workers.node_setup import NodeSetupActor
 from nodemanager.actors.workers.node_shutdown import NodeShutdownActor
 from nodemanager.cloud.api import CreateOrder
-from nodemanager.core.execute import clean, clean_fenced, pre_write_check, setup
+from nodemanager.core.execute import clean, pre_write_check, setup
 from nodemanager.core.execute import shutdown as shutdowns
 from nodemanager.core.judge import (
     false_clean,
     idle,
-    node_alone,
-    node_any,
-    node_paired,
+    nodes,
     outdated,
     preconditions,
     records,
@@ -431,7 +429,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "C12",
         "nobody waits behind the fence",
-        (instead(clean_fenced._stand, "seen.fence_wait", "0.0"),),
+        (instead(clean._stand, "seen.fence_wait", "0.0"),),
     ),
     Mutant(
         "C12",
@@ -465,7 +463,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "D12",
         "a node that Slurm has switched off is kept as any idle one",
-        (instead(node_paired._not_suspended, "word is None", "True"),),
+        (instead(nodes._not_suspended, "word is None", "True"),),
         by=STILL,
         storm=SUSPENDING,
         open="Slurm asks its slurmd no more, so it falls silent: past node_stale_after, which is "
@@ -828,7 +826,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "D7",
         "an unpaired node is destroyed at once",
-        (off(node_alone._unpaired, UNPAIRED_LONG),),
+        (off(nodes._unpaired, UNPAIRED_LONG),),
     ),
     Mutant(
         "D8",
@@ -859,7 +857,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "a node whose record is not listed is destroyed at once",
         (
             off(
-                node_alone._unpaired,
+                nodes._unpaired,
                 UNPAIRED_LONG,
                 f"({UNPAIRED_LONG}) and any(one.uuid == node.tags.record "
                 "for one in facts.history.records.items)",
@@ -921,7 +919,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "O5",
         "a cordoned node goes as idle, down or unpaired like any other",
-        (instead(node_any._not_cordoned, "cordoned(subject.node, facts.snapshot)", "None"),),
+        (instead(nodes._not_cordoned, "cordoned(subject.node, facts.snapshot)", "None"),),
         storm=Storm(("an operator cordons nodes", "a node is stopped", "a node freezes"), count=30),
     ),
     # R. Restart.
@@ -1258,7 +1256,7 @@ MUTANTS: tuple[Mutant, ...] = (
                 plan._planned,
                 "Market(supply, snapshot, settings, slots, seats)",
                 "Market(supply, changed(snapshot, limits=replace(snapshot.limits, "
-                "loops=boot_loops.NONE)) if ended else snapshot, settings, slots, seats)",
+                "loops=NONE)) if ended else snapshot, settings, slots, seats)",
             ),
         ),
         storm=TAKEN_BACK,
@@ -1297,19 +1295,19 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "D7",
         "an unpaired node is never destroyed",
-        (off(node_alone._unpaired, UNPAIRED_LONG, "True"),),
+        (off(nodes._unpaired, UNPAIRED_LONG, "True"),),
         by=STILL,
     ),
     Mutant(
         "D8",
         "a node that never pinged is booting for ever",
-        (off(node_paired._heard_of, "silent_s <= limit_s or facts.clock is None", "True"),),
+        (off(nodes._heard_of, "silent_s <= limit_s or facts.clock is None", "True"),),
         by=STILL,
     ),
     Mutant(
         "D1",
         "a node that is listed as stopped once is destroyed at once",
-        (off(node_paired._up, "stopped_s < settle_s"),),
+        (off(nodes._up, "stopped_s < settle_s"),),
         storm=Storm(("a node is stopped",), count=12),
     ),
     Mutant(

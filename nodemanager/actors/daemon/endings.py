@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from nodemanager.actors.daemon.context import Context
 from nodemanager.actors.messages import Stop
-from nodemanager.core.execute.clean_state import Unsure
+from nodemanager.core.execute.clean import Unsure
 from nodemanager.core.execute.workflow import Action
 from nodemanager.core.judge.preconditions import listed_for_long
 from nodemanager.core.model.reasons import Event

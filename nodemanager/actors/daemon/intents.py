@@ -7,7 +7,7 @@ from dataclasses import fields
 from typing import Any
 
 from nodemanager.core.execute.books import NodeExpected
-from nodemanager.core.execute.setup_state import SetUpOrder
+from nodemanager.core.execute.setup import SetUpOrder
 from nodemanager.core.execute.workflow import Action, Key, State, Workflow
 from nodemanager.core.explain.events import CLEANED
 from nodemanager.core.model.world import Outcome, Record, life_key

@@ -16,8 +16,7 @@ from nodemanager.actors.daemon.invariants import Invariants
 from nodemanager.actors.daemon.leftover_book import LeftoverBook
 from nodemanager.actors.daemon.leftover_releases import LeftoverReleases
 from nodemanager.actors.daemon.observations import Observations
-from nodemanager.actors.daemon.operator_commands import CommandHandler
-from nodemanager.actors.daemon.operator_marks import OperatorMarks
+from nodemanager.actors.daemon.operators import CommandHandler, OperatorMarks
 from nodemanager.actors.daemon.place_rests import PlaceRests
 from nodemanager.actors.daemon.plan_orders import PlanOrders
 from nodemanager.actors.daemon.record_writes import RecordWrites

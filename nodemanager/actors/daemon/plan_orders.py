@@ -11,7 +11,7 @@ from nodemanager.actors.daemon.context import Context
 from nodemanager.actors.daemon.false_cleans import FalseCleans
 from nodemanager.actors.daemon.identities import Identities
 from nodemanager.actors.messages import RunErrands
-from nodemanager.core.execute.setup_state import order_setup
+from nodemanager.core.execute.setup import order_setup
 from nodemanager.core.execute.workflow import Action
 from nodemanager.core.model.settings import TOLD_WITHIN_S
 from nodemanager.core.model.world import Claim

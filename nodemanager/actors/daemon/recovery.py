@@ -19,7 +19,7 @@ from nodemanager.actors.daemon.intents import (
 )
 from nodemanager.actors.daemon.invariants import Invariants
 from nodemanager.actors.daemon.leftover_book import LeftoverBook
-from nodemanager.actors.daemon.operator_marks import OperatorMarks
+from nodemanager.actors.daemon.operators import OperatorMarks
 from nodemanager.actors.daemon.place_rests import PlaceRests
 from nodemanager.actors.daemon.record_writes import RecordWrites
 from nodemanager.actors.report.journal_writer import Loaded

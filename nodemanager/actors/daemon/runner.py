@@ -18,7 +18,7 @@ from nodemanager.actors.report.journal_writer import JournalWriter
 from nodemanager.actors.workers.worker_pool import WorkerPool
 from nodemanager.core.execute.books import Learned
 from nodemanager.core.execute.effects import Effect, StoreWrite, Wait, Write
-from nodemanager.core.execute.setup_state import is_unclear
+from nodemanager.core.execute.setup import is_unclear
 from nodemanager.core.execute.workflow import (
     About,
     Action,

@@ -7,7 +7,7 @@ from collections import Counter
 from nodemanager.actors.daemon.context import Context
 from nodemanager.actors.daemon.held_backlog import HeldBacklog
 from nodemanager.actors.daemon.identities import Identities
-from nodemanager.actors.daemon.operator_marks import OperatorMarks
+from nodemanager.actors.daemon.operators import OperatorMarks
 from nodemanager.actors.daemon.record_writes import RecordWrites
 from nodemanager.core.execute.workflow import Key
 from nodemanager.core.model.reasons import Event

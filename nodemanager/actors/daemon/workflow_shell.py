@@ -11,7 +11,7 @@ from nodemanager.actors.daemon.context import Context
 from nodemanager.actors.daemon.endings import Endings
 from nodemanager.actors.daemon.invariants import Invariants
 from nodemanager.actors.daemon.leftover_releases import LeftoverReleases
-from nodemanager.actors.daemon.operator_commands import CommandHandler
+from nodemanager.actors.daemon.operators import CommandHandler
 from nodemanager.actors.daemon.place_rests import PlaceRests
 from nodemanager.actors.daemon.record_writes import RecordWrites
 from nodemanager.actors.daemon.snapshots import Snapshots

@@ -10,74 +10,585 @@ again. After a restart nothing is freed on what the former run judged: the workf
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
 
-from nodemanager.core.execute.clean_fenced import (
-    doubt,
-    fencing,
-    found_fenced,
-    lift,
-    lifting,
-    standing,
-    unsure,
-)
-from nodemanager.core.execute.clean_state import (
-    Checking,
-    Fenceless,
-    Fencing,
-    GivenUp,
-    Lifting,
-    Looking,
-    Pausing,
-    Standing,
-    State,
-    Unsure,
-    Writing,
-)
-from nodemanager.core.execute.clean_steps import (
-    afresh,
-    done,
-    ended_as,
-    evidence,
-    facts_of,
-    failed,
-    free,
-    freed,
-    is_done,
-    known,
-    look_at_record,
-    only_looked_at,
-    passes,
-    pause,
-    skip_fields,
-    skipped,
-    undone,
-    unwritten,
-    why_not,
-)
-from nodemanager.core.execute.effects import FenceRecord
+from nodemanager.core.execute.books import FenceStands
+from nodemanager.core.execute.effects import FenceRecord, FreeRecord, LiftFence, LookAtRecord, Wait
 from nodemanager.core.execute.pre_write_check import CleanEvidence, confirm_clean
+from nodemanager.core.execute.unacknowledged import Unknown, after_unknown
 from nodemanager.core.execute.workflow import (
     UNANSWERED,
     About,
     Action,
     Answered,
     Due,
+    Ended,
     Event,
     Expired,
     Failed,
+    InFlight,
+    Level,
     Refused,
     Seen,
     Step,
+    Stopping,
     Told,
+    Unwritten,
 )
-from nodemanager.core.explain.events import EXPIRED
+from nodemanager.core.explain.events import CLEANED, EXPIRED, LIFTED, record_fields
 from nodemanager.core.model.reasons import Event as Name
 from nodemanager.core.model.reasons import Kind, Reason
-from nodemanager.core.model.verdict import Verdict
-from nodemanager.core.model.world import Guarantee, Record
-from nodemanager.core.observe.evidence import Look
-from nodemanager.core.safety.orders import NEVER, CleanOrder
+from nodemanager.core.model.verdict import Verdict, keep
+from nodemanager.core.model.world import FreedLife, Guarantee, Record
+from nodemanager.core.observe.evidence import Look, look_at
+from nodemanager.core.observe.facts import Fact, LivesFreed, NodesAnswered, TagsAnswered
+from nodemanager.core.safety.orders import NEVER, CleanOrder, fenced_order, order_release
+from nodemanager.errors import RemoteError
+
+# The states of a clean: where one record stands on the way to its write.
+
+
+@dataclass(frozen=True, slots=True)
+class Looking(InFlight):
+    """The record is read and the cloud asked; this clean has written nothing to the store yet.
+
+    The journal has only a clean after a destroy or a refused create: a restart finds any other
+    stale record again. `error` is why the newest look failed, or UNANSWERED; a clean that a former
+    run left (`inherited`) then counts as a failed attempt, and the fifth parks it (R1).
+    """
+
+    order: CleanOrder
+    tries: int = 0
+    inherited: bool = False
+    error: str | None = None
+    before = None
+
+    @property
+    def is_written(self) -> bool:
+        return self.order.is_exception
+
+
+@dataclass(frozen=True, slots=True)
+class Checking(Unwritten):
+    """A write of this clean may have taken effect: the record is read and the cloud asked.
+
+    The journal keeps its entry for that write, which may have to prove it.
+    """
+
+    order: CleanOrder
+    tries: int = 0
+    inherited: bool = False
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Pausing(Unwritten):
+    """The clean is tried again after a wait; `is_first` says that it has sent no write yet."""
+
+    order: CleanOrder
+    tries: int
+    is_first: bool
+    inherited: bool = False
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Fencing(InFlight):
+    """The fence was sent, or may have been. `before` is the record as it was judged."""
+
+    order: CleanOrder
+    before: Record
+    look: Look | None = None
+    tries: int = 0
+    is_written = True
+
+
+@dataclass(frozen=True, slots=True)
+class Standing(InFlight):
+    """The fence stands for `fence_wait` seconds, then the record is read and the cloud asked.
+
+    `fenced` is the record with its fence, None where a former run put the fence up: then the look
+    comes at once. The journal has the fence.
+    """
+
+    order: CleanOrder
+    before: Record
+    fenced: Record | None = None
+    tries: int = 0
+    is_written = False
+
+
+@dataclass(frozen=True, slots=True)
+class Writing(InFlight):
+    """The write was sent, or may have been. `before` is the record before the write and its fence.
+
+    `doubted` is since when the outcome of an earlier write is unknown, CLOCK_BOOTTIME; else None.
+    """
+
+    order: CleanOrder
+    before: Record
+    look: Look | None = None
+    doubted: float | None = None
+    tries: int = 0
+    is_written = True
+
+
+@dataclass(frozen=True, slots=True)
+class Unsure(InFlight):
+    """A write behind a fence may still take effect: the fence stays until that is known (C12).
+
+    `since` is when that doubt began, CLOCK_BOOTTIME. The journal has the write.
+    """
+
+    order: CleanOrder
+    before: Record
+    since: float
+    tries: int = 0
+    is_written = False
+
+
+@dataclass(frozen=True, slots=True)
+class Lifting(InFlight):
+    """The node gets its secret back. `why` is what kept the record, where something did.
+
+    `again` says that the obstacle may pass, and the clean be tried again. The journal has the fence
+    already, unless a listing showed it standing (`found`).
+    """
+
+    order: CleanOrder
+    before: Record
+    fenced: Record | None = None
+    again: bool = False
+    why: Verdict | None = None
+    tries: int = 0
+    found: bool = False
+
+    @property
+    def is_written(self) -> bool:
+        return self.found
+
+
+@dataclass(frozen=True, slots=True)
+class GivenUp(InFlight):
+    """The write took too long. The next plan judges the record again; a late answer counts."""
+
+    order: CleanOrder
+    before: Record
+    is_written = False
+    is_under_way = False
+
+
+State = (
+    Looking | Checking | Pausing | Fencing | Standing | Writing | Unsure | Lifting | GivenUp
+)  # fmt: skip
+Fenceless = Looking | Checking
+
+
+# What every clean does, with a fence and without: it looks, ends, tells, or tries again.
+
+
+FIRST_QUESTION_S = 2.0
+MOST_DOUBLINGS = 16
+"""The first wait in seconds, and how often it may double; `max_poll_time` caps it."""
+FOUND_FREED = "a later look showed that the write took effect"
+
+
+# How a clean goes on, or ends.
+
+
+def again(order: CleanOrder, tries: int, seen: Seen, *told: Told) -> Step[State]:
+    return pause(Pausing(order, tries, is_first=False), seen, *told)
+
+
+def pause(state: Pausing, seen: Seen, *told: Told) -> Step[State]:
+    """Try again after a wait; when stopping, leave it to the next run, which reads the journal."""
+    if seen.stopping:
+        return Step(None, tell=told)
+    wait = wait_before(state.tries, seen)
+    return Step(replace(state, tries=one_more(state.tries)), (wait,), tell=told)
+
+
+def undone(
+    order: CleanOrder, tries: int, error: RemoteError, seen: Seen, told: Told
+) -> Step[State]:
+    """After a fence or a write that failed with no fence up: try again (C20, U6), or end."""
+    if order.is_exception:
+        return again(order, tries, seen, told)
+    outcome = "failed" if error.definite else "unknown"
+    return Step(None, tell=(told,), ended=ended_as(order, outcome))
+
+
+def freed(order: CleanOrder, before: Record, seen: Seen) -> Step[State]:
+    fields = {
+        "reason": order.reason,
+        **record_fields(before, order.uuid),
+        "guarantee": seen.guarantee,
+        "plan": order.plan_id,
+    }
+    return Step(
+        None,
+        tell=(Told(Name.RECORD_CLEANED, fields),),
+        facts=(_life_ended(order, seen),),
+        ended=ended_as(order, CLEANED),
+    )
+
+
+def done(order: CleanOrder, why: Verdict, seen: Seen) -> Step[State]:
+    """The end of a clean whose write took effect, as the look shows; its record may be in use."""
+    fields = {"reason": order.reason, **known(order), "detail": FOUND_FREED, "plan": order.plan_id}
+    return Step(
+        None,
+        tell=(Told(Name.RECORD_CLEANED, fields),),
+        facts=(_life_ended(order, seen),),
+        ended=ended_as(order, CLEANED, why),
+    )
+
+
+# What it asks, and what the answers come to.
+
+
+def look_at_record(order: CleanOrder) -> LookAtRecord:
+    return LookAtRecord(order.uuid, asks_id=True, instance_id=order.instance_id)
+
+
+def free(order: CleanOrder, record: Record) -> FreeRecord:
+    return FreeRecord(record, order.reason.value)
+
+
+def wait_before(tries: int, seen: Seen) -> Wait:
+    return Wait(min(seen.settings.max_poll_time, FIRST_QUESTION_S * 2.0**tries))
+
+
+def one_more(tries: int) -> int:
+    return min(tries + 1, MOST_DOUBLINGS)
+
+
+def afresh(order: CleanOrder, seen: Seen) -> CleanOrder:
+    """The order of an exception (C20, U6), given again as of now."""
+    return order_release(
+        order.uuid,
+        order.reason,
+        seen.snapshot,
+        incarnation=order.incarnation,
+        instance_id=order.instance_id,
+        slot=order.slot,
+        hostname=order.hostname,
+        created_at=order.created_at,
+    )
+
+
+def only_looked_at(order: CleanOrder) -> CleanOrder:
+    """The order made void: what a former run judged frees nothing, so the record is only read."""
+    return replace(order, not_after=NEVER)
+
+
+def evidence(order: CleanOrder, found: CleanEvidence, record: Record, seen: Seen) -> Look:
+    """What the pre-write check saw: the evidence that confirmed the write, for the proof."""
+    return look_at(
+        record,
+        found.tagged,
+        found.by_id,
+        seen.snapshot,
+        seen.settings,
+        asked_id=found.asked_id,
+        node_id=order.instance_id,
+        guarantee=seen.guarantee,
+        fence_wait=seen.fence_wait,
+        malformed=found.malformed,
+        asked_at=found.asked_at,
+    )
+
+
+def why_not(verdict: Verdict) -> Verdict:
+    """What keeps the record: the verdict that forbids its clean, or that the daemon stops."""
+    if verdict.kind is not Kind.CLEAN:
+        return verdict
+    return keep(verdict.id, Reason.STOPPING)
+
+
+def passes(order: CleanOrder, why: Verdict, seen: Seen) -> bool:
+    """Whether what keeps the record passes by itself.
+
+    A failed write may have opened the breaker: then the clean waits for the store to work again.
+    A stop ends this run alone: the next one finishes what a destroy or a refused create began.
+    """
+    if why.reason is Reason.BREAKER_OPEN:
+        return seen.failing
+    if why.reason in (Reason.DENIED_TOO_EARLY, Reason.STOPPING):
+        return order.is_exception
+    return why.reason in (Reason.PAUSED, Reason.EVIDENCE_MISSING, Reason.READ_ONLY)
+
+
+def unwritten(order: CleanOrder, problem: str) -> Verdict:
+    return keep(order.uuid, Reason.READ_ONLY, detail=problem)
+
+
+def is_done(order: CleanOrder, found: CleanEvidence) -> bool:
+    """Whether a write of ours took effect: the record is free, or has another incarnation."""
+    record = found.record
+    if found.error is not None or record is None:
+        return False
+    return not record.holds_anything or record.incarnation != order.incarnation
+
+
+def facts_of(order: CleanOrder, found: CleanEvidence, seen: Seen) -> tuple[Fact, ...]:
+    """The facts of a look that later decisions need.
+
+    The id that the record's node pings with may be no node's id (P1a). The cloud may have a node
+    that no listing shows: this breaks a run of denials (P6), and a silent node is shut down (D13).
+    """
+    facts: tuple[Fact, ...] = ()
+    now, asked_at = seen.snapshot.now, found.asked_at
+    if found.malformed and found.record is not None and found.record.instance_id is not None:
+        facts = (NodesAnswered({}, now, frozenset({found.record.instance_id})),)
+    if order.is_exception:
+        return facts
+    if found.by_id is not None and not found.by_id.is_absent:
+        by_id = NodesAnswered({found.by_id.id: found.by_id}, now, asked_at=asked_at)
+        facts = (*facts, by_id)
+    if any(not node.is_absent for node in found.tagged or ()):
+        by_tag = TagsAnswered({order.uuid: found.tagged or ()}, now, asked_at=asked_at)
+        facts = (*facts, by_tag)
+    return facts
+
+
+def _life_ended(order: CleanOrder, seen: Seen) -> LivesFreed:
+    now = seen.snapshot.now
+    life = FreedLife(
+        order.uuid,
+        order.incarnation,
+        now,
+        node_id=order.instance_id,
+        slot=order.slot,
+        hostname=order.hostname,
+        why=order.reason.value,
+    )
+    return LivesFreed((life,), now)
+
+
+def ended_as(order: CleanOrder, name: str, why: Verdict | None = None) -> Ended:
+    return Ended(name, {"reason": order.reason.value}, why)
+
+
+def skipped(order: CleanOrder, why: Verdict, record: Record | None) -> Told:
+    fields = skip_fields(order, why, record_fields(record, order.uuid))
+    return Told(Name.RECORD_CLEAN_SKIPPED, fields)
+
+
+def skip_fields(order: CleanOrder, why: Verdict, known: Mapping[str, Any]) -> Mapping[str, Any]:
+    return {**known, "reason": why.reason, **(why.measures or {}), "plan": order.plan_id}
+
+
+def known(order: CleanOrder) -> dict[str, Any]:
+    return {"record": order.uuid, "slot": order.slot, "host": order.hostname}
+
+
+def failed(order: CleanOrder, stage: str, error: RemoteError) -> Told:
+    fields = {**known(order), "action": stage, "error": error, "plan": order.plan_id}
+    return Told(Name.RECORD_CLEAN_FAILED, fields, Level.WARNING)
+
+
+# The part of a clean that is behind a fence, for a store that can't compare versions (C12).
+#
+# The fence keeps the node's pings out. It stands for a while, then the record is read again, and
+# written if nothing has changed. While the outcome of that write is unknown, the fence stays.
+
+
+# The fence.
+
+
+def fencing(state: Fencing, event: Event, seen: Seen) -> Step[State]:
+    order, before = state.order, state.before
+    match event:
+        case Answered(answer=Record() as fenced):
+            behind = fenced_order(order, before, fenced, seen.snapshot.now)
+            if behind is None or seen.stopping:
+                return lift(Lifting(order, before, fenced, seen.stopping, tries=state.tries))
+            standing = Standing(behind, before, fenced, state.tries)
+            return Step(standing, (_stand(seen),), learn=_counts(order))
+        case Failed(error=error):
+            told = failed(order, "fence", error)
+            if error.definite:
+                return undone(order, state.tries, error, seen, told)
+            # Nobody knows whether the fence is up.
+            return lift(Lifting(order, before, again=True, tries=state.tries), told)
+    return Step(state)
+
+
+def _counts(order: CleanOrder) -> tuple[FenceStands, ...]:
+    """A fence counts for the cycle's cap (C10), but not where it releases a claim (U6)."""
+    return () if order.reason is Reason.CREATE_REFUSED else (FenceStands(),)
+
+
+def _stand(seen: Seen) -> Wait:
+    return Wait(seen.fence_wait)
+
+
+def standing(state: Standing, event: Event, seen: Seen) -> Step[State]:
+    order, before = state.order, state.before
+    match event:
+        case Due():
+            return Step(state, (look_at_record(order),))
+        case Answered(answer=CleanEvidence() as found):
+            return _looked_behind(state, found, seen)
+        case Failed(error=error):
+            return _looked_behind(state, CleanEvidence(None, None, error=str(error)), seen)
+        case Refused(problem=problem):
+            why = unwritten(order, problem)
+            lifting = Lifting(order, before, state.fenced, True, why, state.tries)
+            return lift(lifting, skipped(order, why, before))
+        case Stopping():
+            return lift(Lifting(order, before, state.fenced, again=True, tries=state.tries))
+    return Step(state)
+
+
+def _looked_behind(state: Standing, found: CleanEvidence, seen: Seen) -> Step[State]:
+    order, before = state.order, state.before
+    facts = facts_of(order, found, seen)
+    verdict = confirm_clean(order, found, seen.snapshot, seen.settings)
+    if verdict.kind is Kind.CLEAN and not seen.stopping and found.record is not None:
+        look = evidence(order, found, found.record, seen)
+        writing = Writing(order, before, look, tries=state.tries)
+        return Step(writing, (free(order, found.record),), facts=facts)
+    why = why_not(verdict)
+    if is_done(order, found):
+        step = done(order, why, seen)
+    else:
+        told = skipped(order, why, found.record)
+        again = passes(order, why, seen)
+        step = lift(Lifting(order, before, state.fenced, again, why, state.tries), told)
+    return replace(step, facts=(*step.facts, *facts))
+
+
+# A write of unknown outcome.
+
+
+def doubt(state: Writing, seen: Seen, *told: Told) -> Step[State]:
+    since = seen.snapshot.now if state.doubted is None else state.doubted
+    return _doubting(Unsure(state.order, state.before, since, state.tries), seen, *told)
+
+
+def _doubting(state: Unsure, seen: Seen, *told: Told) -> Step[State]:
+    """Look again later; when stopping, leave it to the next run: the journal has the write."""
+    wait = () if seen.stopping else (wait_before(state.tries, seen),)
+    return Step(replace(state, tries=one_more(state.tries)), wait, tell=told)
+
+
+def unsure(state: Unsure, event: Event, seen: Seen) -> Step[State]:
+    order = state.order
+    match event:
+        case Due():
+            return Step(state, (look_at_record(order),))
+        case Answered(answer=CleanEvidence() as found):
+            return _looked_after(state, found, seen)
+        case Failed(effect=LookAtRecord(), error=error):
+            return _looked_after(state, CleanEvidence(None, None, error=str(error)), seen)
+        case Answered(effect=FenceRecord(record=judged), answer=Record() as fenced):
+            state = replace(state, before=judged)
+            behind = fenced_order(order, judged, fenced, seen.snapshot.now)
+            if behind is None or seen.stopping:
+                return _doubting(state, seen)
+            return Step(replace(state, order=behind), (_stand(seen),), learn=_counts(order))
+        case Failed(effect=FenceRecord(record=judged), error=error):
+            if not error.definite:
+                state = replace(state, before=judged)
+            return _doubting(state, seen, failed(order, "fence", error))
+        case Refused(problem=problem):
+            why = unwritten(order, problem)
+            return _doubting(state, seen, skipped(order, why, state.before))
+    return Step(state)
+
+
+def _looked_after(state: Unsure, found: CleanEvidence, seen: Seen) -> Step[State]:
+    before, facts = state.before, facts_of(state.order, found, seen)
+    unknown = Unknown(state.order, before, state.since)
+    order, verdict = after_unknown(unknown, found, seen.snapshot, seen.settings)
+    if verdict.reason is Reason.HOLDS_NOTHING:
+        step = freed(order, before, seen)
+        return replace(step, facts=(*step.facts, *facts))
+    why = why_not(verdict)
+    told = skipped(order, why, found.record)
+    if verdict.kind is Kind.LIFT and not seen.stopping:
+        step = lift(Lifting(order, before, why=why, tries=state.tries), told)
+        return replace(step, facts=facts)
+    state = replace(state, order=order)
+    if verdict.kind is Kind.CLEAN and not seen.stopping and found.record is not None:
+        if not order.fenced:
+            # A late write of ours has removed the fence.
+            return Step(state, (FenceRecord(found.record),), facts=facts)
+        look = evidence(order, found, found.record, seen)
+        writing = Writing(order, before, look, state.since, state.tries)
+        return Step(writing, (free(order, found.record),), facts=facts)
+    return replace(_doubting(state, seen, told), facts=facts)
+
+
+# Lifting a fence.
+
+
+def found_fenced(order: CleanOrder, seen: Seen) -> Step[State]:
+    """Lift a fence that a listing shows, and that no clean of ours needs any more."""
+    listing = seen.snapshot.history.records
+    items = listing.items if listing is not None else ()
+    record = next((one for one in items if one.uuid == order.uuid), None)
+    if record is None:
+        return Step(None)
+    fields = {**record_fields(record, order.uuid), "reason": order.reason, "plan": order.plan_id}
+    return lift(Lifting(order, record, found=True), Told(Name.RECORD_UNFENCED, fields))
+
+
+def lift(state: Lifting, *told: Told) -> Step[State]:
+    return Step(state, (_lift_of(state),), tell=told)
+
+
+def _lift_of(state: Lifting) -> LiftFence:
+    """The effect that lifts it. The store has the secret of a fence that a listing showed."""
+    left = state.order.reason is Reason.FENCE_LEFT
+    secret = None if left else state.before.ping_secret
+    return LiftFence(state.fenced or state.before, secret)
+
+
+def lifting(state: Lifting, event: Event, seen: Seen) -> Step[State]:
+    order = state.order
+    match event:
+        case Answered():
+            return _lifted(state, LIFTED, seen)
+        case Failed(error=error):
+            fields = {
+                "record": order.uuid,
+                "action": "unfence",
+                "error": error,
+                "plan": order.plan_id,
+            }
+            told = Told(Name.RECORD_CLEAN_FAILED, fields, Level.WARNING)
+            if error.definite:
+                step = _lifted(state, "failed", seen)
+                return replace(step, tell=(told, *step.tell))
+            if seen.stopping:
+                # The journal has it: the next start lifts it.
+                return Step(None, tell=(told,))
+            # The node may live, and can't ping before it has its secret back.
+            wait = wait_before(state.tries, seen)
+            return Step(replace(state, tries=one_more(state.tries)), (wait,), tell=(told,))
+        case Due() | Stopping():
+            return Step(state, (_lift_of(state),))
+    return Step(state)
+
+
+def _lifted(state: Lifting, outcome: str, seen: Seen) -> Step[State]:
+    order = state.order
+    if order.is_exception and state.again:
+        return again(order, state.tries, seen)
+    relieved = outcome == LIFTED and order.not_after == NEVER
+    if relieved and order.is_exception and not seen.stopping:
+        # A former run began this clean: begin it again.
+        order = afresh(order, seen)
+        return Step(Checking(order, state.tries), (look_at_record(order),))
+    return Step(None, ended=ended_as(order, outcome, state.why))
+
+
+# The workflow.
 
 
 class Clean:

@@ -8,66 +8,362 @@ record listing and the node's tag tell what became of it (U5).
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Any
 
 from nodemanager.core.execute.books import (
     Claimed,
     CreateRefused,
     Learned,
+    NodeDenied,
+    NodeExpected,
+    Withdrawn,
+    WriteInDoubt,
 )
 from nodemanager.core.execute.effects import (
     CheckImage,
     ClaimRecord,
     Created,
     CreateNode,
+    FindByTag,
     RenewClaim,
     Wait,
-)
-from nodemanager.core.execute.setup_doubt import in_doubt
-from nodemanager.core.execute.setup_state import (
-    Checking,
-    Claiming,
-    Creating,
-    Doubtful,
-    Renewing,
-    SetUpOrder,
-    State,
-    Waiting,
-    doubtful,
-)
-from nodemanager.core.execute.setup_steps import (
-    created_as,
-    failed,
-    in_doubt_of,
-    perhaps,
-    refused,
-    released,
-    whose,
-    withdrawn,
 )
 from nodemanager.core.execute.workflow import (
     About,
     Action,
     Answered,
+    Begin,
     Due,
     Ended,
     Event,
     Expired,
     Failed,
+    Level,
+    News,
     Refused,
     Seen,
     Step,
     Told,
+    Unwritten,
+    Written,
 )
 from nodemanager.core.judge.preconditions import Block, standing_block
 from nodemanager.core.model.reasons import Event as Name
 from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.seats import seat_of
-from nodemanager.core.model.settings import CREATE_WITHIN_S
-from nodemanager.core.model.world import Record
+from nodemanager.core.model.settings import ASK_AGAIN_S, CREATE_WITHIN_S, ORDER_TTL_S
+from nodemanager.core.model.world import Claim, Guarantee, Record, Size
+from nodemanager.core.plan.boots import BootOrder
 from nodemanager.core.plan.places import choose, nodes_by_place
 from nodemanager.core.plan.supply import held_records
-from nodemanager.errors import PlaceFull, Throttled
+from nodemanager.core.safety.orders import order_release
+from nodemanager.errors import PlaceFull, RemoteError, Throttled
+
+# The order for a set-up, and the states that it passes through.
+
+
+@dataclass(frozen=True, slots=True)
+class SetUpOrder:
+    """One node to set up: on a cleaned record, or on a new one. `not_after` is CLOCK_BOOTTIME.
+
+    The worker will set `claim.at`: its CLOCK_BOOTTIME plus `offset`, in seconds. The claim is
+    written to no store but `store_id` (L5). `place` is where the node is created, None for a size
+    without places; `tried` had no room for it.
+    """
+
+    size: Size
+    reason: Reason
+    plan_id: str
+    claim: Claim
+    store_id: str
+    not_after: float
+    record: Record | None = None
+    place: str | None = None
+    tried: tuple[str, ...] = ()
+    offset: float = 0.0
+
+
+def order_setup(boot: BootOrder, claim: Claim, store_id: str, now: float) -> SetUpOrder:
+    """The order for a boot that a plan called for; `claim` starts a new incarnation."""
+    not_after = now + ORDER_TTL_S
+    return SetUpOrder(
+        boot.size, boot.reason, boot.plan_id, claim, store_id, not_after, boot.record, boot.place
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Checking(Unwritten):
+    """It waits for a worker, which first asks the cloud for the image; nothing is written yet."""
+
+    order: SetUpOrder
+
+
+@dataclass(frozen=True, slots=True)
+class Claiming(Written):
+    """The claim was sent, or may have been."""
+
+    order: SetUpOrder
+
+
+@dataclass(frozen=True, slots=True)
+class Renewing(Written):
+    """The claim is too old for a create, and is written again (U5, A2)."""
+
+    order: SetUpOrder
+    record: Record
+    tries: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Creating(Written):
+    """The create was sent, or may have been. `tries` counts earlier ones without a clear answer."""
+
+    order: SetUpOrder
+    record: Record
+    tries: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting(Written):
+    """An unclear create will be repeated: it waits for its time, and then for a worker."""
+
+    order: SetUpOrder
+    record: Record
+    tries: int
+
+
+@dataclass(frozen=True, slots=True)
+class Doubtful(Written):
+    """The claim or the create has an unknown outcome, which record listings and the tag will tell.
+
+    A listing must have begun after `since`, CLOCK_BOOTTIME; None until a restart takes it up.
+    `record` is the uuid of the claimed record, None where it is not known.
+    """
+
+    order: SetUpOrder
+    record: str | None
+    since: float | None
+    sent: bool = True
+    """Whether a create was sent, or may have been."""
+    asked: bool = False
+    denied_at: float | None = None
+    """When the cloud, asked by tag, first had no such node (U9)."""
+    is_under_way = False
+    listens = True
+
+
+State = Checking | Claiming | Renewing | Creating | Waiting | Doubtful
+
+
+def is_unclear(state: object) -> bool:
+    """Whether a set-up in this state has sent a create without a clear answer (U9)."""
+    match state:
+        case Waiting():
+            return True
+        case Creating() | Renewing():
+            return state.tries > 0
+        case Doubtful():
+            return state.sent
+    return False
+
+
+def doubtful(state: Claiming | Renewing | Creating | Waiting, seen: Seen) -> Doubtful:
+    sent = isinstance(state, Creating | Waiting) or (
+        isinstance(state, Renewing) and state.tries > 0
+    )
+    if isinstance(state, Claiming):
+        uuid = state.order.record.uuid if state.order.record is not None else None
+    else:
+        uuid = state.record.uuid
+    return Doubtful(state.order, uuid, seen.snapshot.now, sent)
+
+
+# How a set-up ends, and how that is told: created, refused, released, withdrawn.
+
+
+def created_as(order: SetUpOrder, record: Record, created: Created) -> Step[State]:
+    node, life = created.node, record.incarnation
+    fields = {
+        "node": node.id,
+        "name": node.name,
+        **whose(record),
+        "size": order.size.name,
+        "place": order.place,
+        "took_s": created.took_s,
+    }
+    return Step(
+        None,
+        tell=(Told(Name.NODE_CREATED, fields),),
+        learn=(NodeExpected(record.uuid, life, order.size.name, node.id, place=order.place),),
+        ended=Ended("created", {"node": node.id, **whose(record)}),
+    )
+
+
+def refused(order: SetUpOrder, record: Record, error: RemoteError, seen: Seen) -> Step[State]:
+    """The end after a definite refusal: nothing was created, so the claim is released (U6)."""
+    step: Step[State] = Step(
+        None,
+        tell=(failed(order, record, "create", error),),
+        learn=(CreateRefused((order.size.name,), error),),
+    )
+    return released(order, record, step, "refused", seen, stage="create")
+
+
+def released(
+    order: SetUpOrder, record: Record, step: Step[State], outcome: str, seen: Seen, **more: Any
+) -> Step[State]:
+    """The end `step`, with a clean that releases the claim (U6)."""
+    clean = order_release(
+        record.uuid,
+        Reason.CREATE_REFUSED,
+        replace(seen.snapshot, plan_id=order.plan_id),
+        incarnation=record.incarnation,
+        instance_id=None,
+        slot=record.slot_number,
+        hostname=record.hostname,
+    )
+    ended = Ended(outcome, {**more, **whose(record)})
+    return replace(step, begin=(Begin(Action.CLEAN, clean),), ended=ended)
+
+
+def withdrawn(order: SetUpOrder, block: Block, record: Record | None = None) -> Step[State]:
+    """The end of a set-up that must not go on; `record` is the one that it has claimed."""
+    record = record or order.record
+    fields = {
+        **block[1],
+        "reason": block[0],
+        **(whose(record) if record is not None else {}),
+        "size": order.size.name,
+        "plan": order.plan_id,
+    }
+    told = Told(Name.NODE_SETUP_WITHDRAWN, fields)
+    return Step(None, tell=(told,), learn=(Withdrawn(order.size.name),))
+
+
+def perhaps(order: SetUpOrder, uuid: str, since: float | None = None) -> NodeExpected:
+    """Expect the node that may exist: a listing from before the claim must not hide it.
+
+    `since` is when its set-up began, CLOCK_BOOTTIME: no create was sent before. None: now.
+    """
+    life, size = order.claim.incarnation, order.size.name
+    return NodeExpected(uuid, life, size, place=order.place, since=since)
+
+
+def in_doubt_of(record: Record | None) -> tuple[Learned, ...]:
+    return () if record is None else (WriteInDoubt(record.uuid),)
+
+
+def failed(
+    order: SetUpOrder,
+    record: Record | None,
+    stage: str,
+    error: RemoteError,
+    *,
+    definite: bool | None = None,
+    is_news: bool = True,
+) -> Told:
+    fields = {
+        **(whose(record) if record is not None else {}),
+        "size": order.size.name,
+        "place": order.place if stage == "create" else None,
+        "action": stage,
+        "definite": error.definite if definite is None else definite,
+        "error": error,
+    }
+    return Told(Name.NODE_SETUP_FAILED, fields, Level.WARNING if is_news else Level.DEBUG)
+
+
+def whose(record: Record) -> dict[str, Any]:
+    return {"record": record.uuid, "slot": record.slot_number, "host": record.hostname}
+
+
+# The part of a set-up whose claim or create has an unknown outcome (U5, U9).
+#
+# The record listing tells what became of the claim, and the node's tag what became of the create.
+
+
+def in_doubt(state: Doubtful, event: Event, seen: Seen) -> Step[State]:
+    order = state.order
+    match event:
+        case News():
+            return _listed(state, seen)
+        case Answered(effect=FindByTag(), answer=nodes):
+            for node in nodes:
+                if not node.is_absent and node.tags.incarnation == order.claim.incarnation:
+                    uuid, life = state.record or "", order.claim.incarnation
+                    found = NodeExpected(
+                        uuid, life, order.size.name, node.id, is_new=False, place=order.place
+                    )
+                    details = {"node": node.id, "record": state.record}
+                    return Step(None, learn=(found,), ended=Ended("created", details))
+            return _denied(state, seen.snapshot.now)
+        case Failed(effect=FindByTag()):
+            return Step(replace(state, asked=False))
+        # A worker that was given up answers after all.
+        case Answered(effect=CreateNode(record=record), answer=Created() as created):
+            return created_as(order, record, created)
+        case Answered(effect=ClaimRecord() | RenewClaim(), answer=Record() as record):
+            if state.sent:
+                return Step(state)
+            return released(order, record, Step(None), "withdrawn", seen)
+        case Failed(effect=CreateNode(record=record), error=error):
+            told = failed(order, record, "create", error, definite=False)
+            return Step(state, tell=(told,))
+        case Failed(effect=ClaimRecord(), error=error) if error.definite:
+            told = failed(order, None, "claim", error)
+            return Step(None, tell=(told,), ended=Ended("refused", {"stage": "claim"}))
+        case Failed(effect=ClaimRecord(), error=error):
+            return Step(state, tell=(failed(order, None, "claim", error),))
+    return Step(state)
+
+
+def _denied(state: Doubtful, now: float) -> Step[State]:
+    """The cloud has no node of the create, which may still come (U9, A2); it is asked once more."""
+    if not state.sent or state.record is None:
+        return Step(state)
+    denied = NodeDenied(state.record, state.order.claim.incarnation)
+    is_first = state.denied_at is None
+    left = replace(state, denied_at=now, asked=False) if is_first else state
+    return Step(left, learn=(denied,))
+
+
+def _listed(state: Doubtful, seen: Seen) -> Step[State]:
+    """What the listings tell of the set-up; where they don't, ask the cloud by the record's tag."""
+    history = seen.snapshot.history
+    listing, incarnation = history.records, state.order.claim.incarnation
+    if listing is None or state.since is None or listing.started_at <= state.since:
+        return Step(state)
+    claimed = (one for one in listing.items if one.incarnation == incarnation)
+    record = next((one for one in claimed if one.claim is not None), None)
+    if record is None and seen.snapshot.touched.get(state.record or "", -1.0) >= listing.started_at:
+        # The listing shows the record as before the claim, though it began later.
+        return Step(state)
+    if record is None:
+        # The record was never claimed, or was freed since: by C21 at the latest.
+        return Step(None, ended=Ended("released"))
+    return _claim_in_doubt(state, record, seen)
+
+
+def _claim_in_doubt(state: Doubtful, record: Record, seen: Seen) -> Step[State]:
+    """What the listings tell of the node; its record is claimed."""
+    doubt, nodes = in_doubt_of(record), seen.snapshot.history.bearers.get(record.uuid, ())
+    borne = any(node.tags.incarnation == record.incarnation for node in nodes)
+    if record.last_ping_at is not None or borne:
+        return Step(None, learn=doubt, ended=Ended("created", whose(record)))
+    if not state.sent and seen.guarantee is Guarantee.CAS:
+        # No create follows it, so it need not hold its slot until it expires. A renewal that is on
+        # its way is refused once it is freed, where the store compares.
+        return released(state.order, record, Step(None), "withdrawn", seen)
+    now = seen.snapshot.now
+    if state.asked or (state.denied_at is not None and now - state.denied_at < ASK_AGAIN_S):
+        return Step(state)
+    asking = replace(state, record=record.uuid, asked=True)
+    return Step(asking, (FindByTag(record.uuid),), learn=doubt)
+
+
+# The workflow.
+
 
 FIRST_REPEAT_S = 2.0
 LONGEST_REPEAT_S = 30.0

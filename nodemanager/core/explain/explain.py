@@ -12,8 +12,8 @@ from typing import Any
 from nodemanager.core.explain import node_rules, record_rules
 from nodemanager.core.explain.findings import Earliest, Finding, Status, blocking, earliest
 from nodemanager.core.explain.forecast import TICK_S, focused, later
-from nodemanager.core.judge.node_facts import NodeFacts
 from nodemanager.core.judge.node_view import Subject
+from nodemanager.core.judge.nodes import NodeFacts
 from nodemanager.core.judge.records import RecordJudge
 from nodemanager.core.model.reasons import Kind, Reason
 from nodemanager.core.model.settings import Settings

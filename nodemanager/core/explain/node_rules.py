@@ -21,11 +21,8 @@ from nodemanager.core.explain.findings import (
 )
 from nodemanager.core.judge.checks import Check
 from nodemanager.core.judge.idle import AS_IDLE, stays_drained
-from nodemanager.core.judge.node_alone import ALONE
-from nodemanager.core.judge.node_any import AT_ALL, Ask
-from nodemanager.core.judge.node_facts import NodeFacts
-from nodemanager.core.judge.node_paired import PAIRED
 from nodemanager.core.judge.node_view import NodeView, Subject
+from nodemanager.core.judge.nodes import ALONE, AT_ALL, PAIRED, Ask, NodeFacts
 from nodemanager.core.model.reasons import Kind, Reason
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.verdict import Verdict

@@ -9,10 +9,7 @@ from hypothesis import Phase, find, given, note, settings
 from hypothesis import strategies as st
 
 from nodemanager.core.explain.explain import Explanation, explain
-from nodemanager.core.judge.node_alone import ALONE
-from nodemanager.core.judge.node_any import AT_ALL
-from nodemanager.core.judge.node_facts import NodeFacts
-from nodemanager.core.judge.node_paired import PAIRED
+from nodemanager.core.judge.nodes import ALONE, AT_ALL, PAIRED, NodeFacts
 from nodemanager.core.judge.records import BY_ITSELF, RecordJudge
 from nodemanager.core.model.annotations import FORCIBLE, HandClean, Mark
 from nodemanager.core.model.reasons import Kind

@@ -482,7 +482,7 @@ def reasons_in(*files: str) -> set[Reason]:
 
 OF_BOTH = ("judge/preconditions.py",)
 NODE_FILES = (
-    *("judge/node_any.py", "judge/node_alone.py", "judge/node_paired.py", "judge/idle.py"),
+    *("judge/nodes.py", "judge/idle.py"),
     *("judge/overrides.py", "plan/plan.py", "plan/shutdowns.py", *OF_BOTH),
 )
 RECORD_FILES = ("judge/records.py", "plan/due.py", *OF_BOTH)

@@ -71,7 +71,7 @@ def explored(action: Action) -> Iterable[Explored]:
             placed = module.explored(tokens=True, places=("a", "b"), faults=2)
             return [*(module.explored(tokens=tokens) for tokens in (True, False)), placed]
         case Action.CLEAN:
-            module.clean_steps.MOST_DOUBLINGS = 0
+            module.clean.MOST_DOUBLINGS = 0
             return [module.explored(*case) for case in module.CASES]
     return [module.explored()]
 

@@ -9,15 +9,8 @@ from typing import Any
 
 import pytest
 
-from nodemanager.core.execute import (
-    clean,
-    clean_fenced,
-    clean_state,
-    clean_steps,
-    pre_write_check,
-)
-from nodemanager.core.execute.clean import Clean
-from nodemanager.core.execute.clean_state import Unsure
+from nodemanager.core.execute import clean, pre_write_check
+from nodemanager.core.execute.clean import Clean, Unsure
 from nodemanager.core.execute.effects import (
     Effect,
     FenceRecord,
@@ -205,7 +198,7 @@ class TinyClean:
         if world.paused:
             yield "resumed", replace(world, paused=False)
 
-    def expires(self, state: clean_state.State) -> bool:
+    def expires(self, state: clean.State) -> bool:
         return False
 
     def wrong(self, before: Scene[Tiny], after: Scene[Tiny]) -> str | None:
@@ -297,7 +290,7 @@ def explored(reason: Reason, guarantee: Guarantee, max_faults: int | None = None
 @pytest.fixture(autouse=True)
 def few_doublings(monkeypatch: pytest.MonkeyPatch) -> None:
     """How often it was tried already changes nothing but a wait."""
-    monkeypatch.setattr(clean_steps, "MOST_DOUBLINGS", 0)
+    monkeypatch.setattr(clean, "MOST_DOUBLINGS", 0)
 
 
 CASES = [
@@ -329,9 +322,9 @@ def _trusts_the_plan(order: CleanOrder, *_: Any) -> Verdict:
 
 
 def _writes_at_once(
-    state: clean_state.Fenceless, found: Any, record: Record, look: Any, seen: Seen
-) -> Step[clean_state.State]:
-    return Step(clean_state.Writing(state.order, record, look), (FreeRecord(record, "stale_slot"),))
+    state: clean.Fenceless, found: Any, record: Record, look: Any, seen: Seen
+) -> Step[clean.State]:
+    return Step(clean.Writing(state.order, record, look), (FreeRecord(record, "stale_slot"),))
 
 
 def _compares_nothing(order: CleanOrder, judged: Record, fenced: Record, now: float) -> CleanOrder:
@@ -340,8 +333,8 @@ def _compares_nothing(order: CleanOrder, judged: Record, fenced: Record, now: fl
     )
 
 
-def _lifts_at_once(state: clean_state.Writing, seen: Seen, *told: Any) -> Step[clean_state.State]:
-    lifting = clean_state.Lifting(state.order, state.before)
+def _lifts_at_once(state: clean.Writing, seen: Seen, *told: Any) -> Step[clean.State]:
+    lifting = clean.Lifting(state.order, state.before)
     return Step(lifting, (LiftFence(state.before, state.before.ping_secret),), tell=told)
 
 
@@ -360,7 +353,7 @@ NEVER_WRITTEN = property(_is_unwritten)
         ),
         pytest.param(
             (Reason.AFTER_SHUTDOWN, CAS),
-            clean_state.Looking,
+            clean.Looking,
             "is_written",
             NEVER_WRITTEN,
             id="c20-is-written-first",
@@ -398,7 +391,7 @@ NEVER_WRITTEN = property(_is_unwritten)
         ),
         pytest.param(
             (Reason.STALE_SLOT, FENCED),
-            clean_fenced,
+            clean,
             "fenced_order",
             _compares_nothing,
             id="what-moved-before-the-fence",
@@ -412,7 +405,7 @@ NEVER_WRITTEN = property(_is_unwritten)
         ),
         pytest.param(
             (Reason.STALE_SLOT, CAS),
-            clean_steps,
+            clean,
             "_life_ended",
             lambda *_: CloudPollBegun(0.0),
             id="whose-life-it-was",
@@ -440,9 +433,9 @@ def test_the_exploration_notices_a_guard_that_is_gone(
 @pytest.mark.parametrize(
     ("kind", "state"),
     [
-        ((Reason.STALE_SLOT, CAS), clean_state.Writing),
-        ((Reason.STALE_SLOT, FENCED), clean_state.Fencing),
-        ((Reason.FENCE_LEFT, FENCED), clean_state.Lifting),
+        ((Reason.STALE_SLOT, CAS), clean.Writing),
+        ((Reason.STALE_SLOT, FENCED), clean.Fencing),
+        ((Reason.FENCE_LEFT, FENCED), clean.Lifting),
     ],
 )
 def test_the_exploration_notices_a_write_that_the_journal_does_not_have(

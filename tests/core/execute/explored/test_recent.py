@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from nodemanager.core.execute.books import FenceStands, NodeGone
-from nodemanager.core.execute.clean import Clean
-from nodemanager.core.execute.clean_state import (
+from nodemanager.core.execute.clean import (
     Checking,
+    Clean,
     Fencing,
     Lifting,
     Pausing,

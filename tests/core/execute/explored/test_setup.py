@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from nodemanager.core.execute import setup, setup_state
+from nodemanager.core.execute import setup
 from nodemanager.core.execute.books import CreateRefused, Learned
 from nodemanager.core.execute.effects import (
     CheckImage,
@@ -21,8 +21,7 @@ from nodemanager.core.execute.effects import (
     RenewClaim,
     Wait,
 )
-from nodemanager.core.execute.setup import SetUp
-from nodemanager.core.execute.setup_state import SetUpOrder, order_setup
+from nodemanager.core.execute.setup import SetUp, SetUpOrder, order_setup
 from nodemanager.core.execute.workflow import Ended, Failed, News, Seen, Step
 from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.settings import CREATE_WITHIN_S
@@ -210,7 +209,7 @@ class TinySetUp:
                 continue
             if after.world.too_old:
                 return "a create on a claim that is too old (U5)"
-            if one.place in before.world.rests and isinstance(before.running, setup_state.Claiming):
+            if one.place in before.world.rests and isinstance(before.running, setup.Claiming):
                 return "a create where the manager knows that there is no room (D6)"
             if any(isinstance(late, CreateNode) for late in before.loose):
                 other = {late.place for late in before.loose if isinstance(late, CreateNode)}
@@ -271,7 +270,7 @@ def test_the_exploration_notices_a_lost_answer_that_is_followed_by_another_place
 def test_the_next_place_is_tried_at_once_and_none_twice() -> None:
     tiny = TinySetUp(tokens=True, places=("a", "b", "c"))
     seen, record = tiny.seen(Tiny(claimed=True)), tiny._record(Tiny(claimed=True))
-    state: Any = setup_state.Creating(tiny._order, record)
+    state: Any = setup.Creating(tiny._order, record)
     places = []
     for place in ("a", "b", "c"):
         assert state.order.place == place
@@ -296,7 +295,7 @@ def test_a_refused_create_whose_rest_lingers_ends_the_set_up() -> None:
     seen, record = tiny.seen(Tiny(claimed=True)), tiny._record(Tiny(claimed=True))
     error = PlaceFull("no room", place="a", lingers=True)
     create = CreateNode(record, tiny._order.claim, tiny._order.size, "a")
-    step = tiny.workflow.on(setup_state.Creating(tiny._order, record), Failed(create, error), seen)
+    step = tiny.workflow.on(setup.Creating(tiny._order, record), Failed(create, error), seen)
     assert (step.state, step.effects) == (None, ())
     assert CreateRefused((SMALL.name,), error) in step.learn
 
@@ -306,7 +305,7 @@ def _nothing(*given: Any) -> None:
 
 
 def _repeats(order: Any, record: Any, tries: int, seen: Any) -> Any:
-    return Step(setup_state.Waiting(order, record, tries), (Wait(1.0),))
+    return Step(setup.Waiting(order, record, tries), (Wait(1.0),))
 
 
 @pytest.mark.parametrize(
@@ -342,7 +341,7 @@ def test_a_create_in_doubt_is_judged_on_listings_that_began_after_it_r1_u5() -> 
     seen = tiny.seen(Tiny())
     listing = seen.snapshot.history.records
     assert listing is not None
-    older = setup_state.Doubtful(tiny._order, None, since=listing.started_at - 1.0)
+    older = setup.Doubtful(tiny._order, None, since=listing.started_at - 1.0)
     newer = replace(older, since=listing.started_at)
     assert tiny.workflow.on(newer, News(), seen).state == newer
     step = tiny.workflow.on(older, News(), seen)

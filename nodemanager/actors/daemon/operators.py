@@ -1,0 +1,780 @@
+"""What operators order: refused or carried out, and answered (SAFETY.md O1-O6)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from nodemanager.actors.daemon.boot_failures import BootFailures
+from nodemanager.actors.daemon.context import Context
+from nodemanager.actors.daemon.intents import shutdowns_in
+from nodemanager.actors.daemon.leftover_book import LeftoverBook
+from nodemanager.actors.messages import Ordered
+from nodemanager.actors.report.written_orders import WrittenOrders
+from nodemanager.core.execute.workflow import Action, End, Key
+from nodemanager.core.explain.events import CLEANED
+from nodemanager.core.judge.preconditions import Block
+from nodemanager.core.model.annotations import HandClean, Mark, Marks
+from nodemanager.core.model.reasons import Event, Reason
+from nodemanager.core.model.verdict import keep
+from nodemanager.core.model.world import Tags
+from nodemanager.core.observe.facts import CommandGiven
+from nodemanager.core.observe.pairing import NO_PAIRS
+from nodemanager.core.observe.queries import node_shown
+from nodemanager.core.observe.snapshot import Snapshot
+from nodemanager.core.operate import commands
+from nodemanager.core.operate.naming import Known, Named
+from nodemanager.core.operate.verbs import Reply, Result, Verb
+from nodemanager.core.plan.plan import Plan
+from nodemanager.core.safety import breaker as breakers
+from nodemanager.core.safety.boot_loops import after_reset
+from nodemanager.journal.api import Hold
+from nodemanager.journal.kept import BOOT_LOOPS, BREAKER
+from nodemanager.log import INFO, WARNING
+from nodemanager.logline import timestamp
+
+# Operators' standing orders: drains, kills, cleans by hand, and the pause (O1-O4).
+
+
+class OperatorMarks:
+    """The marks that go into each snapshot; all but cleans by hand are in the journal, too."""
+
+    def __init__(self, orders: WrittenOrders) -> None:
+        self._orders = orders
+        self.drains: dict[str, Mark] = {}
+        self.kills: dict[str, Mark] = {}
+        self.by_hand: dict[str, HandClean] = {}
+        self.paused: Mark | None = None
+        self.rotation: Mark | None = None
+        """Who paused the replacement of outdated nodes."""
+
+    @property
+    def all(self) -> Marks:
+        """All marks that stand, and the holds, but no cleans by hand."""
+        drains, kills = dict(self.drains), dict(self.kills)
+        return Marks(self._orders.hold_marks, drains, kills, self.paused, self.rotation)
+
+    def load(self, marks: Marks) -> None:
+        """Add the marks of a former run; those made since go before them."""
+        self.drains = {**marks.drains, **self.drains}
+        self.kills = {**marks.kills, **self.kills}
+        self.paused = self.paused or marks.paused
+        self.rotation = self.rotation or marks.rotation
+
+    def save(self) -> bool:
+        """Write the marks; whether they are on the disk."""
+        return self._orders.save(self.all)
+
+    def forget(self, ended: frozenset[str]) -> None:
+        """Forget the drains and kills of these nodes, which do not exist any more."""
+        if not ended & (self.drains.keys() | self.kills.keys()):
+            return
+        self.drains = {id: one for id, one in self.drains.items() if id not in ended}
+        self.kills = {id: one for id, one in self.kills.items() if id not in ended}
+        self.save()
+
+
+# Finds what an operator's command names: a node, a record, or what was sent away lately.
+
+
+class Names:
+    """Looks ids up in all that this daemon knows; answers the command that names nothing."""
+
+    def __init__(
+        self, context: Context, marks: OperatorMarks, leftovers: LeftoverBook, answers: Answers
+    ) -> None:
+        self._context = context
+        self._scribe = context.journal_writer
+        self._marks = marks
+        self._leftovers = leftovers
+        self._answers = answers
+
+    def known(self) -> Known:
+        """All that an id may name: what is listed, expected, left over or marked."""
+        plan = self._context.plan
+        expected = {
+            one.node_id for one in self._context.books.expected.values() if one.node_id is not None
+        }
+        left = {one.leftover.id for one in self._leftovers.ledger.entries.values()}
+        left |= {one.leftover.node_id for one in self._leftovers.ledger.entries.values()}
+        marked = {*self._marks.drains, *self._marks.kills, *self._scribe.orders.held}
+        return Known(
+            self._context.history,
+            plan.pairs if plan is not None else NO_PAIRS,
+            frozenset(expected | (left - {""}) | marked),
+        )
+
+    def found(self, said: Ordered) -> Named | None:
+        """What the command names; None if nothing, and then it is answered."""
+        found = commands.find(said.command.id or "", self.known())
+        if isinstance(found, Named):
+            return found
+        self._answers.give(said, found)
+        return None
+
+    def node(self, said: Ordered) -> Named | None:
+        """The node that the command names; None if there is none, and then it is answered."""
+        if self._sent_away(said):
+            return None
+        named = self.found(said)
+        if named is not None and named.node is None:
+            self._answers.give(said, commands.without(named, Reason.NO_NODE, self.known()))
+            return None
+        return named
+
+    def _sent_away(self, said: Ordered) -> bool:
+        """Whether the command names a node that was sent away lately; then it is answered."""
+        given, wall = said.command.id or "", self._context.clock.wall()
+        found = commands.find(given, self.known())
+        named = found if isinstance(found, Named) else None
+        if named is not None and given in (named.record, named.node):
+            return False
+        gone = shutdowns_in(self._scribe.concluded(wall - commands.SENT_AWAY_S))
+        before = commands.sent_away(given, named, gone)
+        if before is None:
+            return False
+        order, at = before
+        now = None if named is None else named.node or named.id
+        self._answers.give(
+            said, commands.of_sent_away(said.command.verb, given, order, wall - at, now)
+        )
+        return True
+
+
+# Answers operators' commands: logs each with its result, notes both in the journal.
+
+
+_EVENTS = {
+    Verb.HOLD: Event.OPERATOR_HOLD,
+    Verb.RELEASE: Event.OPERATOR_RELEASE,
+    Verb.DRAIN: Event.OPERATOR_DRAIN,
+    Verb.CORDON: Event.OPERATOR_CORDON,
+    Verb.UNCORDON: Event.OPERATOR_UNCORDON,
+    Verb.RUN: Event.OPERATOR_RUN,
+    Verb.KILL: Event.OPERATOR_KILL,
+    Verb.CLEAN: Event.OPERATOR_CLEAN,
+    Verb.PAUSE: Event.OPERATOR_PAUSE,
+    Verb.RESUME: Event.OPERATOR_RESUME,
+    Verb.ROTATE_PAUSE: Event.OPERATOR_ROTATE_PAUSE,
+    Verb.ROTATE_RESUME: Event.OPERATOR_ROTATE_RESUME,
+    Verb.BREAKER_RESET: Event.OPERATOR_BREAKER_RESET,
+}
+
+
+class Answers:
+    """Gives each command its one answer."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._scribe = context.journal_writer
+
+    def acts(self, said: Ordered, named: Named) -> bool:
+        """Whether this is no dry run; if it is one, the command is answered (S3)."""
+        if self._context.inputs.mode == "apply":
+            return True
+        self.give(said, commands.refused(said.command.verb, keep(named.id, Reason.DRY_RUN), named))
+        return False
+
+    def may_write(self, said: Ordered, named: Named) -> bool:
+        """Whether the journal takes writes; if not, the command is answered."""
+        if self._scribe.problem is None:
+            return True
+        self.not_written(said, named)
+        return False
+
+    def did(self, said: Ordered, named: Named | None, text: str) -> None:
+        """Answer that it is done."""
+        self.give(said, reply_of(Result.DONE, named, text))
+
+    def already(
+        self, said: Ordered, named: Named | None, text: str, standing: Mark | None = None
+    ) -> None:
+        """Answer that there was nothing to do; `standing` is the order that says so."""
+        if standing is not None:
+            text = f"{text}, {commands.since(standing, timestamp(standing.at))}"
+        self.give(said, reply_of(Result.ALREADY, named, text))
+
+    def not_written(self, said: Ordered, named: Named | None) -> None:
+        """Answer that the journal did not take the order."""
+        text = self._scribe.problem or "the journal can't be written"
+        self.give(said, reply_of(Result.FAILED, named, text))
+
+    def give(self, said: Ordered, reply: Reply) -> None:
+        """Log the command and its result, note both in the journal, and answer."""
+        told: dict[str, Any] = {
+            **reply.measures,
+            "id": said.command.id,
+            "record": reply.record,
+            "node": reply.node,
+            "by": said.command.by,
+            "cause": said.command.reason or None,
+            "forced": ",".join(said.command.forced) or None,
+            "result": reply.result,
+            "reason": reply.reason,
+            "rule": reply.rule,
+        }
+        if reply.result is Result.FAILED:
+            told["problem"] = reply.text
+        level = INFO if reply.ok else WARNING
+        self._context.log.event(_EVENTS[said.command.verb], level=level, **told)
+        self._scribe.note(
+            CommandGiven(
+                command=said.command.verb.value,
+                id=said.command.id,
+                by=said.command.by,
+                reason=said.command.reason,
+                result=reply.result.value,
+                at=self._context.now,
+                refusal=reply.reason.value if reply.reason is not None else None,
+                rule=reply.rule,
+                forced=said.command.forced,
+                record=reply.record,
+                node=reply.node,
+            )
+        )
+        answered: Callable[[Reply], None] = said.answered
+        answered(reply)
+
+
+def reply_of(result: Result, named: Named | None, text: str) -> Reply:
+    """An answer that says what the command named, if it named anything."""
+    if named is None:
+        return Reply(result, text)
+    return Reply(result, text, record=named.record, node=named.node)
+
+
+# Holds: what an operator wants nothing automatic to touch, until it is released.
+
+
+class Holds:
+    """Takes `hold` and `release`; the journal keeps what is on hold."""
+
+    def __init__(self, context: Context, names: Names, answers: Answers) -> None:
+        self._context = context
+        self._scribe = context.journal_writer
+        self._names = names
+        self._answers = answers
+
+    def hold(self, said: Ordered) -> None:
+        """Hold the id: nothing automatic touches it until it is released."""
+        given = said.command.id or ""
+        found = commands.find(given, self._names.known())
+        is_unlisted = isinstance(found, Reply) and found.reason in commands.UNLISTED
+        if isinstance(found, Reply) and not (is_unlisted and said.command.unlisted):
+            self._answers.give(said, found)
+            return
+        named = Named(given) if isinstance(found, Reply) else found
+        standing = self._scribe.orders.hold_on(named.id)
+        if standing is not None:
+            self._answers.already(said, named, f"{named.id} is on hold already", standing)
+            return
+        hold = Hold(named.id, said.command.reason, said.command.by, self._context.clock.wall())
+        if not self._scribe.orders.hold(hold):
+            self._answers.not_written(said, named)
+            return
+        self._context.decide_soon()
+        text = (
+            f"{named.id} is on hold: nothing automatic touches it until it is released; "
+            f"`nodemanager release {named.id}` ends that"
+        )
+        if is_unlisted:
+            text += "; no listing shows that id, and a hostname or slot is not an id"
+        self._answers.did(said, named, text)
+
+    def release(self, said: Ordered) -> None:
+        """End the hold."""
+        given = said.command.id or ""
+        found = commands.find(given, self._names.known())
+        if isinstance(found, Reply) or found.id != given:
+            # A hold may be on what is no id: only this very text ends it.
+            found = Named(given) if self._scribe.orders.hold_on(given) is not None else found
+        if isinstance(found, Reply):
+            self._answers.give(said, found)
+            return
+        named = found
+        if self._scribe.orders.hold_on(named.id) is None:
+            node = self._context.history.present.get(named.node or "")
+            # Its record may be deleted; a hold on it keeps the node all the same (C9).
+            others = (named.node, named.record, None if node is None else node.tags.record)
+            held = next((one for one in others if one and self._scribe.orders.hold_on(one)), None)
+            more = f"; {held} is: `nodemanager release {held}`" if held is not None else ""
+            self._answers.already(said, named, f"{named.id} is not on hold{more}")
+        elif not self._scribe.orders.release(named.id):
+            self._answers.not_written(said, named)
+        else:
+            self._context.decide_soon()
+            self._answers.did(said, named, f"{named.id} is on hold no longer")
+
+
+# Drains, cordons and kills: the standing orders of operators about one node, and their undoing.
+
+
+class Drains:
+    """Takes `drain`, `cordon`, `uncordon`, `kill` and `undrain`; the next plan judges them."""
+
+    def __init__(
+        self,
+        context: Context,
+        marks: OperatorMarks,
+        names: Names,
+        answers: Answers,
+        questions: Questions,
+    ) -> None:
+        self._context = context
+        self._marks = marks
+        self._names = names
+        self._answers = answers
+        self._questions = questions
+
+    def drain(self, said: Ordered) -> None:
+        """Shut the node down once it is idle (O1), or, cordoned, keep it out of use (O5)."""
+        named = self._names.node(said)
+        if named is None:
+            return
+        node_id, kept = named.node or named.id, said.command.verb is Verb.CORDON
+        killed, standing = self._marks.kills.get(node_id), self._marks.drains.get(node_id)
+        if killed is not None and kept:
+            text = f"{node_id} is to be killed: `nodemanager undrain {node_id}` first undoes that"
+            self._answers.give(
+                said, replace(reply_of(Result.REFUSED, named, text), reason=Reason.KILLED)
+            )
+        elif killed is not None:
+            self._answers.already(said, named, f"{node_id} is to be killed", killed)
+        elif standing is not None and not self._questions.has(node_id):
+            self._change_drain(said, named, standing, kept=kept)
+        elif kept and self._context.runner.is_written(Key(Action.SHUTDOWN, node_id)):
+            self._answers.give(said, commands.too_late(named))
+        elif self._answers.may_write(said, named):
+            self._marks.drains[node_id] = replace(self._questions.mark(said, node_id), kept=kept)
+            self._questions.ask(said, named)
+
+    def _change_drain(self, said: Ordered, named: Named, standing: Mark, *, kept: bool) -> None:
+        """Make a drain of a standing cordon, or a cordon of a drain; a plan judged it before."""
+        node_id = named.node or named.id
+        if standing.kept is kept:
+            word = "cordoned" if kept else "draining"
+            self._answers.already(said, named, f"{node_id} is {word} already", standing)
+            return
+        if kept and self._context.runner.is_written(Key(Action.SHUTDOWN, node_id)):
+            self._answers.give(said, commands.too_late(named))
+            return
+        mark = self._questions.mark(said, node_id, replaced=standing)
+        self._marks.drains[node_id] = replace(mark, kept=kept)
+        if not self._marks.save():
+            self._marks.drains[node_id] = standing
+            self._answers.not_written(said, named)
+            return
+        self._context.decide_soon()
+        self._answers.give(said, commands.cordoned(named) if kept else commands.draining(named))
+
+    def uncordon(self, said: Ordered) -> None:
+        """End a cordon; a drain that is none, and a kill, are not undone."""
+        named = self._names.node(said)
+        if named is None:
+            return
+        node_id = named.node or named.id
+        standing = self._marks.drains.get(node_id)
+        if standing is not None and standing.kept and node_id not in self._marks.kills:
+            self.run(said)
+            return
+        orders = {"draining": standing, "to be killed": self._marks.kills.get(node_id)}
+        also = "".join(
+            f"; it is {word}: `nodemanager undrain {node_id}` undoes that"
+            for word, mark in orders.items()
+            if mark is not None and not mark.kept
+        )
+        self._answers.already(said, named, f"{node_id} is not cordoned{also}")
+
+    def kill(self, said: Ordered) -> None:
+        """Shut the node down now (O2)."""
+        named = self._names.node(said)
+        if named is None:
+            return
+        node_id = named.node or named.id
+        standing = self._marks.kills.get(node_id)
+        if standing is not None and not self._questions.has(node_id):
+            self._answers.already(said, named, f"{node_id} is to be killed already", standing)
+        elif self._answers.acts(said, named) and self._answers.may_write(said, named):
+            self._marks.kills[node_id] = self._questions.mark(said, node_id)
+            self._questions.ask(said, named)
+
+    def run(self, said: Ordered) -> None:
+        """Undo a drain or a kill."""
+        named = self._names.node(said)
+        if named is None:
+            return
+        node_id = named.node or named.id
+        if self._context.runner.is_written(Key(Action.SHUTDOWN, node_id)):
+            self._answers.give(said, commands.too_late(named))
+            return
+        drain, kill = self._marks.drains.pop(node_id, None), self._marks.kills.pop(node_id, None)
+        if drain is None and kill is None and not self._may_be_there(node_id):
+            destroyed = self._questions.destroyed(node_id)
+            self._answers.give(
+                said, commands.nothing_to_undo(named, self._names.known(), destroyed)
+            )
+            return
+        if drain is None and kill is None:
+            self._answers.already(said, named, f"{node_id} is neither draining nor to be killed")
+            return
+        if not self._marks.save():
+            self._marks.drains |= {} if drain is None else {node_id: drain}
+            self._marks.kills |= {} if kill is None else {node_id: kill}
+            self._answers.not_written(said, named)
+            return
+        self._questions.undone(node_id)
+        self._context.decide_soon()
+        self._answers.did(said, named, f"{node_id} may take work again")
+
+    def _may_be_there(self, node_id: str) -> bool:
+        expected = (one.node_id for one in self._context.books.expected.values())
+        return node_id in self._context.history.present or node_id in expected
+
+
+# Operators' commands about the pool as a whole: its pause, its rotation's, and its breaker.
+
+
+class PoolOrders:
+    """Takes `pause`, `resume`, `rotate pause`, `rotate resume` and `breaker reset`."""
+
+    def __init__(
+        self,
+        context: Context,
+        marks: OperatorMarks,
+        boot_failures: BootFailures,
+        answers: Answers,
+        questions: Questions,
+    ) -> None:
+        self._context = context
+        self._scribe = context.journal_writer
+        self._marks = marks
+        self._boot_failures = boot_failures
+        self._answers = answers
+        self._questions = questions
+
+    def pause(self, said: Ordered) -> None:
+        """Pause the pool: nothing is created, destroyed or freed until `resume` (O4)."""
+        if self._marks.paused is not None:
+            self._answers.already(said, None, "the pool is paused already", self._marks.paused)
+            return
+        self._marks.paused = self._questions.mark(said)
+        if not self._marks.save():
+            self._marks.paused = None
+            self._answers.not_written(said, None)
+            return
+        self._context.decide_soon()
+        text = (
+            "the pool is paused: nothing is created, destroyed or freed; actions that were already "
+            "sent still end; `nodemanager resume` ends the pause"
+        )
+        self._answers.did(said, None, text)
+
+    def resume(self, said: Ordered) -> None:
+        """End the pause."""
+        standing, self._marks.paused = self._marks.paused, None
+        if standing is None:
+            self._answers.already(said, None, "the pool is not paused")
+        elif not self._marks.save():
+            self._marks.paused = standing
+            self._answers.not_written(said, None)
+        else:
+            self._context.decide_soon()
+            self._answers.did(said, None, "the pool goes on")
+
+    def rotate_pause(self, said: Ordered) -> None:
+        """Replace no outdated node until `rotate resume` (O6)."""
+        if self._marks.rotation is not None:
+            self._answers.already(
+                said, None, "the rotation is paused already", self._marks.rotation
+            )
+            return
+        self._marks.rotation = self._questions.mark(said)
+        if not self._marks.save():
+            self._marks.rotation = None
+            self._answers.not_written(said, None)
+            return
+        self._context.decide_soon()
+        text = (
+            "the rotation is paused: no outdated node is replaced; a destroy that was already sent "
+            "still ends; `nodemanager rotate resume` ends the pause"
+        )
+        self._answers.did(said, None, text)
+
+    def rotate_resume(self, said: Ordered) -> None:
+        """End the pause of the rotation."""
+        standing, self._marks.rotation = self._marks.rotation, None
+        if standing is None:
+            self._answers.already(said, None, "the rotation is not paused")
+        elif not self._marks.save():
+            self._marks.rotation = standing
+            self._answers.not_written(said, None)
+        else:
+            self._context.decide_soon()
+            self._answers.did(said, None, "the rotation goes on")
+
+    def reset_breaker(self, said: Ordered) -> None:
+        """Close the breaker, and forget failed boots (B3, B5)."""
+        if self._scribe.problem is not None:
+            self._answers.not_written(said, None)
+            return
+        loops = self._context.limits.loops
+        if not self._context.breaker.is_open and loops.are_none:
+            self._answers.already(said, None, "the breaker is closed")
+            return
+        breaker = self._context.breaker
+        after = breakers.reset(breaker, self._context.now) if breaker.is_open else breaker
+        if not self._scribe.keep_all({BREAKER: after, BOOT_LOOPS: after_reset(loops)}):
+            self._answers.not_written(said, None)
+            return
+        self._boot_failures.reset()
+        self._context.turn_breaker(after)
+        self._answers.did(said, None, "the breaker is closed")
+
+
+# The commands that the next plan judges: drains, kills and cleans, until each has its answer.
+
+
+DRAINING = frozenset({Verb.DRAIN, Verb.CORDON})
+
+Asked = tuple[Ordered, Named]
+
+
+class Questions:
+    """Keeps each command until a plan has judged it, and a clean until it has ended."""
+
+    def __init__(self, context: Context, marks: OperatorMarks, answers: Answers) -> None:
+        self._context = context
+        self._scribe = context.journal_writer
+        self._marks = marks
+        self._answers = answers
+        self._asked: list[Asked] = []
+        """Drains, kills and cleans that no plan has judged yet."""
+        self._awaited: dict[str, list[Asked]] = {}
+        """The commands that wait for the outcome of a clean, by record uuid."""
+
+    @property
+    def waits(self) -> bool:
+        """Whether a command waits for the next plan to judge it."""
+        return bool(self._asked)
+
+    def mark(
+        self, said: Ordered, node_id: str | None = None, *, replaced: Mark | None = None
+    ) -> Mark:
+        """What the command orders, with the life of the node as it is listed now.
+
+        An unlisted one's is that of the order whose place this one takes.
+        """
+        node = self._context.history.present.get(node_id or "")
+        of: Tags | Mark | None = node.tags if node is not None else replaced
+        life = None if of is None else of.incarnation
+        return Mark(said.command.by, self._context.clock.wall(), said.command.reason, life)
+
+    def ask(self, said: Ordered, named: Named) -> None:
+        """Have the next plan judge the command, soon."""
+        self._asked.append((said, named))
+        self._context.decide_soon()
+
+    def has(self, node_id: str) -> bool:
+        """Whether a command about that node waits for the next plan."""
+        return any((named.node or named.id) == node_id for _, named in self._asked)
+
+    def undone(self, node_id: str) -> None:
+        """Answer what no plan has judged yet, and what a later order about that node undid."""
+        asked, self._asked = self._asked, []
+        for said, named in asked:
+            is_undone = (named.node or named.id) == node_id and said.command.verb is not Verb.CLEAN
+            if is_undone:
+                text = f"{node_id} may take work again: a later order undid this one"
+                self._answers.give(said, commands.failed(named, text))
+            else:
+                self._asked.append((said, named))
+
+    def destroyed(self, node_id: str) -> frozenset[str]:
+        """The nodes that we destroyed lately, and `node_id` if the journal says so of it."""
+        before = shutdowns_in(self._scribe.concluded(id=node_id))
+        return frozenset((*self._context.recent.gone, *(order.node_id for order, _ in before)))
+
+    def before_plan(self) -> None:
+        """Give the newest orders the life of a node that was not listed when they were given."""
+        for _, named in self._asked:
+            node_id = named.node or named.id
+            node = node_shown(self._context.history, node_id)
+            for marks in (self._marks.drains, self._marks.kills):
+                mark = marks.get(node_id)
+                if mark is not None and mark.incarnation is None and node is not None:
+                    marks[node_id] = replace(mark, incarnation=node.tags.incarnation)
+
+    def after_plan(self, made: Plan, snapshot: Snapshot, *, undone: Block | None) -> None:
+        """Answer the commands that this plan judged, and drop the marks of those it forbids.
+
+        `undone` is why the plan's orders will not be carried out; None if they will.
+        """
+        asked, self._asked = self._asked, []
+        self._marks.forget(commands.ended({**self._marks.drains, **self._marks.kills}, snapshot))
+        self._forget_lost()
+        if not asked:
+            return
+        replies: list[tuple[Asked, Reply]] = []
+        for said, named in asked:
+            reply = self._judged(said, named, made, snapshot, undone=undone)
+            if reply is not None:
+                replies.append(((said, named), reply))
+        self._marks.by_hand.clear()
+        if any(said.command.verb is not Verb.CLEAN for said, _ in asked) and not self._marks.save():
+            replies = [(one, self._withdrawn(one, reply)) for one, reply in replies]
+        for (said, _), reply in replies:
+            self._answers.give(said, reply)
+
+    def ended(self, end: End) -> None:
+        """Answer the commands that wait for a clean that ended."""
+        if end.key.action is not Action.CLEAN:
+            return
+        order, ended = end.order, end.ended
+        name = Reason.STOPPING.value if ended is None else ended.name
+        why = None if ended is None else ended.why
+        for said, named in self._awaited.pop(order.uuid, ()):
+            if name == CLEANED:
+                freed = "" if order.slot is None else f", and slot {order.slot} is free"
+                self._answers.did(said, named, f"{order.uuid} is clean{freed}")
+            elif why is not None and why.reason is not Reason.STOPPING:
+                self._answers.give(said, commands.refused(Verb.CLEAN, why, named))
+            else:
+                text = f"{order.uuid} was not cleaned: {name}; see the log"
+                self._answers.give(said, commands.failed(named, text))
+
+    def _judged(
+        self,
+        said: Ordered,
+        named: Named,
+        made: Plan,
+        snapshot: Snapshot,
+        *,
+        undone: Block | None,
+    ) -> Reply | None:
+        """The answer to a command; None for a clean whose outcome will be the answer."""
+        node_id = named.node or named.id
+        if said.command.verb in DRAINING:
+            answer = commands.of_drain if said.command.verb is Verb.DRAIN else commands.of_cordon
+            reply = answer(named, made, snapshot, self.destroyed(node_id))
+            if reply.result is not Result.DONE:
+                self._marks.drains.pop(node_id, None)
+            return reply
+        if said.command.verb is Verb.KILL:
+            reply = commands.of_kill(named, made, snapshot, self.destroyed(node_id))
+            if reply.result is not Result.DONE:
+                self._marks.kills.pop(node_id, None)
+            return reply
+        of_clean = commands.of_clean(named, made, snapshot)
+        if of_clean is not None:
+            return of_clean
+        if undone is not None:
+            reason, measures = undone
+            verdict = keep(named.record or named.id, reason, **measures)
+            return commands.refused(said.command.verb, verdict, named)
+        self._awaited.setdefault(named.record or named.id, []).append((said, named))
+        return None
+
+    def _withdrawn(self, asked: Asked, reply: Reply) -> Reply:
+        """Drop a mark that could not be written; the answer that says so."""
+        said, named = asked
+        if said.command.verb is Verb.CLEAN or reply.result is not Result.DONE:
+            return reply
+        marks = self._marks.drains if said.command.verb in DRAINING else self._marks.kills
+        marks.pop(named.node or named.id, None)
+        return commands.failed(named, self._scribe.problem or "the journal can't be written")
+
+    def _forget_lost(self) -> None:
+        """Answer commands whose clean took too long and is judged again."""
+        flights, _ = self._context.runner.flights()
+        for uuid in [one for one in self._awaited if one not in flights]:
+            for said, named in self._awaited.pop(uuid):
+                text = f"{uuid}: the outcome of its clean is not known yet; see the log"
+                self._answers.give(said, commands.failed(named, text))
+
+
+# Takes operators' commands: marks them, has the next plan judge them, and answers them.
+#
+# Marks go into the snapshot, and core decides from them (O1-O4); this package decides nothing.
+
+
+UNDOING = frozenset({Verb.RELEASE, Verb.UNCORDON, Verb.RUN, Verb.RESUME, Verb.ROTATE_RESUME})
+"""The verbs that end an order, mostly one that the journal keeps."""
+
+
+class CommandHandler:
+    """Gives each command to what carries it out."""
+
+    def __init__(
+        self,
+        context: Context,
+        marks: OperatorMarks,
+        leftovers: LeftoverBook,
+        boot_failures: BootFailures,
+    ) -> None:
+        self._scribe = context.journal_writer
+        self.marks = marks
+        self._answers = Answers(context)
+        self._names = Names(context, marks, leftovers, self._answers)
+        self._questions = Questions(context, marks, self._answers)
+        holds = Holds(context, self._names, self._answers)
+        drains = Drains(context, marks, self._names, self._answers, self._questions)
+        pool = PoolOrders(context, marks, boot_failures, self._answers, self._questions)
+        self._orders: dict[Verb, Callable[[Ordered], None]] = {
+            Verb.HOLD: holds.hold,
+            Verb.RELEASE: holds.release,
+            Verb.DRAIN: drains.drain,
+            Verb.KILL: drains.kill,
+            Verb.CORDON: drains.drain,
+            Verb.UNCORDON: drains.uncordon,
+            Verb.RUN: drains.run,
+            Verb.CLEAN: self._clean,
+            Verb.PAUSE: pool.pause,
+            Verb.RESUME: pool.resume,
+            Verb.ROTATE_PAUSE: pool.rotate_pause,
+            Verb.ROTATE_RESUME: pool.rotate_resume,
+            Verb.BREAKER_RESET: pool.reset_breaker,
+        }
+
+    @property
+    def waits(self) -> bool:
+        """Whether a command waits for the next plan to judge it."""
+        return self._questions.waits
+
+    def order(self, said: Ordered) -> None:
+        """Begin what the command's verb says, or answer why not."""
+        if said.command.verb in UNDOING and self._scribe.problem is not None:
+            # What a former run was ordered may not be known yet: that it stands is not denied.
+            self._answers.not_written(said, None)
+            return
+        self._orders[said.command.verb](said)
+
+    def _clean(self, said: Ordered) -> None:
+        """Free the record now, unless a rule that was not broken by name forbids it (O3)."""
+        never = commands.forcing(said.command.forced, self._questions.mark(said))
+        if never is not None:
+            self._answers.give(said, never)
+            return
+        named = self._names.found(said)
+        if named is None:
+            return
+        if named.record is None:
+            self._answers.give(said, commands.without(named, Reason.NO_RECORD, self._names.known()))
+        elif self._answers.acts(said, named):
+            mark = self._questions.mark(said)
+            self.marks.by_hand[named.record] = HandClean(
+                mark.by, mark.at, mark.reason, said.command.forced
+            )
+            self._questions.ask(said, named)
+
+    def ended(self, end: End) -> None:
+        """Answer the commands that wait for a clean that ended."""
+        self._questions.ended(end)
+
+    def before_plan(self) -> None:
+        """Have the commands that the next plan judges be about the nodes that it knows."""
+        self._questions.before_plan()
+
+    def after_plan(self, made: Plan, snapshot: Snapshot, *, undone: Block | None) -> None:
+        """Answer the commands that this plan judged, and drop the marks of those it forbids."""
+        self._questions.after_plan(made, snapshot, undone=undone)
