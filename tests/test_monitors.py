@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 
-from nodemanager.actors.messages import CarryOut
+from nodemanager.actors.messages import CarryOut, Ordered
 from nodemanager.core.execute.effects import AskNode, DestroyNode
 from nodemanager.core.execute.workflow import Action, Key
 from nodemanager.core.model.breaker import Breaker, Cause
 from nodemanager.core.model.reasons import Event
 from nodemanager.core.model.world import CloudNode, CloudState, Job, Tags
+from nodemanager.core.operate.verbs import Command, Verb
 from nodemanager.core.safety.breaker import opened
 from tests.core.build import node
 from tests.simulation.boot_loops import Failure, rests
@@ -122,6 +123,7 @@ def test_what_is_sent_is_sent_under_the_lease_and_a_closed_breaker_l6_b2(
         pytest.param("a reset", [], id="by-its-operator"),
         pytest.param("a loss", [], id="with-the-journal"),
         pytest.param("another pool's reset", ["B3"], id="by-another-pools-operator"),
+        pytest.param("unanswered", [], id="by-one-whose-manager-was-killed-before-it-answered"),
     ],
 )
 def test_a_breaker_that_only_an_operator_closes_is_closed_by_nothing_else_b3(
@@ -138,6 +140,9 @@ def test_a_breaker_that_only_an_operator_closes_is_closed_by_nothing_else_b3(
         closings._planned(manager, _plan(breaker), None, settings)
     if what == "a loss":
         pool.journal.lose()
+    if what == "unanswered":
+        reset = Ordered(Command(Verb.BREAKER_RESET, "ann"), lambda reply: None)
+        closings._given(manager.name, reset)
     if "reset" in what:
         its = manager if what == "a reset" else SimpleNamespace(pool=SimpleNamespace(name="x"))
         closings._logged(its, Event.OPERATOR_BREAKER_RESET, {"result": "done"})

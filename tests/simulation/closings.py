@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from nodemanager.actors.messages import SchedulerPolled
+from nodemanager.actors.messages import Ordered, SchedulerPolled
 from nodemanager.core.model.breaker import Cause
 from nodemanager.core.model.reasons import Event
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.world import CloudState, Outcome
 from nodemanager.core.observe.snapshot import Snapshot
+from nodemanager.core.operate.verbs import Verb
 from nodemanager.core.plan.plan import Plan
 from nodemanager.errors import Conflict, NoFreeSlot, NoSuchRecord, RemoteError, SlotTaken
 from tests.simulation import health
@@ -66,6 +67,8 @@ class Closings:
         """By pool, when a write of its managers last failed."""
         self._scheduled: dict[str, frozenset[str]] = {}
         """By manager, the names in the newest whole listing of its scheduler."""
+        self._resets: dict[str, str] = {}
+        """By pool, the manager that was given a reset which it has not answered."""
         world.plans.append(self._planned)
         world.events.append(self._logged)
         world.given.append(self._given)
@@ -75,13 +78,18 @@ class Closings:
     # What happens.
 
     def _logged(self, manager: Manager, event: Event, fields: dict[str, object]) -> None:
-        if event is Event.OPERATOR_BREAKER_RESET and fields.get("result") == "done":
+        if event is not Event.OPERATOR_BREAKER_RESET:
+            return
+        self._resets.pop(manager.pool.name, None)
+        if fields.get("result") == "done":
             self.open.pop(manager.pool.name, None)
 
     def _given(self, manager: str, message: object) -> None:
         if isinstance(message, SchedulerPolled) and message.listing.complete:
             names = frozenset(one.name for one in message.listing.items)
             self._scheduled[manager] = names
+        elif isinstance(message, Ordered) and message.command.verb is Verb.BREAKER_RESET:
+            self._resets[self.world.managers[manager].pool.name] = manager
 
     def _answered(self, manager: str, method: str, about: str, result: object) -> None:
         if method in WRITES or (method == HEARTBEAT and not self.world.shape.fenced):
@@ -104,7 +112,7 @@ class Closings:
         if manager.mode != "apply" or not manager.lease:
             return
         pool, now = manager.pool, self.world.engine.now
-        standing = self.open.setdefault(pool.name, {})
+        standing, is_reset = self.open.setdefault(pool.name, {}), self._may_be_reset(manager)
         parts = {part.cause: part for part in plan.breaker.parts if part.cause is not None}
         for cause, one in list(standing.items()):
             if cause in parts:
@@ -113,7 +121,8 @@ class Closings:
                 # It may not have read the journal yet; until it has, it does nothing.
                 continue
             del standing[cause]
-            if one.losses == pool.journal.lost and (one.kept or one.by == manager.name):
+            is_known = one.kept or one.by == manager.name
+            if one.losses == pool.journal.lost and is_known and not is_reset:
                 self._closes(manager, one, settings)
         for cause, part in parts.items():
             before = standing.get(cause)
@@ -125,6 +134,16 @@ class Closings:
                 continue
             before.ids, before.seen_at = before.ids | part.ids, now
             before.kept = before.kept or pool.journal.takes_writes_of(manager.name)
+
+    def _may_be_reset(self, manager: Manager) -> bool:
+        """Whether the run before may have carried out a reset when it was killed, and not answered.
+
+        The first plan that knows its journal tells whether it has.
+        """
+        pool = manager.pool
+        if self._resets.get(pool.name, manager.name) == manager.name:
+            return False
+        return pool.journal.takes_writes_of(manager.name) and bool(self._resets.pop(pool.name))
 
     def _began(self, pool: Pool, cause: Cause) -> float:
         """Since when the cause may stand that a plan shows just now for the first time.
