@@ -146,6 +146,9 @@ class SeatRules:
             return
         if self.orders.is_killed(one.tags.pool or "", one.id):
             return
+        if job.began > self.world.weather.sent_at:
+            # The destroy was on its way to the cloud when the job began.
+            return
         node = self.controller.model.nodes[job.name]
         if node.job == job.id and "DOWN" not in node.flags:
             self._hit(job, by, f"destroys {one.id}")
