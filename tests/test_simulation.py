@@ -239,6 +239,7 @@ def test_every_reason_is_given_in_some_world() -> None:
         pytest.param(999000478, "D1", id="a-late-list-shows-a-node-as-before-its-start"),
         pytest.param(999000934, "O5", id="a-cordon-and-its-end-in-one-burst"),
         pytest.param(999002997, "U14", id="a-name-is-wanted-again-before-its-end-is-told"),
+        pytest.param(981010710, "B3", id="a-no-to-a-question-from-before-the-sign-of-life"),
         pytest.param(992011225, "D17", id="a-node-that-joined-unseen-and-was-lost-again"),
         pytest.param(993200085, "D16", id="nodes-that-a-late-listing-shows-silent"),
         pytest.param(992000243, "D17", id="a-late-order-calls-the-next-node-of-the-name-gone"),

@@ -1116,6 +1116,15 @@ MUTANTS = (
         "test_what_a_node_without_its_machine_is_told_and_a_foreign_drain_stays_d16",
     ),
     TextMutant(
+        "B3",
+        "a denial from before the sign of life confirms that a falsely freed node is gone",
+        "core/judge/false_clean.py",
+        "        elif at < (breaker.told[key].told_at or 0.0):\n            continue\n",
+        "",
+        "tests/core/judge/test_false_clean.py::"
+        "test_a_no_to_a_question_from_before_its_sign_of_life_confirms_nothing_b3",
+    ),
+    TextMutant(
         "U14",
         "a seat that is wanted no more is booted all the same",
         "core/execute/setup.py",

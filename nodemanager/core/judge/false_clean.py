@@ -288,7 +288,10 @@ def _own(nodes: Iterable[CloudNode], life: FreedLife) -> tuple[CloudNode, ...]:
 def _confirmed(
     breaker: Breaker, said: Mapping[str, bool | None], at: float, settings: Settings
 ) -> Breaker:
-    """The breaker after the cloud said of lives: alive (True), ended, or None: no such node."""
+    """The breaker after the cloud said of lives: alive (True), ended, or None: no such node.
+
+    That there is no such node was said at `at`; before the sign of life it confirms nothing.
+    """
     part = breaker.part(Cause.FALSE_CLEAN)
     if part is None or not said:
         return breaker
@@ -298,6 +301,8 @@ def _confirmed(
             denied.pop(key, None)
             if not alive:
                 confirmed.add(key)
+        elif at < (breaker.told[key].told_at or 0.0):
+            continue
         elif settings.visible_after == 0 or (
             at - part.opened_at > settings.visible_after
             and at - denied.setdefault(key, at) >= ASK_AGAIN_S

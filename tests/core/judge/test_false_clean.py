@@ -320,6 +320,15 @@ def test_it_closes_when_the_node_is_confirmed_gone_by_id():
     assert made.breaker.told
 
 
+def test_a_no_to_a_question_from_before_its_sign_of_life_confirms_nothing_b3():
+    made, _ = told_late()
+    made.advance(1.0)
+    made.answer({"i-r1": None}, late=1.5)
+    assert made.breaker.is_open
+    made.answer({"i-r1": None}, late=0.5)
+    assert not made.breaker.is_open
+
+
 def test_gone_is_gone_as_in_d3():
     made, _ = told_late()
     made.with_settings(visible_after=300.0)
