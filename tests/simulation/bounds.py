@@ -100,7 +100,8 @@ TABLE = (
     (
         "mass_silence",
         "The breaker of mass silence closes once those nodes are heard, or ended by id (B3)",
-        "a ping interval + visible_after + 30 s + 4 rounds",
+        "a ping interval + visible_after + 30 s + 4 rounds; after action_timeout where one of them "
+        "lives on after its destroy (D3)",
     ),
     (
         "false_clean",

@@ -13,6 +13,7 @@ from nodemanager.actors.messages import Ordered
 from nodemanager.core.model.breaker import Breaker, Cause
 from nodemanager.core.model.reasons import Event
 from nodemanager.core.model.settings import Settings
+from nodemanager.core.model.world import Outcome
 from nodemanager.core.observe.snapshot import Snapshot
 from nodemanager.core.operate.verbs import Command, Reply, Verb
 from nodemanager.core.plan.plan import Plan
@@ -89,7 +90,14 @@ class Latch:
                 if needs:
                     needed, within = True, LOOKS_S + RESET_S
                 what = f"the {part.cause} breaker of {pool.name} closes"
-                yield Owed("B3", f"{key} {needs} {stands}", what, self.calm.awake(pool), within)
+                since = self.calm.awake(pool)
+                if (
+                    part.cause is Cause.MASS_SILENCE
+                    and not needs
+                    and self._awaited(part, pool, seen)
+                ):
+                    since += pool.settings.action_timeout
+                yield Owed("B3", f"{key} {needs} {stands}", what, since, within)
             if needed and self.world.engine.now > self.calm.awake(pool) + LOOKS_S - RESET_S:
                 self._reset_it(pool, breaker)
 
@@ -134,6 +142,17 @@ class Latch:
         if len(lost) > limit:
             return True, False
         return False, len(lost) + len(ill) > limit
+
+    def _awaited(self, part: Breaker, pool: Pool, seen: Ward) -> bool:
+        """Whether one of these nodes lives on after its destroy: it counts as bad until it is known
+        what became of that, also where it pings (D3, D9)."""
+        sent = {
+            node_id
+            for ears in self.truth.told.family(pool.name)
+            for node_id, destroy in ears.destroys.items()
+            if destroy.outcome is not Outcome.FAILED
+        }
+        return any(one.node.id in part.ids & sent for one in seen.patients)
 
     def _false_clean(self, part: Breaker, pool: Pool, seen: Ward) -> tuple[bool, bool]:
         for key in part.ids:
