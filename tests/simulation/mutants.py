@@ -1035,7 +1035,7 @@ MUTANTS: tuple[Mutant, ...] = (
                 "True",
             ),
         ),
-        seed=75,
+        seed=64,
     ),
     Mutant(
         "B3",
