@@ -196,7 +196,7 @@ class Closings:
             patient.node.id: patient for patient in health.ward(self.world, manager.pool).patients
         }
         bad = {}
-        for node_id in one.ids & seen.keys():
+        for node_id in sorted(one.ids & seen.keys()):
             if self.world.is_excused(node_id, seen[node_id].node.tags.record):
                 continue
             why = self._ill(manager, seen[node_id], one, settings)

@@ -1577,6 +1577,13 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "D12",
+        "an idle node of Slurm's seats goes without a drain",
+        (instead(idle.doubt, "is_drained(record, snapshot, settings)", "True"), NOT_ASKED_AGAIN),
+        by=WORK,
+        storm=SEATED,
+    ),
+    Mutant(
+        "D12",
         "a node that was drained in its scheduler is never given work again",
         (
             instead(

@@ -485,7 +485,11 @@ class NodeRules:
         # is over (B3), also for one of it that leaves the list and comes back as silent as it was,
         # and for a later run.
         seen = self._waves(manager.pool)
-        turned = {one: at for one, at in turned.items() if one not in seen or fell[one] > seen[one]}
+        turned = {
+            one: at
+            for one, at in turned.items()
+            if one not in seen or self._fell_first(one, fell[one], manager.pool) > seen[one]
+        }
         wave: set[str] = set()
         until = 0.0
         for begun in turned.values():
@@ -564,6 +568,13 @@ class NodeRules:
             if self.world.managers[name].pool is pool:
                 seen |= memory.waves
         return seen
+
+    def _fell_first(self, node_id: str, fell_at: float, pool: Pool) -> float:
+        """When it fell, also as a former run saw it that had it without its record to its end."""
+        for name, memory in self.memory.items():
+            if self.world.managers[name].pool is pool and node_id in memory.lonely:
+                fell_at = min(fell_at, memory.lonely[node_id].since)
+        return fell_at
 
     def _turned_at(
         self, order: ShutdownOrder, manager: str, ordered_at: float = float("inf")
