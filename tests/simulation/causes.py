@@ -141,10 +141,11 @@ class Causes:
         return record.last_ping_at is None and record.claim is not None and age_s < BOOTS_S
 
     def _is_silent(self, record: Record, settings: Settings) -> bool:
-        """Whether its newest word, as listed, is too old to be evidence (T6)."""
+        """Whether its newest word, as listed, is too old to be evidence (T6), or its boot is over."""
+        now = self.world.registry.now()
         if record.last_ping_at is None:
-            return False
-        return self.world.registry.now() - record.last_ping_at > settings.node_stale_after
+            return record.claim is not None and now - record.claim.at > settings.boot_fail_after
+        return now - record.last_ping_at > settings.node_stale_after
 
     def _shows_idle(self, record: Record, settings: Settings) -> bool:
         """Whether it may take work by that listing."""
