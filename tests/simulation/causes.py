@@ -141,7 +141,7 @@ class Causes:
         return record.last_ping_at is None and record.claim is not None and age_s < BOOTS_S
 
     def _is_silent(self, record: Record, settings: Settings) -> bool:
-        """Whether its newest word, as listed, is too old to be evidence (T6), or its boot is over."""
+        """Whether its newest word, as listed, is too old (T6), or its grace ended without one."""
         now = self.world.registry.now()
         if record.last_ping_at is None:
             return record.claim is not None and now - record.claim.at > settings.boot_fail_after

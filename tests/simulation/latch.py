@@ -120,9 +120,12 @@ class Latch:
         judge = JUDGES.get(part.cause)
         return (True, False) if judge is None else judge(self, part, pool, seen)
 
+    def _listed(self, pool: Pool) -> set[str]:
+        return {one.id for one in self.world.cloud.picture(pool.name, "both")}
+
     def _cloud(self, part: Breaker, pool: Pool, seen: Ward) -> tuple[bool, bool]:
         """All are listed or gone, but for those that live on without the pool's tags (A5)."""
-        listed = {one.id for one in self.world.cloud.picture(pool.name, "both")}
+        listed = self._listed(pool)
         away = {one.id for one in self.world.cloud.living()} & part.ids - listed
         back = len(part.ids & listed)
         enough = back >= (1 - pool.settings.collapse_fraction) * len(part.ids)
@@ -139,7 +142,9 @@ class Latch:
         lost = [one for one in alive if one.health in LOST]
         lost += [one for one in alive if one.health is Health.SERVING and not one.paired]
         ill = [one for one in alive if one.health in (Health.BOOTING, Health.ENDING)]
-        if len(lost) > limit:
+        # One that lives on without the pool's tags was never seen to be well again, or to end (A5).
+        away = {one.id for one in self.world.cloud.living()} & part.ids - self._listed(pool)
+        if len(lost) + len(away - of.keys()) > limit:
             return True, False
         return False, len(lost) + len(ill) > limit
 
