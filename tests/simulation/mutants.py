@@ -223,6 +223,10 @@ SHARED = Storm(
     seated=Seating(every=60.0, job_s=40.0, second_pool=True),
 )
 """There two pools share a Slurm, with a partition each."""
+OUTLIVED = Storm(
+    ("cloud list short", "destroys accepted and never happen", "demand changes"), count=16
+)
+"""There nodes outlive their destroys, and a list lacks them."""
 UNHEARD = Storm(("pings lost on the way",), count=6, dispatching=Dispatching(15.0, 900.0))
 TAKEN_BACK = Storm(("the cloud takes back what boots",), count=2)
 """Each node ends before it pings."""
@@ -908,7 +912,7 @@ MUTANTS: tuple[Mutant, ...] = (
                 "(unsettled := _unsettled(entry, ledger, claimed, snapshot, settings)) is not None",
             ),
         ),
-        seed=240001561,
+        storm=OUTLIVED,
     ),
     # O. Operators.
     Mutant(
