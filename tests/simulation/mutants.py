@@ -1474,6 +1474,12 @@ MUTANTS: tuple[Mutant, ...] = (
         storm=Storm(("slurm.conf lacks a name",), count=6, dispatching=Dispatching(15.0, 200.0)),
     ),
     Mutant(
+        "U14",
+        "a name that Slurm itself switched off is told at its machine's end, however late",
+        (instead(shutdowns._gone, "(Reason.UNPAIRED, Reason.SUSPENDED)", "(Reason.UNPAIRED,)"),),
+        seed=999002997,
+    ),
+    Mutant(
         "D15",
         "the next node goes though the cloud refused the one in place of the one before",
         (instead(Market._replaced, "self._waited_for(lots, refused)", "{}"),),
