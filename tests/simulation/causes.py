@@ -130,8 +130,8 @@ class Causes:
             if self.world.slurm is not None and node.id in self.world.slurm.deaf:
                 # Up is what the scheduler hears (D17).
                 continue
-            if self._is_silent(record, settings):
-                # By a late listing it is silent, and so a lack, however it pings by now.
+            if self._is_silent(record, settings) or record.worker_state is WorkerState.DOWN:
+                # By a late listing it is silent or down, and so a lack, whatever it says by now.
                 continue
             if self._is_new(node, record) or self._is_heard(node, ears, settings):
                 yield node, self._shows_idle(record, settings) and self.world.slurm is None
