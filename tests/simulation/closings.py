@@ -43,7 +43,8 @@ class Standing:
     """A cause for which a pool's breaker is open, since the plan that first showed it, or before.
 
     `ids` are all that it was ever about. `by` is the run whose plan showed it first, and `kept`
-    says that the journal has it.
+    says that the journal has it. `missed` says that a later run has not shown it, and may not have
+    known of it: one that it shows after that may be another one.
     """
 
     cause: Cause
@@ -53,6 +54,7 @@ class Standing:
     ids: frozenset[str]
     seen_at: float
     kept: bool = False
+    missed: bool = False
 
 
 class Closings:
@@ -119,6 +121,7 @@ class Closings:
                 continue
             if one.by != manager.name and not pool.journal.takes_writes_of(manager.name):
                 # It may not have read the journal yet; until it has, it does nothing.
+                one.missed = True
                 continue
             del standing[cause]
             is_known = one.kept or one.by == manager.name
@@ -126,8 +129,8 @@ class Closings:
                 self._closes(manager, one, settings)
         for cause, part in parts.items():
             before = standing.get(cause)
-            if before is None:
-                since = self._began(pool, cause)
+            if before is None or before.missed:
+                since = self._began(pool, cause) if before is None else before.since
                 standing[cause] = Standing(
                     cause, since, manager.name, pool.journal.lost, part.ids, now
                 )
