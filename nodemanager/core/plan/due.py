@@ -1,6 +1,7 @@
 """Which records are freed or deleted in this cycle, and which wait (SAFETY.md C10, S5).
 
-Records that may be freed wait for the cycle's cap and their turn, or are held back as backlog.
+Records that may be freed wait for the cycle's cap and their turn, or are held back as backlog. A
+fence that was left on a record is lifted at once (C12).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Boot loops: if boots in a row come to nothing, their size rests, and later all sizes (B5).
 
 A node has failed to boot if it never pings, or never is up in its scheduler, where there is one. So
-has one that the cloud ended or stopped before that (`observe.boots`).
+has one that the cloud ended or stopped before that (`observe.boots`, `observe.ended`).
 """
 
 from __future__ import annotations
