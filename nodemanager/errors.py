@@ -33,6 +33,14 @@ class JournalError(NodeManagerError):
     """
 
 
+class JournalReplaced(JournalError):
+    """The journal's file is not the one that was opened: the process ends, and the next recovers.
+
+    What the file had can't be written again from memory. So the manager starts as one that has no
+    journal (R1).
+    """
+
+
 class RemoteError(NodeManagerError):
     """A cloud, a record store or a scheduler did not do what it was asked.
 

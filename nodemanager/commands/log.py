@@ -227,7 +227,7 @@ def _teller(out: Console, *, as_json: bool) -> Callable[[Told], None]:
 
 
 def level_of(one: Told) -> str:
-    """The event's level; an older journal does not tell it, so that it counts as info."""
+    """The event's level; the journal keeps those above info."""
     level = str(one.more.get(LEVEL, LEVELS[0]))
     return level if level in LEVELS else LEVELS[-1]
 

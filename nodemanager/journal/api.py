@@ -119,7 +119,8 @@ class Journal(Protocol):
 
     Every call but `note` and `tell` is one transaction, which is on the disk when the call
     returns. A failing call raises JournalError and changes nothing; `failure` then says why until
-    a call succeeds. Several threads may use a journal; it does one write at a time.
+    a call succeeds. Once the file was moved, removed or replaced, every call raises
+    JournalReplaced. Several threads may use a journal; it does one write at a time.
     """
 
     @property

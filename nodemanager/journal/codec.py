@@ -1,8 +1,7 @@
 """Exact conversion of core's frozen data to JSON and back, by codecs made from annotations.
 
-A dataclass becomes an object of the fields that differ from their defaults. So a field that was
-added later reads as its default from an older journal. Floats are exact (repr); tuples, lists and
-mappings under `Any` keep their types.
+A dataclass becomes an object of the fields that differ from their defaults. Floats are exact
+(repr); tuples, lists and mappings under `Any` keep their types.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ import sqlalchemy as sa
 from sqlalchemy import exc
 
 from nodemanager import foreign
-from nodemanager.errors import JournalError, StartError
+from nodemanager.errors import JournalError, JournalReplaced, StartError
 from nodemanager.revisions import bring_up_to_date
 
 BUSY_S = 2.0
@@ -85,10 +85,10 @@ class JournalFile:
         """The engine for the file that is at the path now."""
         if self._opened is not None and not self._is_there():
             self.close()
-            self._opened = None
-            raise JournalError(
-                f"the journal {self.path} was moved or removed while the daemon runs; from now on "
-                "the daemon writes a new file, unless the old one comes back"
+            raise JournalReplaced(
+                f"the journal {self.path} was moved, removed or replaced while the daemon runs; "
+                "the daemon ends, and its next start goes on from the file that it finds there, "
+                "or from a new one"
             )
         if self._engine is None:
             self._engine = self._open_engine(now)

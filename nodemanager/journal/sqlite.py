@@ -17,7 +17,7 @@ from nodemanager.core.model.world import Leftover
 from nodemanager.core.observe.facts import Fact
 from nodemanager.core.plan.leftovers import Entry
 from nodemanager.core.replay.fold import Decision, Start
-from nodemanager.errors import JournalError
+from nodemanager.errors import JournalError, JournalReplaced
 from nodemanager.journal import durable
 from nodemanager.journal.api import Concluded, Conclusion, Hold, Intent, OpenIntent, PreImage
 from nodemanager.journal.database import JournalFile
@@ -70,6 +70,8 @@ class SqliteJournal:
         try:
             with self._writing() as connection:
                 connection.exec_driver_sql("UPDATE about SET tried_at = ?", (self._clock.wall(),))
+        except JournalReplaced:
+            raise
         except JournalError:
             return False
         return True
@@ -190,7 +192,8 @@ class SqliteJournal:
 
     def close(self) -> None:
         if self._told:
-            self.retry()
+            with contextlib.suppress(JournalReplaced):
+                self.retry()
         self._file.close()
 
     @contextlib.contextmanager

@@ -23,7 +23,7 @@ from nodemanager.config import Config
 from nodemanager.core.explain.picture import Picture
 from nodemanager.core.model.reasons import Event
 from nodemanager.core.model.settings import Settings
-from nodemanager.errors import StartError
+from nodemanager.errors import JournalReplaced, StartError
 from nodemanager.from_config import settings_of
 from nodemanager.httpserver import HttpServer
 from nodemanager.journal.told import Teller
@@ -239,6 +239,9 @@ class Service:
                 continue
             if isinstance(news, _Finished):
                 return news.code, "done once" if news.code == 0 else "a listing failed"
+            if isinstance(news, _Death) and isinstance(news.error, JournalReplaced):
+                self._log.event(Event.JOURNAL_FAILED, level=log.ERROR, error=news.error)
+                return 1, "the journal was replaced"
             if isinstance(news, _Death):
                 self._log.failure(Event.ACTOR_DIED, news.error, actor=news.actor)
                 return 1, f"{news.actor} died"

@@ -7,13 +7,15 @@ from pathlib import Path
 
 import pytest
 
+from nodemanager.actors.report.journal_access import JournalAccess
 from nodemanager.core.model.world import Guarantee, WorkerState
 from nodemanager.core.replay.fold import Start
-from nodemanager.errors import QuotaExceeded, StoreError
-from nodemanager.journal.api import IntentKind
+from nodemanager.errors import JournalReplaced, QuotaExceeded, StoreError
+from nodemanager.journal.api import Hold, IntentKind
 from nodemanager.journal.reading import read
 from nodemanager.journal.replay import replayed
 from nodemanager.journal.sqlite import SqliteJournal
+from nodemanager.log import get
 from tests.actors.conftest import MakeRig
 from tests.actors.rig import Rig, until
 from tests.fakes import FakeCloud, FakeStore, TickingClock, fail, first
@@ -38,12 +40,19 @@ def seen_open(rig: Rig, kind: IntentKind, seen: list[str]) -> Callable[[], None]
     )
 
 
-def lose_file(rig: Rig) -> None:
-    """The file is moved away: one call fails, and the next begins a new file."""
-    kept = memory(rig)
-    kept._intents.clear()
-    told = iter(("it was moved or removed",))
-    kept.fault = lambda call: next(told, None)
+def replace_file(rig: Rig) -> None:
+    memory(rig).replaced = True
+
+
+def start_again(rig: Rig) -> None:
+    """What systemd does once the daemon ended, which it did because its journal was replaced."""
+    ((actor, error),) = rig.deaths
+    assert actor == "NodeManagerDaemonActor"
+    assert isinstance(error, JournalReplaced)
+    rig.deaths.clear()
+    rig.kill()
+    rig.journal = MemoryJournal(rig.clock)
+    rig.start()
 
 
 # Written ahead.
@@ -208,93 +217,106 @@ def test_an_outcome_that_could_not_be_written_is_written_once_it_can(make_rig: M
 
 
 @pytest.mark.parametrize("kind", ["create", "destroy"])
-def test_what_is_under_way_is_in_the_new_journal_when_the_file_is_lost_r1(
+def test_a_replaced_journal_ends_the_daemon_and_the_next_finds_what_was_under_way_r1(
     make_rig: MakeRig, kind: str
 ) -> None:
-    """R1, C20: a kill must find it, and what rests on it is proven by it."""
+    """R1: it has the claims and the tags to go by."""
     rig = make_rig(min_nodes=1 if kind == "create" else 0)
     rig.fleet.state = WorkerState.IDLE
     if kind == "destroy":
         rig.fleet.add_node(age=10 * HOUR)
-
-    rig.cloud.on(kind, first(lambda: lose_file(rig)))
+    rig.cloud.on(kind, first(lambda: replace_file(rig)))
     rig.start()
-    until(rig, "journal.healed", within=900)
-    open_again = [one.intent.key for one in rig.journal.open_intents()]
-    until(rig, "node.created" if kind == "create" else "record.cleaned", within=900)
-    rig.turn(60)
-    assert (kind, "created" if kind == "create" else "gone") in outcomes(rig), open_again
+    for _ in range(30):
+        if not rig.deaths:
+            rig.turn(30)
+    start_again(rig)
+    (record,) = rig.records
+    if kind == "create":
+        until(rig, "node.paired", within=900)
+        assert len(rig.cloud.machines) == 1
+    else:
+        until(rig, "record.cleaned", within=4 * HOUR, record=record.uuid)
+        assert not rig.cloud.machines
     assert rig.journal.open_intents() == ()
     assert rig.lines("invariant.broken") == []
 
 
-@pytest.mark.parametrize("call", ["read", "clean"])
-@pytest.mark.parametrize("restarted", [False, True])
-def test_a_destroy_is_in_the_new_journal_while_the_clean_that_rests_on_it_is_under_way_c20(
-    make_rig: MakeRig, call: str, restarted: bool
-) -> None:
-    """C20: the file is lost once the destroy has ended and before its clean has."""
+def test_a_replaced_journal_is_noticed_before_a_new_action_is_sent(make_rig: MakeRig) -> None:
     rig = make_rig(min_nodes=0)
-    rig.fleet.state = WorkerState.IDLE
-    _, record = rig.fleet.add_node(age=10 * HOUR)
-    if restarted:
-        # A former run left the clean, and nothing but the journal knows of its destroy.
-        rig.store.always("clean", fail(StoreError("timeout")))
-        rig.start()
-        until(rig, "record.clean_failed", within=900)
-        rig.kill()
-        rig.store.always("clean", None)
-
-    lost: list[str] = []
-
-    def lose_once() -> None:
-        keys = [one.intent.key for one in rig.journal.open_intents()]
-        if keys == [f"clean:{record.uuid}"] and not lost:
-            lost.extend(keys)
-            lose_file(rig)
-
-    rig.store.always(call, first(lose_once))
     rig.start()
-    until(rig, "journal.healed", within=900)
-    until(rig, "record.cleaned", within=900, record=record.uuid)
     rig.turn(60)
-    assert outcomes(rig) == [("destroy", "gone"), ("clean", "cleaned")]
-    assert rig.journal.open_intents() == ()
-    assert rig.lines("invariant.broken") == []
+    replace_file(rig)
+    rig.fleet.add_node(age=10 * HOUR)
+    rig.fleet.state = WorkerState.IDLE
+    for _ in range(30):
+        rig.turn(30)
+    assert rig.cloud.calls["destroy"] == 0
+    start_again(rig)
+    until(rig, "record.cleaned", within=900)
 
 
-@pytest.mark.parametrize("reason", ["stale_slot", "after_shutdown"])
-def test_a_clean_whose_proof_is_owed_is_in_the_new_journal_when_the_file_is_lost(
-    make_rig: MakeRig, reason: str
-) -> None:
-    """Its outcome was written, its entry could not be read then, and now the file is lost."""
+def test_a_clean_is_proven_once_its_entry_can_be_read_c20(make_rig: MakeRig) -> None:
     rig = make_rig(min_nodes=0, backlog="clean")
-    rig.fleet.state = WorkerState.IDLE
-    silent_s = 3 * HOUR if reason == "stale_slot" else 0.0
-    machine, record = rig.fleet.add_node(age=10 * HOUR, pinged_ago=silent_s)
-    if reason == "stale_slot":
-        rig.cloud.vanish(machine.node.id)
-    memory(rig).fault = lambda call: "the disk is full" if call in ("newest", "retry") else None
+    machine, record = rig.fleet.add_node(age=10 * HOUR, pinged_ago=3 * HOUR)
+    rig.cloud.vanish(machine.node.id)
+    asked: list[str] = []
+
+    def unreadable(call: str) -> str | None:
+        if call in ("newest", "retry"):
+            asked.append(call)
+            return "the disk fails"
+        return None
+
+    memory(rig).fault = unreadable
     rig.start()
-    until(rig, "record.cleaned", within=900, record=record.uuid, reason=reason)
+    until(rig, "record.cleaned", within=900, record=record.uuid)
     until(rig, "journal.failed", within=60)
-    rig.turn(60)
-    lose_file(rig)
+    memory(rig).fault = lambda call: asked.append(call)
+    asked.clear()
     until(rig, "journal.healed", within=300)
     rig.turn(60)
-
+    assert asked.count("newest") == 1
     assert rig.lines("invariant.broken") == []
-    assert rig.lines("breaker.opened") == []
-    (image,) = rig.journal.pre_images(record=record.uuid)
-    assert (image.outcome, image.record.ping_secret) == ("cleaned", record.ping_secret)
-    told = [line["error"] for line in rig.lines("journal.failed")]
-    assert told == ["JournalError: the disk is full", "JournalError: it was moved or removed"]
 
-    # Once it is proven, another loss takes it like all that is over.
-    lose_file(rig)
-    rig.turn(120)
-    assert outcomes(rig) == []
-    assert rig.lines("invariant.broken") == []
+
+# What waits.
+
+
+def test_what_could_not_be_written_is_written_in_order_and_the_newest_of_each_alone() -> None:
+    clock = TickingClock()
+    journal, written = MemoryJournal(clock), list[str]()
+    access = JournalAccess(journal, get("nodemanager.daemon"), lambda: True)
+    access.is_loaded = True
+
+    def write(what: str) -> Callable[[], None]:
+        def it() -> None:
+            journal.hold(Hold(what, "", "anna", 1.0))
+            written.append(what)
+
+        return it
+
+    access.owes("a", write("a1"))
+    journal.fail()
+    for key, what in (("a", "a2"), ("b", "b1"), ("c", "c1"), ("b", "b2")):
+        access.owes(key, write(what))
+    access.mends()
+    assert written == ["a1"]
+    assert access.problem == "the journal can't be written: the disk is full"
+
+    left = iter((None, None, "the disk is full"))
+    journal.fault = lambda call: next(left)
+    access.mends()
+    assert written == ["a1", "a2", "c1"]
+    assert access.problem is not None
+    journal.heal()
+    access.owes("d", write("d1"))
+    assert written == ["a1", "a2", "c1"], "it waits behind what is older"
+    access.mends()
+    assert written == ["a1", "a2", "c1", "b2", "d1"]
+    assert access.problem is None
+    access.mends()
+    assert len(written) == 5
 
 
 def test_once_ends_with_1_when_the_journal_can_not_be_written(make_rig: MakeRig) -> None:

@@ -773,32 +773,6 @@ def test_nothing_is_freed_before_breaker_and_holds_could_be_read(make_rig: MakeR
     assert rig.store.rows[held.uuid].slot_number is not None
 
 
-def test_a_hold_is_in_the_new_journal_when_the_file_is_lost_while_it_is_loaded(
-    make_rig: MakeRig,
-) -> None:
-    """The loss is told once: to the read of what ended last, which nothing else rests on."""
-    rig = make_rig(min_nodes=0)
-    hold = Hold("i-7", "to look at", "anna", 1.0)
-    rig.journal.hold(hold)
-    journal, lost = rig.journal, list[str]()
-    assert isinstance(journal, MemoryJournal)
-
-    def lose(call: str) -> str | None:
-        if call != "concluded" or lost:
-            return None
-        lost.append(call)
-        journal._holds.clear()
-        return "it was moved or removed"
-
-    journal.fault = lose
-    rig.start()
-    rig.turn(120)
-    assert [line["error"] for line in rig.lines("journal.failed")] == [
-        "JournalError: it was moved or removed"
-    ]
-    assert rig.journal.holds() == (hold,)
-
-
 def test_nothing_is_finished_in_another_store_than_the_known_one(
     make_rig: MakeRig, clock: TickingClock
 ) -> None:

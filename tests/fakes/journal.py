@@ -15,7 +15,7 @@ from nodemanager.core.model.world import Leftover
 from nodemanager.core.observe.facts import Fact
 from nodemanager.core.plan.leftovers import Entry, Key, LedgerState
 from nodemanager.core.replay.fold import Decision, Start
-from nodemanager.errors import JournalError
+from nodemanager.errors import JournalError, JournalReplaced
 from nodemanager.journal.api import (
     PARKED_AFTER,
     Concluded,
@@ -48,12 +48,16 @@ class _Kept:
 
 @dataclass
 class MemoryJournal:
-    """See api.Journal. Fails while `fault` says so; `entries` are what was begun and decided."""
+    """See api.Journal. Fails while `fault` says so; `entries` are what was begun and decided.
+
+    It is `replaced` once another file is in its place.
+    """
 
     clock: Clock = field(default_factory=ManualClock)
     fault: Fault = field(default=lambda call: None)
     keeps_entries: bool = True
     failure: str | None = None
+    replaced: bool = False
     boot_id: str = "boot-1"
     entries: list[Start | Fact | Decision] = field(default_factory=list)
     told: list[Told] = field(default_factory=list)
@@ -72,16 +76,18 @@ class MemoryJournal:
 
     def _call(self, name: str) -> float:
         """The time of a call that may go ahead, epoch seconds."""
-        why = self.fault(name)
+        why = "it was replaced" if self.replaced else self.fault(name)
         if why is not None:
             self.failure = why
-            raise JournalError(why)
+            raise JournalReplaced(why) if self.replaced else JournalError(why)
         self.failure = None
         return self.clock.wall()
 
     def retry(self) -> bool:
         try:
             self._call("retry")
+        except JournalReplaced:
+            raise
         except JournalError:
             return False
         return True

@@ -16,10 +16,11 @@ from pathlib import Path
 
 import pytest
 
-from nodemanager.errors import JournalError, StartError
+from nodemanager.errors import JournalError, JournalReplaced, StartError
 from nodemanager.journal import durable
 from nodemanager.journal.api import Hold, Intent, IntentKind
 from nodemanager.journal.database import JournalFile
+from nodemanager.journal.event import Told
 from nodemanager.journal.sqlite import SqliteJournal
 
 Opener = Callable[..., SqliteJournal]
@@ -101,7 +102,7 @@ LIMITED = """
 import resource, signal, sys
 from pathlib import Path
 from nodemanager.clock import SystemClock
-from nodemanager.errors import JournalError
+from nodemanager.errors import JournalError, JournalReplaced
 from nodemanager.journal.api import Intent, IntentKind
 from nodemanager.journal.sqlite import SqliteJournal
 
@@ -201,22 +202,31 @@ def test_another_process_lock_is_waited_for_shortly_and_named(opened: Opener, pa
     assert keys(journal) == ["destroy:i-1", "destroy:i-3"]
 
 
-def test_a_file_moved_away_under_it_is_noticed_before_anything_is_lost(
-    opened: Opener, path: Path
-) -> None:
+def test_a_file_that_was_replaced_is_never_written_to_r1(opened: Opener, path: Path) -> None:
+    """What was open would be missing in another one: only a new start may begin it."""
     journal = opened()
     journal.intend([intent(1)])
     path.rename(path.with_name("moved.db"))
-    with pytest.raises(JournalError, match="moved or removed"):
-        journal.intend([intent(2)])
-    assert journal.retry()
-    assert keys(journal) == []
+    for _ in range(2):
+        with pytest.raises(JournalReplaced, match="moved, removed or replaced"):
+            journal.intend([intent(2)])
+        with pytest.raises(JournalReplaced):
+            journal.retry()
+    assert not path.exists()
+
+    other = opened()
+    other.intend([intent(3)])
+    with pytest.raises(JournalReplaced):
+        journal.intend([intent(4)])
+    journal.tell(Told(1.0, "daemon.stopped"))
+    journal.close()
+    assert keys(other) == ["destroy:i-3"]
 
 
 def test_a_file_lost_while_its_disk_fails_is_noticed_too(
     opened: Opener, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A failure closes the file: that a new one begins after it must be told all the same."""
+    """A failure closes the file: the next call must not make a new one."""
     journal = opened()
     journal.intend([intent(1)])
 
@@ -228,10 +238,9 @@ def test_a_file_lost_while_its_disk_fails_is_noticed_too(
         with pytest.raises(JournalError, match="the disk is full"):
             journal.intend([intent(2)])
     path.unlink()
-    assert not journal.retry()
-    assert "moved or removed" in str(journal.failure)
-    assert journal.retry()
-    assert keys(journal) == []
+    with pytest.raises(JournalReplaced):
+        journal.retry()
+    assert not path.exists()
 
 
 WRITER = """

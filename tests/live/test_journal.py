@@ -120,3 +120,23 @@ def test_the_journal_of_a_daemon_replays_and_is_its_owners_alone(cluster: Direct
     assert all(step.is_same for step in steps)
     for file in cluster.state.glob("journal.db*"):
         assert stat.S_IMODE(file.stat().st_mode) == 0o600
+
+
+def test_a_journal_that_is_replaced_ends_the_daemon_and_the_next_start_begins_a_new_one_r1(
+    cluster: DirectedCluster,
+) -> None:
+    daemon = cluster.start()
+    daemon.wait_for("cycle.done")
+    path = cluster.state / "journal.db"
+    path.rename(cluster.state / "journal-moved.db")
+    assert daemon.ended() == 1
+    (told,) = daemon.lines("journal.failed")
+    assert "moved, removed or replaced" in told["error"]
+    assert daemon.lines("actor.died") == []
+    assert not path.exists(), "only a start may make one"
+
+    second = cluster.start()
+    second.wait_for("record.cleaned")
+    assert path.exists()
+    assert cluster.claimed() == {}
+    assert second.terminate() == 0

@@ -24,10 +24,11 @@ from nodemanager.actors.workers.node_shutdown import NodeShutdownActor
 from nodemanager.actors.workers.record_cleaner import RecordCleanerActor
 from nodemanager.core.model.reasons import Event
 from nodemanager.core.model.settings import Settings
+from nodemanager.errors import JournalReplaced
 from nodemanager.log import INFO, Logger
 from nodemanager.state import Fact, RememberedBacklog, RememberedIdentity
 from tests.fakes.journal import MemoryJournal
-from tests.simulation.engine import Mailbox, Process, SimTimer
+from tests.simulation.engine import Killed, Mailbox, Process, SimTimer
 
 if TYPE_CHECKING:
     from tests.simulation.world import Pool, World
@@ -36,6 +37,8 @@ CLOUD_TIMEOUT_S = 60.0
 STORE_TIMEOUT_S = 15.0
 STOPS_IN_S = 0.2
 STOP_LIMIT_S = CLOUD_TIMEOUT_S + 10.0
+SYSTEMD_S = 5.0
+"""RestartSec of the unit."""
 
 
 @dataclass
@@ -85,8 +88,6 @@ class Manager:
         self.clock = pool.clock
         self.started_at = engine.now
         self.stopping = False
-        self.holds: frozenset[str] = frozenset()
-        """What its newest plan knew to be held by name."""
         self._paused: list[float] = []
         timer: Any = SimTimer(engine, self.process)
         cloud: Any = world.driver(self)
@@ -157,7 +158,13 @@ class Manager:
 
         def receive(message: Any) -> None:
             world.heard(self.name, message)
-            actor.on_receive(message)
+            try:
+                actor.on_receive(message)
+            except JournalReplaced:
+                world.note(f"{self.name} ends: its journal was replaced")
+                self.kill()
+                engine.after(SYSTEMD_S, lambda: world.start_again(self.pool))
+                raise Killed from None
 
         def handed(message: Any) -> None:
             for told in world.handed:

@@ -141,7 +141,7 @@ JOURNAL_WITHOUT_THE_LEASE = (
     instead(
         JournalAccess.problem, "self.failure if self.may_write() else NO_LEASE", "self.failure"
     ),
-    instead(JournalAccess.does_or_owes, "not self.may_write()", "False"),
+    instead(JournalAccess.owes, "not self.may_write()", "False"),
 )
 """It backs up every other check of the lease: what is not written down is not sent."""
 _TOKENS = itertools.count()

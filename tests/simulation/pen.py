@@ -1,7 +1,7 @@
 """A pool's journal as its managers write it: on SQLite or in memory, by the same calls.
 
 A write may fail, all of them or some; a manager may be killed right before one or right after it,
-in the middle of a handler; and the whole journal may be lost.
+in the middle of a handler; and the whole journal may be lost, which ends its writer.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from nodemanager.errors import JournalError
+from nodemanager.errors import JournalError, JournalReplaced
 from nodemanager.journal.api import Journal
 from nodemanager.journal.kept import ALL, CLOCKS
 from nodemanager.journal.sqlite import SqliteJournal
@@ -91,8 +91,7 @@ class Paper:
     def whole(self) -> Journal:
         """The journal itself, also while its disk fails; empty where nobody began a new one.
 
-        The world reads a file by itself: a writer's own is told of a loss once, and the writer
-        must hear that.
+        The world reads a file by itself: a writer's own is not the one that is there after a loss.
         """
         if self._folder is None:
             return self._kept
@@ -114,7 +113,7 @@ class Paper:
         return len(self.lost_at)
 
     def lose(self) -> None:
-        """It is gone, and whoever writes begins a new one."""
+        """It is gone, and whoever starts next begins a new one."""
         self.lost_at.append(self._clock.booted_at + self._clock.boottime())
         if self._folder is not None:
             folder = Path(self._folder.name)
@@ -123,8 +122,6 @@ class Paper:
                 file.rename(folder / f"lost-{self.lost}-{file.name}")
             return
         self._kept = MemoryJournal(self._clock, keeps_entries=False, boot_id=self._kept.boot_id)
-        told = iter(("it was moved or removed",))
-        self.fault = lambda call: next(told, None)
 
     def fail(self, why: str = "the disk is full") -> None:
         self.fault = lambda call: why
@@ -151,12 +148,9 @@ class Pen:
     def __init__(self, paper: Paper, writer: str, file: SqliteJournal | None) -> None:
         self._paper = paper
         self.writer = writer
-        self._file = file
+        self.journal: Journal = file or paper.kept
+        self._lost = paper.lost
         self._failed: str | None = None
-
-    @property
-    def journal(self) -> Journal:
-        return self._file or self._paper.kept
 
     @property
     def failure(self) -> str | None:
@@ -179,6 +173,9 @@ class Pen:
 
     def _call(self, method: str, *given: Any, **more: Any) -> Any:
         paper = self._paper
+        if self._lost != paper.lost:
+            self._failed = "it was moved, removed or replaced"
+            raise JournalReplaced(self._failed)
         name = f"{method} {given[0].name}" if method in ("keep", "kept") else method
         why = paper.fault(name)
         if why is not None:

@@ -231,7 +231,7 @@ def calm(world: World, scenario: Scenario) -> None:
             manager.kill()
         elif manager is not None:
             manager.wake()
-        faults.restart(world, pool)
+        world.start_again(pool)
         # Else nodes would be replaced for their age for ever.
         pool.settings = replace(pool.settings, hold_backlog=False, max_node_age=None)
         assert pool.manager is not None

@@ -63,9 +63,8 @@ class Pool:
         return self.journal.whole().open_intents()
 
     def held(self) -> list[str]:
-        """What is held by name: in its journal, or where that was lost, in its manager's mind."""
-        known = self.manager.holds if self.manager is not None else frozenset()
-        return sorted(known | {hold.id for hold in self.journal.whole().holds()})
+        """What is held by name."""
+        return sorted(hold.id for hold in self.journal.whole().holds())
 
 
 @dataclass(frozen=True)
@@ -232,6 +231,11 @@ class World:
         self.note(f"{manager.name} starts ({mode})")
         return manager
 
+    def start_again(self, pool: Pool) -> None:
+        """As systemd does it, unless one runs."""
+        if pool.manager is None or not pool.manager.alive:
+            self.start(pool)
+
     def driver(self, manager: Manager) -> SimDriver:
         line = cloud_line(self.engine, self.weather, manager.process, CLOUD_TIMEOUT_S)
         return SimDriver(self.cloud, line, manager.pool.name, manager.name)
@@ -396,7 +400,6 @@ class World:
 
     def planned(self, manager: Manager, plan: Plan, snapshot: Snapshot, settings: Settings) -> None:
         self.planned_count += 1
-        manager.holds = snapshot.holds
         self.open_breakers[manager.name] = plan.breaker.is_open
         for told in self.plans:
             told(manager, plan, snapshot, settings)

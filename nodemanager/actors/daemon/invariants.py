@@ -41,7 +41,7 @@ class Invariants:
             return
         if intent is not None and intent.kind is IntentKind.FENCE:
             # No write of ours freed it.
-            self._proven(uuid)
+            self._unproven.discard(uuid)
             return
         found = _violations(intent)
         rests_on = _rests_on(intent)
@@ -54,14 +54,9 @@ class Invariants:
                 return
             if destroy is None or destroy.kind is not IntentKind.DESTROY:
                 found = (*found, proof.without_destroy(rests_on))
-        self._proven(uuid)
+        self._unproven.discard(uuid)
         if found:
             self._broken(uuid, found, intent.plan_id if intent is not None else None)
-
-    def _proven(self, uuid: str) -> None:
-        """Note that a clean was checked, whatever the result."""
-        self._unproven.discard(uuid)
-        self._context.journal_writer.to_prove.proven(clean_key(uuid))
 
     def prove_owed(self) -> None:
         """Check the cleans that the journal could not be read for."""

@@ -49,7 +49,7 @@ class LeftoverBook:
     def enter(self, pins: tuple[Leftover, ...], now: float) -> bool:
         """Enter what a node pins. It may be destroyed only if this returns True."""
         ledger = leftovers.entered(self.ledger, pins, now)
-        if not self._scribe.leftovers.enter([ledger.entries[pin.key] for pin in pins]):
+        if not self._scribe.enter([ledger.entries[pin.key] for pin in pins]):
             return False
         for pin in pins:
             self._log.event(Event.LEFTOVER_ENTERED, **_names(pin))
@@ -70,7 +70,7 @@ class LeftoverBook:
         for leftover in dropped:
             self._log.event(Event.LEFTOVER_CALLED_OFF, **_names(leftover))
         self.ledger = ledger
-        self._scribe.leftovers.call_off(dropped)
+        self._scribe.call_off(dropped)
 
     def ended(self, node_id: str, now: float) -> None:
         self.ledger = leftovers.ended(self.ledger, node_id, now)
@@ -90,7 +90,7 @@ class LeftoverBook:
             before = replace(before, entries=kept)
         ledger = leftovers.found(before, seen, now, visible_after)
         new = [entry for key, entry in ledger.entries.items() if key not in before.entries]
-        if self.applies and not self._scribe.leftovers.enter(new):
+        if self.applies and not self._scribe.enter(new):
             return False
         for entry in new:
             self._log.event(
@@ -143,7 +143,7 @@ class LeftoverBook:
             self.ledger, leftover, outcome, now, error=said, retry_after=retry_after
         )
         self.ledger = ledger
-        self._scribe.leftovers.keep(entry)
+        self._scribe.tried(entry)
         if entry.state is LedgerState.RELEASED:
             self._log.event(Event.LEFTOVER_RELEASED, **_names(leftover), attempt=entry.attempts)
             return

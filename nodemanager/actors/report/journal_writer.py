@@ -13,11 +13,9 @@ from functools import partial
 from typing import Any, TypeVar
 
 from nodemanager.actors.report.journal_access import JournalAccess
-from nodemanager.actors.report.to_prove import FREEING, ToProve
-from nodemanager.actors.report.written_leftovers import WrittenLeftovers
 from nodemanager.actors.report.written_orders import WrittenOrders
 from nodemanager.core.explain.events import CLEANED
-from nodemanager.core.model.world import FreedLife, Outcome
+from nodemanager.core.model.world import FreedLife, Leftover
 from nodemanager.core.observe.clocks import Clocks, is_news
 from nodemanager.core.observe.facts import Fact
 from nodemanager.core.plan.leftovers import Entry
@@ -28,7 +26,6 @@ from nodemanager.journal.api import (
     Conclusion,
     Hold,
     Intent,
-    IntentKind,
     Journal,
     OpenIntent,
     PreImage,
@@ -48,9 +45,8 @@ from nodemanager.log import Logger
 
 T = TypeVar("T")
 
-WRITTEN_AGAIN: tuple[Kept[Any], ...] = (BREAKER, LATE_WRITES, BOOT_LOOPS, GIVEN_BACK, BACKLOG_RUN)
-"""The values that this keeps in memory, too, because they must go into a new file. So do others
-once they are kept: a pool without places writes no rests of places."""
+JOINED: tuple[Kept[Any], ...] = (BREAKER, LATE_WRITES, BOOT_LOOPS, GIVEN_BACK, BACKLOG_RUN)
+"""The values that may change before the journal was read: what it has is joined with them."""
 
 
 @dataclass(frozen=True)
@@ -69,18 +65,15 @@ class Loaded:
 
 
 class JournalWriter:
-    """Writes the journal of one daemon actor. No method raises JournalError."""
+    """Writes the journal of one daemon actor. Raises JournalReplaced, and no other JournalError."""
 
     def __init__(self, journal: Journal, log: Logger, holds_lease: Callable[[], bool]) -> None:
         self._journal = journal
         self._access = JournalAccess(journal, log, holds_lease)
         self._open: dict[str, Intent] = {}
-        self._owed: dict[str, tuple[Intent, str, Mapping[str, Any]]] = {}
-        self.to_prove = ToProve()
         self.orders = WrittenOrders(self._access)
-        self.leftovers = WrittenLeftovers(self._access)
         self._clocks: Clocks | None = None
-        self._values: dict[Kept[Any], Any] = {what: what.nothing for what in WRITTEN_AGAIN}
+        self._values: dict[Kept[Any], Any] = {what: what.nothing for what in JOINED}
 
     @property
     def problem(self) -> str | None:
@@ -89,44 +82,28 @@ class JournalWriter:
 
     def load(self) -> Loaded | None:
         """Load what a former run left; None if it can't be read now."""
-        read = self._access.asks(self._read, None)
-        if read is None:
+        loaded = self._access.asks(self._read, None)
+        if loaded is None:
             return None
-        loaded, grounds = read
         self._access.is_loaded = True
         for what, own in self._values.items():
             self._values[what] = what.joined(loaded.values[what], own)
         self.orders.loaded(loaded.holds, loaded.of(MARKS))
-        self.leftovers.loaded(loaded.leftovers)
         # An operator sees to a parked one: nothing that ends under its key concludes it.
         self._open |= {one.intent.key: one.intent for one in loaded.intents if not one.parked}
-        self.to_prove.rest_on(grounds)
         if self._journal.failure is not None:
             self._access.failed(JournalError(self._journal.failure))
         return loaded
 
-    def _read(self) -> tuple[Loaded, Mapping[str, Intent]]:
-        """What a former run left, and the destroys behind its open cleans. Raises JournalError."""
+    def _read(self) -> Loaded:
+        """What a former run left. Raises JournalError."""
         journal = self._journal
-        loaded = Loaded(
+        return Loaded(
             _kept("holds", journal.holds),
             _kept("open intents", journal.open_intents),
             _kept("leftovers", journal.leftovers),
             {what: _kept(what.title, partial(journal.kept, what)) for what in ALL},
         )
-        return loaded, _kept("destroys", lambda: self._destroys_behind(loaded.intents))
-
-    def _destroys_behind(self, intents: Iterable[OpenIntent]) -> dict[str, Intent]:
-        """The destroy of its node that ended in gone, by the key of each open clean."""
-        found = {}
-        for one in intents:
-            node_id = one.intent.node
-            if one.intent.kind not in FREEING or node_id is None:
-                continue
-            for ended in self._journal.concluded(id=node_id):
-                if _is_gone(ended.intent, ended.outcome) and ended.intent.node == node_id:
-                    found[one.intent.key] = ended.intent
-        return found
 
     def mend(self) -> Loaded | None:
         """After a failure try again, and write what waits. Returns what was loaded only now."""
@@ -143,8 +120,7 @@ class JournalWriter:
             loaded = self.load()
             if loaded is None:
                 return None
-        if access.does(self._write_owed):
-            access.healed()
+        access.mends()
         return loaded
 
     # Intents.
@@ -177,10 +153,7 @@ class JournalWriter:
             return False
         self._opened(opened)
         for one in ended:
-            intent = self._open.pop(one.key)
-            if _is_gone(intent, one.outcome):
-                self.to_prove.destroyed(intent, self._open.values())
-            self.to_prove.concluded(intent, one)
+            del self._open[one.key]
         return True
 
     def _opened(self, intents: Sequence[Intent]) -> None:
@@ -191,13 +164,10 @@ class JournalWriter:
 
     def conclude(self, key: str, outcome: str, **details: object) -> None:
         """Write the outcome of the open intent of that key, if there is one."""
-        intent = self._open.pop(key, None)
-        if intent is None:
-            return
-        self._owed[key] = (intent, outcome, details)
-        if _is_gone(intent, outcome):
-            self.to_prove.destroyed(intent, self._open.values())
-        self._access.does_or_owes(self._write_conclusions)
+        if self._open.pop(key, None) is not None:
+            self._access.owes(
+                ("outcome", key), partial(self._journal.conclude, key, outcome, details)
+            )
 
     def recovery_failed(self, key: str, error: str) -> OpenIntent | None:
         """Count a failed recovery; None if there is no such intent, or it can't be written."""
@@ -208,12 +178,32 @@ class JournalWriter:
             self._open.pop(key, None)
         return counted
 
+    # What nodes leave behind (D4).
+
+    def enter(self, entries: Sequence[Entry]) -> bool:
+        """Write leftovers. Their node may be destroyed only if this returns True."""
+        if self.problem is not None:
+            return False
+        return not entries or self._access.does(partial(self._journal.save_leftovers, entries))
+
+    def tried(self, entry: Entry) -> None:
+        """Write the state of one leftover."""
+        self._access.owes(
+            ("leftover", entry.leftover.key), partial(self._journal.save_leftovers, [entry])
+        )
+
+    def call_off(self, leftovers: Sequence[Leftover]) -> None:
+        for one in leftovers:
+            forget = partial(self._journal.forget_leftovers, [one])
+            self._access.owes(("leftover", one.key), forget)
+
     # What the next run must know.
 
     def keep(self, what: Kept[T], value: T) -> None:
         """Write a value for the next run, before it takes effect here."""
         self._values[what] = value
-        self._access.does_or_owes(lambda: self._journal.keep(what, value))
+        # What was read meanwhile may have been joined with it.
+        self._access.owes(what.name, lambda: self._journal.keep(what, self._values[what]))
 
     def keep_all(self, values: Mapping[Kept[Any], Any]) -> bool:
         """Write these values, or leave those before: whether every one is written.
@@ -238,17 +228,15 @@ class JournalWriter:
     def save_clocks(self, clocks: Clocks) -> None:
         """Write the clocks if one of them changed: a later run must know of a jump."""
         before = self._clocks
-
-        def write() -> None:
-            self._journal.keep(CLOCKS, clocks)
-            self._clocks = clocks
-
         if (
-            before is None
-            or is_news(before.store, clocks.store)
-            or is_news(before.wall, clocks.wall)
+            before is not None
+            and not is_news(before.store, clocks.store)
+            and not is_news(before.wall, clocks.wall)
         ):
-            self._access.does_or_owes(write)
+            return
+        # One that can't be written is out of date once that is possible: the next reading goes.
+        if self.problem is None and self._access.does(partial(self._journal.keep, CLOCKS, clocks)):
+            self._clocks = clocks
 
     def concluded(self, since: float = 0.0, id: str | None = None) -> tuple[Concluded, ...]:
         """The intents that ended since then (epoch seconds), oldest first; none if unreadable.
@@ -256,7 +244,6 @@ class JournalWriter:
         Only those of the record or node `id` where it is given.
         """
         try:
-            # A lost file is told only once: what is known must go into the new one.
             return self._access.asks(partial(self._journal.concluded, id=id, since=since), ())
         except ValueError:
             return ()
@@ -281,13 +268,8 @@ class JournalWriter:
         self.keep(GIVEN_BACK, known)
 
     def newest(self, key: str) -> tuple[bool, Intent | None]:
-        """Whether the journal could be read, and the newest intent of that key.
-
-        After a failure it can't, until it is mended: a new file may lack our entries.
-        """
+        """Whether the journal could be read, and the newest intent of that key."""
         unread: tuple[bool, Intent | None] = (False, None)
-        if self._access.failure is not None:
-            return unread
         return self._access.asks(lambda: (True, self._journal.newest(key)), unread)
 
     # What was seen and decided.
@@ -300,36 +282,6 @@ class JournalWriter:
 
     def decided(self, decision: Decision) -> None:
         self._access.does(partial(self._journal.decided, decision))
-
-    def _write_open(self) -> None:
-        """Write the open intents that this file lacks: their outcomes need them."""
-        known = {one.intent.key for one in self._journal.open_intents()}
-        ours = {key: intent for key, (intent, _, _) in self._owed.items()} | self._open
-        lacking = [intent for key, intent in ours.items() if key not in known]
-        if lacking:
-            self._journal.intend(lacking)
-
-    def _write_conclusions(self) -> None:
-        for key, (intent, outcome, details) in list(self._owed.items()):
-            self._journal.conclude(key, outcome, details)
-            del self._owed[key]
-            self.to_prove.concluded(intent, Conclusion(key, outcome, details))
-
-    def _write_owed(self) -> None:
-        """Write everything again, because the file may be a new one."""
-        for what, value in self._values.items():
-            self._journal.keep(what, value)
-        # The next reading is then written, even if it is no news.
-        self._clocks = None
-        self.orders.write_again()
-        self.leftovers.write_again()
-        self.to_prove.write(self._journal, self._owed)
-        self._write_open()
-        self._write_conclusions()
-
-
-def _is_gone(intent: Intent, outcome: str) -> bool:
-    return intent.kind is IntentKind.DESTROY and outcome == Outcome.GONE.value
 
 
 def _kept(what: str, read: Callable[[], T]) -> T:

@@ -12,7 +12,7 @@ from nodemanager.journal.kept import MARKS
 
 
 class WrittenOrders:
-    """Writes holds and marks before they are answered, and again into a new file."""
+    """Writes holds and marks before they are answered."""
 
     def __init__(self, access: JournalAccess) -> None:
         self._access = access
@@ -54,12 +54,6 @@ class WrittenOrders:
             return False
         self._marks = marks
         return True
-
-    def write_again(self) -> None:
-        """Write all, because the file may be a new one. Raises JournalError."""
-        for hold in self._holds.values():
-            self._access.journal.hold(hold)
-        self._write(self._marks)
 
     def _write(self, marks: Marks) -> None:
         self._access.journal.keep(MARKS, marks)

@@ -635,7 +635,8 @@ class Event(Told):
     )
     JOURNAL_FAILED = (
         "journal.failed",
-        "The journal can't be written: nothing is created, destroyed or freed until it can.",
+        "The journal can't be written: nothing is created, destroyed or freed until it can. "
+        "Where its file was replaced, the daemon ends, for systemd to start it anew.",
     )
     JOURNAL_HEALED = "journal.healed", "The journal can be written again."
     STATE_FAILED = (

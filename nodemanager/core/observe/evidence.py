@@ -66,11 +66,12 @@ class Grounds:
     `listed` and `glimpsed_nodes` are the nodes, not terminated, with the record's uuid as a tag or
     its instance id: in the newest complete listing, and in incomplete listings since. `place` is
     how many cleans of the cycle come before this one. `asked_by_tag` and `asked_by_id` are the
-    cloud's last answers about the record's node (P6). `windows` is None in an older journal.
+    cloud's last answers about the record's node (P6). `windows` are those of the plan.
     """
 
     signs: Signs
     reading: Reading
+    windows: Windows
     adopt: bool | None = None
     base_started_at: float | None = None
     base_ended_at: float | None = None
@@ -86,7 +87,6 @@ class Grounds:
     place: int = 0
     asked_by_tag: Asked | None = None
     asked_by_id: Asked | None = None
-    windows: Windows | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +104,7 @@ class Look:
     """What the pre-write check saw right before the write (C2, C7-C11).
 
     `tagged` and `by_id` are the cloud's answers by tag and by instance id; the first question was
-    sent at `asked_at` (None in an older journal). `listed` are the nodes with the record's
+    sent at `asked_at`, None where that is not known. `listed` are the nodes with the record's
     uuid as a tag, or its instance id, in the newest complete cloud listing or in incomplete ones
     since. `polls` are the start times of the newest polls. Times are CLOCK_BOOTTIME seconds.
     """

@@ -115,14 +115,9 @@ def _forbidden(order: CleanOrder, look: Look, before: Record) -> Iterator[Violat
         yield Violation("C10", {"breaker": look.breaker or "closed since the plan"})
     elif not look.lease or look.read_only is not None:
         yield Violation("C10", {"detail": look.read_only or "no lease"})
-    elif grounds is not None and not grounds.place < _planned(grounds, look).cap:
-        limit = _planned(grounds, look).cap
+    elif grounds is not None and not grounds.place < grounds.windows.cap:
+        limit = grounds.windows.cap
         yield Violation("C10", {"count": grounds.place + 1, "limit": limit})
-
-
-def _planned(grounds: Grounds, look: Look) -> Windows:
-    """The windows of the plan: a reload does not change those of a clean in flight (S6)."""
-    return grounds.windows or look.terms
 
 
 def _last_look(order: CleanOrder, look: Look, before: Record) -> Iterator[Violation]:
@@ -225,7 +220,7 @@ def _pings_in_vain(grounds: Grounds, look: Look, before: Record) -> Iterator[Vio
 
 def _denied_long_enough(grounds: Grounds, look: Look, before: Record) -> Iterator[Violation]:
     """P6: denied by tag, and by id where it has one, unbroken for longer than the window."""
-    terms, at, absence = _planned(grounds, look), grounds.reading.at, grounds.absence
+    terms, at, absence = grounds.windows, grounds.reading.at, grounds.absence
     limit_s = terms.node_stale_after
     asked = [("tag", grounds.asked_by_tag)]
     if before.instance_id is not None and not _is_claimed_and_misnamed(grounds, look, before):
@@ -257,7 +252,7 @@ def _is_claimed_and_misnamed(grounds: Grounds, look: Look, before: Record) -> bo
 def _stale(order: CleanOrder, grounds: Grounds, look: Look, before: Record) -> Iterator[Violation]:
     yield from _word(order, grounds, look)
     yield from _trust(order, grounds, look)
-    readings = [(_quiet(grounds.signs, grounds.reading), _planned(grounds, look))]
+    readings = [(_quiet(grounds.signs, grounds.reading), grounds.windows)]
     if not order.fenced:
         # Behind a fence of ours only we stamp the record.
         readings.append((_quiet(look.signs, look.reading), look.terms))
@@ -285,7 +280,7 @@ def _nothing_listed(grounds: Grounds, look: Look, before: Record) -> Iterator[Vi
 
 def _fresh_polls(grounds: Grounds, look: Look) -> Iterator[Violation]:
     """C7: the records judged on, and every poll, were fresh."""
-    planned_s, now_s = _planned(grounds, look).poll_stale_after, look.terms.poll_stale_after
+    planned_s, now_s = grounds.windows.poll_stale_after, look.terms.poll_stale_after
     judged_on = ("records judged on", grounds.base_started_at, grounds.reading.at, planned_s)
     polls = [(name, began, look.reading.at, now_s) for name, began in sorted(look.polls.items())]
     for source, started_at, at, limit_s in (judged_on, *polls):
@@ -322,7 +317,7 @@ def _trust(order: CleanOrder, grounds: Grounds, look: Look) -> Iterator[Violatio
     And no stamp of the record tells of a jump back where none is known. Behind a fence of ours only
     we stamp it.
     """
-    planned_s, now_s = _planned(grounds, look).poll_stale_after, look.terms.poll_stale_after
+    planned_s, now_s = grounds.windows.poll_stale_after, look.terms.poll_stale_after
     planned = (grounds.reading, grounds.signs, planned_s)
     for reading, signs, limit_s in (planned, (look.reading, look.signs, now_s)):
         clock = reading.clock
@@ -355,7 +350,7 @@ def _set_back_by(signs: Signs) -> float:
 
 def _absence(grounds: Grounds, look: Look) -> Iterator[Violation]:
     """C5: the absence of this incarnation's node lasted, in enough listings."""
-    seen, terms = grounds.absence, _planned(grounds, look)
+    seen, terms = grounds.absence, grounds.windows
     listings = seen.listings if seen is not None else 0
     lasted_s = seen.last_at - seen.first_at if seen is not None else 0.0
     if seen is not None and seen.incarnation != grounds.signs.incarnation:

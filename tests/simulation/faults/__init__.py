@@ -11,7 +11,6 @@ from tests.simulation.faults import (
     seats,
     store,
 )
-from tests.simulation.faults.managers import restart
 from tests.simulation.faults.people import release
 from tests.simulation.faults.script import KINDS, Fault, Kind, begin
 
@@ -27,7 +26,6 @@ __all__ = [
     "nodes",
     "people",
     "release",
-    "restart",
     "schedulers",
     "seats",
     "store",

@@ -5,7 +5,6 @@ from __future__ import annotations
 from tests.simulation.faults.script import LONG, MIDDLING, Effect, Scene, fault
 from tests.simulation.manager import Manager
 from tests.simulation.weather import Watcher
-from tests.simulation.world import Pool, World
 
 
 def killing(scene: Scene, manager: Manager | None = None) -> None:
@@ -16,12 +15,7 @@ def killing(scene: Scene, manager: Manager | None = None) -> None:
         return
     scene.world.note(f"{manager.name} is killed")
     manager.kill()
-    scene.finally_(lambda: restart(scene.world, pool))
-
-
-def restart(world: World, pool: Pool) -> None:
-    if pool.manager is None or not pool.manager.alive:
-        world.start(pool)
+    scene.finally_(lambda: scene.world.start_again(pool))
 
 
 CALLS = (
@@ -108,7 +102,7 @@ def stopping(scene: Scene) -> None:
     if manager is None or not manager.alive or manager.stopping:
         return
     scene.world.note(f"{manager.name} is told to stop")
-    manager.stop(lambda: scene.finally_(lambda: restart(scene.world, pool)))
+    manager.stop(lambda: scene.finally_(lambda: scene.world.start_again(pool)))
 
 
 fault("manager restarted by systemd", weight=2, lasts=(1.0, 20.0))(stopping)
@@ -127,7 +121,7 @@ def _(scene: Scene) -> None:
 
     def boot() -> None:
         pool.clock.booted_at = world.engine.now - 20.0
-        restart(world, pool)
+        world.start_again(pool)
 
     scene.finally_(boot)
 
@@ -178,7 +172,7 @@ def _(scene: Scene) -> None:
 
 @fault("the journal is lost", weight=0.7, lasts=(1.0, 60.0))
 def _(scene: Scene) -> None:
-    """Under a running manager, or while none runs; holds and pre-images are lost with it."""
+    """Under a running manager, which ends, or while none runs; holds and pre-images go with it."""
     pool = scene.pool
     pool.holds.clear()
     if scene.random.random() < 0.5:
