@@ -234,10 +234,10 @@ def test_a_replaced_journal_ends_the_daemon_and_the_next_finds_what_was_under_wa
     (record,) = rig.records
     if kind == "create":
         until(rig, "node.paired", within=900)
-        assert len(rig.cloud.machines) == 1
+        assert len(rig.cloud.living()) == 1
     else:
         until(rig, "record.cleaned", within=4 * HOUR, record=record.uuid)
-        assert not rig.cloud.machines
+        assert rig.cloud.living() == []
     assert rig.journal.open_intents() == ()
     assert rig.lines("invariant.broken") == []
 
