@@ -898,7 +898,7 @@ MUTANTS: tuple[Mutant, ...] = (
         (
             instead(
                 LeftoverBook.enter,
-                "self._scribe.leftovers.enter([ledger.entries[pin.key] for pin in pins])",
+                "self._scribe.enter([ledger.entries[pin.key] for pin in pins])",
                 "True",
             ),
         ),
