@@ -281,19 +281,6 @@ class RunErrands:
     not_after: float
 
 
-@dataclass(frozen=True, slots=True)
-class ErrandRun:
-    """What became of an errand: `error` None says that it is done.
-
-    `is_moot`: there was no need for it any more.
-    """
-
-    errand: Errand
-    plan_id: str
-    error: RemoteError | None = None
-    is_moot: bool = False
-
-
 # To and from the daemon.
 
 

@@ -13,6 +13,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from nodemanager import redact
+from nodemanager.core.execute.state import State
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.observe.facts import (
     BreakerSet,
@@ -38,7 +39,7 @@ from nodemanager.core.observe.facts import (
 )
 from nodemanager.core.observe.history import Nodes, Records
 from nodemanager.core.observe.snapshot import Snapshot
-from nodemanager.core.replay.fold import Decision, Start, State, after_decision, settings_after
+from nodemanager.core.replay.fold import Decision, Start, after_decision, settings_after
 from nodemanager.journal.codec import codec_of, to_text
 from nodemanager.journal.deltas import BLANK, encode_snapshot
 from nodemanager.journal.listings import NODES, RECORDS
@@ -193,6 +194,8 @@ class Recorder:
         state = after_decision(
             State(demand=snapshot.demand, demand_at=snapshot.demand_at, slots=snapshot.slots),
             decision.plan,
+            snapshot.now,
+            settings,
         )
         return Start(
             self._start.pool,

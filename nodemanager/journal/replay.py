@@ -5,16 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
+from nodemanager.core.execute.state import State
 from nodemanager.core.observe.snapshot import Snapshot
 from nodemanager.core.plan.plan import Plan
-from nodemanager.core.replay.fold import (
-    Start,
-    State,
-    after_decision,
-    after_fact,
-    decide,
-    settings_after,
-)
+from nodemanager.core.replay.fold import Start, after_decision, after_fact, decide, settings_after
 from nodemanager.journal.reading import Decided, Entry
 from nodemanager.journal.verdicts import digest, verdicts_of
 
@@ -46,7 +40,7 @@ def replayed(entries: Iterable[Entry]) -> Iterator[Step]:
             made = decide(snapshot, entry.settings, new_records=entry.new_records)
             is_same = digest(verdicts_of(made)) == entry.digest
             yield Step(snapshot, entry, made, is_same)
-            state = after_decision(state, made)
+            state = after_decision(state, made, snapshot.now, entry.settings)
         else:
             settings = settings_after(settings, entry)
             state = after_fact(state, entry, settings)

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from nodemanager.core.execute.state import State
 from nodemanager.core.judge.idle import UNCAPPED
 from nodemanager.core.model.breaker import Breaker, Cause
 from nodemanager.core.model.reasons import Kind, Reason
@@ -33,7 +34,7 @@ from nodemanager.core.observe.snapshot import Snapshot
 from nodemanager.core.plan.destroy import ShutdownOrder
 from nodemanager.core.plan.plan import Plan
 from nodemanager.core.replay import whatif
-from nodemanager.core.replay.fold import Start, State, after_decision, after_fact, decide
+from nodemanager.core.replay.fold import Start, after_decision, after_fact, decide
 from nodemanager.core.replay.whatif import By, End, Sign, World, is_life, life_of
 from nodemanager.core.replay.worth import Outcome
 from nodemanager.core.safety import breaker as breakers
@@ -343,7 +344,7 @@ class Scenario:
         snapshot = self._snapshot(entry.snapshot)
         before = self._state.breaker
         made = decide(snapshot, self._settings, new_records=entry.new_records)
-        self._state = after_decision(self._state, made)
+        self._state = after_decision(self._state, made, snapshot.now, self._settings)
         if made.breaker is not before:
             self._count_opening(before)
         self._now = snapshot.now

@@ -9,12 +9,13 @@ import dataclasses
 import typing
 from typing import Any
 
+from nodemanager.core.execute.state import State
 from nodemanager.core.model.breaker import Breaker
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.world import Job
 from nodemanager.core.observe.history import History, Records
 from nodemanager.core.observe.nodes_by_record import index_nodes
-from nodemanager.core.replay.fold import Start, State
+from nodemanager.core.replay.fold import Start
 from nodemanager.journal.codec import codec_of
 from nodemanager.journal.listings import NODES, RECORDS
 

@@ -7,16 +7,18 @@ from typing import Any
 
 from mock import Mock
 
-from nodemanager.actors.daemon.boot_failures import BootFailures
 from nodemanager.actors.daemon.context import Context
 from nodemanager.actors.daemon.inputs import DaemonInputs
 from nodemanager.actors.report.journal_writer import JournalWriter
+from nodemanager.core.execute.news import Inherited, NodeGone
+from nodemanager.core.execute.state import State
 from nodemanager.core.execute.unacknowledged import with_late
+from nodemanager.core.model.annotations import NO_MARKS
 from nodemanager.core.model.breaker import Breaker, Cause
-from nodemanager.core.model.reasons import Event
+from nodemanager.core.model.reasons import Event, Reason
 from nodemanager.core.model.world import Guarantee
 from nodemanager.core.observe.facts import NodesAnswered
-from nodemanager.core.replay.fold import State, after_fact
+from nodemanager.core.replay.fold import after_fact
 from nodemanager.core.safety.boot_loops import SIZE_LOOP
 from nodemanager.core.safety.breaker import opened
 from nodemanager.journal.kept import BOOT_LOOPS, BREAKER, LATE_WRITES
@@ -74,7 +76,7 @@ def test_a_rest_from_booting_is_as_long_where_our_clock_was_set_back_meanwhile_b
     before, events, _ = context(settings, journal)
     before.journal_writer.load()
     for _ in range(SIZE_LOOP):
-        BootFailures(before).failed(None, "small")
+        before.learn(NodeGone("i-1", Reason.BOOT_FAILED, "small"))
     assert events == [Event.BOOTS_REST]
     until = before.limits.loops.sizes["small"].until
     clock.advance(60.0)
@@ -82,7 +84,8 @@ def test_a_rest_from_booting_is_as_long_where_our_clock_was_set_back_meanwhile_b
     after, _, _ = context(settings, journal)
     loaded = after.journal_writer.load()
     assert loaded is not None
-    BootFailures(after).load(loaded.of(BOOT_LOOPS))
+    loops = loaded.of(BOOT_LOOPS)
+    after.learn(Inherited(loops, {}, {}, (), {}, NO_MARKS, may_lack=False))
     rests = after.limits.loops.sizes["small"]
     assert (rests.failed, rests.rests, rests.until) == (SIZE_LOOP, 1, until)
 

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from nodemanager.core.execute.state import State
 from nodemanager.core.judge import false_clean
 from nodemanager.core.judge.false_clean import FalseClean
 from nodemanager.core.judge.node_view import NodeView
@@ -38,7 +39,7 @@ from nodemanager.core.observe.history import History
 from nodemanager.core.observe.snapshot import Expected, Flight, Limits, Snapshot
 from nodemanager.core.plan.destroy import ShutdownOrder
 from nodemanager.core.plan.plan import Plan, plan
-from nodemanager.core.replay.fold import State, after_fact
+from nodemanager.core.replay.fold import after_fact
 from nodemanager.core.safety import breaker as breakers
 from nodemanager.core.safety.orders import CleanOrder
 

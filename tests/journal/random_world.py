@@ -12,6 +12,7 @@ from typing import Any
 
 from nodemanager import log
 from nodemanager.actors.report.event_log import EventLog
+from nodemanager.core.execute.state import State
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.world import (
     CloudNode,
@@ -48,7 +49,6 @@ from nodemanager.core.plan.plan import Plan
 from nodemanager.core.replay.fold import (
     Decision,
     Start,
-    State,
     after_decision,
     after_fact,
     decide,
@@ -337,7 +337,7 @@ class RandomWorld:
         made = decide(snapshot, self.settings, new_records=state.new_records, before=before)
         self.snapshots.append((snapshot, self.settings, state.new_records))
         self.plans.append(made)
-        self.state = after_decision(state, made)
+        self.state = after_decision(state, made, snapshot.now, self.settings)
         return made
 
     def run(self, rounds: int) -> Iterator[Decision]:

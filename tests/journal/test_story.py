@@ -11,13 +11,14 @@ import pytest
 from nodemanager import log
 from nodemanager.actors.report.event_log import EventLog
 from nodemanager.actors.report.verdict_log import TOLD_ELSEWHERE
+from nodemanager.core.execute.state import State
 from nodemanager.core.explain.events import event_of_node, event_of_record
 from nodemanager.core.model.reasons import Event, Kind, Reason
 from nodemanager.core.model.world import StoreTime
 from nodemanager.core.observe.facts import CloudSeen, RecordsSeen
 from nodemanager.core.observe.history import History
 from nodemanager.core.operate.naming import AmbiguousIdError, UnknownIdError
-from nodemanager.core.replay.fold import Decision, Start, State
+from nodemanager.core.replay.fold import Decision, Start
 from nodemanager.errors import CloudError, JournalError
 from nodemanager.journal.event import Told
 from nodemanager.journal.names import names_in

@@ -6,7 +6,7 @@ from tests.mutation.catalog import TextMutant
 
 _INTENTS = "tests/actors/test_intents.py::"
 _DUE = "tests/core/execute/test_still_due.py::"
-_WRITES = "tests/actors/test_record_writes.py::"
+_WRITES = "tests/core/execute/test_record_writes.py::"
 
 GUARDS = (
     # A node at work, or known to live, is hit.
@@ -216,7 +216,7 @@ GUARDS = (
     TextMutant(
         "C12",
         "after a restart nobody knows that a late write frees",
-        "actors/daemon/record_writes.py",
+        "core/execute/writes.py",
         "            if one.clean_at is not None:\n",
         "            if False:\n",
         f"{_WRITES}test_what_a_former_run_wrote_may_come_late_to_this_one_c12_u2",
@@ -224,24 +224,24 @@ GUARDS = (
     TextMutant(
         "B3",
         "a fence that needs no lift says that writes work",
-        "actors/daemon/record_writes.py",
-        "        elif not (isinstance(effect, LiftFence) and answer is None):\n",
-        "        else:\n",
+        "core/execute/writes.py",
+        "    elif not (isinstance(effect, LiftFence) and answer is None):\n",
+        "    else:\n",
         "tests/actors/test_writes.py::"
         "test_a_fence_that_needs_no_lift_does_not_say_that_writes_work",
     ),
     TextMutant(
         "B3",
         "a conflict that was read before a write says that writes work",
-        "actors/daemon/record_writes.py",
-        "            if not error.unsent:\n",
-        "            if True:\n",
+        "core/execute/writes.py",
+        "return (writes, breaker) if error.unsent else _after_success(writes, breaker)",
+        "return _after_success(writes, breaker)",
         f"{_WRITES}test_only_an_answer_to_a_write_says_that_writes_work_b3",
     ),
     TextMutant(
         "U2",
         "a record that somebody wrote since is our own clean still",
-        "actors/daemon/record_writes.py",
+        "core/execute/writes.py",
         "            if at >= listing.started_at or versions.get(uuid) == version\n",
         "",
         f"{_WRITES}test_a_record_is_our_own_clean_until_somebody_writes_it_u2",

@@ -28,9 +28,9 @@ JOINS = (
     TextMutant(
         "B5",
         "a node that we gave up is counted once more while its record waits",
-        "actors/daemon/workflow_shell.py",
-        "self._boot_failures.failed(node, gone.size, life)",
-        "self._boot_failures.failed(node, gone.size)",
+        "core/execute/state.py",
+        "_after_failed_boot(state, gone.node_id, gone.size, life, own, settings)",
+        "_after_failed_boot(state, gone.node_id, gone.size, None, own, settings)",
         "tests/actors/test_boot_loops.py::"
         "test_a_failed_boot_whose_record_is_freed_late_is_counted_once",
     ),
@@ -117,11 +117,9 @@ JOINS = (
     TextMutant(
         "R4",
         "who has joined is not kept over a restart",
-        "actors/daemon/observations.py",
-        "        if context.history.hostnames is not before.hostnames:\n"
-        "            context.journal_writer.keep(HOSTNAMES, context.history.hostnames)\n"
-        "        records = context.history.records\n",
-        "        records = context.history.records\n",
+        "actors/daemon/context.py",
+        "        if after.history.hostnames is not before.history.hostnames:\n",
+        "        if False:\n",
         "tests/actors/test_boot_loops.py::test_who_has_joined_is_known_after_a_restart_d17_r4",
     ),
     TextMutant(

@@ -133,7 +133,7 @@ MUTANTS = (
     TextMutant(
         "C12",
         "a restart forgets which writes may still take effect",
-        "actors/daemon/record_writes.py",
+        "core/execute/writes.py",
         "for uuid, one in late.items():",
         "for uuid, one in ():",
         "tests/actors/test_write_ahead.py::test_a_late_write_is_remembered_over_a_restart_c12_u2",

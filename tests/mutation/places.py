@@ -111,14 +111,14 @@ PLACES = (
         "R4",
         "a restart forgets which places rest",
         "actors/daemon/recovery.py",
-        "        self._place_rests.load(loaded.of(PLACE_RESTS))\n",
-        "",
+        "                loaded.of(PLACE_RESTS),\n",
+        "                {},\n",
         "tests/actors/test_places.py::test_a_rest_goes_on_after_a_restart_and_ends_in_its_time",
     ),
     TextMutant(
         "R4",
         "a wall clock that was set back lengthens the rest of a place",
-        "actors/daemon/place_rests.py",
+        "core/execute/state.py",
         "min(until, longest)",
         "until",
         "tests/actors/test_places.py::"
@@ -127,8 +127,8 @@ PLACES = (
     TextMutant(
         "D6",
         "the end of a place's rest is neither told nor kept",
-        "actors/daemon/decisions.py",
-        "        self._place_rests.tend(now)\n",
+        "core/execute/state.py",
+        "            rests = without_ended_rests(limits.places, at)\n",
         "",
         "tests/actors/test_places.py::test_a_resting_place_is_not_asked_until_its_rest_is_over",
     ),

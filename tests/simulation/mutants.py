@@ -11,22 +11,20 @@ import itertools
 from dataclasses import dataclass, replace
 from typing import Any
 
-from nodemanager.actors.daemon.boot_failures import BootFailures
 from nodemanager.actors.daemon.identities import Identities
 from nodemanager.actors.daemon.leftover_book import LeftoverBook
 from nodemanager.actors.daemon.operators import PoolOrders
-from nodemanager.actors.daemon.record_writes import RecordWrites
 from nodemanager.actors.daemon.recovery import Recovery
 from nodemanager.actors.daemon.runner import Runner
-from nodemanager.actors.daemon.workflow_shell import WorkflowShell
 from nodemanager.actors.poll.polling import CloudNodeListActor, RecordListActor, SchedulerActor
 from nodemanager.actors.report.demand_log import DemandLog
+from nodemanager.actors.report.event_log import EventLog
 from nodemanager.actors.report.journal_access import JournalAccess
 from nodemanager.actors.report.journal_writer import JournalWriter
 from nodemanager.actors.workers.node_setup import NodeSetupActor
 from nodemanager.actors.workers.node_shutdown import NodeShutdownActor
 from nodemanager.cloud.api import CreateOrder
-from nodemanager.core.execute import clean, pre_write_check, setup
+from nodemanager.core.execute import clean, pre_write_check, setup, state, writes
 from nodemanager.core.execute import shutdown as shutdowns
 from nodemanager.core.judge import (
     false_clean,
@@ -938,7 +936,7 @@ MUTANTS: tuple[Mutant, ...] = (
         (
             instead(
                 Recovery._expect,
-                "expected_again(answers, self._ended, waiting, now, settings)",
+                "expected_again(answers, ends, waiting, now, settings)",
                 "{}",
             ),
         ),
@@ -1120,8 +1118,8 @@ MUTANTS: tuple[Mutant, ...] = (
         "failed writes are over with the next record poll",
         (
             instead(
-                RecordWrites.listed,
-                "rate_limits.may_try_writes(breaker, context.now, settings)",
+                writes.after_poll,
+                "rate_limits.may_try_writes(breaker, at, settings)",
                 "breaker.is_open",
             ),
         ),
@@ -1222,8 +1220,8 @@ MUTANTS: tuple[Mutant, ...] = (
         "a node that was given up is no failed boot",
         (
             instead(
-                WorkflowShell._node_gone,
-                "gone.reason in FAILED_BOOTS or self._ended_in_setup(gone)",
+                state._after_gone,
+                "gone.reason in FAILED_BOOTS or _ended_in_setup(gone, state.history)",
                 "False",
             ),
         ),
@@ -1250,7 +1248,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "B5",
         "the cloud's own reason is not told",
-        (instead(BootFailures.ended_in_setup, "node.why", "None"),),
+        (instead(EventLog.node_ended, "node.why", "None"),),
     ),
     Mutant(
         "B5",
@@ -1268,7 +1266,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "B5",
         "a streak outlives no restart",
-        (instead(BootFailures.load, "boot_loops.joined(loops, self._loops)", "self._loops"),),
+        (instead(boot_loops.joined, "kept if own.are_none else own", "own"),),
         storm=NEVER_UP,
     ),
     Mutant(
@@ -1288,9 +1286,9 @@ MUTANTS: tuple[Mutant, ...] = (
         "a node that comes up ends no rest",
         (
             instead(
-                BootFailures.watch_boots,
-                "boot_loops.after_boot(self._loops, name)",
-                "self._loops",
+                boot_loops.after_polls,
+                "after_boot(loops, size.name if size is not None else named)",
+                "loops",
             ),
         ),
         by=STILL,

@@ -74,19 +74,17 @@ class TendBacklog:
     run_id: str
 
 
+@dataclass(eq=False)
 class BacklogRuns:
     """Keeps the newest decision and the run, and logs what becomes of each item."""
 
-    def __init__(
-        self, context: Context, held: HeldBacklog, identities: Identities, snapshots: Snapshots
-    ) -> None:
-        self._context = context
-        self.held = held
-        self._identities = identities
-        self._snapshots = snapshots
-        self._newest: tuple[Plan, Snapshot] | None = None
-        self._picture: Picture | None = None
-        self._tending = False
+    _context: Context
+    held: HeldBacklog
+    _identities: Identities
+    _snapshots: Snapshots
+    _newest: tuple[Plan, Snapshot] | None = None
+    _picture: Picture | None = None
+    _tending: bool = False
 
     @property
     def seen(self) -> Picture | None:

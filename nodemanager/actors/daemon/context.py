@@ -1,11 +1,10 @@
-"""What the parts of the daemon share: its tools, its State, and its books of actions in flight.
+"""What the parts of the daemon share: its tools, and the one State of all that it knows.
 
 Only facts and decisions change the State, by the same fold that a replay of the journal uses.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -19,24 +18,27 @@ from nodemanager.actors.report.journal_writer import JournalWriter
 from nodemanager.actors.timer import Timer
 from nodemanager.actors.workers.worker_pool import WorkerPool
 from nodemanager.clock import Clock
-from nodemanager.core.execute.books import Books
-from nodemanager.core.execute.recent import Recent
+from nodemanager.core.execute.news import CallsDeferred, Inherited, LoopsReset
+from nodemanager.core.execute.state import Own, OwnNews, State
+from nodemanager.core.execute.writes import Writes
 from nodemanager.core.model.breaker import COLLAPSES, Breaker
+from nodemanager.core.model.scheduling import Dispatched
 from nodemanager.core.model.settings import FREED_KEPT_S, Settings
+from nodemanager.core.model.streaks import Loops
 from nodemanager.core.observe.clocks import MeasuredClock, wall_read
 from nodemanager.core.observe.facts import BreakerSet, Fact
 from nodemanager.core.observe.history import History
 from nodemanager.core.observe.snapshot import Limits
 from nodemanager.core.plan.plan import Plan
-from nodemanager.core.replay.fold import Stage, State, after_decision, stages
+from nodemanager.core.replay.fold import Stage, after_decision, stages
 from nodemanager.core.safety.rate_limits import heeded
 from nodemanager.errors import RemoteError
-from nodemanager.journal.kept import BREAKER
+from nodemanager.journal.kept import BOOT_LOOPS, BREAKER, HOSTNAMES, LATE_WRITES, PLACE_RESTS
 from nodemanager.log import Logger
 
 
 class Context:
-    """The daemon's tools, its one State of facts, and its books of actions in flight."""
+    """The daemon's tools and its one State."""
 
     # Given with Begin, before any other message.
     team: Team
@@ -62,10 +64,12 @@ class Context:
         self.log = log
         self.event_log = EventLog(log, settings, inputs.mode)
         self.journal_writer = JournalWriter(inputs.journal, log, inputs.holds_lease)
-        self.state = State(demand=None if settings.demand_polled else ())
-        self.books = Books()
-        self.recent = Recent()
-        self.plan: Plan | None = None
+        told = Dispatched(since=clock.boottime() if settings.scheduled else None)
+        self.state = State(
+            demand=None if settings.demand_polled else (),
+            dispatched=told,
+            writes=Writes(inputs.guarantee),
+        )
         self.stopping: Stop | None = None
         self._timer = timer
         self._actor = actor
@@ -81,7 +85,7 @@ class Context:
 
     @property
     def limits(self) -> Limits:
-        return self.books.limits
+        return self.state.limits
 
     @property
     def now(self) -> float:
@@ -110,10 +114,29 @@ class Context:
         self.journal_writer.note(fact)
         self.take(fact)
 
-    def take(self, fact: Fact) -> None:
-        """Fold a fact that is in the journal already into the State, and log what it changes."""
+    def learn(self, one: Own) -> None:
+        """Fold what happened just now because of us into the State."""
+        before = self.state.breaker
+        self.take(OwnNews(one, self.now, self.clock.wall()))
+        if self.state.breaker is not before:
+            # A replay does not have the news.
+            self.journal_writer.note(BreakerSet(self.state.breaker, self.now))
+            self.decide_soon()
+
+    def take(self, fact: Fact | OwnNews) -> None:
+        """Fold a fact into the State that the journal has or need not have; log what it changes."""
         for stage in stages(self.state, fact, self.settings):
+            loops = self.state.limits.loops
             self._enter(stage)
+            if isinstance(fact, OwnNews) and isinstance(fact.one, Inherited):
+                continue
+            is_reset = isinstance(fact, OwnNews) and isinstance(fact.one, LoopsReset)
+            self._tell_boots(loops, is_reset=is_reset)
+
+    def _tell_boots(self, before: Loops, *, is_reset: bool = False) -> None:
+        """Log which rests of booting have begun or ended since `before`."""
+        if self.event_log.boots(before, self.limits.loops, self.now, is_reset=is_reset):
+            self.decide_soon()
 
     def _enter(self, stage: Stage) -> None:
         before, after = self.state.breaker, stage.state.breaker
@@ -127,6 +150,7 @@ class Context:
         if stage.told:
             self.event_log.false_cleans(stage.told)
         self._keep_breaker(after)
+        self._keep(stage.state)
         self.state = stage.state
         if stage.told:
             self.decide_soon()
@@ -141,18 +165,34 @@ class Context:
         self.event_log.breaker_changed(before, breaker)
         self.state = replace(self.state, breaker=breaker)
 
+    def _keep(self, after: State) -> None:
+        """Write what the next run must know of a state, before it takes effect."""
+        before = self.state
+        if after.limits.loops is not before.limits.loops:
+            self.journal_writer.keep(BOOT_LOOPS, after.limits.loops)
+        if after.limits.places is not before.limits.places:
+            self.journal_writer.keep(PLACE_RESTS, after.limits.places)
+        if after.history.hostnames is not before.history.hostnames:
+            self.journal_writer.keep(HOSTNAMES, after.history.hostnames)
+        late, known = after.writes.late, before.writes.late
+        if late is not known and late.items() - known.items():
+            self.journal_writer.keep(LATE_WRITES, late)
+
     def turn_breaker(self, breaker: Breaker) -> None:
         """Set the breaker for a cause other than a poll or an answer, and decide soon."""
         if breaker is not self.state.breaker:
             self.fold(BreakerSet(breaker, self.now))
             self.decide_soon()
 
-    def after_decision(self, made: Plan) -> None:
-        """Take over the breaker and the history that a plan leaves."""
+    def after_decision(self, made: Plan, made_at: float) -> None:
+        """Take over what a plan leaves."""
         self._keep_breaker(made.breaker)
-        self.state = after_decision(self.state, made)
-        self.plan = made
-        self.books = replace(self.books, withdrawn=Counter())
+        for one in made.ended:
+            self.event_log.node_ended(one, made.plan_id)
+        before, after = self.limits.loops, after_decision(self.state, made, made_at, self.settings)
+        self._keep(after)
+        self.state = after
+        self._tell_boots(before)
 
     # What comes next.
 
@@ -179,13 +219,5 @@ class Context:
         """Back off all calls to the cloud (D6)."""
         asked_s = heeded(error.retry_after, self.settings.max_retry_after)
         until = self.now + (asked_s or self.settings.max_poll_time)
-        limits = self.books.limits
-        limits = replace(limits, throttled_until=max(limits.throttled_until, until))
-        self.books = replace(self.books, limits=limits)
+        self.learn(CallsDeferred(until))
         tell(self.team.cloud_list, BackOff(until))
-
-    def nodes_now(self, created: str | None = None) -> int:
-        """The number of nodes, with those created since the last listing and the one `created`."""
-        planned = self.plan.counts.get("nodes", 0) if self.plan is not None else 0
-        ids = {one.node_id for one in self.books.expected.values()} | {created}
-        return planned + len(ids - {None} - self.history.present.keys())

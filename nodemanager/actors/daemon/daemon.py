@@ -8,7 +8,6 @@ freed. This module only says which part handles which message.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Any
 
 from nodemanager.actors.base import OnDeath, RoleActor, tell
@@ -30,7 +29,6 @@ from nodemanager.actors.messages import (
     CloudPollStarted,
     Decide,
     DemandPolled,
-    ErrandRun,
     LeftoverReleased,
     LeftoversFound,
     NodesAsked,
@@ -49,8 +47,8 @@ from nodemanager.actors.messages import (
 from nodemanager.actors.timer import Timer
 from nodemanager.actors.workers.worker_pool import WorkerPool
 from nodemanager.clock import Clock
+from nodemanager.core.execute.news import ErrandRun
 from nodemanager.core.model.reasons import Event
-from nodemanager.core.model.scheduling import Dispatched
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.observe.facts import SettingsTaken
 from nodemanager.core.replay.fold import Start
@@ -122,8 +120,6 @@ class NodeManagerDaemonActor(RoleActor):
         context.setups = WorkerPool(team.setups)
         context.shutdowns = WorkerPool(team.shutdowns)
         context.cleaner = WorkerPool((team.cleaner,))
-        if context.settings.scheduled:
-            context.books = replace(context.books, dispatched=Dispatched(since=context.now))
         self._recovery.load()
         context.journal_writer.begin(
             Start(

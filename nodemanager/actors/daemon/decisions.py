@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-import itertools
-from dataclasses import replace
+from dataclasses import dataclass
 
 from nodemanager.actors.base import tell
 from nodemanager.actors.daemon.backlog_runs import BacklogRuns
-from nodemanager.actors.daemon.boot_failures import BootFailures
 from nodemanager.actors.daemon.context import Context
 from nodemanager.actors.daemon.endings import Endings
 from nodemanager.actors.daemon.identities import Identities
 from nodemanager.actors.daemon.leftover_releases import LeftoverReleases
 from nodemanager.actors.daemon.operators import CommandHandler
-from nodemanager.actors.daemon.place_rests import PlaceRests
 from nodemanager.actors.daemon.plan_orders import PlanOrders
-from nodemanager.actors.daemon.record_writes import RecordWrites
 from nodemanager.actors.daemon.recovery import Recovery
 from nodemanager.actors.daemon.snapshots import Snapshots
 from nodemanager.actors.messages import AskNodes, AskTagged, Decide
-from nodemanager.core.execute.books import still_expected, still_unheard
-from nodemanager.core.execute.recent import still_recent
+from nodemanager.core.execute.news import Deciding
 from nodemanager.core.explain.picture import Picture
 from nodemanager.core.judge.preconditions import Block
 from nodemanager.core.model.reasons import Reason
@@ -31,47 +26,29 @@ from nodemanager.core.plan.plan import Plan
 from nodemanager.core.replay.fold import Decision, decide
 
 
+@dataclass(eq=False)
 class Decisions:
     """Takes each decision by asking core, and begins what the plan orders."""
 
-    def __init__(
-        self,
-        context: Context,
-        *,
-        identities: Identities,
-        snapshots: Snapshots,
-        recovery: Recovery,
-        writes: RecordWrites,
-        place_rests: PlaceRests,
-        releases: LeftoverReleases,
-        backlog: BacklogRuns,
-        operators: CommandHandler,
-        orders: PlanOrders,
-        boot_failures: BootFailures,
-        endings: Endings,
-    ) -> None:
-        self._context = context
-        self._identities = identities
-        self._snapshots = snapshots
-        self._recovery = recovery
-        self._writes = writes
-        self._place_rests = place_rests
-        self._releases = releases
-        self._backlog = backlog
-        self._operators = operators
-        self._orders = orders
-        self._boot_failures = boot_failures
-        self._endings = endings
-        self._plan_numbers = itertools.count(1)
-        self._asked_after: Nodes | None = None
-        self._tags_asked_after: Nodes | None = None
+    _context: Context
+    _identities: Identities
+    _snapshots: Snapshots
+    _recovery: Recovery
+    _releases: LeftoverReleases
+    _backlog: BacklogRuns
+    _operators: CommandHandler
+    _orders: PlanOrders
+    _endings: Endings
+    _plan_number: int = 0
+    _asked_after: Nodes | None = None
+    _tags_asked_after: Nodes | None = None
 
     def decide(self, message: Decide) -> None:
         """Take one decision from what is known now."""
         self._context.decides()
         self._recovery.mend()
         now = self._context.now
-        self._forget(now)
+        self._forget()
         if self._context.journal_writer.problem is None:
             self._context.runner.heal(now)
         self._context.runner.expire(now, self._context.settings.action_timeout)
@@ -84,31 +61,22 @@ class Decisions:
         self._releases.tend()
         self._endings.settled()
 
-    def _forget(self, now: float) -> None:
+    def _forget(self) -> None:
         """Forget what both newest listings show by now."""
-        context = self._context
-        context.recent = still_recent(context.recent, context.history, now)
-        context.books = replace(
-            context.books, sizes=still_unheard(context.books.sizes, context.history)
-        )
-        self._writes.forget_late(now)
-        self._place_rests.tend(now)
+        context, rests = self._context, self._context.limits.places
+        context.learn(Deciding())
+        context.event_log.places_resumed(rests, context.limits.places)
 
     def _decided(self, now: float) -> Plan:
         """Make the plan of this moment, enter it into the books, log it and show it."""
         context = self._context
-        plan_id = f"{context.inputs.run_id}-{next(self._plan_numbers)}"
+        self._plan_number += 1
+        plan_id = f"{context.inputs.run_id}-{self._plan_number}"
         self._operators.before_plan()
         snapshot = self._snapshots.taken(plan_id)
-        new_records = context.state.new_records
-        made = decide(snapshot, context.settings, new_records=new_records, before=context.plan)
-        context.after_decision(made)
-        if made.aborted is None:
-            expected = still_expected(
-                context.books.expected, made.history, made.pairs, now, context.settings
-            )
-            context.books = replace(context.books, expected=expected)
-        self._boot_failures.ended_in_setup(made)
+        new_records, before = context.state.new_records, context.state.plan
+        made = decide(snapshot, context.settings, new_records=new_records, before=before)
+        context.after_decision(made, now)
         self._backlog.held.keep(made)
         undone = self._undone(made, now) if self._operators.waits else None
         self._operators.after_plan(made, snapshot, undone=undone)
@@ -130,7 +98,7 @@ class Decisions:
                 context.settings,
                 mode=context.inputs.mode,
                 took_s=took_s,
-                marks=self._operators.marks.all,
+                marks=context.state.marks,
                 leftovers=counts(self._releases.book.ledger),
                 account=self._identities.account or "",
                 store=self._identities.store or "",

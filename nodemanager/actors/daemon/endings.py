@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+
 from nodemanager.actors.daemon.context import Context
 from nodemanager.actors.messages import Stop
 from nodemanager.core.execute.clean import Unsure
@@ -12,13 +14,13 @@ from nodemanager.core.plan.plan import Plan
 from nodemanager.log import DEBUG
 
 
+@dataclass(eq=False)
 class Endings:
     """Reports the end once no action of ours is in flight."""
 
-    def __init__(self, context: Context) -> None:
-        self._context = context
-        self._listings: set[float] = set()
-        self._applied = False
+    _context: Context
+    _listings: set[float] = field(default_factory=set, init=False)
+    _applied: bool = False
 
     # --once.
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from nodemanager.actors.daemon.context import Context
 from nodemanager.core.execute.restore import order_restore
 from nodemanager.core.execute.workflow import Action
@@ -15,11 +17,11 @@ from nodemanager.core.replay.fold import after_fact
 from nodemanager.journal.kept import GIVEN_BACK
 
 
+@dataclass(eq=False)
 class FalseCleans:
     """Loads freed lives, takes in their signs of life, and begins restores."""
 
-    def __init__(self, context: Context) -> None:
-        self._context = context
+    _context: Context
 
     def load(self) -> None:
         """Load what former runs freed, from the journal's pre-images."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from nodemanager.actors.daemon.context import Context
@@ -13,18 +14,18 @@ from nodemanager.log import WARNING
 T = TypeVar("T")
 
 
+@dataclass(eq=False)
 class Identities:
     """Makes the daemon read-only while account or store is another, or can't be compared."""
 
-    def __init__(self, context: Context) -> None:
-        self._context = context
-        self._mismatched: dict[str, str] = {}
-        self._identified: set[str] = set()
-        self._state_failed: dict[str, str] = {}
-        self._refused: str | None = None
-        """What was told last of credentials that are not used."""
-        self.account: str | None = None
-        self.store: str | None = None
+    _context: Context
+    _mismatched: dict[str, str] = field(default_factory=dict, init=False)
+    _identified: set[str] = field(default_factory=set, init=False)
+    _state_failed: dict[str, str] = field(default_factory=dict, init=False)
+    _refused: str | None = None
+    """What was told last of credentials that are not used."""
+    account: str | None = None
+    store: str | None = None
 
     @property
     def read_only(self) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import fields
 from typing import Any
 
-from nodemanager.core.execute.books import NodeExpected
+from nodemanager.core.execute.news import NodeExpected
 from nodemanager.core.execute.setup import SetUpOrder
 from nodemanager.core.execute.workflow import Action, Key, State, Workflow
 from nodemanager.core.explain.events import CLEANED

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 
 from nodemanager.actors.daemon.context import Context
 from nodemanager.actors.daemon.intents import clean_key, clean_look, clean_order, destroy_key
-from nodemanager.core.execute.workflow import Action, End
-from nodemanager.core.explain.events import CLEANED
+from nodemanager.core.execute.workflow import End
 from nodemanager.core.model.breaker import Cause
 from nodemanager.core.model.reasons import Event
 from nodemanager.core.observe.history import Records
@@ -19,18 +19,18 @@ from nodemanager.journal.api import Intent, IntentKind
 from nodemanager.log import ERROR
 
 
+@dataclass(eq=False)
 class Invariants:
     """Checks each clean's journal entry against the rules, once its outcome is known."""
 
-    def __init__(self, context: Context) -> None:
-        self._context = context
-        self._unproven: set[str] = set()
-        self._seen_again: frozenset[str] = frozenset()
-        self._seen_told: frozenset[str] = frozenset()
+    _context: Context
+    _unproven: set[str] = field(default_factory=set, init=False)
+    _seen_again: frozenset[str] = frozenset()
+    _seen_told: frozenset[str] = frozenset()
 
     def ended(self, end: End) -> None:
         """Check a clean that ended."""
-        if end.key.action is Action.CLEAN and end.ended is not None and end.ended.name == CLEANED:
+        if end.has_freed:
             self._prove(end.key.id)
 
     def _prove(self, uuid: str) -> None:

@@ -7,7 +7,7 @@ most one of them, and no decided release grows old in a queue.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass
 from typing import Any
 
 from nodemanager.actors.daemon.context import Context
@@ -21,6 +21,7 @@ from nodemanager.actors.messages import (
     ReleaseLeftover,
     TendLeftovers,
 )
+from nodemanager.core.execute.news import LeftoversSearched
 from nodemanager.core.model.reasons import Event, Reason
 from nodemanager.core.plan import leftovers
 from nodemanager.core.plan.leftovers import Turn
@@ -35,26 +36,19 @@ LEFTOVERS = "leftovers"
 """The key of all searches and releases in the worker pool; it is no node's id."""
 
 
+@dataclass(eq=False)
 class LeftoverReleases:
     """Finds leftovers and releases them in order; calls `settled` after each answer."""
 
-    def __init__(
-        self,
-        context: Context,
-        book: LeftoverBook,
-        identities: Identities,
-        snapshots: Snapshots,
-        settled: Callable[[], None],
-    ) -> None:
-        self._context = context
-        self.book = book
-        self._identities = identities
-        self._snapshots = snapshots
-        self._settled = settled
-        self._find_at = 0.0
-        self._finds_failed = 0
-        self._tend_at: float | None = None
-        self._deferred_for: Reason | None = None
+    _context: Context
+    book: LeftoverBook
+    _identities: Identities
+    _snapshots: Snapshots
+    _settled: Callable[[], None]
+    _find_at: float = 0.0
+    _finds_failed: int = 0
+    _tend_at: float | None = None
+    _deferred_for: Reason | None = None
 
     def due(self, message: TendLeftovers) -> None:
         """Take the timer's reminder, unless a newer one was scheduled."""
@@ -81,7 +75,7 @@ class LeftoverReleases:
             self.book.about_to_release(turn.entry)
 
     def _next_release(self, now: float) -> Turn:
-        if not leftovers.due(self.book.ledger, now, self._context.journal_writer.orders.held):
+        if not leftovers.due(self.book.ledger, now, self._context.state.marks.holds.keys()):
             return Turn()
         snapshot = self._snapshots.taken(LEFTOVERS)
         for node_id in leftovers.living(self.book.ledger, snapshot):
@@ -127,10 +121,7 @@ class LeftoverReleases:
             if not self.book.found(message.found, now, self._context.settings.visible_after):
                 # Search again as soon as the journal can be written.
                 wait_s = 0.0
-            present = self._context.history.present
-            books = self._context.books
-            failed = {id: count for id, count in books.pins_failed.items() if id in present}
-            self._context.books = replace(books, pins_failed=failed)
+            self._context.learn(LeftoversSearched())
         self._find_at = now + wait_s
         self.tend()
         self._settled()

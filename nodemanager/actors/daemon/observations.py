@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass
 
 from nodemanager.actors.base import tell
-from nodemanager.actors.daemon.boot_failures import BootFailures
 from nodemanager.actors.daemon.context import Context
 from nodemanager.actors.daemon.endings import Endings
 from nodemanager.actors.daemon.false_cleans import FalseCleans
 from nodemanager.actors.daemon.identities import Identities
 from nodemanager.actors.daemon.invariants import Invariants
 from nodemanager.actors.daemon.leftover_book import LeftoverBook
-from nodemanager.actors.daemon.record_writes import RecordWrites
 from nodemanager.actors.messages import (
     AskAccount,
     CloudJudged,
@@ -21,15 +19,13 @@ from nodemanager.actors.messages import (
     CloudOffered,
     CloudPollStarted,
     DemandPolled,
-    ErrandRun,
     NodesAsked,
     PollFailed,
     RecordsListed,
     SchedulerPolled,
     TaggedAsked,
 )
-from nodemanager.core.execute.books import dispatched_listed
-from nodemanager.core.model.scheduling import ErrandOutcome
+from nodemanager.core.execute.news import ErrandRun, StoreListed
 from nodemanager.core.model.world import CloudNode, CloudState, Listing, Record
 from nodemanager.core.observe.clocks import Clocks, MeasuredClock
 from nodemanager.core.observe.contradictions import contradicted
@@ -44,33 +40,19 @@ from nodemanager.core.observe.facts import (
     TagsAnswered,
 )
 from nodemanager.core.observe.history import History, store_clock_read
-from nodemanager.core.plan.errands import errand_ended
 from nodemanager.errors import Throttled
-from nodemanager.journal.kept import HOSTNAMES
 
 
+@dataclass(eq=False)
 class Observations:
     """Takes in polls and answers, and asks for a decision after each poll."""
 
-    def __init__(
-        self,
-        context: Context,
-        identities: Identities,
-        writes: RecordWrites,
-        boot_failures: BootFailures,
-        invariants: Invariants,
-        false_cleans: FalseCleans,
-        leftovers: LeftoverBook,
-        endings: Endings,
-    ) -> None:
-        self._context = context
-        self._identities = identities
-        self._writes = writes
-        self._boot_failures = boot_failures
-        self._invariants = invariants
-        self._false_cleans = false_cleans
-        self._leftovers = leftovers
-        self._endings = endings
+    _context: Context
+    _identities: Identities
+    _invariants: Invariants
+    _false_cleans: FalseCleans
+    _leftovers: LeftoverBook
+    _endings: Endings
 
     def cloud_poll_started(self, message: CloudPollStarted) -> None:
         """Note that a cloud listing is about to begin (C6)."""
@@ -126,16 +108,9 @@ class Observations:
         # Before the listing changes the breaker: a later run must know of a jump.
         context.journal_writer.save_clocks(Clocks(clock, context.wall_clock))
         context.take(fact)
-        if context.history.hostnames is not before.hostnames:
-            context.journal_writer.keep(HOSTNAMES, context.history.hostnames)
         self._tell_of_doubt(before, clock, listing)
-        if listing.complete:
-            self._writes.forget_own_cleans(listing)
-            books = context.books
-            context.books = replace(books, drains=books.drains.after_listing(listing))
         self._invariants.watch_freed(listing)
-        self._writes.listed(listing)
-        self._boot_failures.watch_boots(before, listing.items)
+        context.learn(StoreListed(listing))
         context.decide_soon()
 
     def _tell_of_doubt(
@@ -167,28 +142,14 @@ class Observations:
         took_s = listing.ended_at - listing.started_at
         context.event_log.listed("scheduler", len(listing.items), took_s, listing.complete)
         context.event_log.malformed("scheduler", listing.problems)
-        before = context.history
         context.fold(SchedulerSeen(listing, message.jobs, message.asked_at))
-        if context.history.hostnames is not before.hostnames:
-            context.journal_writer.keep(HOSTNAMES, context.history.hostnames)
-        records = context.history.records
-        self._boot_failures.watch_boots(before, () if records is None else records.items)
-        books = context.books
-        context.books = replace(books, dispatched=dispatched_listed(books.dispatched, listing))
         context.decide_soon()
 
     def errand_run(self, message: ErrandRun) -> None:
         """Take in what became of an errand, and log it."""
-        context, error = self._context, message.error
-        if error is not None:
-            outcome = ErrandOutcome.REFUSED if error.definite else ErrandOutcome.FAILED
-        else:
-            outcome = ErrandOutcome.DONE
-        books = context.books
-        dispatched = errand_ended(books.dispatched, message.errand, outcome, context.now)
-        context.books = replace(books, dispatched=dispatched)
+        self._context.learn(message)
         if not message.is_moot:
-            context.event_log.errand(message.errand, error, message.plan_id)
+            self._context.event_log.errand(message.errand, message.error, message.plan_id)
 
     def poll_failed(self, message: PollFailed) -> None:
         """Note a failed poll: it is no evidence (L1)."""

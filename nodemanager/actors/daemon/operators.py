@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from nodemanager.actors.daemon.boot_failures import BootFailures
 from nodemanager.actors.daemon.context import Context
 from nodemanager.actors.daemon.intents import shutdowns_in
 from nodemanager.actors.daemon.leftover_book import LeftoverBook
 from nodemanager.actors.messages import Ordered
-from nodemanager.actors.report.written_orders import WrittenOrders
+from nodemanager.core.execute.news import LoopsReset, Marked
 from nodemanager.core.execute.workflow import Action, End, Key
 from nodemanager.core.explain.events import CLEANED
 from nodemanager.core.judge.preconditions import Block
@@ -37,68 +36,63 @@ from nodemanager.logline import timestamp
 # Operators' standing orders: drains, kills, cleans by hand, and the pause (O1-O4).
 
 
+@dataclass(eq=False)
 class OperatorMarks:
-    """The marks that go into each snapshot; all but cleans by hand are in the journal, too."""
+    """Changes the marks in the State; all but cleans by hand are in the journal, too."""
 
-    def __init__(self, orders: WrittenOrders) -> None:
-        self._orders = orders
-        self.drains: dict[str, Mark] = {}
-        self.kills: dict[str, Mark] = {}
-        self.by_hand: dict[str, HandClean] = {}
-        self.paused: Mark | None = None
-        self.rotation: Mark | None = None
-        """Who paused the replacement of outdated nodes."""
+    _context: Context
 
     @property
     def all(self) -> Marks:
-        """All marks that stand, and the holds, but no cleans by hand."""
-        drains, kills = dict(self.drains), dict(self.kills)
-        return Marks(self._orders.hold_marks, drains, kills, self.paused, self.rotation)
+        """All marks that stand, but no cleans by hand."""
+        return self._context.state.marks
 
-    def load(self, marks: Marks) -> None:
-        """Add the marks of a former run; those made since go before them."""
-        self.drains = {**marks.drains, **self.drains}
-        self.kills = {**marks.kills, **self.kills}
-        self.paused = self.paused or marks.paused
-        self.rotation = self.rotation or marks.rotation
+    def put(self, kind: str, node_id: str, mark: Mark | None) -> None:
+        """Set the mark of that kind on a node, or take it away, until it is written."""
+        others = {id: one for id, one in getattr(self.all, kind).items() if id != node_id}
+        changed = others if mark is None else {**others, node_id: mark}
+        changes: dict[str, Any] = {kind: changed}
+        self._context.learn(Marked(replace(self.all, **changes)))
 
-    def save(self) -> bool:
-        """Write the marks; whether they are on the disk."""
-        return self._orders.save(self.all)
+    def save(self, marks: Marks) -> bool:
+        """Write these marks, and take them over once they are on the disk; whether they are."""
+        written = self._context.journal_writer.save_marks(marks)
+        if written:
+            self._context.learn(Marked(marks))
+        return written
 
     def forget(self, ended: frozenset[str]) -> None:
         """Forget the drains and kills of these nodes, which do not exist any more."""
-        if not ended & (self.drains.keys() | self.kills.keys()):
-            return
-        self.drains = {id: one for id, one in self.drains.items() if id not in ended}
-        self.kills = {id: one for id, one in self.kills.items() if id not in ended}
-        self.save()
+        marks = commands.without_marks(self.all, ended)
+        if marks != self.all:
+            self._context.learn(Marked(marks))
+            self.save(marks)
 
 
 # Finds what an operator's command names: a node, a record, or what was sent away lately.
 
 
+@dataclass(eq=False)
 class Names:
     """Looks ids up in all that this daemon knows; answers the command that names nothing."""
 
-    def __init__(
-        self, context: Context, marks: OperatorMarks, leftovers: LeftoverBook, answers: Answers
-    ) -> None:
-        self._context = context
-        self._scribe = context.journal_writer
-        self._marks = marks
-        self._leftovers = leftovers
-        self._answers = answers
+    _context: Context
+    _marks: OperatorMarks
+    _leftovers: LeftoverBook
+    _answers: Answers
 
     def known(self) -> Known:
         """All that an id may name: what is listed, expected, left over or marked."""
-        plan = self._context.plan
-        expected = {
-            one.node_id for one in self._context.books.expected.values() if one.node_id is not None
-        }
+        plan = self._context.state.plan
+        nodes = self._context.state.expected.values()
+        expected = {one.node_id for one in nodes if one.node_id is not None}
         left = {one.leftover.id for one in self._leftovers.ledger.entries.values()}
         left |= {one.leftover.node_id for one in self._leftovers.ledger.entries.values()}
-        marked = {*self._marks.drains, *self._marks.kills, *self._scribe.orders.held}
+        marked = {
+            *self._marks.all.drains,
+            *self._marks.all.kills,
+            *self._marks.all.holds,
+        }
         return Known(
             self._context.history,
             plan.pairs if plan is not None else NO_PAIRS,
@@ -130,7 +124,7 @@ class Names:
         named = found if isinstance(found, Named) else None
         if named is not None and given in (named.record, named.node):
             return False
-        gone = shutdowns_in(self._scribe.concluded(wall - commands.SENT_AWAY_S))
+        gone = shutdowns_in(self._context.journal_writer.concluded(wall - commands.SENT_AWAY_S))
         before = commands.sent_away(given, named, gone)
         if before is None:
             return False
@@ -162,12 +156,11 @@ _EVENTS = {
 }
 
 
+@dataclass(eq=False)
 class Answers:
     """Gives each command its one answer."""
 
-    def __init__(self, context: Context) -> None:
-        self._context = context
-        self._scribe = context.journal_writer
+    _context: Context
 
     def acts(self, said: Ordered, named: Named) -> bool:
         """Whether this is no dry run; if it is one, the command is answered (S3)."""
@@ -178,7 +171,7 @@ class Answers:
 
     def may_write(self, said: Ordered, named: Named) -> bool:
         """Whether the journal takes writes; if not, the command is answered."""
-        if self._scribe.problem is None:
+        if self._context.journal_writer.problem is None:
             return True
         self.not_written(said, named)
         return False
@@ -197,7 +190,7 @@ class Answers:
 
     def not_written(self, said: Ordered, named: Named | None) -> None:
         """Answer that the journal did not take the order."""
-        text = self._scribe.problem or "the journal can't be written"
+        text = self._context.journal_writer.problem or "the journal can't be written"
         self.give(said, reply_of(Result.FAILED, named, text))
 
     def give(self, said: Ordered, reply: Reply) -> None:
@@ -218,7 +211,7 @@ class Answers:
             told["problem"] = reply.text
         level = INFO if reply.ok else WARNING
         self._context.log.event(_EVENTS[said.command.verb], level=level, **told)
-        self._scribe.note(
+        self._context.journal_writer.note(
             CommandGiven(
                 command=said.command.verb.value,
                 id=said.command.id,
@@ -247,14 +240,13 @@ def reply_of(result: Result, named: Named | None, text: str) -> Reply:
 # Holds: what an operator wants nothing automatic to touch, until it is released.
 
 
+@dataclass(eq=False)
 class Holds:
     """Takes `hold` and `release`; the journal keeps what is on hold."""
 
-    def __init__(self, context: Context, names: Names, answers: Answers) -> None:
-        self._context = context
-        self._scribe = context.journal_writer
-        self._names = names
-        self._answers = answers
+    _context: Context
+    _names: Names
+    _answers: Answers
 
     def hold(self, said: Ordered) -> None:
         """Hold the id: nothing automatic touches it until it is released."""
@@ -265,14 +257,17 @@ class Holds:
             self._answers.give(said, found)
             return
         named = Named(given) if isinstance(found, Reply) else found
-        standing = self._scribe.orders.hold_on(named.id)
+        marks = self._context.state.marks
+        standing = marks.holds.get(named.id)
         if standing is not None:
             self._answers.already(said, named, f"{named.id} is on hold already", standing)
             return
         hold = Hold(named.id, said.command.reason, said.command.by, self._context.clock.wall())
-        if not self._scribe.orders.hold(hold):
+        if not self._context.journal_writer.hold(hold):
             self._answers.not_written(said, named)
             return
+        mark = Mark(hold.by, hold.at, hold.reason)
+        self._context.learn(Marked(replace(marks, holds={**marks.holds, named.id: mark})))
         self._context.decide_soon()
         text = (
             f"{named.id} is on hold: nothing automatic touches it until it is released; "
@@ -284,25 +279,27 @@ class Holds:
 
     def release(self, said: Ordered) -> None:
         """End the hold."""
-        given = said.command.id or ""
+        given, holds = said.command.id or "", self._context.state.marks.holds
         found = commands.find(given, self._names.known())
         if isinstance(found, Reply) or found.id != given:
             # A hold may be on what is no id: only this very text ends it.
-            found = Named(given) if self._scribe.orders.hold_on(given) is not None else found
+            found = Named(given) if given in holds else found
         if isinstance(found, Reply):
             self._answers.give(said, found)
             return
         named = found
-        if self._scribe.orders.hold_on(named.id) is None:
+        if named.id not in holds:
             node = self._context.history.present.get(named.node or "")
             # Its record may be deleted; a hold on it keeps the node all the same (C9).
             others = (named.node, named.record, None if node is None else node.tags.record)
-            held = next((one for one in others if one and self._scribe.orders.hold_on(one)), None)
+            held = next((one for one in others if one in holds), None)
             more = f"; {held} is: `nodemanager release {held}`" if held is not None else ""
             self._answers.already(said, named, f"{named.id} is not on hold{more}")
-        elif not self._scribe.orders.release(named.id):
+        elif not self._context.journal_writer.release(named.id):
             self._answers.not_written(said, named)
         else:
+            left = {id: mark for id, mark in holds.items() if id != named.id}
+            self._context.learn(Marked(replace(self._context.state.marks, holds=left)))
             self._context.decide_soon()
             self._answers.did(said, named, f"{named.id} is on hold no longer")
 
@@ -310,22 +307,15 @@ class Holds:
 # Drains, cordons and kills: the standing orders of operators about one node, and their undoing.
 
 
+@dataclass(eq=False)
 class Drains:
     """Takes `drain`, `cordon`, `uncordon`, `kill` and `undrain`; the next plan judges them."""
 
-    def __init__(
-        self,
-        context: Context,
-        marks: OperatorMarks,
-        names: Names,
-        answers: Answers,
-        questions: Questions,
-    ) -> None:
-        self._context = context
-        self._marks = marks
-        self._names = names
-        self._answers = answers
-        self._questions = questions
+    _context: Context
+    _marks: OperatorMarks
+    _names: Names
+    _answers: Answers
+    _questions: Questions
 
     def drain(self, said: Ordered) -> None:
         """Shut the node down once it is idle (O1), or, cordoned, keep it out of use (O5)."""
@@ -333,7 +323,8 @@ class Drains:
         if named is None:
             return
         node_id, kept = named.node or named.id, said.command.verb is Verb.CORDON
-        killed, standing = self._marks.kills.get(node_id), self._marks.drains.get(node_id)
+        marks = self._marks.all
+        killed, standing = marks.kills.get(node_id), marks.drains.get(node_id)
         if killed is not None and kept:
             text = f"{node_id} is to be killed: `nodemanager undrain {node_id}` first undoes that"
             self._answers.give(
@@ -346,7 +337,8 @@ class Drains:
         elif kept and self._context.runner.is_written(Key(Action.SHUTDOWN, node_id)):
             self._answers.give(said, commands.too_late(named))
         elif self._answers.may_write(said, named):
-            self._marks.drains[node_id] = replace(self._questions.mark(said, node_id), kept=kept)
+            mark = replace(self._questions.mark(said, node_id), kept=kept)
+            self._marks.put("drains", node_id, mark)
             self._questions.ask(said, named)
 
     def _change_drain(self, said: Ordered, named: Named, standing: Mark, *, kept: bool) -> None:
@@ -360,9 +352,8 @@ class Drains:
             self._answers.give(said, commands.too_late(named))
             return
         mark = self._questions.mark(said, node_id, replaced=standing)
-        self._marks.drains[node_id] = replace(mark, kept=kept)
-        if not self._marks.save():
-            self._marks.drains[node_id] = standing
+        drains = {**self._marks.all.drains, node_id: replace(mark, kept=kept)}
+        if not self._marks.save(replace(self._marks.all, drains=drains)):
             self._answers.not_written(said, named)
             return
         self._context.decide_soon()
@@ -373,12 +364,12 @@ class Drains:
         named = self._names.node(said)
         if named is None:
             return
-        node_id = named.node or named.id
-        standing = self._marks.drains.get(node_id)
-        if standing is not None and standing.kept and node_id not in self._marks.kills:
+        node_id, marks = named.node or named.id, self._marks.all
+        standing = marks.drains.get(node_id)
+        if standing is not None and standing.kept and node_id not in marks.kills:
             self.run(said)
             return
-        orders = {"draining": standing, "to be killed": self._marks.kills.get(node_id)}
+        orders = {"draining": standing, "to be killed": marks.kills.get(node_id)}
         also = "".join(
             f"; it is {word}: `nodemanager undrain {node_id}` undoes that"
             for word, mark in orders.items()
@@ -392,11 +383,11 @@ class Drains:
         if named is None:
             return
         node_id = named.node or named.id
-        standing = self._marks.kills.get(node_id)
+        standing = self._marks.all.kills.get(node_id)
         if standing is not None and not self._questions.has(node_id):
             self._answers.already(said, named, f"{node_id} is to be killed already", standing)
         elif self._answers.acts(said, named) and self._answers.may_write(said, named):
-            self._marks.kills[node_id] = self._questions.mark(said, node_id)
+            self._marks.put("kills", node_id, self._questions.mark(said, node_id))
             self._questions.ask(said, named)
 
     def run(self, said: Ordered) -> None:
@@ -408,19 +399,17 @@ class Drains:
         if self._context.runner.is_written(Key(Action.SHUTDOWN, node_id)):
             self._answers.give(said, commands.too_late(named))
             return
-        drain, kill = self._marks.drains.pop(node_id, None), self._marks.kills.pop(node_id, None)
-        if drain is None and kill is None and not self._may_be_there(node_id):
+        left = commands.without_marks(self._marks.all, {node_id})
+        if left == self._marks.all and not self._may_be_there(node_id):
             destroyed = self._questions.destroyed(node_id)
             self._answers.give(
                 said, commands.nothing_to_undo(named, self._names.known(), destroyed)
             )
             return
-        if drain is None and kill is None:
+        if left == self._marks.all:
             self._answers.already(said, named, f"{node_id} is neither draining nor to be killed")
             return
-        if not self._marks.save():
-            self._marks.drains |= {} if drain is None else {node_id: drain}
-            self._marks.kills |= {} if kill is None else {node_id: kill}
+        if not self._marks.save(left):
             self._answers.not_written(said, named)
             return
         self._questions.undone(node_id)
@@ -428,94 +417,70 @@ class Drains:
         self._answers.did(said, named, f"{node_id} may take work again")
 
     def _may_be_there(self, node_id: str) -> bool:
-        expected = (one.node_id for one in self._context.books.expected.values())
+        expected = (one.node_id for one in self._context.state.expected.values())
         return node_id in self._context.history.present or node_id in expected
 
 
 # Operators' commands about the pool as a whole: its pause, its rotation's, and its breaker.
 
 
+@dataclass(eq=False)
 class PoolOrders:
     """Takes `pause`, `resume`, `rotate pause`, `rotate resume` and `breaker reset`."""
 
-    def __init__(
-        self,
-        context: Context,
-        marks: OperatorMarks,
-        boot_failures: BootFailures,
-        answers: Answers,
-        questions: Questions,
-    ) -> None:
-        self._context = context
-        self._scribe = context.journal_writer
-        self._marks = marks
-        self._boot_failures = boot_failures
-        self._answers = answers
-        self._questions = questions
+    _context: Context
+    _marks: OperatorMarks
+    _answers: Answers
+    _questions: Questions
 
     def pause(self, said: Ordered) -> None:
         """Pause the pool: nothing is created, destroyed or freed until `resume` (O4)."""
-        if self._marks.paused is not None:
-            self._answers.already(said, None, "the pool is paused already", self._marks.paused)
-            return
-        self._marks.paused = self._questions.mark(said)
-        if not self._marks.save():
-            self._marks.paused = None
-            self._answers.not_written(said, None)
-            return
-        self._context.decide_soon()
         text = (
             "the pool is paused: nothing is created, destroyed or freed; actions that were already "
             "sent still end; `nodemanager resume` ends the pause"
         )
-        self._answers.did(said, None, text)
+        self._pause(said, "paused", "the pool is paused already", text)
 
     def resume(self, said: Ordered) -> None:
         """End the pause."""
-        standing, self._marks.paused = self._marks.paused, None
-        if standing is None:
-            self._answers.already(said, None, "the pool is not paused")
-        elif not self._marks.save():
-            self._marks.paused = standing
-            self._answers.not_written(said, None)
-        else:
-            self._context.decide_soon()
-            self._answers.did(said, None, "the pool goes on")
+        self._resume(said, "paused", "the pool is not paused", "the pool goes on")
 
     def rotate_pause(self, said: Ordered) -> None:
         """Replace no outdated node until `rotate resume` (O6)."""
-        if self._marks.rotation is not None:
-            self._answers.already(
-                said, None, "the rotation is paused already", self._marks.rotation
-            )
-            return
-        self._marks.rotation = self._questions.mark(said)
-        if not self._marks.save():
-            self._marks.rotation = None
-            self._answers.not_written(said, None)
-            return
-        self._context.decide_soon()
         text = (
             "the rotation is paused: no outdated node is replaced; a destroy that was already sent "
             "still ends; `nodemanager rotate resume` ends the pause"
         )
-        self._answers.did(said, None, text)
+        self._pause(said, "rotation", "the rotation is paused already", text)
 
     def rotate_resume(self, said: Ordered) -> None:
         """End the pause of the rotation."""
-        standing, self._marks.rotation = self._marks.rotation, None
-        if standing is None:
-            self._answers.already(said, None, "the rotation is not paused")
-        elif not self._marks.save():
-            self._marks.rotation = standing
-            self._answers.not_written(said, None)
+        self._resume(said, "rotation", "the rotation is not paused", "the rotation goes on")
+
+    def _pause(self, said: Ordered, mark: str, already: str, text: str) -> None:
+        standing: Mark | None = getattr(self._marks.all, mark)
+        if standing is not None:
+            self._answers.already(said, None, already, standing)
         else:
-            self._context.decide_soon()
-            self._answers.did(said, None, "the rotation goes on")
+            self._set(said, mark, self._questions.mark(said), text)
+
+    def _resume(self, said: Ordered, mark: str, already: str, text: str) -> None:
+        if getattr(self._marks.all, mark) is None:
+            self._answers.already(said, None, already)
+        else:
+            self._set(said, mark, None, text)
+
+    def _set(self, said: Ordered, mark: str, value: Mark | None, text: str) -> None:
+        changes: dict[str, Any] = {mark: value}
+        if not self._marks.save(replace(self._marks.all, **changes)):
+            self._answers.not_written(said, None)
+            return
+        self._context.decide_soon()
+        self._answers.did(said, None, text)
 
     def reset_breaker(self, said: Ordered) -> None:
         """Close the breaker, and forget failed boots (B3, B5)."""
-        if self._scribe.problem is not None:
+        if self._context.journal_writer.problem is not None:
             self._answers.not_written(said, None)
             return
         loops = self._context.limits.loops
@@ -524,10 +489,12 @@ class PoolOrders:
             return
         breaker = self._context.breaker
         after = breakers.reset(breaker, self._context.now) if breaker.is_open else breaker
-        if not self._scribe.keep_all({BREAKER: after, BOOT_LOOPS: after_reset(loops)}):
+        if not self._context.journal_writer.keep_all(
+            {BREAKER: after, BOOT_LOOPS: after_reset(loops)}
+        ):
             self._answers.not_written(said, None)
             return
-        self._boot_failures.reset()
+        self._context.learn(LoopsReset())
         self._context.turn_breaker(after)
         self._answers.did(said, None, "the breaker is closed")
 
@@ -540,18 +507,17 @@ DRAINING = frozenset({Verb.DRAIN, Verb.CORDON})
 Asked = tuple[Ordered, Named]
 
 
+@dataclass(eq=False)
 class Questions:
     """Keeps each command until a plan has judged it, and a clean until it has ended."""
 
-    def __init__(self, context: Context, marks: OperatorMarks, answers: Answers) -> None:
-        self._context = context
-        self._scribe = context.journal_writer
-        self._marks = marks
-        self._answers = answers
-        self._asked: list[Asked] = []
-        """Drains, kills and cleans that no plan has judged yet."""
-        self._awaited: dict[str, list[Asked]] = {}
-        """The commands that wait for the outcome of a clean, by record uuid."""
+    _context: Context
+    _marks: OperatorMarks
+    _answers: Answers
+    _asked: list[Asked] = field(default_factory=list, init=False)
+    """Drains, kills and cleans that no plan has judged yet."""
+    _awaited: dict[str, list[Asked]] = field(default_factory=dict, init=False)
+    """The commands that wait for the outcome of a clean, by record uuid."""
 
     @property
     def waits(self) -> bool:
@@ -592,18 +558,20 @@ class Questions:
 
     def destroyed(self, node_id: str) -> frozenset[str]:
         """The nodes that we destroyed lately, and `node_id` if the journal says so of it."""
-        before = shutdowns_in(self._scribe.concluded(id=node_id))
-        return frozenset((*self._context.recent.gone, *(order.node_id for order, _ in before)))
+        before = shutdowns_in(self._context.journal_writer.concluded(id=node_id))
+        gone = self._context.state.recent.gone
+        return frozenset((*gone, *(order.node_id for order, _ in before)))
 
     def before_plan(self) -> None:
         """Give the newest orders the life of a node that was not listed when they were given."""
         for _, named in self._asked:
             node_id = named.node or named.id
             node = node_shown(self._context.history, node_id)
-            for marks in (self._marks.drains, self._marks.kills):
-                mark = marks.get(node_id)
+            for kind in ("drains", "kills"):
+                mark = getattr(self._marks.all, kind).get(node_id)
                 if mark is not None and mark.incarnation is None and node is not None:
-                    marks[node_id] = replace(mark, incarnation=node.tags.incarnation)
+                    mark = replace(mark, incarnation=node.tags.incarnation)
+                    self._marks.put(kind, node_id, mark)
 
     def after_plan(self, made: Plan, snapshot: Snapshot, *, undone: Block | None) -> None:
         """Answer the commands that this plan judged, and drop the marks of those it forbids.
@@ -611,7 +579,8 @@ class Questions:
         `undone` is why the plan's orders will not be carried out; None if they will.
         """
         asked, self._asked = self._asked, []
-        self._marks.forget(commands.ended({**self._marks.drains, **self._marks.kills}, snapshot))
+        marks = self._marks.all
+        self._marks.forget(commands.ended({**marks.drains, **marks.kills}, snapshot))
         self._forget_lost()
         if not asked:
             return
@@ -620,8 +589,9 @@ class Questions:
             reply = self._judged(said, named, made, snapshot, undone=undone)
             if reply is not None:
                 replies.append(((said, named), reply))
-        self._marks.by_hand.clear()
-        if any(said.command.verb is not Verb.CLEAN for said, _ in asked) and not self._marks.save():
+        self._context.learn(Marked(self._marks.all, by_hand={}))
+        is_mark = any(said.command.verb is not Verb.CLEAN for said, _ in asked)
+        if is_mark and not self._marks.save(self._marks.all):
             replies = [(one, self._withdrawn(one, reply)) for one, reply in replies]
         for (said, _), reply in replies:
             self._answers.give(said, reply)
@@ -658,12 +628,12 @@ class Questions:
             answer = commands.of_drain if said.command.verb is Verb.DRAIN else commands.of_cordon
             reply = answer(named, made, snapshot, self.destroyed(node_id))
             if reply.result is not Result.DONE:
-                self._marks.drains.pop(node_id, None)
+                self._marks.put("drains", node_id, None)
             return reply
         if said.command.verb is Verb.KILL:
             reply = commands.of_kill(named, made, snapshot, self.destroyed(node_id))
             if reply.result is not Result.DONE:
-                self._marks.kills.pop(node_id, None)
+                self._marks.put("kills", node_id, None)
             return reply
         of_clean = commands.of_clean(named, made, snapshot)
         if of_clean is not None:
@@ -680,9 +650,11 @@ class Questions:
         said, named = asked
         if said.command.verb is Verb.CLEAN or reply.result is not Result.DONE:
             return reply
-        marks = self._marks.drains if said.command.verb in DRAINING else self._marks.kills
-        marks.pop(named.node or named.id, None)
-        return commands.failed(named, self._scribe.problem or "the journal can't be written")
+        kind = "drains" if said.command.verb in DRAINING else "kills"
+        self._marks.put(kind, named.node or named.id, None)
+        return commands.failed(
+            named, self._context.journal_writer.problem or "the journal can't be written"
+        )
 
     def _forget_lost(self) -> None:
         """Answer commands whose clean took too long and is judged again."""
@@ -705,21 +677,15 @@ UNDOING = frozenset({Verb.RELEASE, Verb.UNCORDON, Verb.RUN, Verb.RESUME, Verb.RO
 class CommandHandler:
     """Gives each command to what carries it out."""
 
-    def __init__(
-        self,
-        context: Context,
-        marks: OperatorMarks,
-        leftovers: LeftoverBook,
-        boot_failures: BootFailures,
-    ) -> None:
-        self._scribe = context.journal_writer
+    def __init__(self, context: Context, marks: OperatorMarks, leftovers: LeftoverBook) -> None:
+        self._context = context
         self.marks = marks
         self._answers = Answers(context)
         self._names = Names(context, marks, leftovers, self._answers)
         self._questions = Questions(context, marks, self._answers)
         holds = Holds(context, self._names, self._answers)
         drains = Drains(context, marks, self._names, self._answers, self._questions)
-        pool = PoolOrders(context, marks, boot_failures, self._answers, self._questions)
+        pool = PoolOrders(context, marks, self._answers, self._questions)
         self._orders: dict[Verb, Callable[[Ordered], None]] = {
             Verb.HOLD: holds.hold,
             Verb.RELEASE: holds.release,
@@ -743,7 +709,7 @@ class CommandHandler:
 
     def order(self, said: Ordered) -> None:
         """Begin what the command's verb says, or answer why not."""
-        if said.command.verb in UNDOING and self._scribe.problem is not None:
+        if said.command.verb in UNDOING and self._context.journal_writer.problem is not None:
             # What a former run was ordered may not be known yet: that it stands is not denied.
             self._answers.not_written(said, None)
             return
@@ -762,9 +728,9 @@ class CommandHandler:
             self._answers.give(said, commands.without(named, Reason.NO_RECORD, self._names.known()))
         elif self._answers.acts(said, named):
             mark = self._questions.mark(said)
-            self.marks.by_hand[named.record] = HandClean(
-                mark.by, mark.at, mark.reason, said.command.forced
-            )
+            hand = HandClean(mark.by, mark.at, mark.reason, said.command.forced)
+            by_hand = {**self._context.state.by_hand, named.record: hand}
+            self._context.learn(Marked(self.marks.all, by_hand))
             self._questions.ask(said, named)
 
     def ended(self, end: End) -> None:

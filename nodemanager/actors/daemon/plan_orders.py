@@ -3,37 +3,29 @@
 from __future__ import annotations
 
 import secrets
-from dataclasses import replace
+from dataclasses import dataclass
 
 from nodemanager.actors.base import tell
-from nodemanager.actors.daemon.boot_failures import BootFailures
 from nodemanager.actors.daemon.context import Context
 from nodemanager.actors.daemon.false_cleans import FalseCleans
 from nodemanager.actors.daemon.identities import Identities
 from nodemanager.actors.messages import RunErrands
+from nodemanager.core.execute.news import OrdersBegun
 from nodemanager.core.execute.setup import order_setup
 from nodemanager.core.execute.workflow import Action
 from nodemanager.core.model.settings import TOLD_WITHIN_S
 from nodemanager.core.model.world import Claim
 from nodemanager.core.plan.boots import BootOrder
-from nodemanager.core.plan.errands import errands_sent
 from nodemanager.core.plan.plan import Plan
 
 
+@dataclass(eq=False)
 class PlanOrders:
     """Hands the orders of a plan to the runner."""
 
-    def __init__(
-        self,
-        context: Context,
-        identities: Identities,
-        boot_failures: BootFailures,
-        false_cleans: FalseCleans,
-    ) -> None:
-        self._context = context
-        self._identities = identities
-        self._boot_failures = boot_failures
-        self._false_cleans = false_cleans
+    _context: Context
+    _identities: Identities
+    _false_cleans: FalseCleans
 
     def carry_out(self, made: Plan, now: float) -> None:
         """Log each order, and begin it unless this is a dry run (S3)."""
@@ -60,26 +52,16 @@ class PlanOrders:
             runner.begin(Action.DRAIN, drain, drain.plan_id, now)
         for dispatch in made.dispatches:
             runner.begin(Action.DISPATCH, dispatch, dispatch.plan_id, now)
-        self._send_errands(made, now)
+        if made.errands and self._context.team.demand is not None:
+            errands = RunErrands(made.errands, made.plan_id, now + TOLD_WITHIN_S)
+            tell(self._context.team.demand, errands)
         for life in made.restores:
             self._false_cleans.begin_restore(life, made.plan_id, now)
         for bind in made.binds:
             runner.begin(Action.BIND, bind, bind.plan_id, now)
         for boot in made.boots:
             self._begin_setup(boot, now)
-        if made.boots:
-            self._boot_failures.probe_sent()
-
-    def _send_errands(self, made: Plan, now: float) -> None:
-        context, errands = self._context, made.errands
-        books, poller = context.books, context.team.demand
-        if poller is None:
-            return
-        jobs = context.state.demand
-        dispatched = errands_sent(books.dispatched, errands, jobs, now)
-        context.books = replace(books, dispatched=dispatched)
-        if errands:
-            tell(poller, RunErrands(errands, made.plan_id, now + TOLD_WITHIN_S))
+        self._context.learn(OrdersBegun(told=self._context.team.demand is not None))
 
     def _begin_setup(self, boot: BootOrder, now: float) -> None:
         store = self._identities.store

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 from nodemanager.actors.daemon.backlog_runs import BacklogRuns
-from nodemanager.actors.daemon.boot_failures import BootFailures
 from nodemanager.actors.daemon.context import Context
 from nodemanager.actors.daemon.false_cleans import FalseCleans
 from nodemanager.actors.daemon.identities import Identities
@@ -19,12 +19,9 @@ from nodemanager.actors.daemon.intents import (
 )
 from nodemanager.actors.daemon.invariants import Invariants
 from nodemanager.actors.daemon.leftover_book import LeftoverBook
-from nodemanager.actors.daemon.operators import OperatorMarks
-from nodemanager.actors.daemon.place_rests import PlaceRests
-from nodemanager.actors.daemon.record_writes import RecordWrites
 from nodemanager.actors.report.journal_writer import Loaded
-from nodemanager.core.execute.books import expected_again, waiting_claims, without_ended
-from nodemanager.core.execute.recent import with_inherited
+from nodemanager.core.execute.books import expected_again, waiting_claims
+from nodemanager.core.execute.news import CreatesRead, Inherited
 from nodemanager.core.model.breaker import Breaker
 from nodemanager.core.model.world import life_key
 from nodemanager.core.observe.facts import BreakerSet, ClocksKept, DestroySent, HostnamesKept
@@ -35,43 +32,23 @@ from nodemanager.journal.kept import (
     CLOCKS,
     HOSTNAMES,
     LATE_WRITES,
-    MARKS,
     PLACE_RESTS,
 )
 
 
+@dataclass(eq=False)
 class Recovery:
     """Gives what the journal kept to the parts that it concerns."""
 
-    def __init__(
-        self,
-        context: Context,
-        *,
-        identities: Identities,
-        writes: RecordWrites,
-        boot_failures: BootFailures,
-        place_rests: PlaceRests,
-        false_cleans: FalseCleans,
-        leftovers: LeftoverBook,
-        invariants: Invariants,
-        backlog: BacklogRuns,
-        marks: OperatorMarks,
-    ) -> None:
-        self._context = context
-        self._identities = identities
-        self._writes = writes
-        self._boot_failures = boot_failures
-        self._place_rests = place_rests
-        self._false_cleans = false_cleans
-        self._leftovers = leftovers
-        self._invariants = invariants
-        self._backlog = backlog
-        self._marks = marks
-        self._owes_since: float | None = None
-        """When the oldest action that a former run left open began (epoch seconds), while the nodes
+    _context: Context
+    _identities: Identities
+    _false_cleans: FalseCleans
+    _leftovers: LeftoverBook
+    _invariants: Invariants
+    _backlog: BacklogRuns
+    _owes_since: float | None = None
+    """When the oldest action that a former run left open began (epoch seconds), while the nodes
         of its creates are still to be expected; None once they are."""
-        self._ended: frozenset[str] = frozenset()
-        """The keys of lives and the ids of nodes that a former run's actions ended."""
 
     def load(self) -> None:
         """Load what a former run left, if the journal can be read."""
@@ -96,12 +73,19 @@ class Recovery:
         hostnames = loaded.of(HOSTNAMES)
         if hostnames:
             context.fold(HostnamesKept(hostnames, now))
-        self._writes.load(loaded.of(LATE_WRITES), may_be_under_way(loaded.intents))
-        self._marks.load(loaded.of(MARKS))
         self._owes_since = min((one.opened_at for one in loaded.intents), default=math.inf)
-        self._await_late_destroys(loaded)
-        self._boot_failures.load(loaded.of(BOOT_LOOPS))
-        self._place_rests.load(loaded.of(PLACE_RESTS))
+        context.learn(
+            Inherited(
+                loaded.of(BOOT_LOOPS),
+                loaded.of(PLACE_RESTS),
+                loaded.of(LATE_WRITES),
+                tuple(may_be_under_way(loaded.intents)),
+                self._late_destroys(loaded),
+                loaded.marks,
+                # A journal without the store's clock is a new one: the former run's may be lost.
+                may_lack=clocks is None,
+            )
+        )
         self._backlog.load()
         self._false_cleans.load()
         context.runner.load(loaded.intents, now)
@@ -119,16 +103,15 @@ class Recovery:
             ended = context.journal_writer.concluded(0.0)
         clock = context.wall_clock
         answers = ((one, clock.since(at, now)) for one, at in answers_of_creates(ended))
-        self._ended = frozenset(ends_of(ended))
-        expected = expected_again(answers, self._ended, waiting, now, settings)
-        context.books = replace(context.books, expected={**expected, **context.books.expected})
+        ends = frozenset(ends_of(ended))
+        expected = expected_again(answers, ends, waiting, now, settings)
+        context.learn(CreatesRead(expected, ends))
         self._owes_since = None
 
-    def _await_late_destroys(self, loaded: Loaded) -> None:
-        """Take over the former run's destroys: those it waited for, and those it gave up.
+    def _late_destroys(self, loaded: Loaded) -> Mapping[str, float]:
+        """When the former run sent each destroy that it gave up, by node id.
 
-        No node is lost that one of them ends (L3). A journal without the store's clock is a new
-        one: the former run's may be lost.
+        No node is lost that one of its destroys ends, given up or waited for (L3).
         """
         context = self._context
         now, wall, settings = context.now, context.clock.wall(), context.settings
@@ -140,8 +123,7 @@ class Recovery:
             context.fold(DestroySent(node_id, since))
         for node_id in open_destroys(loaded.intents):
             context.fold(DestroySent(node_id, now))
-        may_lack = loaded.of(CLOCKS) is None
-        context.recent = with_inherited(context.recent, sent, now, settings, may_lack=may_lack)
+        return sent
 
     def _take_breaker(self, stored: Breaker) -> None:
         """Join the former run's breaker with what has opened since.
@@ -166,6 +148,4 @@ class Recovery:
             self._expect(self._owes_since)
         if context.stopping is None and context.applies:
             context.runner.resume(context.now, context.wall_clock)
-            expected = without_ended(context.books.expected, self._ended)
-            context.books = replace(context.books, expected=expected)
             context.runner.news(context.now)

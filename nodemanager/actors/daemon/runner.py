@@ -16,8 +16,8 @@ from nodemanager.actors.daemon.intents import action_of, entry_of, fields_of, st
 from nodemanager.actors.messages import CarriedOut, CarryOut, WaitOver
 from nodemanager.actors.report.journal_writer import JournalWriter
 from nodemanager.actors.workers.worker_pool import WorkerPool
-from nodemanager.core.execute.books import Learned
 from nodemanager.core.execute.effects import Effect, StoreWrite, Wait, Write
+from nodemanager.core.execute.news import Learned
 from nodemanager.core.execute.setup import is_unclear
 from nodemanager.core.execute.workflow import (
     About,

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import dataclass
 
 from nodemanager.actors.daemon.context import Context
 from nodemanager.actors.daemon.held_backlog import HeldBacklog
 from nodemanager.actors.daemon.identities import Identities
-from nodemanager.actors.daemon.operators import OperatorMarks
-from nodemanager.actors.daemon.record_writes import RecordWrites
 from nodemanager.core.execute.workflow import Key
 from nodemanager.core.model.reasons import Event
 from nodemanager.core.observe.snapshot import Snapshot
@@ -16,30 +15,22 @@ from nodemanager.core.operate.backlog_run import let_go
 from nodemanager.log import WARNING
 
 
+@dataclass(eq=False)
 class Snapshots:
     """Makes a Snapshot from all that the daemon's parts know."""
 
-    def __init__(
-        self,
-        context: Context,
-        identities: Identities,
-        writes: RecordWrites,
-        backlog: HeldBacklog,
-        marks: OperatorMarks,
-    ) -> None:
-        self._context = context
-        self._identities = identities
-        self._writes = writes
-        self._backlog = backlog
-        self._marks = marks
-        self._had_lease = True
+    _context: Context
+    _identities: Identities
+    _backlog: HeldBacklog
+    _had_lease: bool = True
 
     def taken(
         self, plan_id: str, *, without: str | None = None, besides: Key | None = None
     ) -> Snapshot:
         """A snapshot of now, without the landed set-up of `without` and the flight of `besides`."""
-        context, backlog, marks = self._context, self._backlog, self._marks
-        books, recent, state = context.books, context.recent, context.state
+        context, backlog = self._context, self._backlog
+        state = context.state
+        recent = state.recent
         runner = context.runner
         records, nodes = runner.flights(besides)
         return Snapshot(
@@ -56,35 +47,35 @@ class Snapshots:
             destroyed_lately=len(recent.destroyed_at),
             boots_unclaimed=(*recent.unclaimed, *runner.unclaimed(besides)),
             unclear=runner.unclear(),
-            claimed_sizes=books.sizes,
-            expected=books.expected,
+            claimed_sizes=state.sizes,
+            expected=state.expected,
             places_to_be=runner.places(besides) + self._places_expected(),
-            holds=context.journal_writer.orders.held,
-            limits=books.limits,
+            holds=frozenset(state.marks.holds),
+            limits=state.limits,
             breaker=state.breaker,
             read_only=self._read_only,
-            own_cleans=self._writes.own_cleans,
+            own_cleans=frozenset(state.writes.own_cleans),
             lease=self._holds_lease(),
             first_clean=backlog.first_clean,
             backlog=backlog.records,
             let_go=let_go(backlog.run),
             skipped=recent.skipped,
-            late=self._writes.late,
+            late=state.writes.late,
             touched=recent.touched,
             gone=recent.gone,
-            drains=dict(marks.drains),
-            drain_orders=books.drains.orders,
-            dispatched=books.dispatched,
+            drains=state.marks.drains,
+            drain_orders=state.drains.orders,
+            dispatched=state.dispatched,
             late_destroys=frozenset(recent.late_destroys),
             unknown_destroys=context.now <= recent.unknown_destroys,
-            kills=dict(marks.kills),
-            by_hand=dict(marks.by_hand),
-            rotation_paused=marks.rotation,
-            paused=marks.paused,
+            kills=state.marks.kills,
+            by_hand=state.by_hand,
+            rotation_paused=state.marks.rotation,
+            paused=state.marks.paused,
         )
 
     def _places_expected(self) -> Counter[str]:
-        present, expected = self._context.history.present, self._context.books.expected
+        present, expected = self._context.history.present, self._context.state.expected
         return Counter(
             one.place
             for one in expected.values()

@@ -21,7 +21,6 @@ from nodemanager.actors.messages import (
     CloudOffered,
     CloudPollStarted,
     DemandPolled,
-    ErrandRun,
     NodesAsked,
     Poll,
     PollEvery,
@@ -36,6 +35,7 @@ from nodemanager.actors.messages import (
 )
 from nodemanager.actors.team import TeamContext
 from nodemanager.cloud.api import CloudDriver
+from nodemanager.core.execute.news import ErrandRun
 from nodemanager.core.model.scheduling import SchedulerNode
 from nodemanager.core.model.world import CloudNode, Job, Listed, Listing, Record
 from nodemanager.core.plan.errands import (

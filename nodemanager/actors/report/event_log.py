@@ -14,9 +14,12 @@ from nodemanager.core.judge.false_clean import CLEAR, FalseClean
 from nodemanager.core.model.breaker import HOW_TO_CLEAR, Breaker
 from nodemanager.core.model.reasons import Event, Kind, Reason
 from nodemanager.core.model.settings import Settings
+from nodemanager.core.model.streaks import Loops, Streak
 from nodemanager.core.model.verdict import Verdict
 from nodemanager.core.model.world import CloudNode, Record
 from nodemanager.core.observe.clocks import ALWAYS, MeasuredClock
+from nodemanager.core.observe.ended import EndedInSetup
+from nodemanager.core.observe.snapshot import Rests
 from nodemanager.core.plan.boots import BootOrder
 from nodemanager.core.plan.destroy import ShutdownOrder
 from nodemanager.core.plan.errands import Errand
@@ -24,6 +27,7 @@ from nodemanager.core.plan.plan import Plan
 from nodemanager.core.plan.prune import PruneOrder
 from nodemanager.core.safety.orders import CleanOrder
 from nodemanager.log import DEBUG, ERROR, INFO, WARNING, Logger
+from nodemanager.logline import timestamp
 
 JUST_NOW_S = 60.0
 IMAGE_ERRORS = 3
@@ -49,6 +53,69 @@ class EventLog:
         self._summary: dict[str, Any] = {}
         self._dry: set[tuple[str, Reason]] = set()
         self._jumped_at = ALWAYS
+
+    # Boots and places.
+
+    def node_ended(self, one: EndedInSetup, plan_id: str) -> None:
+        """Log a node that ended before its boot came to something."""
+        record, node = one.record, one.node
+        self._log.event(
+            Event.NODE_ENDED,
+            level=WARNING,
+            node=one.node_id,
+            record=record.uuid,
+            slot=record.slot_number,
+            host=record.hostname,
+            size=one.size,
+            detail=(None if node is None else node.why) or None,
+            plan=plan_id,
+        )
+
+    def boots(self, before: Loops, after: Loops, now: float, *, is_reset: bool) -> bool:
+        """Log which rests of booting have begun and ended (B5); whether any has ended."""
+        if after is before:
+            return False
+        for name, streak in after.sizes.items():
+            if streak.rests > before.sizes.get(name, Streak()).rests:
+                self._boots_rest(streak, now, name)
+        if after.pool.rests > before.pool.rests:
+            self._boots_rest(after.pool, now, None)
+        ended = (before.sizes[name] for name in before.sizes.keys() - after.sizes.keys())
+        has_ended = any(streak.rests for streak in ended)
+        if not (has_ended or (before.probing and not after.probing)):
+            return False
+        why = "an operator's reset" if is_reset else "a node came up"
+        self._log.event(Event.BOOTS_RESUMED, detail=why, spent=before.pool.spent)
+        return True
+
+    def _boots_rest(self, streak: Streak, now: float, size: str | None) -> None:
+        self._log.event(
+            Event.BOOTS_REST,
+            level=WARNING,
+            reason=Reason.BOOT_LOOP,
+            size=size,
+            count=streak.failed,
+            retry_s=max(0.0, streak.until - now),
+            spent=streak.spent,
+            clear="see why these nodes never come up (image, user data, network to the registry "
+            "and the scheduler), then `nodemanager breaker reset`; a node that does ends it, too",
+        )
+
+    def place_rests(self, size: str, place: str, until: float) -> None:
+        """Log that a place has no room for a size until then, epoch seconds (D6)."""
+        self._log.event(
+            Event.PLACE_RESTING,
+            reason=Reason.PLACE_RESTS,
+            size=size,
+            place=place,
+            until=timestamp(until),
+        )
+
+    def places_resumed(self, before: Rests, after: Rests) -> None:
+        """Log which places rest no more."""
+        for size, places in before.items():
+            for place in places.keys() - after.get(size, {}).keys():
+                self._log.event(Event.PLACE_RESUMED, size=size, place=place)
 
     # Polls.
 

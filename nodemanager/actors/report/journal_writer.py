@@ -13,8 +13,8 @@ from functools import partial
 from typing import Any, TypeVar
 
 from nodemanager.actors.report.journal_access import JournalAccess
-from nodemanager.actors.report.written_orders import WrittenOrders
 from nodemanager.core.explain.events import CLEANED
+from nodemanager.core.model.annotations import Mark, Marks
 from nodemanager.core.model.world import FreedLife, Leftover
 from nodemanager.core.observe.clocks import Clocks, is_news
 from nodemanager.core.observe.facts import Fact
@@ -63,6 +63,12 @@ class Loaded:
         value: T = self.values[what]
         return value
 
+    @property
+    def marks(self) -> Marks:
+        """Operators' marks, with the holds."""
+        holds = {one.id: Mark(one.by, one.at, one.reason) for one in self.holds}
+        return replace(self.of(MARKS), holds=holds)
+
 
 class JournalWriter:
     """Writes the journal of one daemon actor. Raises JournalReplaced, and no other JournalError."""
@@ -71,7 +77,6 @@ class JournalWriter:
         self._journal = journal
         self._access = JournalAccess(journal, log, holds_lease)
         self._open: dict[str, Intent] = {}
-        self.orders = WrittenOrders(self._access)
         self._clocks: Clocks | None = None
         self._values: dict[Kept[Any], Any] = {what: what.nothing for what in JOINED}
 
@@ -88,7 +93,6 @@ class JournalWriter:
         self._access.is_loaded = True
         for what, own in self._values.items():
             self._values[what] = what.joined(loaded.values[what], own)
-        self.orders.loaded(loaded.holds, loaded.of(MARKS))
         # An operator sees to a parked one: nothing that ends under its key concludes it.
         self._open |= {one.intent.key: one.intent for one in loaded.intents if not one.parked}
         if self._journal.failure is not None:
@@ -177,6 +181,21 @@ class JournalWriter:
         if counted is not None and counted.parked:
             self._open.pop(key, None)
         return counted
+
+    # What operators order.
+
+    def hold(self, hold: Hold) -> bool:
+        """Write a hold; whether it is on the disk."""
+        return self._access.does(partial(self._journal.hold, hold))
+
+    def release(self, id: str) -> bool:
+        """End a hold; whether that is on the disk."""
+        return self._access.does(partial(self._journal.release, id))
+
+    def save_marks(self, marks: Marks) -> bool:
+        """Write the drains, the kills and the pauses; whether they are on the disk."""
+        write = partial(self._journal.keep, MARKS, marks)
+        return self.problem is None and self._access.does(write)
 
     # What nodes leave behind (D4).
 

@@ -9,18 +9,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from nodemanager.core.execute.books import ItemEnded, Learned
 from nodemanager.core.execute.effects import AdoptNode, AskNode
+from nodemanager.core.execute.news import ItemEnded, Learned
 from nodemanager.core.execute.once import State, reading, writing
-from nodemanager.core.execute.workflow import (
-    About,
-    Action,
-    Failed,
-    Level,
-    Seen,
-    Step,
-    Told,
-)
+from nodemanager.core.execute.workflow import About, Action, Failed, Level, Seen, Step, Told
 from nodemanager.core.judge.preconditions import standing_block
 from nodemanager.core.model.reasons import Event as Name
 from nodemanager.core.model.reasons import Kind, Reason

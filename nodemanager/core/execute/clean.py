@@ -14,8 +14,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from nodemanager.core.execute.books import FenceStands
 from nodemanager.core.execute.effects import FenceRecord, FreeRecord, LiftFence, LookAtRecord, Wait
+from nodemanager.core.execute.news import FenceStands
 from nodemanager.core.execute.pre_write_check import CleanEvidence, confirm_clean
 from nodemanager.core.execute.unacknowledged import Unknown, after_unknown
 from nodemanager.core.execute.workflow import (

@@ -7,18 +7,10 @@ once a listing that began after it shows the node drained.
 
 from __future__ import annotations
 
-from nodemanager.core.execute.books import Learned, SchedulerTold
 from nodemanager.core.execute.effects import ReadRecord, TellScheduler
+from nodemanager.core.execute.news import Learned, SchedulerTold
 from nodemanager.core.execute.once import State, reading, writing
-from nodemanager.core.execute.workflow import (
-    About,
-    Action,
-    Failed,
-    Level,
-    Seen,
-    Step,
-    Told,
-)
+from nodemanager.core.execute.workflow import About, Action, Failed, Level, Seen, Step, Told
 from nodemanager.core.judge.preconditions import standing_block
 from nodemanager.core.model.reasons import Event as Name
 from nodemanager.core.model.settings import TOLD_WITHIN_S

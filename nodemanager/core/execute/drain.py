@@ -6,18 +6,10 @@ of this run that stand (`Drains`): a node that can drain is shut down as idle on
 
 from __future__ import annotations
 
-from nodemanager.core.execute.books import DrainTold, Learned
 from nodemanager.core.execute.effects import ReadRecord, TellDrain
+from nodemanager.core.execute.news import DrainTold, Learned
 from nodemanager.core.execute.once import State, reading, writing
-from nodemanager.core.execute.workflow import (
-    About,
-    Action,
-    Failed,
-    Level,
-    Seen,
-    Step,
-    Told,
-)
+from nodemanager.core.execute.workflow import About, Action, Failed, Level, Seen, Step, Told
 from nodemanager.core.judge.preconditions import standing_block
 from nodemanager.core.model.reasons import Event as Name
 from nodemanager.core.model.world import Record

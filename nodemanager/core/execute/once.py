@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
-from nodemanager.core.execute.books import Learned
 from nodemanager.core.execute.effects import AskNode, Effect, ReadRecord
+from nodemanager.core.execute.news import Learned
 from nodemanager.core.execute.workflow import (
     Abandoned,
     About,

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from nodemanager.core.execute.books import NodeGone
+from nodemanager.core.execute.news import NodeGone
 from nodemanager.core.execute.workflow import Action, End
-from nodemanager.core.explain.events import CLEANED
 from nodemanager.core.judge.idle import UNCAPPED
 from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.settings import Settings
@@ -185,12 +184,11 @@ def _is_refused(end: End) -> bool:
 def _after_clean(recent: Recent, end: End, now: float) -> Recent:
     uuid = end.key.id
     skipped = {one: at for one, at in recent.skipped.items() if one != uuid}
-    is_freed = end.ended is not None and end.ended.name == CLEANED
-    if not is_freed:
+    if not end.has_freed:
         skipped[uuid] = now
     recent = replace(recent, skipped=skipped)
     own = recent.claims.get(uuid)
-    if is_freed and own is not None and own.incarnation == end.order.incarnation:
+    if end.has_freed and own is not None and own.incarnation == end.order.incarnation:
         # A write that nobody answered has released our claim, as a look shows.
         recent = after_freed(recent, uuid)
     if end.since is None:

@@ -10,18 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from nodemanager.core.execute.books import Learned, NotRestored, Restored, WriteInDoubt
 from nodemanager.core.execute.effects import ReadRecord, RestoreRecord
+from nodemanager.core.execute.news import Learned, NotRestored, Restored, WriteInDoubt
 from nodemanager.core.execute.once import State, reading, writing
-from nodemanager.core.execute.workflow import (
-    About,
-    Action,
-    Failed,
-    Level,
-    Seen,
-    Step,
-    Told,
-)
+from nodemanager.core.execute.workflow import About, Action, Failed, Level, Seen, Step, Told
 from nodemanager.core.judge import false_clean
 from nodemanager.core.judge.preconditions import standing_block
 from nodemanager.core.model.reasons import Event as Name

@@ -11,15 +11,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from nodemanager.core.execute.books import (
-    Claimed,
-    CreateRefused,
-    Learned,
-    NodeDenied,
-    NodeExpected,
-    Withdrawn,
-    WriteInDoubt,
-)
 from nodemanager.core.execute.effects import (
     CheckImage,
     ClaimRecord,
@@ -28,6 +19,15 @@ from nodemanager.core.execute.effects import (
     FindByTag,
     RenewClaim,
     Wait,
+)
+from nodemanager.core.execute.news import (
+    Claimed,
+    CreateRefused,
+    Learned,
+    NodeDenied,
+    NodeExpected,
+    Withdrawn,
+    WriteInDoubt,
 )
 from nodemanager.core.execute.workflow import (
     About,

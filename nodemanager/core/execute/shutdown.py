@@ -11,14 +11,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from nodemanager.core.execute.books import (
-    Learned,
-    NodeGone,
-    PinsCalledOff,
-    PinsDoubted,
-    PinsFailed,
-    PinsTold,
-)
 from nodemanager.core.execute.effects import (
     AskNode,
     DestroyNode,
@@ -26,6 +18,14 @@ from nodemanager.core.execute.effects import (
     MarkDown,
     NodeLooked,
     Wait,
+)
+from nodemanager.core.execute.news import (
+    Learned,
+    NodeGone,
+    PinsCalledOff,
+    PinsDoubted,
+    PinsFailed,
+    PinsTold,
 )
 from nodemanager.core.execute.workflow import (
     UNANSWERED,

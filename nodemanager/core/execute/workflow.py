@@ -13,8 +13,9 @@ from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
-from nodemanager.core.execute.books import Learned
 from nodemanager.core.execute.effects import Effect
+from nodemanager.core.execute.news import Learned
+from nodemanager.core.explain.events import CLEANED
 from nodemanager.core.model.reasons import Event as Name
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.verdict import Verdict
@@ -271,6 +272,12 @@ class End:
     @property
     def order(self) -> Any:
         return self.state.order
+
+    @property
+    def has_freed(self) -> bool:
+        """Whether a clean ended, and its record is free."""
+        is_clean = self.key.action is Action.CLEAN
+        return is_clean and self.ended is not None and self.ended.name == CLEANED
 
 
 S = TypeVar("S", bound=State)

@@ -84,7 +84,7 @@ CLAIM_WITHIN_WINDOW is left out: the node of a claim that never pinged may still
 @dataclass(frozen=True, slots=True)
 class Marks:
     """All standing marks by id; `paused` is the pool's, `rotation` that of the replacement of
-    outdated nodes. Decisions read `Snapshot.holds` instead. `drains` has the cordons, too.
+    outdated nodes. `drains` has the cordons, too.
     """
 
     holds: Mapping[str, Mark] = field(default_factory=dict)
@@ -102,6 +102,16 @@ class Marks:
             "drain": {id: one for id, one in self.drains.items() if not one.kept},
             "kill": self.kills,
         }
+
+    def with_newer(self, marks: Marks) -> Marks:
+        """These marks and `marks`, which go before them."""
+        return Marks(
+            {**self.holds, **marks.holds},
+            {**self.drains, **marks.drains},
+            {**self.kills, **marks.kills},
+            marks.paused or self.paused,
+            marks.rotation or self.rotation,
+        )
 
 
 NO_MARKS = Marks()

@@ -11,7 +11,7 @@ from typing import Any
 
 from nodemanager.core.judge.overrides import BY_HAND
 from nodemanager.core.judge.records import is_touched
-from nodemanager.core.model.annotations import FORCIBLE, UNVERIFIABLE, Mark
+from nodemanager.core.model.annotations import FORCIBLE, UNVERIFIABLE, Mark, Marks
 from nodemanager.core.model.reasons import Kind, Reason
 from nodemanager.core.model.settings import FREED_KEPT_S
 from nodemanager.core.model.verdict import Verdict, keep
@@ -382,6 +382,13 @@ def _done(named: Named, text: str) -> Reply:
 
 
 # Marks that stand.
+
+
+def without_marks(marks: Marks, node_ids: Collection[str]) -> Marks:
+    """The marks without drains and kills of these nodes."""
+    drains = {id: one for id, one in marks.drains.items() if id not in node_ids}
+    kills = {id: one for id, one in marks.kills.items() if id not in node_ids}
+    return replace(marks, drains=drains, kills=kills)
 
 
 def ended(marks: Mapping[str, Mark], snapshot: Snapshot) -> frozenset[str]:

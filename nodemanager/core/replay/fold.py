@@ -6,14 +6,16 @@ to the recorded verdicts.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
+from nodemanager.core.execute.books import dispatched_listed, still_expected
+from nodemanager.core.execute.state import OwnNews, State, after_own, with_loops
 from nodemanager.core.judge import false_clean
 from nodemanager.core.judge.false_clean import FalseClean, Folded
-from nodemanager.core.model.breaker import Breaker
 from nodemanager.core.model.settings import Settings
-from nodemanager.core.model.world import CloudNode, Job, Listing
+from nodemanager.core.model.world import CloudNode, Listing, Record
 from nodemanager.core.observe import history as histories
 from nodemanager.core.observe.facts import (
     BreakerSet,
@@ -39,19 +41,8 @@ from nodemanager.core.observe.history import History
 from nodemanager.core.observe.scheduled import ours_in_scheduler, scheduler_listed
 from nodemanager.core.observe.snapshot import Snapshot
 from nodemanager.core.plan.plan import Plan, plan
+from nodemanager.core.safety import boot_loops
 from nodemanager.core.safety import breaker as breakers
-
-
-@dataclass(frozen=True)
-class State:
-    """All that the facts so far add up to. `new_records`: a new record listing is unjudged (D7)."""
-
-    history: History = field(default_factory=History)
-    breaker: Breaker = field(default_factory=Breaker)
-    demand: tuple[Job, ...] | None = ()
-    demand_at: float | None = None
-    slots: int | None = None
-    new_records: bool = False
 
 
 @dataclass(frozen=True)
@@ -87,14 +78,14 @@ class Stage:
     told: tuple[FalseClean, ...] = ()
 
 
-def after_fact(state: State, fact: Fact, settings: Settings) -> State:
+def after_fact(state: State, fact: Fact | OwnNews, settings: Settings) -> State:
     """The state with the fact folded in; some facts, like a failed poll, change nothing."""
     for stage in stages(state, fact, settings):
         state = stage.state
     return state
 
 
-def stages(state: State, fact: Fact, settings: Settings) -> Iterator[Stage]:
+def stages(state: State, fact: Fact | OwnNews, settings: Settings) -> Iterator[Stage]:
     """The stages of folding the fact in; the last one has the state after it."""
     match fact:
         case CloudSeen(listing=nodes):
@@ -120,6 +111,8 @@ def stages(state: State, fact: Fact, settings: Settings) -> Iterator[Stage]:
                 state.breaker, state.history, fact.pings, fact.at, settings
             )
             yield _stage(state, folded)
+        case OwnNews():
+            yield Stage(after_own(state, fact, settings))
         case SettingsTaken():
             yield Stage(replace(state, history=histories.settings_taken(state.history, settings)))
         case _:
@@ -184,8 +177,26 @@ def _scheduler_seen(state: State, fact: SchedulerSeen, settings: Settings) -> It
         )
         state = replace(state, breaker=breaker)
         yield Stage(state)
-    history = scheduler_listed(state.history, listing, settings)
-    yield Stage(replace(state, history=history, demand=fact.jobs, demand_at=fact.asked_at))
+    before, history = state.history, scheduler_listed(state.history, listing, settings)
+    dispatched = dispatched_listed(state.dispatched, listing)
+    state = replace(
+        state, history=history, demand=fact.jobs, demand_at=fact.asked_at, dispatched=dispatched
+    )
+    yield Stage(state)
+    records = () if history.records is None else history.records.items
+    yield from _boots_seen(state, before, records, settings)
+
+
+def _boots_seen(
+    state: State, before: History, records: Iterable[Record], settings: Settings
+) -> Iterator[Stage]:
+    """End the streaks that each successful boot ends; `before` is the history without the poll."""
+    sizes = state.sizes
+    for loops in boot_loops.after_polls(
+        state.limits.loops, before, state.history, records, sizes, settings
+    ):
+        state = with_loops(state, loops)
+        yield Stage(state)
 
 
 def _nodes_answered(state: State, fact: NodesAnswered, settings: Settings) -> Iterator[Stage]:
@@ -208,7 +219,8 @@ def _nodes_answered(state: State, fact: NodesAnswered, settings: Settings) -> It
 
 
 def _records_seen(state: State, fact: RecordsSeen, settings: Settings) -> Iterator[Stage]:
-    history, listing = histories.store_clock_read(state.history, fact.store_time), fact.listing
+    before, listing = state.history, fact.listing
+    history = histories.store_clock_read(before, fact.store_time)
     if fact.answered_at is not None:
         history = histories.store_answered(history, fact.answered_at, settings)
     state = replace(state, history=history)
@@ -221,15 +233,16 @@ def _records_seen(state: State, fact: RecordsSeen, settings: Settings) -> Iterat
         yield Stage(state)
     folded = false_clean.records_seen(state.breaker, history, listing)
     yield _stage(state, folded)
-    yield Stage(
-        replace(
-            state,
-            history=histories.records_listed(folded.history, listing, settings),
-            breaker=folded.breaker,
-            slots=fact.slots,
-            new_records=state.new_records or listing.complete,
-        )
+    state = replace(
+        state,
+        history=histories.records_listed(folded.history, listing, settings),
+        breaker=folded.breaker,
+        slots=fact.slots,
+        drains=state.drains.after_listing(listing),
+        new_records=state.new_records or listing.complete,
     )
+    yield Stage(state)
+    yield from _boots_seen(state, before, listing.items, settings)
 
 
 def settings_after(settings: Settings, fact: Fact) -> Settings:
@@ -243,6 +256,23 @@ def decide(
     return plan(snapshot, settings, new_records=new_records, before=before)
 
 
-def after_decision(state: State, made: Plan) -> State:
+def after_decision(state: State, made: Plan, at: float, settings: Settings) -> State:
     """The state that the next decision starts from."""
-    return replace(state, history=made.history, breaker=made.breaker, new_records=False)
+    expected, created = state.expected, state.created
+    if made.aborted is None:
+        expected = still_expected(expected, made.history, made.pairs, at, settings)
+    # The record of a node that ended is cleaned later: it is not counted then once more (B5).
+    ended = {one.record.uuid for one in made.ended}
+    if ended:
+        created = {uuid: of for uuid, of in created.items() if uuid not in ended}
+    state = replace(
+        state,
+        history=made.history,
+        breaker=made.breaker,
+        new_records=False,
+        expected=expected,
+        created=created,
+        withdrawn=Counter(),
+        plan=made,
+    )
+    return with_loops(state, made.loops)

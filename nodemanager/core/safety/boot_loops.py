@@ -130,6 +130,23 @@ def came_up(
             yield uuid, claimed_sizes.get(uuid) or known
 
 
+def after_polls(
+    loops: Loops,
+    before: History,
+    after: History,
+    records: Iterable[Record],
+    claimed_sizes: Mapping[str, str],
+    settings: Settings,
+) -> Iterator[Loops]:
+    """The loops after each boot that came to something between the two histories."""
+    if loops.are_none:
+        return
+    for _, named in came_up(before, after, records, claimed_sizes, settings):
+        size = Sizes(settings.sizes).named(named)
+        loops = after_boot(loops, size.name if size is not None else named)
+        yield loops
+
+
 def ended_in_setup(
     snapshot: Snapshot, settings: Settings
 ) -> tuple[Snapshot, tuple[EndedInSetup, ...]]:

@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
-from nodemanager.core.execute.books import Books, NodeExpected, learned, still_expected
+from nodemanager.core.execute.books import still_expected
+from nodemanager.core.execute.news import NodeExpected
+from nodemanager.core.execute.state import State, learned
 from nodemanager.core.model.annotations import Mark
 from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.settings import Settings
@@ -658,9 +660,9 @@ def test_bad_requests_in_a_row_rest_a_size_for_ever_longer_up_to_an_hour_n32() -
 )
 def test_only_a_probe_that_came_through_raises_the_quota_d6(nodes: int, quota: int) -> None:
     """To as many as there are then; `nodes` has the one created."""
-    books = Books(limits=Limits(quota=7))
+    state = State(limits=Limits(quota=7))
     created = NodeExpected("r1", "a1", "small", "i-1")
-    assert learned(books, created, 0.0, nodes, Settings(pool=POOL)).limits.quota == quota
+    assert learned(state, created, 0.0, nodes, Settings(pool=POOL)).limits.quota == quota
 
 
 # U6, U7, P4.

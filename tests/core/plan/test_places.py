@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from nodemanager.core.execute.books import Books, CreateRefused, NodeExpected, learned
+from nodemanager.core.execute.news import CreateRefused, NodeExpected
+from nodemanager.core.execute.state import State, learned
 from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.world import CloudState, Job
@@ -102,8 +103,8 @@ def test_only_a_full_place_rests_a_place_and_anything_else_the_size() -> None:
     rests = {"small": {"a": 1300.0}}
     assert after(full("a")) == Limits(places=rests, full={"small": 1000.0})
     assert after(CapacityUnavailable("none")).places == {}
-    books = learned(Books(), CreateRefused(("small",), full("b")), 5.0, 0, settings)
-    assert books.limits.places == {"small": {"b": 305.0}}
+    state = learned(State(), CreateRefused(("small",), full("b")), 5.0, 0, settings)
+    assert state.limits.places == {"small": {"b": 305.0}}
 
 
 def test_boots_go_to_the_first_place_and_to_the_next_while_that_rests() -> None:
@@ -141,5 +142,5 @@ def test_spread_counts_listed_nodes_those_to_be_and_those_of_the_same_plan() -> 
 def test_a_created_node_counts_in_its_place_until_it_is_listed() -> None:
     settings = Settings(pool=POOL)
     created = NodeExpected("r", "life", "small", "i-1", place="a")
-    books = learned(Books(), created, 5.0, 1, settings)
-    assert books.expected["r"].place == "a"
+    state = learned(State(), created, 5.0, 1, settings)
+    assert state.expected["r"].place == "a"

@@ -22,8 +22,8 @@ from nodemanager import log
 from nodemanager.actors.daemon.intents import fields_of
 from nodemanager.actors.daemon.runner import Runner, Running
 from nodemanager.actors.messages import CarriedOut, CarryOut, WaitOver
-from nodemanager.core.execute.books import Learned
 from nodemanager.core.execute.effects import Effect, Intended, StoreWrite, Wait, Write
+from nodemanager.core.execute.news import Learned
 from nodemanager.core.execute.workflow import (
     Action,
     Answered,

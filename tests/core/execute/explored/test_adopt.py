@@ -11,8 +11,8 @@ import pytest
 
 from nodemanager.core.execute import adopt
 from nodemanager.core.execute.adopt import Adopt, AdoptOrder, confirm_adoption, order_adoption
-from nodemanager.core.execute.books import ItemEnded, Learned
 from nodemanager.core.execute.effects import AdoptNode, AskNode, Effect
+from nodemanager.core.execute.news import ItemEnded, Learned
 from nodemanager.core.execute.once import Once
 from nodemanager.core.execute.workflow import Seen
 from nodemanager.core.model.annotations import Mark

@@ -18,6 +18,7 @@ from nodemanager.core.execute.effects import (
     LiftFence,
     LookAtRecord,
 )
+from nodemanager.core.execute.state import State as Folded
 from nodemanager.core.execute.workflow import Answered, Seen, Step
 from nodemanager.core.model.annotations import Mark
 from nodemanager.core.model.breaker import Breaker, Cause
@@ -26,7 +27,6 @@ from nodemanager.core.model.verdict import Verdict
 from nodemanager.core.model.world import Guarantee, Record
 from nodemanager.core.observe.facts import CloudPollBegun, NodesAnswered, TagsAnswered
 from nodemanager.core.observe.snapshot import Snapshot
-from nodemanager.core.replay.fold import State as Folded
 from nodemanager.core.replay.fold import after_fact
 from nodemanager.core.safety.breaker import opened
 from nodemanager.core.safety.orders import NEVER, CleanOrder, order_release

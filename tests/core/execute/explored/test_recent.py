@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import pytest
 
-from nodemanager.core.execute.books import FenceStands, NodeGone
 from nodemanager.core.execute.clean import (
     Checking,
     Clean,
@@ -17,6 +16,7 @@ from nodemanager.core.execute.clean import (
     Unsure,
 )
 from nodemanager.core.execute.effects import FenceRecord, LiftFence
+from nodemanager.core.execute.news import FenceStands, NodeGone
 from nodemanager.core.execute.recent import (
     Recent,
     after_claim,

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from nodemanager.core.execute import setup
-from nodemanager.core.execute.books import CreateRefused, Learned
 from nodemanager.core.execute.effects import (
     CheckImage,
     ClaimRecord,
@@ -21,6 +20,7 @@ from nodemanager.core.execute.effects import (
     RenewClaim,
     Wait,
 )
+from nodemanager.core.execute.news import CreateRefused, Learned
 from nodemanager.core.execute.setup import SetUp, SetUpOrder, order_setup
 from nodemanager.core.execute.workflow import Ended, Failed, News, Seen, Step
 from nodemanager.core.model.reasons import Reason

@@ -1,0 +1,337 @@
+"""All that the daemon knows, as one value, and what its own doing changes in it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from nodemanager.core.execute import news
+from nodemanager.core.execute.books import Drains, dispatched_after, still_unheard, without_ended
+from nodemanager.core.execute.effects import ClaimRecord, FreeRecord, RenewClaim
+from nodemanager.core.execute.news import Learned
+from nodemanager.core.execute.recent import (
+    Recent,
+    after_claim,
+    after_end,
+    after_fence,
+    after_freed,
+    after_gone,
+    still_recent,
+    with_inherited,
+)
+from nodemanager.core.execute.workflow import End
+from nodemanager.core.execute.writes import Writes, after_answer, after_poll
+from nodemanager.core.judge.node_view import FAILED_BOOTS
+from nodemanager.core.model.annotations import NO_MARKS, HandClean, Marks
+from nodemanager.core.model.breaker import Breaker
+from nodemanager.core.model.reasons import Reason
+from nodemanager.core.model.scheduling import Dispatched, ErrandOutcome
+from nodemanager.core.model.settings import ASK_AGAIN_S, Settings
+from nodemanager.core.model.streaks import Loops
+from nodemanager.core.model.world import Job, life_key
+from nodemanager.core.observe.boots import is_booting
+from nodemanager.core.observe.clocks import wall_read
+from nodemanager.core.observe.history import History
+from nodemanager.core.observe.snapshot import Expected, Limits
+from nodemanager.core.plan.errands import errand_ended, errands_sent
+from nodemanager.core.plan.places import without_ended as without_ended_rests
+from nodemanager.core.plan.plan import Plan
+from nodemanager.core.plan.refusals import after_refusal, after_success
+from nodemanager.core.safety import boot_loops
+from nodemanager.errors import RemoteError
+
+
+@dataclass(frozen=True)
+class State:
+    """All that the facts so far add up to. `new_records`: a new record listing is unjudged (D7).
+
+    `expected`, `created` and `sizes` are by record uuid. `created` has incarnation and size until
+    we destroyed the node or its record is freed. `withdrawn` counts set-ups since the newest plan,
+    by size; `pins_failed` counts failures to tell the pins, by node id.
+    """
+
+    history: History = field(default_factory=History)
+    breaker: Breaker = field(default_factory=Breaker)
+    demand: tuple[Job, ...] | None = ()
+    demand_at: float | None = None
+    slots: int | None = None
+    new_records: bool = False
+    limits: Limits = field(default_factory=Limits)
+    expected: Mapping[str, Expected] = field(default_factory=dict)
+    created: Mapping[str, tuple[str | None, str]] = field(default_factory=dict)
+    sizes: Mapping[str, str] = field(default_factory=dict)
+    withdrawn: Counter[str] = field(default_factory=Counter)
+    pins_failed: Mapping[str, int] = field(default_factory=dict)
+    drains: Drains = field(default_factory=Drains)
+    dispatched: Dispatched = field(default_factory=Dispatched)
+    recent: Recent = field(default_factory=Recent)
+    writes: Writes = field(default_factory=Writes)
+    marks: Marks = NO_MARKS
+    by_hand: Mapping[str, HandClean] = field(default_factory=dict)
+    plan: Plan | None = None
+    """The newest plan."""
+    ended: frozenset[str] = frozenset()
+    """The keys of lives and the ids of nodes that a former run's actions ended (A2)."""
+
+
+@dataclass(frozen=True, slots=True)
+class OwnNews:
+    """What happened because of us, `at` that CLOCK_BOOTTIME, and `wall` by our wall clock."""
+
+    one: Own
+    at: float
+    wall: float
+
+
+Own = (
+    Learned
+    | End
+    | news.Inherited
+    | news.CreatesRead
+    | news.Deciding
+    | news.OrdersBegun
+    | news.StoreAnswered
+    | news.StoreListed
+    | news.CallsDeferred
+    | news.ErrandRun
+    | news.LoopsReset
+    | news.Marked
+    | news.LeftoversSearched
+)
+
+
+def after_own(state: State, own: OwnNews, settings: Settings) -> State:
+    """The state after what happened because of us."""
+    one, at, limits = own.one, own.at, state.limits
+    match one:
+        case news.Inherited():
+            return _after_inherited(state, one, at, settings)
+        case news.CreatesRead(expected=expected, ended=ended):
+            expected = without_ended({**expected, **state.expected}, ended)
+            return replace(state, expected=expected, ended=ended)
+        case news.Deciding():
+            rests = without_ended_rests(limits.places, at)
+            if rests is not limits.places:
+                limits = replace(limits, places=rests)
+            return replace(
+                state,
+                limits=limits,
+                sizes=still_unheard(state.sizes, state.history),
+                recent=still_recent(state.recent, state.history, at),
+                writes=state.writes.still(at, settings),
+            )
+        case news.OrdersBegun(told=told):
+            return _after_orders(state, at, settings, told=told)
+        case news.StoreAnswered():
+            return _after_write(state, one, at, settings)
+        case news.StoreListed(listing=listing):
+            writes, breaker = after_poll(state.writes, state.breaker, listing, at, settings)
+            return replace(state, writes=writes, breaker=breaker)
+        case news.CallsDeferred(until=until):
+            limits = replace(limits, throttled_until=max(limits.throttled_until, until))
+            return replace(state, limits=limits)
+        case news.ErrandRun():
+            dispatched = errand_ended(state.dispatched, one.errand, _outcome_of(one.error), at)
+            return replace(state, dispatched=dispatched)
+        case news.LoopsReset():
+            return with_loops(state, boot_loops.after_reset(limits.loops))
+        case news.Marked(marks=marks, by_hand=by_hand):
+            by_hand = state.by_hand if by_hand is None else by_hand
+            return replace(state, marks=marks, by_hand=by_hand)
+        case news.LeftoversSearched():
+            present = state.history.present
+            failed = {id: count for id, count in state.pins_failed.items() if id in present}
+            return replace(state, pins_failed=failed)
+        case End():
+            state = replace(state, recent=after_end(state.recent, one, at, settings))
+            return _after_clean(state, one, own, settings) if one.has_freed else state
+        case _:
+            return _after_step(state, one, own, settings)
+
+
+def _after_inherited(state: State, one: news.Inherited, at: float, settings: Settings) -> State:
+    """The state with what a former run left. No rest of a place lasts longer than a new one would,
+    however our wall clock was set.
+    """
+    places, longest = dict(state.limits.places), at + settings.max_poll_time
+    for size, of in one.rests.items():
+        capped = {place: min(until, longest) for place, until in of.items()}
+        places[size] = {**capped, **places.get(size, {})}
+    limits = replace(state.limits, places=places) if one.rests else state.limits
+    state = replace(
+        state,
+        limits=limits,
+        recent=with_inherited(state.recent, one.sent, at, settings, may_lack=one.may_lack),
+        writes=state.writes.inherited(one.late, one.under_way, at),
+        marks=one.marks.with_newer(state.marks),
+    )
+    return with_loops(state, boot_loops.joined(one.loops, limits.loops))
+
+
+def _after_orders(state: State, at: float, settings: Settings, *, told: bool) -> State:
+    """The state once the newest plan's orders are on their way.
+
+    While the pool rests, one of its set-ups is the probe (B5).
+    """
+    made = state.plan
+    if made is None:
+        return state
+    if told:
+        dispatched = errands_sent(state.dispatched, made.errands, state.demand, at)
+        state = replace(state, dispatched=dispatched)
+    if not made.boots:
+        return state
+    loops = boot_loops.after_probe(state.limits.loops, at, settings.boot_fail_after)
+    return with_loops(state, loops)
+
+
+def _after_step(state: State, one: Learned, own: OwnNews, settings: Settings) -> State:
+    """The state with what a step of a workflow learned."""
+    at = own.at
+    node_id = one.node_id if isinstance(one, news.NodeExpected) else None
+    state = learned(state, one, at, nodes_now(state, node_id), settings)
+    if state.ended:
+        state = replace(state, expected=without_ended(state.expected, state.ended))
+    if isinstance(one, news.NodeGone):
+        state = replace(state, recent=after_gone(state.recent, one, at))
+        return _after_gone(state, one, own, settings)
+    return state
+
+
+def _after_write(state: State, one: news.StoreAnswered, at: float, settings: Settings) -> State:
+    """The state after a write to the store: what a claim or a clean of ours changes."""
+    expected, recent, effect = state.expected, state.recent, one.effect
+    writes, breaker = after_answer(state.writes, state.breaker, effect, one.answer, one.error, at)
+    if one.error is None and isinstance(effect, ClaimRecord | RenewClaim):
+        recent = after_claim(recent, one.answer, at, settings)
+    elif one.error is None and isinstance(effect, FreeRecord):
+        uuid = effect.record.uuid
+        expected = {id: node for id, node in expected.items() if id != uuid}
+        recent = after_freed(recent, uuid)
+    return replace(state, expected=expected, recent=recent, writes=writes, breaker=breaker)
+
+
+def _after_clean(state: State, end: End, own: OwnNews, settings: Settings) -> State:
+    """The state after a clean that freed its record; it may show that a node never came up."""
+    order = end.order
+    incarnation, size = state.created.get(end.key.id, (None, ""))
+    left = {uuid: of for uuid, of in state.created.items() if uuid != end.key.id}
+    state = replace(state, created=left)
+    if order.reason is Reason.CLAIM_EXPIRED and incarnation == order.incarnation:
+        # It was created, and vanished before it came up.
+        return _after_failed_boot(state, None, size, None, own, settings)
+    return state
+
+
+def _after_gone(state: State, gone: news.NodeGone, own: OwnNews, settings: Settings) -> State:
+    """The state after a node that we destroyed is gone; its boot may have come to nothing (B5)."""
+    if not (gone.reason in FAILED_BOOTS or _ended_in_setup(gone, state.history)):
+        return state
+    # Its record may wait for its clean for long, and the node is listed as ended meanwhile.
+    life = None if gone.record is None else life_key(gone.record, gone.incarnation)
+    return _after_failed_boot(state, gone.node_id, gone.size, life, own, settings)
+
+
+def _ended_in_setup(gone: news.NodeGone, history: History) -> bool:
+    """Whether the node was stopped, or fell silent, before its boot came to something (B5)."""
+    if gone.reason not in (Reason.NODE_STOPPED, Reason.NODE_DOWN) or gone.record is None:
+        return False
+    return is_booting(gone.record, gone.incarnation, history)
+
+
+def _after_failed_boot(
+    state: State,
+    node_id: str | None,
+    size: str | None,
+    life: str | None,
+    own: OwnNews,
+    settings: Settings,
+) -> State:
+    """The state after a boot of ours came to nothing: its node was given up, or vanished."""
+    node = state.history.present.get(node_id or "")
+    wall = wall_read(state.history.wall, own.wall, own.at)
+    loops = boot_loops.after_end(state.limits.loops, node, size, wall, own.at, settings, life=life)
+    return with_loops(state, loops)
+
+
+def with_loops(state: State, loops: Loops) -> State:
+    """The state with these streaks of failed boots."""
+    if loops == state.limits.loops:
+        return state
+    return replace(state, limits=replace(state.limits, loops=loops))
+
+
+def _outcome_of(error: RemoteError | None) -> ErrandOutcome:
+    if error is None:
+        return ErrandOutcome.DONE
+    return ErrandOutcome.REFUSED if error.definite else ErrandOutcome.FAILED
+
+
+def learned(state: State, one: Learned, now: float, nodes: int, settings: Settings) -> State:
+    """The state with one more thing learned; `nodes` is how many nodes there are now.
+
+    A node that was just created is one of them.
+    """
+    match one:
+        case news.Claimed(record, size):
+            return replace(state, sizes={**state.sizes, record: size})
+        case news.CreateRefused(sizes, error):
+            limits = state.limits
+            for size in sizes:
+                limits = after_refusal(limits, error, size, nodes, now, settings)
+            return replace(state, limits=limits)
+        case news.NodeExpected():
+            return _expecting(state, one, now, nodes)
+        case news.NodeDenied(record, incarnation):
+            expected = state.expected.get(record)
+            if expected is None or (expected.node_id, expected.incarnation) != (None, incarnation):
+                return state
+            first_at = now if expected.denied_at is None else expected.denied_at
+            is_denied = now - first_at >= ASK_AGAIN_S
+            denied = replace(expected, denied_at=first_at, is_denied=is_denied)
+            return replace(state, expected={**state.expected, record: denied})
+        case news.Withdrawn(size):
+            return replace(state, withdrawn=state.withdrawn + Counter([size]))
+        case news.PinsFailed(node_id):
+            failed = state.pins_failed.get(node_id, 0) + 1
+            return replace(state, pins_failed={**state.pins_failed, node_id: failed})
+        case news.PinsTold(node_id):
+            left = {id: count for id, count in state.pins_failed.items() if id != node_id}
+            return replace(state, pins_failed=left)
+        case news.DrainTold():
+            return replace(state, drains=state.drains.after_told(one, now))
+        case news.SchedulerTold():
+            return replace(state, dispatched=dispatched_after(state.dispatched, one, now))
+        case news.NodeGone() if one.reason is not Reason.UNPAIRED:
+            # It did not vanish by itself, however late its record is cleaned (B5).
+            life = one.record, one.incarnation
+            left_of = {uuid: of for uuid, of in state.created.items() if (uuid, of[0]) != life}
+            return replace(state, created=left_of)
+        case news.FenceStands():
+            return replace(state, recent=after_fence(state.recent, now))
+        case news.WriteInDoubt(record):
+            return replace(state, writes=state.writes.in_doubt(record, now))
+        case news.Restored(record):
+            return replace(state, writes=state.writes.without_own_clean(record))
+        case _:
+            return state
+
+
+def _expecting(state: State, one: news.NodeExpected, now: float, nodes: int) -> State:
+    """The state with a node that was created, or may have been."""
+    since = now if one.since is None else one.since
+    expected = Expected(one.node_id, one.size, since, one.incarnation, one.place)
+    state = replace(state, expected={**state.expected, one.record: expected})
+    if one.node_id is None or not one.is_new:
+        return replace(state, sizes={**state.sizes, one.record: one.size})
+    created = {**state.created, one.record: (one.incarnation, one.size)}
+    limits = after_success(state.limits, one.size, nodes)
+    return replace(state, created=created, limits=limits)
+
+
+def nodes_now(state: State, created: str | None = None) -> int:
+    """The number of nodes, with those created since the last listing and the one `created`."""
+    planned = state.plan.counts.get("nodes", 0) if state.plan is not None else 0
+    ids = {one.node_id for one in state.expected.values()} | {created}
+    return planned + len(ids - {None} - state.history.present.keys())
