@@ -208,14 +208,20 @@ def build_journal(config: Config, clock: Clock, *, dry_run: bool = False) -> Jou
     A journal that can't be written now makes the manager read-only until it can. Raises StartError
     for a journal that must not be written at all.
     """
+    from nodemanager.journal.shared import SharedDatabase
     from nodemanager.journal.sqlite import SqliteJournal
 
+    pool, database = config.daemon.pool, config.journal.database
+    shared = None
+    if database is not None and not dry_run:
+        shared = SharedDatabase(database.reveal(), pool, clock)
     return SqliteJournal(
         journal_path(config, dry_run=dry_run),
-        pool=config.daemon.pool,
+        pool=pool,
         clock=clock,
         keep=config.journal.keep,
         max_size=config.journal.max_size,
+        shared=shared,
     )
 
 

@@ -289,9 +289,10 @@ def secrets_of(config: Config) -> list[str]:
     own = (manage.management_token, manage.read_token)
     given = (*own, config.arvados.token, config.registry.token)
     secrets = [secret.reveal() for secret in given if secret is not None]
-    password = urlsplit(config.registry.database.reveal()).password
-    if password is not None:
-        secrets += [password, unquote(password)]
+    for database in (config.registry.database, config.journal.database):
+        password = None if database is None else urlsplit(database.reveal()).password
+        if password is not None:
+            secrets += [password, unquote(password)]
     for section in (config.cloud_credentials, config.cloud_list, config.cloud_create):
         secrets += [value for key, value in section.items() if is_secret(key)]
     return [

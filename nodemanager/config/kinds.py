@@ -241,11 +241,13 @@ def token() -> Kind[Secret]:
     return Kind("secret", parse, secret=True)
 
 
-def database() -> Kind[Secret]:
-    """An SQLAlchemy URL; only its password is hidden."""
+def database(*, shared: bool = False) -> Kind[Secret]:
+    """An SQLAlchemy URL; only its password is hidden. `shared`: not one of this machine alone."""
 
     def parse(value: str) -> Secret:
         scheme, separator, rest = value.partition("://")
+        if shared and scheme.split("+")[0] != "postgresql":
+            raise ValueError("not a PostgreSQL database; write postgresql://USER@HOST/NAME")
         if not separator or scheme.split("+")[0] not in ("sqlite", "postgresql"):
             raise ValueError("not a database URL; write sqlite:////PATH or postgresql://...")
         if (

@@ -291,6 +291,14 @@ class Journal:
         """The journal's file, on a local disk. A dry run has a file of its own beside it, with
         -dry-run in its name.""",
     )
+    database: Secret | None = option(
+        kinds.optional(kinds.database(shared=True)),
+        "",
+        """Where a restart finds what it must know: the actions that are under way, holds and other
+        orders, the breaker, leftovers, and freed records. Blank means in path. With postgresql://...
+        a manager that is started on another machine finds it; one at a time may run. What was seen
+        and decided is in path all the same. A dry run never uses it.""",
+    )
     keep: float = option(
         kinds.duration(),
         "7d",

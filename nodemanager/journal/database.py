@@ -12,16 +12,18 @@ import errno
 import os
 import sqlite3
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import sqlalchemy as sa
 from sqlalchemy import exc
 
 from nodemanager import foreign
 from nodemanager.errors import JournalError, JournalReplaced, StartError
-from nodemanager.revisions import bring_up_to_date
+from nodemanager.journal import durable
+from nodemanager.sql.revisions import bring_up_to_date
 
 BUSY_S = 2.0
 """Seconds that a write waits for another process's lock; the daemon decides nothing meanwhile."""
@@ -31,6 +33,29 @@ LOG_LIMIT = 8 * 1024 * 1024
 _LEAST, _MOST = -(2**63), 2**63 - 1
 
 _FAILURES = (exc.SQLAlchemyError, sqlite3.Error, OSError)
+
+
+class Transactions(Protocol):
+    """Where the rows of `schema` are: a file, or a database that several machines reach.
+
+    A failing call raises JournalError; `failure` then says why until one succeeds. The times are
+    epoch seconds.
+    """
+
+    @property
+    def failure(self) -> str | None: ...
+
+    def open(self, now: float) -> None:
+        """Open it; sets `failure` on an error. Raises StartError where it must not be used."""
+        ...
+
+    def writing(self, now: float) -> AbstractContextManager[sa.Connection]:
+        """A write transaction, durable once the block ends without an exception."""
+        ...
+
+    def reading(self, now: float) -> AbstractContextManager[sa.Connection]: ...
+
+    def close(self) -> None: ...
 
 
 class JournalFile:
@@ -111,13 +136,14 @@ class JournalFile:
         )
         sa.event.listen(engine, "connect", _set_up)
         sa.event.listen(engine, "begin", _begin)
-        sa.event.listen(engine, "before_cursor_execute", _storable, retval=True)
+        sa.event.listen(engine, "before_cursor_execute", storable, retval=True)
         try:
             self._use_log(engine)
             with engine.begin() as connection:
                 folder = Path(__file__).parent / "migrations"
                 bring_up_to_date(connection, folder, f"the journal {self.path}")
-                self._check_owner(connection, now)
+                name = f"the journal {self.path}"
+                durable.check_owner(connection, self._pool, now, name=name, option="[Journal] path")
             found = os.stat(self.path)
         except BaseException:
             engine.dispose()
@@ -137,19 +163,6 @@ class JournalFile:
             raise JournalError(
                 f"the journal {self.path} can't keep a write-ahead log there: put "
                 "[Journal] path on a local disk"
-            )
-
-    def _check_owner(self, connection: sa.Connection, now: float) -> None:
-        found = connection.exec_driver_sql("SELECT pool FROM about").scalar()
-        if found is None:
-            connection.exec_driver_sql(
-                "INSERT INTO about (id, pool, created_at, tried_at) VALUES (1, ?, ?, ?)",
-                (self._pool, now, now),
-            )
-        elif found != self._pool:
-            raise StartError(
-                f"the journal {self.path} belongs to pool {found}, but this manager serves "
-                f"{self._pool}: give it a [Journal] path of its own"
             )
 
     @contextlib.contextmanager
@@ -207,22 +220,29 @@ def _begin(connection: sa.Connection) -> None:
     connection.exec_driver_sql("BEGIN" if reads else "BEGIN IMMEDIATE")
 
 
-def _storable(
+def storable(
     _connection: Any, _cursor: Any, statement: str, given: Any, _context: Any, many: bool
 ) -> tuple[str, Any]:
-    """The statement with values that SQLite takes: one that it can't hold is put as text.
+    """The statement with values that a database takes: one that it can't hold is put as text.
 
     Names and words come from clouds, clients and terminals. One that can't be written must not
     keep the journal from writing all else.
     """
     if many:
-        return statement, [tuple(map(_held, row)) for row in given]
-    return statement, tuple(map(_held, given)) if isinstance(given, tuple) else given
+        return statement, [_held_in(row) for row in given]
+    return statement, _held_in(given)
+
+
+def _held_in(row: Any) -> Any:
+    if isinstance(row, Mapping):
+        return {name: _held(value) for name, value in row.items()}
+    return tuple(map(_held, row)) if isinstance(row, tuple) else row
 
 
 def _held(value: Any) -> Any:
     if isinstance(value, str):
-        return foreign.shown(value)
+        # PostgreSQL has no NUL in a text.
+        return foreign.shown(value).replace("\0", "\\x00")
     if isinstance(value, int) and not _LEAST <= value <= _MOST:
         return str(value)
     return value

@@ -10,11 +10,12 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.dialects.sqlite import insert
+from sqlalchemy.dialects import postgresql, sqlite
 
 from nodemanager import redact
 from nodemanager.core.model.world import Leftover, LeftoverKind, Record
 from nodemanager.core.plan.leftovers import Entry, LedgerState
+from nodemanager.errors import StartError
 from nodemanager.journal.api import (
     PARKED_AFTER,
     Concluded,
@@ -34,13 +35,36 @@ from nodemanager.journal.codec import (
     without_secrets,
 )
 from nodemanager.journal.event import COLUMNS, Told, told_from
-from nodemanager.journal.schema import holds, intents, kept, leftovers, pre_images, told
+from nodemanager.journal.schema import about, holds, intents, kept, leftovers, pre_images, told
 
 _ANY = codec_of(Any)
 _IS_OPEN = intents.c.concluded_at.is_(None)
 _WITH_PRE_IMAGE = sa.select(intents, pre_images.c.body).outerjoin(
     pre_images, pre_images.c.intent == intents.c.id
 )
+
+
+def check_owner(
+    connection: sa.Connection, pool: str, now: float, *, name: str, option: str
+) -> None:
+    """Note in a new database whose it is. Raises StartError in another pool's.
+
+    `name` and `option` are what the message calls it, and what gives it in the file.
+    """
+    found = connection.scalar(sa.select(about.c.pool))
+    if found is None:
+        row = {"id": 1, "pool": pool, "created_at": now, "tried_at": now}
+        connection.execute(sa.insert(about).values(row))
+    elif found != pool:
+        raise StartError(
+            f"{name} belongs to pool {found}, but this manager serves {pool}: give it a {option} "
+            "of its own"
+        )
+
+
+def note_try(connection: sa.Connection, now: float) -> None:
+    """A small write."""
+    connection.execute(sa.update(about).values(tried_at=now))
 
 
 def write_intent(connection: sa.Connection, intent: Intent, now: float) -> None:
@@ -80,7 +104,9 @@ def _put(
     connection: sa.Connection, table: sa.Table, row: dict[str, Any], keys: list[str], **new: float
 ) -> None:
     """Write the row, in place of the one with the same keys; `new` are only for one without."""
-    put = insert(table).values({**row, **new})
+    # Each dialect has an `insert` of its own for this, with the same methods.
+    dialect = sqlite if connection.dialect.name == "sqlite" else postgresql
+    put = dialect.insert(table).values({**row, **new})
     connection.execute(put.on_conflict_do_update(index_elements=keys, set_=row))
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from nodemanager.core.model.reasons import Reason
+from nodemanager.core.model.reasons import Event, Reason
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.world import StoreTime
 from nodemanager.core.observe.facts import CloudSeen, Fact, RecordsSeen, SettingsTaken
@@ -30,6 +30,11 @@ _SEGMENTS = (
     "SELECT segment FROM entries GROUP BY segment HAVING max(wall) >= ? AND min(wall) <= ?"
     " ORDER BY segment"
 )
+_ACTS = (
+    "SELECT EXISTS (SELECT 1 FROM intents) OR EXISTS (SELECT 1 FROM told WHERE event IN (?, ?, ?))"
+)
+"""Its intents may be in a shared database; a dry run tells of none of these ends."""
+_ENDS = (Event.NODE_CREATED.value, Event.NODE_GONE.value, Event.RECORD_CLEANED.value)
 
 
 @dataclass(frozen=True)
@@ -104,7 +109,7 @@ def outline(path: Path, *, since: float = 0.0, until: float = float("inf")) -> O
             f"{count} ({marks})",
             (CYCLE, *segments),
         ).fetchone()
-        acts = connection.execute("SELECT EXISTS (SELECT 1 FROM intents)").fetchone()[0]
+        acts = connection.execute(_ACTS, _ENDS).fetchone()[0]
         rows = connection.execute(
             "SELECT kind, body FROM entries WHERE segment = ? ORDER BY seq", (last,)
         ).fetchall()

@@ -16,7 +16,8 @@ def tidy(connection: sa.Connection, before: float, max_size: int) -> bool:
     Gives True when there may be more to delete. Keeps open intents, holds, the breaker, unreleased
     leftovers and younger pre-images whatever the size.
     """
-    _forget_ended(connection, before)
+    forget_ended(connection, before)
+    connection.execute(sa.delete(told).where(told.c.at < before))
     oldest = _segment_to_drop(connection, before, max_size)
     if oldest is None:
         return False
@@ -33,12 +34,12 @@ def tidy(connection: sa.Connection, before: float, max_size: int) -> bool:
     return True
 
 
-def _forget_ended(connection: sa.Connection, before: float) -> None:
+def forget_ended(connection: sa.Connection, before: float) -> None:
+    """Delete the intents, pre-images and leftovers that ended before that (epoch seconds)."""
     ended = sa.select(intents.c.id).where(intents.c.concluded_at < before)
     connection.execute(sa.delete(pre_images).where(pre_images.c.intent.in_(ended)))
     connection.execute(sa.delete(intents).where(intents.c.concluded_at < before))
     connection.execute(sa.delete(leftovers).where(leftovers.c.released_at < before))
-    connection.execute(sa.delete(told).where(told.c.at < before))
 
 
 def _segment_to_drop(connection: sa.Connection, before: float, max_size: int) -> int | None:

@@ -1,10 +1,15 @@
-"""The journal in SQLite; each call is one transaction of `database.JournalFile`."""
+"""The journal: each call is one transaction, of its SQLite file or of a shared database.
+
+What was seen, decided and told is in the file. What must outlive the process is there, too, or in
+a database that a manager on another machine reaches as well.
+"""
 
 from __future__ import annotations
 
 import contextlib
 from collections import deque
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
@@ -20,11 +25,11 @@ from nodemanager.core.replay.fold import Decision, Start
 from nodemanager.errors import JournalError, JournalReplaced
 from nodemanager.journal import durable
 from nodemanager.journal.api import Concluded, Conclusion, Hold, Intent, OpenIntent, PreImage
-from nodemanager.journal.database import JournalFile
+from nodemanager.journal.database import JournalFile, Transactions
 from nodemanager.journal.event import Told
 from nodemanager.journal.kept import Kept, Now
 from nodemanager.journal.recording import Recorder
-from nodemanager.journal.retention import tidy
+from nodemanager.journal.retention import forget_ended, tidy
 
 T = TypeVar("T")
 
@@ -37,8 +42,9 @@ class SqliteJournal:
     """The journal in the file at `path`; see api.Journal.
 
     Entries older than `keep` seconds are deleted, and the oldest decisions once the file exceeds
-    `max_size` bytes. Raises StartError when the file has a newer schema or belongs to another
-    pool; `failure` tells any other problem with it.
+    `max_size` bytes. What must outlive the process is in the file, or in `shared`. Raises
+    StartError when one of them has a newer schema or belongs to another pool; `failure` tells any
+    other problem.
     """
 
     def __init__(
@@ -50,6 +56,7 @@ class SqliteJournal:
         keep: float = 7 * 86400.0,
         max_size: int = 256 * 1024 * 1024,
         boot_id: str | None = None,
+        shared: Transactions | None = None,
     ) -> None:
         self.path = path
         self._clock = clock
@@ -60,16 +67,23 @@ class SqliteJournal:
         self._told: deque[Told] = deque(maxlen=MOST_TOLD)
         self._tidied_at = clock.boottime()
         self._file = JournalFile(path, pool)
-        self._file.open(clock.wall())
+        self._shared = shared
+        for one in (self._file, shared):
+            if one is not None:
+                one.open(clock.wall())
 
     @property
     def failure(self) -> str | None:
-        return self._file.failure
+        return self._file.failure or (None if self._shared is None else self._shared.failure)
 
     def retry(self) -> bool:
+        now = self._clock.wall()
         try:
-            with self._writing() as connection:
-                connection.exec_driver_sql("UPDATE about SET tried_at = ?", (self._clock.wall(),))
+            with self._recording() as connection:
+                durable.note_try(connection, now)
+            if self._shared is not None:
+                with self._shared.writing(now) as connection:
+                    durable.note_try(connection, now)
         except JournalReplaced:
             raise
         except JournalError:
@@ -157,7 +171,7 @@ class SqliteJournal:
         self._told.append(told)
 
     def last_told(self, events: Collection[str], about: str) -> tuple[Told, ...]:
-        with self._reading() as connection:
+        with self._file.reading(self._clock.wall()) as connection:
             return durable.last_told(connection, events, about)
 
     # What was seen and decided.
@@ -171,7 +185,7 @@ class SqliteJournal:
     def decided(self, decision: Decision) -> None:
         entries = self._recorder.decided(decision)
         try:
-            with self._writing() as connection:
+            with self._recording() as connection:
                 self._recorder.write(connection, entries)
         except JournalError:
             self._recorder.lost()
@@ -184,8 +198,11 @@ class SqliteJournal:
     def tidy(self) -> None:
         self._tidied_at = self._clock.boottime()
         now = self._clock.wall()
+        if self._shared is not None:
+            with self._shared.writing(now) as connection:
+                forget_ended(connection, now - self._keep)
         while True:
-            with self._writing() as connection:
+            with self._recording() as connection:
                 if not tidy(connection, now - self._keep, self._max_size):
                     break
         self._file.shorten_log()
@@ -195,9 +212,12 @@ class SqliteJournal:
             with contextlib.suppress(JournalReplaced):
                 self.retry()
         self._file.close()
+        if self._shared is not None:
+            self._shared.close()
 
     @contextlib.contextmanager
-    def _writing(self) -> Iterator[sa.Connection]:
+    def _recording(self) -> Iterator[sa.Connection]:
+        """A write transaction of the file, which takes what was told with it."""
         with self._file.writing(self._clock.wall()) as connection:
             yield connection
             told = tuple(islice(self._told, len(self._told)))
@@ -205,10 +225,13 @@ class SqliteJournal:
         for _ in told:
             self._told.popleft()
 
-    @contextlib.contextmanager
-    def _reading(self) -> Iterator[sa.Connection]:
-        with self._file.reading(self._clock.wall()) as connection:
-            yield connection
+    def _writing(self) -> AbstractContextManager[sa.Connection]:
+        if self._shared is None:
+            return self._recording()
+        return self._shared.writing(self._clock.wall())
+
+    def _reading(self) -> AbstractContextManager[sa.Connection]:
+        return (self._shared or self._file).reading(self._clock.wall())
 
 
 def this_boot() -> str:

@@ -14,7 +14,6 @@ import sqlalchemy as sa
 from nodemanager.errors import NoFreeSlot, NoSuchRecord, StoreRefused
 from nodemanager.records import freed, rows
 from nodemanager.records.attributes import writable
-from nodemanager.records.database import Database
 from nodemanager.records.pings import (
     Ping,
     Pinged,
@@ -29,6 +28,7 @@ from nodemanager.records.pings import (
 from nodemanager.records.query import ListQuery
 from nodemanager.records.schema import nodes
 from nodemanager.records.view import view
+from nodemanager.sql.database import Database
 
 _SOON_S = 1.0
 KEEPS_ADDRESS_S = 300

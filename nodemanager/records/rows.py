@@ -18,9 +18,9 @@ import sqlalchemy as sa
 from nodemanager.core.model.world import Record
 from nodemanager.errors import Conflict, NoFreeSlot, NoSuchRecord, SlotTaken, StoreRefused
 from nodemanager.records import seats, wire
-from nodemanager.records.database import Database
 from nodemanager.records.schema import decoded, nodes
 from nodemanager.records.view import crunch_worker_state
+from nodemanager.sql.database import Database
 
 Row = Mapping[str, Any]
 _COLUMNS = tuple(column.name for column in nodes.columns)

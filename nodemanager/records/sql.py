@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from pathlib import Path
 
 import requests
 import sqlalchemy as sa
@@ -11,12 +12,18 @@ from nodemanager.clock import Clock
 from nodemanager.core.model.world import Claim, Guarantee, LatePing, Listed, Record, StoreTime
 from nodemanager.errors import Conflict, StartError, StoreError, StoreRefused
 from nodemanager.records import freed, rows, seats, wire
-from nodemanager.records.database import Database
 from nodemanager.records.rereading import Rereader
 from nodemanager.records.resource import NodesResource
 from nodemanager.records.schema import store
+from nodemanager.sql.database import Database, Purpose
 
 NOTHING: rows.Row = {}
+REGISTRY = Purpose(
+    name="the registry's database",
+    option="[Registry] database",
+    migrations=Path(__file__).parent / "migrations",
+    lock=0x6E6F6465_6D616E01,
+)
 _PROBE_TIMEOUT = 5.0
 
 
@@ -54,7 +61,7 @@ class SqlRecordStore:
         self._timeout = timeout
         self._ca_file = ca_file
         self.naming = _naming(slots, hostname, domain, uuid_prefix)
-        self.db = Database(database_url, clock, timeout=timeout)
+        self.db = Database(database_url, clock, REGISTRY, timeout=timeout)
         self._rereader = Rereader()
         try:
             self._introduce()

@@ -131,12 +131,12 @@ class Postgres:
     """
 
     def __init__(self, *, durable: bool = False, connections: int = 100) -> None:
-        self._folder = Path(tempfile.mkdtemp(prefix="nodemanager-pg-", dir="/tmp"))
+        self.folder = Path(tempfile.mkdtemp(prefix="nodemanager-pg-", dir="/tmp"))
         self._user = "postgres" if os.geteuid() == 0 else None
         if self._user:
             owner = pwd.getpwnam(self._user)
-            os.chown(self._folder, owner.pw_uid, owner.pw_gid)
-        data = str(self._folder / "data")
+            os.chown(self.folder, owner.pw_uid, owner.pw_gid)
+        data = str(self.folder / "data")
         self._run("initdb", "-D", data, "-A", "trust", "-U", "nodemanager", "--no-sync")
         self._server = subprocess.Popen(
             [
@@ -144,7 +144,7 @@ class Postgres:
                 "-D",
                 data,
                 "-k",
-                str(self._folder),
+                str(self.folder),
                 *([] if durable else ["-F"]),
                 "-h",
                 "",
@@ -156,7 +156,7 @@ class Postgres:
             stderr=subprocess.DEVNULL,
         )
         deadline = time.monotonic() + 30
-        while not (self._folder / ".s.PGSQL.5432").exists():
+        while not (self.folder / ".s.PGSQL.5432").exists():
             assert self._server.poll() is None, "postgres ended"
             assert time.monotonic() < deadline, "postgres does not listen"
             time.sleep(0.02)
@@ -171,11 +171,11 @@ class Postgres:
             user=self._user,
             check=True,
             stdout=subprocess.DEVNULL,
-            cwd=self._folder,
+            cwd=self.folder,
         )
 
     def url(self, database: str) -> str:
-        return f"postgresql://nodemanager@/{database}?host={self._folder}"
+        return f"postgresql://nodemanager@/{database}?host={self.folder}"
 
     def new_database(self) -> str:
         name = f"t{secrets.token_hex(6)}"
@@ -190,12 +190,18 @@ class Postgres:
                 assert time.monotonic() < deadline
                 time.sleep(0.05)
 
+    def processes(self) -> list[int]:
+        """The server's process and those that it started."""
+        root = self._server.pid
+        children = Path(f"/proc/{root}/task/{root}/children").read_text(encoding="ascii").split()
+        return [root, *map(int, children)]
+
     def stop(self) -> None:
         self._admin.dispose()
         # Without waiting for those who are still connected.
         self._server.send_signal(signal.SIGINT)
         self._server.wait(timeout=30)
-        shutil.rmtree(self._folder, ignore_errors=True)
+        shutil.rmtree(self.folder, ignore_errors=True)
 
 
 def _tool(name: str) -> str:

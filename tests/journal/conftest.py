@@ -9,12 +9,20 @@ from typing import Any
 import pytest
 
 from nodemanager.journal.sqlite import SqliteJournal
+from tests.contract.stores import Postgres
 from tests.fakes.clock import ManualClock
 
 
 @pytest.fixture
 def clock() -> ManualClock:
     return ManualClock()
+
+
+@pytest.fixture(scope="module")
+def postgresql() -> Iterator[Postgres]:
+    made = Postgres()
+    yield made
+    made.stop()
 
 
 @pytest.fixture

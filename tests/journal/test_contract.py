@@ -1,4 +1,4 @@
-"""What every journal promises (journal/api.py): on SQLite over restarts, and in memory."""
+"""What every journal promises (journal/api.py): in a file, in PostgreSQL and in memory."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from nodemanager.journal.kept import (
     LATE_WRITES,
     PLACE_RESTS,
 )
+from nodemanager.journal.shared import SharedDatabase
 from tests.core.build import record
 from tests.fakes.clock import ManualClock
 from tests.fakes.journal import MemoryJournal
@@ -40,7 +41,10 @@ def waiting(leftover: Leftover, clock: ManualClock) -> Entry:
     return Entry(leftover, LedgerState.WAITING, clock.boottime())
 
 
-@pytest.fixture(params=["sqlite", "memory"])
+POSTGRESQL = pytest.param("postgresql", marks=pytest.mark.server("postgresql"))
+
+
+@pytest.fixture(params=["sqlite", "memory", POSTGRESQL])
 def again(request, opened, clock) -> Again:
     if request.param == "memory":
         kept = MemoryJournal(clock)
@@ -50,6 +54,13 @@ def again(request, opened, clock) -> Again:
             return kept
 
         return in_memory
+    if request.param == "postgresql":
+        url = request.getfixturevalue("postgresql").new_database()
+
+        def beside(clock=clock, **changes):
+            return opened(clock=clock, shared=SharedDatabase(url, "main", clock), **changes)
+
+        return beside
     return opened
 
 

@@ -16,7 +16,7 @@ DOORS = (
     TextMutant(
         "T7",
         "one byte that is no UTF-8 hides all records",
-        "records/database.py",
+        "sql/database.py",
         "    connection.text_factory = _text\n",
         "",
         "tests/registry/test_foreign_rows.py::"

@@ -18,7 +18,6 @@ def upgrade() -> None:
         sa.Column("tried_at", sa.Float, nullable=False),
     )
     _intents()
-    _told()
     op.create_table(
         "holds",
         sa.Column("id", sa.Text, primary_key=True),
@@ -45,18 +44,9 @@ def upgrade() -> None:
         sa.Column("value", sa.Text, nullable=False),
         sa.Column("at", sa.Float, nullable=False),
     )
-    op.create_table(
-        "entries",
-        sa.Column("seq", sa.Integer, primary_key=True),
-        sa.Column("segment", sa.Integer, nullable=False),
-        sa.Column("kind", sa.Text, nullable=False),
-        sa.Column("boottime", sa.Float, nullable=False),
-        sa.Column("wall", sa.Float, nullable=False),
-        sa.Column("body", sa.LargeBinary, nullable=False),
-        sa.Column("verdicts", sa.LargeBinary),
-        sqlite_autoincrement=True,
-    )
-    op.create_index("entries_by_segment", "entries", ["segment"])
+    if op.get_bind().dialect.name == "sqlite":
+        _entries()
+        _told()
 
 
 def _intents() -> None:
@@ -92,6 +82,22 @@ def _intents() -> None:
     op.create_index("pre_images_by_incarnation", "pre_images", ["incarnation"])
 
 
+def _entries() -> None:
+    """Facts and decisions, which are always in a file."""
+    op.create_table(
+        "entries",
+        sa.Column("seq", sa.Integer, primary_key=True),
+        sa.Column("segment", sa.Integer, nullable=False),
+        sa.Column("kind", sa.Text, nullable=False),
+        sa.Column("boottime", sa.Float, nullable=False),
+        sa.Column("wall", sa.Float, nullable=False),
+        sa.Column("body", sa.LargeBinary, nullable=False),
+        sa.Column("verdicts", sa.LargeBinary),
+        sqlite_autoincrement=True,
+    )
+    op.create_index("entries_by_segment", "entries", ["segment"])
+
+
 def _told() -> None:
     """Logged events, with a column for each word by which somebody may look for one."""
     words = ("reason", "record", "host", "node", "name", "incarnation", "plan")
@@ -108,14 +114,6 @@ def _told() -> None:
 
 
 def downgrade() -> None:
-    for table in (
-        "told",
-        "entries",
-        "kept",
-        "leftovers",
-        "holds",
-        "pre_images",
-        "intents",
-        "about",
-    ):
+    recorded = ("told", "entries") if op.get_bind().dialect.name == "sqlite" else ()
+    for table in (*recorded, "kept", "leftovers", "holds", "pre_images", "intents", "about"):
         op.drop_table(table)

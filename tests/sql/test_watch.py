@@ -13,7 +13,8 @@ import sqlalchemy as sa
 
 from nodemanager.clock import SystemClock
 from nodemanager.errors import StoreError
-from nodemanager.records.database import Database
+from nodemanager.records.sql import REGISTRY
+from nodemanager.sql.database import Database
 from tests.contract.stores import Postgres
 
 pytestmark = pytest.mark.server("postgresql")
@@ -30,7 +31,7 @@ def server() -> Iterator[Postgres]:
 
 @pytest.fixture
 def database(server: Postgres) -> Iterator[Database]:
-    made = Database(server.new_database(), SystemClock(), timeout=TIMEOUT_S)
+    made = Database(server.new_database(), SystemClock(), REGISTRY, timeout=TIMEOUT_S)
     yield made
     made.close()
 
@@ -38,13 +39,6 @@ def database(server: Postgres) -> Iterator[Database]:
 def one(database: Database) -> int:
     with database.reading() as connection:
         return int(connection.scalar(sa.text("SELECT 1")) or 0)
-
-
-def processes(server: Postgres) -> list[int]:
-    """The server's process and those that it started."""
-    root = server._server.pid
-    children = Path(f"/proc/{root}/task/{root}/children").read_text(encoding="ascii").split()
-    return [root, *map(int, children)]
 
 
 def took(database: Database) -> float:
@@ -59,7 +53,7 @@ def test_a_server_that_stands_still_is_a_failure_in_time(
 ) -> None:
     """Its own time-outs stand still, too: pings would wait for it without end."""
     assert one(database) == 1
-    stopped = processes(server)
+    stopped = server.processes()
     for pid in stopped:
         os.kill(pid, signal.SIGSTOP)
     try:
@@ -92,7 +86,7 @@ def test_a_statement_that_the_server_stops_in_is_a_failure_in_time(
 
 def test_a_server_that_was_restarted_is_asked_anew(server: Postgres, database: Database) -> None:
     assert one(database) == 1
-    for pid in processes(server)[1:]:
+    for pid in server.processes()[1:]:
         cmdline = Path(f"/proc/{pid}/cmdline").read_bytes()
         if b"idle" in cmdline:
             os.kill(pid, signal.SIGTERM)

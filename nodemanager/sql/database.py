@@ -1,7 +1,7 @@
-"""The registry's database: opening, schema upgrade, and transactions.
+"""A database in SQLite or PostgreSQL: opening, schema upgrade, and transactions.
 
-SQLite and PostgreSQL behave alike behind it. A write transaction is durable when it returns, and
-every failure is a StoreError that quotes neither statement nor values.
+Both behave alike behind it. A write transaction is durable when it returns, and every failure is a
+StoreError that quotes neither statement nor values.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ import sqlite3
 import stat
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,31 +25,49 @@ from nodemanager import log
 from nodemanager.clock import Clock
 from nodemanager.core.model.reasons import Event
 from nodemanager.errors import Conflict, StartError, StoreError
-from nodemanager.records.watch import Watch
-from nodemanager.revisions import bring_up_to_date
+from nodemanager.sql.revisions import bring_up_to_date
+from nodemanager.sql.watch import Watch
 
 _log = log.get(__name__)
 
-# The PostgreSQL lock for transactions that allot slots; SQLite has only one writer anyway.
-_LOCK_KEY = 0x6E6F6465_6D616E01
+
+@dataclass(frozen=True)
+class Purpose:
+    """What a database is for: its `name` in messages, and the `option` of the file that gives it.
+
+    `migrations` is the folder of its revisions. `lock` is PostgreSQL's, for transactions that must
+    not run side by side; SQLite has only one writer anyway. In PostgreSQL, the tables are in
+    `schema`, which is made if it is missing; None is the user's own.
+    """
+
+    name: str
+    option: str
+    migrations: Path
+    lock: int
+    schema: str | None = None
+
+
+class Unreachable(StartError):
+    """The database can't be opened now; a later attempt may succeed."""
 
 
 class Database:
-    """The registry's database, for several threads at once.
+    """A database for several threads at once.
 
     `timeout` (seconds) limits each of connecting, waiting for a lock and running a statement.
-    Raises StartError when the database can't be used.
+    Raises Unreachable, or another StartError when the database must not be used.
     """
 
-    def __init__(self, url: str, clock: Clock, *, timeout: float = 15.0) -> None:
+    def __init__(self, url: str, clock: Clock, purpose: Purpose, *, timeout: float = 15.0) -> None:
         self._clock = clock
         self._timeout = timeout
-        self._url = _checked(url)
+        self._purpose = purpose
+        self._url = _checked(url, purpose)
         self.is_sqlite = self._url.get_backend_name() == "sqlite"
         # SQLite's busy handler is unfair; queueing our own writers first keeps each wait short.
         self._writer = threading.Lock()
         if self.is_sqlite:
-            _make_private(Path(str(self._url.database)))
+            _make_private(Path(str(self._url.database)), purpose)
         self._engine = self._make_engine()
         # SQLAlchemy does not translate the driver's errors from the set-up of a connection and
         # from the driver's own cursors.
@@ -89,7 +108,7 @@ class Database:
     def serialise(self, connection: sa.Connection) -> None:
         """Wait until no other transaction that allots is running."""
         if not self.is_sqlite:
-            connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_LOCK_KEY)))
+            connection.execute(sa.select(sa.func.pg_advisory_xact_lock(self._purpose.lock)))
 
     def now_ns(self, connection: sa.Connection) -> int:
         """The store's clock in nanoseconds since the epoch: PostgreSQL's own, else this machine's.
@@ -102,6 +121,10 @@ class Database:
         microseconds = sa.func.extract("epoch", sa.func.clock_timestamp()) * 1_000_000
         return int(connection.scalar(sa.select(microseconds)) or 0) * 1000
 
+    def before_each(self, change: Callable[..., tuple[str, Any]]) -> None:
+        """Have `change` see each statement and its values first; it gives those to be executed."""
+        sa.event.listen(self._engine, "before_cursor_execute", change, retval=True)
+
     def close(self) -> None:
         self._engine.dispose()
 
@@ -111,7 +134,7 @@ class Database:
             yield
             return
         if not self._writer.acquire(timeout=self._timeout):
-            raise StoreError("the registry's database is busy: other writes take too long")
+            raise StoreError(f"{self._purpose.name} is busy: other writes take too long")
         try:
             yield
         finally:
@@ -122,9 +145,9 @@ class Database:
         try:
             yield
         except exc.IntegrityError as error:
-            raise Conflict(f"the registry's database refuses it: {_first_line(error)}") from error
+            raise Conflict(f"{self._purpose.name} refuses it: {_first_line(error)}") from error
         except (*self._failures, UnicodeError, OverflowError) as error:
-            raise StoreError(f"the registry's database: {_first_line(error)}") from error
+            raise StoreError(f"{self._purpose.name}: {_first_line(error)}") from error
 
     def _make_engine(self) -> sa.Engine:
         arguments: dict[str, Any] = {"timeout": self._timeout, "check_same_thread": False}
@@ -149,6 +172,8 @@ class Database:
             sa.event.listen(engine, "begin", _begin_sqlite)
         else:
             Watch(engine, self._timeout)
+        if not self.is_sqlite and self._purpose.schema is not None:
+            sa.event.listen(engine, "connect", partial(_search, self._purpose.schema))
         return engine
 
     def _open(self) -> None:
@@ -157,11 +182,15 @@ class Database:
                 self._use_wal()
             with self._write_engine.begin() as connection:
                 self.serialise(connection)
-                self._migrate(connection)
+                if not self.is_sqlite and self._purpose.schema is not None:
+                    make = sa.schema.CreateSchema(self._purpose.schema, if_not_exists=True)
+                    connection.execute(make)
+                name = f"{self._purpose.name} {self.shown}"
+                bring_up_to_date(connection, self._purpose.migrations, name)
         except self._failures as error:
-            raise StartError(
-                f"can't use the registry's database {self.shown}: {_first_line(error)};"
-                " see [Registry] database"
+            raise Unreachable(
+                f"can't use {self._purpose.name} {self.shown}: {_first_line(error)};"
+                f" see {self._purpose.option}"
             ) from error
 
     def _use_wal(self) -> None:
@@ -172,8 +201,8 @@ class Database:
             raw.close()
         if mode is None or mode[0] != "wal":
             raise StartError(
-                f"the registry's database {self.shown} can't keep a write-ahead log there;"
-                " put [Registry] database on a local disk"
+                f"{self._purpose.name} {self.shown} can't keep a write-ahead log there;"
+                f" put {self._purpose.option} on a local disk"
             )
 
     def _switched(self, cursor: Any) -> Any:
@@ -196,48 +225,43 @@ class Database:
         cursor.execute(f"PRAGMA busy_timeout={int(self._timeout * 1000)}")
         return mode
 
-    def _migrate(self, connection: sa.Connection) -> None:
-        folder = Path(__file__).parent / "migrations"
-        bring_up_to_date(connection, folder, f"the registry's database {self.shown}")
 
-
-def _checked(url: str) -> sa.URL:
+def _checked(url: str, purpose: Purpose) -> sa.URL:
     try:
         parsed = sa.make_url(url)
     except (exc.ArgumentError, ValueError) as error:
         raise StartError(
-            "[Registry] database is not a URL like sqlite:////path/registry.db or"
+            f"{purpose.option} is not a URL like sqlite:////path/registry.db or"
             " postgresql://user@host/name"
         ) from error
     backend = parsed.get_backend_name()
     if backend in ("postgresql", "postgres"):
         return parsed.set(drivername="postgresql+psycopg")
     if backend != "sqlite":
-        raise StartError(f"[Registry] database is {backend}: use sqlite or postgresql")
+        raise StartError(f"{purpose.option} is {backend}: use sqlite or postgresql")
     if not parsed.database or parsed.database == ":memory:":
-        raise StartError("[Registry] database names no file: use sqlite:////path/registry.db")
+        raise StartError(f"{purpose.option} names no file: use sqlite:////path/registry.db")
     return parsed.set(drivername="sqlite")
 
 
-def _make_private(path: Path) -> None:
+def _make_private(path: Path, purpose: Purpose) -> None:
     """Create the file for its owner only: it holds the ping secrets."""
     try:
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
     except FileExistsError:
         if path.is_symlink() and not path.exists():
             raise StartError(
-                f"the registry's database {path} is a link to nothing: remove it, or give "
-                "[Registry] database the file's own path"
+                f"{purpose.name} {path} is a link to nothing: remove it, or give "
+                f"{purpose.option} the file's own path"
             ) from None
-        _put_right(path)
+        _put_right(path, purpose)
     except OSError as error:
         raise StartError(
-            f"can't create the registry's database {path}: {error.strerror};"
-            " see [Registry] database"
+            f"can't create {purpose.name} {path}: {error.strerror}; see {purpose.option}"
         ) from error
 
 
-def _put_right(path: Path) -> None:
+def _put_right(path: Path, purpose: Purpose) -> None:
     """Restrict existing files to their owner, and log that: somebody else made or opened them."""
     for file in (path, path.with_name(f"{path.name}-wal"), path.with_name(f"{path.name}-shm")):
         try:
@@ -249,7 +273,7 @@ def _put_right(path: Path) -> None:
             continue
         except OSError as error:
             raise StartError(
-                f"other users can read or write the registry's database {file}, which holds the "
+                f"other users can read or write {purpose.name} {file}, which holds the "
                 f"nodes' ping secrets; `chmod 0600` it ({error.strerror})"
             ) from error
         _log.event(
@@ -259,6 +283,14 @@ def _put_right(path: Path) -> None:
             "nodes' ping secrets: only its owner can now. Anybody who has read it can ping as your "
             "nodes",
         )
+
+
+def _search(schema: str, connection: Any, _record: Any) -> None:
+    """Have tables without a schema's name be those of `schema`."""
+    with connection.cursor() as cursor:
+        quoted = '"' + schema.replace('"', '""') + '"'
+        cursor.execute("SELECT set_config('search_path', %s, false)", (quoted,))
+    connection.commit()
 
 
 def _set_up_sqlite(connection: Any, _record: Any) -> None:
