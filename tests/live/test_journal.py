@@ -15,6 +15,7 @@ import pytest
 from nodemanager.journal.api import IntentKind
 from nodemanager.journal.reading import Decided, read
 from nodemanager.journal.replay import replayed
+from tests.contract.stores import Postgres
 from tests.live.cluster import DirectedCluster
 from tests.live.harness import environment
 from tests.waiting import until
@@ -140,3 +141,25 @@ def test_a_journal_that_is_replaced_ends_the_daemon_and_the_next_start_begins_a_
     assert path.exists()
     assert cluster.claimed() == {}
     assert second.terminate() == 0
+
+
+@pytest.mark.server("postgresql")
+def test_a_manager_that_starts_without_the_file_goes_on_from_postgresql_r1(
+    cluster: DirectedCluster,
+) -> None:
+    """As on another machine: its own file has nothing of what was under way."""
+    server = Postgres()
+    try:
+        cluster.change({"Journal": {"database": server.new_database()}})
+        dies_at(cluster, "store.clean.before")
+        for file in cluster.state.glob("journal.db*"):
+            file.unlink()
+        (record,) = cluster.claimed()
+
+        daemon = cluster.start()
+        assert daemon.wait_for("intent.open", record=record)["action"] == "clean"
+        daemon.wait_for("record.cleaned", record=record, reason="after_shutdown")
+        until("the slot to be free", lambda: cluster.claimed() == {}, told=daemon.told)
+        assert daemon.terminate() == 0
+    finally:
+        server.stop()
