@@ -27,7 +27,7 @@ from typing import Any, Protocol
 import falcon
 from falcon.asgi import Request, Response
 
-from nodemanager.core.operate.verbs import Command, Reply, Result, Verb, lacks_reason
+from nodemanager.core.operate.verbs import Command, Reply, Result, Subject, Verb, lacks_reason
 from nodemanager.journal.explained import plain
 from nodemanager.web.door import user_of
 from nodemanager.workers import Workers
@@ -43,11 +43,6 @@ STATUS = {
     Result.UNKNOWN: falcon.HTTP_404,
     Result.FAILED: falcon.HTTP_503,
 }
-WITH_ID = (
-    *(Verb.HOLD, Verb.RELEASE, Verb.DRAIN, Verb.CORDON, Verb.UNCORDON),
-    *(Verb.RUN, Verb.KILL, Verb.CLEAN),
-)
-"""The verbs that name a node or record."""
 _TITLES = {
     Result.REFUSED: "refused",
     Result.UNKNOWN: "unknown id",
@@ -89,12 +84,11 @@ def told_by(request: Request, said: str) -> str:
 
 def add_commands(app: Any, commands: Commands, door: Doorkeeper, workers: Workers) -> None:
     """Add the commands' routes; each command waits for the daemon in one of `workers`."""
-    for verb in WITH_ID:
-        # Some clouds' ids contain slashes.
-        app.add_route(f"/api/{verb.value}/{{id:path}}", _Order(verb, commands, door, workers))
-    pauses = (Verb.PAUSE, Verb.RESUME, Verb.ROTATE_PAUSE, Verb.ROTATE_RESUME)
-    for verb in (*pauses, Verb.BREAKER_RESET):
+    for verb in Verb:
         path = verb.value.replace("_", "/")
+        if verb.row.subject is not Subject.POOL:
+            # Some clouds' ids contain slashes.
+            path += "/{id:path}"
         app.add_route(f"/api/{path}", _Order(verb, commands, door, workers))
 
 

@@ -15,7 +15,7 @@ from nodemanager.core.execute.workflow import Action, End, Key
 from nodemanager.core.explain.events import CLEANED
 from nodemanager.core.judge.preconditions import Block
 from nodemanager.core.model.annotations import HandClean, Mark, Marks
-from nodemanager.core.model.reasons import Event, Reason
+from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.verdict import keep
 from nodemanager.core.model.world import Tags
 from nodemanager.core.observe.facts import CommandGiven
@@ -139,23 +139,6 @@ class Names:
 # Answers operators' commands: logs each with its result, notes both in the journal.
 
 
-_EVENTS = {
-    Verb.HOLD: Event.OPERATOR_HOLD,
-    Verb.RELEASE: Event.OPERATOR_RELEASE,
-    Verb.DRAIN: Event.OPERATOR_DRAIN,
-    Verb.CORDON: Event.OPERATOR_CORDON,
-    Verb.UNCORDON: Event.OPERATOR_UNCORDON,
-    Verb.RUN: Event.OPERATOR_RUN,
-    Verb.KILL: Event.OPERATOR_KILL,
-    Verb.CLEAN: Event.OPERATOR_CLEAN,
-    Verb.PAUSE: Event.OPERATOR_PAUSE,
-    Verb.RESUME: Event.OPERATOR_RESUME,
-    Verb.ROTATE_PAUSE: Event.OPERATOR_ROTATE_PAUSE,
-    Verb.ROTATE_RESUME: Event.OPERATOR_ROTATE_RESUME,
-    Verb.BREAKER_RESET: Event.OPERATOR_BREAKER_RESET,
-}
-
-
 @dataclass(eq=False)
 class Answers:
     """Gives each command its one answer."""
@@ -210,7 +193,7 @@ class Answers:
         if reply.result is Result.FAILED:
             told["problem"] = reply.text
         level = INFO if reply.ok else WARNING
-        self._context.log.event(_EVENTS[said.command.verb], level=level, **told)
+        self._context.log.event(said.command.verb.row.event, level=level, **told)
         self._context.journal_writer.note(
             CommandGiven(
                 command=said.command.verb.value,
@@ -670,10 +653,6 @@ class Questions:
 # Marks go into the snapshot, and core decides from them (O1-O4); this package decides nothing.
 
 
-UNDOING = frozenset({Verb.RELEASE, Verb.UNCORDON, Verb.RUN, Verb.RESUME, Verb.ROTATE_RESUME})
-"""The verbs that end an order, mostly one that the journal keeps."""
-
-
 class CommandHandler:
     """Gives each command to what carries it out."""
 
@@ -709,7 +688,7 @@ class CommandHandler:
 
     def order(self, said: Ordered) -> None:
         """Begin what the command's verb says, or answer why not."""
-        if said.command.verb in UNDOING and self._context.journal_writer.problem is not None:
+        if said.command.verb.row.undoes and self._context.journal_writer.problem is not None:
             # What a former run was ordered may not be known yet: that it stands is not denied.
             self._answers.not_written(said, None)
             return

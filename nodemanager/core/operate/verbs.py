@@ -7,10 +7,34 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
+from enum import Enum, StrEnum, auto
 from typing import Any
 
-from nodemanager.core.model.reasons import Reason
+from nodemanager.core.model.reasons import Event, Reason
+
+
+class Subject(Enum):
+    """What a command is about: the pool, a node, or whatever has the id, a node or a record."""
+
+    POOL = auto()
+    NODE = auto()
+    ANY = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One command: its `heading` for people, and the event that it is logged as.
+
+    One that `undoes` ends an order that stands; one that is a `danger` ends work, or frees
+    something.
+    """
+
+    heading: str
+    event: Event
+    subject: Subject
+    undoes: bool = False
+    danger: bool = False
+    needs_reason: bool = False
 
 
 class Verb(StrEnum):
@@ -29,6 +53,33 @@ class Verb(StrEnum):
     ROTATE_PAUSE = "rotate_pause"
     ROTATE_RESUME = "rotate_resume"
     BREAKER_RESET = "breaker_reset"
+
+    @property
+    def row(self) -> Row:
+        return _ROWS[self]
+
+
+_ROWS: Mapping[Verb, Row] = {
+    Verb.HOLD: Row("Hold", Event.OPERATOR_HOLD, Subject.ANY),
+    Verb.RELEASE: Row("Release", Event.OPERATOR_RELEASE, Subject.ANY, undoes=True),
+    Verb.DRAIN: Row("Drain", Event.OPERATOR_DRAIN, Subject.NODE),
+    Verb.CORDON: Row("Cordon", Event.OPERATOR_CORDON, Subject.NODE),
+    Verb.UNCORDON: Row("Uncordon", Event.OPERATOR_UNCORDON, Subject.NODE, undoes=True),
+    Verb.RUN: Row("Undo drain or kill", Event.OPERATOR_RUN, Subject.NODE, undoes=True),
+    Verb.KILL: Row("Kill", Event.OPERATOR_KILL, Subject.NODE, danger=True, needs_reason=True),
+    Verb.CLEAN: Row("Clean", Event.OPERATOR_CLEAN, Subject.ANY, danger=True),
+    Verb.PAUSE: Row("Pause the pool", Event.OPERATOR_PAUSE, Subject.POOL, needs_reason=True),
+    Verb.RESUME: Row("Resume the pool", Event.OPERATOR_RESUME, Subject.POOL, undoes=True),
+    Verb.ROTATE_PAUSE: Row(
+        "Pause the rotation", Event.OPERATOR_ROTATE_PAUSE, Subject.POOL, needs_reason=True
+    ),
+    Verb.ROTATE_RESUME: Row(
+        "Resume the rotation", Event.OPERATOR_ROTATE_RESUME, Subject.POOL, undoes=True
+    ),
+    Verb.BREAKER_RESET: Row(
+        "Reset the breaker", Event.OPERATOR_BREAKER_RESET, Subject.POOL, danger=True
+    ),
+}
 
 
 class Result(StrEnum):
@@ -61,7 +112,7 @@ def lacks_reason(command: Command) -> str | None:
     """Why the command needs a reason, if it lacks one; None if nothing is missing."""
     if command.reason:
         return None
-    if command.verb in (Verb.KILL, Verb.PAUSE, Verb.ROTATE_PAUSE):
+    if command.verb.row.needs_reason:
         return f"a {command.verb.value.replace('_', ' ')} needs a reason"
     if command.forced:
         return "a clean that breaks a rule needs a reason"

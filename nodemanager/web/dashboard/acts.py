@@ -13,32 +13,20 @@ from nodemanager.core.explain.consequences import consequences
 from nodemanager.core.explain.explain import Explanation, explain
 from nodemanager.core.model.annotations import BROKEN_AS, FORCIBLE
 from nodemanager.core.operate.naming import Known, UnknownIdError
-from nodemanager.core.operate.verbs import Command, Result, Verb, lacks_reason
+from nodemanager.core.operate.verbs import (
+    Command,
+    Result,
+    Subject,
+    Verb,
+    lacks_reason,
+)
 from nodemanager.logline import span
-from nodemanager.web.commands import STATUS, WITH_ID, Commands
+from nodemanager.web.commands import STATUS, Commands
 from nodemanager.web.dashboard import forms
 from nodemanager.web.dashboard.render import path_of, words
 from nodemanager.web.dashboard.site import Site
 from nodemanager.web.dashboard.source import Seen
 
-TITLES = {
-    Verb.DRAIN: "Drain",
-    Verb.CORDON: "Cordon",
-    Verb.UNCORDON: "Uncordon",
-    Verb.KILL: "Kill",
-    Verb.RUN: "Undo drain or kill",
-    Verb.HOLD: "Hold",
-    Verb.RELEASE: "Release",
-    Verb.CLEAN: "Clean",
-    Verb.PAUSE: "Pause the pool",
-    Verb.RESUME: "Resume the pool",
-    Verb.ROTATE_PAUSE: "Pause the rotation",
-    Verb.ROTATE_RESUME: "Resume the rotation",
-    Verb.BREAKER_RESET: "Reset the breaker",
-}
-OF_POOL = frozenset(Verb) - frozenset(WITH_ID)
-OF_NODES = frozenset({Verb.DRAIN, Verb.CORDON, Verb.UNCORDON, Verb.KILL, Verb.RUN})
-DANGER = frozenset({Verb.KILL, Verb.CLEAN, Verb.BREAKER_RESET})
 LONGEST_ID = 500
 
 
@@ -58,7 +46,9 @@ class _Act:
             response.status = falcon.HTTP_403
             self._tell(response, session, "odd", "You may only look.", None, wanted)
             return
-        id = None if wanted in OF_POOL else (request.get_param("id") or "")[:LONGEST_ID]
+        id = None
+        if wanted.row.subject is not Subject.POOL:
+            id = (request.get_param("id") or "")[:LONGEST_ID]
         seen = self.site.source.seen()
         if seen is None:
             raise falcon.HTTPServiceUnavailable(title="starting", description="no decision yet")
@@ -72,10 +62,10 @@ class _Act:
             response,
             session,
             "act.html.j2",
-            title=TITLES[wanted] + (f" {id}" if id is not None else ""),
+            title=wanted.row.heading + (f" {id}" if id is not None else ""),
             verb=wanted.value,
             id=id,
-            danger=wanted in DANGER,
+            danger=wanted.row.danger,
             back=_back(id),
             **given,
         )
@@ -83,7 +73,7 @@ class _Act:
     async def on_post(self, request: Request, response: Response, verb: str) -> None:
         session, form = await self.site.acting(request, response)
         wanted = _verb(verb)
-        id = None if wanted in OF_POOL else forms.text(form, "id", LONGEST_ID)
+        id = None if wanted.row.subject is Subject.POOL else forms.text(form, "id", LONGEST_ID)
         forced = tuple(rule for rule in forms.several(form, "force") if rule in FORCIBLE)
         command = Command(
             wanted,
@@ -106,7 +96,7 @@ class _Act:
         links = [("Back to the overview", "/")]
         if id is not None:
             links.insert(0, (f"Back to {id}", _back(id)))
-        told = {"level": level, "text": text, "links": links, "title": TITLES[verb]}
+        told = {"level": level, "text": text, "links": links, "title": verb.row.heading}
         self.site.show(response, session, "message.html.j2", **told)
 
 
@@ -127,7 +117,7 @@ def _told(verb: Verb, seen: Seen, id: str | None) -> dict[str, Any]:
     says = consequences(verb, picture.made, picture.snapshot, id)
     if id is None:
         return {"says": says, "facts": list(_of_pool(seen)), "force": []}
-    if verb in OF_NODES:
+    if verb.row.subject is Subject.NODE:
         named = Known(picture.snapshot.history, picture.made.pairs).find(id)
         id = named.node or id
     found = explain(picture.snapshot, picture.made, picture.settings, id, mode=picture.mode)

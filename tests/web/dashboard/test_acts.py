@@ -8,8 +8,7 @@ import pytest
 
 from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.world import WorkerState
-from nodemanager.core.operate.verbs import Command, Reply, Result, Verb
-from nodemanager.web.dashboard.acts import OF_POOL, TITLES
+from nodemanager.core.operate.verbs import Command, Reply, Result, Subject, Verb
 from tests.web.dashboard.console import Console, small
 from tests.web.dashboard.test_pages import text_of
 
@@ -20,13 +19,9 @@ def signed_in(console: Console) -> Console:
     return console
 
 
-def test_every_order_has_a_button() -> None:
-    assert TITLES.keys() == set(Verb)
-
-
 @pytest.mark.parametrize("verb", sorted(Verb))
 def test_the_daemon_hears_who_what_and_why(signed_in: Console, verb: Verb) -> None:
-    id = None if verb in OF_POOL else "r7" if verb is Verb.CLEAN else "i-1"
+    id = None if verb.row.subject is Subject.POOL else "r7" if verb is Verb.CLEAN else "i-1"
     asked = signed_in.get(f"/act/{verb.value}?id={id or ''}")
     assert asked.status_code == 200
     assert "What it does" in asked.text
