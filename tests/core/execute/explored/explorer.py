@@ -45,6 +45,7 @@ from nodemanager.errors import RemoteError, StoreError
 from nodemanager.journal.api import Conclusion, Intent, OpenIntent
 
 W = TypeVar("W")
+Id = tuple[object, ...]
 Move = tuple[str, str, str, tuple[str, ...], tuple[str, ...]]
 """One transition: the state, what happens, the next state, the effects, and what it begins.
 
@@ -308,13 +309,15 @@ class Explorer(Generic[W]):
         self.found = Explored()
         noted: Any = _Noted(tiny.workflow, self.found.moves)
         tiny.workflow = noted
-        self._scenes: dict[str, Scene[W]] = {}
-        self._came_from: dict[str, tuple[str, str]] = {}
-        self._leads_to: dict[str, set[str]] = {}
+        self._scenes: dict[Id, Scene[W]] = {}
+        self._came_from: dict[Id, tuple[Id, str]] = {}
+        self._leads_to: dict[Id, set[Id]] = {}
         """Without any fault, from each scene."""
+        self._numbers: dict[str, int] = {}
+        self._parts: dict[int, tuple[object, int]] = {}
 
     def explore(self) -> Explored:
-        queue: deque[str] = deque()
+        queue: deque[Id] = deque()
         for order, world in self.tiny.begins():
             queue.append(self._enter(self._begun(order, world), None, "begins"))
         while queue and len(self.found.wrong) < MAX_WRONG:
@@ -342,8 +345,8 @@ class Explorer(Generic[W]):
         stand.runner.begin(self.tiny.workflow.action, order, order.plan_id, NOW)
         return stand.after()
 
-    def _enter(self, scene: Scene[W], of: str | None, label: str) -> str:
-        id = repr(scene)
+    def _enter(self, scene: Scene[W], of: Id | None, label: str) -> Id:
+        id = self._id(scene)
         if id not in self._scenes:
             self._scenes[id] = scene
             if of is not None:
@@ -352,12 +355,30 @@ class Explorer(Generic[W]):
                 self.found.states.add(type(scene.running).__name__)
         return id
 
-    def _judge(self, before: Scene[W], after: Scene[W], id: str) -> None:
+    def _id(self, scene: Scene[W]) -> Id:
+        """Equal scenes have equal ones."""
+        return tuple(
+            tuple(map(self._number, part)) if isinstance(part, tuple) else self._number(part)
+            for part in vars(scene).values()
+        )
+
+    def _number(self, part: object) -> object:
+        """A number for its repr; a scene has most of its parts from another, and each is written
+        out only once."""
+        if part is None or isinstance(part, str | int):
+            return part
+        known = self._parts.get(id(part))
+        if known is None:
+            number = self._numbers.setdefault(repr(part), len(self._numbers))
+            known = self._parts[id(part)] = part, number
+        return known[1]
+
+    def _judge(self, before: Scene[W], after: Scene[W], id: Id) -> None:
         wrong = self.tiny.wrong(before, after)
         if wrong is not None and len(self.found.wrong) < MAX_WRONG:
             self.found.wrong.append(f"{wrong}: {self.way(id)}")
 
-    def way(self, id: str) -> str:
+    def way(self, id: Id) -> str:
         """How that scene came about."""
         steps: list[str] = []
         while id in self._came_from:
@@ -367,7 +388,7 @@ class Explorer(Generic[W]):
 
     def _ends_everywhere(self) -> None:
         """From every scene an end is reached once nothing fails any more."""
-        leads_from: dict[str, set[str]] = {}
+        leads_from: dict[Id, set[Id]] = {}
         for id, others in self._leads_to.items():
             for other in others:
                 leads_from.setdefault(other, set()).add(id)
