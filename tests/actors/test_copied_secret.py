@@ -28,7 +28,7 @@ def late(rig: Rig, record: Record, names: str | None) -> str:
 
 def freed_pair(make_rig: MakeRig) -> tuple[Rig, Record, Record]:
     """A node that died and whose record was freed, and a sibling that lives."""
-    rig = make_rig(backlog="clean", max_nodes=4, min_nodes=1)
+    rig = make_rig(backlog="clean", max_nodes=4, min_nodes=1, poll_time=60)
     dead, record = rig.fleet.add_node(age=10 * HOUR)
     _, sibling = rig.fleet.add_node(age=10 * HOUR)
     rig.start()
@@ -72,7 +72,7 @@ def pinger(make_rig: MakeRig, guarantee: Guarantee = Guarantee.CAS) -> tuple[Rig
     """A node that is gone while somebody pings on as it, each 30 s and busy."""
     clock = TickingClock()
     store = FakeStore(clock, guarantee=guarantee)
-    rig = make_rig(cloud=FakeCloud(clock), store=store, backlog="clean", node_stale_after=HOUR)
+    rig = make_rig(cloud=FakeCloud(clock), store=store, backlog="clean", node_stale_after=HOUR, poll_time=60)
     machine, record = rig.fleet.add_node(age=10 * HOUR)
     rig.fleet.state = WorkerState.BUSY
     rig.start()
@@ -204,7 +204,7 @@ def test_one_question_that_fails_leaves_the_others_answered_n12(make_rig: MakeRi
 
 def forging(make_rig: MakeRig, names: str | None) -> tuple[Rig, Machine, Record, Machine]:
     """A node just booted, whose first ping names another's id, and a sibling that lives."""
-    rig = make_rig(backlog="clean", max_nodes=4, min_nodes=1)
+    rig = make_rig(backlog="clean", max_nodes=4, min_nodes=1, poll_time=60)
     sibling, _ = rig.fleet.add_node(age=10 * HOUR)
     forger, record = rig.fleet.add_node(age=60.0, pinged_ago=None)
     rig.fleet.silent.add(forger.node.id)
