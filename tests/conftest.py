@@ -73,6 +73,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    # Until the tests are collected, all is made to stay.
+    gc.disable()
     if config.getoption("--quick"):
         sys.addaudithook(_note_socket)
 
@@ -134,6 +136,10 @@ def _in_turn(items: list[pytest.Item]) -> list[pytest.Item]:
 
 def _waits(item: pytest.Item) -> bool:
     return any(item.get_closest_marker(mark) is not None for mark in ("live", "server"))
+
+
+def pytest_collection_finish() -> None:
+    gc.enable()
 
 
 @pytest.hookimpl(wrapper=True)

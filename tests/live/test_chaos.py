@@ -17,7 +17,7 @@ from tests.live.ledger import Live, Windows
 pytestmark = [pytest.mark.live, pytest.mark.server("curl")]
 
 SEED = int(os.environ.get("SEED", "1"))
-KILLS = int(os.environ.get("KILLS", "20"))
+KILLS = int(os.environ.get("KILLS", "10"))
 
 
 @pytest.mark.timeout(90 + 10 * KILLS)

@@ -21,7 +21,7 @@ from tests.live.ec2 import Ec2Cluster, ec2_cluster
 from tests.live.harness import Daemon
 from tests.waiting import until
 
-ROUNDS = int(os.environ.get("DISPATCH_ROUNDS", "2"))
+ROUNDS = int(os.environ.get("DISPATCH_ROUNDS", "1"))
 pytestmark = [
     pytest.mark.live,
     pytest.mark.server("curl"),
@@ -70,7 +70,7 @@ def test_busy_nodes_live_and_idle_ones_go(cluster: Ec2Cluster) -> None:
     cluster.want(NODES)
     for _ in range(ROUNDS):
         ready = all_wait_for_work(cluster, daemon)
-        assert working in (None, ready), "a node was lost between two rounds"
+        assert working in (None, ready), "a node was lost after a round"
         # Each has said often enough that it is idle; the scheduler's round is due at any moment.
         time.sleep((2 + chance.random()) * PING_S)
         working = ready
@@ -83,7 +83,7 @@ def test_busy_nodes_live_and_idle_ones_go(cluster: Ec2Cluster) -> None:
         cluster.want(NODES)
         until("demand", lambda: cluster.status(daemon).get("nodes_wish") == NODES, LATEST_S)
         cluster.farm.everyone("idle")
-    all_wait_for_work(cluster, daemon)
+    assert all_wait_for_work(cluster, daemon) == working, "a node was lost after the last round"
 
     cluster.want(0)
     until("no node", lambda: not cluster.cloud.instances(), LATEST_S, told=daemon.told)
