@@ -72,7 +72,9 @@ def pinger(make_rig: MakeRig, guarantee: Guarantee = Guarantee.CAS) -> tuple[Rig
     """A node that is gone while somebody pings on as it, each 30 s and busy."""
     clock = TickingClock()
     store = FakeStore(clock, guarantee=guarantee)
-    rig = make_rig(cloud=FakeCloud(clock), store=store, backlog="clean", node_stale_after=HOUR, poll_time=60)
+    rig = make_rig(
+        cloud=FakeCloud(clock), store=store, backlog="clean", node_stale_after=HOUR, poll_time=60
+    )
     machine, record = rig.fleet.add_node(age=10 * HOUR)
     rig.fleet.state = WorkerState.BUSY
     rig.start()

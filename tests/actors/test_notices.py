@@ -21,7 +21,9 @@ pytestmark = pytest.mark.slow
 def rig_with(make_rig: Any, guarantee: Guarantee = Guarantee.CAS, **options: Any) -> Rig:
     clock = TickingClock()
     store = FakeStore(clock, slots=range(40), guarantee=guarantee)
-    rig: Rig = make_rig(cloud=FakeCloud(clock), store=store, **{"max_nodes": 8, "poll_time": 240} | options)
+    rig: Rig = make_rig(
+        cloud=FakeCloud(clock), store=store, **{"max_nodes": 8, "poll_time": 240} | options
+    )
     return rig
 
 

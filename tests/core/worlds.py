@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 from hypothesis import strategies as st
@@ -67,19 +68,28 @@ def run(spec: Spec) -> World:
     return made
 
 
+@lru_cache(maxsize=None, typed=True)
+def among(*values: Any) -> st.SearchStrategy[Any]:
+    """One of them; made only once, for Hypothesis checks each strategy that it has not seen yet."""
+    return st.sampled_from(values)
+
+
+YES_OR_NO = st.booleans()
+
+
 @st.composite
 def records(draw: st.DrawFn, uuid: str) -> Record:
-    quiet = draw(st.sampled_from(QUIET))
+    quiet = draw(among(*QUIET))
     at = BEGAN - quiet
-    pinged = draw(st.booleans())
-    claimed = draw(st.sampled_from([0, 1, 1, 1, 2]))
-    holds = draw(st.sampled_from([True, True, True, False]))
+    pinged = draw(YES_OR_NO)
+    claimed = draw(among(0, 1, 1, 1, 2))
+    holds = draw(among(True, True, True, False))
     claim = (
         Claim(
-            draw(st.sampled_from([POOL, POOL, POOL, "other"])),
+            draw(among(POOL, POOL, POOL, "other")),
             "manager-1",
             1,
-            at - draw(st.sampled_from([0.0, 500.0])),
+            at - draw(among(0.0, 500.0)),
             f"node-{uuid}",
             incarnation_of(uuid, claimed),
         )
@@ -88,94 +98,97 @@ def records(draw: st.DrawFn, uuid: str) -> Record:
     )
     return Record(
         uuid=uuid,
-        version=draw(st.sampled_from(["v1", "v2"])),
-        slot_number=draw(st.sampled_from([0, int(uuid[1]) + 1, None])) if holds else None,
-        hostname=draw(st.sampled_from(["compute", None])) if holds else None,
+        version=draw(among("v1", "v2")),
+        slot_number=draw(among(0, int(uuid[1]) + 1, None)) if holds else None,
+        hostname=draw(among("compute", None)) if holds else None,
         ip_address="10.0.0.1" if holds and pinged else None,
         first_ping_at=at - 500.0 if holds and pinged else None,
         last_ping_at=at if holds and pinged else None,
         # Seldom the stamps contradict each other: then no age is believed (T1).
-        modified_at=draw(st.sampled_from([*[at] * 12, at - 400.0, None])),
-        worker_state=draw(st.sampled_from([None, *WorkerState])),
-        instance_id=draw(st.sampled_from([f"i-{uuid}", None, "x0"])) if holds else None,
-        pool=draw(st.sampled_from(POOLS)),
+        modified_at=draw(among(*[at] * 12, at - 400.0, None)),
+        worker_state=draw(among(None, *WorkerState)),
+        instance_id=draw(among(f"i-{uuid}", None, "x0")) if holds else None,
+        pool=draw(among(*POOLS)),
         claim=claim,
-        held=draw(st.sampled_from([False] * 7 + [True])),
-        problems=draw(st.sampled_from([()] * 7 + [("slot_number: ?",)])),
+        held=draw(among(*[False] * 7, True)),
+        problems=draw(among(*[()] * 7, ("slot_number: ?",))),
     )
 
 
 @st.composite
 def nodes(draw: st.DrawFn) -> CloudNode:
-    uuid = draw(st.sampled_from([*UUIDS, None]))
-    own = draw(st.booleans())
-    id = f"i-{uuid}" if own and uuid is not None else draw(st.sampled_from(IDS))
-    life = draw(st.sampled_from([0, 1, 1, 1, 2]))
+    uuid = draw(among(*UUIDS, None))
+    own = draw(YES_OR_NO)
+    id = f"i-{uuid}" if own and uuid is not None else draw(among(*IDS))
+    life = draw(among(0, 1, 1, 1, 2))
     incarnation = incarnation_of(uuid, life) if uuid is not None and life else None
-    pool = draw(st.sampled_from(POOLS))
+    pool = draw(among(*POOLS))
     return CloudNode(
         id=id,
         name=id,
-        state=draw(st.sampled_from([CloudState.RUNNING] * 3 + list(CloudState))),
-        size=draw(st.sampled_from(["t.small", "t.large", "t.gone", None])),
-        created_at=draw(st.sampled_from([BEGAN - 10_000.0, BEGAN - 100.0, None])),
+        state=draw(among(*[CloudState.RUNNING] * 3, *CloudState)),
+        size=draw(among("t.small", "t.large", "t.gone", None)),
+        created_at=draw(among(BEGAN - 10_000.0, BEGAN - 100.0, None)),
         tags=Tags(pool, uuid, incarnation),
-        managed=draw(st.sampled_from([True, True, True, False])),
-        held=draw(st.sampled_from([False] * 7 + [True])),
-        problems=draw(st.sampled_from([()] * 7 + [("size: ?",)])),
+        managed=draw(among(True, True, True, False)),
+        held=draw(among(*[False] * 7, True)),
+        problems=draw(among(*[()] * 7, ("size: ?",))),
     )
+
+
+RECORDS = {uuid: records(uuid) for uuid in UUIDS}
+UP_TO_FOUR, UP_TO_TWO = st.lists(nodes(), max_size=4), st.lists(nodes(), max_size=2)
+A_UUID, AN_ID = st.lists(among(*UUIDS), max_size=1), st.lists(among(*IDS), max_size=1)
+A_NAME = st.lists(among(*UUIDS, *IDS), max_size=1)
 
 
 @st.composite
 def specs(draw: st.DrawFn) -> Spec:
-    listed = tuple(draw(records(uuid)) for uuid in UUIDS if draw(st.booleans()))
-    if listed and draw(st.sampled_from([False] * 9 + [True])):
-        listed = (*listed, draw(records(listed[0].uuid)))
-    cloud = tuple(draw(st.lists(nodes(), max_size=4)))
+    listed = tuple(draw(RECORDS[uuid]) for uuid in UUIDS if draw(YES_OR_NO))
+    if listed and draw(among(*[False] * 9, True)):
+        listed = (*listed, draw(RECORDS[listed[0].uuid]))
+    cloud = tuple(draw(UP_TO_FOUR))
     settings: dict[str, Any] = {
-        "ids_unique": draw(st.booleans()),
-        "compare_and_set": draw(st.booleans()),
-        "adopt_unclaimed": draw(st.sampled_from([None, None, True, False])),
-        "claim_expiry": draw(st.sampled_from([True, True, False])),
-        "may_authorise": draw(st.sampled_from([True] * 9 + [False])),
-        "max_cleans_per_cycle": draw(st.sampled_from([25, 25, 1])),
-        "max_nodes": draw(st.sampled_from([0, 2, 6])),
+        "ids_unique": draw(YES_OR_NO),
+        "compare_and_set": draw(YES_OR_NO),
+        "adopt_unclaimed": draw(among(None, None, True, False)),
+        "claim_expiry": draw(among(True, True, False)),
+        "may_authorise": draw(among(*[True] * 9, False)),
+        "max_cleans_per_cycle": draw(among(25, 25, 1)),
+        "max_nodes": draw(among(0, 2, 6)),
         "min_nodes": 0,
-        "max_total_price": draw(st.sampled_from([0.0, 0.5])),
-        "consecutive_idle_count": draw(st.sampled_from([1, 2])),
+        "max_total_price": draw(among(0.0, 0.5)),
+        "consecutive_idle_count": draw(among(1, 2)),
     }
-    few = st.lists(st.sampled_from(UUIDS), max_size=1)
     flags: dict[str, Any] = {
-        "lease": draw(st.sampled_from([True] * 9 + [False])),
-        "read_only": draw(st.sampled_from([None] * 9 + ["another store"])),
-        "holds": frozenset(draw(st.lists(st.sampled_from([*UUIDS, *IDS]), max_size=1))),
+        "lease": draw(among(*[True] * 9, False)),
+        "read_only": draw(among(*[None] * 9, "another store")),
+        "holds": frozenset(draw(A_NAME)),
         "record_flights": tuple(
-            (uuid, draw(st.sampled_from(["setup", "shutdown", "clean"]))) for uuid in draw(few)
+            (uuid, draw(among("setup", "shutdown", "clean"))) for uuid in draw(A_UUID)
         ),
-        "node_flights": tuple(draw(st.lists(st.sampled_from(IDS), max_size=1))),
-        "expected": tuple(
-            (uuid, draw(st.sampled_from([10.0, 1799.0, 1900.0]))) for uuid in draw(few)
-        ),
+        "node_flights": tuple(draw(AN_ID)),
+        "expected": tuple((uuid, draw(among(10.0, 1799.0, 1900.0))) for uuid in draw(A_UUID)),
         "demand": tuple(
-            Job(f"j{n}", cores=draw(st.sampled_from([1, 8, 99])), count=draw(st.integers(1, 3)))
+            Job(f"j{n}", cores=draw(among(1, 8, 99)), count=draw(st.integers(1, 3)))
             for n in range(draw(st.integers(0, 2)))
         ),
-        "slots": draw(st.sampled_from([None, 3, 64])),
+        "slots": draw(among(None, 3, 64)),
     }
     later = None
-    if draw(st.sampled_from([False, False, True])):
-        later = tuple(one for one in listed if draw(st.sampled_from([True, True, False])))
-    glimpse = draw(st.sampled_from([False, False, True]))
+    if draw(among(False, False, True)):
+        later = tuple(one for one in listed if draw(among(True, True, False)))
+    glimpse = draw(among(False, False, True))
     return Spec(
         records=listed,
         nodes=cloud,
-        rounds=draw(st.sampled_from([1, 2, 3, 3, 3])),
-        apart=draw(st.sampled_from([10.0, 70.0, 70.0, 70.0, 700.0])),
-        glimpse=tuple(draw(st.lists(nodes(), max_size=2))) if glimpse else None,
+        rounds=draw(among(1, 2, 3, 3, 3)),
+        apart=draw(among(10.0, 70.0, 70.0, 70.0, 700.0)),
+        glimpse=tuple(draw(UP_TO_TWO)) if glimpse else None,
         later=later,
-        later_complete=draw(st.booleans()),
-        wait=draw(st.sampled_from([0.0, 0.0, 0.0, 500.0, 700.0])),
+        later_complete=draw(YES_OR_NO),
+        wait=draw(among(0.0, 0.0, 0.0, 500.0, 700.0)),
         settings=tuple(settings.items()),
         flags=tuple(flags.items()),
-        open_breaker=draw(st.sampled_from([False] * 9 + [True])),
+        open_breaker=draw(among(*[False] * 9, True)),
     )
