@@ -162,7 +162,7 @@ class Recorder:
             "digest": verdicts.digest,
         }
         if decision.plan.aborted is not None:
-            reason, measures = decision.plan.aborted
+            reason, measures, _ = decision.plan.aborted
             body["aborted"] = [reason.value, codec_of(Any).encode(measures)]
         row = _row(CYCLE, snapshot.now, snapshot.wall, body)
         if changes:

@@ -93,7 +93,7 @@ class _Part:
             known = known_as(verdict.id)
             if known is verdict:
                 continue
-            kind, reason, id, measures = verdict
+            kind, reason, id, measures, _ = verdict
             if known is None or known.kind is not kind or known.reason is not reason:
                 changes.append(VerdictChange(self.subject, id, kind, reason, measures))
         return changes
@@ -153,4 +153,6 @@ def decode_changes(data: list[Any]) -> tuple[VerdictChange, ...]:
 
 
 def _text(verdicts: Iterable[tuple[str, Verdict]]) -> bytes:
-    return json.dumps([*verdicts], separators=(",", ":"), default=str).encode("ascii")
+    # A verdict's rule follows from the rest.
+    told = [(subject, verdict[:4]) for subject, verdict in verdicts]
+    return json.dumps(told, separators=(",", ":"), default=str).encode("ascii")

@@ -108,7 +108,7 @@ class WebObserver:
             last_ping_s=_last_ping_s(snapshot, settings),
             plan=plan.plan_id,
             reasons={reason.value: count for reason, count in reasons.items()},
-            aborted=None if plan.aborted is None else plan.aborted[0].value,
+            aborted=None if plan.aborted is None else plan.aborted.reason.value,
             deferred=plan.deferred,
             refused=_refused(plan),
             unsatisfiable=_unsatisfiable(plan),

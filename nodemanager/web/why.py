@@ -62,7 +62,7 @@ def _aborted(made: Plan) -> Json | None:
     """Why no decision could be taken; None where one was."""
     if made.aborted is None:
         return None
-    reason, measures = made.aborted
+    reason, measures, _ = made.aborted
     return {"reason": reason.value, "says": reason.doc, "measures": plain(measures)}
 
 

@@ -36,9 +36,9 @@ from nodemanager.core.judge import (
     recovered,
 )
 from nodemanager.core.judge.node_view import Silence
-from nodemanager.core.judge.preconditions import Block
 from nodemanager.core.judge.records import RecordJudge
 from nodemanager.core.model.reasons import Reason
+from nodemanager.core.model.verdict import Objection
 from nodemanager.core.model.world import Listed
 from nodemanager.core.observe import (
     absence,
@@ -131,8 +131,8 @@ def _empty_on_failure(call: Any) -> Listed[Any]:
     return listed
 
 
-def _but_for_the_lease(block: Block | None) -> Block | None:
-    return None if block is not None and block[0] is Reason.NO_LEASE else block
+def _but_for_the_lease(block: Objection | None) -> Objection | None:
+    return None if block is not None and block.reason is Reason.NO_LEASE else block
 
 
 JOURNAL_WITHOUT_THE_LEASE = (

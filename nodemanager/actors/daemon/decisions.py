@@ -17,8 +17,8 @@ from nodemanager.actors.daemon.snapshots import Snapshots
 from nodemanager.actors.messages import AskNodes, AskTagged, Decide
 from nodemanager.core.execute.news import Deciding
 from nodemanager.core.explain.picture import Picture
-from nodemanager.core.judge.preconditions import Block
 from nodemanager.core.model.reasons import Reason
+from nodemanager.core.model.verdict import Objection
 from nodemanager.core.observe.history import Nodes
 from nodemanager.core.observe.snapshot import Snapshot
 from nodemanager.core.plan.leftovers import counts
@@ -117,17 +117,18 @@ class Decisions:
             if goes_on:
                 tell(context.team.cloud_list, AskTagged(made.ask_tagged))
 
-    def _undone(self, made: Plan, now: float) -> Block | None:
-        """Why this plan's orders are not carried out, as reason and measures; None if they are."""
+    def _undone(self, made: Plan, now: float) -> Objection | None:
+        """Why this plan's orders are not carried out; None if they are."""
         context = self._context
         if context.stopping is not None:
-            return Reason.STOPPING, {}
+            return Objection(Reason.STOPPING)
         if made.aborted is not None:
             return made.aborted
         problem = context.journal_writer.problem
         if problem is not None or self._identities.state_failed:
             self._endings.cannot_act()
-            return Reason.READ_ONLY, {"detail": problem or "; ".join(self._identities.read_only)}
+            detail = problem or "; ".join(self._identities.read_only)
+            return Objection(Reason.READ_ONLY, {"detail": detail})
         if context.limits.throttled_until > now:
-            return Reason.THROTTLED, {}
-        return None if self._endings.may_apply(made) else (Reason.ONE_PLAN, {})
+            return Objection(Reason.THROTTLED)
+        return None if self._endings.may_apply(made) else Objection(Reason.ONE_PLAN)

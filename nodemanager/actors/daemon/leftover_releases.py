@@ -144,10 +144,11 @@ class LeftoverReleases:
 
     def _tell_deferred(self, turn: Turn, now: float) -> None:
         """Log why nothing is released, when the reason changes."""
-        reason, measures = turn.block or (None, {})
-        if reason is not None and reason is not self._deferred_for:
+        block = turn.block
+        reason = None if block is None else block.reason
+        if block is not None and reason is not self._deferred_for:
             count = len(leftovers.due(self.book.ledger, now))
-            fields: dict[str, Any] = {"reason": reason, "count": count, **measures}
+            fields: dict[str, Any] = {"reason": reason, "count": count, **block.measures}
             self._context.log.event(Event.LEFTOVER_DEFERRED, **fields)
         self._deferred_for = reason
 

@@ -13,10 +13,9 @@ from nodemanager.actors.messages import Ordered
 from nodemanager.core.execute.news import LoopsReset, Marked
 from nodemanager.core.execute.workflow import Action, End, Key
 from nodemanager.core.explain.events import CLEANED
-from nodemanager.core.judge.preconditions import Block
 from nodemanager.core.model.annotations import HandClean, Mark, Marks
 from nodemanager.core.model.reasons import Reason
-from nodemanager.core.model.verdict import keep
+from nodemanager.core.model.verdict import Objection, keep
 from nodemanager.core.model.world import Tags
 from nodemanager.core.observe.facts import CommandGiven
 from nodemanager.core.observe.pairing import NO_PAIRS
@@ -556,7 +555,7 @@ class Questions:
                     mark = replace(mark, incarnation=node.tags.incarnation)
                     self._marks.put(kind, node_id, mark)
 
-    def after_plan(self, made: Plan, snapshot: Snapshot, *, undone: Block | None) -> None:
+    def after_plan(self, made: Plan, snapshot: Snapshot, *, undone: Objection | None) -> None:
         """Answer the commands that this plan judged, and drop the marks of those it forbids.
 
         `undone` is why the plan's orders will not be carried out; None if they will.
@@ -603,7 +602,7 @@ class Questions:
         made: Plan,
         snapshot: Snapshot,
         *,
-        undone: Block | None,
+        undone: Objection | None,
     ) -> Reply | None:
         """The answer to a command; None for a clean whose outcome will be the answer."""
         node_id = named.node or named.id
@@ -618,12 +617,11 @@ class Questions:
             if reply.result is not Result.DONE:
                 self._marks.put("kills", node_id, None)
             return reply
-        of_clean = commands.of_clean(named, made, snapshot)
+        of_clean = commands.of_clean(named, made)
         if of_clean is not None:
             return of_clean
         if undone is not None:
-            reason, measures = undone
-            verdict = keep(named.record or named.id, reason, **measures)
+            verdict = undone.to(named.record or named.id)
             return commands.refused(said.command.verb, verdict, named)
         self._awaited.setdefault(named.record or named.id, []).append((said, named))
         return None
@@ -720,6 +718,6 @@ class CommandHandler:
         """Have the commands that the next plan judges be about the nodes that it knows."""
         self._questions.before_plan()
 
-    def after_plan(self, made: Plan, snapshot: Snapshot, *, undone: Block | None) -> None:
+    def after_plan(self, made: Plan, snapshot: Snapshot, *, undone: Objection | None) -> None:
         """Answer the commands that this plan judged, and drop the marks of those it forbids."""
         self._questions.after_plan(made, snapshot, undone=undone)

@@ -179,7 +179,7 @@ class EventLog:
     def plan(self, plan: Plan, records: Mapping[str, Record], now: float) -> None:
         self._tell_jump(plan.history.wall, now)
         if plan.aborted is not None:
-            reason, measures = plan.aborted
+            reason, measures, _ = plan.aborted
             level = WARNING if reason is not self._aborted and plan.impossible else DEBUG
             self._log.event(
                 Event.CYCLE_ABORTED, level=level, reason=reason, plan=plan.plan_id, **measures

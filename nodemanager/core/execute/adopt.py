@@ -65,7 +65,7 @@ def confirm_adoption(
         return keep(node_id, Reason.ORDER_EXPIRED, late_s=snapshot.now - order.not_after)
     block = standing_block(snapshot, settings)
     if block is not None:
-        return keep(node_id, block[0], **block[1])
+        return block.to(node_id)
     if node.tags.pool == settings.pool:
         return keep(node_id, Reason.ADOPTED)
     changed = not_as_named(order.item, node, snapshot)

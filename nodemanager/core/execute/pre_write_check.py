@@ -98,7 +98,7 @@ def _still_permitted(check: _Check) -> Verdict | None:
     if uuid in snapshot.record_flights:
         return keep(uuid, Reason.IN_FLIGHT, action=snapshot.record_flights[uuid].kind)
     block = standing_block(snapshot, settings, polls=not order.is_exception)
-    return None if block is None else keep(uuid, block[0], **block[1])
+    return None if block is None else block.to(uuid)
 
 
 def _sign_of_life(check: _Check) -> Verdict | None:

@@ -78,7 +78,7 @@ def confirm_prune(
         return keep(uuid, Reason.BREAKER_OPEN, cause=cause.value if cause else None)
     block = standing_block(snapshot, settings)
     if block is not None:
-        return keep(uuid, block[0], **block[1])
+        return block.to(uuid)
     if settings.prune_after is None or not settings.compare_and_set:
         return keep(uuid, Reason.NO_LONGER_WANTED)
     used = _in_use(record, order, snapshot)

@@ -56,8 +56,8 @@ def confirm_restore(order: RestoreOrder, record: Record | None, seen: Seen) -> V
     if seen.stopping:
         return keep(uuid, Reason.STOPPING)
     block = standing_block(snapshot, seen.settings, polls=False, breaker=False)
-    if block is not None and block[0] is not Reason.NOT_AUTHORISED:
-        return keep(uuid, block[0], **block[1])
+    if block is not None and block.reason is not Reason.NOT_AUTHORISED:
+        return block.to(uuid)
     if life.key not in {one.key for one in false_clean.open_lives(snapshot.breaker)}:
         # Its node is confirmed gone, or an operator closed the breaker.
         return keep(uuid, Reason.NO_LONGER_WANTED)

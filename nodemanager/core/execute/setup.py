@@ -48,11 +48,12 @@ from nodemanager.core.execute.workflow import (
     Unwritten,
     Written,
 )
-from nodemanager.core.judge.preconditions import Block, standing_block
+from nodemanager.core.judge.preconditions import standing_block
 from nodemanager.core.model.reasons import Event as Name
 from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.seats import seat_of
 from nodemanager.core.model.settings import ASK_AGAIN_S, CREATE_WITHIN_S, ORDER_TTL_S
+from nodemanager.core.model.verdict import Objection
 from nodemanager.core.model.world import Claim, Guarantee, Record, Size
 from nodemanager.core.plan.boots import BootOrder
 from nodemanager.core.plan.places import choose, nodes_by_place
@@ -227,12 +228,12 @@ def released(
     return replace(step, begin=(Begin(Action.CLEAN, clean),), ended=ended)
 
 
-def withdrawn(order: SetUpOrder, block: Block, record: Record | None = None) -> Step[State]:
+def withdrawn(order: SetUpOrder, block: Objection, record: Record | None = None) -> Step[State]:
     """The end of a set-up that must not go on; `record` is the one that it has claimed."""
     record = record or order.record
     fields = {
-        **block[1],
-        "reason": block[0],
+        **block.measures,
+        "reason": block.reason,
         **(whose(record) if record is not None else {}),
         "size": order.size.name,
         "plan": order.plan_id,
@@ -377,28 +378,28 @@ GIVES_UP = frozenset(
 """A block for one of these ends the repeats of an unclear create (`_go_on`)."""
 
 
-def confirm_setup(order: SetUpOrder, seen: Seen, record: Record | None) -> Block | None:
+def confirm_setup(order: SetUpOrder, seen: Seen, record: Record | None) -> Objection | None:
     """What forbids the claim or the create at this moment (U10); None where it may be sent.
 
     `record` is the one to claim, or claimed; None where a new one will be made.
     """
     snapshot = seen.snapshot
     if seen.stopping:
-        return Reason.STOPPING, {}
+        return Objection(Reason.STOPPING)
     block = standing_block(snapshot, seen.settings, breaker=snapshot.breaker.stops_booting)
-    if block is not None and block[0] is not Reason.NOT_AUTHORISED:
+    if block is not None and block.reason is not Reason.NOT_AUTHORISED:
         return block
     wait_s = snapshot.limits.throttled_until - snapshot.now
     if wait_s > 0:
-        return Reason.THROTTLED, {"retry_s": wait_s}
+        return Objection(Reason.THROTTLED, {"retry_s": wait_s})
     if record is not None and (record.held or record.uuid in held_records(snapshot)):
-        return Reason.HELD, {}
+        return Objection(Reason.HELD)
     if _is_needless(order, seen, record):
-        return Reason.NO_LONGER_WANTED, {}
+        return Objection(Reason.NO_LONGER_WANTED)
     if seen.too_many:
-        return Reason.AT_MAX_NODES, {}
+        return Objection(Reason.AT_MAX_NODES)
     if seen.too_dear.get(order.size.name, 0) > 0:
-        return Reason.AT_MAX_PRICE, {}
+        return Objection(Reason.AT_MAX_PRICE)
     return None
 
 
@@ -472,7 +473,7 @@ def _checking(state: Checking, event: Event, seen: Seen) -> Step[State]:
         case Answered():
             if seen.snapshot.now > order.not_after:
                 late_s = seen.snapshot.now - order.not_after
-                return withdrawn(order, (Reason.ORDER_EXPIRED, {"late_s": late_s}))
+                return withdrawn(order, Objection(Reason.ORDER_EXPIRED, {"late_s": late_s}))
             block = confirm_setup(order, seen, order.record)
             if block is not None:
                 return withdrawn(order, block)
@@ -485,9 +486,9 @@ def _checking(state: Checking, event: Event, seen: Seen) -> Step[State]:
             told = failed(order, None, "image", error, definite=True)
             return Step(None, tell=(told,), learn=(CreateRefused(sizes, error),))
         case Refused(problem=problem):
-            return withdrawn(order, (Reason.READ_ONLY, {"detail": problem}))
+            return withdrawn(order, Objection(Reason.READ_ONLY, {"detail": problem}))
         case Expired():
-            return withdrawn(order, (Reason.ORDER_EXPIRED, {}))
+            return withdrawn(order, Objection(Reason.ORDER_EXPIRED))
     return Step(state)
 
 
@@ -523,7 +524,7 @@ def _go_on(order: SetUpOrder, record: Record, tries: int, seen: Seen) -> Step[St
         order, block = _placed(order, seen)
     if block is not None and tries:
         # An earlier create may have made a node, and the claim stands for that node.
-        if block[0] in GIVES_UP:
+        if block.reason in GIVES_UP:
             return Step(doubtful(Waiting(order, record, tries), seen))
         return _again(order, record, tries, seen)
     if block is not None:
@@ -538,7 +539,7 @@ def _go_on(order: SetUpOrder, record: Record, tries: int, seen: Seen) -> Step[St
     return Step(Creating(order, record, tries), (create,))
 
 
-def _placed(order: SetUpOrder, seen: Seen) -> tuple[SetUpOrder, Block | None]:
+def _placed(order: SetUpOrder, seen: Seen) -> tuple[SetUpOrder, Objection | None]:
     """The order in its own place or, if that rests or was tried, in the next; or why in none."""
     size, limits, now = order.size, seen.snapshot.limits, seen.snapshot.now
     if order.place is None:
@@ -549,7 +550,7 @@ def _placed(order: SetUpOrder, seen: Seen) -> tuple[SetUpOrder, Block | None]:
         size, limits.places, nodes, now, order.tried
     )
     if place is None:
-        return order, (Reason.PLACES_REST, {})
+        return order, Objection(Reason.PLACES_REST)
     return replace(order, place=place), None
 
 

@@ -15,7 +15,7 @@ from nodemanager.core.explain.forecast import TICK_S, focused, later
 from nodemanager.core.judge.node_view import Subject
 from nodemanager.core.judge.nodes import NodeFacts
 from nodemanager.core.judge.records import RecordJudge
-from nodemanager.core.model.reasons import Kind, Reason
+from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.sizes import Sizes
 from nodemanager.core.model.verdict import Verdict
@@ -242,12 +242,11 @@ def _aborted(
     snapshot: Snapshot, made: Plan, settings: Settings, subject: Record | CloudNode, mode: str
 ) -> Explanation:
     assert made.aborted is not None
-    reason, measures = made.aborted
-    rule = "L4" if reason is Reason.TOO_MANY_IMPOSSIBLE else "L1"
+    reason, measures, _ = made.aborted
     why = "not before there are listings to decide from"
-    block = Finding(
-        rule, "decided", "the listings are fit to decide from", Status.BLOCKS, reason, measures, why
-    )
+    asks = "the listings are fit to decide from"
+    rule = reason.rule or ""
+    block = Finding(rule, "decided", asks, Status.BLOCKS, reason, measures, why)
     is_record = isinstance(subject, Record)
     return Explanation(
         subject="record" if is_record else "node",
@@ -257,7 +256,7 @@ def _aborted(
         now=snapshot.now,
         wall=snapshot.wall,
         mode=mode,
-        verdict=Verdict(Kind.KEEP, reason, _id_of(subject), measures),
+        verdict=made.aborted.to(_id_of(subject)),
         state=classify(subject, snapshot, settings).value
         if isinstance(subject, Record)
         else subject.state.value,

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Any, NamedTuple
+from typing import Any
 
 from nodemanager.core.judge.checks import Check, Measured, wait_of
 from nodemanager.core.judge.preconditions import STANDING
-from nodemanager.core.model.reasons import Reason
+from nodemanager.core.model.reasons import Kind, Reason
 from nodemanager.core.model.settings import Settings
+from nodemanager.core.model.verdict import Objection, Verdict
 from nodemanager.core.observe.snapshot import Snapshot
 
 
@@ -38,26 +39,22 @@ class Finding:
     wait_s: float | None = None
 
 
-class Answer(NamedTuple):
-    """What a check that does not pass says."""
-
-    reason: Reason
-    measures: Measured
-    calls: bool = False
-
-
 def found(
-    check: Check[Any], judge: object, subject: object, answer: Answer | None, rule: str = ""
+    check: Check[Any],
+    judge: object,
+    subject: object,
+    said: Verdict | Objection | None,
+    rule: str = "",
 ) -> Finding:
-    """The finding of a check with this answer (None: passed); `rule` replaces the check's own."""
+    """The finding of a check that said this (None: passed); `rule` replaces the check's own."""
     measures = check.measure(judge, subject)
     finding = Finding(rule or check.rule, check.name, check.asks, Status.PASSED, measures=measures)
-    if answer is None:
+    if said is None:
         return finding
-    if answer.calls:
-        return replace(finding, status=Status.CALLS, reason=answer.reason)
-    measures = {**answer.measures, **measures}
-    blocked = replace(finding, status=Status.BLOCKS, reason=answer.reason, measures=measures)
+    if isinstance(said, Verdict) and said.kind is Kind.SHUTDOWN:
+        return replace(finding, status=Status.CALLS, reason=said.reason)
+    measures, by = {**(said.measures or {}), **measures}, said.rule or finding.rule
+    blocked = replace(finding, rule=by, status=Status.BLOCKS, reason=said.reason, measures=measures)
     wait = wait_of(check, judge, subject, measures)
     if isinstance(wait, str):
         return replace(blocked, why=wait)
@@ -66,11 +63,7 @@ def found(
 
 def ask_standing(snapshot: Snapshot, settings: Settings) -> list[Finding]:
     """The findings of all rules that can forbid every free and destroy."""
-    blocks = [(check, check.ask(snapshot, settings)) for check in STANDING]
-    return [
-        found(check, snapshot, settings, None if block is None else Answer(*block))
-        for check, block in blocks
-    ]
+    return [found(check, snapshot, settings, check.ask(snapshot, settings)) for check in STANDING]
 
 
 def skipped(check: Check[Any], why: str, rule: str = "") -> Finding:

@@ -105,7 +105,7 @@ def node_row(made: Plan, snapshot: Snapshot, settings: Settings, given: str) -> 
 
 def _nodes(made: Plan, snapshot: Snapshot, sizes: Sizes) -> Iterator[NodeRow]:
     if made.aborted is not None:
-        reason, _ = made.aborted
+        reason = made.aborted.reason
         for node in snapshot.history.present.values():
             size = sizes.called(node)
             yield _node(node, None, size, node.state.value, reason, snapshot)

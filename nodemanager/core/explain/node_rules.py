@@ -10,7 +10,6 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from nodemanager.core.explain.findings import (
-    Answer,
     Finding,
     Status,
     ask_standing,
@@ -23,7 +22,7 @@ from nodemanager.core.judge.checks import Check
 from nodemanager.core.judge.idle import AS_IDLE, stays_drained
 from nodemanager.core.judge.node_view import NodeView, Subject
 from nodemanager.core.judge.nodes import ALONE, AT_ALL, PAIRED, Ask, NodeFacts
-from nodemanager.core.model.reasons import Kind, Reason
+from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.verdict import Verdict
 from nodemanager.core.plan.plan import Plan
@@ -61,11 +60,7 @@ def _asked(checks: Iterable[Check[Ask]], facts: NodeFacts, subject: Subject) -> 
 
 def _found(asked: Asked, facts: NodeFacts, subject: Subject) -> Finding:
     check, seen = asked
-    answer = None
-    if seen is not None:
-        verdict = seen.verdict
-        answer = Answer(verdict.reason, verdict.measures or {}, verdict.kind is Kind.SHUTDOWN)
-    return found(check, facts, subject, answer)
+    return found(check, facts, subject, None if seen is None else seen.verdict)
 
 
 def _by_demand(

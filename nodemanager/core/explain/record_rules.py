@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 from nodemanager.core.explain.findings import (
-    Answer,
     Finding,
     Status,
     ask_standing,
@@ -33,8 +32,7 @@ def ask_record(judge: RecordJudge, record: Record) -> list[Finding]:
             findings.append(skipped(check, over))
             continue
         kept = check.ask(judge, record)
-        rule = "C9" if kept is not None and kept.reason is Reason.HELD else check.rule
-        findings.append(found(check, judge, record, _answer(kept), rule))
+        findings.append(found(check, judge, record, kept))
         if kept is not None and check.decisive:
             over = f"it is decided by {check.rule}"
     findings += [_in_time(check, judge, record, over) for check in IN_TIME]
@@ -58,7 +56,8 @@ def _in_time(check: Check[InTime], judge: RecordJudge, record: Record, over: str
     elif judge.waives(record, kept.reason):
         why = IN_VAIN
     else:
-        return found(check, judge, record, _answer(kept), rule)
+        own = {k: v for k, v in (kept.measures or {}).items() if k not in ("idle_s", "window_s")}
+        return found(check, judge, record, kept._replace(measures=own), rule)
     return replace(found(check, judge, record, None, rule), reason=kept.reason, why=why)
 
 
@@ -69,13 +68,6 @@ def _whole(judge: RecordJudge) -> Finding:
         return whole
     why = "not while the cloud's listing lacks a node that it has by id"
     return replace(whole, status=Status.BLOCKS, reason=Reason.LISTING_SHORT, why=why)
-
-
-def _answer(kept: Verdict | None) -> Answer | None:
-    if kept is None:
-        return None
-    own = {k: v for k, v in (kept.measures or {}).items() if k not in ("idle_s", "window_s")}
-    return Answer(kept.reason, own)
 
 
 def ask_of_plan(

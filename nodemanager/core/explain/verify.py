@@ -18,7 +18,7 @@ from nodemanager.core.judge.preconditions import STANDING
 from nodemanager.core.model.changed import changed
 from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.settings import Settings
-from nodemanager.core.model.verdict import Verdict
+from nodemanager.core.model.verdict import Objection, Verdict
 from nodemanager.core.model.world import CloudNode, Record
 from nodemanager.core.observe.history import freed_since_listed
 from nodemanager.core.observe.snapshot import Snapshot
@@ -87,11 +87,11 @@ class Verification:
     boots: Mapping[str, int] = field(default_factory=dict)
 
 
-def _of_pool(reason: Reason, measures: Mapping[str, object]) -> Item:
-    return Item(What.POOL, POOL[reason], reason, measures=measures)
+def _of_pool(block: Objection) -> Item:
+    return Item(What.POOL, POOL[block.reason], block.reason, measures=block.measures)
 
 
-NO_DECISION = Verification(Outlook.SETTLING, (_of_pool(Reason.NO_LISTING, {}),))
+NO_DECISION = Verification(Outlook.SETTLING, (_of_pool(Objection(Reason.NO_LISTING)),))
 """What a daemon tells before its first decision."""
 
 
@@ -102,7 +102,7 @@ def verify(picture: Picture, now: float, *, allow_empty: bool = False) -> Verifi
     """
     made, settings = picture.made, adopting(picture.snapshot.history, picture.settings)
     if made.aborted is not None:
-        return _verification(picture, settings, now, [_of_pool(*made.aborted)])
+        return _verification(picture, settings, now, [_of_pool(made.aborted)])
     snapshot = judged(made, picture.snapshot)
     pending = _pending(made, snapshot, settings)
     listed = [_of_node(view, snapshot) for view in made.views]
@@ -117,10 +117,10 @@ def verify(picture: Picture, now: float, *, allow_empty: bool = False) -> Verifi
     ]
     for one in sums(made, snapshot, nodes, pending):
         if not one.is_possible:
-            items.append(_of_pool(Reason.SUM_IMPOSSIBLE, one.measures))
+            items.append(_of_pool(Objection(Reason.SUM_IMPOSSIBLE, one.measures)))
     coming = len(pending) + len(snapshot.boots_unclaimed)
     if not allow_empty and _is_empty(nodes, items):
-        items.append(_of_pool(Reason.POOL_EMPTY, {}))
+        items.append(_of_pool(Objection(Reason.POOL_EMPTY)))
     return _verification(
         picture,
         settings,
@@ -186,7 +186,7 @@ def _of_standing(snapshot: Snapshot, settings: Settings, now: float) -> Iterator
     for check in STANDING:
         block = check.ask(snapshot, settings)
         if block is not None:
-            yield _of_pool(*block)
+            yield _of_pool(block)
 
 
 def _of_contradictions(made: Plan, snapshot: Snapshot) -> Iterator[Item]:
@@ -198,7 +198,7 @@ def _of_contradictions(made: Plan, snapshot: Snapshot) -> Iterator[Item]:
     known = {one.uuid: one for one in (records.items if records is not None else ())}
     for id in sorted(ids):
         if not _is_held(known.get(id), nodes.get(id), snapshot):
-            yield _of_pool(Reason.IMPOSSIBLE, {"id": id})
+            yield _of_pool(Objection(Reason.IMPOSSIBLE, {"id": id}))
 
 
 # Nodes.

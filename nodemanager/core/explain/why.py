@@ -202,7 +202,7 @@ class _Asking:
         if reason is Reason.NOT_IN_SCHEDULER and (apart := self._market.apart()) is not None:
             return {"host": apart.first, "count": apart.count}
         block = standing_block(self._snapshot, settings)
-        return block[1] if block is not None and block[0] is reason else {}
+        return block.measures if block is not None and block.reason is reason else {}
 
     # Shrinking.
 

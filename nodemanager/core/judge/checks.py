@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, Generic, NamedTuple, TypeVar
 
+from nodemanager.core.model.verdict import Objection, Verdict
 from nodemanager.core.model.world import CloudNode, Record
 
 Ask = TypeVar("Ask", bound=Callable[..., Any])
+Said = TypeVar("Said", Verdict, Objection)
 
 Measured = Mapping[str, Any]
 """Measured values, each with its threshold."""
@@ -48,10 +50,14 @@ class Check(NamedTuple, Generic[Ask]):
         """The name by which `explain` knows the check."""
         return self.ask.__name__.lstrip("_")
 
+    def bears(self, said: Said) -> Said:
+        """What the check said, with its rule; a check may name another rule itself."""
+        return said if said.rule is not None else said._replace(rule=self.rule)
 
-def asked_by(judge: object, checks: Iterable[Check[Ask]]) -> tuple[Ask, ...]:
-    """The `ask` functions of all checks that are not moot for this judge, in order."""
-    return tuple([one.ask for one in checks if one.moot is None or not one.moot(judge)])
+
+def asked_by(judge: object, checks: Iterable[Check[Ask]]) -> tuple[Check[Ask], ...]:
+    """The checks that are not moot for this judge, in order."""
+    return tuple([one for one in checks if one.moot is None or not one.moot(judge)])
 
 
 def until(measure: str, limit: str) -> Waits:

@@ -439,8 +439,8 @@ def judge_restore(life: FreedLife, snapshot: Snapshot, settings: Settings) -> Ve
         age_s, limit_s = snapshot.now - late.at, settings.node_stale_after
         return keep(uuid, Reason.IN_FLIGHT, age_s=age_s, limit_s=limit_s)
     block = standing_block(snapshot, settings, polls=False, breaker=False)
-    if block is not None and block[0] is not Reason.NOT_AUTHORISED:
-        return keep(uuid, block[0], **block[1])
+    if block is not None and block.reason is not Reason.NOT_AUTHORISED:
+        return block.to(uuid)
     return _no_room(life, records, snapshot) or _judge_sighting(life, snapshot.history)
 
 

@@ -897,9 +897,10 @@ class NodeJudge:
         """The view of the node, with its verdict before demand, caps and breakers apply."""
         facts, drains = self._facts, self._drains
         subject = facts.subject(node)
-        for ask in self._at_all:
-            outside = ask(facts, subject)
+        for check in self._at_all:
+            outside = check.ask(facts, subject)
             if outside is not None:
+                outside.verdict = check.bears(outside.verdict)
                 if outside.verdict.reason is CHANGED:
                     outside.beneath = self._but_for_orders(subject).verdict.reason
                 return outside
@@ -916,11 +917,12 @@ class NodeJudge:
             seen.counts = seen.surplus_if_idle = False
         return seen
 
-    def _first(self, asks: Iterable[Ask], subject: Subject) -> NodeView:
+    def _first(self, checks: Iterable[Check[Ask]], subject: Subject) -> NodeView:
         """The first view that a check returns; the last check of each table always returns one."""
-        for ask in asks:
-            seen = ask(self._facts, subject)
+        for check in checks:
+            seen = check.ask(self._facts, subject)
             if seen is not None:
+                seen.verdict = check.bears(seen.verdict)
                 return seen
         raise AssertionError("the last of a table has a word on everything")
 

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 
 from nodemanager.core.judge.checks import Check, Measured
 from nodemanager.core.model.breaker import HOW_TO_CLEAR
 from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.settings import Settings
+from nodemanager.core.model.verdict import Objection
 from nodemanager.core.observe.history import History
 from nodemanager.core.observe.snapshot import Snapshot
 
-Block = tuple[Reason, Mapping[str, object]]
-Standing = Callable[[Snapshot, Settings], Block | None]
+Standing = Callable[[Snapshot, Settings], Objection | None]
 NEVER = float("-inf")
 
 
@@ -59,44 +59,42 @@ def stale_poll(snapshot: Snapshot, settings: Settings) -> tuple[str, float] | No
     return None
 
 
-def _leased(snapshot: Snapshot, settings: Settings) -> Block | None:
+def _leased(snapshot: Snapshot, settings: Settings) -> Objection | None:
     if not snapshot.lease:
-        return Reason.NO_LEASE, {}
+        return Objection(Reason.NO_LEASE)
     return None
 
 
-def _writable(snapshot: Snapshot, settings: Settings) -> Block | None:
+def _writable(snapshot: Snapshot, settings: Settings) -> Objection | None:
     if snapshot.read_only is not None:
-        return Reason.READ_ONLY, {"detail": snapshot.read_only}
+        return Objection(Reason.READ_ONLY, {"detail": snapshot.read_only})
     return None
 
 
-def _running(snapshot: Snapshot, settings: Settings) -> Block | None:
+def _running(snapshot: Snapshot, settings: Settings) -> Objection | None:
     if snapshot.paused is not None:
-        return Reason.PAUSED, snapshot.paused.measures(snapshot.wall)
+        return Objection(Reason.PAUSED, snapshot.paused.measures(snapshot.wall))
     return None
 
 
-def _breaker(snapshot: Snapshot, settings: Settings) -> Block | None:
+def _breaker(snapshot: Snapshot, settings: Settings) -> Objection | None:
     if snapshot.breaker.cause is not None:
-        return Reason.BREAKER_OPEN, {"cause": snapshot.breaker.cause.value}
+        return Objection(Reason.BREAKER_OPEN, {"cause": snapshot.breaker.cause.value})
     return None
 
 
-def _polls(snapshot: Snapshot, settings: Settings) -> Block | None:
+def _polls(snapshot: Snapshot, settings: Settings) -> Objection | None:
     stale = stale_poll(snapshot, settings)
     if stale is not None:
-        return Reason.POLL_STALE, {
-            "source": stale[0],
-            "age_s": stale[1],
-            "limit_s": settings.poll_stale_after,
-        }
+        source, age_s = stale
+        measures = {"source": source, "age_s": age_s, "limit_s": settings.poll_stale_after}
+        return Objection(Reason.POLL_STALE, measures)
     return None
 
 
-def _authorised(snapshot: Snapshot, settings: Settings) -> Block | None:
+def _authorised(snapshot: Snapshot, settings: Settings) -> Objection | None:
     if not settings.may_authorise:
-        return Reason.NOT_AUTHORISED, {}
+        return Objection(Reason.NOT_AUTHORISED)
     return None
 
 
@@ -158,8 +156,8 @@ STANDING: tuple[Check[Standing], ...] = (
 
 def standing_block(
     snapshot: Snapshot, settings: Settings, *, polls: bool = True, breaker: bool = True
-) -> Block | None:
-    """What forbids every free and destroy now, as reason and measures; None if nothing does.
+) -> Objection | None:
+    """What forbids every free and destroy now; None if nothing does.
 
     Without `polls` their age is ignored, without `breaker` an open breaker is.
     """
@@ -169,5 +167,5 @@ def standing_block(
             continue
         block = ask(snapshot, settings)
         if block is not None:
-            return block
+            return check.bears(block)
     return None

@@ -9,7 +9,7 @@ from nodemanager.core.judge.checks import Check, Measured, Wait, asked_by, until
 from nodemanager.core.judge.preconditions import standing_block
 from nodemanager.core.model.reasons import Kind, Reason
 from nodemanager.core.model.settings import CLOCK_AGREE_POLLS, Settings
-from nodemanager.core.model.verdict import NOTHING_BEFORE, Verdict, keep
+from nodemanager.core.model.verdict import NOTHING_BEFORE, Objection, Verdict, keep
 from nodemanager.core.model.world import Record, WorkerState
 from nodemanager.core.observe.absence import NOT_ABSENT
 from nodemanager.core.observe.nodes_by_record import is_anothers, node_of
@@ -56,7 +56,7 @@ class RecordJudge:
         """The uuids judged so far that would be freed but for `block` (B1)."""
         self.block = standing_block(snapshot, settings)
         if self.block is None and unlisted.short:
-            self.block = Reason.LISTING_SHORT, {}
+            self.block = Objection(Reason.LISTING_SHORT)
         self.partial_uuids = frozenset(
             node.tags.record for node in self.history.partial if node.tags.record is not None
         )
@@ -67,24 +67,24 @@ class RecordJudge:
 
     def judge(self, record: Record) -> Verdict:
         """The verdict on `record`: CLEAN or KEEP, and why (C0-C11, C21, C22, O3, P6)."""
-        for ask in self._paired if record.uuid in self.pairs.node_of else self._by_itself:
-            kept = ask(self, record)
+        for check in self._paired if record.uuid in self.pairs.node_of else self._by_itself:
+            kept = check.ask(self, record)
             if kept is not None:
-                return kept
+                return check.bears(kept)
         measures = self.quiet(record)
         uuid = record.uuid
         hand = self.snapshot.by_hand.get(uuid)
         pings_in_vain = False
-        for ask_in_time in self._in_time:
-            kept = ask_in_time(self, record, measures)
+        for in_time in self._in_time:
+            kept = in_time.ask(self, record, measures)
             if kept is None or (hand is not None and hand.breaks(kept.reason)):
                 continue
             if not self.waives(record, kept.reason):
-                return kept
+                return in_time.bears(kept)
             pings_in_vain = True
         self.eligible.add(uuid)
         if self.block is not None:
-            return Verdict(Kind.KEEP, self.block[0], uuid, {**measures, **self.block[1]})
+            return self.block._replace(measures={**measures, **self.block.measures}).to(uuid)
         if hand is not None:
             return Verdict(Kind.CLEAN, Reason.CLEAN_BY_HAND, uuid, {**measures, **hand.measures()})
         if pings_in_vain:
@@ -164,7 +164,7 @@ class RecordJudge:
         if node is None:
             return None
         if node.held or node.id in self.snapshot.holds:
-            return keep(record.uuid, Reason.HELD, node=node.id)
+            return Verdict(KEEP, Reason.HELD, record.uuid, {"node": node.id}, "C9")
         before = self.before.get(record.uuid)
         if before is not None and before.reason is PAIRED and before.measures == {"node": node.id}:
             return before
@@ -269,9 +269,9 @@ class RecordJudge:
     def _past_its_window(self, record: Record, measures: Measures) -> Verdict | None:
         quiet_s, window_s = measures["idle_s"], measures["window_s"]
         if not quiet_s > window_s:
-            claimed = waits_for_first_ping(record)
-            reason = Reason.CLAIM_WITHIN_WINDOW if claimed else Reason.WITHIN_WINDOW
-            return Verdict(Kind.KEEP, reason, record.uuid, measures)
+            if waits_for_first_ping(record):
+                return Verdict(KEEP, Reason.CLAIM_WITHIN_WINDOW, record.uuid, measures, "C21")
+            return Verdict(KEEP, Reason.WITHIN_WINDOW, record.uuid, measures)
         return None
 
     def _not_at_work(self, record: Record, measures: Measures) -> Verdict | None:

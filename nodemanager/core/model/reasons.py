@@ -5,6 +5,7 @@ doc/events.rst is generated from each member's text here; a test compares the tw
 
 from __future__ import annotations
 
+import re
 from enum import StrEnum
 
 
@@ -35,6 +36,12 @@ class Kind(StrEnum):
 
 class Reason(Told):
     """Why a record or a node was kept, freed, booted or destroyed."""
+
+    @property
+    def rule(self) -> str | None:
+        """The rule in SAFETY.md that the text names first, None where it names none."""
+        named = re.search(r"\b[A-Z]\d+\b", self.doc)
+        return None if named is None else named[0]
 
     # A record is kept.
     HOLDS_NOTHING = "holds_nothing", "The record is clean; it may be reused (C1)."

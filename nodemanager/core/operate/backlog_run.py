@@ -183,7 +183,7 @@ def after_plan(run: Run, seen: Picture, settings: Settings) -> Run:
         steps=steps,
         credit=credit,
         credited_at=seen.snapshot.now,
-        waits_for=None if block is None else block[0],
+        waits_for=None if block is None else block.reason,
     )
     return _ended(run, seen.snapshot.wall)
 

@@ -1,6 +1,6 @@
 """Answers operators' commands: finds what they name, and reads the next plan's verdict (O1-O4).
 
-It judges no rule: a refusal names the rule behind the reason of the plan's verdict.
+It judges no rule: a refusal names the rule that the plan's verdict bears.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from dataclasses import replace
 from typing import Any
 
 from nodemanager.core.judge.overrides import BY_HAND
-from nodemanager.core.judge.records import is_touched
 from nodemanager.core.model.annotations import FORCIBLE, UNVERIFIABLE, Mark, Marks
 from nodemanager.core.model.reasons import Kind, Reason
 from nodemanager.core.model.settings import FREED_KEPT_S
@@ -24,59 +23,6 @@ from nodemanager.core.plan.plan import Plan
 
 SENT_AWAY_S = 3600.0
 """Seconds for which a hostname or slot still means the node that an operator sent away by it."""
-
-
-RULES: Mapping[Reason, str] = {
-    Reason.OTHER_POOL: "T3",
-    Reason.UNCLAIMED_POOL: "T3",
-    Reason.UNREADABLE: "P3",
-    Reason.PAIRED: "C4",
-    Reason.NODE_LISTED: "C4",
-    Reason.NODE_EXPECTED: "P4",
-    Reason.WITHIN_WINDOW: "C3",
-    Reason.CLAIM_WITHIN_WINDOW: "C21",
-    Reason.BUSY: "C2",
-    Reason.UP_IN_SCHEDULER: "C2",
-    Reason.IDLE: "C2",
-    Reason.NOT_SETTLED: "C5",
-    Reason.NO_LISTING_ORDER: "C6",
-    Reason.POLL_STALE: "C7",
-    Reason.CLOCK_UNKNOWN: "T1",
-    Reason.IN_FLIGHT: "C8",
-    Reason.HELD: "C9",
-    Reason.CORDONED: "O5",
-    Reason.BREAKER_OPEN: "B2",
-    Reason.NO_LEASE: "L6",
-    Reason.NOT_AUTHORISED: "L2",
-    Reason.CAP_REACHED: "C10",
-    Reason.AMBIGUOUS: "P2",
-    Reason.PINGING_UNLISTED: "P6",
-    Reason.LISTING_SHORT: "P6",
-    Reason.IMPOSSIBLE: "L4",
-    Reason.FENCED: "C12",
-    Reason.BACKLOG_HELD: "S5",
-    Reason.PAUSED: "O4",
-    Reason.CHANGED_SINCE_PLAN: "C11",
-    Reason.NODE_ALIVE: "C11",
-    Reason.UNVERIFIABLE: "C11",
-    Reason.ORDER_EXPIRED: "C11",
-    Reason.DENIED_TOO_EARLY: "C11",
-    Reason.EVIDENCE_MISSING: "L1",
-    Reason.UNTAGGED: "D11",
-    Reason.FOREIGN_NODE: "T3",
-    Reason.THROTTLED: "D6",
-    Reason.TOO_MANY_IMPOSSIBLE: "L4",
-    Reason.NO_LISTING: "L1",
-    Reason.NEVER_FORCED: "O3",
-    Reason.DRY_RUN: "S3",
-}
-"""The rule behind each reason that refuses a command; the reason's text names it, too.
-
-A reason that several causes share has none here: READ_ONLY may be L5, or the journal.
-"""
-
-_OF_RECORDS: Mapping[Reason, str] = {Reason.UNTAGGED: "P6"}
-"""The rules of reasons that have another one where they keep a record."""
 
 _CLEAR: Mapping[Reason, str] = {
     Reason.CORDONED: "`nodemanager uncordon` ends it.",
@@ -153,15 +99,10 @@ def forcing(forced: Collection[str], mark: Mark) -> Reply | None:
 # What the plan decided.
 
 
-def refused(verb: Verb, verdict: Verdict, named: Named, rule: str | None = None) -> Reply:
-    """The refusal with the reason of a verdict, its rule, and what it measured.
-
-    `rule` is given where the reason alone does not tell it.
-    """
+def refused(verb: Verb, verdict: Verdict, named: Named) -> Reply:
+    """The refusal with the reason of a verdict, its rule, and what it measured."""
     reason = verdict.reason
-    if rule is None and verb is Verb.CLEAN:
-        rule = _OF_RECORDS.get(reason)
-    rule = rule or RULES.get(reason)
+    rule = verdict.rule or reason.rule
     measures = dict(verdict.measures or {})
     behind = f" ({rule})" if rule is not None else ""
     text = f"{named.id}: {reason.value}{behind}: {reason.doc}"
@@ -183,8 +124,7 @@ def not_planned(made: Plan, id: str) -> Verdict | None:
     """The verdict that says why the plan was aborted; None if it was not."""
     if made.aborted is None:
         return None
-    reason, measures = made.aborted
-    return keep(id, reason, **measures)
+    return made.aborted.to(id)
 
 
 def sent_away(
@@ -277,12 +217,12 @@ def of_kill(named: Named, made: Plan, snapshot: Snapshot, destroyed: Container[s
     return refused(Verb.KILL, verdict, named)
 
 
-def of_clean(named: Named, made: Plan, snapshot: Snapshot) -> Reply | None:
+def of_clean(named: Named, made: Plan) -> Reply | None:
     """The answer to a clean from the plan's verdict on the record; None if it is ordered."""
     uuid = named.record or named.id
     verdict = not_planned(made, uuid) or next((one for one in made.records if one.id == uuid), None)
     if verdict is None:
-        return refused(Verb.CLEAN, keep(uuid, Reason.CHANGED_SINCE_LISTING), named, "C6")
+        return refused(Verb.CLEAN, keep(uuid, Reason.CHANGED_SINCE_LISTING), named)
     if verdict.kind is Kind.CLEAN:
         return None
     if verdict.reason is Reason.HOLDS_NOTHING or uuid in freed_since_listed(made.history):
@@ -290,10 +230,7 @@ def of_clean(named: Named, made: Plan, snapshot: Snapshot) -> Reply | None:
     action = (verdict.measures or {}).get("action")
     if verdict.reason is Reason.IN_FLIGHT and action in ("clean", "fenced"):
         return replace(_done(named, f"{uuid} is being cleaned"), result=Result.ALREADY)
-    rule = None
-    if verdict.reason is Reason.CHANGED_SINCE_LISTING:
-        rule = "C8" if is_touched(uuid, snapshot) else "C6"
-    return refused(Verb.CLEAN, verdict, named, rule)
+    return refused(Verb.CLEAN, verdict, named)
 
 
 def _of_node(named: Named, made: Plan, snapshot: Snapshot) -> Verdict:
@@ -370,7 +307,7 @@ def nothing_to_undo(named: Named, known: Known, destroyed: Container[str]) -> Re
 def not_listed_yet(given: str) -> Reply:
     """The refusal of a command before there is a listing of everything."""
     text = f"{given}: {Reason.NO_LISTING.doc} Nothing was done: try again in a moment"
-    return Reply(Result.REFUSED, text, reason=Reason.NO_LISTING, rule=RULES[Reason.NO_LISTING])
+    return Reply(Result.REFUSED, text, reason=Reason.NO_LISTING, rule=Reason.NO_LISTING.rule)
 
 
 def failed(named: Named, text: str) -> Reply:

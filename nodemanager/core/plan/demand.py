@@ -347,8 +347,8 @@ class Market:
         # An open breaker stops booting only when a listing collapsed (B2).
         stops = snapshot.breaker.stops_booting
         block = standing_block(snapshot, self.settings, breaker=stops)
-        if block is not None and block[0] is not Reason.NOT_AUTHORISED:
-            return block[0]
+        if block is not None and block.reason is not Reason.NOT_AUTHORISED:
+            return block.reason
         if snapshot.limits.throttled_until > snapshot.now:
             return Reason.THROTTLED
         return None

@@ -124,7 +124,7 @@ def confirm_shutdown(
         return keep(node_id, Reason.BREAKER_OPEN)
     block = standing_block(snapshot, settings)
     if block is not None:
-        return keep(node_id, block[0], **block[1])
+        return block.to(node_id)
     record, listed = found.record, snapshot.history.present.get(node_id)
     if _is_held(order, record, listed, snapshot, settings):
         return keep(node_id, Reason.HELD)

@@ -19,9 +19,10 @@ from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from nodemanager.core.judge.preconditions import Block, standing_block
+from nodemanager.core.judge.preconditions import standing_block
 from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.settings import Settings
+from nodemanager.core.model.verdict import Objection
 from nodemanager.core.model.world import Leftover, LeftoverKind, Outcome
 from nodemanager.core.observe.absence import NOT_ABSENT, Absence, one_more
 from nodemanager.core.observe.ended import was_ended
@@ -206,10 +207,10 @@ def due(ledger: Ledger, now: float, holds: Set[str] = frozenset()) -> tuple[Entr
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """What is released next, or why nothing is though something is due: a reason, its measures."""
+    """What is released next, or why nothing is though something is due."""
 
     entry: Entry | None = None
-    block: Block | None = None
+    block: Objection | None = None
 
 
 def next_release(ledger: Ledger, snapshot: Snapshot, settings: Settings) -> Turn:
@@ -224,8 +225,8 @@ def next_release(ledger: Ledger, snapshot: Snapshot, settings: Settings) -> Turn
         return Turn(block=standing)
     wait_s = snapshot.limits.throttled_until - snapshot.now
     if wait_s > 0:
-        return Turn(block=(Reason.THROTTLED, {"retry_s": wait_s}))
-    block: Block = Reason.HELD, {}
+        return Turn(block=Objection(Reason.THROTTLED, {"retry_s": wait_s}))
+    block = Objection(Reason.HELD)
     claimed = _claimed(ready, snapshot)
     # A node counts as in flight until the listings show its end, or the cloud called it gone.
     under_way = (snapshot.node_flights.keys() | snapshot.touched.keys()) - snapshot.gone.keys()
@@ -235,9 +236,9 @@ def next_release(ledger: Ledger, snapshot: Snapshot, settings: Settings) -> Turn
         if snapshot.holds & {entry.leftover.id, entry.leftover.node_id}:
             continue
         if entry.leftover.node_id in under_way:
-            block = Reason.IN_FLIGHT, {}
+            block = Objection(Reason.IN_FLIGHT)
         elif (unsettled := _unsettled(entry, ledger, claimed, snapshot, settings)) is not None:
-            block = Reason.NOT_SETTLED, unsettled
+            block = Objection(Reason.NOT_SETTLED, unsettled)
         else:
             return Turn(entry)
     return Turn(block=block)

@@ -25,7 +25,7 @@ from nodemanager.core.model.reasons import Kind, Reason
 from nodemanager.core.model.settings import ASK_LIMIT, Settings
 from nodemanager.core.model.sizes import Sizes
 from nodemanager.core.model.streaks import NONE, Loops
-from nodemanager.core.model.verdict import NOTHING_BEFORE, Verdict, keep
+from nodemanager.core.model.verdict import NOTHING_BEFORE, Objection, Verdict, keep
 from nodemanager.core.model.world import FreedLife
 from nodemanager.core.observe import nodes_since
 from nodemanager.core.observe.consistency import Impossible, find_impossible, of_one_slot
@@ -98,7 +98,7 @@ class Plan:
     wants: Wants | None = None
     slots: Slots | None = None
     impossible: Impossible | None = None
-    aborted: tuple[Reason, Mapping[str, object]] | None = None
+    aborted: Objection | None = None
     deferred: int = 0
     backlog: frozenset[str] = frozenset()
     counts: Mapping[str, int] = field(default_factory=dict)
@@ -131,13 +131,13 @@ def plan(
     history = snapshot.history
     if history.cloud is None or history.records is None:
         missing = "cloud" if history.cloud is None else "records"
-        return _no_plan(snapshot, (Reason.NO_LISTING, {"source": missing}), None)
+        return _no_plan(snapshot, Objection(Reason.NO_LISTING, {"source": missing}), None)
     impossible = find_impossible(history)
     if impossible.too_many:
         shown = {"items": len(impossible.ids), "listed": impossible.listed}
         measures = {**shown, **of_one_slot(impossible.sharing)}
         snapshot = _with(snapshot, _doubted(history, settings))
-        return _no_plan(snapshot, (Reason.TOO_MANY_IMPOSSIBLE, measures), impossible)
+        return _no_plan(snapshot, Objection(Reason.TOO_MANY_IMPOSSIBLE, measures), impossible)
     settings = adopting(history, settings)
     return _planned(snapshot, settings, impossible, before, new_records=new_records)
 
@@ -311,7 +311,7 @@ def adopting(history: History, settings: Settings) -> Settings:
 
 def _no_plan(
     snapshot: Snapshot,
-    aborted: tuple[Reason, Mapping[str, object]],
+    aborted: Objection,
     impossible: Impossible | None,
 ) -> Plan:
     """The plan where nothing may be decided: it only asks what the breaker waits for."""

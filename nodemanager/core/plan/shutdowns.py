@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from nodemanager.core.judge.idle import AS_IDLE, UNCAPPED, doubt
 from nodemanager.core.judge.node_view import NodeView
-from nodemanager.core.judge.preconditions import Block, standing_block
+from nodemanager.core.judge.preconditions import standing_block
 from nodemanager.core.model.reasons import Kind, Reason
 from nodemanager.core.model.settings import Settings
-from nodemanager.core.model.verdict import Verdict, keep
+from nodemanager.core.model.verdict import Objection, Verdict, keep
 from nodemanager.core.observe.scheduled import idle_count
 from nodemanager.core.observe.snapshot import Snapshot
 from nodemanager.core.plan.demand import Wants
@@ -76,7 +76,7 @@ def _asking(
 
 def _forbidden(
     view: NodeView,
-    block: Block | None,
+    block: Objection | None,
     impossible: frozenset[str],
     snapshot: Snapshot,
     settings: Settings,
@@ -86,8 +86,8 @@ def _forbidden(
     if node_id in impossible:
         return keep(node_id, Reason.IMPOSSIBLE)
     if block is not None:
-        measures = {**(view.verdict.measures or {}), **block[1]}
-        return Verdict(Kind.KEEP, block[0], node_id, measures)
+        measures = {**(view.verdict.measures or {}), **block.measures}
+        return block._replace(measures=measures).to(node_id)
     if (record.uuid if record else view.node.tags.record) in snapshot.record_flights:
         return keep(node_id, Reason.IN_FLIGHT)
     if view.verdict.reason in AS_IDLE and record is not None:

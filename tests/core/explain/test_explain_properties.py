@@ -14,6 +14,9 @@ from nodemanager.core.judge.records import BY_ITSELF, RecordJudge
 from nodemanager.core.model.annotations import FORCIBLE, HandClean, Mark
 from nodemanager.core.model.reasons import Kind
 from nodemanager.core.observe.nodes_by_record import node_of
+from nodemanager.core.operate.commands import refused
+from nodemanager.core.operate.naming import Named
+from nodemanager.core.operate.verbs import Verb
 from nodemanager.core.plan.plan import judged
 from nodemanager.core.plan.slots import Holder, holder_of
 from tests.core.build import World
@@ -55,11 +58,13 @@ def ordered(draw: st.DrawFn) -> Spec:
 def test_the_first_rule_that_blocks_is_the_reason_that_was_decided_by_c_d(spec: Spec) -> None:
     for told in explanations(run(spec)):
         note(f"{told.id}: {told.verdict}")
-        reasons = [one.reason for one in told.blocks]
         if told.verdict.kind in (Kind.CLEAN, Kind.SHUTDOWN):
-            assert reasons == []
+            assert told.blocks == []
         else:
-            assert reasons[:1] == [told.verdict.reason]
+            verdict, first = told.verdict, told.blocks[0]
+            assert first.reason is verdict.reason
+            # A refused command names the rule that `explain` does.
+            assert first.rule == refused(Verb.CLEAN, verdict, Named(told.id, None, None)).rule
 
 
 def named(made: World) -> list[Explanation]:

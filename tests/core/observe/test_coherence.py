@@ -60,7 +60,7 @@ def test_a_cycle_ended_by_two_records_on_one_slot_says_how_to_end_it_l4() -> Non
     made.settle()
     assert made.last is not None
     assert made.last.aborted is not None
-    reason, measures = made.last.aborted
+    reason, measures, _ = made.last.aborted
     assert reason is Reason.TOO_MANY_IMPOSSIBLE
     assert measures["rivals"] == ("dead", "twin")
     assert "slot_number" in measures["clear"]

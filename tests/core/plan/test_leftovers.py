@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from nodemanager.core.model.breaker import Breaker, Cause
 from nodemanager.core.model.reasons import Reason
+from nodemanager.core.model.verdict import Objection
 from nodemanager.core.model.world import CloudNode, CloudState, Leftover, LeftoverKind, Outcome
 from nodemanager.core.observe.snapshot import Flight, Limits
 from nodemanager.core.plan import leftovers
@@ -486,7 +487,7 @@ def test_a_node_whose_record_is_not_free_is_asked_for_before_what_it_pins_is_rel
         ledger = polled(made, ledger)
     turn = turn_in(made, ledger)
     assert turn.entry is None
-    assert turn.block == (Reason.NOT_SETTLED, {"record": "r2"})
+    assert turn.block == Objection(Reason.NOT_SETTLED, {"record": "r2"})
     made.answer({NODE: None})
     assert turn_in(made, ledger).entry is not None
     made.answer({NODE: node("r2", id=NODE)})
