@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from nodemanager.core.judge.node_view import IDLE
 from nodemanager.core.model.reasons import Event, Reason
 from nodemanager.logline import logfmt, span, visible
 
@@ -19,13 +20,7 @@ SUMMARY_EVERY_S = 60.0
 """A cycle in which nothing was done is told that often."""
 DEEDS = ("boots", "shutdowns", "cleans", "deferred")
 """The counts of a cycle's summary that say that something was done."""
-FOLDED = frozenset(
-    one.value
-    for one in (
-        *(Reason.BUSY, Reason.IDLE, Reason.NEEDED, Reason.NOT_IDLE_LONG),
-        *(Reason.WINDOW_CLOSED, Reason.IDLE_WORD_OLD),
-    )
-)
+FOLDED = IDLE | {Reason.BUSY, Reason.IDLE_WORD_OLD}
 """Kept nodes change between these all day: the summaries count them."""
 
 TAIL = 6

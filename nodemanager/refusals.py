@@ -11,21 +11,11 @@ from traceback import format_exception
 
 from nodemanager import log
 from nodemanager.clock import Clock
-from nodemanager.core.model.reasons import Event, Reason
+from nodemanager.core.model.reasons import REQUEST, Event, Reason
 from nodemanager.logline import describe
 from nodemanager.seldom import Seldom, place_of
 
-REASONS = (
-    Reason.NO_TOKEN,
-    Reason.WRONG_TOKEN,
-    Reason.WRONG_SECRET,
-    Reason.WRONG_INSTANCE,
-    Reason.WRONG_HOST,
-    Reason.NOT_HTTP,
-    Reason.TOO_LARGE,
-    Reason.TOO_SLOW,
-    Reason.TOO_MANY_CONNECTIONS,
-)
+REASONS = tuple(one for one in Reason if REQUEST in one.row.means)
 _QUERY = re.compile(r"\?[^\s'\"]*")
 
 _log = log.get(__name__)

@@ -7,25 +7,16 @@ from typing import Any
 
 from nodemanager.actors.report.lines import SUMMARY_EVERY_S, first_of, tell_verdict
 from nodemanager.core.explain.events import event_of_node, event_of_record, record_fields
-from nodemanager.core.judge.false_clean import LASTING
 from nodemanager.core.model.changed import same_items
-from nodemanager.core.model.reasons import Event, Kind, Reason
+from nodemanager.core.model.reasons import OURS, Event, Kind, Reason
 from nodemanager.core.model.verdict import Verdict
 from nodemanager.core.model.world import Record
 from nodemanager.core.plan.plan import Plan
 from nodemanager.log import DEBUG, INFO, WARNING, Logger
 
-TOLD_ELSEWHERE = frozenset(
-    {
-        Reason.PAIRED,
-        Reason.HOLDS_NOTHING,
-        Reason.IN_FLIGHT,
-        Reason.SHUTTING_DOWN,
-        Reason.NODE_ABSENT,
-        Reason.NODE_EXPECTED,
-        Reason.CHANGED_SINCE_LISTING,
-    }
-)
+TOLD_ELSEWHERE = OURS | {
+    *(Reason.PAIRED, Reason.HOLDS_NOTHING, Reason.NODE_ABSENT, Reason.NODE_EXPECTED)
+}
 """Reasons to keep that another INFO line (paired, cleaned, created ...) has already told."""
 
 
@@ -132,7 +123,7 @@ class VerdictLog:
             reason=reason,
             record=verdict.id,
             **(verdict.measures or {}),
-            clear=LASTING.get(reason),
+            clear=reason.row.restores or None,
         )
 
     def restored(self, uuid: str) -> None:

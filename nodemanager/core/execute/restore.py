@@ -114,8 +114,7 @@ def _read(order: RestoreOrder, record: Record | None, seen: Seen) -> Step[State[
     if verdict.kind is Kind.RESTORE and record is not None and order.known is not None:
         return writing(order, RestoreRecord(record, order.known))
     # A reason that passes by itself is not logged: the next plans judge the life again.
-    lasts = verdict.reason in false_clean.LASTING
-    return Step(None, learn=(NotRestored(verdict),) if lasts else ())
+    return Step(None, learn=(NotRestored(verdict),) if verdict.reason.row.restores else ())
 
 
 def _restored(order: RestoreOrder, after: Record, seen: Seen) -> Step[State[RestoreOrder]]:

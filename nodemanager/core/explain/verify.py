@@ -10,13 +10,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from nodemanager.core.explain.outlook import BOOTS, NODES, POOL, RECORDS, Outlook, of_refusal
 from nodemanager.core.explain.picture import Picture
 from nodemanager.core.explain.sums import sums
 from nodemanager.core.judge.node_view import OUTSIDE, NodeView
 from nodemanager.core.judge.preconditions import STANDING
 from nodemanager.core.model.changed import changed
-from nodemanager.core.model.reasons import Reason
+from nodemanager.core.model.reasons import BOOT, NODE, POOL, RECORD, Outlook, Reason
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.verdict import Objection, Verdict
 from nodemanager.core.model.world import CloudNode, Record
@@ -88,7 +87,7 @@ class Verification:
 
 
 def _of_pool(block: Objection) -> Item:
-    return Item(What.POOL, POOL[block.reason], block.reason, measures=block.measures)
+    return Item(What.POOL, block.reason.outlooks[POOL], block.reason, measures=block.measures)
 
 
 NO_DECISION = Verification(Outlook.SETTLING, (_of_pool(Objection(Reason.NO_LISTING)),))
@@ -211,7 +210,7 @@ def _of_node(view: NodeView, snapshot: Snapshot) -> Item:
     elif reason not in OUTSIDE and _is_held(record, node, snapshot):
         outlook, reason = Outlook.APART, Reason.HELD
     else:
-        outlook = NODES.get(reason, Outlook.STUCK)
+        outlook = reason.outlooks.get(NODE, Outlook.STUCK)
     return Item(
         What.NODE,
         outlook,
@@ -250,7 +249,7 @@ def _of_records(
             yield _of_record(record, verdicts[record.uuid], snapshot, coming=record.uuid in pending)
     for uuid in sorted(unseen):
         reason = Reason.NODE_EXPECTED if uuid in snapshot.expected else Reason.IN_FLIGHT
-        yield Item(What.RECORD, RECORDS[reason], reason, uuid)
+        yield Item(What.RECORD, reason.outlooks[RECORD], reason, uuid)
 
 
 def _is_nodeless(record: Record, snapshot: Snapshot, settings: Settings) -> bool:
@@ -261,7 +260,7 @@ def _is_nodeless(record: Record, snapshot: Snapshot, settings: Settings) -> bool
 
 def _of_record(record: Record, verdict: Verdict, snapshot: Snapshot, *, coming: bool) -> Item:
     reason = verdict.reason
-    outlook = RECORDS.get(reason, Outlook.STUCK)
+    outlook = reason.outlooks.get(RECORD, Outlook.STUCK)
     if _is_held(record, None, snapshot):
         outlook, reason = Outlook.APART, Reason.HELD
     elif coming and reason is Reason.HOLDS_NOTHING:
@@ -289,7 +288,7 @@ def _of_boots(made: Plan, snapshot: Snapshot) -> Iterator[Item]:
     granted = Counter((boot.size.name, boot.reason) for boot in made.boots)
     granted.update((size, Reason.IN_FLIGHT) for size in snapshot.boots_unclaimed)
     for (size, reason), count in sorted(granted.items()):
-        yield Item(What.BOOT, BOOTS[reason], reason, size, count=count)
+        yield Item(What.BOOT, reason.outlooks[BOOT], reason, size, count=count)
     if made.wants is None:
         return
     free_in_s = None if made.slots is None else made.slots.earliest_free_s
@@ -298,6 +297,19 @@ def _of_boots(made: Plan, snapshot: Snapshot) -> Iterator[Item]:
         outlook = of_refusal(reason, bad_requests=bad, slot_free_in_s=free_in_s)
         measures = {"bad_requests": bad} if bad else {}
         yield Item(What.BOOT, outlook, reason, size, count=count, measures=measures)
+
+
+def of_refusal(reason: Reason, *, bad_requests: int, slot_free_in_s: float | None) -> Outlook:
+    """What waiting can do about a refused boot.
+
+    A size rests for good if the cloud calls its creates wrong, as for a wrong image
+    (`bad_requests` in a row). A slot is worth waiting for only where a window frees the next one.
+    """
+    if reason is Reason.SIZE_RESTS and bad_requests:
+        return Outlook.STUCK
+    if reason is Reason.NO_FREE_SLOT and slot_free_in_s is None:
+        return Outlook.STUCK
+    return reason.outlooks.get(BOOT, Outlook.STUCK)
 
 
 def _slots(made: Plan, snapshot: Snapshot, settings: Settings) -> dict[str, int | None]:

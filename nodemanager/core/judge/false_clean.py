@@ -486,17 +486,3 @@ def _has_been_seen(life: FreedLife, history: History) -> bool:
 
 
 CLEAR = "its record is given back if possible; see the operator's guide, false cleans"
-_BY_HAND = (
-    "let the node end its work and destroy it; the breaker closes once the cloud confirms it gone"
-)
-LASTING = {
-    Reason.RECORD_DELETED: _BY_HAND,
-    Reason.RECORD_REUSED: _BY_HAND,
-    Reason.SLOT_TAKEN: f"free the slot by draining the node that has it, or {_BY_HAND}",
-    Reason.HELD: "`nodemanager release` it, and it is given back",
-    Reason.UNREADABLE: "mend the record by hand, and it is given back",
-    Reason.NO_PRE_IMAGE: _BY_HAND,
-    Reason.UNVERIFIABLE: "find its node by hand; the breaker closes once its pings have stopped "
-    "for node_stale_after, or by `nodemanager breaker reset`",
-}
-"""The reasons that block a restore until an operator acts, and what the operator does."""

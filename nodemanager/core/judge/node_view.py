@@ -6,20 +6,20 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from nodemanager.core.judge.checks import Measured
-from nodemanager.core.model.reasons import Kind, Reason
+from nodemanager.core.model.reasons import Kind, Means, Reason, having
 from nodemanager.core.model.verdict import Verdict, keep
 from nodemanager.core.model.world import CloudNode, CloudState, Record, WorkerState
 
 FAILED_BOOTS = frozenset({Reason.BOOT_FAILED, Reason.NOT_JOINED})
 """The reasons for a shutdown of a node whose boot came to nothing (B5)."""
 
-BAD = FAILED_BOOTS | {Reason.NODE_DOWN, Reason.NODE_STOPPED, Reason.UNPAIRED}
+BAD = having(Means.BAD)
 """The reasons for a shutdown because something seems wrong with the node, for `nodes_bad`."""
 
 DYING = frozenset({CloudState.STOPPING, CloudState.STOPPED})
 """The states of nodes that exist but serve nobody."""
 
-IDLE = frozenset({Reason.NEEDED, Reason.NOT_IDLE_LONG, Reason.WINDOW_CLOSED})
+IDLE = having(Means.IDLES)
 """The reasons to keep a node whose own fresh report says idle."""
 
 SET_ASIDE = frozenset({Reason.SET_ASIDE, Reason.DOWN_IN_SCHEDULER})

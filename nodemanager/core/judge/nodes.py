@@ -373,6 +373,8 @@ TAGGED: Check[Ask] = Check(
     "not before an operator adopts it: it has no tag of ours",
     lambda facts, subject: {"pool": subject.node.tags.pool or "none"},
 )
+ORDERS = frozenset({FREE_OF_HOLDS.rule, NOT_KILLED.rule, NOT_CORDONED.rule})
+"""The rules by which a node has a verdict because an operator ordered something for it."""
 
 
 # The checks of a node without a record (SAFETY.md D7, P2, P4); only one with our tag goes.
@@ -869,7 +871,7 @@ PAIRED: tuple[Check[Ask], ...] = (
 # The judge.
 
 
-ORDERED, UNKNOWN = (Reason.HELD, Reason.KILLED, Reason.CORDONED), WorkerState.UNKNOWN
+UNKNOWN = WorkerState.UNKNOWN
 CHANGED = Reason.CHANGED_SINCE_LISTING
 """Looked up once, because every node is compared with them."""
 
@@ -905,7 +907,7 @@ class NodeJudge:
                     outside.beneath = self._but_for_orders(subject).verdict.reason
                 return outside
         seen = self._first(self._alone if subject.record is None else self._paired, subject)
-        if seen.verdict.reason in ORDERED:
+        if seen.verdict.rule in ORDERS:
             # Whatever an operator orders for a node, its silence still counts for D9, and a booting
             # one is still on its way to its job.
             beneath = self._but_for_orders(subject)
@@ -928,6 +930,5 @@ class NodeJudge:
 
     def _but_for_orders(self, subject: Subject) -> NodeView:
         table: tuple[Check[Ask], ...] = ALONE if subject.record is None else PAIRED
-        orders = FREE_OF_HOLDS, NOT_KILLED, NOT_CORDONED
-        others = [one for one in table if one not in orders]
+        others = [one for one in table if one.rule not in ORDERS]
         return self._first(asked_by(self._facts, others), subject)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from nodemanager.core.model.reasons import Kind, Reason
+from nodemanager.core.model.reasons import OUTDATED, Kind, Reason, having
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.sizes import size_name
 from nodemanager.core.model.verdict import Verdict
@@ -16,7 +16,7 @@ from nodemanager.core.model.world import CloudNode, Record, Size
 from nodemanager.core.observe.signs import claimed_at_of, launched_for
 from nodemanager.core.observe.snapshot import Snapshot
 
-ROTATE = frozenset({Reason.OTHER_IMAGE, Reason.OTHER_TYPE, Reason.TOO_OLD})
+ROTATE = having(OUTDATED)
 """The reasons for a shutdown of an idle node whose place another one takes."""
 
 

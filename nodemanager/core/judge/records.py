@@ -7,7 +7,7 @@ from typing import Any
 
 from nodemanager.core.judge.checks import Check, Measured, Wait, asked_by, until, until_released
 from nodemanager.core.judge.preconditions import standing_block
-from nodemanager.core.model.reasons import Kind, Reason
+from nodemanager.core.model.reasons import BY_PING, Kind, Reason, having
 from nodemanager.core.model.settings import CLOCK_AGREE_POLLS, Settings
 from nodemanager.core.model.verdict import NOTHING_BEFORE, Objection, Verdict, keep
 from nodemanager.core.model.world import Record, WorkerState
@@ -373,17 +373,7 @@ def is_touched(uuid: str, snapshot: Snapshot) -> bool:
     return touched_at is not None and records is not None and records.started_at <= touched_at
 
 
-SAID_BY_PINGS = frozenset(
-    {
-        Reason.PINGING_UNLISTED,
-        Reason.WITHIN_WINDOW,
-        Reason.BUSY,
-        Reason.IDLE,
-        Reason.CHANGED_SINCE_LISTING,
-    }
-)
-"""The reasons that a ping alone can cause, by its stamps, its state or a new version."""
-
+SAID_BY_PINGS = having(BY_PING)
 QUIET_ENOUGH = until("idle_s", "window_s")
 
 ByItself = Callable[[RecordJudge, Record], Verdict | None]

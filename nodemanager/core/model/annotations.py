@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from nodemanager.core.model.reasons import Reason
+from nodemanager.core.model.reasons import FORCED, Reason
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class HandClean:
 
     def breaks(self, reason: Reason) -> bool:
         """Whether the operator overrides the rule that keeps the record for `reason`."""
-        return BROKEN_AS.get(reason) in self.forced
+        return broken_as(reason) in self.forced
 
 
 UNVERIFIABLE = "unverifiable"
@@ -66,19 +66,15 @@ FORCIBLE: Mapping[str, str] = {
 }
 """The rules that an operator may override, and what each then no longer protects (O3)."""
 
-BROKEN_AS: Mapping[Reason, str] = {
-    Reason.BUSY: "C2",
-    Reason.UP_IN_SCHEDULER: "C2",
-    Reason.IDLE: "C2",
-    Reason.WITHIN_WINDOW: "C3",
-    Reason.NOT_SETTLED: "C5",
-    Reason.BACKLOG_HELD: "S5",
-    Reason.UNVERIFIABLE: UNVERIFIABLE,
-}
-"""The reasons to keep a record that an operator may override, each with its rule in FORCIBLE.
 
-CLAIM_WITHIN_WINDOW is left out: the node of a claim that never pinged may still be coming (C21).
-"""
+def broken_as(reason: Reason) -> str | None:
+    """The name in FORCIBLE of the rule that keeps a record for this; None where none may be broken.
+
+    So for CLAIM_WITHIN_WINDOW: the node of a claim that never pinged may still be coming (C21).
+    """
+    if FORCED not in reason.row.means:
+        return None
+    return UNVERIFIABLE if reason is Reason.UNVERIFIABLE else reason.rule
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from nodemanager.core.model.reasons import Kind, Reason
+from nodemanager.core.model.reasons import PASSES, Kind, Reason, having
 from nodemanager.core.model.verdict import Verdict
 from nodemanager.core.model.world import Record
 from nodemanager.core.observe.pairing import Pairs
@@ -40,24 +40,7 @@ class Stand(StrEnum):
     CHANGED = "changed"
 
 
-PASSING = frozenset(
-    {
-        Reason.BREAKER_OPEN,
-        Reason.NO_LEASE,
-        Reason.READ_ONLY,
-        Reason.PAUSED,
-        Reason.POLL_STALE,
-        Reason.LISTING_SHORT,
-        Reason.CLOCK_UNKNOWN,
-        Reason.NO_LISTING_ORDER,
-        Reason.NOT_SETTLED,
-        Reason.CHANGED_SINCE_LISTING,
-        Reason.IN_FLIGHT,
-        Reason.EVIDENCE_MISSING,
-        Reason.ORDER_EXPIRED,
-        Reason.STOPPING,
-    }
-)
+PASSING = having(PASSES)
 """Reasons that say nothing about the item itself: it waits until they are over."""
 
 

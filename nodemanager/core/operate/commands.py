@@ -10,8 +10,8 @@ from dataclasses import replace
 from typing import Any
 
 from nodemanager.core.judge.overrides import BY_HAND
-from nodemanager.core.model.annotations import FORCIBLE, UNVERIFIABLE, Mark, Marks
-from nodemanager.core.model.reasons import Kind, Reason
+from nodemanager.core.model.annotations import FORCIBLE, Mark, Marks, broken_as
+from nodemanager.core.model.reasons import NOT_DRAINED, OURS, Kind, Reason
 from nodemanager.core.model.settings import FREED_KEPT_S
 from nodemanager.core.model.verdict import Verdict, keep
 from nodemanager.core.observe.history import History, freed_since_listed
@@ -23,37 +23,6 @@ from nodemanager.core.plan.plan import Plan
 
 SENT_AWAY_S = 3600.0
 """Seconds for which a hostname or slot still means the node that an operator sent away by it."""
-
-_CLEAR: Mapping[Reason, str] = {
-    Reason.CORDONED: "`nodemanager uncordon` ends it.",
-    Reason.HELD: "`nodemanager orders` says by whom, and `nodemanager release` ends it.",
-    Reason.PAUSED: "`nodemanager resume` ends that.",
-    Reason.BREAKER_OPEN: "`nodemanager breaker reset` closes it, once you have looked.",
-    Reason.AMBIGUOUS: "Look at both, and take the tags off the one that is not ours.",
-    Reason.CHANGED_SINCE_LISTING: "Try again after the next poll.",
-    Reason.NO_LISTING_ORDER: "Try again after the next poll.",
-    Reason.CAP_REACHED: "Try again after the next poll.",
-}
-"""What an operator can do about a refusal, if the reason's text does not say it."""
-
-_WAITING = frozenset(
-    {Reason.SHUTDOWN_CAP, Reason.IN_FLIGHT, Reason.SHUTTING_DOWN, Reason.CHANGED_SINCE_LISTING}
-)
-"""Reasons for which a kill only comes a little later."""
-
-_REFUSE_DRAIN = frozenset(
-    {
-        Reason.UNTAGGED,
-        Reason.FOREIGN_NODE,
-        Reason.HELD,
-        Reason.UNREADABLE,
-        Reason.AMBIGUOUS,
-        Reason.IMPOSSIBLE,
-        Reason.NODE_EXPECTED,
-    }
-)
-"""Reasons that refuse a drain; with any other one the node is drained later."""
-
 
 # What a command names.
 
@@ -108,10 +77,10 @@ def refused(verb: Verb, verdict: Verdict, named: Named) -> Reply:
     text = f"{named.id}: {reason.value}{behind}: {reason.doc}"
     if measures:
         text += f" [{', '.join(f'{key}={_shown(value)}' for key, value in measures.items())}]"
-    if reason in _CLEAR:
-        text += f" {_CLEAR[reason]}"
-    force = UNVERIFIABLE if reason is Reason.UNVERIFIABLE else rule
-    if verb is Verb.CLEAN and force in FORCIBLE:
+    if reason.row.clear:
+        text += f" {reason.row.clear}"
+    force = broken_as(reason)
+    if verb is Verb.CLEAN and force is not None:
         text += f" `--force {force}` breaks this rule"
     return Reply(Result.REFUSED, text, named.record, named.node, reason, rule, measures)
 
@@ -168,7 +137,7 @@ def of_drain(named: Named, made: Plan, snapshot: Snapshot, destroyed: Container[
     verdict = _of_node(named, made, snapshot)
     if verdict.reason is Reason.NODE_ABSENT:
         return _nothing_to_end(named, snapshot.history, destroyed)
-    if made.aborted is not None or verdict.reason in _REFUSE_DRAIN:
+    if made.aborted is not None or NOT_DRAINED in verdict.reason.row.means:
         return refused(Verb.DRAIN, verdict, named)
     return draining(named)
 
@@ -211,7 +180,7 @@ def of_kill(named: Named, made: Plan, snapshot: Snapshot, destroyed: Container[s
         return _nothing_to_end(named, snapshot.history, destroyed)
     if verdict.kind is Kind.SHUTDOWN:
         return _done(named, f"{_node(named)} is being shut down, busy or not")
-    if verdict.reason in _WAITING:
+    if verdict.reason in OURS or verdict.reason is Reason.SHUTDOWN_CAP:
         why = verdict.reason.value.replace("_", " ")
         return _done(named, f"{_node(named)} is shut down as soon as it may be ({why})")
     return refused(Verb.KILL, verdict, named)

@@ -13,15 +13,13 @@ from nodemanager.core.judge.idle import can_drain, stays, stays_drained
 from nodemanager.core.judge.node_view import NodeView
 from nodemanager.core.judge.overrides import of_node
 from nodemanager.core.judge.preconditions import standing_block
-from nodemanager.core.model.reasons import Reason
+from nodemanager.core.model.reasons import OURS, Reason
 from nodemanager.core.model.settings import LATE_ORDER_S, Settings
 from nodemanager.core.model.world import Record
 from nodemanager.core.observe.scheduled import word_on
 from nodemanager.core.observe.snapshot import Snapshot
 
-UNDECIDED = frozenset(
-    {Reason.HELD, Reason.SHUTTING_DOWN, Reason.CHANGED_SINCE_LISTING, Reason.IMPOSSIBLE}
-)
+UNDECIDED = OURS | {Reason.HELD, Reason.IMPOSSIBLE}
 """A node with one of these verdicts gets no order now: what it was told stands."""
 
 

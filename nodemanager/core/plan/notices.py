@@ -5,7 +5,7 @@ Nothing goes wrong at once when it is left, so it is told as a notice, again and
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from nodemanager.core.model.reasons import Event, Reason
@@ -16,21 +16,6 @@ from nodemanager.core.plan.slots import Leak
 
 UNUSED_LIMIT = 100
 """A pool may have this many unused records more than `max_nodes`, the most that it can use."""
-
-STUCK: Mapping[Reason, str] = {
-    Reason.UNVERIFIABLE: "if no node of those slots lives: nodemanager clean SLOT "
-    "--force unverifiable --reason WHY",
-    Reason.BACKLOG_HELD: "nodemanager backlog plan shows them, nodemanager backlog apply frees "
-    "those you leave in it",
-    Reason.UNCLAIMED_POOL: "if no other pool's manager has them: set [Cleaning] adopt_unclaimed = "
-    "yes, then nodemanager reload",
-    Reason.UNREADABLE: "nodemanager explain SLOT says what can't be read: mend it in the store",
-    Reason.AMBIGUOUS: "nodemanager explain SLOT names the candidates: nodemanager kill the wrong "
-    "ones",
-    Reason.IMPOSSIBLE: "nodemanager explain SLOT says what stands there twice: mend it in the "
-    "store",
-}
-"""The causes of leaked slots that no passing of time ends, and what a person does about each."""
 
 PRUNE = "set [Cleaning] prune_after = 7d, then nodemanager reload: it deletes them"
 PRUNE_BY_HAND = "doc/arvados says how to delete them: this store can't do so on a condition"
@@ -64,11 +49,11 @@ def notices(
 
 def _stuck(records: Sequence[Record], leaks: Iterable[Leak]) -> Iterator[Notice]:
     for leak in leaks:
-        if leak.cause in STUCK:
+        if leak.cause.row.frees:
             stuck = frozenset(leak.records)
             slots = [one.slot_number for one in records if one.uuid in stuck]
             held = tuple(sorted(slot for slot in slots if slot is not None))
-            clear = STUCK[leak.cause]
+            clear = leak.cause.row.frees
             yield Notice(Event.SLOTS_STUCK, leak.cause, leak.count, clear, slots=held)
 
 

@@ -21,7 +21,7 @@ from nodemanager.core.judge.recovered import recovered
 from nodemanager.core.model.annotations import Mark
 from nodemanager.core.model.breaker import Breaker, Cause
 from nodemanager.core.model.changed import changed
-from nodemanager.core.model.reasons import Kind, Reason
+from nodemanager.core.model.reasons import OURS, Kind, Reason
 from nodemanager.core.model.settings import ASK_LIMIT, Settings
 from nodemanager.core.model.sizes import Sizes
 from nodemanager.core.model.streaks import NONE, Loops
@@ -106,9 +106,7 @@ class Plan:
     notices: tuple[Notice, ...] = ()
 
 
-HANDLED = frozenset(
-    {Reason.SHUTTING_DOWN, Reason.CHANGED_SINCE_LISTING, Reason.NODE_ABSENT, Reason.IN_FLIGHT}
-)
+HANDLED = OURS | {Reason.NODE_ABSENT}
 """Verdicts under which a node that turned bad still counts as bad (D9)."""
 
 UNCOUNTED = OUTSIDE | {Reason.UNTAGGED}
@@ -482,7 +480,7 @@ def _restores(
         verdict = false_clean.judge_restore(life, snapshot, settings)
         if verdict.kind is Kind.RESTORE:
             restores.append(life)
-        elif verdict.reason in false_clean.LASTING:
+        elif verdict.reason.row.restores:
             not_restored.append(verdict)
     return tuple(restores), tuple(not_restored)
 

@@ -11,7 +11,7 @@ from falcon.asgi import Request, Response
 
 from nodemanager.core.explain.consequences import consequences
 from nodemanager.core.explain.explain import Explanation, explain
-from nodemanager.core.model.annotations import BROKEN_AS, FORCIBLE
+from nodemanager.core.model.annotations import FORCIBLE, broken_as
 from nodemanager.core.operate.naming import Known, UnknownIdError
 from nodemanager.core.operate.verbs import (
     Command,
@@ -123,7 +123,7 @@ def _told(verb: Verb, seen: Seen, id: str | None) -> dict[str, Any]:
     found = explain(picture.snapshot, picture.made, picture.settings, id, mode=picture.mode)
     # All that block, not only the first: the order is refused while one of them does.
     reasons = [one.reason for one in found.blocks if one.reason is not None]
-    broken = dict.fromkeys(BROKEN_AS[one] for one in reasons if one in BROKEN_AS)
+    broken = dict.fromkeys(name for one in reasons if (name := broken_as(one)) is not None)
     force = [(rule, FORCIBLE[rule]) for rule in broken] if verb is Verb.CLEAN else []
     return {"says": says, "facts": list(_of_one(found)), "force": force}
 

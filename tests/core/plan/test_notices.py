@@ -6,10 +6,9 @@ from typing import Any
 
 import pytest
 
-from nodemanager.core.explain.outlook import POOL, RECORDS, Outlook
-from nodemanager.core.model.reasons import Event, Reason
+from nodemanager.core.model.reasons import POOL, RECORD, Event, Outlook, Reason
 from nodemanager.core.model.seats import SEAT
-from nodemanager.core.plan.notices import STUCK, UNUSED_LIMIT, Notice
+from nodemanager.core.plan.notices import UNUSED_LIMIT, Notice
 from tests.core.build import World, cleaned, world
 
 WINDOW = 7200.0
@@ -59,11 +58,12 @@ def test_slots_that_time_or_an_operator_frees_are_not_told() -> None:
 
 
 def test_each_cause_that_only_a_person_ends_has_its_words() -> None:
-    stuck = {reason for reason, outlook in RECORDS.items() if outlook is Outlook.STUCK}
-    told_of_the_pool = {reason for reason in POOL if POOL[reason] is Outlook.STUCK}
+    stuck = {one for one in Reason if one.outlooks.get(RECORD) is Outlook.STUCK}
+    told_of_the_pool = {one for one in Reason if one.outlooks.get(POOL) is Outlook.STUCK}
     told_of_the_pool -= {Reason.IMPOSSIBLE}
     # Verify leaves it to the other pool's manager, which there may not be.
-    assert STUCK.keys() == stuck - told_of_the_pool | {Reason.UNCLAIMED_POOL}
+    with_words = {one for one in Reason if one.row.frees}
+    assert with_words == stuck - told_of_the_pool | {Reason.UNCLAIMED_POOL}
 
 
 @pytest.mark.parametrize(
