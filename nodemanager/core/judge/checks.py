@@ -52,7 +52,7 @@ class Check(NamedTuple, Generic[Ask]):
 
     def bears(self, said: Said) -> Said:
         """What the check said, with its rule; a check may name another rule itself."""
-        return said if said.rule is not None else said._replace(rule=self.rule)
+        return said if said.rule is not None else type(said)(*said[:-1], self.rule)
 
 
 def asked_by(judge: object, checks: Iterable[Check[Ask]]) -> tuple[Check[Ask], ...]:

@@ -27,8 +27,8 @@ from nodemanager.core.observe.snapshot import Snapshot
 from nodemanager.core.observe.unlisted import NOTHING, Unlisted, is_denied_for_good
 
 Measures = dict[str, Any]
-KEEP, PAIRED = Kind.KEEP, Reason.PAIRED
-"""Looked up once, because this is the verdict on most records."""
+KEEP, PAIRED, FREE = Kind.KEEP, Reason.PAIRED, Reason.HOLDS_NOTHING
+"""Looked up once, because these are the verdicts on most records."""
 
 
 class RecordJudge:
@@ -115,8 +115,15 @@ class RecordJudge:
 
     def _holding(self, record: Record) -> Verdict | None:
         if not record.holds_anything:
-            return Verdict(Kind.KEEP, Reason.HOLDS_NOTHING, record.uuid)
+            return self._as_before(record.uuid, FREE, None)
         return None
+
+    def _as_before(self, uuid: str, reason: Reason, measures: Measures | None) -> Verdict:
+        """The verdict before if that is this one: then nobody need tell of it again."""
+        before = self.before.get(uuid)
+        if before is not None and before.reason is reason and before.measures == measures:
+            return before
+        return Verdict(KEEP, reason, uuid, measures)
 
     def _held_things(self, record: Record) -> Measured:
         held = {
@@ -165,10 +172,7 @@ class RecordJudge:
             return None
         if node.held or node.id in self.snapshot.holds:
             return Verdict(KEEP, Reason.HELD, record.uuid, {"node": node.id}, "C9")
-        before = self.before.get(record.uuid)
-        if before is not None and before.reason is PAIRED and before.measures == {"node": node.id}:
-            return before
-        return Verdict(KEEP, PAIRED, record.uuid, {"node": node.id})
+        return self._as_before(record.uuid, PAIRED, {"node": node.id})
 
     def _until_unpaired(self, record: Record, measures: Measured) -> Wait:
         node = self.pairs.node_of[record.uuid]
