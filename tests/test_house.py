@@ -28,7 +28,9 @@ def test_the_daemon_actor_inherits_from_its_actor_base_alone() -> None:
 @pytest.mark.parametrize("package", ["actors", "cloud", "core"])
 def test_a_class_has_one_job(built: dict[str, list[Class]], package: str) -> None:
     assert len(built[package]) > 50
-    big = [one for one in built[package] if one.methods >= MOST_METHODS or one.lines >= MOST_LINES]
+    # The closed lists of reasons and events are rows, and no job.
+    jobs = [one for one in built[package] if "Told" not in one.bases]
+    big = [one for one in jobs if one.methods >= MOST_METHODS or one.lines >= MOST_LINES]
     assert big == []
 
 

@@ -115,15 +115,8 @@ class RecordJudge:
 
     def _holding(self, record: Record) -> Verdict | None:
         if not record.holds_anything:
-            return self._as_before(record.uuid, FREE, None)
+            return _kept(record.uuid, FREE, None, self.before)
         return None
-
-    def _as_before(self, uuid: str, reason: Reason, measures: Measures | None) -> Verdict:
-        """The verdict before if that is this one: then nobody need tell of it again."""
-        before = self.before.get(uuid)
-        if before is not None and before.reason is reason and before.measures == measures:
-            return before
-        return Verdict(KEEP, reason, uuid, measures)
 
     def _held_things(self, record: Record) -> Measured:
         held = {
@@ -172,7 +165,7 @@ class RecordJudge:
             return None
         if node.held or node.id in self.snapshot.holds:
             return Verdict(KEEP, Reason.HELD, record.uuid, {"node": node.id}, "C9")
-        return self._as_before(record.uuid, PAIRED, {"node": node.id})
+        return _kept(record.uuid, PAIRED, {"node": node.id}, self.before)
 
     def _until_unpaired(self, record: Record, measures: Measured) -> Wait:
         node = self.pairs.node_of[record.uuid]
@@ -369,6 +362,16 @@ class RecordJudge:
         by = ["tag"] if record.claim is not None else []
         by += ["instance id"] if record.instance_id is not None else []
         return {"asked_by": " and ".join(by) or "nothing"}
+
+
+def _kept(
+    uuid: str, reason: Reason, measures: Measures | None, before: Mapping[str, Verdict]
+) -> Verdict:
+    """The verdict to keep it, and the very one before if that is the same."""
+    known = before.get(uuid)
+    if known is not None and known.reason is reason and known.measures == measures:
+        return known
+    return Verdict(KEEP, reason, uuid, measures)
 
 
 def is_touched(uuid: str, snapshot: Snapshot) -> bool:
