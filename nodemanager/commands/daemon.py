@@ -77,8 +77,11 @@ def check_config(config: str | None, file: str | None, show_all: bool) -> None:
 @config_option
 def registry(config: str | None, file: str | None) -> None:
     """Serve the record registry on its own, for daemons and nodes elsewhere."""
-    from nodemanager.config import load
-    from nodemanager.service.registry import serve_registry
+    from nodemanager.memory import uncollected
+
+    with uncollected():
+        from nodemanager.config import load
+        from nodemanager.service.registry import serve_registry
 
     loaded = load(config_path(config, file), require_cloud=False)
     sys.exit(serve_registry(loaded))

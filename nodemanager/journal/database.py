@@ -23,6 +23,7 @@ from sqlalchemy import exc
 from nodemanager import foreign
 from nodemanager.errors import JournalError, JournalReplaced, StartError
 from nodemanager.journal import durable
+from nodemanager.journal.schema import metadata
 from nodemanager.sql.revisions import bring_up_to_date
 
 BUSY_S = 2.0
@@ -141,8 +142,8 @@ class JournalFile:
             self._use_log(engine)
             with engine.begin() as connection:
                 folder = Path(__file__).parent / "migrations"
-                bring_up_to_date(connection, folder, f"the journal {self.path}")
                 name = f"the journal {self.path}"
+                bring_up_to_date(connection, folder, metadata, name)
                 durable.check_owner(connection, self._pool, now, name=name, option="[Journal] path")
             found = os.stat(self.path)
         except BaseException:

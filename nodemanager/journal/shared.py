@@ -17,6 +17,7 @@ from nodemanager.clock import Clock
 from nodemanager.errors import JournalError, StartError, StoreError
 from nodemanager.journal import durable
 from nodemanager.journal.database import storable
+from nodemanager.journal.schema import metadata
 from nodemanager.sql.database import Database, Purpose, Unreachable
 
 OPTION = "[Journal] database"
@@ -35,6 +36,7 @@ class SharedDatabase:
         self._purpose = Purpose(
             name="the journal's database",
             option=OPTION,
+            tables=metadata,
             migrations=Path(__file__).parent / "migrations",
             lock=0x6E6F6465_6A726E6C,
             schema=f"nodemanager {pool}",

@@ -14,13 +14,14 @@ from nodemanager.errors import Conflict, StartError, StoreError, StoreRefused
 from nodemanager.records import freed, rows, seats, wire
 from nodemanager.records.rereading import Rereader
 from nodemanager.records.resource import NodesResource
-from nodemanager.records.schema import store
+from nodemanager.records.schema import metadata, store
 from nodemanager.sql.database import Database, Purpose
 
 NOTHING: rows.Row = {}
 REGISTRY = Purpose(
     name="the registry's database",
     option="[Registry] database",
+    tables=metadata,
     migrations=Path(__file__).parent / "migrations",
     lock=0x6E6F6465_6D616E01,
 )

@@ -35,13 +35,15 @@ _log = log.get(__name__)
 class Purpose:
     """What a database is for: its `name` in messages, and the `option` of the file that gives it.
 
-    `migrations` is the folder of its revisions. `lock` is PostgreSQL's, for transactions that must
-    not run side by side; SQLite has only one writer anyway. In PostgreSQL, the tables are in
-    `schema`, which is made if it is missing; None is the user's own.
+    It has these `tables`, and `migrations` is the folder of their revisions. `lock` is
+    PostgreSQL's, for transactions that must not run side by side; SQLite has only one writer
+    anyway. In PostgreSQL, the tables are in `schema`, which is made if it is missing; None is the
+    user's own.
     """
 
     name: str
     option: str
+    tables: sa.MetaData
     migrations: Path
     lock: int
     schema: str | None = None
@@ -186,7 +188,7 @@ class Database:
                     make = sa.schema.CreateSchema(self._purpose.schema, if_not_exists=True)
                     connection.execute(make)
                 name = f"{self._purpose.name} {self.shown}"
-                bring_up_to_date(connection, self._purpose.migrations, name)
+                bring_up_to_date(connection, self._purpose.migrations, self._purpose.tables, name)
         except self._failures as error:
             raise Unreachable(
                 f"can't use {self._purpose.name} {self.shown}: {_first_line(error)};"

@@ -340,23 +340,6 @@ def test_a_path_that_can_not_be_is_told_with_the_option(opened: Opener, tmp_path
     assert journal.retry()
 
 
-def test_the_revisions_make_the_schema_that_the_program_uses(opened: Opener, path: Path) -> None:
-    import sqlalchemy as sa
-    from alembic.autogenerate import compare_metadata
-    from alembic.runtime.migration import MigrationContext
-
-    from nodemanager.journal.opened import SCHEMA
-    from nodemanager.journal.schema import metadata
-
-    opened().close()
-    engine = sa.create_engine(f"sqlite:///{path}")
-    with engine.connect() as connection:
-        context = MigrationContext.configure(connection, opts={"compare_type": True})
-        assert compare_metadata(context, metadata) == []
-        assert context.get_current_revision() == SCHEMA
-    engine.dispose()
-
-
 def test_a_failure_quotes_no_values(path: Path) -> None:
     file = JournalFile(path, "main")
     with pytest.raises(JournalError) as failed, file.writing(0.0) as connection:

@@ -12,15 +12,12 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import sqlalchemy as sa
-from alembic.autogenerate import compare_metadata
-from alembic.runtime.migration import MigrationContext
 
 from nodemanager import log
 from nodemanager.core.model.world import Claim, WorkerState
 from nodemanager.errors import StartError, StoreError
 from nodemanager.records import wire
 from nodemanager.records.pings import Ping
-from nodemanager.records.schema import metadata
 from nodemanager.records.sql import SqlRecordStore
 from tests.fakes.clock import ManualClock
 
@@ -82,15 +79,6 @@ def test_an_acknowledged_write_survives_a_power_cut(path):
         assert connection.exec_driver_sql("PRAGMA synchronous").scalar() == 2
         assert connection.exec_driver_sql("PRAGMA foreign_keys").scalar() == 1
     store.close()
-
-
-def test_the_revisions_make_the_schema_that_the_program_uses(path):
-    open_store(f"sqlite:///{path}").close()
-    engine = sa.create_engine(f"sqlite:///{path}")
-    with engine.connect() as connection:
-        context = MigrationContext.configure(connection, opts={"compare_type": True})
-        assert compare_metadata(context, metadata) == []
-    engine.dispose()
 
 
 def test_an_older_program_refuses_a_newer_file_and_leaves_it_alone(path):
