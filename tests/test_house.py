@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+
 import pytest
 
 from nodemanager.actors.base import RoleActor
@@ -23,6 +25,19 @@ def built() -> dict[str, list[Class]]:
 
 def test_the_daemon_actor_inherits_from_its_actor_base_alone() -> None:
     assert NodeManagerDaemonActor.__bases__ == (RoleActor,)
+
+
+def test_one_place_changes_the_one_state() -> None:
+    """`Context` folds facts and decisions into it; a part that set it would be a second fold."""
+    setters = {
+        one.name
+        for one in sources()
+        if one.name.startswith("nodemanager.actors.")
+        for node in ast.walk(one.tree)
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)
+        if node.attr == "state"
+    }
+    assert setters == {"nodemanager.actors.daemon.context"}
 
 
 @pytest.mark.parametrize("package", ["actors", "cloud", "core"])

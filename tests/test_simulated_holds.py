@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from nodemanager.actors.messages import NodesAsked, Ordered, TaggedAsked
+from nodemanager.actors.messages import Ordered
+from nodemanager.core.observe.facts import NodesAnswered, TagsAnswered
 from nodemanager.core.operate.verbs import Reply, Result
 from tests.core.build import claim, node, record
 from tests.simulation.cleans import EXACT_S, held_in_the_gap
@@ -77,11 +78,11 @@ def test_an_unlisted_node_is_held_by_the_newest_answer_that_its_manager_had_c9()
     ears.by_id["i-r1"] = [Answer(1.0, (held,)), Answer(3.0, (free,)), Answer(4.0, (held,))]
     ears.by_tag["r1"] = [Answer(2.0, (held,))]
     assert ears.answered("i-r1", "r1", 0.0) == []
-    answers_given(ears, TaggedAsked({"r1": (held,)}, 2.0))
+    answers_given(ears, TagsAnswered({"r1": (held,)}, 2.0))
     assert ears.answered("i-r1", "r1", 0.0) == [held]
-    answers_given(ears, NodesAsked({"i-r1": free}, 3.0))
+    answers_given(ears, NodesAnswered({"i-r1": free}, 3.0))
     assert ears.answered("i-r1", "r1", 0.0) == [free, held]
-    answers_given(ears, NodesAsked({"i-r1": held}, 4.0))
+    answers_given(ears, NodesAnswered({"i-r1": held}, 4.0))
     assert ears.answered("i-r1", "r1", 2.5) == [held, free]
 
 

@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from nodemanager.cloud.api import CloudDriver
 from nodemanager.core.execute.effects import Effect
 from nodemanager.core.execute.workflow import Key
-from nodemanager.core.model.scheduling import SchedulerNode
 from nodemanager.core.model.settings import Settings
-from nodemanager.core.model.world import (
-    CloudNode,
-    Job,
-    LatePing,
-    Leftover,
-    Listing,
-    Outcome,
-    StoreTime,
-)
+from nodemanager.core.model.world import Job, LatePing, Leftover, Outcome, StoreTime
 from nodemanager.core.observe.history import Nodes, Records
 from nodemanager.core.operate.verbs import Command, Reply
 from nodemanager.core.plan.errands import Errand
@@ -144,12 +135,7 @@ class AskTagged:
     records: tuple[str, ...]
 
 
-# From the polling actors.
-
-
-@dataclass(frozen=True, slots=True)
-class CloudPollStarted:
-    """A cloud poll is about to begin: pin the record listing that goes with it (C6)."""
+# From the polling actors; more of what they bring are facts (core/observe/facts.py).
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,22 +169,6 @@ class RecordsListed:
 
 
 @dataclass(frozen=True, slots=True)
-class DemandPolled:
-    jobs: tuple[Job, ...]
-    started_at: float
-    ended_at: float
-
-
-@dataclass(frozen=True, slots=True)
-class SchedulerPolled:
-    """A scheduler's whole queue, asked for at `asked_at`, and after that a listing of its nodes."""
-
-    jobs: tuple[Job, ...]
-    listing: Listing[SchedulerNode]
-    asked_at: float
-
-
-@dataclass(frozen=True, slots=True)
 class PollFailed:
     """`source` is cloud, records, demand or scheduler; the next poll comes in `retry_s` seconds."""
 
@@ -206,30 +176,6 @@ class PollFailed:
     error: Exception
     retry_s: float
     took_s: float
-
-
-@dataclass(frozen=True, slots=True)
-class NodesAsked:
-    """The cloud's answers by id, None for "no such node"; a node without an answer is left out.
-
-    `malformed` has the ids that the cloud calls malformed (P1a). The first question was sent at
-    `asked_at` (CLOCK_BOOTTIME).
-    """
-
-    answers: Mapping[str, CloudNode | None]
-    asked_at: float
-    malformed: frozenset[str] = frozenset()
-
-
-@dataclass(frozen=True, slots=True)
-class TaggedAsked:
-    """The cloud's answers by record uuid; a record without an answer is left out.
-
-    The first question was sent at `asked_at` (CLOCK_BOOTTIME).
-    """
-
-    answers: Mapping[str, tuple[CloudNode, ...]]
-    asked_at: float
 
 
 # Leftovers.

@@ -85,7 +85,7 @@ def test_a_rest_from_booting_is_as_long_where_our_clock_was_set_back_meanwhile_b
     loaded = after.journal_writer.load()
     assert loaded is not None
     loops = loaded.of(BOOT_LOOPS)
-    after.learn(Inherited(loops, {}, {}, (), {}, NO_MARKS, may_lack=False))
+    after.learn(Inherited(loops, {}, {}, (), {}, NO_MARKS, (), 0.0, may_lack=False))
     rests = after.limits.loops.sizes["small"]
     assert (rests.failed, rests.rests, rests.until) == (SIZE_LOOP, 1, until)
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from nodemanager.actors.daemon.held_backlog import HeldBacklog
+from nodemanager.actors.daemon.context import Context
 from nodemanager.actors.messages import CloudListed, Ordered
 from nodemanager.actors.report.journal_writer import JournalWriter
 from nodemanager.core.model.reasons import Event, Reason
@@ -503,13 +503,13 @@ def test_a_clean_on_whose_plan_the_journal_fails_is_refused_as_read_only(
     leaked = rig.store.add_leaked(7, quiet_for=HOUR)
     rig.start()
     rig.turn(120)
-    kept = HeldBacklog.keep
+    after_decision = Context.after_decision
 
-    def fills(held: HeldBacklog, made: Plan) -> None:
-        kept(held, made)
+    def fills(context: Context, made: Plan, made_at: float) -> None:
+        after_decision(context, made, made_at)
         monkeypatch.setattr(JournalWriter, "problem", "the disk is full")
 
-    monkeypatch.setattr(HeldBacklog, "keep", fills)
+    monkeypatch.setattr(Context, "after_decision", fills)
     said = Operator(rig).clean(leaked.uuid, "C3")
     assert (said.result, said.reason) == (Result.REFUSED, Reason.READ_ONLY)
     assert "the disk is full" in said.text

@@ -6,9 +6,10 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from nodemanager.actors.messages import Beat, DemandPolled
+from nodemanager.actors.messages import Beat
 from nodemanager.core.model.settings import ASK_AGAIN_S
 from nodemanager.core.model.world import Job, Outcome, Record, Tags, WorkerState
+from nodemanager.core.observe.facts import DemandSeen
 from nodemanager.errors import Conflict, StoreError
 from nodemanager.journal.api import Intent, IntentKind
 from tests.actors.conftest import MakeRig
@@ -182,7 +183,7 @@ def test_a_plan_between_the_order_and_its_last_look_delays_no_shutdown(idling: I
     def plan_meanwhile() -> None:
         daemon = rig.system.daemon
         before = len(rig.lines("cycle.done"))
-        daemon.tell(DemandPolled((), rig.clock.boottime(), rig.clock.boottime()))
+        daemon.tell(DemandSeen((), rig.clock.boottime(), rig.clock.boottime()))
         for _ in ("what the poll says", "the plan that it calls for"):
             daemon.ask(Beat(lambda: None), timeout=10)
         plans.append(len(rig.lines("cycle.done")) - before)
@@ -203,7 +204,7 @@ def test_demand_that_came_back_since_the_plan_saves_the_node(make_rig: MakeRig) 
     def demand_comes_back() -> None:
         rig.jobs = (Job("1", count=2),)
         now = rig.clock.boottime()
-        rig.system.daemon.tell(DemandPolled(rig.jobs, now, now))
+        rig.system.daemon.tell(DemandSeen(rig.jobs, now, now))
 
     rig.store.on("read", first(demand_comes_back))
     rig.start()

@@ -89,7 +89,7 @@ MUTANTS = (
         "R1",
         "records are recovered before their nodes",
         "actors/daemon/runner.py",
-        "if key.action is Action.CLEAN and state.order.uuid in self.destroys_of():",
+        "if key.action is Action.CLEAN and state.order.uuid in flights.destroys_of:",
         "if False:",
         "tests/actors/test_write_ahead.py::"
         "test_a_record_is_not_even_looked_at_before_its_node_is_gone_r1",

@@ -11,10 +11,11 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from nodemanager.actors.messages import RecordsListed, SchedulerPolled
+from nodemanager.actors.messages import RecordsListed
 from nodemanager.core.model.reasons import Event, Reason
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.world import CloudNode, CloudState, Record, life_key
+from nodemanager.core.observe.facts import SchedulerSeen
 from nodemanager.core.observe.snapshot import Snapshot
 from nodemanager.core.plan.plan import Plan
 from tests.simulation.cloud import Instance
@@ -232,7 +233,7 @@ class BootLoops:
 
     def _given(self, manager: str, message: object) -> None:
         """A manager is shown who is up."""
-        if not isinstance(message, RecordsListed | SchedulerPolled):
+        if not isinstance(message, RecordsListed | SchedulerSeen):
             return
         ears, shown = self.told.ears[manager], self._shown[manager]
         streaks = self.of[self.world.managers[manager].pool.name]

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 
-from nodemanager.actors.messages import DemandPolled, SchedulerPolled
 from nodemanager.core.model.reasons import Event, Reason
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.world import CloudState, Job, Record, WorkerState
+from nodemanager.core.observe.facts import DemandSeen, SchedulerSeen
 from nodemanager.core.observe.snapshot import Snapshot
 from nodemanager.core.plan.plan import Plan
 from tests.simulation.cloud import Instance
@@ -54,10 +54,10 @@ class Causes:
         self._asked_at[manager.name] = self.world.engine.now
 
     def _given(self, manager: str, message: object) -> None:
-        if isinstance(message, DemandPolled) and manager in self._read:
+        if isinstance(message, DemandSeen) and manager in self._read:
             self.queue[manager] = self._read[manager]
             self.read_at[manager] = self._asked_at[manager]
-        elif isinstance(message, SchedulerPolled):
+        elif isinstance(message, SchedulerSeen):
             # Between the question and its answer jobs come and go: it is believed.
             self.queue[manager] = message.jobs
             booted_at = self.world.managers[manager].clock.booted_at

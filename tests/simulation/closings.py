@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from nodemanager.actors.messages import Ordered, SchedulerPolled
+from nodemanager.actors.messages import Ordered
 from nodemanager.core.model.breaker import Cause
 from nodemanager.core.model.reasons import Event
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.world import CloudState, Outcome
+from nodemanager.core.observe.facts import SchedulerSeen
 from nodemanager.core.observe.snapshot import Snapshot
 from nodemanager.core.operate.verbs import Verb
 from nodemanager.core.plan.plan import Plan
@@ -87,7 +88,7 @@ class Closings:
             self.open.pop(manager.pool.name, None)
 
     def _given(self, manager: str, message: object) -> None:
-        if isinstance(message, SchedulerPolled) and message.listing.complete:
+        if isinstance(message, SchedulerSeen) and message.listing.complete:
             names = frozenset(one.name for one in message.listing.items)
             self._scheduled[manager] = names
         elif isinstance(message, Ordered) and message.command.verb is Verb.BREAKER_RESET:

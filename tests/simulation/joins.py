@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from nodemanager.actors.messages import RecordsListed, SchedulerPolled
+from nodemanager.actors.messages import RecordsListed
 from nodemanager.core.model.reasons import Event, Reason
 from nodemanager.core.model.world import WorkerState
+from nodemanager.core.observe.facts import SchedulerSeen
 from tests.simulation import health
 from tests.simulation.bounds import Bounds
 from tests.simulation.cloud import Instance
@@ -55,7 +56,7 @@ class Joins:
             told(str(fields["node"]))
 
     def _given(self, name: str, message: object) -> None:
-        if not isinstance(message, RecordsListed | SchedulerPolled):
+        if not isinstance(message, RecordsListed | SchedulerSeen):
             return
         if not message.listing.complete:
             return

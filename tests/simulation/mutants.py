@@ -896,7 +896,7 @@ MUTANTS: tuple[Mutant, ...] = (
         (
             instead(
                 LeftoverBook.enter,
-                "self._scribe.enter([ledger.entries[pin.key] for pin in pins])",
+                "self._context.journal_writer.enter([ledger.entries[pin.key] for pin in pins])",
                 "True",
             ),
         ),
@@ -1248,7 +1248,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "B5",
         "the cloud's own reason is not told",
-        (instead(EventLog.node_ended, "node.why", "None"),),
+        (instead(EventLog.nodes_ended, "node.why", "None"),),
     ),
     Mutant(
         "B5",
@@ -1564,8 +1564,8 @@ MUTANTS: tuple[Mutant, ...] = (
         (
             instead(
                 Identities._compare,
-                "self._mismatched.pop(kind, None) is not None",
-                "False",
+                "_without(mismatched, kind)",
+                "mismatched",
             ),
         ),
         by=STILL,

@@ -10,11 +10,12 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from nodemanager.actors.messages import RecordsListed, SchedulerPolled
+from nodemanager.actors.messages import RecordsListed
 from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.sizes import by_price
 from nodemanager.core.model.world import CloudNode, Job, Record, Size, WorkerState
+from nodemanager.core.observe.facts import SchedulerSeen
 from nodemanager.core.observe.snapshot import Snapshot
 from nodemanager.core.plan.plan import Plan
 from nodemanager.errors import RemoteError
@@ -59,7 +60,7 @@ class QueueOrder:
     def _given(self, manager: str, message: object) -> None:
         if self.world.slurm is None and isinstance(message, RecordsListed):
             listed = {one.hostname: one.worker_state for one in message.listing.items}
-        elif self.world.slurm is not None and isinstance(message, SchedulerPolled):
+        elif self.world.slurm is not None and isinstance(message, SchedulerSeen):
             listed = {one.name: one.state for one in message.listing.items}
         else:
             return

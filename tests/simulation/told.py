@@ -14,25 +14,13 @@ from itertools import chain
 from operator import itemgetter
 from typing import Any, TypeVar
 
-from nodemanager.actors.messages import (
-    CarriedOut,
-    CloudListed,
-    NodesAsked,
-    RecordsListed,
-    TaggedAsked,
-)
+from nodemanager.actors.messages import CarriedOut, CloudListed, RecordsListed
 from nodemanager.core.execute.effects import LookAtRecord
 from nodemanager.core.execute.pre_write_check import CleanEvidence
 from nodemanager.core.model.reasons import Event
 from nodemanager.core.model.settings import Settings
-from nodemanager.core.model.world import (
-    CloudNode,
-    CloudState,
-    Listed,
-    Outcome,
-    Record,
-    Tags,
-)
+from nodemanager.core.model.world import CloudNode, CloudState, Listed, Outcome, Record, Tags
+from nodemanager.core.observe.facts import NodesAnswered, TagsAnswered
 from nodemanager.errors import RemoteError
 from tests.simulation.manager import Manager
 from tests.simulation.world import World
@@ -221,9 +209,9 @@ def answers_given(ears: Ears, message: Any) -> None:
     by_id: Mapping[str, CloudNode | None] = {}
     by_tag: Mapping[str, tuple[CloudNode, ...]] = {}
     match message:
-        case NodesAsked():
+        case NodesAnswered():
             by_id = message.answers
-        case TaggedAsked():
+        case TagsAnswered():
             by_tag = message.answers
         case CarriedOut(effect=LookAtRecord(), answer=CleanEvidence(by_id=node) as found):
             by_id = {} if node is None else {node.id: node}

@@ -7,13 +7,11 @@ it is in the journal before anything is let go.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from nodemanager.actors.daemon.context import Context
-from nodemanager.actors.daemon.held_backlog import HeldBacklog
 from nodemanager.actors.daemon.identities import Identities
-from nodemanager.actors.daemon.snapshots import Snapshots
 from nodemanager.core.execute.adopt import order_adoption
 from nodemanager.core.execute.workflow import Action, End, Key
 from nodemanager.core.explain.events import CLEANED, record_fields
@@ -79,9 +77,7 @@ class BacklogRuns:
     """Keeps the newest decision and the run, and logs what becomes of each item."""
 
     _context: Context
-    held: HeldBacklog
     _identities: Identities
-    _snapshots: Snapshots
     _newest: tuple[Plan, Snapshot] | None = None
     _picture: Picture | None = None
     _tending: bool = False
@@ -96,19 +92,31 @@ class BacklogRuns:
     @property
     def run(self) -> Run | None:
         """The run that lets records and nodes go; None if there never was one."""
-        return self.held.run
+        return self._context.state.backlog.run
+
+    def _set(self, run: Run | None) -> None:
+        self._context.learn(replace(self._context.state.backlog, run=run))
+
+    def save(self) -> None:
+        """Write what is held back: the next run must know it before anything is freed."""
+        context, backlog = self._context, self._context.state.backlog
+        if backlog.is_saved or not context.applies:
+            return
+        keeper = context.inputs.backlog
+        if self._identities.keeps_state("backlog", lambda: keeper.save(backlog.records))[0]:
+            context.learn(replace(backlog, is_saved=True))
 
     def load(self) -> None:
         """Resume a run that a former process left."""
         kept = self._context.journal_writer.kept(BACKLOG_RUN)
-        if kept is None or self.held.run is not None:
+        if kept is None or self.run is not None:
             return
         try:
             run: Run = decoded(Run, kept)
         except ValueError as error:
             self._context.log.event(Event.BACKLOG_DONE, level=WARNING, outcome="lost", error=error)
             return
-        self.held.run = backlog_run.resumed(run)
+        self._set(backlog_run.resumed(run))
         if run.is_open:
             self._tell_order("continued", run)
 
@@ -118,10 +126,10 @@ class BacklogRuns:
             Shown(
                 self.seen,
                 self._context.settings,
-                self._identities.store,
-                self._identities.account,
+                self._context.state.identity.store,
+                self._context.state.identity.account,
                 self._context.inputs.mode,
-                self.held.run,
+                self.run,
             )
         )
 
@@ -130,12 +138,12 @@ class BacklogRuns:
         message.answered(self._apply(message.order))
 
     def _apply(self, order: Order) -> Run | str:
-        run, seen = self.held.run, self.seen
+        run, seen = self.run, self.seen
         problem = backlog_run.refusal(
             order,
             pool=self._context.settings.pool,
-            store=self._identities.store,
-            account=self._identities.account,
+            store=self._context.state.identity.store,
+            account=self._context.state.identity.account,
             dry_run=self._context.inputs.mode != "apply",
         )
         problem = problem or self._context.journal_writer.problem
@@ -153,7 +161,7 @@ class BacklogRuns:
         self._take(None, made)
         if self._context.journal_writer.problem is not None:
             # It could not be written, so it is refused: it must not begin by itself later.
-            self.held.run = run
+            self._set(run)
             self._context.journal_writer.keep(
                 BACKLOG_RUN, None if run is None else codec_of(Run).encode(run)
             )
@@ -162,18 +170,18 @@ class BacklogRuns:
 
     def stop(self, message: StopBacklog) -> None:
         """End the run: let nothing more go."""
-        run = self.held.run
+        run = self.run
         if run is not None and run.is_open:
             self._context.log.event(
                 Event.OPERATOR_BACKLOG, action="stop", by=message.by, count=len(run.items)
             )
             self._take(run, backlog_run.stopped(run, self._context.clock.wall()))
-        message.answered(self._context.journal_writer.problem or self.held.run)
+        message.answered(self._context.journal_writer.problem or self.run)
 
     def due(self, message: TendBacklog) -> None:
         """Take the reminder: decide soon, since more may be let go."""
         self._tending = False
-        run = self.held.run
+        run = self.run
         if run is not None and run.is_open and self._context.stopping is None:
             self._context.decide_soon()
 
@@ -182,7 +190,7 @@ class BacklogRuns:
         if made.aborted is not None:
             return
         self._newest, self._picture = (made, snapshot), None
-        run = self.held.run
+        run = self.run
         if run is None or not run.is_open:
             return
         seen = self.seen
@@ -197,7 +205,7 @@ class BacklogRuns:
 
     def _enter(self, before: Run | None, run: Run) -> None:
         """Write a run that began, let something go or ended; log what is news, and go on."""
-        self.held.run = run
+        self._set(run)
         known = {} if before is None else before.steps
         news = {
             key: step
@@ -230,8 +238,8 @@ class BacklogRuns:
         if context.limits.throttled_until > now:
             return
         for item in backlog_run.due_adoptions(run):
-            if Key(Action.ADOPT, item.key) not in context.runner.running:
-                snapshot = self._snapshots.taken(seen.snapshot.plan_id)
+            if Key(Action.ADOPT, item.key) not in context.flights.running:
+                snapshot = context.snapshot(seen.snapshot.plan_id)
                 order = order_adoption(item, seen, snapshot, context.settings)
                 context.runner.begin(Action.ADOPT, order, order.plan_id, now)
 
@@ -271,7 +279,7 @@ class BacklogRuns:
         """Note a clean that ended, if it is that of an item."""
         if end.key.action is not Action.CLEAN or end.ended is None:
             return
-        run, why = self.held.run, end.ended.why
+        run, why = self.run, end.ended.why
         if run is None or not run.is_open:
             return
         key = Item(Deed.CLEAN, end.key.id, "").key
@@ -281,6 +289,6 @@ class BacklogRuns:
             self.step_ended(key, Step(Where.SKIPPED, why.reason, why.measures or {}))
 
     def step_ended(self, key: str, step: Step) -> None:
-        run = self.held.run
+        run = self.run
         if run is not None and key in run.steps and run.steps[key].where in OPEN:
             self._take(run, backlog_run.after_outcome(run, key, step, self._context.clock.wall()))

@@ -18,23 +18,34 @@ from nodemanager.actors.report.journal_writer import JournalWriter
 from nodemanager.actors.timer import Timer
 from nodemanager.actors.workers.worker_pool import WorkerPool
 from nodemanager.clock import Clock
+from nodemanager.core.execute.flights import Flights
 from nodemanager.core.execute.news import CallsDeferred, Inherited, LoopsReset
-from nodemanager.core.execute.state import Own, OwnNews, State
+from nodemanager.core.execute.seen import snapshot_of
+from nodemanager.core.execute.state import Backlog, Own, OwnNews, State
+from nodemanager.core.execute.workflow import Key
 from nodemanager.core.execute.writes import Writes
 from nodemanager.core.model.breaker import COLLAPSES, Breaker
+from nodemanager.core.model.reasons import Event
 from nodemanager.core.model.scheduling import Dispatched
 from nodemanager.core.model.settings import FREED_KEPT_S, Settings
-from nodemanager.core.model.streaks import Loops
 from nodemanager.core.observe.clocks import MeasuredClock, wall_read
 from nodemanager.core.observe.facts import BreakerSet, Fact
 from nodemanager.core.observe.history import History
-from nodemanager.core.observe.snapshot import Limits
+from nodemanager.core.observe.snapshot import Limits, Snapshot
 from nodemanager.core.plan.plan import Plan
-from nodemanager.core.replay.fold import Stage, after_decision, stages
+from nodemanager.core.replay.fold import after_decision, stages
+from nodemanager.core.safety import breaker as breakers
 from nodemanager.core.safety.rate_limits import heeded
 from nodemanager.errors import RemoteError
-from nodemanager.journal.kept import BOOT_LOOPS, BREAKER, HOSTNAMES, LATE_WRITES, PLACE_RESTS
-from nodemanager.log import Logger
+from nodemanager.journal.kept import BOOT_LOOPS, BREAKER, HOSTNAMES, LATE_WRITES, PLACE_RESTS, Kept
+from nodemanager.log import WARNING, Logger
+
+KEPT: tuple[tuple[Kept[Any], Callable[[State], object]], ...] = (
+    (BOOT_LOOPS, lambda state: state.limits.loops),
+    (PLACE_RESTS, lambda state: state.limits.places),
+    (HOSTNAMES, lambda state: state.history.hostnames),
+)
+"""What the next run must know, as it stands in the State."""
 
 
 class Context:
@@ -69,11 +80,13 @@ class Context:
             demand=None if settings.demand_polled else (),
             dispatched=told,
             writes=Writes(inputs.guarantee),
+            backlog=Backlog(*inputs.backlog.load()),
         )
         self.stopping: Stop | None = None
         self._timer = timer
         self._actor = actor
         self._deciding = False
+        self._had_lease = True
 
     @property
     def history(self) -> History:
@@ -82,6 +95,10 @@ class Context:
     @property
     def breaker(self) -> Breaker:
         return self.state.breaker
+
+    @property
+    def flights(self) -> Flights:
+        return self.state.flights
 
     @property
     def limits(self) -> Limits:
@@ -109,6 +126,21 @@ class Context:
 
     # What is known.
 
+    def snapshot(self, plan_id: str, besides: Key | None = None) -> Snapshot:
+        """A snapshot of now, without the workflow of the key `besides`."""
+        lease, problem = self._holds_lease(), self.journal_writer.problem
+        now, wall = self.now, self.clock.wall()
+        return snapshot_of(
+            self.state, plan_id, now, wall, lease=lease, problem=problem, besides=besides
+        )
+
+    def _holds_lease(self) -> bool:
+        holds = self.inputs.holds_lease()
+        if self._had_lease and not holds:
+            self.log.event(Event.LEASE_LOST, level=WARNING, pool=self.settings.pool)
+        self._had_lease = holds
+        return holds
+
     def fold(self, fact: Fact) -> None:
         """Write a fact to the journal, and fold it into the State."""
         self.journal_writer.note(fact)
@@ -125,58 +157,54 @@ class Context:
 
     def take(self, fact: Fact | OwnNews) -> None:
         """Fold a fact into the State that the journal has or need not have; log what it changes."""
+        one = fact.one if isinstance(fact, OwnNews) else None
         for stage in stages(self.state, fact, self.settings):
-            loops = self.state.limits.loops
-            self._enter(stage)
-            if isinstance(fact, OwnNews) and isinstance(fact.one, Inherited):
-                continue
-            is_reset = isinstance(fact, OwnNews) and isinstance(fact.one, LoopsReset)
-            self._tell_boots(loops, is_reset=is_reset)
+            before, after = self.state.breaker, stage.state.breaker
+            back = [life for key, life in before.told.items() if key not in after.told]
+            if back:
+                wall = self.clock.wall()
+                self.journal_writer.given_back(back, wall, wall - FREED_KEPT_S)
+            # Told before the breaker is written: a run that inherits the breaker tells it no more.
+            if after.generation != before.generation and after.cause in COLLAPSES:
+                self.event_log.collapsed(after)
+            if stage.told:
+                self.event_log.false_cleans(stage.told)
+                self.decide_soon()
+            self._enter(stage.state, one)
 
-    def _tell_boots(self, before: Loops, *, is_reset: bool = False) -> None:
-        """Log which rests of booting have begun or ended since `before`."""
-        if self.event_log.boots(before, self.limits.loops, self.now, is_reset=is_reset):
-            self.decide_soon()
-
-    def _enter(self, stage: Stage) -> None:
-        before, after = self.state.breaker, stage.state.breaker
-        back = [life for key, life in before.told.items() if key not in after.told]
-        if back:
-            wall = self.clock.wall()
-            self.journal_writer.given_back(back, wall, wall - FREED_KEPT_S)
-        # Told before the breaker is written: a run that inherits the breaker tells it no more.
-        if after.generation != before.generation and after.cause in COLLAPSES:
-            self.event_log.collapsed(after)
-        if stage.told:
-            self.event_log.false_cleans(stage.told)
-        self._keep_breaker(after)
-        self._keep(stage.state)
-        self.state = stage.state
-        if stage.told:
-            self.decide_soon()
-
-    def _keep_breaker(self, breaker: Breaker) -> None:
-        """Write the breaker before it takes effect, and log how it changed."""
-        before = self.state.breaker
-        if breaker is before:
-            return
-        if breaker != before:
-            self.journal_writer.keep(BREAKER, breaker)
-        self.event_log.breaker_changed(before, breaker)
-        self.state = replace(self.state, breaker=breaker)
-
-    def _keep(self, after: State) -> None:
-        """Write what the next run must know of a state, before it takes effect."""
-        before = self.state
-        if after.limits.loops is not before.limits.loops:
-            self.journal_writer.keep(BOOT_LOOPS, after.limits.loops)
-        if after.limits.places is not before.limits.places:
-            self.journal_writer.keep(PLACE_RESTS, after.limits.places)
-        if after.history.hostnames is not before.history.hostnames:
-            self.journal_writer.keep(HOSTNAMES, after.history.hostnames)
+    def _enter(self, after: State, of: Own | Plan | None) -> None:
+        """Write what the next run must know of a state before it takes effect, and log its news."""
+        before, keep = self.state, self.journal_writer.keep
+        if after.breaker is not before.breaker:
+            if after.breaker != before.breaker:
+                keep(BREAKER, after.breaker)
+            self.event_log.breaker_changed(before.breaker, after.breaker)
+        if isinstance(of, Plan):
+            self.event_log.nodes_ended(of)
+        for what, value in KEPT:
+            if value(after) is not value(before):
+                keep(what, value(after))
         late, known = after.writes.late, before.writes.late
         if late is not known and late.items() - known.items():
-            self.journal_writer.keep(LATE_WRITES, late)
+            keep(LATE_WRITES, late)
+        self.state = after
+        loops, is_reset = before.limits.loops, isinstance(of, LoopsReset)
+        if not isinstance(of, Inherited) and self.event_log.boots(
+            loops, self.limits.loops, self.now, is_reset=is_reset
+        ):
+            self.decide_soon()
+
+    def inherit_breaker(self, stored: Breaker) -> None:
+        """Join a former run's breaker with what has opened since.
+
+        No listing of this run opened it, so it is not logged as a collapse.
+        """
+        before = self.breaker
+        after = breakers.joined(stored, before)
+        self.event_log.breaker_changed(before, after)
+        self.state = replace(self.state, breaker=after)
+        self.journal_writer.keep(BREAKER, after)
+        self.journal_writer.note(BreakerSet(after, self.now))
 
     def turn_breaker(self, breaker: Breaker) -> None:
         """Set the breaker for a cause other than a poll or an answer, and decide soon."""
@@ -186,13 +214,7 @@ class Context:
 
     def after_decision(self, made: Plan, made_at: float) -> None:
         """Take over what a plan leaves."""
-        self._keep_breaker(made.breaker)
-        for one in made.ended:
-            self.event_log.node_ended(one, made.plan_id)
-        before, after = self.limits.loops, after_decision(self.state, made, made_at, self.settings)
-        self._keep(after)
-        self.state = after
-        self._tell_boots(before)
+        self._enter(after_decision(self.state, made, made_at, self.settings), made)
 
     # What comes next.
 

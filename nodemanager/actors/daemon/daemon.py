@@ -26,21 +26,16 @@ from nodemanager.actors.messages import (
     CarriedOut,
     CloudListed,
     CloudOffered,
-    CloudPollStarted,
     Decide,
-    DemandPolled,
     LeftoverReleased,
     LeftoversFound,
-    NodesAsked,
     Ordered,
     Poll,
     PollFailed,
     PollNow,
     PowerAsked,
     RecordsListed,
-    SchedulerPolled,
     Stop,
-    TaggedAsked,
     TendLeftovers,
     WaitOver,
 )
@@ -50,7 +45,14 @@ from nodemanager.clock import Clock
 from nodemanager.core.execute.news import ErrandRun
 from nodemanager.core.model.reasons import Event
 from nodemanager.core.model.settings import Settings
-from nodemanager.core.observe.facts import SettingsTaken
+from nodemanager.core.observe.facts import (
+    CloudPollBegun,
+    DemandSeen,
+    NodesAnswered,
+    SchedulerSeen,
+    SettingsTaken,
+    TagsAnswered,
+)
 from nodemanager.core.replay.fold import Start
 from nodemanager.log import Logger
 
@@ -85,16 +87,16 @@ class NodeManagerDaemonActor(RoleActor):
         return {
             Begin: self._begin,
             ApplySettings: self._apply_settings,
-            CloudPollStarted: parts.observations.cloud_poll_started,
+            CloudPollBegun: self._context.fold,
             CloudListed: parts.observations.cloud_listed,
             CloudOffered: parts.observations.cloud_offered,
             RecordsListed: parts.observations.records_listed,
-            DemandPolled: parts.observations.demand_polled,
-            SchedulerPolled: parts.observations.scheduler_polled,
+            DemandSeen: parts.observations.demand_seen,
+            SchedulerSeen: parts.observations.scheduler_seen,
             ErrandRun: parts.observations.errand_run,
             PollFailed: parts.observations.poll_failed,
-            NodesAsked: parts.observations.nodes_asked,
-            TaggedAsked: parts.observations.tagged_asked,
+            NodesAnswered: parts.false_cleans.answered,
+            TagsAnswered: parts.observations.tags_answered,
             Decide: parts.decisions.decide,
             CarriedOut: self._carried_out,
             WaitOver: self._wait_over,

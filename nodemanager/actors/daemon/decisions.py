@@ -8,12 +8,10 @@ from nodemanager.actors.base import tell
 from nodemanager.actors.daemon.backlog_runs import BacklogRuns
 from nodemanager.actors.daemon.context import Context
 from nodemanager.actors.daemon.endings import Endings
-from nodemanager.actors.daemon.identities import Identities
 from nodemanager.actors.daemon.leftover_releases import LeftoverReleases
 from nodemanager.actors.daemon.operators import CommandHandler
 from nodemanager.actors.daemon.plan_orders import PlanOrders
 from nodemanager.actors.daemon.recovery import Recovery
-from nodemanager.actors.daemon.snapshots import Snapshots
 from nodemanager.actors.messages import AskNodes, AskTagged, Decide
 from nodemanager.core.execute.news import Deciding
 from nodemanager.core.explain.picture import Picture
@@ -31,15 +29,12 @@ class Decisions:
     """Takes each decision by asking core, and begins what the plan orders."""
 
     _context: Context
-    _identities: Identities
-    _snapshots: Snapshots
     _recovery: Recovery
     _releases: LeftoverReleases
     _backlog: BacklogRuns
     _operators: CommandHandler
     _orders: PlanOrders
     _endings: Endings
-    _plan_number: int = 0
     _asked_after: Nodes | None = None
     _tags_asked_after: Nodes | None = None
 
@@ -47,8 +42,9 @@ class Decisions:
         """Take one decision from what is known now."""
         self._context.decides()
         self._recovery.mend()
-        now = self._context.now
-        self._forget()
+        now, rests = self._context.now, self._context.limits.places
+        self._context.learn(Deciding())
+        self._context.event_log.places_resumed(rests, self._context.limits.places)
         if self._context.journal_writer.problem is None:
             self._context.runner.heal(now)
         self._context.runner.expire(now, self._context.settings.action_timeout)
@@ -61,23 +57,19 @@ class Decisions:
         self._releases.tend()
         self._endings.settled()
 
-    def _forget(self) -> None:
-        """Forget what both newest listings show by now."""
-        context, rests = self._context, self._context.limits.places
-        context.learn(Deciding())
-        context.event_log.places_resumed(rests, context.limits.places)
-
     def _decided(self, now: float) -> Plan:
-        """Make the plan of this moment, enter it into the books, log it and show it."""
+        """Make the plan of this moment, enter it into the State, log it and show it."""
         context = self._context
-        self._plan_number += 1
-        plan_id = f"{context.inputs.run_id}-{self._plan_number}"
+        plan_id = f"{context.inputs.run_id}-{context.state.plans + 1}"
         self._operators.before_plan()
-        snapshot = self._snapshots.taken(plan_id)
+        snapshot = context.snapshot(plan_id)
         new_records, before = context.state.new_records, context.state.plan
         made = decide(snapshot, context.settings, new_records=new_records, before=before)
+        is_first = context.state.backlog.first_clean
         context.after_decision(made, now)
-        self._backlog.held.keep(made)
+        if is_first and made.backlog:
+            context.event_log.backlog_found(len(made.backlog))
+        self._backlog.save()
         undone = self._undone(made, now) if self._operators.waits else None
         self._operators.after_plan(made, snapshot, undone=undone)
         records = context.history.records
@@ -99,9 +91,9 @@ class Decisions:
                 mode=context.inputs.mode,
                 took_s=took_s,
                 marks=context.state.marks,
-                leftovers=counts(self._releases.book.ledger),
-                account=self._identities.account or "",
-                store=self._identities.store or "",
+                leftovers=counts(context.state.ledger),
+                account=context.state.identity.account or "",
+                store=context.state.identity.store or "",
             )
         )
 
@@ -124,10 +116,10 @@ class Decisions:
             return Objection(Reason.STOPPING)
         if made.aborted is not None:
             return made.aborted
-        problem = context.journal_writer.problem
-        if problem is not None or self._identities.state_failed:
+        problem, identity = context.journal_writer.problem, context.state.identity
+        if problem is not None or identity.failed:
             self._endings.cannot_act()
-            detail = problem or "; ".join(self._identities.read_only)
+            detail = problem or "; ".join(identity.read_only)
             return Objection(Reason.READ_ONLY, {"detail": detail})
         if context.limits.throttled_until > now:
             return Objection(Reason.THROTTLED)

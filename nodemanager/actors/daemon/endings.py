@@ -80,10 +80,9 @@ class Endings:
         once = context.inputs.once
         if once is None or not self._applied:
             return
-        if not context.runner.is_empty:
+        left = [one.state for one in context.flights.under_way]
+        if left:
             waited = context.now - context.settings.action_timeout
-            states = (one.state for one in context.runner.running.values())
-            left = [state for state in states if state.is_under_way]
             unsure = [one for one in left if isinstance(one, Unsure) and one.since <= waited]
             if len(unsure) == len(left):
                 # Their outcomes have been unknown for long: the next run goes on with them.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from nodemanager.actors.daemon.context import Context
 from nodemanager.core.execute.restore import order_restore
@@ -12,7 +12,6 @@ from nodemanager.core.judge import false_clean
 from nodemanager.core.model.settings import FREED_KEPT_S
 from nodemanager.core.model.world import FreedLife, LatePing
 from nodemanager.core.observe.facts import LatePinged, LivesFreed, NodesAnswered
-from nodemanager.core.observe.queries import Answers
 from nodemanager.core.replay.fold import after_fact
 from nodemanager.journal.kept import GIVEN_BACK
 
@@ -57,12 +56,12 @@ class FalseCleans:
         if after_fact(context.state, fact, context.settings).breaker != context.breaker:
             context.fold(fact)
 
-    def answered(self, answers: Answers, malformed: frozenset[str], asked_at: float | None) -> None:
+    def answered(self, fact: NodesAnswered) -> None:
         """Take in the cloud's answers by id, and decide soon if a false clean waits for one."""
         context = self._context
-        context.fold(NodesAnswered(answers, context.now, malformed, asked_at))
+        context.fold(replace(fact, at=context.now))
         asked_for = {life.node_id for life in false_clean.open_lives(context.breaker)}
-        if asked_for & answers.keys():
+        if asked_for & fact.answers.keys():
             context.decide_soon()
 
     def begin_restore(self, life: FreedLife, plan_id: str, now: float) -> None:

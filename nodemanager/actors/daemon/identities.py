@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from nodemanager.actors.daemon.context import Context
+from nodemanager.core.execute.state import Identity
 from nodemanager.core.model.reasons import Event, Reason
 from nodemanager.errors import StartError
 from nodemanager.log import WARNING
@@ -19,40 +20,27 @@ class Identities:
     """Makes the daemon read-only while account or store is another, or can't be compared."""
 
     _context: Context
-    _mismatched: dict[str, str] = field(default_factory=dict, init=False)
-    _identified: set[str] = field(default_factory=set, init=False)
-    _state_failed: dict[str, str] = field(default_factory=dict, init=False)
     _refused: str | None = None
     """What was told last of credentials that are not used."""
-    account: str | None = None
-    store: str | None = None
 
     @property
-    def read_only(self) -> tuple[str, ...]:
-        """What is wrong with account, store or state directory; while anything is, read-only."""
-        return (*sorted(self._mismatched.values()), *sorted(set(self._state_failed.values())))
+    def _known(self) -> Identity:
+        return self._context.state.identity
 
-    @property
-    def state_failed(self) -> bool:
-        """Whether any value in the state directory could not be read or written last time."""
-        return bool(self._state_failed)
-
-    @property
-    def account_in_question(self) -> bool:
-        """Whether the account is not the known one, or could not be compared."""
-        return "account" in self._mismatched or "account" in self._state_failed
+    def _note(self, **changes: Any) -> None:
+        self._context.learn(replace(self._known, **changes))
 
     def unverified(self, error: Exception) -> None:
         """Log that the account can't be asked for; once, until it is seen again."""
-        if "account" in self._identified:
-            self._identified.discard("account")
+        if "account" in self._known.identified:
+            self._note(identified=self._known.identified - {"account"})
             self._context.log.event(
-                Event.IDENTITY_UNVERIFIED, level=WARNING, account=self.account, error=error
+                Event.IDENTITY_UNVERIFIED, level=WARNING, account=self._known.account, error=error
             )
 
     def saw_account(self, account: str) -> None:
         """Take in the account of the cloud's credentials."""
-        self.account = account
+        self._note(account=account)
         self._identify("account", account)
 
     def offered_account(self, account: str | None, error: Exception | None) -> bool | None:
@@ -79,24 +67,24 @@ class Identities:
         A store that was restored from a backup has the same id, but lacks records that we know.
         """
         self._identify("store", store_id)
-        if beats is not None and "store" not in self._mismatched:
+        if beats is not None and "store" not in self._known.mismatched:
             self._compare(
                 "heartbeats",
                 lambda: self._context.inputs.identity.check_age(store_id, beats),
                 store=store_id,
             )
-        self.store = store_id
+        self._note(store=store_id)
 
     def _identify(self, kind: str, seen: str) -> None:
         """Compare an account or a store with the known one (L5)."""
         kept = self._compare(
             kind,
             lambda: self._context.inputs.identity.check(kind, seen),
-            is_new=kind not in self._identified,
+            is_new=kind not in self._known.identified,
             **{kind: seen},
         )
         if kept:
-            self._identified.add(kind)
+            self._note(identified=self._known.identified | {kind})
 
     def _compare(
         self,
@@ -111,11 +99,13 @@ class Identities:
         kept, problem = self.keeps_state(kind, check)
         if not kept:
             return False
+        mismatched = self._known.mismatched
         if problem is None:
-            if self._mismatched.pop(kind, None) is not None or is_new:
+            self._note(mismatched=_without(mismatched, kind))
+            if kind in mismatched or is_new:
                 log.event(Event.IDENTITY_SEEN, **seen_as)
-        elif self._mismatched.get(kind) != problem:
-            self._mismatched[kind] = problem
+        elif mismatched.get(kind) != problem:
+            self._note(mismatched={**mismatched, kind: problem})
             log.event(
                 Event.IDENTITY_CHANGED, level=WARNING, reason=Reason.READ_ONLY, problem=problem
             )
@@ -127,15 +117,21 @@ class Identities:
         A failure makes us read-only until that call works; the next poll or decision makes it.
         """
         log = self._context.log
-        failed_before = self.state_failed
+        failed_before = bool(self._known.failed)
         try:
             answer = call()
         except StartError as error:
-            self._state_failed[what] = str(error)
+            self._note(failed={**self._known.failed, what: str(error)})
             if not failed_before:
                 log.event(Event.STATE_FAILED, level=WARNING, reason=Reason.READ_ONLY, error=error)
             return False, None
-        self._state_failed.pop(what, None)
-        if failed_before and not self.state_failed:
+        if not failed_before:
+            return True, answer
+        self._note(failed=_without(self._known.failed, what))
+        if not self._known.failed:
             log.event(Event.STATE_HEALED)
         return True, answer
+
+
+def _without(reasons: Mapping[str, str], key: str) -> Mapping[str, str]:
+    return {one: why for one, why in reasons.items() if one != key}

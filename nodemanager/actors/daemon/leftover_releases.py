@@ -11,9 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from nodemanager.actors.daemon.context import Context
-from nodemanager.actors.daemon.identities import Identities
 from nodemanager.actors.daemon.leftover_book import LeftoverBook
-from nodemanager.actors.daemon.snapshots import Snapshots
 from nodemanager.actors.messages import (
     FindLeftovers,
     LeftoverReleased,
@@ -42,8 +40,6 @@ class LeftoverReleases:
 
     _context: Context
     book: LeftoverBook
-    _identities: Identities
-    _snapshots: Snapshots
     _settled: Callable[[], None]
     _find_at: float = 0.0
     _finds_failed: int = 0
@@ -65,7 +61,7 @@ class LeftoverReleases:
             self._give(FindLeftovers())
             return
         turn = self._next_release(now)
-        while turn.entry is not None and not self.book.applies:
+        while turn.entry is not None and not self._context.applies:
             self.book.would_release(turn.entry, now)
             turn = self._next_release(now)
         self._tell_deferred(turn, now)
@@ -77,7 +73,7 @@ class LeftoverReleases:
     def _next_release(self, now: float) -> Turn:
         if not leftovers.due(self.book.ledger, now, self._context.state.marks.holds.keys()):
             return Turn()
-        snapshot = self._snapshots.taken(LEFTOVERS)
+        snapshot = self._context.snapshot(LEFTOVERS)
         for node_id in leftovers.living(self.book.ledger, snapshot):
             self.book.lives(node_id)
         return leftovers.next_release(self.book.ledger, snapshot, self._context.settings)
@@ -95,7 +91,7 @@ class LeftoverReleases:
             now >= self._find_at
             and now >= self._context.limits.throttled_until
             and self._context.history.cloud is not None
-            and not self._identities.read_only
+            and not self._context.state.identity.read_only
             and self._context.journal_writer.problem is None
         )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from nodemanager.actors.base import tell
 from nodemanager.actors.daemon.context import Context
@@ -11,26 +11,19 @@ from nodemanager.actors.daemon.endings import Endings
 from nodemanager.actors.daemon.false_cleans import FalseCleans
 from nodemanager.actors.daemon.identities import Identities
 from nodemanager.actors.daemon.invariants import Invariants
-from nodemanager.actors.daemon.leftover_book import LeftoverBook
 from nodemanager.actors.messages import (
     AskAccount,
     CloudJudged,
     CloudListed,
     CloudOffered,
-    CloudPollStarted,
-    DemandPolled,
-    NodesAsked,
     PollFailed,
     RecordsListed,
-    SchedulerPolled,
-    TaggedAsked,
 )
 from nodemanager.core.execute.news import ErrandRun, StoreListed
 from nodemanager.core.model.world import CloudNode, CloudState, Listing, Record
 from nodemanager.core.observe.clocks import Clocks, MeasuredClock
 from nodemanager.core.observe.contradictions import contradicted
 from nodemanager.core.observe.facts import (
-    CloudPollBegun,
     CloudSeen,
     DemandSeen,
     ImageFound,
@@ -51,12 +44,7 @@ class Observations:
     _identities: Identities
     _invariants: Invariants
     _false_cleans: FalseCleans
-    _leftovers: LeftoverBook
     _endings: Endings
-
-    def cloud_poll_started(self, message: CloudPollStarted) -> None:
-        """Note that a cloud listing is about to begin (C6)."""
-        self._context.fold(CloudPollBegun(self._context.now))
 
     def cloud_listed(self, message: CloudListed) -> None:
         """Take in a cloud listing, complete or not."""
@@ -65,7 +53,7 @@ class Observations:
             self._identities.unverified(message.unverified)
         if message.account is not None:
             self._identities.saw_account(message.account)
-            if self._identities.account_in_question:
+            if context.state.identity.account_in_question:
                 # So that the next poll notices when it is put right.
                 tell(context.team.cloud_list, AskAccount())
         fact = CloudSeen(listing, message.account)
@@ -75,7 +63,6 @@ class Observations:
         problems = context.event_log.items_with_problems(listing.items)
         context.event_log.malformed("cloud", listing.problems + problems)
         context.take(fact)
-        self._leftovers.listed(context.history, context.settings)
         context.event_log.image_found(message.image_error)
         if message.image != context.history.image:
             context.fold(ImageFound(message.image, context.now))
@@ -126,23 +113,23 @@ class Observations:
             shown = contradicted(listing)
         self._context.event_log.clock_doubted(shown)
 
-    def demand_polled(self, message: DemandPolled) -> None:
+    def demand_seen(self, fact: DemandSeen) -> None:
         """Take in the wishlist."""
         context = self._context
-        context.fold(DemandSeen(message.jobs, message.started_at, message.ended_at))
-        took_s = message.ended_at - message.started_at
-        context.event_log.listed("demand", len(message.jobs), took_s, True)
+        context.fold(fact)
+        took_s = fact.ended_at - fact.started_at
+        context.event_log.listed("demand", len(fact.jobs), took_s, True)
         context.decide_soon()
 
-    def scheduler_polled(self, message: SchedulerPolled) -> None:
+    def scheduler_seen(self, fact: SchedulerSeen) -> None:
         """Take in a scheduler's queue, and a listing of its nodes, complete or not."""
-        context, listing = self._context, message.listing
-        asked_s = listing.started_at - message.asked_at
-        context.event_log.listed("demand", len(message.jobs), asked_s, True)
+        context, listing = self._context, fact.listing
+        asked_s = listing.started_at - fact.asked_at
+        context.event_log.listed("demand", len(fact.jobs), asked_s, True)
         took_s = listing.ended_at - listing.started_at
         context.event_log.listed("scheduler", len(listing.items), took_s, listing.complete)
         context.event_log.malformed("scheduler", listing.problems)
-        context.fold(SchedulerSeen(listing, message.jobs, message.asked_at))
+        context.fold(fact)
         context.decide_soon()
 
     def errand_run(self, message: ErrandRun) -> None:
@@ -164,14 +151,9 @@ class Observations:
         self._endings.cannot_act()
         context.decide_soon()
 
-    def nodes_asked(self, message: NodesAsked) -> None:
-        """Take in the cloud's answers by id."""
-        self._false_cleans.answered(message.answers, message.malformed, message.asked_at)
-
-    def tagged_asked(self, message: TaggedAsked) -> None:
-        """Take in the cloud's answers by tag."""
-        now = self._context.now
-        self._context.fold(TagsAnswered(message.answers, now, message.asked_at))
+    def tags_answered(self, fact: TagsAnswered) -> None:
+        """Take in the cloud's answers by tag, which count from now on."""
+        self._context.fold(replace(fact, at=self._context.now))
 
 
 def _there(items: Sequence[CloudNode | Record]) -> int:

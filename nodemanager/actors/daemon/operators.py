@@ -8,9 +8,8 @@ from typing import Any
 
 from nodemanager.actors.daemon.context import Context
 from nodemanager.actors.daemon.intents import shutdowns_in
-from nodemanager.actors.daemon.leftover_book import LeftoverBook
 from nodemanager.actors.messages import Ordered
-from nodemanager.core.execute.news import LoopsReset, Marked
+from nodemanager.core.execute.news import HandCleans, LoopsReset
 from nodemanager.core.execute.workflow import Action, End, Key
 from nodemanager.core.explain.events import CLEANED
 from nodemanager.core.model.annotations import HandClean, Mark, Marks
@@ -51,20 +50,20 @@ class OperatorMarks:
         others = {id: one for id, one in getattr(self.all, kind).items() if id != node_id}
         changed = others if mark is None else {**others, node_id: mark}
         changes: dict[str, Any] = {kind: changed}
-        self._context.learn(Marked(replace(self.all, **changes)))
+        self._context.learn(replace(self.all, **changes))
 
     def save(self, marks: Marks) -> bool:
         """Write these marks, and take them over once they are on the disk; whether they are."""
         written = self._context.journal_writer.save_marks(marks)
         if written:
-            self._context.learn(Marked(marks))
+            self._context.learn(marks)
         return written
 
     def forget(self, ended: frozenset[str]) -> None:
         """Forget the drains and kills of these nodes, which do not exist any more."""
         marks = commands.without_marks(self.all, ended)
         if marks != self.all:
-            self._context.learn(Marked(marks))
+            self._context.learn(marks)
             self.save(marks)
 
 
@@ -77,7 +76,6 @@ class Names:
 
     _context: Context
     _marks: OperatorMarks
-    _leftovers: LeftoverBook
     _answers: Answers
 
     def known(self) -> Known:
@@ -85,13 +83,10 @@ class Names:
         plan = self._context.state.plan
         nodes = self._context.state.expected.values()
         expected = {one.node_id for one in nodes if one.node_id is not None}
-        left = {one.leftover.id for one in self._leftovers.ledger.entries.values()}
-        left |= {one.leftover.node_id for one in self._leftovers.ledger.entries.values()}
-        marked = {
-            *self._marks.all.drains,
-            *self._marks.all.kills,
-            *self._marks.all.holds,
-        }
+        left = {one.leftover.id for one in self._context.state.ledger.entries.values()}
+        left |= {one.leftover.node_id for one in self._context.state.ledger.entries.values()}
+        marks = self._marks.all
+        marked = {*marks.drains, *marks.kills, *marks.holds}
         return Known(
             self._context.history,
             plan.pairs if plan is not None else NO_PAIRS,
@@ -249,7 +244,7 @@ class Holds:
             self._answers.not_written(said, named)
             return
         mark = Mark(hold.by, hold.at, hold.reason)
-        self._context.learn(Marked(replace(marks, holds={**marks.holds, named.id: mark})))
+        self._context.learn(replace(marks, holds={**marks.holds, named.id: mark}))
         self._context.decide_soon()
         text = (
             f"{named.id} is on hold: nothing automatic touches it until it is released; "
@@ -281,7 +276,7 @@ class Holds:
             self._answers.not_written(said, named)
         else:
             left = {id: mark for id, mark in holds.items() if id != named.id}
-            self._context.learn(Marked(replace(self._context.state.marks, holds=left)))
+            self._context.learn(replace(self._context.state.marks, holds=left))
             self._context.decide_soon()
             self._answers.did(said, named, f"{named.id} is on hold no longer")
 
@@ -316,7 +311,7 @@ class Drains:
             self._answers.already(said, named, f"{node_id} is to be killed", killed)
         elif standing is not None and not self._questions.has(node_id):
             self._change_drain(said, named, standing, kept=kept)
-        elif kept and self._context.runner.is_written(Key(Action.SHUTDOWN, node_id)):
+        elif kept and self._context.flights.is_written(Key(Action.SHUTDOWN, node_id)):
             self._answers.give(said, commands.too_late(named))
         elif self._answers.may_write(said, named):
             mark = replace(self._questions.mark(said, node_id), kept=kept)
@@ -330,7 +325,7 @@ class Drains:
             word = "cordoned" if kept else "draining"
             self._answers.already(said, named, f"{node_id} is {word} already", standing)
             return
-        if kept and self._context.runner.is_written(Key(Action.SHUTDOWN, node_id)):
+        if kept and self._context.flights.is_written(Key(Action.SHUTDOWN, node_id)):
             self._answers.give(said, commands.too_late(named))
             return
         mark = self._questions.mark(said, node_id, replaced=standing)
@@ -378,7 +373,7 @@ class Drains:
         if named is None:
             return
         node_id = named.node or named.id
-        if self._context.runner.is_written(Key(Action.SHUTDOWN, node_id)):
+        if self._context.flights.is_written(Key(Action.SHUTDOWN, node_id)):
             self._answers.give(said, commands.too_late(named))
             return
         left = commands.without_marks(self._marks.all, {node_id})
@@ -571,7 +566,7 @@ class Questions:
             reply = self._judged(said, named, made, snapshot, undone=undone)
             if reply is not None:
                 replies.append(((said, named), reply))
-        self._context.learn(Marked(self._marks.all, by_hand={}))
+        self._context.learn(HandCleans({}))
         is_mark = any(said.command.verb is not Verb.CLEAN for said, _ in asked)
         if is_mark and not self._marks.save(self._marks.all):
             replies = [(one, self._withdrawn(one, reply)) for one, reply in replies]
@@ -639,7 +634,7 @@ class Questions:
 
     def _forget_lost(self) -> None:
         """Answer commands whose clean took too long and is judged again."""
-        flights, _ = self._context.runner.flights()
+        flights, _ = self._context.flights.by_record_and_node()
         for uuid in [one for one in self._awaited if one not in flights]:
             for said, named in self._awaited.pop(uuid):
                 text = f"{uuid}: the outcome of its clean is not known yet; see the log"
@@ -654,11 +649,11 @@ class Questions:
 class CommandHandler:
     """Gives each command to what carries it out."""
 
-    def __init__(self, context: Context, marks: OperatorMarks, leftovers: LeftoverBook) -> None:
+    def __init__(self, context: Context, marks: OperatorMarks) -> None:
         self._context = context
         self.marks = marks
         self._answers = Answers(context)
-        self._names = Names(context, marks, leftovers, self._answers)
+        self._names = Names(context, marks, self._answers)
         self._questions = Questions(context, marks, self._answers)
         holds = Holds(context, self._names, self._answers)
         drains = Drains(context, marks, self._names, self._answers, self._questions)
@@ -707,7 +702,7 @@ class CommandHandler:
             mark = self._questions.mark(said)
             hand = HandClean(mark.by, mark.at, mark.reason, said.command.forced)
             by_hand = {**self._context.state.by_hand, named.record: hand}
-            self._context.learn(Marked(self.marks.all, by_hand))
+            self._context.learn(HandCleans(by_hand))
             self._questions.ask(said, named)
 
     def ended(self, end: End) -> None:

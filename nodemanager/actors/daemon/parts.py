@@ -9,7 +9,6 @@ from nodemanager.actors.daemon.context import Context
 from nodemanager.actors.daemon.decisions import Decisions
 from nodemanager.actors.daemon.endings import Endings
 from nodemanager.actors.daemon.false_cleans import FalseCleans
-from nodemanager.actors.daemon.held_backlog import HeldBacklog
 from nodemanager.actors.daemon.identities import Identities
 from nodemanager.actors.daemon.invariants import Invariants
 from nodemanager.actors.daemon.leftover_book import LeftoverBook
@@ -19,7 +18,6 @@ from nodemanager.actors.daemon.operators import CommandHandler, OperatorMarks
 from nodemanager.actors.daemon.plan_orders import PlanOrders
 from nodemanager.actors.daemon.recovery import Recovery
 from nodemanager.actors.daemon.runner import Runner
-from nodemanager.actors.daemon.snapshots import Snapshots
 from nodemanager.actors.daemon.workflow_shell import WorkflowShell
 from nodemanager.core.execute.catalog import WORKFLOWS
 
@@ -29,6 +27,7 @@ class Parts:
     """The parts that messages go to."""
 
     observations: Observations
+    false_cleans: FalseCleans
     decisions: Decisions
     releases: LeftoverReleases
     backlog: BacklogRuns
@@ -42,18 +41,16 @@ def parts_of(context: Context) -> Parts:
     identities, endings = Identities(context), Endings(context)
     invariants, false_cleans = Invariants(context), FalseCleans(context)
     marks = OperatorMarks(context)
-    leftovers = LeftoverBook(context.journal_writer, context.log, mode=context.inputs.mode)
-    operators = CommandHandler(context, marks, leftovers)
-    held = HeldBacklog(context, identities)
-    snapshots = Snapshots(context, identities, held)
-    backlog = BacklogRuns(context, held, identities, snapshots)
-    releases = LeftoverReleases(context, leftovers, identities, snapshots, endings.settled)
-    observations = Observations(context, identities, invariants, false_cleans, leftovers, endings)
-    recovery = Recovery(context, identities, false_cleans, leftovers, invariants, backlog)
-    orders = PlanOrders(context, identities, false_cleans)
-    decisions = Decisions(
-        context, identities, snapshots, recovery, releases, backlog, operators, orders, endings
-    )
-    shell = WorkflowShell(context, snapshots, invariants, releases, backlog, operators, endings)
+    leftovers = LeftoverBook(context)
+    operators = CommandHandler(context, marks)
+    backlog = BacklogRuns(context, identities)
+    releases = LeftoverReleases(context, leftovers, endings.settled)
+    observations = Observations(context, identities, invariants, false_cleans, endings)
+    recovery = Recovery(context, false_cleans, invariants, backlog)
+    orders = PlanOrders(context, false_cleans)
+    decisions = Decisions(context, recovery, releases, backlog, operators, orders, endings)
+    shell = WorkflowShell(context, invariants, releases, backlog, operators, endings)
     context.runner = Runner(WORKFLOWS, shell, context.journal_writer, context.log)
-    return Parts(observations, decisions, releases, backlog, operators, recovery, endings)
+    return Parts(
+        observations, false_cleans, decisions, releases, backlog, operators, recovery, endings
+    )

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from nodemanager.actors.base import tell
 from nodemanager.actors.daemon.context import Context
 from nodemanager.actors.daemon.false_cleans import FalseCleans
-from nodemanager.actors.daemon.identities import Identities
 from nodemanager.actors.messages import RunErrands
 from nodemanager.core.execute.news import OrdersBegun
 from nodemanager.core.execute.setup import order_setup
@@ -24,7 +23,6 @@ class PlanOrders:
     """Hands the orders of a plan to the runner."""
 
     _context: Context
-    _identities: Identities
     _false_cleans: FalseCleans
 
     def carry_out(self, made: Plan, now: float) -> None:
@@ -64,7 +62,7 @@ class PlanOrders:
         self._context.learn(OrdersBegun(told=self._context.team.demand is not None))
 
     def _begin_setup(self, boot: BootOrder, now: float) -> None:
-        store = self._identities.store
+        store = self._context.state.identity.store
         assert store is not None, "a plan with boots has seen a record poll"
         order = order_setup(boot, self._claim_for(boot), store, now)
         self._context.event_log.setup_started(boot, order.claim.incarnation)

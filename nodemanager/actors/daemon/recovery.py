@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from nodemanager.actors.daemon.backlog_runs import BacklogRuns
 from nodemanager.actors.daemon.context import Context
 from nodemanager.actors.daemon.false_cleans import FalseCleans
-from nodemanager.actors.daemon.identities import Identities
 from nodemanager.actors.daemon.intents import (
     answers_of_creates,
     ends_of,
@@ -18,14 +17,11 @@ from nodemanager.actors.daemon.intents import (
     sent_destroys,
 )
 from nodemanager.actors.daemon.invariants import Invariants
-from nodemanager.actors.daemon.leftover_book import LeftoverBook
 from nodemanager.actors.report.journal_writer import Loaded
-from nodemanager.core.execute.books import expected_again, waiting_claims
+from nodemanager.core.execute.expectations import expected_again, waiting_claims
 from nodemanager.core.execute.news import CreatesRead, Inherited
-from nodemanager.core.model.breaker import Breaker
 from nodemanager.core.model.world import life_key
-from nodemanager.core.observe.facts import BreakerSet, ClocksKept, DestroySent, HostnamesKept
-from nodemanager.core.safety import breaker as breakers
+from nodemanager.core.observe.facts import ClocksKept, DestroySent, HostnamesKept
 from nodemanager.journal.kept import (
     BOOT_LOOPS,
     BREAKER,
@@ -41,14 +37,9 @@ class Recovery:
     """Gives what the journal kept to the parts that it concerns."""
 
     _context: Context
-    _identities: Identities
     _false_cleans: FalseCleans
-    _leftovers: LeftoverBook
     _invariants: Invariants
     _backlog: BacklogRuns
-    _owes_since: float | None = None
-    """When the oldest action that a former run left open began (epoch seconds), while the nodes
-        of its creates are still to be expected; None once they are."""
 
     def load(self) -> None:
         """Load what a former run left, if the journal can be read."""
@@ -57,7 +48,7 @@ class Recovery:
     def mend(self) -> None:
         """Retry what could not be read or written before, and prove the cleans not proven yet."""
         self._take(self._context.journal_writer.mend())
-        self._backlog.held.save()
+        self._backlog.save()
         self._invariants.prove_owed()
 
     def _take(self, loaded: Loaded | None) -> None:
@@ -66,14 +57,13 @@ class Recovery:
         context = self._context
         breaker, clocks = loaded.of(BREAKER), loaded.of(CLOCKS)
         if breaker is not None:
-            self._take_breaker(breaker)
+            context.inherit_breaker(breaker)
         now = context.now
         if clocks is not None:
             context.fold(ClocksKept(clocks, now))
         hostnames = loaded.of(HOSTNAMES)
         if hostnames:
             context.fold(HostnamesKept(hostnames, now))
-        self._owes_since = min((one.opened_at for one in loaded.intents), default=math.inf)
         context.learn(
             Inherited(
                 loaded.of(BOOT_LOOPS),
@@ -82,6 +72,8 @@ class Recovery:
                 tuple(may_be_under_way(loaded.intents)),
                 self._late_destroys(loaded),
                 loaded.marks,
+                loaded.leftovers,
+                min((one.opened_at for one in loaded.intents), default=math.inf),
                 # A journal without the store's clock is a new one: the former run's may be lost.
                 may_lack=clocks is None,
             )
@@ -89,7 +81,6 @@ class Recovery:
         self._backlog.load()
         self._false_cleans.load()
         context.runner.load(loaded.intents, now)
-        self._leftovers.restore(loaded.leftovers, now, context.settings.visible_after)
 
     def _expect(self, oldest: float) -> None:
         """Expect the nodes that the newest creates returned: no listing may show them yet."""
@@ -106,7 +97,6 @@ class Recovery:
         ends = frozenset(ends_of(ended))
         expected = expected_again(answers, ends, waiting, now, settings)
         context.learn(CreatesRead(expected, ends))
-        self._owes_since = None
 
     def _late_destroys(self, loaded: Loaded) -> Mapping[str, float]:
         """When the former run sent each destroy that it gave up, by node id.
@@ -125,27 +115,14 @@ class Recovery:
             context.fold(DestroySent(node_id, now))
         return sent
 
-    def _take_breaker(self, stored: Breaker) -> None:
-        """Join the former run's breaker with what has opened since.
-
-        No listing of this run opened it, so it is not logged as a collapse.
-        """
-        context = self._context
-        before = context.breaker
-        after = breakers.joined(stored, before)
-        context.event_log.breaker_changed(before, after)
-        context.state = replace(context.state, breaker=after)
-        context.journal_writer.keep(BREAKER, after)
-        context.journal_writer.note(BreakerSet(after, context.now))
-
     def go_on(self) -> None:
         """Resume what a former run left, once cloud and store are the remembered ones (L5, R1)."""
         context = self._context
         history = context.history
-        if history.cloud is None or history.records is None or self._identities.read_only:
+        if history.cloud is None or history.records is None or context.state.identity.read_only:
             return
-        if self._owes_since is not None:
-            self._expect(self._owes_since)
+        if context.state.owes_since is not None:
+            self._expect(context.state.owes_since)
         if context.stopping is None and context.applies:
             context.runner.resume(context.now, context.wall_clock)
             context.runner.news(context.now)

@@ -1,15 +1,14 @@
 """Runs the workflows of core/execute: commits each step to the journal, then sends its effects.
 
-It decides nothing about freeing or destroying. One dictionary has all workflows in flight; the next
-run loads them from the journal and resumes them.
+It decides nothing about freeing or destroying. The State has all workflows in flight; the next run
+loads them from the journal and resumes them.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Protocol
 
 from nodemanager.actors.daemon.intents import action_of, entry_of, fields_of, state_of
@@ -17,8 +16,8 @@ from nodemanager.actors.messages import CarriedOut, CarryOut, WaitOver
 from nodemanager.actors.report.journal_writer import JournalWriter
 from nodemanager.actors.workers.worker_pool import WorkerPool
 from nodemanager.core.execute.effects import Effect, StoreWrite, Wait, Write
+from nodemanager.core.execute.flights import Flights, LeftOpen, Stepped
 from nodemanager.core.execute.news import Learned
-from nodemanager.core.execute.setup import is_unclear
 from nodemanager.core.execute.workflow import (
     About,
     Action,
@@ -32,6 +31,7 @@ from nodemanager.core.execute.workflow import (
     Key,
     News,
     Refused,
+    Running,
     Seen,
     State,
     Step,
@@ -42,7 +42,6 @@ from nodemanager.core.model.reasons import Event as Name
 from nodemanager.core.model.world import Leftover
 from nodemanager.core.observe.clocks import MeasuredClock
 from nodemanager.core.observe.facts import Fact
-from nodemanager.core.observe.snapshot import Flight
 from nodemanager.errors import RemoteError, Throttled
 from nodemanager.journal.api import Conclusion, Intent, OpenIntent
 from nodemanager.log import WARNING, Logger
@@ -67,8 +66,12 @@ class Shell(Protocol):
 
     def throttled(self, error: RemoteError) -> None: ...
 
-    def learn(self, one: Learned) -> None:
-        """Enter into the books what a step learned."""
+    @property
+    def flights(self) -> Flights:
+        """What is in flight."""
+
+    def learn(self, one: Learned | Stepped | LeftOpen) -> None:
+        """Fold what a step changes or learned into the State."""
 
     def enter_pins(self, pins: tuple[Leftover, ...]) -> bool:
         """Write what a node may leave behind; whether that is on the disk (D4)."""
@@ -82,15 +85,6 @@ class Shell(Protocol):
         """Note that a workflow ended, or waits."""
 
 
-@dataclass(frozen=True, slots=True)
-class Running:
-    """A workflow in flight. `since` is CLOCK_BOOTTIME."""
-
-    state: State
-    since: float
-    serial: int
-
-
 _TOLD_AS = {Action.SETUP: "setup", Action.SHUTDOWN: "shutdown"}
 """The log's names of actions that the journal names otherwise."""
 Begun = Sequence[tuple[Key, Step[Any]]]
@@ -98,7 +92,7 @@ Begun = Sequence[tuple[Key, Step[Any]]]
 
 
 class Runner:
-    """Runs all workflows in flight, by key."""
+    """Runs all workflows in flight."""
 
     def __init__(
         self,
@@ -112,10 +106,8 @@ class Runner:
         self._scribe = journal_writer
         self._log = log
         self._serials = itertools.count(1)
-        self._running: dict[Key, Running] = {}
-        self._left: dict[Key, tuple[OpenIntent, State]] = {}
-        """What a former run left and was not resumed yet."""
-        self._loaded_at = 0.0
+        self._left: dict[Key, OpenIntent] = {}
+        """The journal's entries of what a former run left and is not resumed yet."""
         self._resumed: dict[Key, OpenIntent] = {}
         self._held: dict[Key, tuple[Event, ...]] = {}
         """Events whose step could not be written: they are taken again once it can."""
@@ -126,7 +118,7 @@ class Runner:
         """Begin an order's workflow. The next plan orders it again if its key is in flight now, or
         if the journal can't be written."""
         key = self._key(action, order)
-        if key in self._running or key in self._left:
+        if self._is_in_flight(key):
             return
         step = self._workflows[action].start(order, self._shell.seen(key, plan_id))
         begun = self._begun(step)
@@ -192,16 +184,20 @@ class Runner:
     def drop(self, action: Action, ids: Iterable[str]) -> None:
         """Forget workflows whose effect no worker has begun; the next run finds their intents."""
         for id in ids:
-            running = self._running.pop(Key(action, id), None)
-            if running is not None and running.state.is_under_way:
-                key, about = Key(action, id), self._about(Key(action, id), running.state)
+            key = Key(action, id)
+            running = self._running.get(key)
+            if running is None:
+                continue
+            self._shell.learn(Stepped(key, None))
+            if running.state.is_under_way:
+                about = self._about(key, running.state)
                 self._shell.ended(End(key, running.state, about, running.since, None))
 
     # What a former run left.
 
     def load(self, intents: Iterable[OpenIntent], now: float) -> None:
         """Take in what a former run left, without resuming it; log what can't be read as parked."""
-        self._loaded_at = now
+        left: dict[Key, Running] = {}
         for one in intents:
             action = action_of(one.intent.kind)
             workflow = None if action is None else self._workflows.get(action)
@@ -215,7 +211,9 @@ class Runner:
             except ValueError as error:
                 self._tell_parked(one, str(error))
                 continue
-            self._left[self._key(workflow.action, state.order)] = (one, state)
+            key = self._key(workflow.action, state.order)
+            self._left[key], left[key] = one, Running(state, now)
+        self._shell.learn(LeftOpen(left))
 
     def resume(self, now: float, clock: MeasuredClock) -> None:
         """Resume what a former run left, once cloud and store are the known ones (L5).
@@ -223,100 +221,32 @@ class Runner:
         `clock` is our wall clock, which the journal's times are by.
         Nodes go before records: a clean waits while its record's node is being destroyed (R1).
         """
-        for key, (one, _) in self._left.items():
-            if key not in self._resumed:
-                self._log.event(Name.INTENT_OPEN, **fields_of(one))
-                self._resumed[key] = one
-        for key, (one, state) in sorted(
-            self._left.items(), key=lambda left: left[0].action == Action.CLEAN
-        ):
-            if key.action is Action.CLEAN and state.order.uuid in self.destroys_of():
+        for one in self._left.values():
+            self._log.event(Name.INTENT_OPEN, **fields_of(one))
+        self._resumed |= self._left
+        self._left = {}
+        left = self._shell.flights.left.items()
+        for key, running in sorted(left, key=lambda one: one[0].action == Action.CLEAN):
+            state, flights = running.state, self._shell.flights
+            if key.action is Action.CLEAN and state.order.uuid in flights.destroys_of:
                 continue
-            del self._left[key]
-            if key in self._running:
+            if key in flights.running:
+                self._shell.learn(Stepped(key, flights.running[key]))
                 continue
-            left_at = clock.since(one.opened_at, now)
+            left_at = clock.since(self._resumed[key].opened_at, now)
             seen = replace(self._shell.seen(key, state.order.plan_id), left_at=left_at)
             step = self._workflows[key.action].resume(state, seen)
             # Its time-out counts from here.
-            left_off = Running(state, now, 0)
+            left_off = Running(state, now)
             if self._commit(key, left_off, step, begun := self._begun(step)):
                 self._enter(key, step, now, begun=begun)
-            else:
-                self._left[key] = (one, state)
-
-    # What it knows.
-
-    def flights(self, without: Key | None = None) -> tuple[dict[str, Flight], dict[str, Flight]]:
-        """The actions in flight, by record and by node, without the one of the key `without`.
-
-        What a former run left counts, too: a write of it may still be on its way (R1).
-        """
-        records: dict[str, Flight] = {}
-        nodes: dict[str, Flight] = {}
-        left = ((key, state, self._loaded_at) for key, (_, state) in self._left.items())
-        running = ((key, one.state, one.since) for key, one in self._running.items())
-        for key, state, since in (*left, *running):
-            if key == without or not state.is_under_way:
-                continue
-            about = self._about(key, state)
-            kind = self._workflows[key.action].flight(state)
-            if about.record is not None:
-                claim = state.order.claim if key.action is Action.SETUP else None
-                incarnation = None if claim is None else claim.incarnation
-                records[about.record] = Flight(kind.partition(":")[0], since, incarnation)
-            if about.node is not None:
-                nodes[about.node] = Flight(kind, since)
-        return records, nodes
-
-    def unclaimed(self, without: Key | None = None) -> tuple[str, ...]:
-        """The sizes of set-ups that have no record yet, without the one of the key `without`."""
-        return tuple(
-            running.state.order.size.name
-            for key, running in self._running.items()
-            if key.action is Action.SETUP and key != without and running.state.is_under_way
-            if self._about(key, running.state).record is None
-        )
-
-    def places(self, without: Key | None = None) -> Counter[str]:
-        """The number of set-ups in each place, without the one of the key `without`."""
-        return Counter(
-            running.state.order.place
-            for key, running in self._running.items()
-            if key.action is Action.SETUP and key != without and running.state.is_under_way
-            if running.state.order.place is not None
-        )
-
-    def unclear(self) -> Mapping[str, int]:
-        """The number of set-ups, by size, whose create got no clear answer."""
-        return Counter(
-            running.state.order.size.name
-            for key, running in self._running.items()
-            if key.action is Action.SETUP and is_unclear(running.state)
-        )
-
-    def destroys_of(self) -> set[str]:
-        """The records whose node has a shutdown in flight."""
-        running = ((key, one.state) for key, one in self._running.items())
-        left = ((key, state) for key, (_, state) in self._left.items())
-        return {
-            state.order.record
-            for key, state in (*running, *left)
-            if key.action is Action.SHUTDOWN and state.order.record is not None
-        }
-
-    def is_written(self, key: Key) -> bool:
-        """Whether a write of that workflow was sent, or may have been."""
-        running = self._running.get(key)
-        return running is not None and running.state.is_written
 
     @property
-    def is_empty(self) -> bool:
-        return not any(running.state.is_under_way for running in self._running.values())
+    def _running(self) -> Mapping[Key, Running]:
+        return self._shell.flights.running
 
-    @property
-    def running(self) -> Mapping[Key, Running]:
-        return self._running
+    def _is_in_flight(self, key: Key) -> bool:
+        return key in self._running or key in self._shell.flights.left
 
     # One step.
 
@@ -348,7 +278,7 @@ class Runner:
         counted = self._scribe.recovery_failed(str(key), error)
         if counted is None or not counted.parked:
             return False
-        del self._running[key]
+        self._shell.learn(Stepped(key, None))
         self._resumed.pop(key, None)
         about = self._about(key, running.state)
         self._shell.ended(End(key, running.state, about, running.since, None))
@@ -379,9 +309,8 @@ class Runner:
             since, serial = (before.since, before.serial) if before else (now, next(self._serials))
             if step.attempt_failed is not None:
                 since = now
-            running = self._running[key] = Running(after, since, serial)
-        else:
-            self._running.pop(key, None)
+            running = Running(after, since, serial)
+        self._shell.learn(Stepped(key, running))
         for fact in step.facts:
             self._shell.fold(fact)
         for told in step.tell:
@@ -446,7 +375,7 @@ class Runner:
             if one.action not in self._workflows:
                 continue
             key = self._key(one.action, one.order)
-            if key not in self._running and key not in self._left:
+            if not self._is_in_flight(key):
                 seen = self._shell.seen(key, one.order.plan_id)
                 begun.append((key, self._workflows[one.action].start(one.order, seen)))
         return begun

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,10 +11,10 @@ from nodemanager.actors.daemon.endings import Endings
 from nodemanager.actors.daemon.invariants import Invariants
 from nodemanager.actors.daemon.leftover_releases import LeftoverReleases
 from nodemanager.actors.daemon.operators import CommandHandler
-from nodemanager.actors.daemon.snapshots import Snapshots
 from nodemanager.actors.messages import WaitOver
 from nodemanager.actors.workers.worker_pool import WorkerPool
 from nodemanager.core.execute.effects import StoreWrite
+from nodemanager.core.execute.flights import Flights, LeftOpen, Stepped
 from nodemanager.core.execute.news import (
     CreateRefused,
     ItemEnded,
@@ -23,11 +22,11 @@ from nodemanager.core.execute.news import (
     NodeGone,
     NotRestored,
     PinsCalledOff,
-    PinsDoubted,
     PinsFailed,
     Restored,
     StoreAnswered,
 )
+from nodemanager.core.execute.seen import wanted
 from nodemanager.core.execute.workflow import Action, Begin, End, Key, Seen
 from nodemanager.core.model.world import Leftover
 from nodemanager.core.observe.facts import Fact
@@ -39,7 +38,6 @@ class WorkflowShell:
     """The runner's `Shell`: tells each part of the daemon what concerns it."""
 
     _context: Context
-    _snapshots: Snapshots
     _invariants: Invariants
     _releases: LeftoverReleases
     _backlog: BacklogRuns
@@ -49,31 +47,26 @@ class WorkflowShell:
     def seen(self, key: Key, plan_id: str) -> Seen:
         """What the workflow decides from: this moment, without its own in-flight action."""
         context = self._context
-        # A set-up that has landed does not keep its claim from being released (U6).
-        landed = key.id if key.action is Action.CLEAN else None
-        state, plan = context.state, context.state.plan
-        wants = plan.wants if plan is not None else None
-        gone = state.withdrawn
+        state, inputs = context.state, context.inputs
         adopts = key.action is Action.ADOPT
         return Seen(
-            self._snapshots.taken(plan_id, without=landed, besides=key),
+            context.snapshot(plan_id, key),
             context.settings,
-            context.inputs.guarantee,
+            inputs.guarantee,
             stopping=context.stopping is not None,
-            # Without those withdrawn since.
-            needless=Counter(wants.needless) - gone if wants else {},
-            wished=None if wants is None else wants.wished,
-            too_many=wants is not None and wants.too_many > gone.total(),
-            too_dear=Counter(wants.too_dear) - gone if wants else {},
-            repeats_creates=context.inputs.repeats_creates,
-            unmet=wants.unmet if wants else frozenset(),
+            repeats_creates=inputs.repeats_creates,
             undecided=context.deciding,
             pins_failed=state.pins_failed,
             picture=self._backlog.seen if adopts else None,
             run=self._backlog.run if adopts else None,
-            fence_wait=context.inputs.fence_wait,
+            fence_wait=inputs.fence_wait,
             failing=state.writes.failed > 0,
+            **wanted(state),
         )
+
+    @property
+    def flights(self) -> Flights:
+        return self._context.flights
 
     def fold(self, fact: Fact) -> None:
         self._context.fold(fact)
@@ -98,7 +91,7 @@ class WorkflowShell:
     def enter_pins(self, pins: tuple[Leftover, ...]) -> bool:
         return self._releases.book.enter(pins, self._context.now)
 
-    def learn(self, one: Learned) -> None:
+    def learn(self, one: Learned | Stepped | LeftOpen) -> None:
         context = self._context
         now = context.now
         if isinstance(one, PinsFailed) and isinstance(one.error, Throttled):
@@ -111,8 +104,6 @@ class WorkflowShell:
                 self._place_rests(one)
             case PinsCalledOff(node_id):
                 self._releases.book.called_off(node_id)
-            case PinsDoubted(node_id):
-                self._releases.book.doubted(node_id, now, context.settings.visible_after)
             case Restored(record=uuid):
                 context.event_log.restored(uuid)
             case NotRestored(verdict=verdict):
@@ -124,7 +115,6 @@ class WorkflowShell:
         """Note that a node that we destroyed is gone (D2-D4)."""
         context = self._context
         context.event_log.forget_node(gone.node_id)
-        self._releases.book.ended(gone.node_id, now)
         self._releases.tend()
         self._operators.marks.forget(frozenset({gone.node_id}))
 
@@ -141,7 +131,7 @@ class WorkflowShell:
         self._context.event_log.clean_ordered(one.order)
 
     def ended(self, end: End) -> None:
-        """Note that a workflow ended, and tell the parts that keep books on it."""
+        """Note that a workflow ended, and tell the parts that wait for it."""
         self._context.learn(end)
         for part in (self._invariants, self._backlog, self._operators):
             part.ended(end)

@@ -19,17 +19,12 @@ from nodemanager.actors.messages import (
     CloudJudged,
     CloudListed,
     CloudOffered,
-    CloudPollStarted,
-    DemandPolled,
-    NodesAsked,
     Poll,
     PollEvery,
     PollFailed,
     PollNow,
     RecordsListed,
     RunErrands,
-    SchedulerPolled,
-    TaggedAsked,
     TakeCloud,
     TakeWishlist,
 )
@@ -38,6 +33,13 @@ from nodemanager.cloud.api import CloudDriver
 from nodemanager.core.execute.news import ErrandRun
 from nodemanager.core.model.scheduling import SchedulerNode
 from nodemanager.core.model.world import CloudNode, Job, Listed, Listing, Record
+from nodemanager.core.observe.facts import (
+    CloudPollBegun,
+    DemandSeen,
+    NodesAnswered,
+    SchedulerSeen,
+    TagsAnswered,
+)
 from nodemanager.core.plan.errands import (
     CancelJob,
     DescribeNode,
@@ -182,7 +184,7 @@ class CloudNodeListActor(PollingActor):
         self._offer()
         account, unverified = self._look_at_account()
         self._untold = account or self._untold
-        self._context.report(CloudPollStarted())
+        self._context.report(CloudPollBegun(self._context.clock.boottime()))
         started_at = self._context.clock.boottime()
         try:
             listed = _readable(self._context.cloud.list_nodes(), CloudNode)
@@ -268,7 +270,9 @@ class CloudNodeListActor(PollingActor):
                 failed += 1
                 if failed == ASK_FAILURES or isinstance(error, Throttled):
                     break
-        self._context.report(NodesAsked(answers, asked_at, frozenset(malformed)))
+        self._context.report(
+            NodesAnswered(answers, self._context.clock.boottime(), frozenset(malformed), asked_at)
+        )
 
     def on_AskAccount(self, message: AskAccount) -> None:
         self._account_at = None
@@ -281,7 +285,7 @@ class CloudNodeListActor(PollingActor):
                 answers[uuid] = self._context.cloud.find_by_record(uuid)
             except RemoteError:
                 break
-        self._context.report(TaggedAsked(answers, asked_at))
+        self._context.report(TagsAnswered(answers, self._context.clock.boottime(), asked_at))
 
 
 class RecordListActor(PollingActor):
@@ -337,7 +341,7 @@ class DemandActor(PollingActor):
     def poll(self) -> None:
         started_at = self._context.clock.boottime()
         jobs = self._wishlist()
-        self._context.report(DemandPolled(jobs, started_at, self._context.clock.boottime()))
+        self._context.report(DemandSeen(jobs, started_at, self._context.clock.boottime()))
 
 
 class SchedulerActor(PollingActor):
@@ -364,7 +368,7 @@ class SchedulerActor(PollingActor):
         listing = Listing(
             listed.items, started_at, ended_at, listed.complete, listed.problems, listed.names
         )
-        self._context.report(SchedulerPolled(jobs, listing, asked_at))
+        self._context.report(SchedulerSeen(listing, jobs, asked_at))
 
     def on_RunErrands(self, message: RunErrands) -> None:
         """Run them in turn. After one without a clear answer, the others wait for a later plan."""

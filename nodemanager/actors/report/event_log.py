@@ -18,7 +18,6 @@ from nodemanager.core.model.streaks import Loops, Streak
 from nodemanager.core.model.verdict import Verdict
 from nodemanager.core.model.world import CloudNode, Record
 from nodemanager.core.observe.clocks import ALWAYS, MeasuredClock
-from nodemanager.core.observe.ended import EndedInSetup
 from nodemanager.core.observe.snapshot import Rests
 from nodemanager.core.plan.boots import BootOrder
 from nodemanager.core.plan.destroy import ShutdownOrder
@@ -56,20 +55,21 @@ class EventLog:
 
     # Boots and places.
 
-    def node_ended(self, one: EndedInSetup, plan_id: str) -> None:
-        """Log a node that ended before its boot came to something."""
-        record, node = one.record, one.node
-        self._log.event(
-            Event.NODE_ENDED,
-            level=WARNING,
-            node=one.node_id,
-            record=record.uuid,
-            slot=record.slot_number,
-            host=record.hostname,
-            size=one.size,
-            detail=(None if node is None else node.why) or None,
-            plan=plan_id,
-        )
+    def nodes_ended(self, made: Plan) -> None:
+        """Log each node that ended before its boot came to something."""
+        for one in made.ended:
+            record, node = one.record, one.node
+            self._log.event(
+                Event.NODE_ENDED,
+                level=WARNING,
+                node=one.node_id,
+                record=record.uuid,
+                slot=record.slot_number,
+                host=record.hostname,
+                size=one.size,
+                detail=(None if node is None else node.why) or None,
+                plan=made.plan_id,
+            )
 
     def boots(self, before: Loops, after: Loops, now: float, *, is_reset: bool) -> bool:
         """Log which rests of booting have begun and ended (B5); whether any has ended."""
@@ -99,6 +99,17 @@ class EventLog:
             spent=streak.spent,
             clear="see why these nodes never come up (image, user data, network to the registry "
             "and the scheduler), then `nodemanager breaker reset`; a node that does ends it, too",
+        )
+
+    def backlog_found(self, count: int) -> None:
+        """Log that the first plan with cleans held some back (S5)."""
+        self._log.event(
+            Event.BACKLOG_FOUND,
+            level=WARNING,
+            count=count,
+            limit=self.settings.max_cleans_per_cycle,
+            clear="nodemanager backlog plan shows them, nodemanager backlog apply frees those "
+            "you leave in it; or set [Cleaning] backlog = clean and reload",
         )
 
     def place_rests(self, size: str, place: str, until: float) -> None:

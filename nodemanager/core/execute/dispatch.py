@@ -1,6 +1,6 @@
 """Tells a scheduler to give nodes no more work, or to give them work again (SAFETY.md D12).
 
-The plan gives the orders (`plan.drains`); the workflow tells the scheduler. The books have what
+The plan gives the orders (`plan.drains`); the workflow tells the scheduler. The State has what
 it was told (`Dispatched`): a node is shut down as idle only by a drain of this run that stands, and
 once a listing that began after it shows the node drained.
 """

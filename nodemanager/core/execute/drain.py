@@ -1,6 +1,6 @@
 """Tells nodes to take no more work, or to take work again (SAFETY.md D12).
 
-The plan gives the orders (`plan.drains`); the workflow tells the node. The books have the orders
+The plan gives the orders (`plan.drains`); the workflow tells the node. The State has the orders
 of this run that stand (`Drains`): a node that can drain is shut down as idle only by such an order.
 """
 

@@ -20,6 +20,7 @@ from nodemanager.core.observe.history import Records
 from nodemanager.core.observe.snapshot import Expected, Rests
 from nodemanager.core.operate.backlog_run import Step as ItemStep
 from nodemanager.core.plan.errands import Errand
+from nodemanager.core.plan.leftovers import Entry
 from nodemanager.errors import RemoteError
 
 # What a step of a workflow learned.
@@ -199,7 +200,8 @@ class Inherited:
 
     `under_way` are records that it may have been writing to when it ended, each with whether that
     frees it (C12); `sent` its destroys that nobody waits for any more, by node id, and when each
-    was sent; `may_lack` says that the journal may lack some (D12).
+    was sent. `oldest` is when the oldest action that it left open began, epoch seconds. `may_lack`
+    says that the journal may lack some (D12).
     """
 
     loops: Loops
@@ -208,6 +210,8 @@ class Inherited:
     under_way: tuple[tuple[str, bool], ...]
     sent: Mapping[str, float]
     marks: Marks
+    leftovers: tuple[Entry, ...]
+    oldest: float
     may_lack: bool
 
 
@@ -270,11 +274,10 @@ class ErrandRun:
 
 
 @dataclass(frozen=True, slots=True)
-class Marked:
-    """Operators' marks are these now, and, where it is given, their cleans by hand, by record."""
+class HandCleans:
+    """The cleans that operators want now, by record uuid (O3)."""
 
-    marks: Marks
-    by_hand: Mapping[str, HandClean] | None = None
+    by_hand: Mapping[str, HandClean]
 
 
 @dataclass(frozen=True, slots=True)

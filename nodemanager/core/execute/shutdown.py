@@ -224,7 +224,7 @@ def _looked(order: ShutdownOrder, looked: NodeLooked, seen: Seen) -> Step[State]
 def _count_look(
     order: ShutdownOrder, looked: NodeLooked, seen: Seen, reason: Reason
 ) -> tuple[tuple[Learned, ...], tuple[Told, ...], int]:
-    """What the books learn of a look for pins, the log events, and the failed looks in a row."""
+    """What the State learns of a look for pins, the log events, and the failed looks in a row."""
     before = seen.pins_failed.get(order.node_id, 0)
     if looked.pins is not None and reason is not Reason.ORDER_EXPIRED:
         return ((PinsTold(order.node_id),) if before else ()), (), 0

@@ -7,8 +7,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from nodemanager.core.execute import news
-from nodemanager.core.execute.books import Drains, dispatched_after, still_unheard, without_ended
 from nodemanager.core.execute.effects import ClaimRecord, FreeRecord, RenewClaim
+from nodemanager.core.execute.expectations import (
+    Drains,
+    dispatched_after,
+    still_unheard,
+    without_ended,
+)
+from nodemanager.core.execute.flights import Flights, LeftOpen, Stepped
 from nodemanager.core.execute.news import Learned
 from nodemanager.core.execute.recent import (
     Recent,
@@ -34,12 +40,61 @@ from nodemanager.core.observe.boots import is_booting
 from nodemanager.core.observe.clocks import wall_read
 from nodemanager.core.observe.history import History
 from nodemanager.core.observe.snapshot import Expected, Limits
+from nodemanager.core.operate.backlog_run import Run
+from nodemanager.core.plan import leftovers
 from nodemanager.core.plan.errands import errand_ended, errands_sent
+from nodemanager.core.plan.leftovers import Ledger
 from nodemanager.core.plan.places import without_ended as without_ended_rests
 from nodemanager.core.plan.plan import Plan
 from nodemanager.core.plan.refusals import after_refusal, after_success
 from nodemanager.core.safety import boot_loops
 from nodemanager.errors import RemoteError
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """The account and the store that answered last, and what is wrong with them.
+
+    `mismatched` says how one differs from the known one, by kind; `identified` are the kinds that
+    were compared. `failed` says why a value in the state directory could not be read or written
+    last time, by what it is. While anything is wrong, nothing may be written.
+    """
+
+    account: str | None = None
+    store: str | None = None
+    mismatched: Mapping[str, str] = field(default_factory=dict)
+    identified: frozenset[str] = frozenset()
+    failed: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def read_only(self) -> tuple[str, ...]:
+        """What is wrong with account, store or state directory."""
+        return (*sorted(self.mismatched.values()), *sorted(set(self.failed.values())))
+
+    @property
+    def account_in_question(self) -> bool:
+        """Whether the account is not the known one, or could not be compared."""
+        return "account" in self.mismatched or "account" in self.failed
+
+
+@dataclass(frozen=True, slots=True)
+class Backlog:
+    """What the first plan with cleans held back, and the run that lets some of it go (S5).
+
+    Until it `is_saved`, another run would not know of it.
+    """
+
+    first_clean: bool = False
+    records: frozenset[str] = frozenset()
+    run: Run | None = None
+    is_saved: bool = True
+
+    def after_plan(self, made: Plan) -> Backlog:
+        # A clean by hand says nothing about how many records wait.
+        cleans = any(order.hand is None for order in made.cleans)
+        if not (self.first_clean and (cleans or made.backlog)):
+            return self
+        return Backlog(False, made.backlog, self.run, is_saved=False)
 
 
 @dataclass(frozen=True)
@@ -67,17 +122,30 @@ class State:
     dispatched: Dispatched = field(default_factory=Dispatched)
     recent: Recent = field(default_factory=Recent)
     writes: Writes = field(default_factory=Writes)
+    flights: Flights = field(default_factory=Flights)
+    ledger: Ledger = field(default_factory=Ledger)
+    """What nodes left behind, or may have (D4)."""
+    identity: Identity = field(default_factory=Identity)
+    backlog: Backlog = field(default_factory=Backlog)
     marks: Marks = NO_MARKS
     by_hand: Mapping[str, HandClean] = field(default_factory=dict)
     plan: Plan | None = None
     """The newest plan."""
+    plans: int = 0
+    """How many plans this run has made."""
+    owes_since: float | None = None
+    """When the oldest action that a former run left open began (epoch seconds), while the nodes of
+    its creates are still to be expected."""
     ended: frozenset[str] = frozenset()
     """The keys of lives and the ids of nodes that a former run's actions ended (A2)."""
 
 
 @dataclass(frozen=True, slots=True)
 class OwnNews:
-    """What happened because of us, `at` that CLOCK_BOOTTIME, and `wall` by our wall clock."""
+    """What happened because of us, `at` that CLOCK_BOOTTIME, and `wall` by our wall clock.
+
+    It may be a value that takes the place of the State's own.
+    """
 
     one: Own
     at: float
@@ -87,6 +155,8 @@ class OwnNews:
 Own = (
     Learned
     | End
+    | Stepped
+    | LeftOpen
     | news.Inherited
     | news.CreatesRead
     | news.Deciding
@@ -96,7 +166,11 @@ Own = (
     | news.CallsDeferred
     | news.ErrandRun
     | news.LoopsReset
-    | news.Marked
+    | news.HandCleans
+    | Marks
+    | Identity
+    | Ledger
+    | Backlog
     | news.LeftoversSearched
 )
 
@@ -109,7 +183,9 @@ def after_own(state: State, own: OwnNews, settings: Settings) -> State:
             return _after_inherited(state, one, at, settings)
         case news.CreatesRead(expected=expected, ended=ended):
             expected = without_ended({**expected, **state.expected}, ended)
-            return replace(state, expected=expected, ended=ended)
+            return replace(state, expected=expected, ended=ended, owes_since=None)
+        case Stepped() | LeftOpen():
+            return replace(state, flights=state.flights.after(one))
         case news.Deciding():
             rests = without_ended_rests(limits.places, at)
             if rests is not limits.places:
@@ -136,9 +212,16 @@ def after_own(state: State, own: OwnNews, settings: Settings) -> State:
             return replace(state, dispatched=dispatched)
         case news.LoopsReset():
             return with_loops(state, boot_loops.after_reset(limits.loops))
-        case news.Marked(marks=marks, by_hand=by_hand):
-            by_hand = state.by_hand if by_hand is None else by_hand
-            return replace(state, marks=marks, by_hand=by_hand)
+        case news.HandCleans(by_hand):
+            return replace(state, by_hand=by_hand)
+        case Marks():
+            return replace(state, marks=one)
+        case Identity():
+            return replace(state, identity=one)
+        case Ledger():
+            return replace(state, ledger=one)
+        case Backlog():
+            return replace(state, backlog=one)
         case news.LeftoversSearched():
             present = state.history.present
             failed = {id: count for id, count in state.pins_failed.items() if id in present}
@@ -165,6 +248,8 @@ def _after_inherited(state: State, one: news.Inherited, at: float, settings: Set
         recent=with_inherited(state.recent, one.sent, at, settings, may_lack=one.may_lack),
         writes=state.writes.inherited(one.late, one.under_way, at),
         marks=one.marks.with_newer(state.marks),
+        owes_since=one.oldest,
+        ledger=leftovers.joined(one.leftovers, state.ledger, at, settings.visible_after),
     )
     return with_loops(state, boot_loops.joined(one.loops, limits.loops))
 
@@ -194,7 +279,8 @@ def _after_step(state: State, one: Learned, own: OwnNews, settings: Settings) ->
     if state.ended:
         state = replace(state, expected=without_ended(state.expected, state.ended))
     if isinstance(one, news.NodeGone):
-        state = replace(state, recent=after_gone(state.recent, one, at))
+        ledger = leftovers.ended(state.ledger, one.node_id, at)
+        state = replace(state, recent=after_gone(state.recent, one, at), ledger=ledger)
         return _after_gone(state, one, own, settings)
     return state
 
@@ -312,6 +398,9 @@ def learned(state: State, one: Learned, now: float, nodes: int, settings: Settin
             return replace(state, recent=after_fence(state.recent, now))
         case news.WriteInDoubt(record):
             return replace(state, writes=state.writes.in_doubt(record, now))
+        case news.PinsDoubted(node_id):
+            ledger = leftovers.doubtful(state.ledger, node_id, now, settings.visible_after)
+            return replace(state, ledger=ledger)
         case news.Restored(record):
             return replace(state, writes=state.writes.without_own_clean(record))
         case _:

@@ -221,6 +221,15 @@ class State(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class Running:
+    """A workflow in flight. `since` is CLOCK_BOOTTIME."""
+
+    state: State
+    since: float
+    serial: int = 0
+
+
 class InFlight:
     """What most states have in common: they block, and wait for no listing.
 
@@ -288,7 +297,7 @@ class Step(Generic[S]):
     """What one event does to one workflow. It is on the disk before any effect leaves.
 
     `state` None is the end. `ended` is the outcome, which concludes the journal's entry. `learn` is
-    for the books (see `books`). What it begins is on the disk in the same transaction.
+    for the State (see `news`). What it begins is on the disk in the same transaction.
     """
 
     state: S | None

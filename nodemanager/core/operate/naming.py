@@ -171,7 +171,7 @@ def _near(given: str, things: Iterable[Thing]) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """Everything that an operator may name, from the newest listings and the daemon's books.
+    """Everything that an operator may name, from the newest listings and what the daemon did.
 
     `others` are further ids that may be held: leftovers, and nodes that are expected or marked.
     """

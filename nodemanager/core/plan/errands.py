@@ -473,7 +473,7 @@ def is_left(node: SchedulerNode) -> bool:
     return not node.responds and (not node.draining or is_drained_by_us(node))
 
 
-# What the books have of it.
+# What the State has of it.
 
 
 def errands_sent(

@@ -163,6 +163,12 @@ def called_off(ledger: Ledger, node_id: str) -> Ledger:
     )
 
 
+def joined(entries: Iterable[Entry], own: Ledger, now: float, visible_after: float) -> Ledger:
+    """Our own ledger with a former run's entries; those that are ours already go before them."""
+    former = restored(entries, now, visible_after).entries
+    return replace(own, entries={**former, **own.entries})
+
+
 def restored(entries: Iterable[Entry], now: float, visible_after: float) -> Ledger:
     """The ledger after a restart; every entry is due once `visible_after` seconds have passed.
 

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
-from nodemanager.core.execute.books import dispatched_listed, still_expected
+from nodemanager.core.execute.expectations import dispatched_listed, still_expected
 from nodemanager.core.execute.state import OwnNews, State, after_own, with_loops
 from nodemanager.core.judge import false_clean
 from nodemanager.core.judge.false_clean import FalseClean, Folded
@@ -40,6 +40,7 @@ from nodemanager.core.observe.facts import (
 from nodemanager.core.observe.history import History
 from nodemanager.core.observe.scheduled import ours_in_scheduler, scheduler_listed
 from nodemanager.core.observe.snapshot import Snapshot
+from nodemanager.core.plan import leftovers
 from nodemanager.core.plan.plan import Plan, plan
 from nodemanager.core.safety import boot_loops
 from nodemanager.core.safety import breaker as breakers
@@ -164,7 +165,8 @@ def _nodes_seen(state: State, listing: Listing[CloudNode], settings: Settings) -
         state = replace(state, breaker=breaker)
         yield Stage(state)
     history = histories.cloud_listed(state.history, listing, settings)
-    yield Stage(replace(state, history=history))
+    ledger = leftovers.listed(state.ledger, history, settings)
+    yield Stage(replace(state, history=history, ledger=ledger))
 
 
 def _scheduler_seen(state: State, fact: SchedulerSeen, settings: Settings) -> Iterator[Stage]:
@@ -274,5 +276,7 @@ def after_decision(state: State, made: Plan, at: float, settings: Settings) -> S
         created=created,
         withdrawn=Counter(),
         plan=made,
+        plans=state.plans + 1,
+        backlog=state.backlog.after_plan(made),
     )
     return with_loops(state, made.loops)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from nodemanager.core.execute.books import dispatched_after, dispatched_listed
+from nodemanager.core.execute.expectations import dispatched_after, dispatched_listed
 from nodemanager.core.execute.news import SchedulerTold
 from nodemanager.core.model.annotations import Mark
 from nodemanager.core.model.breaker import Breaker, Cause

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from nodemanager.core.execute.books import expected_again, still_expected, waiting_claims
+from nodemanager.core.execute.expectations import expected_again, still_expected, waiting_claims
 from nodemanager.core.execute.news import NodeExpected
 from nodemanager.core.model.annotations import Mark
 from nodemanager.core.model.breaker import Cause

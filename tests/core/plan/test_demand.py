@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from nodemanager.core.execute.books import still_expected
+from nodemanager.core.execute.expectations import still_expected
 from nodemanager.core.execute.news import NodeExpected
 from nodemanager.core.execute.state import State, learned
 from nodemanager.core.model.annotations import Mark

@@ -20,9 +20,10 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from nodemanager import log
 from nodemanager.actors.daemon.intents import fields_of
-from nodemanager.actors.daemon.runner import Runner, Running
+from nodemanager.actors.daemon.runner import Runner
 from nodemanager.actors.messages import CarriedOut, CarryOut, WaitOver
 from nodemanager.core.execute.effects import Effect, Intended, StoreWrite, Wait, Write
+from nodemanager.core.execute.flights import Flights, LeftOpen, Stepped
 from nodemanager.core.execute.news import Learned
 from nodemanager.core.execute.workflow import (
     Action,
@@ -32,6 +33,7 @@ from nodemanager.core.execute.workflow import (
     Event,
     Failed,
     Key,
+    Running,
     Seen,
     State,
     Step,
@@ -199,6 +201,7 @@ class _Stand:
         self.told: list[str] = []
         self.began: list[str] = []
         self.unwritten: list[Effect] = []
+        self.flights = Flights()
         self.runner = Runner((tiny.workflow,), self, self, self)  # type: ignore[arg-type]
         self.key = Key(tiny.workflow.action, "")
 
@@ -221,7 +224,10 @@ class _Stand:
 
     def throttled(self, error: RemoteError) -> None: ...
 
-    def learn(self, one: Learned) -> None:
+    def learn(self, one: Learned | Stepped | LeftOpen) -> None:
+        if isinstance(one, Stepped | LeftOpen):
+            self.flights = self.flights.after(one)
+            return
         self.told.append(type(one).__name__)
         learns = getattr(self.tiny, "learns", None)
         if learns is not None:
@@ -281,12 +287,12 @@ class _Stand:
         if self.scene.running is not None:
             workflow = self.tiny.workflow
             key = self.key = Key(workflow.action, workflow.id(self.scene.running.order))
-            self.runner._running[key] = Running(self.scene.running, NOW, 1)
+            self.learn(Stepped(key, Running(self.scene.running, NOW, 1)))
             self.runner._held = {key: self.scene.held} if self.scene.held else {}
         return self.runner
 
     def after(self, **changes: Any) -> Scene[Any]:
-        running = next((one.state for one in self.runner.running.values()), None)
+        running = next((one.state for one in self.flights.running.values()), None)
         return changed(
             self.scene,
             running=running,

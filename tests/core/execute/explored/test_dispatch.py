@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from nodemanager.core.execute import dispatch
-from nodemanager.core.execute.books import dispatched_after
 from nodemanager.core.execute.dispatch import Dispatch
 from nodemanager.core.execute.effects import Effect, ReadRecord, TellScheduler
+from nodemanager.core.execute.expectations import dispatched_after
 from nodemanager.core.execute.news import Learned, SchedulerTold
 from nodemanager.core.execute.once import GivenUp, Once, Reading, Writing
 from nodemanager.core.execute.workflow import Answered, Expired, Seen, Step

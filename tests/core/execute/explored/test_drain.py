@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from nodemanager.core.execute import drain
-from nodemanager.core.execute.books import Drains
 from nodemanager.core.execute.drain import Drain
 from nodemanager.core.execute.effects import Effect, ReadRecord, TellDrain
+from nodemanager.core.execute.expectations import Drains
 from nodemanager.core.execute.news import DrainTold, Learned
 from nodemanager.core.execute.once import Once, Writing
 from nodemanager.core.execute.workflow import Seen
