@@ -16,7 +16,7 @@ from tests.contract.duel import EVERY_STEP, Pair, behind_a_fence
 from tests.contract.race import KINDS, Arena, Kind, Tally
 from tests.contract.stores import running_postgres
 
-SOME = {"sqlite": 600, "postgresql": 600, "arvados": 150}
+SOME = {"sqlite": 300, "postgresql": 300, "arvados": 75}
 """So many are quick enough for every run; a fenced clean takes ten requests and more."""
 ENOUGH = 2000
 """Within so many races a store without its safeguard has broken the rule."""
@@ -60,7 +60,7 @@ def test_both_sides_win_often_where_one_of_them_is_slow(ring: Arena, kind: Kind)
         time.sleep(0.1)
         return kind.clean(pair)
 
-    races = 240
+    races = 120
     tally = race.run(ring, replace(kind, clean=slow), races)
 
     assert tally.broken == []
