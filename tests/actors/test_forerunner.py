@@ -91,7 +91,9 @@ def test_an_empty_cloud_list_by_mistake_frees_and_boots_nothing(make_rig: MakeRi
     rig.forget_calls()
     rig.cloud.always("list_nodes", answer(lambda listed: type(listed)(())))
 
+    rig.change_polling(120)
     rig.turn(4 * HOUR)
+    rig.change_polling(30)
 
     assert rig.cloud.writes == []
     assert set(rig.store.writes) == {"store_time heartbeat"}
@@ -161,7 +163,7 @@ def test_a_malformed_item_keeps_what_it_touches_and_stops_nothing(
     make_rig: MakeRig, harm: object
 ) -> None:
     """Row: one node without a launch time - poller and daemon die."""
-    rig = make_rig(min_nodes=0, max_nodes=4)
+    rig = make_rig(min_nodes=0, max_nodes=4, poll_time=120)
     rig.fleet.state = WorkerState.IDLE
     old_pairs(rig, 2)
     node = rig.nodes[0]
@@ -191,6 +193,7 @@ def test_a_list_call_that_raises_keeps_everything_and_boots_nothing_once_stale(
     rig.forget_calls()
     rig.cloud.vanish(rig.nodes[0].id)
 
+    rig.change_polling(120)
     rig.turn(4 * HOUR)
 
     assert rig.cloud.writes == []
@@ -201,7 +204,8 @@ def test_a_list_call_that_raises_keeps_everything_and_boots_nothing_once_stale(
 def test_slot_0_is_a_slot(make_rig: MakeRig) -> None:
     """Row: slot_number 0 - node taken for down, destroyed while its job runs."""
     store = FakeStore(clock := TickingClock(), slots=range(4))
-    rig = make_rig(cloud=FakeCloud(clock), store=store, min_nodes=1, max_nodes=4, backlog="clean")
+    options = {"min_nodes": 1, "max_nodes": 4, "backlog": "clean", "poll_time": 120}
+    rig = make_rig(cloud=FakeCloud(clock), store=store, **options)
     machine, record = rig.fleet.add_node(age=10 * HOUR)
     assert record.slot_number == 0
     rig.start()
@@ -245,6 +249,7 @@ def test_a_silent_nodes_record_is_never_given_to_another(make_rig: MakeRig) -> N
     given = [line["record"] for line in rig.lines("record.claimed")]
     assert record.uuid not in given
 
+    rig.change_polling(120)
     rig.turn(3 * HOUR)
     assert machine.node not in rig.nodes
     assert rig.lines("node.gone", node=machine.node.id, reason="node_down")
@@ -342,7 +347,7 @@ def test_a_restart_over_many_old_nodes_shuts_none_down(make_rig: MakeRig) -> Non
 
 def test_two_nodes_that_claim_one_record_pair_with_neither(make_rig: MakeRig) -> None:
     """Row: two daemons - records given to two nodes each; neither node is destroyed for it (P2)."""
-    rig = make_rig(min_nodes=0, max_nodes=4)
+    rig = make_rig(min_nodes=0, max_nodes=4, poll_time=120)
     machine, record = rig.fleet.add_node(age=10 * HOUR)
     rival = rig.cloud.add(
         tags=Tags("pool", record.uuid, record.incarnation), age=10 * HOUR, name="rival"

@@ -64,6 +64,7 @@ def test_while_no_replacement_can_be_had_the_pool_is_not_emptied_d15(
     rig = idle_pool(make_rig)
     rig.cloud.always("create", fail(error("no more for this account")))
     rig.cloud.image_id = "image-2"
+    rig.change_polling(120)
     rig.turn(3 * 3600)
     assert (replaced(rig), len(rig.cloud.living())) == (1, 1)
 

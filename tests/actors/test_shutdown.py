@@ -243,7 +243,9 @@ def test_many_that_turn_silent_at_once_are_all_kept(make_rig: MakeRig) -> None:
     rig.start()
     rig.turn(60)
     rig.fleet.silent.update(machine.node.id for machine in machines[:5])
+    rig.change_polling(120)
     rig.turn(6 * HOUR)
+    rig.change_polling(30)
     assert rig.lines("breaker.opened", cause="mass_silence")
     assert rig.cloud.calls["destroy"] == 0
     assert rig.store.calls["clean"] == 0

@@ -112,7 +112,9 @@ def test_listing_goes_on_while_the_account_of_this_process_cant_be_told_again(
     rig.start()
     rig.turn(120)
     rig.cloud.always("account", fail(CloudError("sts.amazonaws.com: timed out")))
+    rig.change_polling(240)
     rig.turn(12 * HOUR)
+    rig.change_polling(30)
     assert rig.lines("list.failed") == []
     assert rig.lines("record.cleaned", record=record.uuid)
     (told,) = rig.lines("identity.unverified")

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any, TextIO
 
+from nodemanager.memory import uncollected
 from tests.live.farm import NotServed, Seen
 from tests.live.server_process import ServerProcess, serve
 
@@ -80,8 +81,9 @@ class Subscription(ServerProcess):
 
 
 def main(orders: TextIO, answers: TextIO) -> None:
-    from tests.cloud.azure.server import AzureServer
-    from tests.cloud.azure.world import VMS
+    with uncollected():
+        from tests.cloud.azure.server import AzureServer
+        from tests.cloud.azure.world import VMS
 
     server = AzureServer().start()
     world = server.world

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 from typing import Any, TextIO
 
+from nodemanager.memory import uncollected
 from tests.live.farm import NotServed, Seen
 from tests.live.server_process import ServerProcess, serve
 
@@ -75,8 +76,9 @@ def metadata_of(instance: dict[str, Any]) -> dict[str, str]:
 
 
 def main(orders: TextIO, answers: TextIO) -> None:
-    from tests.cloud.gce import auth as gce_auth
-    from tests.cloud.gce.server import GceServer
+    with uncollected():
+        from tests.cloud.gce import auth as gce_auth
+        from tests.cloud.gce.server import GceServer
 
     server = GceServer().start()
     project = server.project

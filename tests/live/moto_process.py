@@ -13,6 +13,7 @@ from typing import Any, TextIO
 import boto3
 from botocore.exceptions import BotoCoreError, ClientError
 
+from nodemanager.memory import uncollected
 from tests.live.farm import NotServed, Seen
 from tests.live.server_process import ServerProcess, serve
 
@@ -125,7 +126,8 @@ def _served() -> Iterator[None]:
 
 
 def main(orders: TextIO, answers: TextIO) -> None:
-    from tests.cloud.ec2.moto_server import MotoServer, Reply, lost, plain
+    with uncollected():
+        from tests.cloud.ec2.moto_server import MotoServer, Reply, lost, plain
 
     server = MotoServer().start()
 
