@@ -424,10 +424,19 @@ MUTANTS = (
         "D15",
         "a node goes though none of its size could be booted in its place",
         "core/plan/demand.py",
-        "            return standing or self._refusal(size, 0, price - (size.price or 0.0), going=1)\n",
+        "            return standing or next(filter(None, refusals), None)\n",
         "            return standing\n",
         "tests/core/plan/test_rotation.py::"
         "test_while_the_place_of_the_one_before_is_empty_none_is_replaced_d15",
+    ),
+    TextMutant(
+        "D15",
+        "a node goes though min_nodes would boot one that is too dear in its place",
+        "core/plan/demand.py",
+        "            sizes = (size,) if left <= kept[size.name] else (size, self._cheapest())\n",
+        "            sizes = (size,)\n",
+        "tests/core/plan/test_rotation.py::"
+        "test_none_goes_whose_place_min_nodes_would_fill_with_one_too_dear_d15",
     ),
     TextMutant(
         "U9",

@@ -1480,7 +1480,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "D15",
         "the next node goes though the cloud refused the one in place of the one before",
-        (instead(Market._replaced, "self._waited_for(lots, refused)", "{}"),),
+        (instead(Market.trade, "self._waited_for(lots, refused)", "{}"),),
         storm=Storm(("no replacement can be had", "the image changes"), count=2),
     ),
     Mutant(
@@ -1492,7 +1492,13 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "D15",
         "outdated nodes stay for ever",
-        (instead(Market.trade, "self._replaced(wishes, lots, refused, gone)", "NO_ROTATIONS"),),
+        (
+            instead(
+                Market.trade,
+                "self._replaced(wishes, kept, self._waited_for(lots, refused), gone)",
+                "NO_ROTATIONS",
+            ),
+        ),
     ),
     Mutant(
         "D15",

@@ -130,7 +130,7 @@ class Market:
         going = [view for view in self._going_as_unwanted() if view.size not in unmet]
         over_max += [view.node.id for view in going if view.size in wanted]
         gone = frozenset(view.node.id for view in (*unwanted, *going))
-        replaced = self._replaced(wishes, lots, refused, gone)
+        replaced = self._replaced(wishes, kept, self._waited_for(lots, refused), gone)
         gone |= replaced.chosen.keys() | self._rotating(lots)
         return Wants(
             boots=tuple(boots),
@@ -176,18 +176,24 @@ class Market:
     def _replaced(
         self,
         wishes: Mapping[str, int],
-        lots: Sequence[Lot],
-        refused: Mapping[tuple[str, Reason], int],
+        kept: Mapping[str, int],
+        lacking: Mapping[str, Reason | None],
         going: frozenset[str],
     ) -> Rotations:
-        """The outdated nodes, and the one of each size that is replaced next."""
-        standing = self._standing_refusal()
-        price = self.supply.price
+        """The outdated nodes, and the one of each size that is replaced next.
 
-        def refusal(size: Size) -> Reason | None:
-            return standing or self._refusal(size, 0, price - (size.price or 0.0), going=1)
+        A node beyond those that are `kept` stays for min_nodes, which boots the cheapest size in
+        its place.
+        """
+        standing, price = self._standing_refusal(), self.supply.price
 
-        need = Need(wishes, self._waited_for(lots, refused), going, refusal)
+        def refusal(size: Size, left: int) -> Reason | None:
+            sizes = (size,) if left <= kept[size.name] else (size, self._cheapest())
+            price_left = price - (size.price or 0.0)
+            refusals = (self._refusal(one, 0, price_left, going=1) for one in sizes)
+            return standing or next(filter(None, refusals), None)
+
+        need = Need(wishes, lacking, going, refusal)
         return rotations(self.supply, self.snapshot, self.settings, need)
 
     def _waited_for(

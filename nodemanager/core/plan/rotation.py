@@ -59,14 +59,14 @@ class Need:
 
     `lacking` has the sizes of which nodes are to be booted, with what refuses these (None: nothing
     does); those that only wait until another node of this pool goes are not in it. `going` are the
-    nodes that go as unwanted. `refusal` says what would forbid the next node of a size, once one of
-    that size has gone; None if nothing does.
+    nodes that go as unwanted. `refusal` says what would forbid the next node in the place of one of
+    a size, of which so many may take work, once that one has gone; None if nothing does.
     """
 
     wishes: Mapping[str, int]
     lacking: Mapping[str, Reason | None]
     going: frozenset[str]
-    refusal: Callable[[Size], Reason | None]
+    refusal: Callable[[Size, int], Reason | None]
 
 
 def rotations(supply: Supply, snapshot: Snapshot, settings: Settings, need: Need) -> Rotations:
@@ -133,7 +133,7 @@ class _Turn:
         unready = self._unready()
         if unready is not None:
             return unready, Reason.REFILL_AWAITED
-        lacking, refusal = self.need.lacking, self.need.refusal(self.size)
+        lacking, refusal = self.need.lacking, self.need.refusal(self.size, self._left())
         if self.size.name in lacking:
             return None, lacking[self.size.name] or Reason.REFILL_AWAITED
         if refusal is not None:

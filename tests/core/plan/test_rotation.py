@@ -282,6 +282,20 @@ def test_while_the_place_of_the_one_before_is_empty_none_is_replaced_d15(
     assert (replaced(idle(made)), waits(made)) == ([], reason)
 
 
+@pytest.mark.parametrize(
+    ("spare", "goes"), [pytest.param(1, False, id="for-min-nodes"), pytest.param(2, True, id="not")]
+)
+def test_none_goes_whose_place_min_nodes_would_fill_with_one_too_dear_d15(
+    spare: int, goes: bool
+) -> None:
+    """A spare node of a size has its next in that size; min_nodes boots no preemptible one."""
+    made = pool(2, min_nodes=2, max_total_price=0.1)
+    spot = replace(SMALL, price=0.05, preemptible=True, spare_nodes=spare)
+    made.with_settings(sizes=(spot, replace(LARGE, price=0.1)))
+    expected = ([("i-r1", Reason.OTHER_IMAGE)], None) if goes else ([], Reason.AT_MAX_PRICE)
+    assert (replaced(idle(made)), waits(made)) == expected
+
+
 def test_a_place_that_the_quota_refuses_is_waited_for_by_all_sizes_d15() -> None:
     made = pool()
     small, large = replace(SMALL, spare_nodes=3), replace(LARGE, spare_nodes=1)
