@@ -1,7 +1,7 @@
 # Everything one does with this tree. `make` alone lists the targets.
 
 .DEFAULT_GOAL := help
-.PHONY: help run run-slurm test quick lint static unit soak census mutants chaos hostile dispatch rotation outage slurm systemd openstack incident race test-deps bench docs dist constraints install uninstall clean venv venv-test
+.PHONY: help run run-slurm test quick lint static figures unit soak census mutants chaos hostile dispatch rotation outage slurm systemd openstack incident race test-deps bench docs dist constraints install uninstall clean venv venv-test
 
 VENV := .venv
 PY := $(VENV)/bin/python
@@ -48,7 +48,9 @@ static: venv-test
 lint: static
 	$(PY) -m mypy etc/demo/run.py etc/demo/slurm.py etc/install/nodes.py doc/screens.py doc/timeline.py
 	$(PY) -m mypy -p doc.generate
-	$(PY) -m tests.figures
+
+figures: venv-test ## how big the package is, and what is biggest in it; ARGS=--all
+	@$(PY) -m tests.figures $(ARGS)
 
 # More workers than a small machine has processors: a third of the tests mostly wait.
 unit: venv-test

@@ -139,6 +139,8 @@ def _waits(item: pytest.Item) -> bool:
 
 
 def pytest_collection_finish() -> None:
+    # An exploration keeps each of its scenes: it is not to be looked at again every 700 objects.
+    gc.set_threshold(20_000)
     gc.enable()
 
 

@@ -1,6 +1,6 @@
 """How big the package is, and what is biggest in it: python -m tests.figures.
 
-A report for whoever changes the house, at the end of `make lint`; nothing fails by it.
+A report for whoever changes the house, by `make figures`; nothing fails by it.
 """
 
 from __future__ import annotations
