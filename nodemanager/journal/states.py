@@ -1,6 +1,7 @@
-"""A whole State as JSON, for the start of a segment of the journal.
+"""What recorded facts add up to, as JSON, for the start of a segment of the journal.
 
-What follows from a listing alone (which node has which record's tag) is computed again from it.
+What follows from a listing alone (which node has which record's tag) is computed again from it, and
+the rest of a State is in each decision's snapshot.
 """
 
 from __future__ import annotations

@@ -125,7 +125,7 @@ class EventLog:
     def places_resumed(self, before: Rests, after: Rests) -> None:
         """Log which places rest no more."""
         for size, places in before.items():
-            for place in places.keys() - after.get(size, {}).keys():
+            for place in [one for one in places if one not in after.get(size, {})]:
                 self._log.event(Event.PLACE_RESUMED, size=size, place=place)
 
     # Polls.

@@ -1,4 +1,4 @@
-"""What the daemon knows, and how each fact and each decision changes it: one state, one fold.
+"""How each fact and each decision changes what the daemon knows: one state, one fold.
 
 A replay folds the recorded facts under the recorded settings with the same functions, so it comes
 to the recorded verdicts.
