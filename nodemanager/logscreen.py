@@ -10,8 +10,7 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from nodemanager.core.judge.node_view import IDLE
-from nodemanager.core.model.reasons import Event, Reason
+from nodemanager.core.model.reasons import Event, Means, Reason, having
 from nodemanager.logline import logfmt, span, visible
 
 Fields = Mapping[str, Any]
@@ -20,7 +19,7 @@ SUMMARY_EVERY_S = 60.0
 """A cycle in which nothing was done is told that often."""
 DEEDS = ("boots", "shutdowns", "cleans", "deferred")
 """The counts of a cycle's summary that say that something was done."""
-FOLDED = IDLE | {Reason.BUSY, Reason.IDLE_WORD_OLD}
+FOLDED = having(Means.IDLES) | {Reason.BUSY, Reason.IDLE_WORD_OLD}
 """Kept nodes change between these all day: the summaries count them."""
 
 TAIL = 6

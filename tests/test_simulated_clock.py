@@ -7,7 +7,6 @@ import pytest
 from nodemanager.actors.report.journal_writer import JournalWriter
 from nodemanager.core.observe import history
 from nodemanager.core.observe.clocks import Clocks
-from tests.simulation import faults
 from tests.simulation.run import Result, run
 from tests.simulation.scenario import Storm
 from tests.simulation.world import World
@@ -45,7 +44,7 @@ def played(*, back_s: float, writes: bool) -> tuple[Result, World]:
         worlds.append(world)
         world.engine.after(500.0, set_back)
         world.engine.after(500.0 + KILLED_S, set_right)
-        world.engine.after(501.0 + KILLED_S, lambda: faults.restart(world, pool))
+        world.engine.after(501.0 + KILLED_S, lambda: world.start_again(pool))
 
     result = run(0, storm=Storm(("demand changes",), count=1), watch=watch)
     return result, worlds[0]

@@ -21,7 +21,7 @@ from nodemanager.core.model.world import (
     WorkerState,
 )
 from nodemanager.core.plan.destroy import ShutdownOrder
-from nodemanager.errors import Conflict, JournalError, RemoteError
+from nodemanager.errors import Conflict, JournalError, JournalReplaced, RemoteError
 from nodemanager.journal.api import Hold, Intent, IntentKind
 from nodemanager.journal.kept import BREAKER
 from tests.simulation import census
@@ -89,32 +89,25 @@ def test_some_writes_fail_and_others_do_not(sqlite: bool) -> None:
 
 
 @pytest.mark.parametrize("sqlite", [False, True])
-def test_a_lost_journal_fails_once_under_its_writer_and_begins_anew(sqlite: bool) -> None:
-    desk = paper(sqlite=sqlite)
-    try:
-        pen = desk.pen("m-1")
-        pen.hold(HOLD)
-        desk.lose()
-        with pytest.raises(JournalError, match="moved or removed"):
-            pen.intend([Intent(IntentKind.CLEAN, "clean:r", "p-1")])
-        assert pen.holds() == ()
-    finally:
-        desk.close()
-
-
-@pytest.mark.parametrize("sqlite", [False, True])
-def test_a_writer_hears_of_a_lost_journal_though_the_world_reads_it_first(sqlite: bool) -> None:
+def test_a_lost_journal_fails_for_good_under_its_writer_and_the_next_begins_anew(
+    sqlite: bool,
+) -> None:
     desk = paper(sqlite=sqlite)
     try:
         pen = desk.pen("m-1")
         pen.hold(HOLD)
         assert desk.whole().holds() == (HOLD,)
         desk.lose()
-        assert desk.whole().holds() == ()
-        with pytest.raises(JournalError, match="moved or removed"):
+        assert desk.whole().holds() == (), "the world reads it first, and the writer hears of it"
+        for _ in range(2):
+            with pytest.raises(JournalReplaced, match="moved, removed or replaced"):
+                pen.intend([Intent(IntentKind.CLEAN, "clean:r", "p-1")])
+        following = desk.pen("m-2")
+        assert following.holds() == ()
+        following.hold(HOLD)
+        assert desk.whole().holds() == (HOLD,)
+        with pytest.raises(JournalReplaced):
             pen.holds()
-        pen.hold(HOLD)
-        assert desk.whole().holds() == (HOLD,)
     finally:
         desk.close()
 
