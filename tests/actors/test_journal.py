@@ -49,6 +49,7 @@ def start_again(rig: Rig) -> None:
     ((actor, error),) = rig.deaths
     assert actor == "NodeManagerDaemonActor"
     assert isinstance(error, JournalReplaced)
+    assert rig.lines("journal.failed") == [], "it ends at the first call, and the service says why"
     rig.deaths.clear()
     rig.kill()
     rig.journal = MemoryJournal(rig.clock)
