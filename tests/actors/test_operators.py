@@ -276,6 +276,20 @@ def test_a_drain_that_becomes_a_cordon_while_no_listing_shows_the_node_is_of_tha
     assert busy.reasons("node.keep", node=node_id)[-1] == "cordoned"
 
 
+def test_a_cordon_that_becomes_a_drain_while_no_listing_shows_the_node_is_of_that_node(
+    busy: Rig,
+) -> None:
+    """O1: the cordon that it takes the place of knows the node's life."""
+    operator, node_id = Operator(busy), node_of(busy)
+    assert operator.cordon(node_id).result is Result.DONE
+    busy.cloud.machines[node_id].listed = False
+    busy.turn(60)
+    assert operator.drain(node_id).result is Result.DONE
+    busy.cloud.machines[node_id].listed = True
+    busy.fleet.state = WorkerState.IDLE
+    assert until(busy, "node.gone", within=600, node=node_id)["reason"] == "drained"
+
+
 def test_a_drain_and_a_cordon_take_each_other_s_place(busy: Rig) -> None:
     rig, operator = busy, Operator(busy)
     node_id = node_of(rig)

@@ -312,30 +312,31 @@ GUARDS = (
     ),
     # Data, secrets, operators.
     TextMutant(
-        "O5",
+        "O1",
         "an order on a node that only the next listing shows is told to stand, and does nothing",
         "actors/daemon/decisions.py",
         "        self._operators.before_plan()\n",
         "",
         "tests/actors/test_operators.py::"
-        "test_an_order_on_a_node_that_only_the_next_listing_shows_is_of_that_node[cordon]",
+        "test_an_order_on_a_node_that_only_the_next_listing_shows_is_of_that_node[drain]",
     ),
     TextMutant(
-        "O5",
+        "O1",
         "an order on a node that only an answer by id shows is told to stand, and does nothing",
         "actors/daemon/operators.py",
         "node = node_shown(self._context.history, node_id)\n",
         "node = self._context.history.present.get(node_id)\n",
-        "tests/actors/test_operators.py::test_a_cordoned_node_that_falls_silent_unlisted_is_kept",
+        "tests/actors/test_operators.py::"
+        "test_an_order_on_a_node_that_only_an_answer_shows_is_of_that_node[drain]",
     ),
     TextMutant(
-        "O5",
-        "a cordon that takes the place of an unlisted node's drain does nothing",
+        "O1",
+        "a drain that takes the place of an unlisted node's cordon does nothing",
         "actors/daemon/operators.py",
         "self._questions.mark(said, node_id, replaced=standing)",
         "self._questions.mark(said, node_id)",
         "tests/actors/test_operators.py::"
-        "test_a_drain_that_becomes_a_cordon_while_no_listing_shows_the_node_is_of_that_node",
+        "test_a_cordon_that_becomes_a_drain_while_no_listing_shows_the_node_is_of_that_node",
     ),
     TextMutant(
         "O5",
@@ -421,6 +422,24 @@ GUARDS = (
         "        elif kept and self._context.flights.is_written(Key(Action.SHUTDOWN, node_id)):\n",
         "        elif False:\n",
         "tests/actors/test_operators.py::test_a_node_whose_destroy_is_sent_is_not_cordoned",
+    ),
+    TextMutant(
+        "O5",
+        "a cordon ends with the tags of its node",
+        "core/model/annotations.py",
+        "(self.kept and is_unsaid)",
+        "False",
+        "tests/core/judge/test_marked_nodes.py::"
+        "test_o5_a_cordon_stays_on_a_node_whose_tags_were_taken_and_a_drain_does_not",
+    ),
+    TextMutant(
+        "O5",
+        "a cordon that was set after the order, and after the tags were taken, stops no destroy",
+        "core/plan/destroy.py",
+        "listed is not None and mark.is_on(listed.tags.incarnation)",
+        "False",
+        "tests/core/execute/test_still_due.py::"
+        "test_a_cordon_set_on_the_next_node_of_an_id_stops_the_destroy_of_the_one_before_o5",
     ),
     TextMutant(
         "O5",

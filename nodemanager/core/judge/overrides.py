@@ -17,7 +17,7 @@ BY_HAND = frozenset({Reason.DRAINED, Reason.KILLED})
 def of_node(marks: Mapping[str, Mark], node: CloudNode) -> Mark | None:
     """The mark on this node, but not one on an earlier node with the same id."""
     mark = marks.get(node.id)
-    return mark if mark is not None and mark.incarnation == node.tags.incarnation else None
+    return mark if mark is not None and mark.is_on(node.tags.incarnation) else None
 
 
 def killed(node: CloudNode, snapshot: Snapshot) -> Verdict | None:

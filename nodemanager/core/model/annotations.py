@@ -23,6 +23,15 @@ class Mark:
     incarnation: str | None = None
     kept: bool = False
 
+    def is_on(self, incarnation: str | None) -> bool:
+        """Whether it is on the node of its id whose tags say this incarnation.
+
+        A cordon stays where tags were taken or given since: only another incarnation says that it
+        is another node. A drain or a kill needs its own.
+        """
+        is_unsaid = incarnation is None or self.incarnation is None
+        return incarnation == self.incarnation or (self.kept and is_unsaid)
+
     def measures(self, wall: float) -> dict[str, Any]:
         """The measures that a verdict shows of this mark at `wall`, epoch seconds."""
         told: dict[str, Any] = {"by": self.by}

@@ -128,15 +128,23 @@ def confirm_shutdown(
     record, listed = found.record, snapshot.history.present.get(node_id)
     if _is_held(order, record, listed, snapshot, settings):
         return keep(node_id, Reason.HELD)
-    cordon = snapshot.drains.get(node_id)
-    is_cordoned = cordon is not None and cordon.kept and cordon.incarnation == order.incarnation
-    if is_cordoned and order.reason is not Reason.KILLED:
+    if order.reason is not Reason.KILLED and _is_cordoned(order, listed, snapshot):
         return keep(node_id, Reason.CORDONED)
     if listed is not None and listed.tags.pool != settings.pool:
         pool = listed.tags.pool
         return keep(node_id, Reason.UNTAGGED if pool is None else Reason.FOREIGN_NODE, pool=pool)
     undone = _undone(order, found, snapshot, settings, wanted=wanted)
     return undone or Verdict(Kind.SHUTDOWN, order.reason, node_id, order.measures)
+
+
+def _is_cordoned(order: ShutdownOrder, listed: CloudNode | None, snapshot: Snapshot) -> bool:
+    """Whether an operator cordons the node, as ordered or as it is listed now (O5)."""
+    mark = snapshot.drains.get(order.node_id)
+    if mark is None or not mark.kept:
+        return False
+    return mark.is_on(order.incarnation) or (
+        listed is not None and mark.is_on(listed.tags.incarnation)
+    )
 
 
 def _is_held(

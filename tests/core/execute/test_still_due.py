@@ -15,10 +15,10 @@ from nodemanager.core.model.breaker import Breaker, Cause
 from nodemanager.core.model.reasons import Kind, Reason
 from nodemanager.core.model.scheduling import Dispatched, SchedulerNode
 from nodemanager.core.model.settings import LATE_ORDER_S
-from nodemanager.core.model.world import Guarantee, Record, WorkerState
+from nodemanager.core.model.world import Guarantee, Record, Tags, WorkerState
 from nodemanager.core.plan.destroy import ShutdownEvidence, ShutdownOrder, confirm_shutdown
 from nodemanager.core.plan.drains import DispatchOrder, DrainOrder
-from tests.core.build import EPOCH, START, World, claim, record, world
+from tests.core.build import EPOCH, POOL, START, World, claim, record, world
 
 NOW = EPOCH + START
 OPEN = Breaker(Cause.WRITES_FAIL)
@@ -185,6 +185,31 @@ def test_a_cordon_of_this_life_stops_a_destroy_o5(
     order = shutdown(reason, made)
     cordon = replace(Mark("ann", NOW, "disk", order.incarnation), **mark)
     assert confirmed(made, order, drains={"i-r1": cordon}) is expected
+
+
+@pytest.mark.parametrize("marked_as", ["as-tagged", "untagged"])
+def test_a_cordon_stops_the_destroy_of_a_node_whose_tags_were_taken_o5(marked_as: str) -> None:
+    made = paired(unwanted=False)
+    order = shutdown(Reason.NODE_DOWN, made)
+    incarnation = order.incarnation if marked_as == "as-tagged" else None
+    made.change_node("i-r1", tags=Tags(pool=POOL))
+    made.poll_cloud()
+    cordon = Mark("ann", NOW, "disk", incarnation, kept=True)
+    untold = replace(order, incarnation=None)
+    for one in (order, untold):
+        assert confirmed(made, one, drains={"i-r1": cordon}) is Reason.CORDONED
+        drain = replace(cordon, kept=False)
+        assert confirmed(made, one, drains={"i-r1": drain}) is not Reason.CORDONED
+
+
+def test_a_cordon_set_on_the_next_node_of_an_id_stops_the_destroy_of_the_one_before_o5() -> None:
+    """A destroy names the id, so that it would hit the cordoned one."""
+    made = paired(unwanted=False)
+    order = shutdown(Reason.NODE_DOWN, made)
+    made.change_node("i-r1", tags=Tags(POOL, "r1", "another"))
+    made.poll_cloud()
+    cordon = Mark("ann", NOW, "disk", "another", kept=True)
+    assert confirmed(made, order, drains={"i-r1": cordon}) is Reason.CORDONED
 
 
 def test_a_kill_goes_over_a_cordon_o2_o5() -> None:

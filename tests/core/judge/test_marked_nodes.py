@@ -15,11 +15,12 @@ from nodemanager.core.model.annotations import Mark
 from nodemanager.core.model.breaker import Breaker, Cause
 from nodemanager.core.model.reasons import Kind, Reason
 from nodemanager.core.model.verdict import Verdict
-from nodemanager.core.model.world import NO_TAGS, CloudNode, CloudState, WorkerState
+from nodemanager.core.model.world import NO_TAGS, CloudNode, CloudState, Tags, WorkerState
 from nodemanager.core.observe.snapshot import Snapshot
 from nodemanager.core.plan.destroy import ShutdownEvidence, confirm_shutdown
 from tests.core.build import (
     EPOCH,
+    POOL,
     SMALL,
     START,
     Flight,
@@ -323,6 +324,21 @@ def test_o5_a_cordon_on_an_earlier_node_of_the_same_id_keeps_nothing() -> None:
     made = live(WorkerState.IDLE)
     marked(made, drains={NODE: replace(CORDONED, incarnation="another life")})
     assert made.of_node(NODE).reason is not Reason.CORDONED
+
+
+def test_o5_a_cordon_stays_on_a_node_whose_tags_were_taken_and_a_drain_does_not() -> None:
+    made = unpaired()
+    made.round(40, every=120.0)
+    mark = replace(CORDONED, incarnation=made.nodes[0].tags.incarnation)
+    stripped = replace(made.nodes[0], tags=Tags(pool=POOL))
+    made.nodes[0] = stripped
+    made.poll()
+    marked(made, drains={stripped.id: mark})
+    assert made.of_node(stripped.id).reason is Reason.CORDONED
+    assert made.destroyed == []
+    drain = replace(mark, kept=False)
+    marked(made, drains={stripped.id: drain})
+    assert drained(stripped, WorkerState.IDLE, made.snapshot()) is None, "who it is is not known"
 
 
 def test_o5_explain_names_the_cordon_and_what_ends_it() -> None:
