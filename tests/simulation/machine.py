@@ -93,6 +93,8 @@ class Machine:
     hostname: str | None = None
     refused: int = 0
     heard_at: float | None = None
+    knocked_at: float | None = None
+    """When its last ping was lost: it lived, and nobody heard."""
     life: int = 0
     up: bool = False
     """In this life it has come so far as to ping."""
@@ -190,6 +192,7 @@ class Machine:
             travel += self._random.random() * late
         fate = self.weather.fate("store.ping", "node")
         if not fate.effect:
+            self.knocked_at = self.engine.now
             return
         life, sent = self.life, self.engine.now
         arrives = travel + fate.there

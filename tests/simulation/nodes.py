@@ -496,6 +496,11 @@ class NodeRules:
             # As the manager saw them turn, which is a poll or two off.
             ended = begun + window - 3 * manager.pool.poll_time
             found = {one for one, at in turned.items() if begun <= at <= ended} - excused
+            found -= {
+                one
+                for one in found
+                if self._lived_on(one, fell[one], begun + window, ears, settings)
+            }
             if len(found) > len(wave):
                 wave, until = found, begun + window
         if not wave & {one.node_id for one in bad}:
@@ -560,6 +565,17 @@ class NodeRules:
             return False
         words = list(node.machine.words.values()) if node.machine is not None else []
         return bool(words) and words[-1].arrived > destroyed.at and words[-1].state != "down"
+
+    def _lived_on(
+        self, node_id: str, fell_at: float, after: float, ears: Ears, settings: Settings
+    ) -> bool:
+        """Whether it pinged later than that, a store that was down since it was last heard: only
+        then did it fall silent (D8)."""
+        machine = self.world.cloud.instances[node_id].machine
+        if machine is None or machine.knocked_at is None or machine.knocked_at <= after:
+            return False
+        answered = ears.silence(fell_at, settings) - ears.silence(machine.knocked_at, settings)
+        return answered < 2 * machine.habits.ping_every
 
     def _waves(self, pool: Pool) -> dict[str, float]:
         """The nodes that a breaker of the pool was open for, as mass silence, and until when."""

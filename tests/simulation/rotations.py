@@ -119,8 +119,12 @@ class RotationRules:
         ]
         if any(node.created_at > max(before) - NEWS_S for node in nodes):
             return
-        there = [node for node in nodes if node.lives and node.state is not CloudState.STOPPING]
-        there = [*(node for node in there if node is not one), one]
+        going = {id for at, id in turns.values() if now - at <= NEWS_S}
+        there = [
+            node
+            for node in nodes
+            if node.id in going or (node.lives and node.state is not CloudState.STOPPING)
+        ]
         alike = sum(node.tags.size == one.tags.size for node in there)
         spare = self._spare[by].get(size, 0)
         if len(there) < self._min_nodes[by] or (not pool.wanted and alike < spare):
