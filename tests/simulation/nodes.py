@@ -210,7 +210,7 @@ class NodeRules:
             for one in self.told.family(manager.pool.name)
             for node_id, destroy in one.destroys.items()
             if destroy.outcome is not Outcome.FAILED
-        }
+        } | self._left_unsent(manager, settings)
         for source in ("cloud", "records"):
             newest = ears.newest(source)
             assert newest is not None
@@ -230,6 +230,17 @@ class NodeRules:
             ):
                 what = f"{source} lists lack {lost[0]} of {len(sets[0])}"
                 self._wrong("L3", manager, f"frees or destroys although {what}")
+
+    def _left_unsent(self, manager: Manager, settings: Settings) -> set[str]:
+        """What a killed run had ordered to go: nobody knows then that it sent nothing."""
+        since = manager.started_at - settings.action_timeout
+        return {
+            node_id
+            for name, memory in self.memory.items()
+            if (other := self.world.managers[name]).pool is manager.pool and not other.alive
+            for node_id, given in memory.ordered.items()
+            if given[-1][0] >= since
+        }
 
     def freed(self) -> set[str]:
         """The nodes whose life was freed: the last look of the clean had them denied (C11)."""

@@ -161,6 +161,7 @@ class World:
         self.clock_lies = 0.0
         """Seconds by which an age may be wrong: what no reading showed, or not to the second."""
         self.clock_steps: list[tuple[float, float]] = []
+        self._one_clock_steps: list[tuple[float, float]] = []
         self.open_breakers: dict[str, bool] = {}
         self.weather.answered.append(self._clock_read)
         self.measured = Measured(self)
@@ -201,9 +202,24 @@ class World:
                 "A3", f"steps of {before[1]:.0f} and {step:.0f} s came unmeasured"
             )
 
+    def step_one_clock(self, step: float) -> None:
+        """The store runs on the managers' machine, and its date moves."""
+        self.step_store_clock(step)
+        for pool in self.pools.values():
+            pool.clock.error += step
+        self._one_clock_steps.append((self.engine.now, step))
+
     def _clock_read(self, manager: str, method: str, about: str, result: object) -> None:
-        if method == "store.time":
-            self.managers[manager].pool.clock_read_at = self.engine.now
+        if method != "store.time":
+            return
+        pool = self.managers[manager].pool
+        before, pool.clock_read_at = pool.clock_read_at, self.engine.now
+        if before < pool.clock.booted_at:
+            # Over a reboot nothing witnesses what both clocks did together.
+            step = sum(step for at, step in self._one_clock_steps if at > before)
+            if step:
+                self.clock_lies += abs(step)
+                self.break_assumption("A3", f"the one clock moved by {step:.0f} s over a reboot")
 
     def _missed_steps(self, name: str | None = None) -> None:
         """One starts without a journal, or finds it lost: it has not measured the steps before."""

@@ -60,19 +60,14 @@ def _(scene: Scene) -> None:
     step = random.choice((-7200.0, -900.0, -90.0, 90.0, 900.0, 7200.0, 7200.0))
     is_set_right = random.random() < 0.5
 
-    def move(by: float) -> None:
-        world.step_store_clock(by)
-        for pool in world.pools.values():
-            pool.clock.error += by
-
     over_at = world.engine.now + scene.fault.lasts
 
     def strike(_: Scene) -> None:
-        move(step)
+        world.step_one_clock(step)
         # In the calm nobody sets a date any more.
         left_s = over_at - world.engine.now
         if is_set_right and left_s > 0:
-            scene.later(left_s, lambda: move(-step))
+            scene.later(left_s, lambda: world.step_one_clock(-step))
 
     for machine in scene.machines():
         if random.random() < 0.5:
