@@ -605,7 +605,8 @@ class CleanRules:
         if not mine:
             # A kill may come between the intent and the destroy, and the node may end by itself.
             # A record without a claim has no incarnation, nor has any other node from before us.
-            if self.truth.live_node_of(before) is not None:
+            living = self.truth.live_node_of(before)
+            if living is not None and not self.world.is_excused(living.id, which="A1"):
                 wrong("C20", "no node of this incarnation was destroyed")
             return
         if not any(self._is_gone(*one, family, manager) for one in mine):
