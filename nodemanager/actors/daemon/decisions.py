@@ -15,6 +15,7 @@ from nodemanager.actors.daemon.recovery import Recovery
 from nodemanager.actors.messages import AskNodes, AskTagged, Decide
 from nodemanager.core.execute.news import Deciding
 from nodemanager.core.explain.picture import Picture
+from nodemanager.core.judge.preconditions import plan_block
 from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.verdict import Objection
 from nodemanager.core.observe.history import Nodes
@@ -111,16 +112,14 @@ class Decisions:
 
     def _undone(self, made: Plan, now: float) -> Objection | None:
         """Why this plan's orders are not carried out; None if they are."""
-        context = self._context
-        if context.stopping is not None:
-            return Objection(Reason.STOPPING)
-        if made.aborted is not None:
-            return made.aborted
-        problem, identity = context.journal_writer.problem, context.state.identity
-        if problem is not None or identity.failed:
-            self._endings.cannot_act()
-            detail = problem or "; ".join(identity.read_only)
-            return Objection(Reason.READ_ONLY, {"detail": detail})
-        if context.limits.throttled_until > now:
-            return Objection(Reason.THROTTLED)
+        context, identity = self._context, self._context.state.identity
+        read_only = context.journal_writer.problem or (
+            "; ".join(identity.read_only) if identity.failed else ""
+        )
+        stopping = context.stopping is not None
+        why = plan_block(made.aborted, context.limits, now, stopping=stopping, read_only=read_only)
+        if why is not None:
+            if why.reason is Reason.READ_ONLY:
+                self._endings.cannot_act()
+            return why
         return None if self._endings.may_apply(made) else Objection(Reason.ONE_PLAN)

@@ -10,7 +10,7 @@ from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.verdict import Objection
 from nodemanager.core.observe.history import History
-from nodemanager.core.observe.snapshot import Snapshot
+from nodemanager.core.observe.snapshot import Limits, Snapshot
 
 Standing = Callable[[Snapshot, Settings], Objection | None]
 NEVER = float("-inf")
@@ -169,3 +169,19 @@ def standing_block(
         if block is not None:
             return check.bears(block)
     return None
+
+
+def plan_block(
+    aborted: Objection | None, limits: Limits, now: float, *, stopping: bool, read_only: str
+) -> Objection | None:
+    """Why none of a plan's orders is carried out; None if they are.
+
+    `aborted` is why no plan could be made, `read_only` says what can't be written ("" for nothing).
+    """
+    if stopping:
+        return Objection(Reason.STOPPING)
+    if aborted is not None:
+        return aborted
+    if read_only:
+        return Objection(Reason.READ_ONLY, {"detail": read_only})
+    return Objection(Reason.THROTTLED) if limits.throttled_until > now else None

@@ -1,13 +1,16 @@
-"""When a run that applies one plan alone may apply it."""
+"""When a run that applies one plan alone may apply it, and why no order of a plan is carried out."""
 
 from __future__ import annotations
 
 import pytest
 
-from nodemanager.core.judge.preconditions import listed_for_long
+from nodemanager.core.judge.preconditions import listed_for_long, plan_block
+from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.settings import Settings
+from nodemanager.core.model.verdict import Objection
 from nodemanager.core.model.world import Listing
 from nodemanager.core.observe.history import History
+from nodemanager.core.observe.snapshot import Limits
 
 SETTINGS = Settings(pool="main", settle=60.0, absent_listings=2)
 
@@ -34,3 +37,31 @@ def test_one_plan_is_applied_once_listings_settled_c5_c6(
     begun: set[float], seen: History, expected: bool
 ) -> None:
     assert listed_for_long(begun, seen, SETTINGS) is expected
+
+
+NOW = 1000.0
+NO_LISTING = Objection(Reason.NO_LISTING)
+
+
+@pytest.mark.parametrize(
+    ("aborted", "stopping", "read_only", "throttled_until", "reason"),
+    [
+        pytest.param(None, False, "", NOW, None, id="nothing-is-in-the-way"),
+        pytest.param(None, False, "", NOW + 1.0, Reason.THROTTLED, id="the-cloud-asked-to-wait"),
+        pytest.param(None, False, "disk full", NOW + 1.0, Reason.READ_ONLY, id="nothing-is-kept"),
+        pytest.param(NO_LISTING, False, "disk full", 0.0, Reason.NO_LISTING, id="no-plan"),
+        pytest.param(NO_LISTING, True, "disk full", 0.0, Reason.STOPPING, id="it-stops"),
+    ],
+)
+def test_the_first_of_what_forbids_all_orders_is_told(
+    aborted: Objection | None,
+    stopping: bool,
+    read_only: str,
+    throttled_until: float,
+    reason: Reason | None,
+) -> None:
+    limits = Limits(throttled_until=throttled_until)
+    why = plan_block(aborted, limits, NOW, stopping=stopping, read_only=read_only)
+    assert (None if why is None else why.reason) is reason
+    if why is not None and why.reason is Reason.READ_ONLY:
+        assert why.measures == {"detail": "disk full"}
