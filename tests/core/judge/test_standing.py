@@ -1,4 +1,4 @@
-"""When a run that applies one plan alone may apply it, and why no order of a plan is carried out."""
+"""When a run that applies one plan alone may apply it, and why no order is carried out."""
 
 from __future__ import annotations
 
