@@ -194,6 +194,7 @@ def test_every_reason_is_given_in_some_world() -> None:
         pytest.param(1005040153, "O5", id="a-cordoned-node-loses-its-tags"),
         pytest.param(1005042291, "D9", id="one-that-lived-on-while-the-store-was-down"),
         pytest.param(1005042276, "D15", id="nodes-of-two-sizes-are-replaced-at-one-moment"),
+        pytest.param(1005050184, "B3", id="a-breaker-from-before-the-journal-could-be-read"),
         pytest.param(1005030019, "D15", id="a-spot-node-in-whose-place-min-nodes-pays-for-none"),
     ],
 )

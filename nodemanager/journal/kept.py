@@ -51,8 +51,9 @@ class Kept(Generic[T]):
     """The value where nothing is kept."""
     write: Callable[[T, Now], Any]
     read: Callable[[Any, Now], T]
-    joined: Callable[[T, T], T] = lambda kept, own: kept
-    """What is true where `kept` is read only after this run has set `own`."""
+    joined: Callable[[T, T], T] = lambda kept, own: own or kept
+    """What is true where `kept` is read only after this run has set `own`. The daemon may join them
+    better, and keeps that then."""
 
     def loaded(self, data: Any, now: Now) -> T:
         """The value of the JSON form `data`, by the clocks of now. Raises as `read` does."""
@@ -266,9 +267,7 @@ GIVEN_BACK: Kept[Mapping[str, float]] = Kept(
     lambda kept, own: {**kept, **own},
 )
 """By its key, when each freed life got its record back (U8), in epoch seconds."""
-BACKLOG_RUN: Kept[Any] = Kept(
-    "backlog_run", "backlog_run", None, _as_it_is, _as_it_is, lambda kept, own: own or kept
-)
+BACKLOG_RUN: Kept[Any] = Kept("backlog_run", "backlog_run", None, _as_it_is, _as_it_is)
 """An operator's backlog plan and its progress (S5), as JSON."""
 ALL: tuple[Kept[Any], ...] = (
     BREAKER,

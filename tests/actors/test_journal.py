@@ -4,14 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from nodemanager.actors.report.journal_access import JournalAccess
+from nodemanager.actors.report.journal_writer import JournalWriter
+from nodemanager.core.model.breaker import Breaker, Cause
 from nodemanager.core.model.world import Guarantee, WorkerState
+from nodemanager.core.observe.snapshot import LateWrite
 from nodemanager.core.replay.fold import Start
 from nodemanager.errors import JournalReplaced, QuotaExceeded, StoreError
 from nodemanager.journal.api import Hold, IntentKind
+from nodemanager.journal.kept import (
+    BACKLOG_RUN,
+    BREAKER,
+    GIVEN_BACK,
+    LATE_WRITES,
+    PLACE_RESTS,
+    Kept,
+)
 from nodemanager.journal.reading import read
 from nodemanager.journal.replay import replayed
 from nodemanager.journal.sqlite import SqliteJournal
@@ -318,6 +330,30 @@ def test_what_could_not_be_written_is_written_in_order_and_the_newest_of_each_al
     assert access.problem is None
     access.mends()
     assert len(written) == 5
+
+
+@pytest.mark.parametrize(
+    ("what", "own"),
+    [
+        pytest.param(BREAKER, Breaker(Cause.WRITES_FAIL, generation=1), id="the-breaker"),
+        pytest.param(LATE_WRITES, {"r1": LateWrite(1.0)}, id="late-writes"),
+        pytest.param(PLACE_RESTS, {"small": {"zone-a": 9e9}}, id="rests-of-places"),
+        pytest.param(GIVEN_BACK, {"r1:life": 1.0}, id="lives-given-back"),
+        pytest.param(BACKLOG_RUN, {"run": 1}, id="a-backlog-run"),
+    ],
+)
+def test_what_changed_before_the_journal_was_read_is_written_once_it_is(
+    what: Kept[Any], own: Any
+) -> None:
+    clock = TickingClock()
+    journal = MemoryJournal(clock)
+    writer = JournalWriter(journal, get("nodemanager.daemon"), lambda: True)
+    journal.fail("the disk is away")
+    assert writer.load() is None
+    writer.keep(what, own)
+    journal.heal()
+    assert writer.mend() is not None
+    assert journal.kept(what) == own
 
 
 def test_once_ends_with_1_when_the_journal_can_not_be_written(make_rig: MakeRig) -> None:

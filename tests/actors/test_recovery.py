@@ -722,6 +722,27 @@ def test_the_breaker_is_loaded_before_the_first_plan(make_rig: MakeRig) -> None:
     assert (again.generation, again.ids) == (opened.generation, opened.ids)
 
 
+def test_a_breaker_that_opened_before_the_journal_could_be_read_outlives_the_run_b3(
+    make_rig: MakeRig,
+) -> None:
+    """What is read late has no breaker: it takes the place of none that opened meanwhile."""
+    rig = make_rig(min_nodes=0, max_nodes=20, backlog="clean")
+    for _ in range(8):
+        rig.fleet.add_node(age=10 * HOUR)
+    rig.cloud.always("ask", fail(CloudError("timeout")))
+    assert isinstance(rig.journal, MemoryJournal)
+    rig.journal.fail("the disk is away")
+    rig.start()
+    rig.cloud.machines.clear()
+    until(rig, "breaker.opened", within=120)
+    rig.journal.heal()
+    until(rig, "journal.healed", within=120)
+    rig.kill()
+    restart(rig)
+    rig.turn(300)
+    assert rig.summary()["breaker"] == "cloud_collapsed"
+
+
 def test_a_breaker_stays_open_as_long_though_our_wall_clock_stepped_before_a_boot_b3(
     make_rig: MakeRig,
 ) -> None:

@@ -424,6 +424,15 @@ GUARDS = (
         "tests/actors/test_operators.py::test_a_node_whose_destroy_is_sent_is_not_cordoned",
     ),
     TextMutant(
+        "B3",
+        "a journal that is read late forgets the breaker that opened meanwhile",
+        "journal/kept.py",
+        "own or kept",
+        "kept",
+        "tests/actors/test_recovery.py::"
+        "test_a_breaker_that_opened_before_the_journal_could_be_read_outlives_the_run_b3",
+    ),
+    TextMutant(
         "O5",
         "a cordon ends with the tags of its node",
         "core/model/annotations.py",
