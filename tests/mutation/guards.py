@@ -424,6 +424,15 @@ GUARDS = (
         "tests/actors/test_operators.py::test_a_node_whose_destroy_is_sent_is_not_cordoned",
     ),
     TextMutant(
+        "D9",
+        "a silent node that comes back and says down is of the wave in which it fell silent alone",
+        "core/observe/nodes_since.py",
+        " or (says_down and not before.says_down)",
+        "",
+        "tests/core/safety/test_waves.py::"
+        "test_a_silent_node_that_comes_back_and_says_down_turns_with_those_who_say_so_then_d9",
+    ),
+    TextMutant(
         "B3",
         "a journal that is read late forgets the breaker that opened meanwhile",
         "journal/kept.py",

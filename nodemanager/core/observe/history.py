@@ -49,12 +49,14 @@ class Turned(NamedTuple):
     """A node that is silent, down or unpaired: when a plan found it so, and since when it is (D9).
 
     Silence begins with the last ping, although it counts from half its window on. Once a failed
-    boot (`is_boot`) has ended, it belongs to no wave: boot loops count it (B5).
+    boot (`is_boot`) has ended, it belongs to no wave: boot loops count it (B5). `says_down`: it is
+    heard, and says so itself.
     """
 
     found_at: float
     since: float
     is_boot: bool = False
+    says_down: bool = False
 
 
 class Launch(NamedTuple):

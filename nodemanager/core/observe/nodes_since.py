@@ -88,11 +88,13 @@ def turned_bad(
     well: AbstractSet[str] = frozenset(),
     leaving: AbstractSet[str] = frozenset(),
     boots: AbstractSet[str] = frozenset(),
+    down: AbstractSet[str] = frozenset(),
     collapsed: bool = False,
 ) -> History:
     """Fold in which nodes are bad now, and since when: silent, down or unpaired (D9).
 
     Those of `boots` never joined their scheduler. Such a one counts for as long as it is listed.
+    Those of `down` say so themselves: a silent node that is heard again, and says that, turns anew.
     A node that is `well` again is dropped. One that is listed, and neither bad nor well, stays: a
     jump of a clock, for one, gives it its boot grace again, and it is as ill as before (T1). One
     that left the listing after it turned bad, destroyed by us or not, stays for node_stale_after,
@@ -117,9 +119,9 @@ def turned_bad(
         )
     }
     for node_id, since in bad_now.items():
-        before = turned.get(node_id)
-        if before is None:
-            turned[node_id] = Turned(at, since, node_id in boots)
+        before, says_down = turned.get(node_id), node_id in down
+        if before is None or (says_down and not before.says_down):
+            turned[node_id] = Turned(at, since, node_id in boots, says_down)
         elif node_id in unlisted:
             turned[node_id] = Turned(at, before.since)
     uncounted: frozenset[str] = frozenset()

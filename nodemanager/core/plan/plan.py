@@ -26,7 +26,7 @@ from nodemanager.core.model.settings import ASK_LIMIT, Settings
 from nodemanager.core.model.sizes import Sizes
 from nodemanager.core.model.streaks import NONE, Loops
 from nodemanager.core.model.verdict import NOTHING_BEFORE, Objection, Verdict, keep
-from nodemanager.core.model.world import FreedLife
+from nodemanager.core.model.world import FreedLife, WorkerState
 from nodemanager.core.observe import nodes_since
 from nodemanager.core.observe.consistency import Impossible, find_impossible, of_one_slot
 from nodemanager.core.observe.ended import EndedInSetup
@@ -382,6 +382,7 @@ def _after_silence(
         well=no_more({one: then.found_at for one, then in turned.items()}),
         leaving=snapshot.node_flights.keys(),
         boots={view.node.id for view in ours if view.verdict.reason is Reason.NOT_JOINED},
+        down={view.node.id for view in ours if view.state is WorkerState.DOWN},
         collapsed=snapshot.breaker.part(Cause.CLOUD_COLLAPSED) is not None,
     )
     left = history.turned.keys() - {view.node.id for view in ours} if history.turned else ()

@@ -131,6 +131,22 @@ def test_who_says_down_in_its_boot_grace_again_by_a_jump_is_of_the_wave_d9_t1(st
     assert made.breaker.cause is Cause.MASS_SILENCE
 
 
+def test_a_silent_node_that_comes_back_and_says_down_turns_with_those_who_say_so_then_d9() -> None:
+    """It had been silent for longer than a window, and nobody destroyed it (seed 1005051485)."""
+    made = pool_of(6, node_stale_after=600.0)
+    made.flags["holds"] = frozenset({"i-r0"})
+    for _ in range(40):
+        made.advance(30.0)
+        for number in range(1, 6):
+            made.ping(f"r{number}", WorkerState.BUSY)
+        made.round()
+    assert made.breaker.cause is None
+    made.flags["holds"] = frozenset()
+    say(made, WorkerState.BUSY, {"r0", "r1"})
+    assert made.destroyed == []
+    assert made.breaker.cause is Cause.MASS_SILENCE
+
+
 def test_who_says_down_in_its_first_boot_grace_is_booting_d9() -> None:
     made = pool_of(4, boot_fail_after=900.0)
     for number in range(4, 8):
