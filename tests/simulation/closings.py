@@ -215,9 +215,13 @@ class Closings:
     ) -> str | None:
         """Why a node is silent, down or unpaired; None where it is none of these, or ended."""
         node, now = patient.node, self.world.engine.now
-        if node.state in (CloudState.STOPPED, CloudState.STOPPING):
+        ears = self.told.ears[manager.name]
+        nodes, records = ears.newest("cloud", now), ears.newest("records", now)
+        # It may have been started again since the newest listing.
+        listed = node if nodes is None else nodes.items.get(node.id, node)
+        off = (CloudState.STOPPED, CloudState.STOPPING)
+        if node.state in off or listed.state in off:
             return None
-        records = self.told.ears[manager.name].newest("records", now)
         shown = None if records is None else records.items.get(node.tags.record or "")
         if patient.health is Health.UNPAIRED:
             told = shown is not None and shown.incarnation == node.tags.incarnation
