@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from operator import itemgetter
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from nodemanager.actors.messages import CarryOut, Ordered
-from nodemanager.core.execute.effects import AskNode, DestroyNode
+from nodemanager.actors.messages import CarriedOut, CarryOut, Ordered
+from nodemanager.core.execute.effects import AskNode, DestroyNode, FreeRecord
 from nodemanager.core.execute.workflow import Action, Key
 from nodemanager.core.model.breaker import Breaker, Cause
 from nodemanager.core.model.reasons import Event
 from nodemanager.core.model.world import CloudNode, CloudState, Job, Tags
 from nodemanager.core.operate.verbs import Command, Verb
 from nodemanager.core.safety.breaker import opened
-from tests.core.build import node
+from nodemanager.errors import StoreError
+from tests.core.build import node, record
 from tests.simulation.boot_loops import Failure, rests
 from tests.simulation.choices import LARGE, SMALL, SPOT
 from tests.simulation.cleans import CleanRules
@@ -148,6 +150,55 @@ def test_a_breaker_that_only_an_operator_closes_is_closed_by_nothing_else_b3(
         closings._logged(its, Event.OPERATOR_BREAKER_RESET, {"result": "done"})
     after: Any = world.start(pool)
     closings._planned(after, _plan(Breaker()), None, settings)
+    assert [one.rule for one in world.violations] == broken
+
+
+POLL_S = draw(0).shape.pools[0][0].max_poll_time
+
+
+@pytest.mark.parametrize(
+    ("is_fenced", "succeeds", "closed_at", "broken"),
+    [
+        pytest.param(False, (5.3, 7.0), 8.0, [], id="one-succeeds-that-was-answered-before"),
+        pytest.param(False, (4.5, 4.6), 8.0, ["B3"], id="one-had-succeeded-before-it-opened"),
+        pytest.param(False, None, POLL_S + 7.0, ["B3"], id="none-succeeds"),
+        pytest.param(True, None, POLL_S + 5.2, [], id="a-store-without-heartbeats-is-tried"),
+        pytest.param(True, None, POLL_S - 1.0, ["B3"], id="and-that-too-soon"),
+    ],
+)
+def test_failed_writes_stand_from_when_they_opened_the_breaker_b3(
+    is_fenced: bool, succeeds: tuple[float, float] | None, closed_at: float, broken: list[str]
+) -> None:
+    """The fifth is told at 5.1, one more failed before the plan that shows it, at 6."""
+    world = World("0", replace(draw(0).shape, fenced=is_fenced))
+    pool = next(iter(world.pools.values()))
+    told = Told(world)
+    closings: Any = Closings(world, told, Truth(world, told))
+    manager: Any = world.start(pool)
+    effect = FreeRecord(record("r1", at=1.0), "stale_slot")
+    begun, steps = world.engine.now, []
+
+    def write(answered: float, given: float, error: StoreError | None) -> None:
+        done = CarriedOut(Key(Action.CLEAN, "r1"), 1, effect, error=error)
+        hooks = world.weather.answered if error is None else world.weather.failed
+        steps.append(
+            (answered, lambda: [one(manager.name, "store.clean", "r1", error) for one in hooks])
+        )
+        steps.append((given, lambda: [one(manager.name, done) for one in world.given]))
+
+    def plan(at: float, breaker: Breaker) -> None:
+        steps.append((at, lambda: closings._planned(manager, _plan(breaker), None, pool.settings)))
+
+    for at in (1.0, 2.0, 3.0, 4.0, 5.0, 5.4):
+        write(at, at + 0.1, StoreError("503"))
+    if succeeds is not None:
+        write(*succeeds, None)
+    plan(4.8, Breaker())
+    plan(6.0, opened(Breaker(), Cause.WRITES_FAIL, frozenset(), 5.1, {}))
+    plan(closed_at, Breaker())
+    for at, step in sorted(steps, key=itemgetter(0)):
+        world.engine.now = begun + at
+        step()
     assert [one.rule for one in world.violations] == broken
 
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from nodemanager.actors.messages import Ordered
+from nodemanager.actors.messages import CarriedOut, Ordered
+from nodemanager.core.execute.effects import StoreWrite
 from nodemanager.core.model.breaker import Cause
 from nodemanager.core.model.reasons import Event
 from nodemanager.core.model.settings import Settings
@@ -19,7 +20,7 @@ from nodemanager.core.observe.facts import SchedulerSeen
 from nodemanager.core.observe.snapshot import Snapshot
 from nodemanager.core.operate.verbs import Verb
 from nodemanager.core.plan.plan import Plan
-from nodemanager.errors import Conflict, NoFreeSlot, NoSuchRecord, RemoteError, SlotTaken
+from nodemanager.errors import Conflict, NoFreeSlot, NoSuchRecord, SlotTaken
 from tests.simulation import health
 from tests.simulation.cloud import Instance
 from tests.simulation.health import Health
@@ -30,9 +31,6 @@ from tests.simulation.world import Pool, World
 
 HEARTBEAT = "store.time"
 """It writes where the store compares and sets."""
-WRITES = frozenset(
-    f"store.{what}" for what in ("claim", "create", "clean", "restore", "delete", "drain", "update")
-)
 ANSWERS = (Conflict, NoSuchRecord, NoFreeSlot, SlotTaken)
 """What a store says that could have written."""
 DOWN = "down"
@@ -65,9 +63,11 @@ class Closings:
         self.world, self.told, self.truth = world, told, truth
         self.open: dict[str, dict[Cause, Standing]] = {}
         self._wrote_at: dict[str, float] = {}
-        """By pool, when the store last took a write of its managers."""
+        """By pool, when its managers were last told of a write that the store took."""
         self._failed_at: dict[str, float] = {}
-        """By pool, when a write of its managers last failed."""
+        """By pool, when its managers were last told of a write that failed."""
+        self._failed_first: dict[str, float] = {}
+        """The same of the first one since the newest plan that shows no breaker open for them."""
         self._scheduled: dict[str, frozenset[str]] = {}
         """By manager, the names in the newest whole listing of its scheduler."""
         self._resets: dict[str, str] = {}
@@ -76,7 +76,6 @@ class Closings:
         world.events.append(self._logged)
         world.given.append(self._given)
         world.weather.answered.append(self._answered)
-        world.weather.failed.append(self._failed)
 
     # What happens.
 
@@ -93,18 +92,21 @@ class Closings:
             self._scheduled[manager] = names
         elif isinstance(message, Ordered) and message.command.verb is Verb.BREAKER_RESET:
             self._resets[self.world.managers[manager].pool.name] = manager
+        elif isinstance(message, CarriedOut) and isinstance(message.effect, StoreWrite):
+            self._written(manager, message)
+
+    def _written(self, manager: str, message: CarriedOut) -> None:
+        """A daemon is told what became of a write: only now does it count."""
+        if message.error is None or isinstance(message.error, ANSWERS):
+            self._wrote(manager)
+            return
+        pool, now = self.world.managers[manager].pool.name, self.world.engine.now
+        self._failed_at[pool] = now
+        self._failed_first.setdefault(pool, now)
 
     def _answered(self, manager: str, method: str, about: str, result: object) -> None:
-        if method in WRITES or (method == HEARTBEAT and not self.world.shape.fenced):
+        if method == HEARTBEAT and not self.world.shape.fenced:
             self._wrote(manager)
-
-    def _failed(self, manager: str, method: str, about: str, error: RemoteError) -> None:
-        if method not in WRITES:
-            return
-        if isinstance(error, ANSWERS):
-            self._wrote(manager)
-        else:
-            self._failed_at[self.world.managers[manager].pool.name] = self.world.engine.now
 
     def _wrote(self, manager: str) -> None:
         self._wrote_at[self.world.managers[manager].pool.name] = self.world.engine.now
@@ -138,6 +140,8 @@ class Closings:
                 continue
             before.ids, before.seen_at = before.ids | part.ids, now
             before.kept = before.kept or pool.journal.takes_writes_of(manager.name)
+        if Cause.WRITES_FAIL not in parts:
+            self._failed_first.pop(pool.name, None)
 
     def _may_be_reset(self, manager: Manager) -> bool:
         """Whether the run before may have carried out a reset when it was killed, and not answered.
@@ -152,11 +156,14 @@ class Closings:
     def _began(self, pool: Pool, cause: Cause) -> float:
         """Since when the cause may stand that a plan shows just now for the first time.
 
-        Writes failed before that plan was made. A run that takes the cause over from a journal
-        that was full when the run before closed it shows it again, and no write fails meanwhile.
+        Writes failed before that plan was made, and others may have failed after the one that
+        opened it. A run that takes the cause over from a journal that was full when the run before
+        closed it shows it again, and no write fails meanwhile.
         """
         now = self.world.engine.now
-        return self._failed_at.get(pool.name, now) if cause is Cause.WRITES_FAIL else now
+        if cause is not Cause.WRITES_FAIL:
+            return now
+        return self._failed_first.get(pool.name, self._failed_at.get(pool.name, now))
 
     def _closes(self, manager: Manager, one: Standing, settings: Settings) -> None:
         holds = JUDGES.get(one.cause, Closings._operators)(self, manager, one, settings)
