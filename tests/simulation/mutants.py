@@ -226,6 +226,14 @@ OUTLIVED = Storm(
 )
 """There nodes outlive their destroys, and a list lacks them."""
 UNHEARD = Storm(("pings lost on the way",), count=6, dispatching=Dispatching(15.0, 900.0))
+UNJOINED = Storm(
+    ("machines never join the scheduler", "manager killed"),
+    count=6,
+    dispatching=Dispatching(15.0, 40.0),
+)
+"""There machines ping that their scheduler never hears."""
+NAMELESS = Storm(("slurm.conf lacks a name",), count=6, dispatching=Dispatching(15.0, 200.0))
+"""There the scheduler lists a name no more for a while, whoever has it."""
 TAKEN_BACK = Storm(("the cloud takes back what boots",), count=2)
 """Each node ends before it pings."""
 NEVER_UP = Storm(
@@ -1469,13 +1477,31 @@ MUTANTS: tuple[Mutant, ...] = (
         "U12",
         "a node boots under a name that the scheduler lacks",
         (instead(names.next_names, "name not in known", "False"),),
-        storm=Storm(("slurm.conf lacks a name",), count=6, dispatching=Dispatching(15.0, 200.0)),
+        storm=NAMELESS,
     ),
     Mutant(
         "U14",
         "a name that Slurm itself switched off is told at its machine's end, however late",
         (instead(shutdowns._gone, "(Reason.UNPAIRED, Reason.SUSPENDED)", "(Reason.UNPAIRED,)"),),
         seed=999002997,
+    ),
+    Mutant(
+        "D17",
+        "a node that pings, and never joins its scheduler, stays for ever",
+        (
+            instead(
+                nodes._joins,
+                'not measures or measures["unjoined_s"] <= measures["limit_s"]',
+                "True",
+            ),
+        ),
+        storm=UNJOINED,
+    ),
+    Mutant(
+        "D17",
+        "who joined its scheduler is ended as never joined once that lists its name no more",
+        (instead(scheduled._after_joins, "node.responds", "False"),),
+        storm=NAMELESS,
     ),
     Mutant(
         "D15",
