@@ -17,17 +17,22 @@ from nodemanager.core.model.reasons import Event
 from nodemanager.core.model.world import CloudNode, CloudState, Job, Tags
 from nodemanager.core.operate.verbs import Command, Verb
 from nodemanager.core.safety.breaker import opened
-from nodemanager.errors import StoreError
+from nodemanager.errors import PlaceFull, StoreError
 from tests.core.build import node, record
 from tests.simulation.boot_loops import Failure, rests
 from tests.simulation.choices import LARGE, SMALL, SPOT
 from tests.simulation.cleans import CleanRules
 from tests.simulation.closings import Closings
+from tests.simulation.latch import Latch
+from tests.simulation.liveness import Calm
 from tests.simulation.machine import Word
 from tests.simulation.nodes import NodeRules
 from tests.simulation.queue_order import waiting
-from tests.simulation.scenario import draw
+from tests.simulation.scenario import Storm, draw
+from tests.simulation.seat_rules import OFF_AT_ONCE, SeatRules
+from tests.simulation.seats import Seating, SeatJob
 from tests.simulation.sends import Sends
+from tests.simulation.standing import StandingOrders
 from tests.simulation.told import Answer, Ears, Told
 from tests.simulation.truth import Truth
 from tests.simulation.work import Work
@@ -199,6 +204,55 @@ def test_failed_writes_stand_from_when_they_opened_the_breaker_b3(
     for at, step in sorted(steps, key=itemgetter(0)):
         world.engine.now = begun + at
         step()
+    assert [one.rule for one in world.violations] == broken
+
+
+@pytest.mark.parametrize(
+    ("what", "at", "broken"),
+    [
+        pytest.param("nothing", 0.0, ["U14"], id="for-no-reason"),
+        pytest.param("sent", -1.0, [], id="an-order-was-on-its-way-before"),
+        pytest.param("refused", 1.0, [], id="its-size-was-refused"),
+        pytest.param("refused", -1.0, [], id="that-was-just-before-it-waited"),
+        pytest.param("refused", -600.0, ["U14"], id="that-was-long-before-it-waited"),
+        pytest.param("another refused", 1.0, ["U14"], id="another-size-was-refused"),
+        pytest.param("ended", 1.0, [], id="its-machine-ended"),
+        pytest.param("ended", -1.0, ["U14"], id="one-that-slurm-had-switched-off-ended"),
+        pytest.param("never heard", -1.0, [], id="one-that-slurm-never-heard-ended"),
+    ],
+)
+def test_what_waits_is_queued_again_only_where_no_machine_comes_u14(
+    what: str, at: float, broken: list[str]
+) -> None:
+    """`at` is when that was, or its machine was made: seconds after Slurm powers the node up."""
+    seated = Seating(every=60.0, job_s=40.0, sizes=(SMALL, LARGE))
+    world = World("0", draw(0, Storm(("demand changes",), count=0, seated=seated)).shape)
+    assert world.controller is not None
+    controller, engine, told = world.controller, world.engine, Told(world)
+    calm, truth = Calm(world), Truth(world, told)
+    latch, orders = Latch(world, truth, calm), StandingOrders(world, told)
+    rules = SeatRules(world, controller, orders, calm, latch)
+    first, second, *_ = controller.model.nodes.values()
+    since = engine.now + 10.0
+    engine.now = since + at
+    uuid = controller.registry.uuids[(second if what == "another refused" else first).name]
+    if "refused" in what:
+        for hook in world.weather.failed:
+            hook("main-1", "cloud.create", uuid, PlaceFull("no room", place="zone-a"))
+    tags = Tags("main", uuid, "life")
+    one = world.cloud.start(tags=tags, size=first.size, name=first.name, by="main-1")
+    world._boot(one, first.name)
+    assert one.machine is not None
+    one.machine.heard_at = None if what == "never heard" else engine.now
+    engine.now = since
+    number = controller.model.submit(first.name)
+    controller.jobs[number] = SeatJob(number, first.name, 60.0, since)
+    controller.model.settle()
+    engine.now = since + 20.0
+    if what in ("ended", "never heard"):
+        world.cloud.end(one)
+    world.weather.sent_at = since + at if what == "sent" else engine.now
+    rules._ordered("main-1", first, ("scontrol", "update", OFF_AT_ONCE))
     assert [one.rule for one in world.violations] == broken
 
 

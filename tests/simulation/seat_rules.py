@@ -9,18 +9,20 @@ that was submitted is run, and what idles beyond min_nodes goes.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from nodemanager.core.model.reasons import Event
 from nodemanager.core.model.scheduling import OURS
 from nodemanager.core.model.streaks import LONGEST_REST_S
 from nodemanager.core.model.world import Record
 from nodemanager.core.safety.boot_loops import SIZE_LOOP
+from nodemanager.errors import RemoteError
 from tests.records.slurm_model import UNASKED, Node, Times
 from tests.simulation.cloud import Instance
 from tests.simulation.debts import Owed
+from tests.simulation.engine import EPOCH
 from tests.simulation.machine import Machine
 from tests.simulation.seats import (
     COMES,
@@ -37,12 +39,10 @@ from tests.simulation.world import Pool, World
 if TYPE_CHECKING:
     from tests.simulation.latch import Latch
     from tests.simulation.liveness import Calm
-    from tests.simulation.manager import Manager
 
 OFF_AT_ONCE, ON = "State=POWER_DOWN_FORCE", "State=POWER_UP"
 ENDS = (OFF_AT_ONCE, "State=DOWN")
 UNDRAINS = ("State=UNDRAIN", "State=RESUME", "State=POWER_DOWN", OFF_AT_ONCE)
-FAILED_LATELY_S = 900.0
 BOOTS_S = 100.0
 SLACK_S = 60.0
 LOOK_S = 10.0
@@ -62,8 +62,11 @@ class SeatRules:
     ) -> None:
         self.world, self.controller, self.orders = world, controller, orders
         self.calm, self.latch = calm, latch
-        self.failed_at: dict[str, float] = {}
-        """By size, when the cloud last refused a node; by uuid, when the record's node ended."""
+        self._refused_at: dict[tuple[str, str], float] = {}
+        """By pool and size, when the cloud last refused a node."""
+        self._lost: dict[str, float] = {}
+        """By uuid, when the newest was made of the record's nodes that ended, and Slurm had heard;
+        of the others, when it ended."""
         self._failed: Counter[str] = Counter()
         """By pool, how many nodes ended that had never been heard."""
         self._done: dict[str, tuple[int, float]] = {}
@@ -72,7 +75,7 @@ class SeatRules:
         world.registry.pinged.append(lambda _, secret: self._heard.add(secret))
         world.cloud.books.ended.append(self._ended)
         controller.ordered.append(self._ordered)
-        world.events.append(self._told)
+        world.weather.failed.append(self._refused)
         world.registry.changed.append(self._changed)
         world.cloud.books.destroyed.append(self._destroyed)
 
@@ -83,14 +86,18 @@ class SeatRules:
             if machine.hostname == name and machine.instance.lives
         ]
 
-    def _told(self, manager: Manager, event: Event, fields: dict[str, object]) -> None:
-        if event is Event.NODE_SETUP_FAILED and fields.get("action") == "create":
-            self.failed_at[str(fields.get("size"))] = self.world.engine.now
+    def _refused(self, manager: str, method: str, about: str, error: RemoteError) -> None:
+        if method == "cloud.create" and error.definite:
+            node = self.controller.model.nodes[self.controller.registry.names[about]]
+            self._refused_at[self._sort(node)] = self.world.engine.now
 
     def _ended(self, one: Instance) -> None:
         if one.machine is not None and one.machine.secret not in self._heard:
             self._failed[one.tags.pool or ""] += 1
-        self.failed_at[one.tags.record or ""] = self.world.engine.now
+        was_heard = one.machine is not None and one.machine.heard_at is not None
+        since = one.created_at if was_heard else self.world.engine.now
+        uuid = one.tags.record or ""
+        self._lost[uuid] = max(since, self._lost.get(uuid, since))
 
     def _changed(self, before: Record | None, after: Record | None, by: str, what: str) -> None:
         if before is None or after is None or what != "claim" or after.hostname is None:
@@ -132,13 +139,25 @@ class SeatRules:
         alive = [machine for machine in self._living(node.name) if is_up(machine)]
         if job.runs and job.on in alive:
             self._hit(job, by, " ".join(argv[2:]))
-        failed = (self.failed_at.get(one, -1e9) for one in (node.size, self._uuid(node.name)))
-        failed_s = self.world.engine.now - max(failed)
-        if "POWERING_UP" in node.flags and failed_s > FAILED_LATELY_S:
+        since = node.since - EPOCH
+        was_sent_before = self.world.weather.sent_at < since
+        if "POWERING_UP" in node.flags and not (was_sent_before or self._is_lost(node, since)):
             self.world.violate("U14", f"{by} has job {job.id} queued again, which waits")
 
-    def _uuid(self, name: str) -> str:
-        return self.controller.registry.uuids[name]
+    def _is_lost(self, node: Node, since: float) -> bool:
+        """Whether no machine comes for what waits there since Slurm called the node up for it.
+
+        The cloud refused one of its size, also before that while it is news; or the machine ended.
+        One that Slurm had heard before is not waited for: Slurm itself had it switched off.
+        """
+        pool = self.world.pools[self.controller.pool_of[node.name]]
+        news_s = pool.settings.poll_stale_after + SLACK_S
+        lost_at = self._lost.get(self.controller.registry.uuids[node.name], -math.inf)
+        refused_at = self._refused_at.get(self._sort(node), -math.inf)
+        return lost_at >= since or refused_at >= min(since, self.world.engine.now - news_s)
+
+    def _sort(self, node: Node) -> tuple[str, str]:
+        return self.controller.pool_of[node.name], node.size
 
     def _destroyed(self, one: Instance, by: str) -> None:
         job = next((job for job in self.controller.jobs.values() if job.on is one.machine), None)
