@@ -203,6 +203,12 @@ SEATED = Storm(
     seated=Seating(every=60.0, job_s=200.0),
 )
 """A world whose records are Slurm's nodes."""
+SPARE_SEATS = Storm(
+    ("a node dies unseen", "manager killed"),
+    count=8,
+    seated=Seating(every=60.0, job_s=200.0, spare=3),
+)
+"""There more of Slurm's nodes wait than may live."""
 SUSPENDING = Storm(
     ("a node dies unseen", "manager killed"),
     count=8,
@@ -1478,6 +1484,19 @@ MUTANTS: tuple[Mutant, ...] = (
         "a node boots under a name that the scheduler lacks",
         (instead(names.next_names, "name not in known", "False"),),
         storm=NAMELESS,
+    ),
+    Mutant(
+        "U12",
+        "what min_nodes lacks is powered up before the nodes that Slurm waits for",
+        (
+            instead(
+                Market.trade,
+                "self._grant(lots, refused, [])",
+                "self._grant([Lot(self._cheapest(), Reason.BELOW_MIN_NODES, "
+                "max(0, self.settings.min_nodes - self.supply.serving)), *lots], refused, [])",
+            ),
+        ),
+        storm=SPARE_SEATS,
     ),
     Mutant(
         "U14",

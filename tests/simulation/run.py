@@ -31,6 +31,7 @@ from tests.simulation.progress import Progress
 from tests.simulation.queue_order import QueueOrder
 from tests.simulation.rotations import RotationRules
 from tests.simulation.scenario import Scenario, Storm, draw
+from tests.simulation.seat_order import SeatOrder
 from tests.simulation.seat_rules import SeatRules
 from tests.simulation.sends import Sends
 from tests.simulation.setups import SetUpRules
@@ -137,6 +138,7 @@ def _play(world: World, scenario: Scenario) -> None:
         watched = _watched(world, told, truth, cleans, fair)
     else:
         BootLoops(world, told)
+        SeatOrder(world, world.controller, told)
         latch = Latch(world, truth, fair)
         orders = StandingOrders(world, told)
         watched = (
