@@ -19,7 +19,7 @@ from nodemanager.logline import visible
 RUNTIME_FAILURE, USAGE = 1, 2
 
 
-class Entry(NamedTuple):
+class Subcommand(NamedTuple):
     """A subcommand: its module in `nodemanager.commands`, its name there, and what it does.
 
     `does` stands in the list of the commands, where the command itself is not loaded yet.
@@ -30,52 +30,56 @@ class Entry(NamedTuple):
     does: str
 
 
-SECTIONS: Mapping[str, Mapping[str, Entry]] = {
+SECTIONS: Mapping[str, Mapping[str, Subcommand]] = {
     "Look": {
-        "status": Entry("status", "status", "Slots, nodes, polls, breaker and pending work."),
-        "nodes": Entry("listing", "nodes", "Every node: state, age, reason."),
-        "slots": Entry("listing", "slots", "Every held slot, and when it will be free."),
-        "why": Entry("why", "why", "What keeps each size from growing or shrinking."),
-        "events": Entry("why", "events", "What happened lately, in groups."),
-        "explain": Entry("explain", "explain", "Why a node or record is left alone, or not."),
-        "log": Entry("log", "log", "What was decided and done, from the journal."),
-        "orders": Entry("operate", "orders", "Standing holds, drains, kills and the pause."),
-        "verify": Entry("verify", "verify", "Is the pool at rest? For scripts."),
+        "status": Subcommand("status", "status", "Slots, nodes, polls, breaker and pending work."),
+        "nodes": Subcommand("listing", "nodes", "Every node: state, age, reason."),
+        "slots": Subcommand("listing", "slots", "Every held slot, and when it will be free."),
+        "why": Subcommand("why", "why", "What keeps each size from growing or shrinking."),
+        "events": Subcommand("why", "events", "What happened lately, in groups."),
+        "explain": Subcommand("explain", "explain", "Why a node or record is left alone, or not."),
+        "log": Subcommand("log", "log", "What was decided and done, from the journal."),
+        "orders": Subcommand("operate", "orders", "Standing holds, drains, kills and the pause."),
+        "verify": Subcommand("verify", "verify", "Is the pool at rest? For scripts."),
     },
     "Act": {
-        "hold": Entry("operate", "hold", "Keep everything automatic away from it."),
-        "release": Entry("operate", "release", "End a hold."),
-        "drain": Entry("operate", "drain", "Shut a node down once it is idle."),
-        "undrain": Entry("operate", "undrain", "Undo a drain, or a kill not carried out."),
-        "cordon": Entry("operate", "cordon", "Give a node no more work, and keep it."),
-        "uncordon": Entry("operate", "uncordon", "End a cordon."),
-        "kill": Entry("operate", "kill", "Shut a node down now, busy or not."),
-        "clean": Entry("operate", "clean", "Free a record now, by the usual rules."),
-        "pause": Entry("operate", "pause", "Create, destroy and free nothing for now."),
-        "resume": Entry("operate", "resume", "End a pause."),
-        "rotate": Entry("operate", "rotate", "Pause or resume the replacement of old nodes."),
-        "breaker": Entry("operate", "breaker", "Close the breaker (breaker reset)."),
-        "backlog": Entry("backlog", "backlog", "Review and free what leaked before us."),
+        "hold": Subcommand("operate", "hold", "Keep everything automatic away from it."),
+        "release": Subcommand("operate", "release", "End a hold."),
+        "drain": Subcommand("operate", "drain", "Shut a node down once it is idle."),
+        "undrain": Subcommand("operate", "undrain", "Undo a drain, or a kill not carried out."),
+        "cordon": Subcommand("operate", "cordon", "Give a node no more work, and keep it."),
+        "uncordon": Subcommand("operate", "uncordon", "End a cordon."),
+        "kill": Subcommand("operate", "kill", "Shut a node down now, busy or not."),
+        "clean": Subcommand("operate", "clean", "Free a record now, by the usual rules."),
+        "pause": Subcommand("operate", "pause", "Create, destroy and free nothing for now."),
+        "resume": Subcommand("operate", "resume", "End a pause."),
+        "rotate": Subcommand("operate", "rotate", "Pause or resume the replacement of old nodes."),
+        "breaker": Subcommand("operate", "breaker", "Close the breaker (breaker reset)."),
+        "backlog": Subcommand("backlog", "backlog", "Review and free what leaked before us."),
     },
     "Tune": {
-        "check-config": Entry("daemon", "check_config", "Find every problem of a file."),
-        "check-cloud": Entry("check_cloud", "check_cloud", "Ask the cloud for all we need."),
-        "init": Entry("init", "init", "Write a configuration file."),
-        "slurm-config": Entry("slurm_config", "slurm_config", "The lines that slurm.conf needs."),
-        "reload": Entry("operate", "reload", "Let the daemon read its file again."),
-        "replay": Entry("replay", "replay", "What other settings would have done."),
+        "check-config": Subcommand("daemon", "check_config", "Find every problem of a file."),
+        "check-cloud": Subcommand("check_cloud", "check_cloud", "Ask the cloud for all we need."),
+        "init": Subcommand("init", "init", "Write a configuration file."),
+        "slurm-config": Subcommand(
+            "slurm_config", "slurm_config", "The lines that slurm.conf needs."
+        ),
+        "reload": Subcommand("operate", "reload", "Let the daemon read its file again."),
+        "replay": Subcommand("replay", "replay", "What other settings would have done."),
     },
     "Run": {
-        "run": Entry("daemon", "run", "The daemon, in the foreground."),
-        "registry": Entry("daemon", "registry", "The record registry on its own."),
-        "slurm-resume": Entry("slurm_config", "slurm_resume", "Slurm's ResumeProgram."),
-        "slurm-suspend": Entry("slurm_config", "slurm_suspend", "Slurm's SuspendProgram."),
-        "completion": Entry("completion", "completion", "The script for completion in a shell."),
+        "run": Subcommand("daemon", "run", "The daemon, in the foreground."),
+        "registry": Subcommand("daemon", "registry", "The record registry on its own."),
+        "slurm-resume": Subcommand("slurm_config", "slurm_resume", "Slurm's ResumeProgram."),
+        "slurm-suspend": Subcommand("slurm_config", "slurm_suspend", "Slurm's SuspendProgram."),
+        "completion": Subcommand(
+            "completion", "completion", "The script for completion in a shell."
+        ),
     },
 }
 """The subcommands, in the order of the help."""
 
-ENTRIES: Mapping[str, Entry] = {
+ENTRIES: Mapping[str, Subcommand] = {
     name: entry for entries in SECTIONS.values() for name, entry in entries.items()
 }
 

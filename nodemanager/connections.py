@@ -41,7 +41,7 @@ _TOO_LARGE = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class ServerLimits:
     """The limits of one server.
 
     `request_s` limits a whole request, from its first byte to its last, and the silence before
@@ -62,12 +62,12 @@ class Limits:
         return self.body if self.body_at is None else min(self.body, self.body_at(path))
 
 
-def limits_of(share: float) -> Limits:
+def limits_of(share: float) -> ServerLimits:
     """The limits of a server that may use this share of the process's file descriptors."""
     soft, _hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     files = MOST / share if soft == resource.RLIM_INFINITY else soft
     connections = max(8, min(MOST, int(files * share)))
-    return Limits(connections, max(4, connections // 4))
+    return ServerLimits(connections, max(4, connections // 4))
 
 
 def peer_of(address: str) -> str:
@@ -105,7 +105,7 @@ class Gate:
     complete is always answered. For use by one event loop.
     """
 
-    def __init__(self, limits: Limits, refusals: Refusals) -> None:
+    def __init__(self, limits: ServerLimits, refusals: Refusals) -> None:
         self.limits = limits
         self.refusals = refusals
         self._peers: Counter[str] = Counter()

@@ -32,7 +32,7 @@ Value = Callable[[str, str], str]
 
 
 @dataclass(frozen=True, slots=True)
-class Need:
+class NeededExtra:
     """An extra that a file needs, and the option for which it does."""
 
     extra: str
@@ -44,25 +44,25 @@ class MissingExtra(NodeManagerError):
     """A command needs an extra that is not installed; says how to install it."""
 
 
-def needs(value: Value) -> Iterator[Need]:
+def needs(value: Value) -> Iterator[NeededExtra]:
     """The extras without which the configuration with these values can't be served."""
     if value("Records", "provider") == "arvados":
-        yield Need("arvados", "Records", "provider")
+        yield NeededExtra("arvados", "Records", "provider")
     elif value("Registry", "database").startswith("postgres"):
-        yield Need("postgres", "Registry", "database")
+        yield NeededExtra("postgres", "Registry", "database")
     credentials = "Cloud Credentials"
     match value("Cloud", "provider"):
         case "ec2" if not value(credentials, "key"):
             # Keys from the environment, shared files or an instance's role.
-            yield Need("ec2", "Cloud", "provider")
+            yield NeededExtra("ec2", "Cloud", "provider")
         case "gce" if value(credentials, "key"):
-            yield Need("gce", credentials, "key")
+            yield NeededExtra("gce", credentials, "key")
         case "azure" if value(credentials, "certificate"):
-            yield Need("azure", credentials, "certificate")
+            yield NeededExtra("azure", credentials, "certificate")
         case "openstack" if value(credentials, "cloud"):
-            yield Need("openstack", credentials, "cloud")
+            yield NeededExtra("openstack", credentials, "cloud")
         case "libvirt":
-            yield Need("libvirt", "Cloud", "provider")
+            yield NeededExtra("libvirt", "Cloud", "provider")
 
 
 def is_installed(extra: str) -> bool:

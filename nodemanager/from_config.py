@@ -13,7 +13,7 @@ from nodemanager.cloud.api import CloudDriver
 from nodemanager.config import Config, StoreProvider, located
 from nodemanager.config.deciding import fields_of
 from nodemanager.config.providers import traits_of
-from nodemanager.config.sections import Size as SizeSection
+from nodemanager.config.sections import SizeSection
 from nodemanager.config.values import Dispatcher, PlaceOrder
 from nodemanager.core.model.scheduling import Verb
 from nodemanager.core.model.settings import Settings

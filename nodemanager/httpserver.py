@@ -34,7 +34,7 @@ from nodemanager.connections import (
     Connection,
     Gate,
     GuardedProtocol,
-    Limits,
+    ServerLimits,
     limits_of,
     peer_of,
 )
@@ -97,7 +97,7 @@ class HttpServer:
         tls_cert: str | None = None,
         tls_key: str | None = None,
         name: str = "nodemanager",
-        limits: Limits | None = None,
+        limits: ServerLimits | None = None,
         control_socket: Path | None = None,
         takes_over: bool = True,
         refusals: Refusals | None = None,

@@ -24,7 +24,7 @@ _SHOWN = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class ProgramResult:
     """What a program printed and exited with; `said` is the last line of its stderr, or ""."""
 
     returncode: int
@@ -39,7 +39,7 @@ def run(
     *,
     given: bytes = b"",
     environment: Mapping[str, str] | None = None,
-) -> Ended:
+) -> ProgramResult:
     """Run `argv` for `timeout` seconds at most, with `given` on its stdin.
 
     `environment` replaces the inherited variables. Raises SchedulerError, which names `what`, for
@@ -74,7 +74,7 @@ def run(
                 os.killpg(process.pid, signal.SIGKILL)
             _end_marked(f"{MARK}={mark}".encode())
     lines = said.decode("utf-8", "replace").strip().splitlines()
-    return Ended(process.returncode, output, lines[-1][:_SHOWN] if lines else "")
+    return ProgramResult(process.returncode, output, lines[-1][:_SHOWN] if lines else "")
 
 
 def _end_marked(mark: bytes) -> None:

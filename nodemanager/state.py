@@ -25,7 +25,7 @@ from nodemanager.errors import StartError
 from nodemanager.logline import timestamp
 from nodemanager.redact import HIDDEN
 
-Fact = str | int | float | bool | None
+JsonScalar = str | int | float | bool | None
 
 _FACTS = "facts.json"
 _LOCK = "lock"
@@ -113,11 +113,11 @@ class StateDirectory:
         path = self.path / _LOCK
         return Lease(_locked(path, 0, self._clock), path)
 
-    def recall(self, name: str) -> Fact:
+    def recall(self, name: str) -> JsonScalar:
         """The fact remembered under `name`, or None. Raises StartError for a corrupt file."""
         return self._facts().get(_name(name))
 
-    def remember(self, name: str, value: Fact) -> None:
+    def remember(self, name: str, value: JsonScalar) -> None:
         """Write `value` under `name` to the disk; None removes it."""
         with self._writing:
             facts = self._facts()
@@ -148,7 +148,7 @@ class StateDirectory:
         HIDDEN.add(token)
         return token
 
-    def _facts(self) -> dict[str, Fact]:
+    def _facts(self) -> dict[str, JsonScalar]:
         text = self._read(_FACTS)
         if text is None:
             return {}

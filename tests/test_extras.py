@@ -11,7 +11,7 @@ import pytest
 from nodemanager import extras
 from nodemanager.config import load
 from nodemanager.errors import ConfigError
-from nodemanager.extras import MODULES, MissingExtra, Need, needs
+from nodemanager.extras import MODULES, MissingExtra, NeededExtra, needs
 
 pytestmark = pytest.mark.slow
 
@@ -46,7 +46,7 @@ def bare(*words: str | Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
 
 
-def of(**values: str) -> list[Need]:
+def of(**values: str) -> list[NeededExtra]:
     """The needs of a file with these values, written `Section__option`."""
     given = {tuple(key.replace("_x_", " ").split("__", 1)): text for key, text in values.items()}
     return list(needs(lambda section, option: given.get((section, option), "")))

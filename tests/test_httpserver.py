@@ -20,7 +20,7 @@ import pytest
 import requests
 
 from nodemanager import httpserver, pace
-from nodemanager.connections import Limits, peer_of
+from nodemanager.connections import ServerLimits, peer_of
 from nodemanager.core.model.reasons import Reason
 from nodemanager.errors import StartError
 from nodemanager.httpserver import STOP_S, HttpServer
@@ -296,7 +296,7 @@ def test_the_server_header_names_no_version() -> None:
 
 
 CHUNKED = b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
-FEW = Limits(connections=8, per_peer=4, request_s=0.6, answer_s=0.8)
+FEW = ServerLimits(connections=8, per_peer=4, request_s=0.6, answer_s=0.8)
 
 
 @pytest.fixture

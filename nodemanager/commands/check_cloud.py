@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from nodemanager.cloud.checks import Found
     from nodemanager.config import Config
-    from nodemanager.preflight.checks import Asked
+    from nodemanager.preflight.checks import CheckResult
 
 SEATS = (
     "--boot can't be had with [Records] provider = slurm, where a node is booted only once Slurm "
@@ -113,7 +113,7 @@ def check(
     from nodemanager.preflight import checks
 
     log.hide(*secrets_of(config))
-    clock, screen = SystemClock(), Screen(as_json=as_json, yes=yes)
+    clock, screen = SystemClock(), StepScreen(as_json=as_json, yes=yes)
     cloud = adapters.build_cloud(config, clock)
     cost = None
     try:
@@ -169,7 +169,7 @@ def chosen_size(sizes: Sequence[Any], name: str | None) -> Any:
     return min(sizes, key=cheapness)
 
 
-class Screen:
+class StepScreen:
     """Prints each step when it has ended; on a terminal it also shows what is waited for."""
 
     def __init__(self, *, as_json: bool, yes: bool) -> None:
@@ -181,7 +181,7 @@ class Screen:
         live = self._out.is_terminal and not as_json
         self._status: Status | None = self._out.status("") if live else None
 
-    def __enter__(self) -> Screen:
+    def __enter__(self) -> StepScreen:
         if self._status is not None:
             self._status.start()
         return self
@@ -194,7 +194,7 @@ class Screen:
         if self._status is not None:
             self._status.update(cell(what))
 
-    def show(self, asked: Asked) -> None:
+    def show(self, asked: CheckResult) -> None:
         self.ended(asked.name, asked.found, asked.took_s)
 
     def ended(self, name: str, found: Found, took_s: float) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-Row = Mapping[str, Any]
+TableRow = Mapping[str, Any]
 
 
 class Column(NamedTuple):

@@ -27,7 +27,7 @@ FILE = "_file"
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
+class Prompt:
     """One question. `option` is `Section.option`, or SIZES; a blank answer leaves it out.
 
     `logins` are the ways to log in that need it, where a cloud has several; all where it is empty.
@@ -44,106 +44,114 @@ CREDENTIAL, PASSWORD, CLOUD = "credential", "password", "clouds.yaml"
 """The ways to log in to OpenStack; the first is the default."""
 
 
-PING_HOST = Ask(
+PING_HOST = Prompt(
     "Cloud Create.ping_host",
     "Address that nodes ping, host[:port] for https or a URL (blank: this machine)",
 )
 
-QUESTIONS: Mapping[str, tuple[Ask, ...]] = {
+QUESTIONS: Mapping[str, tuple[Prompt, ...]] = {
     "ec2": (
-        Ask("Cloud Credentials.region", "Region to run nodes in", "us-east-1"),
-        Ask("Cloud Credentials.key", "Access key (blank: environment, profile or instance role)"),
-        Ask("Cloud Credentials.secret", "Its secret (blank: none)"),
-        Ask("Cloud Create.image_id", "AMI that nodes boot from (ami-...)", required=True),
-        Ask("Cloud Create.subnet_id", "Subnet of the nodes (blank: the default one)"),
-        Ask("Cloud Create.security_groups", "Security groups, sg-..., by commas (blank: default)"),
+        Prompt("Cloud Credentials.region", "Region to run nodes in", "us-east-1"),
+        Prompt(
+            "Cloud Credentials.key", "Access key (blank: environment, profile or instance role)"
+        ),
+        Prompt("Cloud Credentials.secret", "Its secret (blank: none)"),
+        Prompt("Cloud Create.image_id", "AMI that nodes boot from (ami-...)", required=True),
+        Prompt("Cloud Create.subnet_id", "Subnet of the nodes (blank: the default one)"),
+        Prompt(
+            "Cloud Create.security_groups", "Security groups, sg-..., by commas (blank: default)"
+        ),
         PING_HOST,
-        Ask(SIZES, "Instance types to boot, by commas", "m5.large", required=True),
+        Prompt(SIZES, "Instance types to boot, by commas", "m5.large", required=True),
     ),
     "gce": (
-        Ask("Cloud Credentials.project", "Project to run nodes in, by its id", required=True),
-        Ask("Cloud Credentials.key", "File of a service account's key (blank: instance's role)"),
-        Ask("Cloud Create.zone", "Zone to boot nodes in", "us-central1-a", required=True),
-        Ask(
+        Prompt("Cloud Credentials.project", "Project to run nodes in, by its id", required=True),
+        Prompt("Cloud Credentials.key", "File of a service account's key (blank: instance's role)"),
+        Prompt("Cloud Create.zone", "Zone to boot nodes in", "us-central1-a", required=True),
+        Prompt(
             "Cloud Create.image",
             "Image that nodes boot from: name, family or path",
             "ubuntu-2404-lts-amd64",
             required=True,
         ),
-        Ask("Cloud Create.subnet", "Subnet of the nodes (blank: the network's own)"),
+        Prompt("Cloud Create.subnet", "Subnet of the nodes (blank: the network's own)"),
         PING_HOST,
-        Ask(SIZES, "Machine types to boot, by commas", "e2-standard-2", required=True),
+        Prompt(SIZES, "Machine types to boot, by commas", "e2-standard-2", required=True),
     ),
     "azure": (
-        Ask("Cloud Credentials.subscription_id", "Subscription to run nodes in", required=True),
-        Ask("Cloud Credentials.tenant_id", "Its directory (tenant)", required=True),
-        Ask("Cloud Credentials.region", "Region to run nodes in", "eastus", required=True),
-        Ask("Cloud Credentials.key", "Client id of a service principal (blank: own identity)"),
-        Ask("Cloud Credentials.secret", "Its secret (blank: none)"),
-        Ask("Cloud List.resource_group", "Resource group of the nodes", "nodes", required=True),
-        Ask(
+        Prompt("Cloud Credentials.subscription_id", "Subscription to run nodes in", required=True),
+        Prompt("Cloud Credentials.tenant_id", "Its directory (tenant)", required=True),
+        Prompt("Cloud Credentials.region", "Region to run nodes in", "eastus", required=True),
+        Prompt("Cloud Credentials.key", "Client id of a service principal (blank: own identity)"),
+        Prompt("Cloud Credentials.secret", "Its secret (blank: none)"),
+        Prompt("Cloud List.resource_group", "Resource group of the nodes", "nodes", required=True),
+        Prompt(
             "Cloud Create.image",
             "Image that nodes boot from: Publisher:Offer:SKU:Version, or resource id",
             "Canonical:ubuntu-24_04-lts:server:latest",
             required=True,
         ),
-        Ask("Cloud Create.network", "Virtual network of the nodes", "nodes", required=True),
-        Ask("Cloud Create.ssh_key", "File of a public key for the nodes", required=True),
+        Prompt("Cloud Create.network", "Virtual network of the nodes", "nodes", required=True),
+        Prompt("Cloud Create.ssh_key", "File of a public key for the nodes", required=True),
         PING_HOST,
-        Ask(SIZES, "Sizes to boot, by commas", "Standard_D2s_v4", required=True),
+        Prompt(SIZES, "Sizes to boot, by commas", "Standard_D2s_v4", required=True),
     ),
     "openstack": (
-        Ask(
+        Prompt(
             "Cloud Credentials.auth_url",
             "URL of keystone",
             required=True,
             logins=(CREDENTIAL, PASSWORD),
         ),
-        Ask(
+        Prompt(
             "Cloud Credentials.application_credential_id",
             "Application credential, by its id",
             required=True,
             logins=(CREDENTIAL,),
         ),
-        Ask(
+        Prompt(
             "Cloud Credentials.application_credential_secret",
             "Its secret",
             required=True,
             logins=(CREDENTIAL,),
         ),
-        Ask("Cloud Credentials.username", "User", required=True, logins=(PASSWORD,)),
-        Ask("Cloud Credentials.password", "The user's password", required=True, logins=(PASSWORD,)),
-        Ask(
+        Prompt("Cloud Credentials.username", "User", required=True, logins=(PASSWORD,)),
+        Prompt(
+            "Cloud Credentials.password", "The user's password", required=True, logins=(PASSWORD,)
+        ),
+        Prompt(
             "Cloud Credentials.project",
             "Project to run nodes in, by its name",
             required=True,
             logins=(PASSWORD,),
         ),
-        Ask(
+        Prompt(
             "Cloud Credentials.domain",
             "Domain of user and project",
             "Default",
             logins=(PASSWORD,),
         ),
-        Ask(
+        Prompt(
             "Cloud Credentials.cloud",
             "Name of the cloud in clouds.yaml",
             required=True,
             logins=(CLOUD,),
         ),
-        Ask(
+        Prompt(
             "Cloud Credentials.clouds_yaml",
             "Path of that file (blank: OpenStack's own places)",
             logins=(CLOUD,),
         ),
-        Ask(
+        Prompt(
             "Cloud Credentials.region",
             "Region to run nodes in (blank: the only one, or clouds.yaml's)",
         ),
-        Ask("Cloud Create.image", "Image that nodes boot from: name or id", required=True),
-        Ask("Cloud Create.networks", "Networks of the nodes, ids by commas (blank: the only one)"),
+        Prompt("Cloud Create.image", "Image that nodes boot from: name or id", required=True),
+        Prompt(
+            "Cloud Create.networks", "Networks of the nodes, ids by commas (blank: the only one)"
+        ),
         PING_HOST,
-        Ask(
+        Prompt(
             SIZES,
             "Flavors to boot, by commas, each like: m1.small cores=1 ram=2048 price=0.02",
             "m1.small",
@@ -151,28 +159,28 @@ QUESTIONS: Mapping[str, tuple[Ask, ...]] = {
         ),
     ),
     "libvirt": (
-        Ask("Cloud Credentials.uri", "Hypervisor", "qemu:///system", required=True),
-        Ask("Cloud Create.storage_pool", "Storage pool of the nodes", "default", required=True),
-        Ask("Cloud Create.image", "Volume that nodes boot from", required=True),
-        Ask("Cloud Create.network", "Network of the nodes", "default", required=True),
+        Prompt("Cloud Credentials.uri", "Hypervisor", "qemu:///system", required=True),
+        Prompt("Cloud Create.storage_pool", "Storage pool of the nodes", "default", required=True),
+        Prompt("Cloud Create.image", "Volume that nodes boot from", required=True),
+        Prompt("Cloud Create.network", "Network of the nodes", "default", required=True),
         PING_HOST,
-        Ask(
+        Prompt(
             SIZES,
             "Sizes to boot, by commas, each like: small cores=1 ram=2048 price=0.01",
             "small",
             required=True,
         ),
     ),
-    "local": (Ask("Cloud Create.vanish_after", "Kill a node after (off: never)", "off"),),
+    "local": (Prompt("Cloud Create.vanish_after", "Kill a node after (off: never)", "off"),),
 }
 """What each provider's sample needs filled in. A provider without a row has nothing of its own."""
 
 SAFE = {"Daemon.min_nodes": "0"}
 """Set whatever the sample has: nothing boots without demand."""
 COMMON = (
-    Ask("Daemon.max_nodes", "Most nodes at a time", "2", required=True),
-    Ask("Daemon.max_total_price", "Most that all nodes together may cost an hour", "1.00"),
-    Ask("Daemon.state_dir", "Directory of its state (blank: /var/lib/nodemanager/POOL)"),
+    Prompt("Daemon.max_nodes", "Most nodes at a time", "2", required=True),
+    Prompt("Daemon.max_total_price", "Most that all nodes together may cost an hour", "1.00"),
+    Prompt("Daemon.state_dir", "Directory of its state (blank: /var/lib/nodemanager/POOL)"),
 )
 
 
@@ -267,7 +275,7 @@ def chosen(provider: str | None, samples: Mapping[str, Path], yes: bool) -> str:
     raise click.UsageError(f"--provider {provider}: {there}{did_you_mean(provider, known)}")
 
 
-def parsed(given: Iterable[str], sample: str, questions: Iterable[Ask]) -> dict[str, str]:
+def parsed(given: Iterable[str], sample: str, questions: Iterable[Prompt]) -> dict[str, str]:
     """The `--set` options by `Section.option`. A section may be left out where it is clear."""
     places: dict[str, list[str]] = {}
     for option in (*options_of(sample), *(one.option for one in questions)):
@@ -298,7 +306,7 @@ def options_of(sample: str) -> list[str]:
     return found
 
 
-def of_login(questions: Sequence[Ask], given: Mapping[str, str], yes: bool) -> list[Ask]:
+def of_login(questions: Sequence[Prompt], given: Mapping[str, str], yes: bool) -> list[Prompt]:
     """The questions of one way to log in: that of the `--set` options, else the one chosen."""
     logins = list(dict.fromkeys(login for one in questions for login in one.logins))
     if not logins:
@@ -317,7 +325,7 @@ def of_login(questions: Sequence[Ask], given: Mapping[str, str], yes: bool) -> l
     return [one for one in questions if login in one.logins or not one.logins]
 
 
-def answered(questions: Iterable[Ask], given: Mapping[str, str], yes: bool) -> dict[str, str]:
+def answered(questions: Iterable[Prompt], given: Mapping[str, str], yes: bool) -> dict[str, str]:
     """The answers by option, those of `--set` first. Raises click.UsageError for a missing one."""
     answers = dict(given)
     missing = []

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from nodemanager.commands import show
-from nodemanager.commands.columns import NODES, NODES_WIDE, SLOTS, SLOTS_WIDE, Column, Row
+from nodemanager.commands.columns import NODES, NODES_WIDE, SLOTS, SLOTS_WIDE, Column, TableRow
 from nodemanager.commands.common import client, daemon_flags, examples
 from nodemanager.commands.watch import watch as watch_it
 from nodemanager.commands.watch import watch_option
@@ -24,7 +24,7 @@ Shown = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class ListKind:
     """One of the lists: its key in the answer, the word for a row, and its columns.
 
     `name` is the key of what `-o name` prints, with which other commands name the row.
@@ -37,12 +37,12 @@ class Kind:
     name: tuple[str, ...]
 
 
-NODES_LIST = Kind("nodes", "node", NODES, NODES_WIDE, ("node", "record"))
-SLOTS_LIST = Kind("slots", "slot", SLOTS, SLOTS_WIDE, ("record",))
+NODES_LIST = ListKind("nodes", "node", NODES, NODES_WIDE, ("node", "record"))
+SLOTS_LIST = ListKind("slots", "slot", SLOTS, SLOTS_WIDE, ("record",))
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class ListOptions:
     """Which rows are wanted, in which order and form; `choices` are by key of a row."""
 
     choices: Mapping[str, Sequence[str]]
@@ -55,7 +55,7 @@ class Wanted:
         return self.output in ("table", "wide")
 
 
-def _options(kind: Kind) -> Callable[[click.decorators.FC], click.decorators.FC]:
+def _options(kind: ListKind) -> Callable[[click.decorators.FC], click.decorators.FC]:
     """The options of both lists."""
     headings = [one.heading for one in kind.columns]
     options = (
@@ -133,9 +133,9 @@ def nodes(
     ids are shortened: every command takes them so.
     """
     choices = {"state": state, "reason": reason, "size": size}
-    wanted = Wanted(choices, sort, "json" if as_json else output, watch)
+    wanted = ListOptions(choices, sort, "json" if as_json else output, watch)
 
-    def seen(shown: Shown) -> tuple[list[Row], str]:
+    def seen(shown: Shown) -> tuple[list[TableRow], str]:
         rows = [one for one in shown["nodes"] if foreign or state or one["state"] != "foreign"]
         hidden = len(shown["nodes"]) - len(rows)
         more = f"; {hidden} that are not this pool's are left out (--all)" if hidden else ""
@@ -170,9 +170,9 @@ def slots(
     kept.
     """
     choices = {"state": state, "reason": reason}
-    wanted = Wanted(choices, sort, "json" if as_json else output, watch)
+    wanted = ListOptions(choices, sort, "json" if as_json else output, watch)
 
-    def seen(shown: Shown) -> tuple[list[Row], str]:
+    def seen(shown: Shown) -> tuple[list[TableRow], str]:
         rows, total = shown["slots"], shown["total"]
         free = None if total is None else max(0, total - len(rows))
         return rows, "" if free is None else f"; {free} of {total} are free"
@@ -182,9 +182,9 @@ def slots(
 
 def _show(
     ask: Callable[[], Shown],
-    kind: Kind,
-    wanted: Wanted,
-    seen: Callable[[Shown], tuple[list[Row], str]],
+    kind: ListKind,
+    wanted: ListOptions,
+    seen: Callable[[Shown], tuple[list[TableRow], str]],
 ) -> None:
     """Print the list, once or again and again; `seen` gives its rows and what the foot adds."""
 
@@ -213,9 +213,9 @@ def _show(
 
 def _print(
     shown: Shown,
-    kind: Kind,
-    wanted: Wanted,
-    seen: Callable[[Shown], tuple[list[Row], str]],
+    kind: ListKind,
+    wanted: ListOptions,
+    seen: Callable[[Shown], tuple[list[TableRow], str]],
 ) -> None:
     """Print the list; its foot only on a terminal, in a pipe only where no row was found."""
     rows, more = seen(shown)
@@ -240,7 +240,7 @@ def _print(
         show.say(show.console(stderr=True), foot)
 
 
-def _filtered(rows: Iterable[Row], wanted: Mapping[str, Sequence[str]]) -> list[Row]:
+def _filtered(rows: Iterable[TableRow], wanted: Mapping[str, Sequence[str]]) -> list[TableRow]:
     choices = {
         key: {word.strip() for value in values for word in value.split(",")}
         for key, values in wanted.items()
@@ -249,7 +249,7 @@ def _filtered(rows: Iterable[Row], wanted: Mapping[str, Sequence[str]]) -> list[
     return [one for one in rows if all(one[key] in words for key, words in choices.items())]
 
 
-def _sorted(rows: list[Row], by: str | None, columns: Sequence[Column]) -> list[Row]:
+def _sorted(rows: list[TableRow], by: str | None, columns: Sequence[Column]) -> list[TableRow]:
     """The rows by slot, or by the given column; rows without a value always come last."""
     rows = sorted(
         rows, key=lambda one: _rank(one["slot"]) + _rank(one["host"]) + _rank(one["node"])

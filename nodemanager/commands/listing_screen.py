@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from nodemanager.commands import show
-from nodemanager.commands.columns import Column, Row
+from nodemanager.commands.columns import Column, TableRow
 from nodemanager.commands.times import local
 from nodemanager.logline import span
 
@@ -26,7 +26,9 @@ SHORT_TAIL = 6
 """The number of characters shown after an id's last dash; more where two ids would look alike."""
 
 
-def table(rows: Sequence[Row], columns: Sequence[Column], *, whole: bool, terminal: bool) -> Table:
+def table(
+    rows: Sequence[TableRow], columns: Sequence[Column], *, whole: bool, terminal: bool
+) -> Table:
     """The rows under the headings of the columns; a terminal gets short ids unless `whole`."""
     numbers = ",".join(one.heading for one in columns if one.is_number)
     headings = [one.heading for one in columns]
@@ -37,7 +39,7 @@ def table(rows: Sequence[Row], columns: Sequence[Column], *, whole: bool, termin
     return made
 
 
-def _cell(row: Row, key: str, short: Mapping[str, str]) -> Text:
+def _cell(row: TableRow, key: str, short: Mapping[str, str]) -> Text:
     value = row[key]
     if value is None:
         return Text("-", style="dim")
@@ -51,7 +53,9 @@ def _cell(row: Row, key: str, short: Mapping[str, str]) -> Text:
     return show.cell(value, STYLES.get(value, "") if key == "state" else "")
 
 
-def foot(found: Sequence[Row], rows: Sequence[Row], what: str, at: float, more: str) -> Text:
+def foot(
+    found: Sequence[TableRow], rows: Sequence[TableRow], what: str, at: float, more: str
+) -> Text:
     """The counts of the `found` rows, or of all where none was found, and how old they are."""
     states = Counter(str(one["state"]) for one in (found or rows))
     told = ", ".join(f"{count} {state}" for state, count in states.most_common())

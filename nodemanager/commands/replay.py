@@ -18,7 +18,7 @@ from nodemanager.config import load
 from nodemanager.errors import NodeManagerError
 
 if TYPE_CHECKING:
-    from nodemanager.commands.replay_result import Result
+    from nodemanager.commands.replay_result import ReplayResult
     from nodemanager.journal.reading import Outline
     from nodemanager.journal.sweep import Tick
 
@@ -146,7 +146,7 @@ def _warn(tried: list[Tried]) -> None:
         click.echo(f"warning: {warning}", err=True)
 
 
-def _tell(result: Result, report: Path | None, *, with_json: bool) -> None:
+def _tell(result: ReplayResult, report: Path | None, *, with_json: bool) -> None:
     from nodemanager.commands.replay_json import as_json
     from nodemanager.commands.replay_screen import print_result
 

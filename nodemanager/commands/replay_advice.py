@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from nodemanager.commands.replay_result import WINDOW, Result, hours
+from nodemanager.commands.replay_result import WINDOW, ReplayResult, hours
 from nodemanager.commands.replay_values import duration, is_duration
 from nodemanager.config.deciding import VARIABLE
 from nodemanager.config.options import Option
@@ -19,13 +19,13 @@ LONG_ENOUGH_S = 7 * 86400.0
 _DEFAULTS = {one.name: one.default for one in dataclasses.fields(Settings)}
 
 
-def settings_of(result: Result) -> dict[str, str]:
+def settings_of(result: ReplayResult) -> dict[str, str]:
     """The recorded value of every option that a replay can vary, as in a file."""
     settings = result.outline.settings
     return {one.name: _shown(one, getattr(settings, one.field)) for one in VARIABLE}
 
 
-def changed_settings_of(result: Result) -> dict[str, str]:
+def changed_settings_of(result: ReplayResult) -> dict[str, str]:
     """Of these, the ones that differ from their default; the window always."""
     settings, shown = result.outline.settings, settings_of(result)
     return {
@@ -43,7 +43,7 @@ def _shown(option: Option, value: Any) -> str:
     return option.kind.show(option.deciding.to_option(value))
 
 
-def advice_of(result: Result) -> Advice:
+def advice_of(result: ReplayResult) -> Advice:
     recorded = _candidate(result.recorded_label, result.recorded)
     tried = [_candidate(row.tried.label, row.balance) for row in result.rows]
     return advise(recorded, tried)
@@ -53,7 +53,7 @@ def _candidate(label: str, balance: Balance) -> Candidate:
     return Candidate(label, balance.slot_s, len(balance.hits))
 
 
-def advice_in_words(result: Result) -> str:
+def advice_in_words(result: ReplayResult) -> str:
     """The advice, and how far it reaches."""
     advice = advice_of(result)
     best, limit, decimals = advice.best, advice.limit, result.decimals

@@ -9,7 +9,7 @@ from typing import Any
 from rich.console import Console
 
 from nodemanager import extras
-from nodemanager.commands.replay_result import Result
+from nodemanager.commands.replay_result import ReplayResult
 from nodemanager.core.replay.worth import free_sooner
 
 CHART_HEIGHT = 16
@@ -18,7 +18,7 @@ ROOM = 0.25
 COLORS = ("green", "blue", "magenta", "cyan", "yellow")
 
 
-def chart(result: Result, out: Console) -> str:
+def chart(result: ReplayResult, out: Console) -> str:
     """The chart as text with ANSI colours, plain where `out` has no colours; empty without data."""
     if not extras.is_installed("replay"):
         return f"no chart: it {extras.lacks('replay')}"
@@ -34,7 +34,7 @@ def chart(result: Result, out: Console) -> str:
     return drawn if out.color_system else str(plotext.uncolorize(drawn))
 
 
-def _sweep_chart(result: Result, plotext: Any) -> bool:
+def _sweep_chart(result: ReplayResult, plotext: Any) -> bool:
     """Draw gain (left axis) and cost (right axis) over the values; False without enough data."""
     ordered = result.in_order
     if len(ordered) < 2:
@@ -63,7 +63,7 @@ def whole_ticks(most: int) -> list[int]:
     return list(range(0, max(most, 1) + step, step))
 
 
-def _time_chart(result: Result, plotext: Any) -> bool:
+def _time_chart(result: ReplayResult, plotext: Any) -> bool:
     """Draw how many more slots are free than recorded, over time; False without enough data."""
     walls = result.replayed.walls
     unit, unit_s = unit_of(walls[-1] - walls[0])

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from nodemanager.commands.replay_advice import advice_in_words, advice_of, settings_of
-from nodemanager.commands.replay_result import NOTES, Result
+from nodemanager.commands.replay_result import NOTES, ReplayResult
 from nodemanager.core.replay.whatif import Hit, Life
 from nodemanager.core.replay.worth import Balance, Outcome
 
 
-def as_json(result: Result) -> dict[str, Any]:
+def as_json(result: ReplayResult) -> dict[str, Any]:
     """The result as JSON values: times in epoch seconds, durations in seconds."""
     outline, replayed = result.outline, result.replayed
     advice = advice_of(result)

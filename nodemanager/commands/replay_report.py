@@ -21,7 +21,7 @@ from nodemanager.commands.replay_curves import stairs, unit_of, whole_ticks
 from nodemanager.commands.replay_result import (
     COLUMNS,
     NOTES,
-    Result,
+    ReplayResult,
     hit_cells,
     hits_by_life,
     move_cells,
@@ -51,7 +51,7 @@ _STYLE = Style(
 )
 
 
-def page(result: Result) -> str:
+def page(result: ReplayResult) -> str:
     """The whole page; escapes every text from a cloud or a user."""
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("nodemanager.commands"),
@@ -115,13 +115,13 @@ def page(result: Result) -> str:
 # Charts.
 
 
-def _chart_title(result: Result) -> str:
+def _chart_title(result: ReplayResult) -> str:
     if result.sweep is not None:
         return f"Gain and cost over {result.heading}"
     return "Additional free slots, compared with the recording, over time"
 
 
-def _chart(result: Result) -> str:
+def _chart(result: ReplayResult) -> str:
     if result.sweep is not None:
         return "".join(map(_inline, _sweep_charts(result)))
     chart = _time_chart(result)
@@ -142,7 +142,7 @@ def _options() -> dict[str, Any]:
     }
 
 
-def _sweep_charts(result: Result) -> Iterator[Any]:
+def _sweep_charts(result: ReplayResult) -> Iterator[Any]:
     """Gain and cost, one above the other: two axes in one chart would have two zeros."""
     ordered = result.in_order
     if len(ordered) < 2:
@@ -164,7 +164,7 @@ def _sweep_charts(result: Result) -> Iterator[Any]:
     yield cost
 
 
-def _time_chart(result: Result) -> Any:
+def _time_chart(result: ReplayResult) -> Any:
     walls = result.replayed.walls
     unit, unit_s = unit_of(walls[-1] - walls[0])
     chart = pygal.XY(x_title=f"{unit} since the recording began", show_dots=False, **_options())

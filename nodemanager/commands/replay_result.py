@@ -27,7 +27,7 @@ NOTES = (
 
 
 @dataclass(frozen=True)
-class Row:
+class ComparedSettings:
     """One set of settings, compared with the recorded ones."""
 
     tried: Tried
@@ -36,14 +36,14 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Result:
+class ReplayResult:
     """Everything to be shown; `recorded` is the recorded outcome compared with itself."""
 
     path: str
     outline: Outline
     replayed: Replayed
     recorded: Balance
-    rows: tuple[Row, ...]
+    rows: tuple[ComparedSettings, ...]
     sweep: Sweep | None
 
     @property
@@ -88,19 +88,19 @@ class Result:
 
 def result_of(
     path: str, outline: Outline, replayed: Replayed, tried: Sequence[Tried], sweep: Sweep | None
-) -> Result:
+) -> ReplayResult:
     rows = tuple(
-        Row(one, outcome, weigh(replayed.recorded, outcome, replayed.walls))
+        ComparedSettings(one, outcome, weigh(replayed.recorded, outcome, replayed.walls))
         for one, outcome in zip(tried, replayed.others, strict=True)
     )
     recorded = weigh(replayed.recorded, replayed.recorded, replayed.walls)
-    return Result(path, outline, replayed, recorded, rows, sweep)
+    return ReplayResult(path, outline, replayed, recorded, rows, sweep)
 
 
 # Numbers and times as they are shown.
 
 
-def when(result: Result, at: float, *, terminal: bool) -> str:
+def when(result: ReplayResult, at: float, *, terminal: bool) -> str:
     """The time; on a terminal only the time of day, if the whole recording is from one day."""
     first, last = (local(one)[:10] for one in (result.outline.first, result.outline.last))
     if terminal and first == last == local(at)[:10]:
@@ -141,7 +141,7 @@ def numbers_of(balance: Balance, decimals: int) -> tuple[str, ...]:
     )
 
 
-def moment_of(result: Result, at: float | None, *, terminal: bool) -> str:
+def moment_of(result: ReplayResult, at: float | None, *, terminal: bool) -> str:
     return "not yet" if at is None else when(result, at, terminal=terminal)
 
 
@@ -153,7 +153,7 @@ class LifeHit:
     labels: tuple[str, ...]
 
 
-def hits_by_life(result: Result) -> list[LifeHit]:
+def hits_by_life(result: ReplayResult) -> list[LifeHit]:
     """Each life that was hit, once; the one freed longest before its sign of life comes first."""
     found: dict[str, tuple[Hit, list[str]]] = {}
     for label, balance, _ in result.in_order:
@@ -167,7 +167,7 @@ def hits_by_life(result: Result) -> list[LifeHit]:
     return sorted(hits, key=lambda one: one.first.freed_at - one.first.alive_at)
 
 
-def sign_of(result: Result, hit: Hit, *, terminal: bool) -> str:
+def sign_of(result: ReplayResult, hit: Hit, *, terminal: bool) -> str:
     """The time of its ping or, where none is recorded, of its listing."""
     if hit.pinged_at is not None:
         return when(result, hit.pinged_at, terminal=terminal)
@@ -177,7 +177,7 @@ def sign_of(result: Result, hit: Hit, *, terminal: bool) -> str:
 MOVE_COLUMNS = ("record", "slot", "host", "node", "by", "reason", RECORDED, "then", "sooner by")
 
 
-def move_cells(result: Result, move: Move, *, terminal: bool) -> tuple[str, ...]:
+def move_cells(result: ReplayResult, move: Move, *, terminal: bool) -> tuple[str, ...]:
     """The cells of a row, one for each of MOVE_COLUMNS."""
     return (
         *_life_cells(move.life),
@@ -192,7 +192,7 @@ def move_cells(result: Result, move: Move, *, terminal: bool) -> tuple[str, ...]
 HIT_COLUMNS = ("record", "slot", "host", "node", "by", "freed", "pinged", "after", "under")
 
 
-def hit_cells(result: Result, one: LifeHit, *, terminal: bool) -> tuple[str, ...]:
+def hit_cells(result: ReplayResult, one: LifeHit, *, terminal: bool) -> tuple[str, ...]:
     """The cells of a row, one for each of HIT_COLUMNS."""
     hit = one.first
     return (

@@ -17,7 +17,7 @@ from nodemanager.commands.replay_result import (
     MOVE_COLUMNS,
     NOTES,
     LifeHit,
-    Result,
+    ReplayResult,
     hit_cells,
     hits_by_life,
     move_cells,
@@ -30,7 +30,7 @@ ROWS = 20
 """The most rows shown in a table; --json has all."""
 
 
-def print_result(result: Result, out: Console) -> None:
+def print_result(result: ReplayResult, out: Console) -> None:
     """Print a whole result; curves only on a terminal."""
     terminal = out.is_terminal
     show.say(out, _headline(result, terminal=terminal))
@@ -70,7 +70,7 @@ def _gap(out: Console) -> None:
         out.file.write("\n")
 
 
-def _headline(result: Result, *, terminal: bool) -> Text:
+def _headline(result: ReplayResult, *, terminal: bool) -> Text:
     outline, replayed = result.outline, result.replayed
     since, until = (told(at, terminal=terminal) for at in (outline.first, outline.last))
     many = f"{outline.decisions:,} decision{'s' if outline.decisions != 1 else ''}"
@@ -84,7 +84,7 @@ def _headline(result: Result, *, terminal: bool) -> Text:
     )
 
 
-def _print_differences(result: Result, out: Console) -> None:
+def _print_differences(result: ReplayResult, out: Console) -> None:
     terminal = out.is_terminal
     if not result.replayed.differing:
         return
@@ -103,7 +103,7 @@ def _print_differences(result: Result, out: Console) -> None:
     show.say(out, show.cell(say))
 
 
-def _comparison(result: Result, *, terminal: bool) -> Table:
+def _comparison(result: ReplayResult, *, terminal: bool) -> Table:
     made = show.table(result.heading, *COLUMNS, terminal=terminal, right=",".join(COLUMNS))
     for label, balance, is_recorded in result.in_order:
         style = "bold" if is_recorded else ""
@@ -117,7 +117,7 @@ def _comparison(result: Result, *, terminal: bool) -> Table:
     return made
 
 
-def _moves(result: Result, moves: Sequence[Move], *, terminal: bool) -> Table:
+def _moves(result: ReplayResult, moves: Sequence[Move], *, terminal: bool) -> Table:
     title = "Slots free at another time"
     node = MOVE_COLUMNS.index("node")
     headings = MOVE_COLUMNS[:node] + MOVE_COLUMNS[node + 1 :]
@@ -128,7 +128,7 @@ def _moves(result: Result, moves: Sequence[Move], *, terminal: bool) -> Table:
     return made
 
 
-def _hits(result: Result, hits: Sequence[LifeHit], *, terminal: bool) -> Table:
+def _hits(result: ReplayResult, hits: Sequence[LifeHit], *, terminal: bool) -> Table:
     title = "Hits: freed, and its node pinged afterwards"
     made = show.table(*HIT_COLUMNS, title=title, terminal=terminal, right="after")
     for one in hits[:ROWS]:

@@ -26,14 +26,14 @@ SETTLED, FAILED, STUCK, LATE = 0, 1, 3, 4
 CODES = {"settled": SETTLED, "stuck": STUCK, "settling": LATE}
 
 
-class Daemon(Protocol):
+class VerifyClient(Protocol):
     """What is asked: the client of a running daemon."""
 
     def verify(self, *, allow_empty: bool, within_s: float) -> Shown: ...
 
 
 @dataclass(frozen=True)
-class Result:
+class VerifyResult:
     """How it ended: the exit code, the newest snapshot, and the error that ended it."""
 
     code: int
@@ -123,7 +123,7 @@ def verify(
 
 
 def attempt(
-    daemon: Daemon,
+    daemon: VerifyClient,
     wait_s: float,
     interval_s: float,
     *,
@@ -131,7 +131,7 @@ def attempt(
     tell: Callable[[Shown, float], None] = lambda shown, waited_s: None,
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
-) -> Result:
+) -> VerifyResult:
     """Look until the pool is at rest or stuck, the daemon fails, or `wait_s` seconds have passed.
 
     Calls `tell` with each snapshot that has not settled. `wait_s` is by the clock: slow answers
@@ -150,11 +150,11 @@ def attempt(
             waited_s = clock() - began
             # An answer that the deadline cut off says nothing; the snapshot before it stands.
             code = LATE if shown is not None and waited_s >= wait_s else FAILED
-            return Result(code, attempts, waited_s, shown, str(error))
+            return VerifyResult(code, attempts, waited_s, shown, str(error))
         waited_s = clock() - began
         code = CODES[shown["outlook"]]
         if code != LATE or wait_s - waited_s <= LAST_S:
-            return Result(code, attempts, waited_s, shown)
+            return VerifyResult(code, attempts, waited_s, shown)
         tell(shown, waited_s)
         sleep(min(interval_s, wait_s - LAST_S - waited_s))
 

@@ -22,7 +22,7 @@ class NotDoneError(NodeManagerError):
     """What was waited for did not come, or not in time."""
 
 
-class Daemon(Protocol):
+class DaemonClient(Protocol):
     """What is asked: the client of a running daemon."""
 
     def standing(self) -> dict[str, Any]: ...
@@ -53,7 +53,7 @@ def wait_options(command: click.decorators.FC) -> click.decorators.FC:
     return wait(limit(command))
 
 
-def until_gone(daemon: Daemon, nodes: Iterable[str], limit_s: float) -> None:
+def until_gone(daemon: DaemonClient, nodes: Iterable[str], limit_s: float) -> None:
     """Wait until no drain or kill of these nodes stands, and they are gone; tell each.
 
     The daemon forgets an order once its node is gone, or when somebody undid it: then a later
@@ -79,7 +79,7 @@ def until_gone(daemon: Daemon, nodes: Iterable[str], limit_s: float) -> None:
     _until(frozenset(nodes), look, limit_s)
 
 
-def until_clean(daemon: Daemon, records: Iterable[str], limit_s: float) -> None:
+def until_clean(daemon: DaemonClient, records: Iterable[str], limit_s: float) -> None:
     """Wait until these records are clean; tell each. Raises NotDoneError."""
 
     def look(left: frozenset[str]) -> Mapping[str, str]:

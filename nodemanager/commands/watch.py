@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
 Shown = dict[str, Any]
-Ask = Callable[[], Shown]
+Fetch = Callable[[], Shown]
 
 EVERY_S = 2.0
 SHORTEST_S = 0.2
@@ -32,7 +32,7 @@ watch_option = click.option(
 
 
 def watch(
-    ask: Ask,
+    ask: Fetch,
     every: float,
     *,
     drawn: Callable[[Shown], RenderableType],
@@ -53,7 +53,7 @@ def watch(
         return
 
 
-def _repeat(ask: Ask, every: float, told: Callable[[Shown], None]) -> None:
+def _repeat(ask: Fetch, every: float, told: Callable[[Shown], None]) -> None:
     """Print one answer after the other, for a pipe."""
     from nodemanager.client import ClientError
 
@@ -71,7 +71,7 @@ def _repeat(ask: Ask, every: float, told: Callable[[Shown], None]) -> None:
         time.sleep(every)
 
 
-def _refresh(ask: Ask, every: float, drawn: Callable[[Shown], RenderableType]) -> None:
+def _refresh(ask: Fetch, every: float, drawn: Callable[[Shown], RenderableType]) -> None:
     """Refresh the answer in place, for a terminal; leave the last one on the screen."""
     from rich.live import Live
 

@@ -13,8 +13,8 @@ from nodemanager.config.reader import Draft
 from nodemanager.config.report import Place
 from nodemanager.config.values import (
     Dispatcher,
-    Endpoint,
     Listen,
+    ServerAddress,
     StoreProvider,
 )
 from nodemanager.core.observe.pools import PREFLIGHT
@@ -205,7 +205,7 @@ def _endpoints(draft: Draft) -> None:
                 draft.place("Arvados", "insecure"),
                 "{one} is plain http to another machine, which {other} forbids",
             )
-    public: Endpoint | None = draft.value("Registry", "public_url")
+    public: ServerAddress | None = draft.value("Registry", "public_url")
     if public is not None and public.is_plain and not public.is_loopback:
         place = draft.place("Registry", "public_url")
         draft.report.warn(place, "clients would send the registry's token in plain http")
@@ -213,7 +213,7 @@ def _endpoints(draft: Draft) -> None:
     _ping_reaches_us(draft, ping)
 
 
-def _ping_host(draft: Draft) -> Endpoint | None:
+def _ping_host(draft: Draft) -> ServerAddress | None:
     section, key = PING_HOST
     written = draft.keys[section].get(key)
     if written is None:
@@ -227,7 +227,7 @@ def _ping_host(draft: Draft) -> Endpoint | None:
     return endpoint
 
 
-def _ping_is_answered(draft: Draft, ping: Endpoint | None) -> None:
+def _ping_is_answered(draft: Draft, ping: ServerAddress | None) -> None:
     """Warn when nodes must ping by https and the registry on a public address has no TLS."""
     listen: Listen | None = draft.value("Registry", "listen")
     if ping is None or ping.is_plain or listen is None or is_loopback(listen.host):
@@ -244,7 +244,7 @@ def _ping_is_answered(draft: Draft, ping: Endpoint | None) -> None:
         )
 
 
-def _ping_reaches_us(draft: Draft, ping: Endpoint | None) -> None:
+def _ping_reaches_us(draft: Draft, ping: ServerAddress | None) -> None:
     """Warn when a remote cloud's nodes would ping a loopback address or use plain http."""
     provider = draft.value("Cloud", "provider")
     if draft.value("Records", "provider") is StoreProvider.SLURM:
@@ -261,15 +261,15 @@ def _ping_reaches_us(draft: Draft, ping: Endpoint | None) -> None:
         draft.report.warn(place, f"nodes of {provider} would ping in plain http{hint}")
 
 
-def _ping_target(draft: Draft, ping: Endpoint | None) -> tuple[Place | None, bool, bool]:
+def _ping_target(draft: Draft, ping: ServerAddress | None) -> tuple[Place | None, bool, bool]:
     """The option that sets where nodes ping; whether that is loopback; whether it is plain http."""
     if ping is not None:
         return draft.places[PING_HOST], ping.is_loopback, ping.is_plain
     if draft.value("Records", "provider") is StoreProvider.ARVADOS:
-        host: Endpoint | None = draft.value("Arvados", "host")
+        host: ServerAddress | None = draft.value("Arvados", "host")
         place = None if host is None else draft.place("Arvados", "host")
         return place, host is not None and host.is_loopback, host is not None and host.is_plain
-    public: Endpoint | None = draft.value("Registry", "public_url")
+    public: ServerAddress | None = draft.value("Registry", "public_url")
     if public is not None:
         return draft.place("Registry", "public_url"), public.is_loopback, public.is_plain
     listen: Listen | None = draft.value("Registry", "listen")

@@ -11,31 +11,31 @@ from nodemanager.config import kinds
 from nodemanager.config.options import (
     AS_POLLED,
     Decides,
+    DefaultSources,
     Derived,
-    Draft,
     deciding_option,
     option,
 )
-from nodemanager.config.values import Dispatcher, Endpoint, LogFormat, LogLevel, Secret
+from nodemanager.config.values import Dispatcher, LogFormat, LogLevel, Secret, ServerAddress
 
 
-def _poll_time(draft: Draft) -> object:
+def _poll_time(draft: DefaultSources) -> object:
     return draft.value("Daemon", "poll_time")
 
 
-def _max_poll_time(draft: Draft) -> float:
+def _max_poll_time(draft: DefaultSources) -> float:
     names = ("cloudlist_poll_time", "nodelist_poll_time", "wishlist_poll_time")
     return max(300.0, *(draft.value("Daemon", name) or 0.0 for name in names))
 
 
-def _state_dir(draft: Draft) -> Path:
+def _state_dir(draft: DefaultSources) -> Path:
     given = draft.environ.get("STATE_DIRECTORY", "").split(":")[0]
     pool = draft.value("Daemon", "pool") or ""
     return Path(given).absolute() if given else Path("/var/lib/nodemanager") / pool
 
 
 @dataclass(frozen=True, kw_only=True)
-class Daemon:
+class DaemonSection:
     """How many nodes to keep, how often to look, and how long to wait before acting."""
 
     pool: str = option(
@@ -167,7 +167,7 @@ class Daemon:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Manage:
+class ManageSection:
     """The management server over TCP, in plain HTTP: status and metrics for browsers and
     Prometheus, commands from other machines. Commands on this machine don't need it: they use a
     Unix socket, which is always there."""
@@ -193,7 +193,7 @@ class Manage:
         blank there is none.""",
         reload=True,
     )
-    public_url: Endpoint | None = option(
+    public_url: ServerAddress | None = option(
         kinds.optional(kinds.origin()),
         "",
         """Where browsers find this server behind a TLS proxy, like https://manager.example.org.
@@ -203,7 +203,7 @@ class Manage:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Logging:
+class LoggingSection:
     """The log. Any other key here is the name of a logger, and its value that logger's level."""
 
     file: Path = option(

@@ -15,7 +15,7 @@ from typing import Any
 
 from nodemanager.config import kinds
 from nodemanager.config.checks import POLLS, check_all
-from nodemanager.config.ini import Entry, IniFile
+from nodemanager.config.ini import IniFile, IniOption
 from nodemanager.config.options import AS_POLLED, Option
 from nodemanager.config.reader import Draft, read_all
 from nodemanager.config.report import Place, Report
@@ -98,7 +98,7 @@ def varied(
 
 def _as_file(given: Sequence[str], report: Report) -> IniFile:
     """The texts as though each were a line of a file, under its section."""
-    sections: dict[str, list[Entry]] = {}
+    sections: dict[str, list[IniOption]] = {}
     lines: dict[str, int] = {}
     for number, text in enumerate(given, start=1):
         name, separator, value = text.partition("=")
@@ -113,7 +113,7 @@ def _as_file(given: Sequence[str], report: Report) -> IniFile:
                 report.at_line(number, f"{text}: no such option{did_you_mean(option, known)}")
                 continue
             section = found
-        sections.setdefault(section, []).append(Entry(number, option, value.strip()))
+        sections.setdefault(section, []).append(IniOption(number, option, value.strip()))
         lines.setdefault(section, number)
     return IniFile(report.path, sections, lines, [])
 

@@ -28,7 +28,7 @@ _WIDE_NULS = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class IniOption:
     """One `name = value`, as written; `comment` is the first one on its lines, or empty."""
 
     line: int
@@ -51,7 +51,7 @@ class IniFile:
     """
 
     path: Path
-    sections: dict[str, list[Entry]]
+    sections: dict[str, list[IniOption]]
     lines: dict[str, int]
     problems: list[tuple[int, str]]
 
@@ -190,12 +190,12 @@ def _parse(path: Path, lines: list[str], problems: list[tuple[int, str]]) -> Ini
     return found
 
 
-def _entries(parser: _Parser, section: str, feed: _Feed) -> list[Entry]:
+def _entries(parser: _Parser, section: str, feed: _Feed) -> list[IniOption]:
     entries = []
     for marked, value in parser.items(section, raw=True):
         at, name = _unmark(marked)
         if name:
-            entries.append(Entry(at, name, value, feed.comment(at, value)))
+            entries.append(IniOption(at, name, value, feed.comment(at, value)))
     return entries
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Generic, TypeVar
 from urllib.parse import urlsplit
 
-from nodemanager.config.values import Endpoint, Listen, LogLevel, Secret
+from nodemanager.config.values import Listen, LogLevel, Secret, ServerAddress
 from nodemanager.core.model.features import Gres, gres_of, shown_gres
 from nodemanager.near import did_you_mean
 from nodemanager.redact import MASK
@@ -40,7 +40,7 @@ _NO = frozenset({"no", "off", "false", "0"})
 
 
 @dataclass(frozen=True, slots=True)
-class Kind(Generic[T]):
+class ValueKind(Generic[T]):
     """A kind of value: its name in the docs, its parser, and the function that writes it again."""
 
     doc: str
@@ -50,7 +50,7 @@ class Kind(Generic[T]):
     multiline: bool = False
 
 
-def duration(*, longest: float | None = LONGEST_S) -> Kind[float]:
+def duration(*, longest: float | None = LONGEST_S) -> ValueKind[float]:
     """Seconds, above zero and finite (S2)."""
 
     def parse(text: str) -> float:
@@ -66,10 +66,10 @@ def duration(*, longest: float | None = LONGEST_S) -> Kind[float]:
             raise ValueError(f"longer than {show_number(longest)} s (ten years)")
         return seconds
 
-    return Kind("duration", parse, show_number)
+    return ValueKind("duration", parse, show_number)
 
 
-def whole(least: int, most: int | None = None, unit: str = "") -> Kind[int]:
+def whole(least: int, most: int | None = None, unit: str = "") -> ValueKind[int]:
     """A whole number from `least` to `most`; `unit` is for the docs."""
     of = f" of {unit}" if unit else ""
     upper = "or more" if most is None else f"to {most}"
@@ -84,7 +84,7 @@ def whole(least: int, most: int | None = None, unit: str = "") -> Kind[int]:
             raise ValueError(f"must be at most {most}")
         return value
 
-    return Kind(f"whole number{of}, {least} {upper}", parse)
+    return ValueKind(f"whole number{of}, {least} {upper}", parse)
 
 
 def number(
@@ -94,7 +94,7 @@ def number(
     most: float | None = None,
     below: float | None = None,
     unit: str = "",
-) -> Kind[float]:
+) -> ValueKind[float]:
     """A finite decimal number; `above` and `below` exclude the bound itself."""
     limits = [
         f"{word} {bound:g}"
@@ -123,10 +123,10 @@ def number(
         return value
 
     what = f"number ({unit})" if unit else "number"
-    return Kind(", ".join([what, *limits]), parse, show_number)
+    return ValueKind(", ".join([what, *limits]), parse, show_number)
 
 
-def size(least: int) -> Kind[int]:
+def size(least: int) -> ValueKind[int]:
     """Bytes, or a number with K, M or G (powers of 1024)."""
 
     def parse(text: str) -> int:
@@ -138,10 +138,10 @@ def size(least: int) -> Kind[int]:
             raise ValueError(f"must be at least {show_size(least)}")
         return size
 
-    return Kind(f"size, {show_size(least)} or more", parse, show_size)
+    return ValueKind(f"size, {show_size(least)} or more", parse, show_size)
 
 
-def yes_no(yes: str = "yes", no: str = "no") -> Kind[bool]:
+def yes_no(yes: str = "yes", no: str = "no") -> ValueKind[bool]:
     def parse(text: str) -> bool:
         if text.lower() in _YES:
             return True
@@ -149,14 +149,14 @@ def yes_no(yes: str = "yes", no: str = "no") -> Kind[bool]:
             return False
         raise ValueError(f"write {yes} or {no}")
 
-    return Kind(f"{yes} or {no}", parse, lambda value: yes if value else no)
+    return ValueKind(f"{yes} or {no}", parse, lambda value: yes if value else no)
 
 
-def on_off() -> Kind[bool]:
+def on_off() -> ValueKind[bool]:
     return yes_no("on", "off")
 
 
-def choice(of: type[Choice]) -> Kind[Choice]:
+def choice(of: type[Choice]) -> ValueKind[Choice]:
     """One of the enum's values, in any case."""
     names = [member.value for member in of]
 
@@ -166,15 +166,15 @@ def choice(of: type[Choice]) -> Kind[Choice]:
         except ValueError:
             raise ValueError(f"must be {' or '.join(names)}{did_you_mean(text, names)}") from None
 
-    return Kind(" or ".join(names), parse)
+    return ValueKind(" or ".join(names), parse)
 
 
-def or_default(kind: Kind[T], default: T) -> Kind[T]:
+def or_default(kind: ValueKind[T], default: T) -> ValueKind[T]:
     """The same kind, where blank means the default."""
     return replace(kind, parse=lambda text: kind.parse(text) if text else default)
 
 
-def log_level() -> Kind[LogLevel]:
+def log_level() -> ValueKind[LogLevel]:
     """A level's name in any case; also takes WARN and FATAL."""
     names = [member.value for member in LogLevel]
     aliases = {"WARN": LogLevel.WARNING, "FATAL": LogLevel.CRITICAL}
@@ -189,10 +189,10 @@ def log_level() -> Kind[LogLevel]:
             )
         return LogLevel(name)
 
-    return Kind("DEBUG, INFO, WARNING, ERROR or CRITICAL", parse)
+    return ValueKind("DEBUG, INFO, WARNING, ERROR or CRITICAL", parse)
 
 
-def text() -> Kind[str]:
+def text() -> ValueKind[str]:
     """A text that is not empty."""
 
     def parse(value: str) -> str:
@@ -200,15 +200,15 @@ def text() -> Kind[str]:
             raise ValueError("must not be empty")
         return value
 
-    return Kind("text", parse)
+    return ValueKind("text", parse)
 
 
-def any_text() -> Kind[str]:
+def any_text() -> ValueKind[str]:
     """A text that may be empty."""
-    return Kind("text", lambda value: value)
+    return ValueKind("text", lambda value: value)
 
 
-def names() -> Kind[tuple[str, ...]]:
+def names() -> ValueKind[tuple[str, ...]]:
     """Names separated by commas, each once; none for an empty text."""
 
     def parse(value: str) -> tuple[str, ...]:
@@ -222,15 +222,15 @@ def names() -> Kind[tuple[str, ...]]:
                 raise ValueError(f"names {name} twice")
         return found
 
-    return Kind("names, separated by commas", parse, ", ".join)
+    return ValueKind("names, separated by commas", parse, ", ".join)
 
 
-def secret() -> Kind[Secret]:
+def secret() -> ValueKind[Secret]:
     """A secret that is not empty."""
-    return Kind("secret", lambda value: Secret(text().parse(value)), secret=True)
+    return ValueKind("secret", lambda value: Secret(text().parse(value)), secret=True)
 
 
-def token() -> Kind[Secret]:
+def token() -> ValueKind[Secret]:
     """A secret that a header can carry."""
 
     def parse(value: str) -> Secret:
@@ -238,10 +238,10 @@ def token() -> Kind[Secret]:
             raise ValueError("write printable ASCII without spaces: clients send it in a header")
         return Secret(text().parse(value))
 
-    return Kind("secret", parse, secret=True)
+    return ValueKind("secret", parse, secret=True)
 
 
-def database(*, shared: bool = False) -> Kind[Secret]:
+def database(*, shared: bool = False) -> ValueKind[Secret]:
     """An SQLAlchemy URL; only its password is hidden. `shared`: not one of this machine alone."""
 
     def parse(value: str) -> Secret:
@@ -258,19 +258,19 @@ def database(*, shared: bool = False) -> Kind[Secret]:
             raise ValueError("the path must be absolute: sqlite:/// and a path that begins with /")
         return Secret(value, re.sub(r"//([^:/@\s]*):.*@", rf"//\1:{MASK}@", value))
 
-    return Kind("database URL", parse, lambda value: value.shown, secret=True)
+    return ValueKind("database URL", parse, lambda value: value.shown, secret=True)
 
 
-def path() -> Kind[Path]:
+def path() -> ValueKind[Path]:
     def parse(value: str) -> Path:
         if not value.startswith("/"):
             raise ValueError("must be an absolute path")
         return Path(value)
 
-    return Kind("absolute path", parse)
+    return ValueKind("absolute path", parse)
 
 
-def pool_name() -> Kind[str]:
+def pool_name() -> ValueKind[str]:
     """A pool name: at most 63 letters, digits, dots, underscores and dashes."""
 
     def parse(value: str) -> str:
@@ -280,10 +280,10 @@ def pool_name() -> Kind[str]:
             )
         return value
 
-    return Kind("name", parse)
+    return ValueKind("name", parse)
 
 
-def hostname_pattern() -> Kind[str]:
+def hostname_pattern() -> ValueKind[str]:
     """A pattern that gives every slot a host name of its own."""
 
     def parse(value: str) -> str:
@@ -294,10 +294,10 @@ def hostname_pattern() -> Kind[str]:
             raise ValueError(f"gives slot 1 the name {first!r}, which is no host name")
         return value
 
-    return Kind("pattern", parse)
+    return ValueKind("pattern", parse)
 
 
-def command() -> Kind[tuple[str, ...]]:
+def command() -> ValueKind[tuple[str, ...]]:
     """A command and its arguments, split into words as by a shell; it runs without one."""
 
     def parse(value: str) -> tuple[str, ...]:
@@ -309,15 +309,15 @@ def command() -> Kind[tuple[str, ...]]:
             raise ValueError("must not be empty")
         return words
 
-    return Kind("command line, run without a shell", parse, shlex.join, multiline=True)
+    return ValueKind("command line, run without a shell", parse, shlex.join, multiline=True)
 
 
-def gres() -> Kind[Gres]:
+def gres() -> ValueKind[Gres]:
     """Generic resources with their counts, as Slurm writes them."""
-    return Kind("resources like gpu:tesla:4, separated by commas", gres_of, shown_gres)
+    return ValueKind("resources like gpu:tesla:4, separated by commas", gres_of, shown_gres)
 
 
-def dotted_name() -> Kind[str]:
+def dotted_name() -> ValueKind[str]:
     """The name of a class with its module."""
 
     def parse(value: str) -> str:
@@ -326,10 +326,10 @@ def dotted_name() -> Kind[str]:
             raise ValueError("write module.Class")
         return value
 
-    return Kind("module.Class", parse)
+    return ValueKind("module.Class", parse)
 
 
-def listen() -> Kind[Listen]:
+def listen() -> ValueKind[Listen]:
     """An address and port to listen on; an IPv6 address is in brackets."""
 
     def parse(value: str) -> Listen:
@@ -342,13 +342,13 @@ def listen() -> Kind[Listen]:
             raise ValueError("write ADDRESS:PORT; 0.0.0.0 serves on every address")
         return Listen(host.strip("[]"), int(port))
 
-    return Kind("ADDRESS:PORT", parse)
+    return ValueKind("ADDRESS:PORT", parse)
 
 
-def endpoint() -> Kind[Endpoint]:
+def endpoint() -> ValueKind[ServerAddress]:
     """`host[:port]`, which means https, or a whole http or https URL."""
 
-    def parse(value: str) -> Endpoint:
+    def parse(value: str) -> ServerAddress:
         if not value or any(character.isspace() for character in value):
             raise ValueError("write host, host:port or a whole URL")
         try:
@@ -362,16 +362,16 @@ def endpoint() -> Kind[Endpoint]:
             raise ValueError("must not hold a user or password")
         if not url.hostname or url.query or url.fragment:
             raise ValueError("write host, host:port or a whole URL")
-        return Endpoint(url.scheme, url.hostname, port, url.path.rstrip("/"))
+        return ServerAddress(url.scheme, url.hostname, port, url.path.rstrip("/"))
 
-    return Kind("host[:port] (https) or a whole URL", parse)
+    return ValueKind("host[:port] (https) or a whole URL", parse)
 
 
-def origin() -> Kind[Endpoint]:
+def origin() -> ValueKind[ServerAddress]:
     """`https://host[:port]`, or with http: a URL without a path."""
     inner = endpoint()
 
-    def parse(value: str) -> Endpoint:
+    def parse(value: str) -> ServerAddress:
         if "://" not in value:
             raise ValueError("write it whole, like https://manager.example.org")
         found = inner.parse(value)
@@ -379,10 +379,10 @@ def origin() -> Kind[Endpoint]:
             raise ValueError("must have no path: the pages are at the server's root")
         return found
 
-    return Kind("https://host[:port]", parse)
+    return ValueKind("https://host[:port]", parse)
 
 
-def port_or_off() -> Kind[int | None]:
+def port_or_off() -> ValueKind[int | None]:
     """A port; -1 is off, as in Arvados Node Manager, and 0 takes any free port."""
     inner = whole(-1, 65535)
 
@@ -390,10 +390,12 @@ def port_or_off() -> Kind[int | None]:
         port = inner.parse(value)
         return None if port == -1 else port
 
-    return Kind("port, or -1 for none", parse, lambda port: "-1" if port is None else str(port))
+    return ValueKind(
+        "port, or -1 for none", parse, lambda port: "-1" if port is None else str(port)
+    )
 
 
-def shutdown_windows() -> Kind[tuple[float, ...]]:
+def shutdown_windows() -> ValueKind[tuple[float, ...]]:
     """Lengths in minutes, parsed to seconds: keep for N1, may stop for N2, keep for N3, ..."""
 
     def parse(value: str) -> tuple[float, ...]:
@@ -413,27 +415,27 @@ def shutdown_windows() -> Kind[tuple[float, ...]]:
     def show(windows: tuple[float, ...]) -> str:
         return ", ".join(show_number(window / 60) for window in windows)
 
-    return Kind("minutes, separated by commas", parse, show)
+    return ValueKind("minutes, separated by commas", parse, show)
 
 
-def optional(kind: Kind[T]) -> Kind[T | None]:
+def optional(kind: ValueKind[T]) -> ValueKind[T | None]:
     """The same kind, or blank for None."""
     return _or_none(kind, "", "blank")
 
 
-def or_off(kind: Kind[T]) -> Kind[T | None]:
+def or_off(kind: ValueKind[T]) -> ValueKind[T | None]:
     """The same kind, or `off` for None."""
     return _or_none(kind, "off", "off")
 
 
-def _or_none(kind: Kind[T], none: str, word: str) -> Kind[T | None]:
+def _or_none(kind: ValueKind[T], none: str, word: str) -> ValueKind[T | None]:
     def parse(value: str) -> T | None:
         return None if value.lower() == none else kind.parse(value)
 
     def show(value: T | None) -> str:
         return none if value is None else kind.show(value)
 
-    return Kind(f"{kind.doc}, or {word}", parse, show, kind.secret, kind.multiline)
+    return ValueKind(f"{kind.doc}, or {word}", parse, show, kind.secret, kind.multiline)
 
 
 def show_number(value: float) -> str:

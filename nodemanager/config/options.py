@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
-from nodemanager.config.kinds import Kind
+from nodemanager.config.kinds import ValueKind
 
 T = TypeVar("T")
 _KEY = "option"
@@ -19,7 +19,7 @@ _KEY = "option"
 AS_POLLED = "the recording has only the polls that were made"
 
 
-class Draft(Protocol):
+class DefaultSources(Protocol):
     """The sources of a derived default: the options read so far, and the environment."""
 
     @property
@@ -39,7 +39,7 @@ class Derived:
     """
 
     doc: str
-    of: Callable[[Draft], Any]
+    of: Callable[[DefaultSources], Any]
     or_zero: bool = False
 
 
@@ -70,7 +70,7 @@ class Option:
     written values (in lower case) that already mean "nothing".
     """
 
-    kind: Kind[Any]
+    kind: ValueKind[Any]
     default: str | Derived | None
     help: str
     name: str = ""
@@ -108,7 +108,7 @@ class Section:
         return next((each for each in self.options if each.name.lower() == name.lower()), None)
 
 
-def option(kind: Kind[T], default: str | Derived | None, help: str, **more: Any) -> T:
+def option(kind: ValueKind[T], default: str | Derived | None, help: str, **more: Any) -> T:
     """Declare an option as a dataclass field; `more` are further fields of `Option`."""
     declared = Option(kind, default, " ".join(help.split()), **more)
     made: T = dataclasses.field(metadata={_KEY: declared}, repr=not kind.secret)
@@ -116,7 +116,7 @@ def option(kind: Kind[T], default: str | Derived | None, help: str, **more: Any)
 
 
 def deciding_option(
-    kind: Kind[T],
+    kind: ValueKind[T],
     default: str | Derived | None,
     help: str,
     decides: Decides | None = None,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from nodemanager.config.reader import Draft
-from nodemanager.config.values import Endpoint, Secret
+from nodemanager.config.values import Secret, ServerAddress
 
 _STANDS_FOR = re.compile(
     r"""SECRET | TOKEN | \.\.\.
@@ -26,7 +26,7 @@ def warn_of_placeholders(draft: Draft) -> None:
         value = draft.value("Arvados", option)
         if isinstance(value, Secret):
             _warn(draft, "Arvados", option, value.reveal())
-        elif isinstance(value, Endpoint):
+        elif isinstance(value, ServerAddress):
             _warn(draft, "Arvados", option, value.url)
 
 

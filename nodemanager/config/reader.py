@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from nodemanager.config import kinds
-from nodemanager.config.ini import Entry, IniFile
+from nodemanager.config.ini import IniFile, IniOption
 from nodemanager.config.misread import doubts_of_comment, doubts_of_text
 from nodemanager.config.options import Derived, Option, Section
 from nodemanager.config.report import Place, Report, shown
-from nodemanager.config.sections import PASS_THROUGH, SECTIONS, SIZE, Size
+from nodemanager.config.sections import PASS_THROUGH, SECTIONS, SIZE, SizeSection
 from nodemanager.config.values import NO_SECRETS, Credentials, Secret
 from nodemanager.near import did_you_mean
 from nodemanager.redact import MASK, is_secret
@@ -36,7 +36,7 @@ class Draft:
     values: dict[tuple[str, str], Any] = field(default_factory=dict)
     places: dict[tuple[str, str], Place] = field(default_factory=dict)
     keys: dict[str, dict[str, str]] = field(default_factory=dict)
-    sizes: list[Size] = field(default_factory=list)
+    sizes: list[SizeSection] = field(default_factory=list)
     log_levels: dict[str, str] = field(default_factory=dict)
 
     def value(self, section: str, option: str) -> Any:
@@ -85,14 +85,14 @@ def _read_section(draft: Draft, section: Section, *, require_cloud: bool) -> Non
         draft.values[key] = value
 
 
-def _means_default(option: Option, entry: Entry) -> bool:
+def _means_default(option: Option, entry: IniOption) -> bool:
     default = option.default
     return isinstance(default, Derived) and default.or_zero and entry.value.strip() == "0"
 
 
-def _by_option(draft: Draft, section: Section, entries: list[Entry]) -> dict[str, Entry]:
+def _by_option(draft: Draft, section: Section, entries: list[IniOption]) -> dict[str, IniOption]:
     """The entries by the option that they set; reports and drops unknown and repeated ones."""
-    found: dict[str, Entry] = {}
+    found: dict[str, IniOption] = {}
     for entry in entries:
         option = _option_of(section, entry.name)
         if option is None:
@@ -109,7 +109,7 @@ def _by_option(draft: Draft, section: Section, entries: list[Entry]) -> dict[str
     return found
 
 
-def _in_a_name(draft: Draft, section: Section, entry: Entry) -> bool:
+def _in_a_name(draft: Draft, section: Section, entry: IniOption) -> bool:
     """Whether the name holds a part of the value, as in `token:abc==`; reports it if so."""
     name, colon, _ = entry.name.partition(":")
     option = _option_of(section, name)
@@ -132,7 +132,7 @@ def _option_of(section: Section, name: str) -> Option | None:
     return option
 
 
-def _repeated(draft: Draft, section: str, first: Entry, again: Entry, secret: bool) -> None:
+def _repeated(draft: Draft, section: str, first: IniOption, again: IniOption, secret: bool) -> None:
     secret = secret and not again.name.lower().endswith(FILE_SUFFIX)
     place = Place(section, again.name, shown(again.value, secret=secret), again.line)
     if first.name.lower() == again.name.lower():
@@ -141,7 +141,7 @@ def _repeated(draft: Draft, section: str, first: Entry, again: Entry, secret: bo
         draft.report.wrong(place, f"[{section}] {first.name} is set, too, at line {first.line}")
 
 
-def _unknown(draft: Draft, section: Section, entry: Entry) -> None:
+def _unknown(draft: Draft, section: Section, entry: IniOption) -> None:
     names = [option.name for option in section.options]
     secrets = any(option.kind.secret for option in section.options)
     names += [f"{each.name}{FILE_SUFFIX}" for each in section.options if each.kind.secret]
@@ -151,7 +151,7 @@ def _unknown(draft: Draft, section: Section, entry: Entry) -> None:
     draft.report.wrong(place, f"no such option{hint}")
 
 
-def _written(draft: Draft, section: Section, option: Option, entry: Entry) -> tuple[Place, Any]:
+def _written(draft: Draft, section: Section, option: Option, entry: IniOption) -> tuple[Place, Any]:
     from_file = entry.name.lower() != option.name.lower()
     secret = option.kind.secret and not from_file
     place = Place(
@@ -227,7 +227,7 @@ def _content(draft: Draft, place: Place, name: str) -> str | None:
     return content
 
 
-def _doubt(draft: Draft, place: Place, entry: Entry, *, secret: bool, file: str) -> None:
+def _doubt(draft: Draft, place: Place, entry: IniOption, *, secret: bool, file: str) -> None:
     for doubt in doubts_of_comment(entry.value, entry.comment, secret=secret, file=file):
         draft.report.warn(place, doubt)
 
@@ -237,7 +237,7 @@ def _doubt_text(draft: Draft, place: Place, value: str, *, secret: bool) -> None
         draft.report.warn(place, doubt)
 
 
-def _lost(draft: Draft, place: Place, entry: Entry) -> bool:
+def _lost(draft: Draft, place: Place, entry: IniOption) -> bool:
     if entry.cut:
         draft.report.wrong(
             place, f"'#' and ';' begin a comment; put such a value in a file: {place.option}_file"
@@ -245,7 +245,7 @@ def _lost(draft: Draft, place: Place, entry: Entry) -> bool:
     return entry.cut
 
 
-def _read_logger(draft: Draft, section: Section, entry: Entry) -> None:
+def _read_logger(draft: Draft, section: Section, entry: IniOption) -> None:
     place = Place(section.name, entry.name, shown(entry.value, secret=False), entry.line)
     first = draft.places.get((section.name, entry.name))
     if first is not None and first.line is not None:
@@ -278,14 +278,14 @@ def _read_size(draft: Draft, header: str) -> None:
         place, value = _written(draft, section, option, entry)
         draft.places[section.name, option.name] = place
         given[option.attribute] = value
-    draft.sizes.append(Size(name=name, **given))
+    draft.sizes.append(SizeSection(name=name, **given))
 
 
 def _read_keys(draft: Draft, section: str) -> None:
     """Read a section whose keys are the driver's own; keeps keys exactly as written."""
     keys: dict[str, str] = Credentials() if section == CREDENTIALS else {}
     draft.keys[section] = keys
-    first: dict[str, Entry] = {}
+    first: dict[str, IniOption] = {}
     for entry in draft.ini.sections.get(section, []):
         key, from_file = entry.name, False
         if section == CREDENTIALS and ":" in key:

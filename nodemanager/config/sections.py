@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nodemanager.config import kinds, providers
-from nodemanager.config.daemon import Daemon, Logging, Manage
+from nodemanager.config.daemon import DaemonSection, LoggingSection, ManageSection
 from nodemanager.config.options import (
     AS_POLLED,
     Decides,
+    DefaultSources,
     Derived,
-    Draft,
     Section,
     deciding_option,
     option,
@@ -22,11 +22,11 @@ from nodemanager.config.options import (
 )
 from nodemanager.config.values import (
     AdoptUnclaimed,
-    Backlog,
-    Endpoint,
+    BacklogPolicy,
     Listen,
     PlaceOrder,
     Secret,
+    ServerAddress,
     StoreProvider,
 )
 from nodemanager.core.model.features import Gres
@@ -38,27 +38,27 @@ MORE_PLACES = providers.listed(
 ADOPTS = {AdoptUnclaimed.YES: True, AdoptUnclaimed.NO: False, AdoptUnclaimed.AUTO: None}
 
 
-def _provider(draft: Draft) -> StoreProvider:
+def _provider(draft: DefaultSources) -> StoreProvider:
     if draft.value("Arvados", "host") is None:
         return StoreProvider.REGISTRY
     return StoreProvider.ARVADOS
 
 
-def _database(draft: Draft) -> Secret:
+def _database(draft: DefaultSources) -> Secret:
     url = f"sqlite:///{draft.value('Daemon', 'state_dir')}/registry.db"
     return Secret(url, url)
 
 
-def _journal(draft: Draft) -> Path | None:
+def _journal(draft: DefaultSources) -> Path | None:
     state_dir: Path | None = draft.value("Daemon", "state_dir")
     return None if state_dir is None else state_dir / "journal.db"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Arvados:
+class ArvadosSection:
     """The Arvados server that keeps the records (before Arvados 3.0), or whose containers wait."""
 
-    host: Endpoint | None = option(
+    host: ServerAddress | None = option(
         kinds.optional(kinds.endpoint()),
         "",
         """The API server. Plain http is only for this machine's own loopback, unless
@@ -96,7 +96,7 @@ class Arvados:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Cloud:
+class CloudSection:
     """The cloud, and when its nodes may be shut down."""
 
     provider: str = option(kinds.text(), None, f"The adapter to use: {providers.listed('or')}.")
@@ -132,7 +132,7 @@ class Cloud:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Records:
+class RecordsSection:
     """The store that keeps the records."""
 
     provider: StoreProvider = option(
@@ -149,7 +149,7 @@ class Records:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Registry:
+class RegistrySection:
     """The record registry of this program, in the daemon or on its own."""
 
     database: Secret = option(
@@ -167,7 +167,7 @@ class Registry:
         "127.0.0.1:8990",
         "The address that nodes ping and clients query. Blank means no server.",
     )
-    public_url: Endpoint | None = option(
+    public_url: ServerAddress | None = option(
         kinds.optional(kinds.origin()),
         "",
         """Where clients reach the registry behind a TLS proxy or a load balancer, like
@@ -191,7 +191,7 @@ class Registry:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Cleaning:
+class CleaningSection:
     """The evidence needed before anything is freed or destroyed, and limits on how much at once."""
 
     settle: float = deciding_option(
@@ -259,15 +259,15 @@ class Cleaning:
             to_option=lambda adopts: next(name for name in ADOPTS if ADOPTS[name] is adopts),
         ),
     )
-    backlog: Backlog = deciding_option(
-        kinds.choice(Backlog),
+    backlog: BacklogPolicy = deciding_option(
+        kinds.choice(BacklogPolicy),
         "hold",
         """What happens when the very first plan would free more than max_cleans_per_cycle records:
         hold frees none of them and reports them, clean frees them.""",
         decides=Decides(
             "hold_backlog",
-            lambda backlog: backlog is Backlog.HOLD,
-            lambda holds: Backlog.HOLD if holds else Backlog.CLEAN,
+            lambda backlog: backlog is BacklogPolicy.HOLD,
+            lambda holds: BacklogPolicy.HOLD if holds else BacklogPolicy.CLEAN,
         ),
     )
     prune_after: float | None = deciding_option(
@@ -281,7 +281,7 @@ class Cleaning:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Journal:
+class JournalSection:
     """The manager's journal: its intents before it creates, destroys or frees anything, and what it
     saw and decided. It holds the ping secrets of freed records, so only its owner can read it."""
 
@@ -314,7 +314,7 @@ class Journal:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Slurm:
+class SlurmSection:
     """Slurm, where [Daemon] dispatcher = slurm."""
 
     conf: Path | None = option(
@@ -341,7 +341,7 @@ class Slurm:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Scheduler:
+class SchedulerSection:
     """Any other scheduler, where [Daemon] dispatcher = command: a program for each question and
     order."""
 
@@ -379,22 +379,22 @@ class Scheduler:
 
 
 SECTIONS: tuple[Section, ...] = (
-    section("Daemon", "daemon", Daemon),
-    section("Manage", "manage", Manage),
-    section("Logging", "logging", Logging),
-    section("Arvados", "arvados", Arvados),
-    section("Cloud", "cloud", Cloud),
-    section("Records", "records", Records),
-    section("Registry", "registry", Registry),
-    section("Slurm", "slurm", Slurm),
-    section("Scheduler", "scheduler", Scheduler),
-    section("Cleaning", "cleaning", Cleaning),
-    section("Journal", "journal", Journal),
+    section("Daemon", "daemon", DaemonSection),
+    section("Manage", "manage", ManageSection),
+    section("Logging", "logging", LoggingSection),
+    section("Arvados", "arvados", ArvadosSection),
+    section("Cloud", "cloud", CloudSection),
+    section("Records", "records", RecordsSection),
+    section("Registry", "registry", RegistrySection),
+    section("Slurm", "slurm", SlurmSection),
+    section("Scheduler", "scheduler", SchedulerSection),
+    section("Cleaning", "cleaning", CleaningSection),
+    section("Journal", "journal", JournalSection),
 )
 
 
 @dataclass(frozen=True, kw_only=True)
-class Size:
+class SizeSection:
     """A size to use, one section each; the cheapest is used first. The values here replace the
     cloud's own; a size that the cloud library does not know needs cores, ram and price."""
 
@@ -462,7 +462,7 @@ class Size:
         return self.cores is not None and self.ram_mb is not None and bool(self.price)
 
 
-SIZE = section("Size", "size", Size)
+SIZE = section("Size", "size", SizeSection)
 
 PASS_THROUGH: dict[str, str] = {
     "Cloud Credentials": """The credentials for the cloud; passed to the driver. Any key may be

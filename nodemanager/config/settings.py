@@ -13,26 +13,26 @@ from typing import Any
 from nodemanager import extras
 from nodemanager.config import ini
 from nodemanager.config.checks import PING_HOST, check_all
-from nodemanager.config.daemon import Daemon, Logging, Manage
+from nodemanager.config.daemon import DaemonSection, LoggingSection, ManageSection
 from nodemanager.config.providers import ALSO_CALLED, PROVIDERS, listed
 from nodemanager.config.reader import Draft, read_all
 from nodemanager.config.report import Place, Places, Report
 from nodemanager.config.sections import (
     SECTIONS,
-    Arvados,
-    Cleaning,
-    Cloud,
-    Journal,
-    Records,
-    Registry,
-    Scheduler,
-    Size,
-    Slurm,
+    ArvadosSection,
+    CleaningSection,
+    CloudSection,
+    JournalSection,
+    RecordsSection,
+    RegistrySection,
+    SchedulerSection,
+    SizeSection,
+    SlurmSection,
 )
 from nodemanager.config.values import (
     Credentials,
-    Endpoint,
     Secret,
+    ServerAddress,
     StoreProvider,
     with_contents,
 )
@@ -56,22 +56,22 @@ class Config:
     """
 
     path: Path
-    daemon: Daemon
-    manage: Manage
-    logging: Logging
-    arvados: Arvados
-    cloud: Cloud
-    records: Records
-    registry: Registry
-    slurm: Slurm
-    scheduler: Scheduler
-    cleaning: Cleaning
-    journal: Journal
+    daemon: DaemonSection
+    manage: ManageSection
+    logging: LoggingSection
+    arvados: ArvadosSection
+    cloud: CloudSection
+    records: RecordsSection
+    registry: RegistrySection
+    slurm: SlurmSection
+    scheduler: SchedulerSection
+    cleaning: CleaningSection
+    journal: JournalSection
     cloud_credentials: Credentials
     cloud_list: dict[str, str]
     cloud_create: dict[str, str]
-    ping_host: Endpoint | None
-    sizes: tuple[Size, ...]
+    ping_host: ServerAddress | None
+    sizes: tuple[SizeSection, ...]
     log_levels: dict[str, str]
     warnings: tuple[str, ...]
     places: Places = field(repr=False)
@@ -79,7 +79,7 @@ class Config:
     """The line on which each section begins."""
 
     @property
-    def pinged(self) -> Endpoint | None:
+    def pinged(self) -> ServerAddress | None:
         """Where nodes ping by the file's own words; None where it is the registry's address."""
         if self.ping_host is not None or self.records.provider is StoreProvider.ARVADOS:
             return self.ping_host

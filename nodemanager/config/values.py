@@ -97,7 +97,7 @@ NO_SECRETS = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class Endpoint:
+class ServerAddress:
     """The address of a server: `[Arvados] host`, `[Cloud Create] ping_host`."""
 
     scheme: str
@@ -165,7 +165,7 @@ class AdoptUnclaimed(StrEnum):
     AUTO = "auto"
 
 
-class Backlog(StrEnum):
+class BacklogPolicy(StrEnum):
     """What happens to a first plan's cleans beyond the cap (S5)."""
 
     HOLD = "hold"

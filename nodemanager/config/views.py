@@ -9,7 +9,7 @@ from typing import Any
 from nodemanager.config.providers import traits_of
 from nodemanager.config.reader import CREDENTIALS
 from nodemanager.config.report import Place
-from nodemanager.config.sections import SECTIONS, SIZE, Size
+from nodemanager.config.sections import SECTIONS, SIZE, SizeSection
 from nodemanager.config.settings import Config
 from nodemanager.config.values import NO_SECRETS
 from nodemanager.redact import MASK, is_secret
@@ -20,7 +20,7 @@ AT_START = ("ping_host", "user_data")
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class EffectiveSetting:
     """One effective setting. A secret `value` is masked; for `origin` see `Config.origin`."""
 
     section: str
@@ -47,10 +47,10 @@ class _Setting:
     reloadable: bool
 
 
-def show(config: Config) -> list[Row]:
+def show(config: Config) -> list[EffectiveSetting]:
     """Every effective setting with its origin, section by section."""
     return [
-        Row(section, option, setting.shown, config.origin(section, option))
+        EffectiveSetting(section, option, setting.shown, config.origin(section, option))
         for (section, option), setting in _settings(config)
     ]
 
@@ -113,7 +113,9 @@ def changes_cloud(changes: Iterable[Change]) -> bool:
     return any(one.reloadable and _is_of_cloud(one.section, one.option) for one in changes)
 
 
-def _reloaded_size(size: Size, new: Config, places: dict[tuple[str, str], Place]) -> Size:
+def _reloaded_size(
+    size: SizeSection, new: Config, places: dict[tuple[str, str], Place]
+) -> SizeSection:
     """`size` with what a running daemon takes over of its new section, and that one's places."""
     found = next((one for one in new.sizes if one.name == size.name), None)
     for option in SIZE.options:
@@ -154,7 +156,7 @@ def _settings(config: Config) -> Iterator[tuple[tuple[str, str], _Setting]]:
             yield (f"Size {size.name}", option_name), _Setting(value, str(value), applied)
 
 
-def _given(config: Config, size: Size) -> Iterator[tuple[str, str]]:
+def _given(config: Config, size: SizeSection) -> Iterator[tuple[str, str]]:
     """The options of a size that the file gives, as written."""
     for (section, option), place in config.places.items():
         if section == f"Size {size.name}":

@@ -11,7 +11,7 @@ from nodemanager.clock import Clock
 from nodemanager.cloud.api import CloudDriver
 from nodemanager.cloud.checks import Check, Found, Mark, Wanted
 from nodemanager.config import Config
-from nodemanager.config.sections import Size as SizeSection
+from nodemanager.config.sections import SizeSection
 from nodemanager.core.model.world import CloudNode, Size
 from nodemanager.core.observe.pools import preflight_of
 from nodemanager.errors import CloudError, ConfigError, NodeManagerError
@@ -21,7 +21,7 @@ from nodemanager.preflight import ping_url
 
 
 @dataclass(frozen=True)
-class Asked:
+class CheckResult:
     """One answered check; `took_s` in seconds."""
 
     name: str
@@ -29,10 +29,12 @@ class Asked:
     took_s: float
 
 
-UNASKED = Asked("all else of the cloud", Found("the credentials did not work", Mark.NOT_ASKED), 0.0)
+UNASKED = CheckResult(
+    "all else of the cloud", Found("the credentials did not work", Mark.NOT_ASKED), 0.0
+)
 
 
-def ask_all(config: Config, cloud: CloudDriver, clock: Clock) -> Iterator[Asked]:
+def ask_all(config: Config, cloud: CloudDriver, clock: Clock) -> Iterator[CheckResult]:
     """The answers, one by one. Nothing is created, written or changed."""
     account = ask(_credentials(cloud), clock)
     yield account
@@ -45,7 +47,7 @@ def ask_all(config: Config, cloud: CloudDriver, clock: Clock) -> Iterator[Asked]
         yield ask(check, clock)
 
 
-def ask(check: Check, clock: Clock) -> Asked:
+def ask(check: Check, clock: Clock) -> CheckResult:
     """The answer to one check; an error is a failure with the check's advice."""
     began = clock.boottime()
     try:
@@ -53,7 +55,7 @@ def ask(check: Check, clock: Clock) -> Asked:
     except NodeManagerError as error:
         text = " ".join(str(error).split())
         found = Found(text.removeprefix(f"{check.name}: "), Mark.FAILED, check.to_do)
-    return Asked(check.name, found, clock.boottime() - began)
+    return CheckResult(check.name, found, clock.boottime() - began)
 
 
 def known_sizes(config: Config, cloud: CloudDriver) -> tuple[Size, ...]:

@@ -27,7 +27,7 @@ PATIENCE_S = 60.0
 """Seconds after which the daemon would end a node that the pre-flight ends for its silence."""
 
 
-class Failed(NodeManagerError):
+class StepFailed(NodeManagerError):
     """A step did not come to its end."""
 
     def __init__(self, text: str, to_do: str = "") -> None:
@@ -122,7 +122,7 @@ class OwnPool:
             identity=RememberedIdentity(state, writes=True),
             backlog=RememberedBacklog(state),
             holds_lease=lambda: lease.held,
-            on_death=lambda actor, error: inbox.put(Failed(f"{actor} died: {error}")),
+            on_death=lambda actor, error: inbox.put(StepFailed(f"{actor} died: {error}")),
             show=inbox.put,
             journal=journal,
             wishlist=demand,

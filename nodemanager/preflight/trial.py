@@ -32,7 +32,7 @@ from nodemanager.core.plan.leftovers import LedgerState
 from nodemanager.logline import logfmt
 from nodemanager.operators import OperatorCommands
 from nodemanager.preflight import ping_url
-from nodemanager.preflight.own_pool import Failed, OwnPool
+from nodemanager.preflight.own_pool import OwnPool, StepFailed
 from nodemanager.service.daemon import stop
 from nodemanager.service.process import STOPS
 
@@ -65,7 +65,7 @@ TROUBLE = frozenset(
 )
 
 
-class Screen(Protocol):
+class TrialScreen(Protocol):
     """Shows what happens, and asks."""
 
     def doing(self, what: str) -> None:
@@ -92,7 +92,7 @@ class Trial:
     config: Config
     size: Size
     wait_s: float
-    screen: Screen
+    screen: TrialScreen
     clock: Clock = field(default_factory=SystemClock)
 
     def __post_init__(self) -> None:
@@ -123,14 +123,14 @@ class Trial:
             try:
                 if not self._end_what_was_left():
                     return False
-            except (Failed, Interrupted) as error:
+            except (StepFailed, Interrupted) as error:
                 self._failed("look", error)
                 return False
             well = False
             try:
                 self._boot(system)
                 well = True
-            except (Failed, Interrupted) as error:
+            except (StepFailed, Interrupted) as error:
                 self._failed("boot", error)
             finally:
                 ended = self._end()
@@ -215,7 +215,7 @@ class Trial:
         began = self._node_seen_at = self.clock.boottime()
         try:
             self._until(lambda: self._is_over(began), END_S)
-        except (Failed, Interrupted) as error:
+        except (StepFailed, Interrupted) as error:
             left = ", ".join(self._names()) or "nothing that is known"
             self._ended(name, f"{error or 'given up'}; left: {left}", Mark.FAILED, AGAIN)
             return False
@@ -260,12 +260,12 @@ class Trial:
         if failed is not None:
             self._trouble = str(failed.get("error"))
             if failed.get("definite"):
-                raise Failed(self._trouble, self._mend)
+                raise StepFailed(self._trouble, self._mend)
         refused = self._told.get(Event.NODE_BOOT_REFUSED)
         if refused is not None:
             self._trouble = self._trouble or f"no boot: {logfmt(refused)}"
         if refused is not None and self.clock.boottime() - self._step_began > REFUSED_S:
-            raise Failed(f"no boot: {logfmt(refused)}", self._mend)
+            raise StepFailed(f"no boot: {logfmt(refused)}", self._mend)
         return self._told.get(Event.NODE_CREATED)
 
     @property
@@ -285,8 +285,8 @@ class Trial:
             record.uuid == uuid and record.first_ping_at is not None for record in self._records()
         )
 
-    def _why_silent(self) -> Failed:
-        return Failed(
+    def _why_silent(self) -> StepFailed:
+        return StepFailed(
             f"the node runs and did not ping within {self.wait_s:g} s",
             f"look at its console: can it reach {ping_url.url_of(self.config)}, and does its image "
             "run the ping script?",
@@ -364,18 +364,18 @@ class Trial:
         self,
         done: Callable[[], T | None],
         within: float,
-        late: Callable[[], Failed] | None = None,
+        late: Callable[[], StepFailed] | None = None,
     ) -> T:
         """Take what arrives until `done` gives something true."""
         deadline = self.clock.boottime() + within
         while not (found := done()):
             if self._dead:
-                raise Failed(self._dead)
+                raise StepFailed(self._dead)
             if self.clock.boottime() > deadline:
                 raise (
                     late()
                     if late is not None
-                    else Failed(f"not within {within:.0f} s" + self._because())
+                    else StepFailed(f"not within {within:.0f} s" + self._because())
                 )
             try:
                 self._take(self._inbox.get(timeout=TICK_S))
@@ -390,7 +390,7 @@ class Trial:
             self._signals += 1
             if not self._ending or self._signals > 1:
                 raise Interrupted(news.name)
-        elif isinstance(news, Failed):
+        elif isinstance(news, StepFailed):
             self._dead = str(news)
         else:
             event, fields = news

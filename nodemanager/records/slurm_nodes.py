@@ -21,7 +21,7 @@ from nodemanager.core.model.worker_words import (
     words_of,
 )
 from nodemanager.errors import SchedulerError, StoreError
-from nodemanager.program import Ended, inherited, run
+from nodemanager.program import ProgramResult, inherited, run
 
 _FIELD = re.compile(r"(?:^| )([A-Z][A-Za-z]*)=(\S*)")
 _SAID = re.compile(r"^(\w+) += (.*)$", re.MULTILINE)
@@ -81,7 +81,7 @@ class SlurmNodes:
     """
 
     def __init__(
-        self, timeout: float, *, conf: str | None = None, call: Callable[..., Ended] = run
+        self, timeout: float, *, conf: str | None = None, call: Callable[..., ProgramResult] = run
     ) -> None:
         self._timeout = timeout
         self._call = call
@@ -126,12 +126,12 @@ class SlurmNodes:
     def _ask(self, *arguments: str) -> str:
         return self._answer(self._run(*arguments))
 
-    def _answer(self, ended: Ended) -> str:
+    def _answer(self, ended: ProgramResult) -> str:
         if ended.returncode != 0:
             raise StoreError(f"scontrol exited {ended.returncode}: {ended.said}")
         return ended.output.decode("utf-8", "replace")
 
-    def _run(self, *arguments: str) -> Ended:
+    def _run(self, *arguments: str) -> ProgramResult:
         environment: Mapping[str, Any] = self._environment
         try:
             return self._call(

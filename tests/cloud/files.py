@@ -7,7 +7,7 @@ from pathlib import Path
 
 from nodemanager import adapters
 from nodemanager.config import load
-from nodemanager.preflight.checks import Asked, ask_all
+from nodemanager.preflight.checks import CheckResult, ask_all
 from tests.cloud.azure import auth as azure_auth
 from tests.cloud.azure import helpers as azure_helpers
 from tests.cloud.azure import world as azure_world
@@ -40,7 +40,7 @@ def write(home: Path, provider: str, text: str, daemon: str = "") -> Path:
     return path
 
 
-def asked(home: Path, provider: str, text: str, daemon: str = "") -> dict[str, Asked]:
+def asked(home: Path, provider: str, text: str, daemon: str = "") -> dict[str, CheckResult]:
     """Every answer of check-cloud by its check's name."""
     config = load(write(home, provider, text, daemon), accepts=adapters.accepted_keys)
     with closing(adapters.build_cloud(config, ManualClock())) as cloud:

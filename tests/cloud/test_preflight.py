@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from nodemanager.cloud.checks import Mark
-from nodemanager.preflight.checks import Asked
+from nodemanager.preflight.checks import CheckResult
 from tests.cloud.files import asked, of_gce, of_libvirt, of_openstack
 from tests.cloud.gce.server import GceServer
 from tests.cloud.libvirt import driver as libvirt_driver
@@ -29,7 +29,7 @@ def libvirt() -> Iterator[str]:
         yield of_libvirt()
 
 
-def fine(answers: dict[str, Asked], but: frozenset[str] = frozenset()) -> None:
+def fine(answers: dict[str, CheckResult], but: frozenset[str] = frozenset()) -> None:
     """All that every cloud is asked is there, and all of it is fine."""
     assert answers.keys() >= NAMES
     of_cloud = {name: one.found for name, one in answers.items() if not name.startswith("ping")}

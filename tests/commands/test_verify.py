@@ -79,7 +79,7 @@ class Daemon:
         self.now += seconds
 
 
-def look(daemon: Daemon, wait_s: float = 60.0, interval_s: float = 5.0) -> command.Result:
+def look(daemon: Daemon, wait_s: float = 60.0, interval_s: float = 5.0) -> command.VerifyResult:
     return attempt(daemon, wait_s, interval_s, clock=daemon.clock, sleep=daemon.sleep)
 
 

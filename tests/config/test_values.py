@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nodemanager.config import kinds, load
-from nodemanager.config.values import Endpoint, Listen
+from nodemanager.config.values import Listen, ServerAddress
 from nodemanager.errors import ConfigError
 from tests.config.conftest import Read, Refused
 
@@ -238,7 +238,7 @@ def test_a_public_url_is_a_whole_url_without_a_path(
 
 
 def test_an_endpoint_of_ipv6_has_brackets_again() -> None:
-    assert Endpoint("https", "::1", 80).url == "https://[::1]:80"
+    assert ServerAddress("https", "::1", 80).url == "https://[::1]:80"
 
 
 def test_a_wrong_value_of_a_size_is_told_with_the_size_s_name(refused: Refused) -> None:

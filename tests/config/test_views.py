@@ -10,7 +10,7 @@ import pytest
 from nodemanager.config import diff, located, reloaded, show
 from nodemanager.config.providers import PROVIDERS
 from nodemanager.config.sections import SECTIONS
-from nodemanager.config.views import Change, Row, changes_cloud
+from nodemanager.config.views import Change, EffectiveSetting, changes_cloud
 from tests.config.conftest import Read, Refused
 
 ACCEPTED = {
@@ -30,13 +30,13 @@ def test_every_setting_is_shown_with_where_it_came_from(read: Read) -> None:
     assert {(s.name, o.name) for s in SECTIONS for o in s.options} <= names
     path = config.path
     for row in (
-        Row("Daemon", "max_nodes", "2", f"{path}:2"),
-        Row("Daemon", "min_nodes", "0", "default"),
-        Row("Daemon", "poll_stale_after", "3600", "adjusted"),
-        Row("Logging", "pykka", "DEBUG", f"{path}:5"),
-        Row("Cloud Credentials", "key", "***", f"{path}:7"),
-        Row("Cloud List", "tag_a", "b", f"{path}:9"),
-        Row("Size m", "price", "1.50", f"{path}:11"),
+        EffectiveSetting("Daemon", "max_nodes", "2", f"{path}:2"),
+        EffectiveSetting("Daemon", "min_nodes", "0", "default"),
+        EffectiveSetting("Daemon", "poll_stale_after", "3600", "adjusted"),
+        EffectiveSetting("Logging", "pykka", "DEBUG", f"{path}:5"),
+        EffectiveSetting("Cloud Credentials", "key", "***", f"{path}:7"),
+        EffectiveSetting("Cloud List", "tag_a", "b", f"{path}:9"),
+        EffectiveSetting("Size m", "price", "1.50", f"{path}:11"),
     ):
         assert row in rows
 

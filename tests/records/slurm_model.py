@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from nodemanager.errors import SchedulerError
-from nodemanager.program import Ended
+from nodemanager.program import ProgramResult
 
 SLURMD_TIMEOUT_S = 4
 RESUME_TIMEOUT_S = 10
@@ -238,17 +238,17 @@ class SlurmModel:
         *,
         given: bytes = b"",
         environment: Mapping[str, str] | None = None,
-    ) -> Ended:
+    ) -> ProgramResult:
         """What nodemanager.program.run does, for Slurm's programs."""
         if timeout < SHORTEST_ANSWER_S:
             raise SchedulerError(f"{what} {argv[0]!r} took longer than {timeout} s")
         if not self.answers:
             said = "slurm_load_ctl_conf error: Unable to contact slurm controller"
-            return Ended(1, b"", said)
+            return ProgramResult(1, b"", said)
         self.settle()
         output, refused = self._called(argv[0], argv[1:])
         self.settle()
-        return Ended(1 if refused else 0, output.encode(), refused)
+        return ProgramResult(1 if refused else 0, output.encode(), refused)
 
     def _called(self, program: str, told: Sequence[str]) -> tuple[str, str]:
         """The output, and why it was refused."""

@@ -26,7 +26,7 @@ from nodemanager.core.model.reasons import Event
 from nodemanager.core.model.settings import Settings
 from nodemanager.errors import JournalReplaced
 from nodemanager.log import INFO, Logger
-from nodemanager.state import Fact, RememberedBacklog, RememberedIdentity
+from nodemanager.state import JsonScalar, RememberedBacklog, RememberedIdentity
 from tests.fakes.journal import MemoryJournal
 from tests.simulation.engine import Killed, Mailbox, Process, SimTimer
 
@@ -46,12 +46,12 @@ class Facts:
     """The state directory's facts: all that a restarted manager has besides the stores."""
 
     path: Path = Path("/state")
-    facts: dict[str, Fact] = field(default_factory=dict)
+    facts: dict[str, JsonScalar] = field(default_factory=dict)
 
-    def recall(self, name: str) -> Fact:
+    def recall(self, name: str) -> JsonScalar:
         return self.facts.get(name)
 
-    def remember(self, name: str, value: Fact) -> None:
+    def remember(self, name: str, value: JsonScalar) -> None:
         if value is None:
             self.facts.pop(name, None)
         else:

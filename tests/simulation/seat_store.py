@@ -22,7 +22,7 @@ from nodemanager.errors import (
     StoreRefused,
     before_writing,
 )
-from nodemanager.program import Ended
+from nodemanager.program import ProgramResult
 from nodemanager.records import seats
 from nodemanager.records.slurm_nodes import SlurmNode, SlurmNodes
 from nodemanager.schedulers.slurm import power
@@ -64,7 +64,7 @@ class SeatStore(CasStore):
         self._slurm = SlurmNodes(TIMEOUT_S, call=self._called)
         self._relayed_ns: int | None = None
 
-    def _called(self, what: str, argv: Sequence[str], timeout: float, **more: Any) -> Ended:
+    def _called(self, what: str, argv: Sequence[str], timeout: float, **more: Any) -> ProgramResult:
         """scontrol, as program.run runs it."""
         name = "config" if "config" in argv else "relay"
         _, ended = self._slurm_line.call(

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from nodemanager.core.model.scheduling import Verb
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.world import Record, Size
-from nodemanager.program import Ended
+from nodemanager.program import ProgramResult
 from nodemanager.records import seats, wire
 from nodemanager.records.slurm import uuid_of
 from nodemanager.records.slurm_nodes import SlurmNode
@@ -395,7 +395,7 @@ class Controller:
 
     # What managers ask and order.
 
-    def run(self, by: str, argv: Sequence[str], timeout: float) -> tuple[float, Ended]:
+    def run(self, by: str, argv: Sequence[str], timeout: float) -> tuple[float, ProgramResult]:
         """A manager's program has reached the controller: what its clock says, and the answer."""
         self.look()
         name = self.named(argv)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from nodemanager.clock import Clock
-from nodemanager.connections import Limits
+from nodemanager.connections import ServerLimits
 from nodemanager.web.commands import Commands
 from nodemanager.web.dashboard.acts import add_acts
 from nodemanager.web.dashboard.history import SlotHistory
@@ -41,7 +41,7 @@ class Dashboard:
         self,
         app: Any,
         door: Door,
-        limits: Limits,
+        limits: ServerLimits,
         commands: Commands | None,
         public_url: str | None = None,
     ) -> None:
