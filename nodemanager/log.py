@@ -29,7 +29,7 @@ from nodemanager.core.model.keys import Key
 from nodemanager.core.model.reasons import Event
 from nodemanager.errors import StartError
 from nodemanager.logfile import FileHandler, StdioHandler, journal_listens, stdio_descriptor
-from nodemanager.logline import RENDERERS, describe, timestamp
+from nodemanager.logline import RENDERERS, Fields, describe, timestamp
 from nodemanager.logscreen import Screen, is_terminal, wants_colours
 
 if TYPE_CHECKING:
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 DEBUG, INFO, WARNING, ERROR = logging.DEBUG, logging.INFO, logging.WARNING, logging.ERROR
 CRITICAL = logging.CRITICAL
 
-Fields = Mapping[str, Any]
 Listener = Callable[[Event, int, Fields], None]
 """Called with an event, its level and its fields in the thread that logs it; must return at once
 and never raise."""

@@ -14,8 +14,12 @@ import time
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from enum import Enum
+from typing import Any
 
-Fields = Mapping[str, object]
+Fields = Mapping[str, Any]
+"""The fields of an event, by key."""
+Json = dict[str, Any]
+"""A JSON object."""
 
 # The journal splits lines longer than 48 KiB (LineMax=). A library's message may be a thread dump.
 LONGEST_VALUE = 2_000

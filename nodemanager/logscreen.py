@@ -11,9 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from nodemanager.core.model.reasons import Event, Means, Reason, having
-from nodemanager.logline import logfmt, span, visible
-
-Fields = Mapping[str, Any]
+from nodemanager.logline import Fields, logfmt, span, visible
 
 SUMMARY_EVERY_S = 60.0
 """A cycle in which nothing was done is told that often."""

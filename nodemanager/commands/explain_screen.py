@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from datetime import datetime
 from typing import Any
 
@@ -12,9 +12,7 @@ from rich.text import Text
 
 from nodemanager.commands import show
 from nodemanager.commands.times import local
-from nodemanager.logline import number, span
-
-Shown = Mapping[str, Any]
+from nodemanager.logline import Json, number, span
 
 THRESHOLDS = frozenset(
     {
@@ -58,7 +56,7 @@ LATELY = 5
 
 
 def screen(
-    shown: Shown, *, terminal: bool, now: float, whole: bool = False
+    shown: Json, *, terminal: bool, now: float, whole: bool = False
 ) -> Iterator[RenderableType]:
     """The parts of the answer, from top to bottom; `now` is epoch seconds.
 
@@ -81,7 +79,7 @@ def screen(
         yield Text(f"{rest} other rules do not block; --all shows them", style="dim")
 
 
-def _headline(shown: Shown) -> Text:
+def _headline(shown: Json) -> Text:
     verdict = shown["verdict"]
     doing, style = KINDS.get(verdict["kind"], (verdict["kind"], ""))
     line = Text().append(show.cell(_name(shown), "bold"))
@@ -91,14 +89,14 @@ def _headline(shown: Shown) -> Text:
     return line
 
 
-def _name(shown: Shown) -> str:
+def _name(shown: Json) -> str:
     record = shown["record"]
     if shown["subject"] == "record" and record is not None and record["hostname"]:
         return f"{record['hostname']} ({shown['id']})"
     return f"{shown['subject']} {shown['id']}"
 
 
-def _facts(shown: Shown, *, terminal: bool, now: float) -> Table:
+def _facts(shown: Json, *, terminal: bool, now: float) -> Table:
     table = Table.grid(padding=(0, 2, 0, 0))
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold", no_wrap=not terminal)
@@ -121,7 +119,7 @@ def _facts(shown: Shown, *, terminal: bool, now: float) -> Table:
     return table
 
 
-def _record(record: Shown) -> str:
+def _record(record: Json) -> str:
     words = [record["uuid"], record["state"]]
     words.append("no slot" if record["slot"] is None else f"slot {record['slot']}")
     if record["address"]:
@@ -139,7 +137,7 @@ def _record(record: Shown) -> str:
     return ", ".join(words)
 
 
-def _node(node: Shown) -> str:
+def _node(node: Json) -> str:
     words = [node["id"]]
     if node["name"] not in ("", node["id"]):
         words.append(node["name"])
@@ -153,7 +151,7 @@ def _node(node: Shown) -> str:
     return ", ".join(words)
 
 
-def _rules(rules: Iterable[Shown], *, terminal: bool) -> Table:
+def _rules(rules: Iterable[Json], *, terminal: bool) -> Table:
     table = show.table("rule", "says", "what must hold", "measured", "threshold", terminal=terminal)
     for one in rules:
         style = "dim" if one["status"] == "not_asked" else ""
@@ -174,7 +172,7 @@ def _rules(rules: Iterable[Shown], *, terminal: bool) -> Table:
     return table
 
 
-def _beside(measures: Shown) -> tuple[str, str]:
+def _beside(measures: Json) -> tuple[str, str]:
     """The measured values, and the thresholds."""
     values = [_measure(k, v) for k, v in measures.items() if k not in THRESHOLDS and v is not None]
     limits = [_measure(k, v) for k, v in measures.items() if k in THRESHOLDS and v is not None]
@@ -192,7 +190,7 @@ def _measure(key: str, value: Any) -> str:
     return f"{name} {value}"
 
 
-def _blocking(shown: Shown) -> Text:
+def _blocking(shown: Json) -> Text:
     """The rules that block, with the deciding one first."""
     line = Text().append("blocking: ", "bold")
     blocks = [one for one in shown["rules"] if one["status"] == "blocks"]
@@ -204,7 +202,7 @@ def _blocking(shown: Shown) -> Text:
     return line
 
 
-def _earliest(shown: Shown, now: float) -> Text:
+def _earliest(shown: Json, now: float) -> Text:
     """The earliest time at which it could be freed or shut down, or what it waits for."""
     when, subject = shown["earliest"], shown["subject"]
     deed = "freed" if subject == "record" else "shut down"
@@ -230,7 +228,7 @@ def _moment(stamp: str, now: float) -> str:
     )
 
 
-def _history(shown: Shown, *, terminal: bool, most: int | None) -> Iterator[RenderableType]:
+def _history(shown: Json, *, terminal: bool, most: int | None) -> Iterator[RenderableType]:
     """The newest `most` events of its history, or all."""
     if shown["history_problem"]:
         yield Text()

@@ -14,13 +14,11 @@ from nodemanager.commands.columns import NODES, NODES_WIDE, SLOTS, SLOTS_WIDE, C
 from nodemanager.commands.common import client, daemon_flags, examples
 from nodemanager.commands.watch import watch as watch_it
 from nodemanager.commands.watch import watch_option
-from nodemanager.logline import visible
+from nodemanager.logline import Json, visible
 from nodemanager.near import did_you_mean
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
-
-Shown = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +133,7 @@ def nodes(
     choices = {"state": state, "reason": reason, "size": size}
     wanted = ListOptions(choices, sort, "json" if as_json else output, watch)
 
-    def seen(shown: Shown) -> tuple[list[TableRow], str]:
+    def seen(shown: Json) -> tuple[list[TableRow], str]:
         rows = [one for one in shown["nodes"] if foreign or state or one["state"] != "foreign"]
         hidden = len(shown["nodes"]) - len(rows)
         more = f"; {hidden} that are not this pool's are left out (--all)" if hidden else ""
@@ -172,7 +170,7 @@ def slots(
     choices = {"state": state, "reason": reason}
     wanted = ListOptions(choices, sort, "json" if as_json else output, watch)
 
-    def seen(shown: Shown) -> tuple[list[TableRow], str]:
+    def seen(shown: Json) -> tuple[list[TableRow], str]:
         rows, total = shown["slots"], shown["total"]
         free = None if total is None else max(0, total - len(rows))
         return rows, "" if free is None else f"; {free} of {total} are free"
@@ -181,17 +179,17 @@ def slots(
 
 
 def _show(
-    ask: Callable[[], Shown],
+    ask: Callable[[], Json],
     kind: ListKind,
     wanted: ListOptions,
-    seen: Callable[[Shown], tuple[list[TableRow], str]],
+    seen: Callable[[Json], tuple[list[TableRow], str]],
 ) -> None:
     """Print the list, once or again and again; `seen` gives its rows and what the foot adds."""
 
-    def told(shown: Shown) -> None:
+    def told(shown: Json) -> None:
         _print(shown, kind, wanted, seen)
 
-    def drawn(shown: Shown) -> RenderableType:
+    def drawn(shown: Json) -> RenderableType:
         from rich.console import Group
 
         from nodemanager.commands import listing_screen as screen
@@ -212,10 +210,10 @@ def _show(
 
 
 def _print(
-    shown: Shown,
+    shown: Json,
     kind: ListKind,
     wanted: ListOptions,
-    seen: Callable[[Shown], tuple[list[TableRow], str]],
+    seen: Callable[[Json], tuple[list[TableRow], str]],
 ) -> None:
     """Print the list; its foot only on a terminal, in a pipe only where no row was found."""
     rows, more = seen(shown)

@@ -14,11 +14,10 @@ from nodemanager.commands.show import print_json
 from nodemanager.commands.waiting import until_clean, until_gone, wait_options
 from nodemanager.core.model.annotations import FORCIBLE
 from nodemanager.core.operate.verbs import Verb
-from nodemanager.logline import span, visible
+from nodemanager.logline import Json, span, visible
 
 RUNTIME_FAILURE, WRONG_CONFIGURATION = 1, 2
 
-Answer = dict[str, Any]
 
 _reason = click.option("--reason", default="", metavar="TEXT", help="Why; written to the log.")
 
@@ -40,7 +39,7 @@ def tell(
     reason: str = "",
     forced: Sequence[str] = (),
     unlisted: bool = False,
-    then: Callable[[Any, list[Answer]], None] | None = None,
+    then: Callable[[Any, list[Json]], None] | None = None,
 ) -> None:
     """Send the command, once for each id, print each answer, and exit 1 where one was not done.
 
@@ -65,14 +64,14 @@ def tell(
         then(daemon, answers)
 
 
-def _is_done(answer: Answer) -> bool:
+def _is_done(answer: Json) -> bool:
     return bool(answer.get("done")) or answer.get("result") == "under_way"
 
 
-def _gone_within(wait: bool, limit_s: float) -> Callable[[Any, list[Answer]], None] | None:
+def _gone_within(wait: bool, limit_s: float) -> Callable[[Any, list[Json]], None] | None:
     """With `wait`: waits until the nodes of the answers are gone."""
 
-    def then(daemon: Any, answers: list[Answer]) -> None:
+    def then(daemon: Any, answers: list[Json]) -> None:
         until_gone(daemon, [one["node"] for one in answers if one.get("node")], limit_s)
 
     return then if wait else None
@@ -227,7 +226,7 @@ def _confirmed(config: str | None, given: Sequence[str]) -> list[str]:
     return [str(row["node"] or one) for one, row in rows]
 
 
-def _about(row: Answer) -> str:
+def _about(row: Json) -> str:
     """A node as it is confirmed: its names, size, state, age and standing orders."""
     age = "" if row["age_s"] is None else f", {span(row['age_s'])} old"
     named = " ".join(one for one in (row["host"], row["node"] or row["record"]) if one)
@@ -289,7 +288,7 @@ def clean(
     if forced and not reason:
         raise click.UsageError("--force needs --reason TEXT: say why the rule does not apply")
 
-    def then(daemon: Any, answers: list[Answer]) -> None:
+    def then(daemon: Any, answers: list[Json]) -> None:
         under_way = [one for one in zip(record, answers, strict=True) if not one[1].get("done")]
         until_clean(daemon, [one.get("record") or id for id, one in under_way], timeout)
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from nodemanager.commands.show import cell
-from nodemanager.logline import span, visible
+from nodemanager.logline import Json, span, visible
 
 GOOD, ODD, BAD, FAINT = "green", "yellow", "bold red", "dim"
 
@@ -37,10 +36,8 @@ MOST_IDS, MOST_MARKS, LATEST = 5, 10, 6
 WIDEST = 24
 AT_NEXT_POLL = frozenset({"changed_since_listing", "no_listing_order", "in_flight", "cap_reached"})
 
-Shown = Mapping[str, Any]
 
-
-def screen(status: Shown) -> RenderableType:
+def screen(status: Json) -> RenderableType:
     """The whole screen: a label and its lines for each subject."""
     grid = Table.grid(padding=(0, 2, 0, 0))
     grid.add_column(no_wrap=True)
@@ -51,7 +48,7 @@ def screen(status: Shown) -> RenderableType:
     return Group(_head(status), grid)
 
 
-def _subjects(status: Shown) -> Iterator[tuple[str, Sequence[RenderableType]]]:
+def _subjects(status: Json) -> Iterator[tuple[str, Sequence[RenderableType]]]:
     yield "slots", _slots(status["slots"])
     yield "nodes", _nodes(status)
     if status.get("spares"):
@@ -74,7 +71,7 @@ def _subjects(status: Shown) -> Iterator[tuple[str, Sequence[RenderableType]]]:
         yield "lately", _lately(status["lately"])
 
 
-def _head(status: Shown) -> RenderableType:
+def _head(status: Json) -> RenderableType:
     mode = str(status["mode"])
     head = Text.assemble(
         (f"pool {status['pool']}", "bold"),
@@ -98,7 +95,7 @@ def _head(status: Shown) -> RenderableType:
     return head
 
 
-def _slots(slots: Shown) -> Sequence[RenderableType]:
+def _slots(slots: Json) -> Sequence[RenderableType]:
     leaked = slots["leaked"]
     first = Text(f"{slots['used']} used")
     if slots["total"] is not None:
@@ -118,7 +115,7 @@ def _slots(slots: Shown) -> Sequence[RenderableType]:
     return lines
 
 
-def _leaks(causes: Sequence[Shown]) -> list[Text]:
+def _leaks(causes: Sequence[Json]) -> list[Text]:
     digits = max(len(str(one["count"])) for one in causes)
     rows = []
     for one in causes:
@@ -143,7 +140,7 @@ def _soonest(free_in_s: float) -> str:
     return f"first free in {span(free_in_s)}" if free_in_s > 0 else "being freed"
 
 
-def _nodes(status: Shown) -> Sequence[RenderableType]:
+def _nodes(status: Json) -> Sequence[RenderableType]:
     counts = {one: status[f"nodes_{one}"] for one in NODE_STATES}
     present = {_WORDS.get(one, one): count for one, count in counts.items() if count}
     trouble = [_WORDS.get(one, one) for one in _TROUBLE]
@@ -157,7 +154,7 @@ def _nodes(status: Shown) -> Sequence[RenderableType]:
     return [line]
 
 
-def _spares(spares: Shown) -> Sequence[Text]:
+def _spares(spares: Json) -> Sequence[Text]:
     """`2 of 3  small`, and how many are given up while something runs short."""
     lines = []
     for size, one in spares.items():
@@ -171,7 +168,7 @@ def _spares(spares: Shown) -> Sequence[Text]:
     return lines
 
 
-def _rotation(rotation: Shown) -> Sequence[Text]:
+def _rotation(rotation: Json) -> Sequence[Text]:
     """The outdated nodes of each size, and which is replaced now, or why none is."""
     lines = []
     if rotation["paused"]:
@@ -194,7 +191,7 @@ def _rotation(rotation: Shown) -> Sequence[Text]:
     return lines
 
 
-def _boots(status: Shown) -> Sequence[RenderableType]:
+def _boots(status: Json) -> Sequence[RenderableType]:
     refused, jobs = status["boots_refused"], status["jobs_unsatisfiable"]
     lines: list[RenderableType] = [
         Text.assemble(
@@ -220,7 +217,7 @@ def _boots(status: Shown) -> Sequence[RenderableType]:
     return lines or [Text("none refused", style=FAINT)]
 
 
-def _polls(status: Shown) -> Sequence[RenderableType]:
+def _polls(status: Json) -> Sequence[RenderableType]:
     limit = status["poll_stale_after_s"]
     rows = []
     for source, poll in status["polls"].items():
@@ -238,7 +235,7 @@ def _polls(status: Shown) -> Sequence[RenderableType]:
     return _aligned(rows) or [Text("none yet", style=FAINT)]
 
 
-def _breaker(breaker: Shown) -> Sequence[RenderableType]:
+def _breaker(breaker: Json) -> Sequence[RenderableType]:
     if not breaker["open"]:
         return [Text("closed", style=GOOD)]
     lines: list[RenderableType] = []
@@ -256,7 +253,7 @@ def _breaker(breaker: Shown) -> Sequence[RenderableType]:
     return lines
 
 
-def _lease(lease: Shown, mode: str) -> Text:
+def _lease(lease: Json, mode: str) -> Text:
     if mode == "dry-run":
         return Text("none: a dry run takes none", style=FAINT)
     held = Text("held", style=GOOD) if lease["held"] else Text("not held: only looking", style=ODD)
@@ -265,7 +262,7 @@ def _lease(lease: Shown, mode: str) -> Text:
     return held
 
 
-def _waiting(status: Shown) -> Sequence[RenderableType]:
+def _waiting(status: Json) -> Sequence[RenderableType]:
     """In-flight actions, and the work that a cap or the backlog defers."""
     reasons = status["plan"]["reasons"]
     lines: list[RenderableType] = []
@@ -279,7 +276,7 @@ def _waiting(status: Shown) -> Sequence[RenderableType]:
     return lines or [Text("nothing", style=FAINT)]
 
 
-def _notices(notices: Sequence[Shown]) -> Sequence[RenderableType]:
+def _notices(notices: Sequence[Json]) -> Sequence[RenderableType]:
     """What only a person can end, and how."""
     lines: list[RenderableType] = []
     for one in notices:
@@ -293,7 +290,7 @@ def _notices(notices: Sequence[Shown]) -> Sequence[RenderableType]:
     return lines
 
 
-def _holds(status: Shown) -> Sequence[RenderableType]:
+def _holds(status: Json) -> Sequence[RenderableType]:
     """Operators' holds and standing orders; who gave them and why, for readers who may see it."""
     marks = status.get("marks", ())
     if marks:
@@ -308,7 +305,7 @@ def _holds(status: Shown) -> Sequence[RenderableType]:
     return [_counts({kind: count for kind, count in orders.items() if count}) or _none()]
 
 
-def _lately(groups: Sequence[Shown]) -> Sequence[RenderableType]:
+def _lately(groups: Sequence[Json]) -> Sequence[RenderableType]:
     """What happened in the last hour, in groups, the newest first (`nodemanager events`)."""
     now = time.time()
     rows = [
@@ -324,7 +321,7 @@ def _lately(groups: Sequence[Shown]) -> Sequence[RenderableType]:
     return _aligned(rows)
 
 
-def _mark(mark: Shown) -> Text:
+def _mark(mark: Json) -> Text:
     line = Text.assemble((f"{mark['kind']:<5}", ODD), "  ", cell(mark["id"]), "  ")
     line.append(cell(f"by {mark['by']} since {mark['since']}", FAINT))
     if mark["reason"]:

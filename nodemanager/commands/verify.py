@@ -6,15 +6,13 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 import click
 
 from nodemanager.client import TIMEOUT_S, ClientError
 from nodemanager.commands.common import answered, client, examples
-from nodemanager.logline import visible
-
-Shown = dict[str, Any]
+from nodemanager.logline import Json, visible
 
 FIRST_S = 10.0
 """How long the first answer may take, even with a shorter --wait."""
@@ -29,7 +27,7 @@ CODES = {"settled": SETTLED, "stuck": STUCK, "settling": LATE}
 class VerifyClient(Protocol):
     """What is asked: the client of a running daemon."""
 
-    def verify(self, *, allow_empty: bool, within_s: float) -> Shown: ...
+    def verify(self, *, allow_empty: bool, within_s: float) -> Json: ...
 
 
 @dataclass(frozen=True)
@@ -39,10 +37,10 @@ class VerifyResult:
     code: int
     attempts: int
     waited_s: float
-    snapshot: Shown | None = None
+    snapshot: Json | None = None
     error: str | None = None
 
-    def to_json(self) -> Shown:
+    def to_json(self) -> Json:
         return {
             "verified": self.code == SETTLED,
             "exit_code": self.code,
@@ -128,7 +126,7 @@ def attempt(
     interval_s: float,
     *,
     allow_empty: bool = False,
-    tell: Callable[[Shown, float], None] = lambda shown, waited_s: None,
+    tell: Callable[[Json, float], None] = lambda shown, waited_s: None,
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> VerifyResult:
@@ -159,7 +157,7 @@ def attempt(
         sleep(min(interval_s, wait_s - LAST_S - waited_s))
 
 
-def _checked(shown: Shown) -> Shown:
+def _checked(shown: Json) -> Json:
     """The answer. Raises ClientError where it can't be one, or contradicts itself."""
     outlook, found = shown.get("outlook"), shown.get("open")
     if outlook not in CODES or not isinstance(found, list):

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
 
 from nodemanager.commands import show
 from nodemanager.core.model.reasons import Reason
-from nodemanager.logline import span
-
-Shown = Mapping[str, Any]
+from nodemanager.logline import Json, span
 
 MOST = 20
 """The most offenders that are shown; --json has them all."""
@@ -20,7 +17,7 @@ STYLES = {"settled": "green", "settling": "yellow", "stuck": "bold red"}
 
 
 @contextmanager
-def progress() -> Iterator[Callable[[Shown, float], None]]:
+def progress() -> Iterator[Callable[[Json, float], None]]:
     """Tells each attempt on the standard error: in place on a terminal, a line each in a pipe."""
     out = show.console(stderr=True)
     if out.is_terminal and not out.is_dumb_terminal:
@@ -30,7 +27,7 @@ def progress() -> Iterator[Callable[[Shown, float], None]]:
     yield lambda shown, waited_s: show.say(out, show.cell(_line(shown, waited_s)))
 
 
-def print_snapshot(shown: Shown, attempts: int, waited_s: float) -> None:
+def print_snapshot(shown: Json, attempts: int, waited_s: float) -> None:
     """Print the snapshot: its numbers, and who is not at rest and why."""
     out = show.console()
     tries = f"{attempts} attempt{'' if attempts == 1 else 's'}"
@@ -62,21 +59,21 @@ def print_snapshot(shown: Shown, attempts: int, waited_s: float) -> None:
         show.say(out, show.cell(f"and {len(found) - MOST} more (--json has them all)"))
 
 
-def _of(shown: Shown, after: str) -> str:
+def _of(shown: Json, after: str) -> str:
     if not shown["plan"]:
         return f"the daemon has not decided anything yet, {after}"
     plan = f"plan {shown['plan']}, {span(shown['age_s'])} old"
     return f"pool {shown['pool']}  {shown['mode']}  {plan}, {after}"
 
 
-def _line(shown: Shown, waited_s: float) -> str:
+def _line(shown: Json, waited_s: float) -> str:
     """One attempt: what it counted, and the first thing that is not at rest."""
     first, *others = shown["open"]
     more = f" and {len(others)} more" if others else ""
     return f"{span(waited_s)}: {_nodes(shown)}; {first['id'] or 'pool'} {first['reason']}{more}"
 
 
-def _nodes(shown: Shown) -> str:
+def _nodes(shown: Json) -> str:
     nodes = shown["nodes"]
     if not nodes:
         return "not known"
@@ -86,16 +83,16 @@ def _nodes(shown: Shown) -> str:
     return _counts(seen) + (f", {coming} to come" if coming else "")
 
 
-def _slots(slots: Shown) -> str:
+def _slots(slots: Json) -> str:
     total = "" if slots["total"] is None else f" of {slots['total']}"
     return f"{slots['held']} held{total}, {slots['leaked']} leaked"
 
 
-def _counts(counts: Shown) -> str:
+def _counts(counts: Json) -> str:
     return ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in counts.items())
 
 
-def _why(item: Shown) -> str:
+def _why(item: Json) -> str:
     """The sentence of the reason code, and what was measured."""
     measures = ", ".join(f"{key}={value}" for key, value in item["measures"].items())
     known = {reason.value: reason.doc for reason in Reason}

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from nodemanager.commands import show
 from nodemanager.commands.times import local
-from nodemanager.logline import visible
+from nodemanager.logline import Json, visible
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-Shown = dict[str, Any]
-Fetch = Callable[[], Shown]
+Fetch = Callable[[], Json]
 
 EVERY_S = 2.0
 SHORTEST_S = 0.2
@@ -35,8 +34,8 @@ def watch(
     ask: Fetch,
     every: float,
     *,
-    drawn: Callable[[Shown], RenderableType],
-    told: Callable[[Shown], None],
+    drawn: Callable[[Json], RenderableType],
+    told: Callable[[Json], None],
     in_place: bool,
 ) -> None:
     """Show what `ask` gives: `drawn` in place on a terminal, else each as `told` prints it.
@@ -53,7 +52,7 @@ def watch(
         return
 
 
-def _repeat(ask: Fetch, every: float, told: Callable[[Shown], None]) -> None:
+def _repeat(ask: Fetch, every: float, told: Callable[[Json], None]) -> None:
     """Print one answer after the other, for a pipe."""
     from nodemanager.client import ClientError
 
@@ -71,7 +70,7 @@ def _repeat(ask: Fetch, every: float, told: Callable[[Shown], None]) -> None:
         time.sleep(every)
 
 
-def _refresh(ask: Fetch, every: float, drawn: Callable[[Shown], RenderableType]) -> None:
+def _refresh(ask: Fetch, every: float, drawn: Callable[[Json], RenderableType]) -> None:
     """Refresh the answer in place, for a terminal; leave the last one on the screen."""
     from rich.live import Live
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -13,9 +12,8 @@ from nodemanager.commands.common import answered, client, examples
 from nodemanager.commands.times import given
 from nodemanager.commands.watch import watch as watch_it
 from nodemanager.commands.watch import watch_option
+from nodemanager.logline import Json
 from nodemanager.near import did_you_mean
-
-Shown = dict[str, Any]
 
 LATELY_S = 3600.0
 
@@ -47,7 +45,7 @@ def why(size: str | None, watch: float | None, as_json: bool, config: str | None
 
     daemon = client(config)
 
-    def ask() -> Shown:
+    def ask() -> Json:
         shown = daemon.why(size)
         if size is not None and not shown["sizes"] and shown["aborted"] is None:
             hint = did_you_mean(size, shown["known"])
@@ -55,7 +53,7 @@ def why(size: str | None, watch: float | None, as_json: bool, config: str | None
             raise UnknownSizeError(f"there is no size {size!r}{hint}; the sizes are {known}")
         return shown
 
-    def told(shown: Shown) -> None:
+    def told(shown: Json) -> None:
         if as_json:
             show.print_json(shown, a_line=watch is not None)
         else:
@@ -110,7 +108,7 @@ def events(
     show.say(out, groups_screen(shown["groups"], terminal=out.is_terminal, now=time.time()))
 
 
-def _from_journal(path: Path, since: float | None, *, quiet: bool) -> Shown:
+def _from_journal(path: Path, since: float | None, *, quiet: bool) -> Json:
     from dataclasses import asdict
 
     from nodemanager.commands.common import existing_journal

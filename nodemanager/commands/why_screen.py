@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -11,16 +10,14 @@ from rich.text import Text
 
 from nodemanager.commands import show
 from nodemanager.commands.times import told
-from nodemanager.logline import span
+from nodemanager.logline import Json, span
 from nodemanager.logscreen import style_of
-
-Shown = Mapping[str, Any]
 
 LABEL = 8
 """The width of what stands before the lines of a size."""
 
 
-def screen(shown: Shown) -> RenderableType:
+def screen(shown: Json) -> RenderableType:
     """A paragraph for each size."""
     if shown["aborted"] is not None:
         why = shown["aborted"]
@@ -34,7 +31,7 @@ def screen(shown: Shown) -> RenderableType:
     return Group(*lines)
 
 
-def _size(one: Shown) -> Iterator[Text]:
+def _size(one: Json) -> Iterator[Text]:
     counts = [f"{count} {state}" for state, count in one["nodes"].items()]
     counts += [f"{one['coming']} coming"] if one["coming"] else []
     head = Text().append(show.cell(one["size"], "bold"))
@@ -56,7 +53,7 @@ def _line(label: str, text: Text) -> Text:
     return Text.assemble((f"  {label:<{LABEL}}", "dim"), text)
 
 
-def _growing(one: Shown) -> Iterator[Text]:
+def _growing(one: Json) -> Iterator[Text]:
     if one["booting"]:
         yield Text(f"by {one['booting']} now", style="green")
     for cause in one["grows"]:
@@ -71,7 +68,7 @@ def _growing(one: Shown) -> Iterator[Text]:
     yield line
 
 
-def _shrinking(one: Shown) -> Iterator[Text]:
+def _shrinking(one: Json) -> Iterator[Text]:
     if one["going"]:
         yield Text(f"by {one['going']} now", style="yellow")
     for cause in one["shrinks"]:
@@ -80,13 +77,13 @@ def _shrinking(one: Shown) -> Iterator[Text]:
         yield Text("no: it has no node", style="dim")
 
 
-def _cause(said: str, cause: Shown, style: str) -> Text:
+def _cause(said: str, cause: Json, style: str) -> Text:
     line = Text(f"{said} {cause['count']}: ")
     line.append(show.cell(cause["reason"], style or "bold")).append(_more(cause))
     return line.append(f"  {cause['says']}", style="dim")
 
 
-def _more(cause: Shown) -> Text:
+def _more(cause: Json) -> Text:
     """The measures of a cause, and when it may end."""
     measures = {key: value for key, value in cause["measures"].items() if value is not None}
     parts = [f"{key.replace('_', ' ')} {value}" for key, value in measures.items()]
@@ -95,7 +92,7 @@ def _more(cause: Shown) -> Text:
     return show.cell(f" ({', '.join(parts)})") if parts else Text()
 
 
-def groups_screen(groups: Sequence[Shown], *, terminal: bool, now: float) -> Table:
+def groups_screen(groups: Sequence[Json], *, terminal: bool, now: float) -> Table:
     """A row for each group; on a terminal with ages, in a pipe with times in UTC."""
     table = show.table(
         "last", "first", "count", "event", "reason", "of", terminal=terminal, right="count"

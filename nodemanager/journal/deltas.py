@@ -10,6 +10,7 @@ from typing import Any
 from nodemanager.core.observe.history import History
 from nodemanager.core.observe.snapshot import Snapshot
 from nodemanager.journal.codec import codec_of
+from nodemanager.logline import Json
 
 _OWN = ("plan_id", "now", "wall")
 """Fields that differ every time."""
@@ -27,12 +28,10 @@ _MEMBERS = {
 BLANK = Snapshot("", 0.0, 0.0, History())
 """The snapshot that a segment's first decision is compared with."""
 
-Data = dict[str, Any]
 
-
-def encode_snapshot(before: Snapshot, snapshot: Snapshot) -> Data:
+def encode_snapshot(before: Snapshot, snapshot: Snapshot) -> Json:
     """The changes from `before` to `snapshot`, without the history."""
-    data: Data = {name: getattr(snapshot, name) for name in _OWN}
+    data: Json = {name: getattr(snapshot, name) for name in _OWN}
     for name, codec in _CODECS.items():
         was, now = getattr(before, name), getattr(snapshot, name)
         if was is now or (was == now and type(was) is type(now)):
@@ -46,9 +45,9 @@ def encode_snapshot(before: Snapshot, snapshot: Snapshot) -> Data:
     return data
 
 
-def decode_snapshot(before: Snapshot, data: Data) -> Snapshot:
+def decode_snapshot(before: Snapshot, data: Json) -> Snapshot:
     """The snapshot after those changes, with an empty history."""
-    values: Data = {}
+    values: Json = {}
     for name, change in data.items():
         if name in _OWN:
             values[name] = change
@@ -65,7 +64,7 @@ def decode_snapshot(before: Snapshot, data: Data) -> Snapshot:
     return dataclasses.replace(before, **values)
 
 
-def _mapping_change(was: Mapping[str, Any], now: Mapping[str, Any], encode: Any) -> Data:
+def _mapping_change(was: Mapping[str, Any], now: Mapping[str, Any], encode: Any) -> Json:
     return {
         "+": {key: encode(one) for key, one in now.items() if key not in was or was[key] != one},
         "-": [key for key in was if key not in now],

@@ -24,9 +24,8 @@ from nodemanager.journal.opened import opened
 from nodemanager.journal.reading import Decided, Entry, read
 from nodemanager.journal.replay import replayed
 from nodemanager.journal.story import Story
-from nodemanager.logline import timestamp
+from nodemanager.logline import Json, timestamp
 
-Json = dict[str, Any]
 _RULE = tuple(one.name for one in fields(Finding))
 MOST = 100
 """The most events of a history; the newest are kept."""

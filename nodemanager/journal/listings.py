@@ -15,9 +15,9 @@ from typing import Any, Generic, TypeVar
 from nodemanager.core.model.changed import same_items
 from nodemanager.core.model.world import CloudNode, Listing, Record
 from nodemanager.journal.codec import Codec, codec_of, without_secrets
+from nodemanager.logline import Json
 
 T = TypeVar("T", CloudNode, Record)
-Data = dict[str, Any]
 _NEW = -1
 
 
@@ -41,11 +41,11 @@ class ListingCodec(Generic[T]):
         self._all_values = attrgetter(*every)
         self._id = attrgetter(id_field)
 
-    def encode(self, before: Listing[T] | None, listing: Listing[T]) -> Data:
+    def encode(self, before: Listing[T] | None, listing: Listing[T]) -> Json:
         old = () if before is None else before.items
         is_same = same_items(old, listing.items)
         sources = None if is_same else self._sources(old, listing.items)
-        data: Data = {"at": [listing.started_at, listing.ended_at]}
+        data: Json = {"at": [listing.started_at, listing.ended_at]}
         if not listing.complete:
             data["partial"] = 1
         if listing.problems:
@@ -69,7 +69,7 @@ class ListingCodec(Generic[T]):
             data["changed"] = changed
         return data
 
-    def decode(self, before: Listing[T] | None, data: Data) -> Listing[T]:
+    def decode(self, before: Listing[T] | None, data: Json) -> Listing[T]:
         """The listing. Raises ValueError, KeyError or TypeError for data not from `encode`."""
         old = () if before is None else before.items
         changes = self._changes(data.get("changed", {}))
@@ -114,13 +114,13 @@ class ListingCodec(Generic[T]):
             places.setdefault(old_ids[place], []).append(place)
         return [places[one].pop() if places.get(one) else _NEW for one in ids]
 
-    def _changed(self, pairs: list[tuple[T, T]]) -> Data:
+    def _changed(self, pairs: list[tuple[T, T]]) -> Json:
         """By field: [gaps between the indexes of the pairs that differ, their new values]."""
         # Mostly no node changed, and is the same object as before; of records, a few columns did.
         places = [place for place, (one, other) in enumerate(pairs) if one is not other]
         old = [pairs[place][0] for place in places]
         new = [pairs[place][1] for place in places]
-        changed: Data = {}
+        changed: Json = {}
         for name, get in self._getters.items():
             was, now = list(map(get, old)), list(map(get, new))
             if was == now:
@@ -134,7 +134,7 @@ class ListingCodec(Generic[T]):
             changed[name] = [gaps, self._encoded(name, [now[one] for one in numbers])]
         return changed
 
-    def _changes(self, columns: Data) -> dict[int, dict[str, Any]]:
+    def _changes(self, columns: Json) -> dict[int, dict[str, Any]]:
         changes: dict[int, dict[str, Any]] = {}
         for name, (gaps, values) in columns.items():
             number = -1
@@ -143,9 +143,9 @@ class ListingCodec(Generic[T]):
                 changes.setdefault(number, {})[name] = value
         return changes
 
-    def _table(self, items: Sequence[T]) -> Data:
+    def _table(self, items: Sequence[T]) -> Json:
         """Whole items by column, without the columns that hold only defaults."""
-        table: Data = {"rows": len(items)}
+        table: Json = {"rows": len(items)}
         columns = zip(*map(self._values, items), strict=True)
         for name, values in zip(self._names, columns, strict=True):
             default = self._defaults[name]
@@ -153,7 +153,7 @@ class ListingCodec(Generic[T]):
                 table[name] = self._encoded(name, values)
         return table
 
-    def _rows(self, table: Data) -> list[T]:
+    def _rows(self, table: Json) -> list[T]:
         columns = {
             name: self._decoded(name, values) for name, values in table.items() if name != "rows"
         }

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import typing
-from typing import Any
 
 from nodemanager.core.execute.state import State
 from nodemanager.core.model.breaker import Breaker
@@ -19,8 +18,8 @@ from nodemanager.core.observe.nodes_by_record import index_nodes
 from nodemanager.core.replay.fold import Start
 from nodemanager.journal.codec import codec_of
 from nodemanager.journal.listings import NODES, RECORDS
+from nodemanager.logline import Json
 
-Data = dict[str, Any]
 _LISTINGS = ("base", "pinned", "records")
 _DERIVED = ("bearers", "present")
 _HINTS = typing.get_type_hints(History)
@@ -33,7 +32,7 @@ _DEFAULT = History()
 _DEMAND = codec_of(tuple[Job, ...] | None)
 
 
-def encode_start(start: Start) -> Data:
+def encode_start(start: Start) -> Json:
     state = start.state
     return {
         "pool": start.pool,
@@ -50,7 +49,7 @@ def encode_start(start: Start) -> Data:
     }
 
 
-def decode_start(data: Data) -> Start:
+def decode_start(data: Json) -> Start:
     state = State(
         history=decode_history(data["history"]),
         breaker=codec_of(Breaker).decode(data["breaker"]),
@@ -63,8 +62,8 @@ def decode_start(data: Data) -> Start:
     return Start(data["pool"], settings, data["at"], data["wall"], state, data["run_id"])
 
 
-def encode_history(history: History) -> Data:
-    data: Data = {}
+def encode_history(history: History) -> Json:
+    data: Json = {}
     if history.cloud is not None:
         data["cloud"] = NODES.encode(None, history.cloud)
     data |= _encode_listings(history)
@@ -75,8 +74,8 @@ def encode_history(history: History) -> Data:
     return data
 
 
-def decode_history(data: Data) -> History:
-    values: Data = {name: codec.decode(data[name]) for name, codec in _REST.items() if name in data}
+def decode_history(data: Json) -> History:
+    values: Json = {name: codec.decode(data[name]) for name, codec in _REST.items() if name in data}
     if "cloud" in data:
         values["cloud"] = NODES.decode(None, data["cloud"])
         values["bearers"], values["present"] = index_nodes(values["cloud"].items)[:2]
@@ -84,11 +83,11 @@ def decode_history(data: Data) -> History:
     return History(**values)
 
 
-def _encode_listings(history: History) -> Data:
+def _encode_listings(history: History) -> Json:
     """The record listings of a history, mostly one and the same: each once, as changes."""
-    chain: list[Data] = []
+    chain: list[Json] = []
     known: list[Records] = []
-    names: Data = {}
+    names: Json = {}
     for name in _LISTINGS:
         listing = getattr(history, name)
         if listing is None:
@@ -102,7 +101,7 @@ def _encode_listings(history: History) -> Data:
     return {"record_listings": chain, **names} if chain else {}
 
 
-def _decode_listings(data: Data) -> Data:
+def _decode_listings(data: Json) -> Json:
     known: list[Records] = []
     for one in data.get("record_listings", ()):
         known.append(RECORDS.decode(known[-1] if known else None, one))

@@ -18,8 +18,8 @@ from nodemanager.core.model.reasons import Event
 from nodemanager.errors import JournalError
 from nodemanager.journal.api import Journal
 from nodemanager.journal.event import LEVEL, Told
-from nodemanager.log import INFO, Fields, masked
-from nodemanager.logline import as_json
+from nodemanager.log import INFO, masked
+from nodemanager.logline import Fields, as_json
 
 KEPT_BELOW_INFO = frozenset({Event.RECORD_UNLISTED, Event.NODE_UNLISTED})
 NOT_KEPT = frozenset(

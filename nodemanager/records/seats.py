@@ -22,7 +22,6 @@ BINDING = (SEAT, SEAT_SIZE, SEAT_SLOT, SEAT_CLUSTER)
 SLURMDS = "slurmds"
 _KEPT = 8
 """So many other slurmds of a seat are known at most, the newest."""
-Row = Mapping[str, Any]
 
 
 class Slurmds(NamedTuple):
@@ -68,14 +67,14 @@ def kept(properties: Mapping[str, Any]) -> dict[str, Any]:
     return {key: properties[key] for key in BINDING if key in properties}
 
 
-def own_slot(row: Row) -> tuple[int, str] | None:
+def own_slot(row: Mapping[str, Any]) -> tuple[int, str] | None:
     """The slot and the name that are the row's own; None where its slot may be any."""
     properties = row["properties"] if isinstance(row["properties"], dict) else {}
     name, slot = properties.get(SEAT), properties.get(SEAT_SLOT)
     return (slot, name) if isinstance(name, str) and isinstance(slot, int) else None
 
 
-def slurmds_of(row: Row) -> Slurmds:
+def slurmds_of(row: Mapping[str, Any]) -> Slurmds:
     info = row["info"] if isinstance(row["info"], dict) else {}
     said = info.get(SLURMDS)
     said = said if isinstance(said, dict) else {}
@@ -87,19 +86,19 @@ def slurmds_of(row: Row) -> Slurmds:
     )
 
 
-def is_claimed(row: Row) -> bool:
+def is_claimed(row: Mapping[str, Any]) -> bool:
     """Whether it bears a claim, readable or not."""
     properties = row["properties"] if isinstance(row["properties"], dict) else {}
     return properties.get(wire.CLAIM) is not None
 
 
-def at_claim(row: Row, node: SlurmNode) -> Slurmds:
+def at_claim(row: Mapping[str, Any], node: SlurmNode) -> Slurmds:
     """What is known at a claim: only a slurmd that starts after it is of this life."""
     before = slurmds_of(row)
     return Slurmds().with_other(*before.others, before.start, node.start)
 
 
-def news(row: Row, node: SlurmNode) -> News:
+def news(row: Mapping[str, Any], node: SlurmNode) -> News:
     """What the node says to its record. A slurmd that has just registered has lived since.
 
     A start that slurmctld does not know is no evidence, of life or of silence.
@@ -123,7 +122,7 @@ def news(row: Row, node: SlurmNode) -> News:
     return News(values, lives=True)
 
 
-def is_unheard(row: Row, node: SlurmNode, heard_until_ns: int | None) -> bool:
+def is_unheard(row: Mapping[str, Any], node: SlurmNode, heard_until_ns: int | None) -> bool:
     """Whether a slurmd of this life has come, or come back, since the last look at all seats.
 
     `heard_until_ns` is when that look was, on the store's clock.
@@ -135,7 +134,7 @@ def is_unheard(row: Row, node: SlurmNode, heard_until_ns: int | None) -> bool:
     return is_new or heard_until_ns is None or last is None or last < heard_until_ns
 
 
-def _to_nobody(slurmds: Slurmds, node: SlurmNode, row: Row) -> News:
+def _to_nobody(slurmds: Slurmds, node: SlurmNode, row: Mapping[str, Any]) -> News:
     if node.start == slurmds.start:
         return News({}, lives_on=node.is_alive)
     after = slurmds.with_other(node.start)

@@ -16,7 +16,8 @@ from falcon.asgi import Request, Response
 from nodemanager.core.explain import inventory
 from nodemanager.core.explain.picture import Picture
 from nodemanager.core.operate.naming import UnknownIdError
-from nodemanager.journal.explained import Json, plain
+from nodemanager.journal.explained import plain
+from nodemanager.logline import Json
 from nodemanager.web.commands import Doorkeeper
 from nodemanager.web.explain import Explanations, Pictured
 from nodemanager.workers import Workers

@@ -23,7 +23,7 @@ from nodemanager.core.model.world import LeftoverKind
 from nodemanager.core.plan.leftovers import LedgerState
 from nodemanager.core.plan.slots import Leak, Slots
 from nodemanager.core.safety.proof import UNPROVEN
-from nodemanager.log import Fields
+from nodemanager.logline import Fields
 from nodemanager.refusals import Refusals
 from nodemanager.web.counters import COUNTERS, Counted
 from nodemanager.web.gauges import AGES, GAUGES

@@ -22,9 +22,7 @@ from nodemanager.core.plan.notices import Notice
 from nodemanager.core.plan.rotation import Rotation
 from nodemanager.core.plan.slots import Slots
 from nodemanager.core.plan.spares import Spares
-from nodemanager.logline import timestamp
-
-Json = dict[str, object]
+from nodemanager.logline import Json, timestamp
 
 CLOSED = Breaker()
 NO_SLOTS = Slots(None, None, {}, None)

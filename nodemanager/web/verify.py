@@ -15,7 +15,8 @@ from typing import Any
 from falcon.asgi import Request, Response
 
 from nodemanager.core.explain.verify import NO_DECISION, Verification, verify
-from nodemanager.journal.explained import Json, plain
+from nodemanager.journal.explained import plain
+from nodemanager.logline import Json
 from nodemanager.web.commands import Doorkeeper
 from nodemanager.web.explain import Explanations
 from nodemanager.workers import Workers

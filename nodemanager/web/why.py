@@ -17,8 +17,9 @@ from nodemanager.core.explain.picture import Picture
 from nodemanager.core.explain.why import Cause, SizeWhy, why
 from nodemanager.core.plan.plan import Plan
 from nodemanager.errors import JournalError
-from nodemanager.journal.explained import Json, plain
+from nodemanager.journal.explained import plain
 from nodemanager.journal.story import Story
+from nodemanager.logline import Json
 from nodemanager.web.commands import Doorkeeper
 from nodemanager.web.explain import Explanations, Pictured
 from nodemanager.workers import Workers

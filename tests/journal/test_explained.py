@@ -13,8 +13,9 @@ from nodemanager.core.explain.picture import Picture
 from nodemanager.core.operate.naming import UnknownIdError
 from nodemanager.errors import JournalError
 from nodemanager.journal import recording
-from nodemanager.journal.explained import Json, picture_at, told
+from nodemanager.journal.explained import picture_at, told
 from nodemanager.journal.sqlite import SqliteJournal
+from nodemanager.logline import Json
 from tests.core.build import EPOCH
 from tests.journal.random_world import RandomWorld, bare_history, recorded
 

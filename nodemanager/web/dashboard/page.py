@@ -6,9 +6,8 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any
 
-Json = dict[str, Any]
+from nodemanager.logline import Json
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,8 @@ from dataclasses import dataclass, field, replace
 from urllib.parse import urlencode
 
 from nodemanager.core.explain.picture import Picture
-from nodemanager.web.dashboard.page import Json, Page, changes
+from nodemanager.logline import Json
+from nodemanager.web.dashboard.page import Page, changes
 from nodemanager.web.dashboard.source import Seen, Source
 from nodemanager.workers import Workers
 

@@ -10,14 +10,13 @@ from nodemanager.core.model.reasons import Kind
 from nodemanager.core.operate.verbs import Verb
 from nodemanager.journal.event import Told
 from nodemanager.journal.explained import told
-from nodemanager.logline import span
+from nodemanager.logline import Json, span
 from nodemanager.web.dashboard.overview import EVENT_HEAD, alerts_block
 from nodemanager.web.dashboard.page import Block, Page, Table, row_id
 from nodemanager.web.dashboard.render import part, words
 from nodemanager.web.dashboard.source import Seen, Source
 from nodemanager.web.explain import SOURCE
 
-Json = Mapping[str, Any]
 DOING = {
     Kind.KEEP.value: "It is left alone",
     Kind.CLEAN.value: "It is freed",
