@@ -7,7 +7,12 @@ from collections.abc import Callable
 from typing import Any
 
 from nodemanager.actors.base import tell
-from nodemanager.actors.daemon.backlog_runs import ApplyBacklog, ShowBacklog, Shown, StopBacklog
+from nodemanager.actors.daemon.backlog_runs import (
+    ApplyBacklog,
+    BacklogView,
+    ShowBacklog,
+    StopBacklog,
+)
 from nodemanager.actors.messages import Ordered, PowerAsked, Ref
 from nodemanager.core.operate.backlog_run import Order, Run
 from nodemanager.core.operate.verbs import Command, Reply, Result, Verb
@@ -61,8 +66,8 @@ class BacklogCommands:
     def __init__(self, commands: OperatorCommands) -> None:
         self._ask = commands.ask
 
-    def show(self) -> Shown | str:
-        shown: Shown | str = self._ask(ShowBacklog)
+    def show(self) -> BacklogView | str:
+        shown: BacklogView | str = self._ask(ShowBacklog)
         return shown
 
     def run(self) -> Run | str | None:

@@ -12,7 +12,7 @@ import pykka
 
 from nodemanager.actors.base import OnDeath
 from nodemanager.actors.daemon.daemon import NodeManagerDaemonActor
-from nodemanager.actors.daemon.inputs import BacklogKeeper, DaemonInputs, Identity, Once
+from nodemanager.actors.daemon.inputs import BacklogKeeper, DaemonInputs, IdentityStore, RunOnce
 from nodemanager.actors.messages import Begin, PollEvery, Team
 from nodemanager.actors.net import netted, netted_call
 from nodemanager.actors.poll.polling import (
@@ -72,13 +72,13 @@ def start_actors(
     timer: Timer,
     clock: Clock,
     log: Logger,
-    identity: Identity,
+    identity: IdentityStore,
     backlog: BacklogKeeper,
     holds_lease: Callable[[], bool],
     on_death: OnDeath,
     journal: Journal,
     dry_run: bool = False,
-    once: Once | None = None,
+    once: RunOnce | None = None,
     show: Callable[[Picture], None] = lambda picture: None,
     wishlist: Wishlist | None = None,
 ) -> System:

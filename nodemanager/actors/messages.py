@@ -267,7 +267,7 @@ class ApplySettings:
     settings: Settings
 
 
-Answered = Callable[[Reply], None]
+ReplyCallback = Callable[[Reply], None]
 """Called once, with the answer to an operator's command."""
 
 
@@ -276,7 +276,7 @@ class Ordered:
     """An operator's command, and the function that takes its answer (O1-O4)."""
 
     command: Command
-    answered: Answered
+    answered: ReplyCallback
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ import pykka.debug
 
 from nodemanager import __version__, adapters, log, sdnotify, wiring
 from nodemanager.actors.base import tell
-from nodemanager.actors.daemon.inputs import Once
+from nodemanager.actors.daemon.inputs import RunOnce
 from nodemanager.actors.messages import Stop
 from nodemanager.actors.timer import ThreadTimer
 from nodemanager.clock import Clock, SystemClock
@@ -148,7 +148,7 @@ class Service:
             holds_lease=lambda: lease is None or lease.held,
             on_death=lambda actor, error: self._inbox.put(_Death(actor, error)),
             dry_run=self._dry_run,
-            once=Once(lambda code: self._inbox.put(_Finished(code))) if self._once else None,
+            once=RunOnce(lambda code: self._inbox.put(_Finished(code))) if self._once else None,
             show=show,
             journal=journal,
         )

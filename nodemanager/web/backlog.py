@@ -30,7 +30,7 @@ from nodemanager.workers import Workers
 MOST_ITEMS = 100_000
 
 
-class Shown(Protocol):
+class BacklogView(Protocol):
     """The newest decision, with what it leaves to an operator."""
 
     @property
@@ -45,10 +45,10 @@ class Shown(Protocol):
     def mode(self) -> str: ...
 
 
-class Backlog(Protocol):
+class BacklogRequests(Protocol):
     """The requests to the daemon. A text in place of an answer says why there is none."""
 
-    def show(self) -> Shown | str: ...
+    def show(self) -> BacklogView | str: ...
 
     def run(self) -> Run | str | None: ...
 
@@ -57,7 +57,7 @@ class Backlog(Protocol):
     def stop(self, by: str) -> Run | str | None: ...
 
 
-def add_backlog(app: Any, backlog: Backlog, door: Doorkeeper, workers: Workers) -> None:
+def add_backlog(app: Any, backlog: BacklogRequests, door: Doorkeeper, workers: Workers) -> None:
     app.add_route("/api/backlog", _Plan(backlog, door, workers))
     app.add_route("/api/backlog/run", _Run(backlog, door, workers))
     app.add_route("/api/backlog/apply", _Apply(backlog, door, workers))
@@ -66,7 +66,7 @@ def add_backlog(app: Any, backlog: Backlog, door: Doorkeeper, workers: Workers) 
 
 @dataclass(frozen=True, slots=True)
 class _Resource:
-    _backlog: Backlog
+    _backlog: BacklogRequests
     _door: Doorkeeper
     _workers: Workers
 
@@ -192,7 +192,7 @@ def run_json(run: Run, *, with_items: bool) -> dict[str, object]:
     return shown
 
 
-def _plan_json(shown: Shown, seen: Picture) -> dict[str, object]:
+def _plan_json(shown: BacklogView, seen: Picture) -> dict[str, object]:
     made, settings = proposal(seen), shown.settings
     return {
         "pool": settings.pool,

@@ -19,7 +19,7 @@ from nodemanager.logline import Fields
 from nodemanager.web.dashboard.history import SlotHistory
 from nodemanager.web.explain import Explanations
 from nodemanager.web.metrics import Metrics
-from nodemanager.web.status import NO_SLOTS, Board, ErrorCounts, NodeCounts, Poll, Status
+from nodemanager.web.status import NO_SLOTS, Board, ErrorCounts, NodeCounts, PollStatus, Status
 
 
 class WebObserver:
@@ -39,15 +39,15 @@ class WebObserver:
         self._explanations = explanations
         self._slots = slots
         self._holder = holder
-        self._polls: dict[str, Poll] = {}
+        self._polls: dict[str, PollStatus] = {}
 
     def heard(self, event: Event, level: int, fields: Fields) -> None:
         """Take a logged event; a log listener."""
         self._metrics.heard(event, level, fields)
         if event is Event.LIST_OK:
-            self._polls[fields["source"]] = Poll(items=fields["items"])
+            self._polls[fields["source"]] = PollStatus(items=fields["items"])
         elif event is Event.LIST_FAILED:
-            poll = self._polls.get(fields["source"], Poll())
+            poll = self._polls.get(fields["source"], PollStatus())
             failures = poll.failures_in_a_row + 1
             self._polls[fields["source"]] = replace(poll, failures_in_a_row=failures)
 
@@ -67,7 +67,7 @@ class WebObserver:
         )
 
     def _status(
-        self, picture: Picture, *, polls: Mapping[str, Poll], errors: ErrorCounts
+        self, picture: Picture, *, polls: Mapping[str, PollStatus], errors: ErrorCounts
     ) -> Status:
         plan, snapshot, settings = picture.made, picture.snapshot, picture.settings
         counts, states = plan.counts, _record_states(plan, snapshot, settings)
@@ -128,7 +128,7 @@ class WebObserver:
             ),
         )
 
-    def _polls_of(self, snapshot: Snapshot) -> dict[str, Poll]:
+    def _polls_of(self, snapshot: Snapshot) -> dict[str, PollStatus]:
         """The polls of each source so far, with the start of its newest complete answer."""
         cloud, records = snapshot.history.cloud, snapshot.history.records
         scheduler = snapshot.history.scheduler

@@ -38,7 +38,7 @@ from nodemanager.core.model.reasons import Event, Reason
 from nodemanager.httpserver import HttpServer
 from nodemanager.log import get, hide
 from nodemanager.refusals import Refusals
-from nodemanager.web.backlog import Backlog, add_backlog
+from nodemanager.web.backlog import BacklogRequests, add_backlog
 from nodemanager.web.commands import Commands, add_commands
 from nodemanager.web.dashboard.dashboard import Dashboard
 from nodemanager.web.door import Door
@@ -92,7 +92,7 @@ class ManagementServer(HttpServer):
         control_socket: Path | None = None,
         takes_over: bool = True,
         commands: Commands | None = None,
-        backlog: Backlog | None = None,
+        backlog: BacklogRequests | None = None,
         explanations: Explanations | None = None,
         read_token: str | None = None,
         public_url: str | None = None,

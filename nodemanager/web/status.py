@@ -60,7 +60,7 @@ class ErrorCounts:
 
 
 @dataclass(frozen=True, slots=True)
-class Poll:
+class PollStatus:
     """The last complete answer of one source; `started_at` is boottime seconds, None before it."""
 
     started_at: float | None = None
@@ -107,7 +107,7 @@ class Status:
     quota: int | None = None
     price: float = 0.0
     idle_times: Mapping[str, float] = field(default_factory=dict)
-    polls: Mapping[str, Poll] = field(default_factory=dict)
+    polls: Mapping[str, PollStatus] = field(default_factory=dict)
     poll_stale_after: float | None = None
     breaker: Breaker = CLOSED
     lease_held: bool = True
@@ -248,7 +248,7 @@ class Status:
             "cloud_errors": self.errors.cloud_errors,
         }
 
-    def _poll(self, poll: Poll, now: float) -> Json:
+    def _poll(self, poll: PollStatus, now: float) -> Json:
         age_s = _age(poll.started_at, now)
         limit_s = self.poll_stale_after
         return {

@@ -19,7 +19,7 @@ from typing import Any
 import pykka
 
 from nodemanager import adapters, log, wiring
-from nodemanager.actors.daemon.inputs import Once
+from nodemanager.actors.daemon.inputs import RunOnce
 from nodemanager.actors.messages import ApplySettings, PollEvery, Stop
 from nodemanager.config import load
 from nodemanager.core.model.settings import Settings
@@ -144,7 +144,7 @@ class Rig:
             holds_lease=lambda: self.lease,
             on_death=lambda actor, error: self.deaths.append((actor, error)),
             dry_run=dry_run,
-            once=Once(self.codes.append) if once else None,
+            once=RunOnce(self.codes.append) if once else None,
             wishlist=None if self.jobs is None else self._wishlist,
             journal=self.journal,
         )

@@ -9,7 +9,12 @@ from typing import Any
 
 import pytest
 
-from nodemanager.actors.daemon.backlog_runs import ApplyBacklog, ShowBacklog, Shown, StopBacklog
+from nodemanager.actors.daemon.backlog_runs import (
+    ApplyBacklog,
+    BacklogView,
+    ShowBacklog,
+    StopBacklog,
+)
 from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.world import Guarantee
 from nodemanager.core.operate.backlog import Deed, Item, proposal
@@ -33,8 +38,8 @@ def asked(rig: Rig, message: Callable[[Callable[[Any], None]], Any]) -> Any:
     return answers[0]
 
 
-def shown(rig: Rig) -> Shown:
-    found: Shown = asked(rig, ShowBacklog)
+def shown(rig: Rig) -> BacklogView:
+    found: BacklogView = asked(rig, ShowBacklog)
     return found
 
 

@@ -20,7 +20,7 @@ from nodemanager.core.plan.leftovers import LedgerState
 from nodemanager.core.plan.notices import Notice
 from nodemanager.core.plan.slots import Leak, Slots
 from nodemanager.core.plan.spares import Spares
-from nodemanager.web.status import NodeCounts, Poll, Status
+from nodemanager.web.status import NodeCounts, PollStatus, Status
 
 NOW = 5000.0
 Read = Callable[..., list[str]]
@@ -104,7 +104,7 @@ def test_one_long_value_breaks_its_own_line_alone() -> None:
     status = Status(
         made_at=NOW,
         pool="prod",
-        polls={"cloud": Poll(NOW, 6), "a-source-with-" + "x" * 40: Poll(NOW, 6)},
+        polls={"cloud": PollStatus(NOW, 6), "a-source-with-" + "x" * 40: PollStatus(NOW, 6)},
         poll_stale_after=20.0,
     )
     out = Console(width=60, file=io.StringIO(), force_terminal=False)
@@ -116,7 +116,7 @@ def test_one_long_value_breaks_its_own_line_alone() -> None:
 
 def test_polls_stand_beside_the_age_at_which_they_are_stale(read: Read) -> None:
     lines = read(
-        polls={"cloud": Poll(NOW - 700.0, 9, 4), "records": Poll(None, 0, 1)},
+        polls={"cloud": PollStatus(NOW - 700.0, 9, 4), "records": PollStatus(None, 0, 1)},
         poll_stale_after=600.0,
     )
     assert line(lines, "polls") == (

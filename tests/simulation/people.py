@@ -11,7 +11,12 @@ from dataclasses import replace
 from random import Random
 from typing import Any
 
-from nodemanager.actors.daemon.backlog_runs import ApplyBacklog, ShowBacklog, Shown, StopBacklog
+from nodemanager.actors.daemon.backlog_runs import (
+    ApplyBacklog,
+    BacklogView,
+    ShowBacklog,
+    StopBacklog,
+)
 from nodemanager.actors.messages import Ordered
 from nodemanager.core.model.annotations import FORCIBLE
 from nodemanager.core.model.reasons import Reason
@@ -169,7 +174,7 @@ class People:
     def _backlog(self, pool: Pool) -> None:
         self._tell(pool, ShowBacklog(lambda shown: self._apply(pool, shown)))
 
-    def _apply(self, pool: Pool, shown: Shown) -> None:
+    def _apply(self, pool: Pool, shown: BacklogView) -> None:
         seen = shown.seen
         if seen is None:
             return

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import requests
 
-from nodemanager.actors.daemon.backlog_runs import Shown
+from nodemanager.actors.daemon.backlog_runs import BacklogView
 from nodemanager.core.operate.backlog import Deed, Item, Picture, picture_of
 from nodemanager.core.operate.backlog_run import Order, Run, begun
 from nodemanager.web.metrics import Metrics
@@ -51,11 +51,11 @@ class Daemon:
         self.starting = False
         self.newest: Run | None = None
 
-    def show(self) -> Shown | str:
+    def show(self) -> BacklogView | str:
         if self.refuses is not None:
             return self.refuses
         seen = None if self.starting else self.seen
-        return Shown(seen, self.world.settings, "s", "a", "apply", self.newest)
+        return BacklogView(seen, self.world.settings, "s", "a", "apply", self.newest)
 
     def run(self) -> Run | str | None:
         return self.newest

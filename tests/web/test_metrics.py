@@ -15,7 +15,7 @@ from nodemanager.errors import QuotaExceeded
 from nodemanager.log import INFO
 from nodemanager.web.counters import COUNTERS
 from nodemanager.web.metrics import Metrics
-from nodemanager.web.status import Poll, Status
+from nodemanager.web.status import PollStatus, Status
 from tests.fakes.clock import ManualClock
 
 ERROR = QuotaExceeded("full")
@@ -212,7 +212,7 @@ def test_a_place_rests_and_wakes(metrics: Metrics, clock: ManualClock) -> None:
 
 def test_ages_go_on_while_nothing_is_decided(metrics: Metrics, clock: ManualClock) -> None:
     now = clock.boottime()
-    polls = {"cloud": Poll(now - 5, items=3), "demand": Poll(failures_in_a_row=4)}
+    polls = {"cloud": PollStatus(now - 5, items=3), "demand": PollStatus(failures_in_a_row=4)}
     status = Status(now, "main", polls=polls, poll_stale_after=600.0, last_ping_s=20.0)
     value = metrics.registry.get_sample_value
     metrics.show(status)

@@ -21,7 +21,7 @@ from nodemanager.errors import QuotaExceeded, StartError
 from nodemanager.log import INFO
 from nodemanager.web.metrics import Metrics
 from nodemanager.web.server import ManagementServer
-from nodemanager.web.status import Board, NodeCounts, Poll, Status
+from nodemanager.web.status import Board, NodeCounts, PollStatus, Status
 from tests.fakes.clock import ManualClock
 
 TOKEN = "correct-horse-battery"
@@ -120,7 +120,7 @@ def test_status_has_the_forerunners_keys_and_ours(manager: Manager) -> None:
         errors=manager.metrics.error_counts(),
         max_nodes=16,
         idle_times={"compute-3": 12.34567},
-        polls={"cloud": Poll(started_at=manager.clock.boottime() - 5, items=9)},
+        polls={"cloud": PollStatus(started_at=manager.clock.boottime() - 5, items=9)},
         poll_stale_after=10.0,
         slots=Slots(
             total=64,
@@ -194,7 +194,9 @@ def test_a_poll_is_stale_once_it_is_older_than_the_window_or_never_answered(
     manager: Manager,
 ) -> None:
     now = manager.clock.boottime()
-    manager.cycle(polls={"cloud": Poll(now, 9), "demand": Poll()}, poll_stale_after=10.0)
+    manager.cycle(
+        polls={"cloud": PollStatus(now, 9), "demand": PollStatus()}, poll_stale_after=10.0
+    )
 
     def stale() -> dict[str, bool]:
         polls = manager.get("/status.json").json()["polls"]
@@ -338,11 +340,13 @@ def test_it_is_ready_once_a_cycle_rests_on_fresh_answers_of_every_source(manager
 
     assert ready() == (503, ["the first cycle has not ended yet"])
     now = manager.clock.boottime()
-    polls = {"cloud": Poll(now), "demand": Poll(failures_in_a_row=1)}
+    polls = {"cloud": PollStatus(now), "demand": PollStatus(failures_in_a_row=1)}
     manager.cycle(polls=polls, poll_stale_after=10.0)
     lacking = ["demand: no complete answer yet", "records: no complete answer yet"]
     assert ready() == (503, lacking)
-    manager.cycle(polls={"cloud": Poll(now), "records": Poll(now)}, poll_stale_after=10.0)
+    manager.cycle(
+        polls={"cloud": PollStatus(now), "records": PollStatus(now)}, poll_stale_after=10.0
+    )
     assert ready() == (200, [])
     manager.clock.advance(10.0)
     assert ready() == (200, [])
@@ -357,7 +361,7 @@ def test_it_is_ready_once_a_cycle_rests_on_fresh_answers_of_every_source(manager
 def test_an_open_breaker_and_a_standby_are_healthy_and_ready(manager: Manager) -> None:
     """No restart mends them."""
     now = manager.clock.boottime()
-    polls = {"cloud": Poll(now), "records": Poll(now)}
+    polls = {"cloud": PollStatus(now), "records": PollStatus(now)}
     breaker = Breaker(Cause.CLOUD_COLLAPSED, opened_at=0.0)
     manager.cycle(polls=polls, poll_stale_after=10.0, breaker=breaker, lease_held=False)
     assert manager.get("/healthz").status_code == 200

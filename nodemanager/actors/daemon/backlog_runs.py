@@ -28,7 +28,7 @@ from nodemanager.log import WARNING
 
 
 @dataclass(frozen=True)
-class Shown:
+class BacklogView:
     """What the newest decision leaves to an operator, and for which store and account.
 
     `seen` is None while no decision could be taken.
@@ -46,7 +46,7 @@ class Shown:
 class ShowBacklog:
     """Show an operator what is held back, and the progress of a run."""
 
-    answered: Callable[[Shown], None]
+    answered: Callable[[BacklogView], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +123,7 @@ class BacklogRuns:
     def show(self, message: ShowBacklog) -> None:
         """Answer with what is held back and the run."""
         message.answered(
-            Shown(
+            BacklogView(
                 self.seen,
                 self._context.settings,
                 self._context.state.identity.store,

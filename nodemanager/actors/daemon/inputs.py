@@ -12,7 +12,7 @@ from nodemanager.core.model.world import Guarantee
 from nodemanager.journal.api import Journal
 
 
-class Identity(Protocol):
+class IdentityStore(Protocol):
     """Remembers the account and the store over restarts (L5)."""
 
     def check(self, kind: str, seen: str) -> str | None:
@@ -53,7 +53,7 @@ class NoBacklog:
 
 
 @dataclass(frozen=True, slots=True)
-class Once:
+class RunOnce:
     """`--once`: one plan is applied, then `finished` is called with the exit code."""
 
     finished: Callable[[int], None]
@@ -72,12 +72,12 @@ class DaemonInputs:
     mode: str
     guarantee: Guarantee
     fence_wait: float
-    identity: Identity
+    identity: IdentityStore
     journal: Journal
     backlog: BacklogKeeper = field(default_factory=lambda: NoBacklog())
     repeats_creates: bool = False
     holds_lease: Callable[[], bool] = lambda: True
     show: Callable[[Picture], None] = lambda picture: None
     token: int = 0
-    once: Once | None = None
+    once: RunOnce | None = None
     run_id: str = field(default_factory=lambda: secrets.token_hex(2))

@@ -76,7 +76,7 @@ class Names:
 
     _context: Context
     _marks: OperatorMarks
-    _answers: Answers
+    _answers: CommandAnswers
 
     def known(self) -> Known:
         """All that an id may name: what is listed, expected, left over or marked."""
@@ -134,7 +134,7 @@ class Names:
 
 
 @dataclass(eq=False)
-class Answers:
+class CommandAnswers:
     """Gives each command its one answer."""
 
     _context: Context
@@ -223,7 +223,7 @@ class Holds:
 
     _context: Context
     _names: Names
-    _answers: Answers
+    _answers: CommandAnswers
 
     def hold(self, said: Ordered) -> None:
         """Hold the id: nothing automatic touches it until it is released."""
@@ -285,13 +285,13 @@ class Holds:
 
 
 @dataclass(eq=False)
-class Drains:
+class DrainCommands:
     """Takes `drain`, `cordon`, `uncordon`, `kill` and `undrain`; the next plan judges them."""
 
     _context: Context
     _marks: OperatorMarks
     _names: Names
-    _answers: Answers
+    _answers: CommandAnswers
     _questions: Questions
 
     def drain(self, said: Ordered) -> None:
@@ -407,7 +407,7 @@ class PoolOrders:
 
     _context: Context
     _marks: OperatorMarks
-    _answers: Answers
+    _answers: CommandAnswers
     _questions: Questions
 
     def pause(self, said: Ordered) -> None:
@@ -481,7 +481,7 @@ class PoolOrders:
 
 DRAINING = frozenset({Verb.DRAIN, Verb.CORDON})
 
-Asked = tuple[Ordered, Named]
+NamedOrder = tuple[Ordered, Named]
 
 
 @dataclass(eq=False)
@@ -490,10 +490,10 @@ class Questions:
 
     _context: Context
     _marks: OperatorMarks
-    _answers: Answers
-    _asked: list[Asked] = field(default_factory=list, init=False)
+    _answers: CommandAnswers
+    _asked: list[NamedOrder] = field(default_factory=list, init=False)
     """Drains, kills and cleans that no plan has judged yet."""
-    _awaited: dict[str, list[Asked]] = field(default_factory=dict, init=False)
+    _awaited: dict[str, list[NamedOrder]] = field(default_factory=dict, init=False)
     """The commands that wait for the outcome of a clean, by record uuid."""
 
     @property
@@ -561,7 +561,7 @@ class Questions:
         self._forget_lost()
         if not asked:
             return
-        replies: list[tuple[Asked, Reply]] = []
+        replies: list[tuple[NamedOrder, Reply]] = []
         for said, named in asked:
             reply = self._judged(said, named, made, snapshot, undone=undone)
             if reply is not None:
@@ -621,7 +621,7 @@ class Questions:
         self._awaited.setdefault(named.record or named.id, []).append((said, named))
         return None
 
-    def _withdrawn(self, asked: Asked, reply: Reply) -> Reply:
+    def _withdrawn(self, asked: NamedOrder, reply: Reply) -> Reply:
         """Drop a mark that could not be written; the answer that says so."""
         said, named = asked
         if said.command.verb is Verb.CLEAN or reply.result is not Result.DONE:
@@ -652,11 +652,11 @@ class CommandHandler:
     def __init__(self, context: Context, marks: OperatorMarks) -> None:
         self._context = context
         self.marks = marks
-        self._answers = Answers(context)
+        self._answers = CommandAnswers(context)
         self._names = Names(context, marks, self._answers)
         self._questions = Questions(context, marks, self._answers)
         holds = Holds(context, self._names, self._answers)
-        drains = Drains(context, marks, self._names, self._answers, self._questions)
+        drains = DrainCommands(context, marks, self._names, self._answers, self._questions)
         pool = PoolOrders(context, marks, self._answers, self._questions)
         self._orders: dict[Verb, Callable[[Ordered], None]] = {
             Verb.HOLD: holds.hold,

@@ -25,7 +25,7 @@ from nodemanager.web.commands import STATUS, Commands
 from nodemanager.web.dashboard import forms
 from nodemanager.web.dashboard.render import path_of, words
 from nodemanager.web.dashboard.site import Site
-from nodemanager.web.dashboard.source import Seen
+from nodemanager.web.dashboard.source import ShownDecision
 
 LONGEST_ID = 500
 
@@ -111,7 +111,7 @@ def _back(id: str | None) -> str:
     return "/" if id is None else path_of("nodes", id)
 
 
-def _told(verb: Verb, seen: Seen, id: str | None) -> dict[str, Any]:
+def _told(verb: Verb, seen: ShownDecision, id: str | None) -> dict[str, Any]:
     """What the page says about the order. Raises UnknownIdError."""
     picture = seen.picture
     says = consequences(verb, picture.made, picture.snapshot, id)
@@ -128,7 +128,7 @@ def _told(verb: Verb, seen: Seen, id: str | None) -> dict[str, Any]:
     return {"says": says, "facts": list(_of_one(found)), "force": force}
 
 
-def _of_pool(seen: Seen) -> Iterator[tuple[str, str]]:
+def _of_pool(seen: ShownDecision) -> Iterator[tuple[str, str]]:
     breaker = seen.status.breaker
     causes = ", ".join(words(part.cause) for part in breaker.parts if part.cause is not None)
     yield "breaker", f"open: {causes}" if breaker.is_open else "closed"

@@ -12,12 +12,12 @@ from nodemanager.web.dashboard.overview import (
 )
 from nodemanager.web.dashboard.page import Block, Page, Table
 from nodemanager.web.dashboard.render import part
-from nodemanager.web.dashboard.source import Seen, Source
+from nodemanager.web.dashboard.source import ShownDecision, Source
 
 MOST_EVENTS = 200
 
 
-def decisions(source: Source, seen: Seen, query: Mapping[str, str]) -> Page:
+def decisions(source: Source, seen: ShownDecision, query: Mapping[str, str]) -> Page:
     """The newest events; with `only=done` without those that leave something as it is."""
     about, only_done = query.get("q", "").strip() or None, query.get("only") == "done"
     without = UNCHANGED if only_done else frozenset()

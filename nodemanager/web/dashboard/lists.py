@@ -14,13 +14,13 @@ from nodemanager.core.explain.inventory import NodeRow, SlotRow
 from nodemanager.web.dashboard.overview import alerts_block
 from nodemanager.web.dashboard.page import Block, Page, Table, row_id
 from nodemanager.web.dashboard.render import part
-from nodemanager.web.dashboard.source import Seen
+from nodemanager.web.dashboard.source import ShownDecision
 
 MOST_ROWS = 2000
 """The most rows of one page; more make a phone slow."""
 
 
-class Column(NamedTuple):
+class DashboardColumn(NamedTuple):
     """A column: its heading, and the field that it is sorted by, if it can be."""
 
     name: str
@@ -30,24 +30,24 @@ class Column(NamedTuple):
 
 
 NODES = (
-    Column("host", "host"),
-    Column("node", "node"),
-    Column("size", "size"),
-    Column("state", "state"),
-    Column("age", "since", number=True),
-    Column("slot", "slot", number=True),
-    Column("reason", "reason"),
-    Column("orders", "orders"),
+    DashboardColumn("host", "host"),
+    DashboardColumn("node", "node"),
+    DashboardColumn("size", "size"),
+    DashboardColumn("state", "state"),
+    DashboardColumn("age", "since", number=True),
+    DashboardColumn("slot", "slot", number=True),
+    DashboardColumn("reason", "reason"),
+    DashboardColumn("orders", "orders"),
 )
 RECORDS = (
-    Column("host", "host"),
-    Column("slot", "slot", number=True),
-    Column("state", "state"),
-    Column("node", "node"),
-    Column("quiet", "quiet", number=True),
-    Column("free in", "free", number=True),
-    Column("reason", "reason"),
-    Column("orders", "orders"),
+    DashboardColumn("host", "host"),
+    DashboardColumn("slot", "slot", number=True),
+    DashboardColumn("state", "state"),
+    DashboardColumn("node", "node"),
+    DashboardColumn("quiet", "quiet", number=True),
+    DashboardColumn("free in", "free", number=True),
+    DashboardColumn("reason", "reason"),
+    DashboardColumn("orders", "orders"),
 )
 
 
@@ -81,7 +81,7 @@ class SlotLine(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class PageQuery:
     """What the address of a list asks for."""
 
     path: str
@@ -101,7 +101,7 @@ class Wanted:
             and (not text or any(isinstance(it, str) and text in it.lower() for it in one))
         ]
 
-    def ordered(self, lines: list[Any], columns: Sequence[Column]) -> list[Any]:
+    def ordered(self, lines: list[Any], columns: Sequence[DashboardColumn]) -> list[Any]:
         """The lines by the column that the address names; by slot without one."""
         sort = self.get("sort")
         field = next((one.field for one in columns if one.name == sort.removeprefix("-")), "slot")
@@ -116,11 +116,11 @@ class Wanted:
         return urlencode({**self.query, "sort": sort})
 
 
-def nodes(seen: Seen, query: Mapping[str, str]) -> Page:
+def nodes(seen: ShownDecision, query: Mapping[str, str]) -> Page:
     """All nodes of the newest decision."""
     wall = seen.picture.snapshot.wall
     lines = [_node_line(one, wall) for one in _taken(seen).nodes]
-    wanted = Wanted("/nodes", query)
+    wanted = PageQuery("/nodes", query)
     table, html = _table(
         lines, wanted, NODES, ("state", "size", "reason"), "Cloud nodes", _node_row, "no such node"
     )
@@ -128,11 +128,11 @@ def nodes(seen: Seen, query: Mapping[str, str]) -> Page:
     return Page("Nodes", "Nodes", blocks)
 
 
-def records(seen: Seen, query: Mapping[str, str]) -> Page:
+def records(seen: ShownDecision, query: Mapping[str, str]) -> Page:
     """All records that hold a slot."""
     wall = seen.picture.snapshot.wall
     lines = [_slot_line(one, wall) for one in _taken(seen).slots]
-    wanted = Wanted("/records", query)
+    wanted = PageQuery("/records", query)
     table, html = _table(
         lines, wanted, RECORDS, ("state", "reason"), "Held slots", _slot_row, "no such slot"
     )
@@ -140,7 +140,7 @@ def records(seen: Seen, query: Mapping[str, str]) -> Page:
     return Page("Records and their slots", "Records", blocks)
 
 
-def _taken(seen: Seen) -> inventory.Inventory:
+def _taken(seen: ShownDecision) -> inventory.Inventory:
     picture = seen.picture
     return inventory.take(picture.made, picture.snapshot, picture.settings)
 
@@ -178,8 +178,8 @@ def _slot_row(line: SlotLine) -> tuple[str, str]:
 
 def _table(
     lines: list[Any],
-    wanted: Wanted,
-    columns: Sequence[Column],
+    wanted: PageQuery,
+    columns: Sequence[DashboardColumn],
     filters: Sequence[str],
     caption: str,
     row: Callable[[Any], tuple[str, str]],

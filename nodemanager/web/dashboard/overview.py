@@ -18,7 +18,7 @@ from nodemanager.journal.latest import latest
 from nodemanager.web.dashboard.charts import slots_chart
 from nodemanager.web.dashboard.page import Block, Page, Table, row_id
 from nodemanager.web.dashboard.render import act_path, doc_of, part, words
-from nodemanager.web.dashboard.source import Seen, Source
+from nodemanager.web.dashboard.source import ShownDecision, Source
 
 RANGES = {"1h": 3600, "6h": 6 * 3600, "24h": 86400, "7d": 7 * 86400}
 USUAL_RANGE = "6h"
@@ -68,7 +68,7 @@ class Alert:
     acts: tuple[tuple[str, str], ...] = ()
 
 
-def overview(source: Source, seen: Seen, query: Mapping[str, str]) -> Page:
+def overview(source: Source, seen: ShownDecision, query: Mapping[str, str]) -> Page:
     """The first page; `query` has the chart's `range`."""
     blocks = (
         alerts_block(seen),
@@ -84,13 +84,13 @@ def overview(source: Source, seen: Seen, query: Mapping[str, str]) -> Page:
     return Page("Overview", "Overview", blocks)
 
 
-def alerts_block(seen: Seen) -> Block:
+def alerts_block(seen: ShownDecision) -> Block:
     """What is wrong with the pool as a whole, for the top of every page."""
     found = [{**asdict(one), "acts": one.acts} for one in alerts(seen)]
     return Block("alerts", "", part("alerts", found), wide=True)
 
 
-def alerts(seen: Seen) -> Iterator[Alert]:
+def alerts(seen: ShownDecision) -> Iterator[Alert]:
     """What is wrong with the pool as a whole, the worst first."""
     status = seen.status
     reset = (("Reset the breaker…", act_path("breaker_reset")),)
@@ -133,7 +133,7 @@ def alerts(seen: Seen) -> Iterator[Alert]:
         yield Alert("odd", "Leftovers of nodes", text)
 
 
-def _slots(seen: Seen) -> Block:
+def _slots(seen: ShownDecision) -> Block:
     states = slot_states(seen.picture.made)
     slots = seen.status.slots
     if states is None:
@@ -151,7 +151,7 @@ def _slots(seen: Seen) -> Block:
     return Block("slots", "Slots", part("slots", states, slots.total, leaks, next_free))
 
 
-def _chart(source: Source, seen: Seen, chosen: str) -> Block:
+def _chart(source: Source, seen: ShownDecision, chosen: str) -> Block:
     chosen = chosen if chosen in RANGES else USUAL_RANGE
     samples = source.history.since(seen.picture.snapshot.wall - RANGES[chosen])
     # Up to the last finished minute, so that the chart changes once a minute and not each time.
@@ -163,7 +163,7 @@ def _chart(source: Source, seen: Seen, chosen: str) -> Block:
     return Block("chart", "Slots over time", part("chart", svg, list(RANGES), chosen))
 
 
-def _nodes(seen: Seen) -> Block:
+def _nodes(seen: ShownDecision) -> Block:
     status = seen.status
     counts = Counter(asdict(status.nodes))
     del counts["wish"]
@@ -172,7 +172,7 @@ def _nodes(seen: Seen) -> Block:
     return Block("nodes", "Nodes", part("counts", shown, *given))
 
 
-def _demand(seen: Seen) -> Block:
+def _demand(seen: ShownDecision) -> Block:
     status, wants = seen.status, seen.picture.made.wants
     granted = Counter((size.name, why.value) for size, why in (wants.boots if wants else ()))
     html = part(
@@ -188,7 +188,7 @@ def _demand(seen: Seen) -> Block:
     return Block("demand", "Demand", html)
 
 
-def _health(seen: Seen) -> Block:
+def _health(seen: ShownDecision) -> Block:
     status, limit = seen.status, seen.status.poll_stale_after
     polls = [
         (
@@ -209,7 +209,7 @@ def _health(seen: Seen) -> Block:
     )
 
 
-def _why(seen: Seen) -> Block:
+def _why(seen: ShownDecision) -> Block:
     rows = {}
     for one in why(seen.picture):
         id = row_id(f"size {one.size}")
@@ -218,7 +218,7 @@ def _why(seen: Seen) -> Block:
     return Block("why", "Sizes", "", table, wide=True)
 
 
-def _marks(seen: Seen) -> tuple[list[tuple[Any, ...]], bool, bool]:
+def _marks(seen: ShownDecision) -> tuple[list[tuple[Any, ...]], bool, bool]:
     marks = seen.status.marks
     rows = [
         (kind, id, mark, UNDO[kind].value)

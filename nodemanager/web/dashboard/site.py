@@ -38,7 +38,7 @@ from nodemanager.web.dashboard.overview import overview
 from nodemanager.web.dashboard.page import Page
 from nodemanager.web.dashboard.render import rendered
 from nodemanager.web.dashboard.sessions import LASTS_S, LONGEST_NAME, Session, Sessions
-from nodemanager.web.dashboard.source import Seen, Source
+from nodemanager.web.dashboard.source import ShownDecision, Source
 from nodemanager.web.dashboard.store import Address, Store
 from nodemanager.web.dashboard.sweep import Sweeps, windows
 from nodemanager.web.dashboard.thing import thing
@@ -90,7 +90,9 @@ class Site:
         self.store = Store(source, self._build, workers)
         self.live = Live(source, self.store, viewers)
 
-    def _build(self, source: Source, seen: Seen, path: str, query: Mapping[str, str]) -> Page:
+    def _build(
+        self, source: Source, seen: ShownDecision, path: str, query: Mapping[str, str]
+    ) -> Page:
         """The page at that path. Raises UnknownIdError."""
         match path:
             case "/":

@@ -12,7 +12,7 @@ from nodemanager.web.status import Board, Status
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class ShownDecision:
     """One decision as a page shows it. `status` is of the same decision or a newer one."""
 
     picture: Picture
@@ -39,7 +39,7 @@ class Source:
     clock: Clock
     old_after: float
 
-    def seen(self) -> Seen | None:
+    def seen(self) -> ShownDecision | None:
         """The newest decision; None before the first."""
         picture, status = self.explanations.picture, self.board.read()
-        return None if picture is None or status is None else Seen(picture, status)
+        return None if picture is None or status is None else ShownDecision(picture, status)

@@ -17,7 +17,7 @@ from urllib.parse import urlencode
 from nodemanager.core.explain.picture import Picture
 from nodemanager.logline import Json
 from nodemanager.web.dashboard.page import Page, changes
-from nodemanager.web.dashboard.source import Seen, Source
+from nodemanager.web.dashboard.source import ShownDecision, Source
 from nodemanager.workers import Workers
 
 MOST_PAGES = 64
@@ -29,7 +29,7 @@ KNOWN = ("range", "state", "size", "reason", "q", "sort", "only")
 LONGEST_VALUE = 200
 WHOLE: Json = {"whole": True}
 
-Builder = Callable[[Source, Seen, str, Mapping[str, str]], Page]
+Builder = Callable[[Source, ShownDecision, str, Mapping[str, str]], Page]
 
 
 @dataclass(frozen=True)

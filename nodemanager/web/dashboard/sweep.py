@@ -21,7 +21,7 @@ from nodemanager.web.dashboard.charts import sweep_chart
 from nodemanager.web.dashboard.overview import alerts_block
 from nodemanager.web.dashboard.page import Block, Page
 from nodemanager.web.dashboard.render import part
-from nodemanager.web.dashboard.source import Seen
+from nodemanager.web.dashboard.source import ShownDecision
 from nodemanager.workers import Workers
 
 LIMIT_S = 300.0
@@ -32,7 +32,7 @@ SMALLEST_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class SweepState:
     """The newest result, and whether another one is being worked out. Times are epoch seconds."""
 
     running: bool = False
@@ -50,7 +50,9 @@ class Sweeps:
         self._lock = threading.Lock()
         self._workers = Workers("sweep", 1)
         self._process: subprocess.Popen[str] | None = None
-        self.state = State() if path is not None else State(problem="There is no journal.")
+        self.state = (
+            SweepState() if path is not None else SweepState(problem="There is no journal.")
+        )
         self.window_s = 3600.0
         """The stale window in force, which the tried ones are around."""
 
@@ -76,7 +78,7 @@ class Sweeps:
             told, problem = None, f"It could not be worked out: {error}"
         with self._lock:
             result = self.state.result if told is None else _result(told, self._clock.wall())
-            self.state = State(problem=problem, result=result)
+            self.state = SweepState(problem=problem, result=result)
 
     def _replayed(self, path: Path) -> tuple[Mapping[str, Any] | None, str]:
         if not path.exists():
@@ -134,7 +136,7 @@ def _result(told: Mapping[str, Any], now: float) -> dict[str, Any]:
     }
 
 
-def windows(seen: Seen, sweeps: Sweeps) -> Page:
+def windows(seen: ShownDecision, sweeps: Sweeps) -> Page:
     """The page of the stale windows."""
     state = sweeps.state
     sweeps.window_s = own_s = seen.picture.settings.node_stale_after

@@ -14,7 +14,7 @@ from nodemanager.logline import Json, span
 from nodemanager.web.dashboard.overview import EVENT_HEAD, alerts_block
 from nodemanager.web.dashboard.page import Block, Page, Table, row_id
 from nodemanager.web.dashboard.render import part, words
-from nodemanager.web.dashboard.source import Seen, Source
+from nodemanager.web.dashboard.source import ShownDecision, Source
 from nodemanager.web.explain import SOURCE
 
 DOING = {
@@ -30,7 +30,7 @@ _RULES = (
 )
 
 
-def thing(source: Source, seen: Seen, given: str) -> Page:
+def thing(source: Source, seen: ShownDecision, given: str) -> Page:
     """The page of what `given` names. Raises UnknownIdError."""
     journal = source.explanations.journal
     shown = told(seen.picture, given, source=SOURCE, journal=journal)
@@ -57,7 +57,7 @@ def ids_of(shown: Json) -> tuple[str | None, str | None]:
     return (None if node is None else node["id"], None if record is None else record["uuid"])
 
 
-def _orders(seen: Seen, shown: Json) -> dict[str, Any]:
+def _orders(seen: ShownDecision, shown: Json) -> dict[str, Any]:
     """The operators' orders that stand for it: the mark by its kind."""
     ids = set(ids_of(shown)) - {None}
     standing = seen.status.marks.by_kind
@@ -95,7 +95,7 @@ def _acts(shown: Json, orders: Mapping[str, Any]) -> Iterator[tuple[str, str, st
         yield Verb.CLEAN.value, "Clean…", record, True
 
 
-def _facts(shown: Json, seen: Seen) -> Iterator[tuple[str, Any]]:
+def _facts(shown: Json, seen: ShownDecision) -> Iterator[tuple[str, Any]]:
     for kind in ("record", "node"):
         for key, value in (shown[kind] or {}).items():
             if value is None or value in ("", False, []):
