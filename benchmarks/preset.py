@@ -31,7 +31,7 @@ def fill(book: dummy.Book, count: int, launched_at: float) -> None:
     for number, node in enumerate(nodes):
         tags = Tags(pools.POOL, pools.uuid_of(number), pools.incarnation_of(number))
         book.nodes[node.id] = node
-        book.entries[node.id] = dummy.Entry(launched_at, tags, pools.SIZE.instance_type)
+        book.entries[node.id] = dummy.DummyNodeData(launched_at, tags, pools.SIZE.instance_type)
 
 
 def _node(number: int, driver: DummyNodeDriver) -> Node:

@@ -79,7 +79,7 @@ def _part(provider: str, name: str) -> ModuleType:
 
 
 @dataclass(frozen=True)
-class Records:
+class RecordService:
     """The record store, and its HTTP server where this process serves it.
 
     `pings` tells how many pings that server has answered. `renew` takes the token of a changed
@@ -98,7 +98,7 @@ class Records:
             self.serve(self.face.url)
 
 
-def build_records(config: Config, state: StateDirectory, clock: Clock) -> Records:
+def build_records(config: Config, state: StateDirectory, clock: Clock) -> RecordService:
     """The store that `[Records] provider` names. Raises ConfigError, StartError."""
     if config.records.provider is StoreProvider.ARVADOS:
         from nodemanager.records.arvados import ArvadosRecordStore
@@ -123,7 +123,7 @@ def build_records(config: Config, state: StateDirectory, clock: Clock) -> Record
             if config.arvados.token is not None:
                 arvados_store.renew(config.arvados.token.reveal())
 
-        return Records(arvados_store, renew=renew)
+        return RecordService(arvados_store, renew=renew)
     if config.records.provider is StoreProvider.SLURM:
         from nodemanager.records.slurm import SlurmRecordStore
         from nodemanager.records.slurm_nodes import SlurmNodes
@@ -132,11 +132,11 @@ def build_records(config: Config, state: StateDirectory, clock: Clock) -> Record
         conf = None if slurm.conf is None else str(slurm.conf)
         # The seats' names and numbers are Slurm's and their own.
         sql = _rows(config, clock, slots=1, hostname="%(slot_number)d")
-        return Records(SlurmRecordStore(sql, SlurmNodes(slurm.timeout, conf=conf), clock))
+        return RecordService(SlurmRecordStore(sql, SlurmNodes(slurm.timeout, conf=conf), clock))
     return build_registry(config, state, clock)
 
 
-def build_registry(config: Config, state: StateDirectory, clock: Clock) -> Records:
+def build_registry(config: Config, state: StateDirectory, clock: Clock) -> RecordService:
     """Our own registry, with an HTTP server unless `[Registry] listen` is blank.
 
     Raises ConfigError, StartError.
@@ -151,7 +151,7 @@ def build_registry(config: Config, state: StateDirectory, clock: Clock) -> Recor
         if config.pinged is None:
             problem = "[Registry] listen: is blank, so [Cloud Create] ping_host must be given"
             raise ConfigError(located(config, [problem]))
-        return Records(store)
+        return RecordService(store)
 
     def token_of(config: Config) -> str:
         given = config.registry.token
@@ -172,7 +172,7 @@ def build_registry(config: Config, state: StateDirectory, clock: Clock) -> Recor
     def serve(url: str) -> None:
         store.public_url = url
 
-    return Records(
+    return RecordService(
         store,
         face,
         None if config.pinged else serve,

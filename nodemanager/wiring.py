@@ -26,7 +26,7 @@ from nodemanager.actors.timer import Timer
 from nodemanager.actors.workers.node_setup import NodeSetupActor
 from nodemanager.actors.workers.node_shutdown import NodeShutdownActor
 from nodemanager.actors.workers.record_cleaner import RecordCleanerActor
-from nodemanager.adapters import Records, Wishlist, scheduler_of, wishlist_of
+from nodemanager.adapters import RecordService, Wishlist, scheduler_of, wishlist_of
 from nodemanager.clock import Clock
 from nodemanager.cloud.api import CloudDriver
 from nodemanager.config import Config
@@ -47,7 +47,7 @@ class System:
 
     config: Config
     context: TeamContext
-    records: Records
+    records: RecordService
     settings: Settings
     daemon: pykka.ActorRef[NodeManagerDaemonActor]
     team: Team
@@ -66,7 +66,7 @@ class System:
 def start_actors(
     config: Config,
     cloud: CloudDriver,
-    records: Records,
+    records: RecordService,
     settings: Settings,
     *,
     timer: Timer,

@@ -22,7 +22,7 @@ _SERVICE = "/arvados/v1/"
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ArvadosAnswer:
     """The answer to one call: the JSON object, and the unparsed Date header."""
 
     body: dict[str, Any]
@@ -64,7 +64,7 @@ class ApiClient:
         parameters: Mapping[str, Any],
         *,
         slot_asked: bool = False,
-    ) -> Answer:
+    ) -> ArvadosAnswer:
         """Call `resource.method` with parameters that the server's document declares."""
         what = f"Arvados {self.host} {resource}.{method}"
         of_record = "uuid" in parameters
@@ -78,7 +78,7 @@ class ApiClient:
             body = request.execute(num_retries=0)
         if not isinstance(body, dict):
             raise StoreError(f"{what}: the answer is no JSON object; see [Arvados] host")
-        return Answer(body, seen.get("date"))
+        return ArvadosAnswer(body, seen.get("date"))
 
     def is_administrator(self) -> bool | None:
         """Whether the token is an administrator's; None where the server has no users."""

@@ -9,7 +9,7 @@ from enum import StrEnum
 from nodemanager.core.model.world import Size
 
 
-class Mark(StrEnum):
+class CheckStatus(StrEnum):
     """How a check ended. Only FAILED makes the command fail."""
 
     FINE = "ok"
@@ -23,7 +23,7 @@ class Found:
     """The answer to one check, as one line for people, and what to do if it is not fine."""
 
     text: str
-    mark: Mark = Mark.FINE
+    mark: CheckStatus = CheckStatus.FINE
     to_do: str = ""
 
 
@@ -34,7 +34,7 @@ def held_against(sizes: Iterable[Size], text: str, cores: int, ram_mb: int) -> F
         if size.cores > cores or size.ram_mb > ram_mb:
             return Found(
                 f"{text}, but [Size {size.name}] says {size.cores} cores, {size.ram_mb} MB",
-                Mark.WARNING,
+                CheckStatus.WARNING,
                 "correct the section: jobs are sent there that do not fit",
             )
     return Found(text)

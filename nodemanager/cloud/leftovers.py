@@ -18,7 +18,7 @@ N = TypeVar("N")
 
 
 @dataclass(frozen=True, slots=True)
-class Thing:
+class CloudResource:
     """A volume, interface or address from a cloud's answer.
 
     `tags` are empty where they can't be read: then nothing shows that it is ours. `holders` are
@@ -61,7 +61,7 @@ class Thing:
 
 
 def orphans(
-    free: Iterable[Thing],
+    free: Iterable[CloudResource],
     live: Container[str],
     ended: Mapping[str, str] = MappingProxyType({}),
 ) -> tuple[Leftover, ...]:
@@ -95,7 +95,7 @@ class Calls:
     """What the cloud calls our tags."""
 
 
-def release(leftover: Leftover, thing: Thing, pool: str, calls: Calls) -> Outcome:
+def release(leftover: Leftover, thing: CloudResource, pool: str, calls: Calls) -> Outcome:
     """Check a thing and its node, and only then send the delete; see CloudDriver.release.
 
     The order is the same in every cloud. What the cloud has told without being asked again comes
@@ -128,7 +128,7 @@ def release(leftover: Leftover, thing: Thing, pool: str, calls: Calls) -> Outcom
 
 def owners(
     leftover: Leftover,
-    thing: Thing,
+    thing: CloudResource,
     by_id: Callable[[str], N | None],
     by_incarnation: Callable[[str], list[N]],
 ) -> list[N]:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from nodemanager.cloud.checks import Found, Mark, Wanted
+from nodemanager.cloud.checks import CheckStatus, Found, Wanted
 from nodemanager.core.model.world import Size
 
 
@@ -48,4 +48,4 @@ def room(limit: Limit, wanted: Wanted, need: Callable[[Size], float], to_do: str
     least = min(fits.values())
     if least >= missing:
         return Found(text)
-    return Found(text, Mark.WARNING if have or least else Mark.FAILED, to_do)
+    return Found(text, CheckStatus.WARNING if have or least else CheckStatus.FAILED, to_do)

@@ -125,14 +125,14 @@ def check(
                 screen.note("not booting: a check failed")
             elif boot:
                 chosen = chosen_size(checks.known_sizes(config, cloud), size)
-                from nodemanager.cloud.checks import Found, Mark
+                from nodemanager.cloud.checks import CheckStatus, Found
                 from nodemanager.preflight.trial import Trial
 
                 trial = Trial(config, chosen, wait, screen)
                 try:
                     trial.run()
                 except NodeManagerError as error:
-                    screen.ended("boot", Found(str(error), Mark.FAILED), 0.0)
+                    screen.ended("boot", Found(str(error), CheckStatus.FAILED), 0.0)
                 cost = trial.cost
                 if cost is not None:
                     screen.note(f"{chosen.name} at {chosen.price:g} an hour: at most {cost:.4f}")

@@ -24,7 +24,7 @@ from nodemanager.commands.ids import complete_id
 from nodemanager.commands.times import given
 from nodemanager.core.model.reasons import Event, Reason
 from nodemanager.errors import JournalError
-from nodemanager.journal.event import LEVEL, Told
+from nodemanager.journal.event import LEVEL, LoggedEvent
 from nodemanager.logline import as_json as json_line
 from nodemanager.logline import logfmt, timestamp
 from nodemanager.near import did_you_mean
@@ -37,7 +37,7 @@ LOOK_EVERY_S = 1.0
 LAST = 10
 """How many earlier events `--follow` shows by default."""
 
-Filter = Callable[[Told], bool]
+Filter = Callable[[LoggedEvent], bool]
 
 
 def _reasons(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> frozenset[str]:
@@ -190,7 +190,7 @@ def _filter(
 ) -> Filter:
     least = LEVELS.index(level)
 
-    def wanted(one: Told) -> bool:
+    def wanted(one: LoggedEvent) -> bool:
         is_past = until is not None and one.at > until
         return (
             not is_past
@@ -202,12 +202,12 @@ def _filter(
     return wanted
 
 
-def _wanted(news: Iterator[Told], wanted: Filter, last: int | None) -> Iterable[Told]:
+def _wanted(news: Iterator[LoggedEvent], wanted: Filter, last: int | None) -> Iterable[LoggedEvent]:
     found = filter(wanted, news)
     return found if last is None else deque(found, maxlen=last)
 
 
-def _tell(news: Iterable[Told], tell: Callable[[Told], None]) -> int:
+def _tell(news: Iterable[LoggedEvent], tell: Callable[[LoggedEvent], None]) -> int:
     told = 0
     for one in news:
         tell(one)
@@ -216,7 +216,7 @@ def _tell(news: Iterable[Told], tell: Callable[[Told], None]) -> int:
     return told
 
 
-def _teller(out: Console, *, as_json: bool) -> Callable[[Told], None]:
+def _teller(out: Console, *, as_json: bool) -> Callable[[LoggedEvent], None]:
     if as_json:
         return lambda one: click.echo(json_line(fields_of(one)))
     if out.is_terminal:
@@ -226,13 +226,13 @@ def _teller(out: Console, *, as_json: bool) -> Callable[[Told], None]:
     return lambda one: click.echo(logfmt(fields_of(one)))
 
 
-def level_of(one: Told) -> str:
+def level_of(one: LoggedEvent) -> str:
     """The event's level; the journal keeps those above info."""
     level = str(one.more.get(LEVEL, LEVELS[0]))
     return level if level in LEVELS else LEVELS[-1]
 
 
-def fields_of(one: Told) -> dict[str, Any]:
+def fields_of(one: LoggedEvent) -> dict[str, Any]:
     """An event's fields for a pipe, under the keys of the daemon's own log."""
     return {
         "ts": timestamp(one.at),

@@ -6,11 +6,11 @@ from rich.text import Text
 
 from nodemanager.commands import show
 from nodemanager.commands.times import local
-from nodemanager.journal.event import LEVEL, Told
+from nodemanager.journal.event import LEVEL, LoggedEvent
 from nodemanager.logscreen import measure, style_of
 
 
-def line_of(one: Told) -> Text:
+def line_of(one: LoggedEvent) -> Text:
     """An event's line for a terminal: time, event, reason, subject and measures."""
     line = Text(f"{local(one.at)}  ", style="dim")
     line.append(f"{one.event:<21} ", style=f"not dim {style_of(one.event)}")

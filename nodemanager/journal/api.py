@@ -15,7 +15,7 @@ from nodemanager.core.model.world import Leftover, Record
 from nodemanager.core.observe.facts import Fact
 from nodemanager.core.plan.leftovers import Entry
 from nodemanager.core.replay.fold import Decision, Start
-from nodemanager.journal.event import Told
+from nodemanager.journal.event import LoggedEvent
 from nodemanager.journal.kept import Kept
 
 T = TypeVar("T")
@@ -217,11 +217,11 @@ class Journal(Protocol):
 
     # Logged events.
 
-    def tell(self, told: Told) -> None:
+    def tell(self, told: LoggedEvent) -> None:
         """Keep a logged event. The next call writes it to the disk. Never raises."""
         ...
 
-    def last_told(self, events: Collection[str], about: str) -> tuple[Told, ...]:
+    def last_told(self, events: Collection[str], about: str) -> tuple[LoggedEvent, ...]:
         """The newest of those events for each record or node; `about` is `record` or `node`."""
         ...
 

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, TypeVar, Union, cast, get_args, get_origin
 from nodemanager.redact import is_secret
 
 T = TypeVar("T")
-Turn = Callable[[Any], Any]
+Conversion = Callable[[Any], Any]
 
 _TUPLE, _PAIRS, _SET = "()", "{}", "{,}"
 _MARKS = frozenset({_TUPLE, _PAIRS, _SET})
@@ -28,8 +28,8 @@ _PLAIN = frozenset({str, int, float, bool, type(None)})
 class Codec(NamedTuple):
     """The functions to encode and decode a type. `plain`: its values are JSON values already."""
 
-    encode: Turn
-    decode: Turn
+    encode: Conversion
+    decode: Conversion
     plain: bool = False
 
 

@@ -34,7 +34,7 @@ from nodemanager.journal.codec import (
     to_text,
     without_secrets,
 )
-from nodemanager.journal.event import COLUMNS, Told, told_from
+from nodemanager.journal.event import COLUMNS, LoggedEvent, told_from
 from nodemanager.journal.schema import about, holds, intents, kept, leftovers, pre_images, told
 
 _ANY = codec_of(Any)
@@ -287,7 +287,7 @@ def remember(connection: sa.Connection, name: str, value: Any, now: float) -> No
     _put(connection, kept, values, ["name"])
 
 
-def put_told(connection: sa.Connection, rows: Sequence[Told]) -> None:
+def put_told(connection: sa.Connection, rows: Sequence[LoggedEvent]) -> None:
     if rows:
         marks = ",".join("?" * len(COLUMNS))
         # Only our own column names and question marks are formatted in.
@@ -298,7 +298,9 @@ def put_told(connection: sa.Connection, rows: Sequence[Told]) -> None:
         connection.exec_driver_sql(statement, values)
 
 
-def last_told(connection: sa.Connection, events: Collection[str], about: str) -> tuple[Told, ...]:
+def last_told(
+    connection: sa.Connection, events: Collection[str], about: str
+) -> tuple[LoggedEvent, ...]:
     newest = (
         sa.select(sa.func.max(told.c.id)).where(told.c.event.in_(events)).group_by(told.c[about])
     )

@@ -9,7 +9,7 @@ from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class LoggedEvent:
     """One logged event; `at` is epoch seconds.
 
     `record`, `slot`, `host`, `node` and `name` (the node's) identify its subject and the subject's
@@ -32,10 +32,10 @@ class Told:
 LEVEL = "level"
 """The key in `more` of an event's level above INFO, in lower case."""
 
-COLUMNS = tuple(one.name for one in fields(Told))
+COLUMNS = tuple(one.name for one in fields(LoggedEvent))
 """The columns of the table `told`, where `more` is JSON."""
 
 
-def told_from(row: Sequence[Any]) -> Told:
+def told_from(row: Sequence[Any]) -> LoggedEvent:
     """The event of a row with those columns."""
-    return Told(**{**dict(zip(COLUMNS, row, strict=True)), "more": json.loads(row[-1])})
+    return LoggedEvent(**{**dict(zip(COLUMNS, row, strict=True)), "more": json.loads(row[-1])})

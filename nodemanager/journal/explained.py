@@ -19,9 +19,9 @@ from nodemanager.core.explain.findings import Finding
 from nodemanager.core.explain.picture import Picture
 from nodemanager.core.operate.naming import UnknownIdError
 from nodemanager.errors import JournalError
-from nodemanager.journal.event import Told
+from nodemanager.journal.event import LoggedEvent
 from nodemanager.journal.opened import opened
-from nodemanager.journal.reading import Decided, Entry, read
+from nodemanager.journal.reading import Decided, JournalEntry, read
 from nodemanager.journal.replay import replayed
 from nodemanager.journal.story import Story
 from nodemanager.logline import Json, timestamp
@@ -72,7 +72,7 @@ def _newest(path: Path, at: float | None) -> float:
 
 def _until(entries: Any, wall: float) -> Any:
     """The entries up to the last decision at that wall time."""
-    entry: Entry
+    entry: JournalEntry
     for entry in entries:
         if isinstance(entry, Decided) and entry.snapshot.wall > wall:
             return
@@ -107,7 +107,7 @@ def told(
 
 def _history(path: Path, explanation: Explanation, since: float) -> list[Json]:
     """The events about the record or node itself, up to and including those of the decision."""
-    newest: deque[Told] = deque(maxlen=MOST)
+    newest: deque[LoggedEvent] = deque(maxlen=MOST)
     try:
         for one in Story(path, since, explanation.id).news():
             mine = one.record if explanation.subject == "record" else one.node
@@ -119,7 +119,7 @@ def _history(path: Path, explanation: Explanation, since: float) -> list[Json]:
     return [_told(one) for one in newest]
 
 
-def _told(one: Told) -> Json:
+def _told(one: LoggedEvent) -> Json:
     return {
         "at": timestamp(one.at),
         "event": one.event,

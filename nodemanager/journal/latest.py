@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from pathlib import Path
 
-from nodemanager.journal.event import COLUMNS, Told, told_from
+from nodemanager.journal.event import COLUMNS, LoggedEvent, told_from
 from nodemanager.journal.opened import opened, told_as_damage
 
 _IS_ABOUT = "(:about IN (record, host, node, name, CAST(slot AS TEXT)) OR event = :about"
@@ -14,7 +14,7 @@ _IS_ABOUT += " OR reason = :about)"
 
 def latest(
     path: Path, most: int, *, without: Collection[str] = (), about: str | None = None
-) -> list[tuple[int, Told]]:
+) -> list[tuple[int, LoggedEvent]]:
     """The newest events with their numbers in the journal, the newest first.
 
     Leaves out the events `without`. With `about`, only those with that name, event or reason code.

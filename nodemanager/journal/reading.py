@@ -54,10 +54,10 @@ class Decided:
     aborted: Reason | None = None
 
 
-Entry = Start | Fact | Decided
+JournalEntry = Start | Fact | Decided
 
 
-def read(path: Path, *, since: float = 0.0, until: float = float("inf")) -> Iterator[Entry]:
+def read(path: Path, *, since: float = 0.0, until: float = float("inf")) -> Iterator[JournalEntry]:
     """All entries of the journal at `path`, oldest first; each segment begins with its Start.
 
     `since` and `until` are epoch seconds and select whole segments: those with an entry in
@@ -141,7 +141,7 @@ def _settings_and_polls(rows: list[tuple[str, bytes]]) -> tuple[Settings, list[f
     return settings, polls
 
 
-def _segment(rows: list[tuple[str, bytes, bytes | None]]) -> Iterator[Entry]:
+def _segment(rows: list[tuple[str, bytes, bytes | None]]) -> Iterator[JournalEntry]:
     base: Base | None = None
     settings: Settings | None = None
     for kind, body, verdicts in rows:

@@ -9,12 +9,12 @@ from nodemanager.core.execute.state import State
 from nodemanager.core.observe.snapshot import Snapshot
 from nodemanager.core.plan.plan import Plan
 from nodemanager.core.replay.fold import Start, after_decision, after_fact, decide, settings_after
-from nodemanager.journal.reading import Decided, Entry
+from nodemanager.journal.reading import Decided, JournalEntry
 from nodemanager.journal.verdicts import digest, verdicts_of
 
 
 @dataclass(frozen=True)
-class Step:
+class ReplayedDecision:
     """One decision made again. `is_same`: every verdict is as recorded."""
 
     snapshot: Snapshot
@@ -23,7 +23,7 @@ class Step:
     is_same: bool
 
 
-def replayed(entries: Iterable[Entry]) -> Iterator[Step]:
+def replayed(entries: Iterable[JournalEntry]) -> Iterator[ReplayedDecision]:
     """Make every decision of `entries` again, from its snapshot and its recorded settings.
 
     Each segment brings its own initial state, so that nothing is folded twice and a gap does not
@@ -39,7 +39,7 @@ def replayed(entries: Iterable[Entry]) -> Iterator[Step]:
             snapshot = replace(entry.snapshot, history=state.history)
             made = decide(snapshot, entry.settings, new_records=entry.new_records)
             is_same = digest(verdicts_of(made)) == entry.digest
-            yield Step(snapshot, entry, made, is_same)
+            yield ReplayedDecision(snapshot, entry, made, is_same)
             state = after_decision(state, made, snapshot.now, entry.settings)
         else:
             settings = settings_after(settings, entry)

@@ -39,8 +39,8 @@ from nodemanager.core.replay.whatif import By, End, Sign, World, is_life, life_o
 from nodemanager.core.replay.worth import Outcome
 from nodemanager.core.safety import breaker as breakers
 from nodemanager.core.safety.orders import CleanOrder
-from nodemanager.journal.reading import Decided, Entry
-from nodemanager.journal.verdicts import Standing
+from nodemanager.journal.reading import Decided, JournalEntry
+from nodemanager.journal.verdicts import CurrentVerdicts
 
 STALE = frozenset({Reason.STALE_SLOT.value, Reason.CLAIM_EXPIRED.value})
 SET_BY_OTHERS = (Cause.INVARIANT, Cause.WRITES_FAIL, Cause.UNREADABLE)
@@ -56,7 +56,7 @@ class Course:
         self.cleans: set[str] = set()
         self.shutdowns: dict[str, Reason] = {}
         self.ever_ordered: set[str] = set()
-        self.standing: Standing = {}
+        self.standing: CurrentVerdicts = {}
         self.breaker = Breaker()
         self.walls: list[float] = []
         self._offset = 0.0
@@ -65,7 +65,7 @@ class Course:
         """Epoch seconds for a CLOCK_BOOTTIME."""
         return self._offset + boottime
 
-    def take(self, entry: Entry) -> None:
+    def take(self, entry: JournalEntry) -> None:
         self.ended = []
         match entry:
             case Start():
@@ -472,7 +472,7 @@ def _as_set(ours: Breaker, recorded: Breaker, fact: BreakerSet) -> Breaker:
 
 
 def drive(
-    entries: Iterable[Entry], scenarios: Sequence[Scenario], course: Course
+    entries: Iterable[JournalEntry], scenarios: Sequence[Scenario], course: Course
 ) -> Iterator[tuple[Decided, list[Plan]]]:
     """Replay the recording in all scenarios; gives each decision with every scenario's plan."""
     started = False

@@ -26,7 +26,7 @@ from nodemanager.errors import JournalError, JournalReplaced
 from nodemanager.journal import durable
 from nodemanager.journal.api import Concluded, Conclusion, Hold, Intent, OpenIntent, PreImage
 from nodemanager.journal.database import JournalFile, Transactions
-from nodemanager.journal.event import Told
+from nodemanager.journal.event import LoggedEvent
 from nodemanager.journal.kept import Kept, Now
 from nodemanager.journal.recording import Recorder
 from nodemanager.journal.retention import forget_ended, tidy
@@ -64,7 +64,7 @@ class SqliteJournal:
         self._max_size = max_size
         self._boot_id = this_boot() if boot_id is None else boot_id
         self._recorder = Recorder()
-        self._told: deque[Told] = deque(maxlen=MOST_TOLD)
+        self._told: deque[LoggedEvent] = deque(maxlen=MOST_TOLD)
         self._tidied_at = clock.boottime()
         self._file = JournalFile(path, pool)
         self._shared = shared
@@ -167,10 +167,10 @@ class SqliteJournal:
 
     # What the log told.
 
-    def tell(self, told: Told) -> None:
+    def tell(self, told: LoggedEvent) -> None:
         self._told.append(told)
 
-    def last_told(self, events: Collection[str], about: str) -> tuple[Told, ...]:
+    def last_told(self, events: Collection[str], about: str) -> tuple[LoggedEvent, ...]:
         with self._file.reading(self._clock.wall()) as connection:
             return durable.last_told(connection, events, about)
 

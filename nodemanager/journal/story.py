@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from nodemanager.core.operate.naming import Thing, UnknownIdError, resolve
-from nodemanager.journal.event import COLUMNS, Told, told_from
+from nodemanager.journal.event import COLUMNS, LoggedEvent, told_from
 from nodemanager.journal.opened import opened, told_as_damage
 
 AT_ONCE = 1000
@@ -37,7 +37,7 @@ class Story:
         self._id = id
         self._seen: int | None = None
 
-    def news(self) -> Iterator[Told]:
+    def news(self) -> Iterator[LoggedEvent]:
         """The events since the last call. Raises JournalError, and UnknownIdError for an `id` that
         names nothing."""
         with opened(self.path) as connection, told_as_damage(self.path):

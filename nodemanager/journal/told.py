@@ -17,7 +17,7 @@ from nodemanager.clock import Clock
 from nodemanager.core.model.reasons import Event
 from nodemanager.errors import JournalError
 from nodemanager.journal.api import Journal
-from nodemanager.journal.event import LEVEL, Told
+from nodemanager.journal.event import LEVEL, LoggedEvent
 from nodemanager.log import INFO, masked
 from nodemanager.logline import Fields, as_json
 
@@ -46,7 +46,7 @@ _STANDING = (
 """Events, and their subjects, that a restarted daemon logs again although nothing changed; the
 journal does not repeat them."""
 _FAMILY = {event: (about, events) for about, events in _STANDING for event in events}
-_COLUMNS = tuple(one.name for one in fields(Told) if one.name not in ("at", "event", "more"))
+_COLUMNS = tuple(one.name for one in fields(LoggedEvent) if one.name not in ("at", "event", "more"))
 
 
 _WHO = ("record", "slot", "host", "node", "name", "incarnation")
@@ -91,11 +91,11 @@ class Teller:
                 # As in the log's own lines, where INFO is left out.
                 given[LEVEL] = getLevelName(level).lower()
             more = json.loads(as_json(masked(given)))
-            row = Told(self._clock.wall(), event.value, **told, more=more)
+            row = LoggedEvent(self._clock.wall(), event.value, **told, more=more)
             if not self._stood(event, row):
                 self._journal.tell(row)
 
-    def _stood(self, event: Event, row: Told) -> bool:
+    def _stood(self, event: Event, row: LoggedEvent) -> bool:
         """Whether the event only repeats what held when this process began; True once for each."""
         if not self._standing or event not in _FAMILY:
             return False

@@ -37,7 +37,7 @@ class VerdictChange(NamedTuple):
     measures: Mapping[str, Any] | None = None
 
 
-Standing = dict[tuple[str, str], tuple[Kind, Reason]]
+CurrentVerdicts = dict[tuple[str, str], tuple[Kind, Reason]]
 """The current kind and reason of each verdict, by subject and id."""
 
 

@@ -9,7 +9,7 @@ from functools import partial
 from nodemanager import adapters
 from nodemanager.clock import Clock
 from nodemanager.cloud.api import CloudDriver
-from nodemanager.cloud.checks import Check, Found, Mark, Wanted
+from nodemanager.cloud.checks import Check, CheckStatus, Found, Wanted
 from nodemanager.config import Config
 from nodemanager.config.sections import SizeSection
 from nodemanager.core.model.world import CloudNode, Size
@@ -30,7 +30,7 @@ class CheckResult:
 
 
 UNASKED = CheckResult(
-    "all else of the cloud", Found("the credentials did not work", Mark.NOT_ASKED), 0.0
+    "all else of the cloud", Found("the credentials did not work", CheckStatus.NOT_ASKED), 0.0
 )
 
 
@@ -38,7 +38,7 @@ def ask_all(config: Config, cloud: CloudDriver, clock: Clock) -> Iterator[CheckR
     """The answers, one by one. Nothing is created, written or changed."""
     account = ask(_credentials(cloud), clock)
     yield account
-    if account.found.mark is Mark.FINE:
+    if account.found.mark is CheckStatus.FINE:
         for check in _of_cloud(config, cloud, clock):
             yield ask(check, clock)
     else:
@@ -54,7 +54,7 @@ def ask(check: Check, clock: Clock) -> CheckResult:
         found = check.ask()
     except NodeManagerError as error:
         text = " ".join(str(error).split())
-        found = Found(text.removeprefix(f"{check.name}: "), Mark.FAILED, check.to_do)
+        found = Found(text.removeprefix(f"{check.name}: "), CheckStatus.FAILED, check.to_do)
     return CheckResult(check.name, found, clock.boottime() - began)
 
 
@@ -122,7 +122,7 @@ def _raises(error: NodeManagerError) -> Callable[[], Found]:
 def _listing(config: Config, cloud: CloudDriver, listed: list[CloudNode]) -> Found:
     answer = cloud.list_nodes()
     if not answer.complete:
-        return Found(f"incomplete: {'; '.join(answer.problems)}", Mark.FAILED)
+        return Found(f"incomplete: {'; '.join(answer.problems)}", CheckStatus.FAILED)
     listed += answer.items
     pool = config.daemon.pool
     return Found(f"complete; pool {pool} has {len(_alive(answer.items, pool))} nodes")
@@ -145,7 +145,7 @@ def _tag_filter(config: Config, listed: Sequence[CloudNode]) -> Found:
         return Found(text)
     return Found(
         f"{text}; those of no pool count against max_nodes and are never ended",
-        Mark.WARNING,
+        CheckStatus.WARNING,
         "narrow [Cloud List] if they are not the cluster's",
     )
 
@@ -162,7 +162,7 @@ def _sizes(config: Config, cloud: CloudDriver, sizes: Sequence[Size]) -> Iterato
     elif not config.sizes:
         text = f"no [Size] section: any of the cloud's {len(sizes)} sizes may be booted"
         advice = "name those that you want to pay for, one [Size NAME] each"
-        yield Check("sizes", lambda: Found(text, Mark.WARNING, advice))
+        yield Check("sizes", lambda: Found(text, CheckStatus.WARNING, advice))
     # Elsewhere the list is the adapter's own; the cloud's word on each size comes later.
     lister = "the cloud lists" if cloud.sizes_from_file else "this version knows"
     for one in config.sizes:
@@ -182,16 +182,16 @@ def _size(
         hint = did_you_mean(wanted.cloud_id, [one.instance_type for one in sizes])
         text = f"{lister} no {wanted.cloud_id}{hint}"
         if not wanted.stands_alone:
-            return Found(text, Mark.FAILED, "correct it, or give cores, ram and price")
+            return Found(text, CheckStatus.FAILED, "correct it, or give cores, ram and price")
         return Found(
-            f"{text}; as the file describes it", Mark.WARNING, "check that the cloud has it"
+            f"{text}; as the file describes it", CheckStatus.WARNING, "check that the cloud has it"
         )
     price = wanted.price if wanted.price is not None else found.price
     shown = f"{wanted.cores or found.cores} cores, {wanted.ram_mb or found.ram_mb} MB"
     if not price and config.daemon.max_total_price:
         return Found(
             f"{shown}, price unknown: max_total_price keeps it from being booted (S4)",
-            Mark.FAILED,
+            CheckStatus.FAILED,
             f"set [Size {wanted.name}] price",
         )
     return Found(f"{shown}, {f'{price:g} an hour' if price else 'price unknown'}")
@@ -210,6 +210,6 @@ def _left(config: Config, clock: Clock) -> Found:
         return Found("nothing is left of one")
     return Found(
         f"still there: {', '.join(left)}",
-        Mark.WARNING,
+        CheckStatus.WARNING,
         "if no pre-flight runs now, end them: nodemanager check-cloud --boot",
     )

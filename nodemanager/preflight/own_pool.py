@@ -135,7 +135,9 @@ def _directory(account: str, store: str) -> str:
     return f"preflight-{hashlib.sha256(f'{account} {store}'.encode()).hexdigest()[:12]}"
 
 
-def _serve(records: adapters.Records, served: Callable[[str], None], stack: ExitStack) -> None:
+def _serve(
+    records: adapters.RecordService, served: Callable[[str], None], stack: ExitStack
+) -> None:
     """Serve the registry as the daemon would, unless one already serves there."""
     if records.face is None:
         return

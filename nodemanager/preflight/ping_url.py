@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 import requests
 
-from nodemanager.cloud.checks import Check, Found, Mark
+from nodemanager.cloud.checks import Check, CheckStatus, Found
 from nodemanager.config import Config, StoreProvider
 from nodemanager.config.providers import traits_of
 from nodemanager.hosts import is_loopback, is_wildcard
@@ -32,7 +32,7 @@ def checks(config: Config) -> list[Check]:
     target = _target(config)
     if target is None:
         why = "a running daemon takes a free port ([Registry] listen, port 0)"
-        return [Check("ping URL", lambda: Found(why, Mark.NOT_ASKED))]
+        return [Check("ping URL", lambda: Found(why, CheckStatus.NOT_ASKED))]
     near = traits_of(config.cloud.provider).near
     trust = str(config.daemon.certs_file) if config.daemon.certs_file else True
     return [
@@ -77,7 +77,7 @@ def _address(target: _Target, near: bool, provider: str) -> Found:
     except OSError as error:
         return Found(
             f"{host} does not resolve here: {error.strerror or error}",
-            Mark.FAILED,
+            CheckStatus.FAILED,
             f"correct {target.option}; nodes must resolve it, too",
         )
     addresses = sorted({str(one[4][0]) for one in found})
@@ -87,7 +87,7 @@ def _address(target: _Target, near: bool, provider: str) -> Found:
             return Found(f"{shown}: this machine's own, as its nodes are")
         return Found(
             f"{shown} is this machine's loopback: no node of {provider} can reach it",
-            Mark.FAILED,
+            CheckStatus.FAILED,
             "set [Cloud Create] ping_host to an address that nodes reach",
         )
     if all(ipaddress.ip_address(one.partition("%")[0]).is_private for one in addresses):
@@ -111,7 +111,7 @@ def _answer(target: _Target, trust: str | bool) -> Found:
     except requests.exceptions.SSLError as error:
         return Found(
             f"its certificate is not trusted: {_plain(error)}",
-            Mark.FAILED,
+            CheckStatus.FAILED,
             "give it a certificate that nodes trust (here: [Daemon] certs_file)",
         )
     except requests.RequestException as error:
@@ -123,7 +123,7 @@ def _answer(target: _Target, trust: str | bool) -> Found:
     if answer.status_code >= 500 or not isinstance(body, dict) or "errors" not in body:
         return Found(
             f"HTTP {answer.status_code}, which is no answer of a record API",
-            Mark.FAILED,
+            CheckStatus.FAILED,
             f"{target.option} must lead to the registry or the Arvados server",
         )
     secure = "its certificate is trusted, and it" if target.url.startswith("https") else "it"
@@ -138,11 +138,11 @@ def _unreachable(target: _Target, error: requests.RequestException) -> Found:
     if target.ours:
         return Found(
             text,
-            Mark.WARNING,
+            CheckStatus.WARNING,
             "the daemon serves it when it runs: check again then, or try with --boot. If it runs, "
             f"the port is closed on the way: see {target.option} and firewalls",
         )
-    return Found(text, Mark.FAILED, f"start that server, or correct {target.option}")
+    return Found(text, CheckStatus.FAILED, f"start that server, or correct {target.option}")
 
 
 def _plain(error: Exception) -> str:

@@ -19,7 +19,7 @@ from nodemanager import wiring
 from nodemanager.actors.base import tell
 from nodemanager.actors.messages import ApplySettings
 from nodemanager.clock import Clock, SystemClock
-from nodemanager.cloud.checks import Found, Mark
+from nodemanager.cloud.checks import CheckStatus, Found
 from nodemanager.config import Config
 from nodemanager.core.explain.inventory import NodeRow, take
 from nodemanager.core.explain.picture import Picture
@@ -168,11 +168,11 @@ class Trial:
             self._ended(
                 "leftovers",
                 f"an earlier pre-flight left {shown}",
-                Mark.FAILED,
+                CheckStatus.FAILED,
                 "end it: nodemanager check-cloud --boot --yes",
             )
             return False
-        return self._end("leftovers", Mark.WARNING)
+        return self._end("leftovers", CheckStatus.WARNING)
 
     def _boot(self, system: wiring.System) -> None:
         self.screen.doing(f"booting one {self.size.name}")
@@ -205,7 +205,7 @@ class Trial:
         self._until(lambda: self._told.get(Event.NODE_PAIRED), LOOK_S)
         self._ended("pair", f"node and record are paired: {host}, slot {slot}")
 
-    def _end(self, name: str = "end", if_held: Mark = Mark.FAILED) -> bool:
+    def _end(self, name: str = "end", if_held: CheckStatus = CheckStatus.FAILED) -> bool:
         """End whatever the pre-flight's pool has; whether no node and nothing pinned is left.
 
         A record whose create was never answered stays claimed until C21; that is told as `if_held`.
@@ -217,7 +217,7 @@ class Trial:
             self._until(lambda: self._is_over(began), END_S)
         except (StepFailed, Interrupted) as error:
             left = ", ".join(self._names()) or "nothing that is known"
-            self._ended(name, f"{error or 'given up'}; left: {left}", Mark.FAILED, AGAIN)
+            self._ended(name, f"{error or 'given up'}; left: {left}", CheckStatus.FAILED, AGAIN)
             return False
         finally:
             self._ending = False
@@ -226,7 +226,7 @@ class Trial:
         self._ended(name, "no node is left, no record is held, nothing is pinned")
         return True
 
-    def _tell_held(self, name: str, mark: Mark) -> bool:
+    def _tell_held(self, name: str, mark: CheckStatus) -> bool:
         held = [one for one in self._records() if one.holds_anything]
         self._old |= {one.uuid for one in held}
         shown = ", ".join(f"record {one.uuid} (slot {one.slot_number})" for one in held)
@@ -236,7 +236,7 @@ class Trial:
             mark,
             AGAIN,
         )
-        return mark is not Mark.FAILED
+        return mark is not CheckStatus.FAILED
 
     @property
     def cost(self) -> float | None:
@@ -405,12 +405,14 @@ class Trial:
 
     def _failed(self, name: str, error: Exception) -> None:
         if isinstance(error, Interrupted):
-            found = Found(f"interrupted by {error}", Mark.FAILED)
+            found = Found(f"interrupted by {error}", CheckStatus.FAILED)
         else:
-            found = Found(str(error), Mark.FAILED, getattr(error, "to_do", ""))
+            found = Found(str(error), CheckStatus.FAILED, getattr(error, "to_do", ""))
         self._ended(name, found.text, found.mark, found.to_do)
 
-    def _ended(self, name: str, text: str, mark: Mark = Mark.FINE, to_do: str = "") -> None:
+    def _ended(
+        self, name: str, text: str, mark: CheckStatus = CheckStatus.FINE, to_do: str = ""
+    ) -> None:
         now = self.clock.boottime()
         self.screen.ended(name, Found(text, mark, to_do), now - self._step_began)
         self._step_began = now

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from nodemanager.arvados_api.client import Answer, ApiClient, methods_of
+from nodemanager.arvados_api.client import ApiClient, ArvadosAnswer, methods_of
 from nodemanager.errors import StoreRefused
 
-__all__ = ["NO_RESOURCE", "Answer", "ArvadosClient"]
+__all__ = ["NO_RESOURCE", "ArvadosAnswer", "ArvadosClient"]
 NO_RESOURCE = (
     "this Arvados server has no `nodes` resource (3.0 removed it); keep the records in the"
     " registry instead: [Records] provider = registry"
@@ -24,7 +24,7 @@ class ArvadosClient:
     def __init__(self, api: ApiClient) -> None:
         self._api = api
 
-    def call(self, method: str, *, slot_asked: bool = False, **parameters: Any) -> Answer:
+    def call(self, method: str, *, slot_asked: bool = False, **parameters: Any) -> ArvadosAnswer:
         """Call `nodes.METHOD`; drops `count` where the server does not know it."""
         known = self._api.methods("nodes")
         if not known:

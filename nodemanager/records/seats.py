@@ -39,7 +39,7 @@ class Slurmds(NamedTuple):
         return self._replace(others=tuple(dict.fromkeys(known))[-_KEPT:])
 
 
-class News(NamedTuple):
+class NodeReport(NamedTuple):
     """What a node says to its record: the columns to write, and whether a slurmd is alive.
 
     `lives` is of the record's own life; `lives_on` is of one that a clean ended (U8).
@@ -98,20 +98,20 @@ def at_claim(row: Mapping[str, Any], node: SlurmNode) -> Slurmds:
     return Slurmds().with_other(*before.others, before.start, node.start)
 
 
-def news(row: Mapping[str, Any], node: SlurmNode) -> News:
+def news(row: Mapping[str, Any], node: SlurmNode) -> NodeReport:
     """What the node says to its record. A slurmd that has just registered has lived since.
 
     A start that slurmctld does not know is no evidence, of life or of silence.
     """
     if node.start is None:
-        return News({})
+        return NodeReport({})
     slurmds = slurmds_of(row)
     if not is_claimed(row):
         return _to_nobody(slurmds, node, row)
     if node.start in slurmds.others:
-        return News({}, lives_on=node.is_alive)
+        return NodeReport({}, lives_on=node.is_alive)
     if not node.is_alive and node.start == slurmds.start:
-        return News({})
+        return NodeReport({})
     info = {**row["info"], **slurmds._replace(start=node.start).info}
     info.pop(wire.WORKER_STATE, None)
     if node.is_alive:
@@ -119,7 +119,7 @@ def news(row: Mapping[str, Any], node: SlurmNode) -> News:
     values: dict[str, Any] = {"info": info}
     if row["ip_address"] is None and node.address is not None:
         values["ip_address"] = node.address
-    return News(values, lives=True)
+    return NodeReport(values, lives=True)
 
 
 def is_unheard(row: Mapping[str, Any], node: SlurmNode, heard_until_ns: int | None) -> bool:
@@ -134,8 +134,8 @@ def is_unheard(row: Mapping[str, Any], node: SlurmNode, heard_until_ns: int | No
     return is_new or heard_until_ns is None or last is None or last < heard_until_ns
 
 
-def _to_nobody(slurmds: Slurmds, node: SlurmNode, row: Mapping[str, Any]) -> News:
+def _to_nobody(slurmds: Slurmds, node: SlurmNode, row: Mapping[str, Any]) -> NodeReport:
     if node.start == slurmds.start:
-        return News({}, lives_on=node.is_alive)
+        return NodeReport({}, lives_on=node.is_alive)
     after = slurmds.with_other(node.start)
-    return News({} if after == slurmds else {"info": {**row["info"], **after.info}})
+    return NodeReport({} if after == slurmds else {"info": {**row["info"], **after.info}})

@@ -22,7 +22,7 @@ ANSWER_S = 15.0
 """A ping that waited so long behind others gets a 503; so do those before it, from the database's
 own time limit."""
 
-Outcome = Pinged | Exception | None
+PingOutcome = Pinged | Exception | None
 
 
 class PingWriter:
@@ -35,7 +35,7 @@ class PingWriter:
         self._nodes = nodes
         self._workers = workers
         self._thread = Workers("pings", 1)
-        self._waiting: deque[tuple[Ping, asyncio.Future[Outcome]]] = deque()
+        self._waiting: deque[tuple[Ping, asyncio.Future[PingOutcome]]] = deque()
         self._writing: asyncio.Task[None] | None = None
         self._enough: asyncio.Future[None] | None = None
         self._count = 0
@@ -44,7 +44,7 @@ class PingWriter:
 
     async def ping(self, ping: Ping) -> Pinged:
         """The result of a ping, once it is on the disk. Raises what NodesResource.ping does."""
-        future: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[PingOutcome] = asyncio.get_running_loop().create_future()
         self._waiting.append((ping, future))
         if self._writing is None:
             self._writing = asyncio.ensure_future(self._write())
@@ -108,9 +108,9 @@ class PingWriter:
         if self._enough is not None and not self._enough.done():
             self._enough.set_result(None)
 
-    def _batch(self) -> list[tuple[Ping, asyncio.Future[Outcome]]]:
+    def _batch(self) -> list[tuple[Ping, asyncio.Future[PingOutcome]]]:
         """The next batch, with one ping per record: a second one depends on the first's write."""
-        taken: dict[str, tuple[Ping, asyncio.Future[Outcome]]] = {}
+        taken: dict[str, tuple[Ping, asyncio.Future[PingOutcome]]] = {}
         later = []
         while self._waiting and len(taken) < MOST:
             one = self._waiting.popleft()

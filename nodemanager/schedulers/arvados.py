@@ -34,7 +34,7 @@ _log = log.get(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class ListCall:
     """One list call of the API, and how its items are read."""
 
     resource: str
@@ -81,7 +81,7 @@ class ArvadosQueue:
             raise SchedulerError(f"Arvados {self._api.host}: {_NOT_ADMINISTRATOR}")
         return tuple(job for source in sources for job in self._asked(source))
 
-    def _sources(self) -> list[Source]:
+    def _sources(self) -> list[ListCall]:
         """What this server has of what is asked for."""
         sources = []
         if self._containers:
@@ -99,12 +99,12 @@ class ArvadosQueue:
             _log.event(Event.DEMAND_SOURCE, host=self._api.host, queues=names)
         return sources
 
-    def _asked(self, source: Source) -> list[Job]:
+    def _asked(self, source: ListCall) -> list[Job]:
         items = self._items(source)
         items.sort(key=lambda one: (-_urgency(one, source), _text(one.get("created_at"))))
         return [self._job(source, item) for item in items]
 
-    def _job(self, source: Source, item: Mapping[str, Any]) -> Job:
+    def _job(self, source: ListCall, item: Mapping[str, Any]) -> Job:
         """The job of a waiting item; one that can't be read concerns no other."""
         try:
             _priority(item, source)
@@ -113,7 +113,7 @@ class ArvadosQueue:
             problem = f"Arvados {source.name}: {error}"
             return Job(item["uuid"], unserved=Unserved(Reason.JOB_UNREADABLE, problem))
 
-    def _items(self, source: Source) -> list[dict[str, Any]]:
+    def _items(self, source: ListCall) -> list[dict[str, Any]]:
         """Every waiting item, read in pages by uuid (L2).
 
         The queue moves while it is read. So each page is held against its own count of what is
@@ -133,7 +133,7 @@ class ArvadosQueue:
                     raise SchedulerError(f"Arvados {source.name}: no more came, {left} are left")
                 return found
 
-    def _page(self, source: Source, last: str) -> tuple[list[Any], int | None]:
+    def _page(self, source: ListCall, last: str) -> tuple[list[Any], int | None]:
         """The items after the uuid `last`, and how many there are; None where it is not counted."""
         filters = [*source.filters, *([["uuid", ">", last]] if last else [])]
         known = self._api.methods(source.resource)[source.method].get("parameters", {})
@@ -147,7 +147,7 @@ class ArvadosQueue:
         return items, left if isinstance(left, int) and not isinstance(left, bool) else None
 
 
-def _checked(item: Any, last: str, source: Source) -> str:
+def _checked(item: Any, last: str, source: ListCall) -> str:
     """The item's uuid; raises SchedulerError where the server ignores what it was asked."""
     uuid = item.get("uuid") if isinstance(item, dict) else None
     if not isinstance(uuid, str) or not source.uuid.fullmatch(uuid):
@@ -163,7 +163,7 @@ def _checked(item: Any, last: str, source: Source) -> str:
     return uuid
 
 
-def _urgency(item: Mapping[str, Any], source: Source) -> int:
+def _urgency(item: Mapping[str, Any], source: ListCall) -> int:
     """The item's priority; the least where it can't be read."""
     try:
         return _priority(item, source)
@@ -171,7 +171,7 @@ def _urgency(item: Mapping[str, Any], source: Source) -> int:
         return source.least_priority or 0
 
 
-def _priority(item: Mapping[str, Any], source: Source) -> int:
+def _priority(item: Mapping[str, Any], source: ListCall) -> int:
     """The item's priority; a job may have none."""
     value = item.get("priority")
     if isinstance(value, int) and not isinstance(value, bool):
@@ -257,7 +257,7 @@ def _of(kind: str) -> re.Pattern[str]:
 
 
 _ALWAYS: Iterable[str] = ("uuid", "state", "priority", "created_at", "runtime_constraints")
-CONTAINERS = Source(
+CONTAINERS = ListCall(
     "containers",
     "list",
     _of("dz642"),
@@ -267,4 +267,4 @@ CONTAINERS = Source(
     _container,
     least_priority=1,
 )
-JOBS = Source("jobs", "queue", _of("8i9sb"), ("Queued",), (), tuple(_ALWAYS), _old_job)
+JOBS = ListCall("jobs", "queue", _of("8i9sb"), ("Queued",), (), tuple(_ALWAYS), _old_job)

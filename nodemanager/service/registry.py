@@ -53,7 +53,7 @@ def serve_registry(config: Config) -> int:
         _log.event(Event.DAEMON_STOPPED, name="registry")
 
 
-def _reread(config: Config, records: adapters.Records) -> Config:
+def _reread(config: Config, records: adapters.RecordService) -> Config:
     """What is in force after the file was read again: of it, the token."""
     try:
         new = load(config.path, require_cloud=False)

@@ -134,7 +134,7 @@ class Rig:
         self._system = wiring.start_actors(
             config,
             self.cloud,
-            adapters.Records(self.store),
+            adapters.RecordService(self.store),
             settings,
             timer=self.timer,
             clock=self.clock,

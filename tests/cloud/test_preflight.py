@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from nodemanager.cloud.checks import Mark
+from nodemanager.cloud.checks import CheckStatus
 from nodemanager.preflight.checks import CheckResult
 from tests.cloud.files import asked, of_gce, of_libvirt, of_openstack
 from tests.cloud.gce.server import GceServer
@@ -33,7 +33,7 @@ def fine(answers: dict[str, CheckResult], but: frozenset[str] = frozenset()) -> 
     """All that every cloud is asked is there, and all of it is fine."""
     assert answers.keys() >= NAMES
     of_cloud = {name: one.found for name, one in answers.items() if not name.startswith("ping")}
-    assert {name for name, found in of_cloud.items() if found.mark is not Mark.FINE} == but
+    assert {name for name, found in of_cloud.items() if found.mark is not CheckStatus.FINE} == but
 
 
 def test_a_gce_project_is_asked(gce: GceServer, tmp_path: Path) -> None:
@@ -64,7 +64,7 @@ def test_a_size_that_only_openstack_describes_fails(
 ) -> None:
     """The manager would not start on such a file, although the cloud has the size."""
     found = asked(tmp_path, "openstack", of_openstack(openstack) + sizes)["sizes"].found
-    assert found.mark is Mark.FAILED
+    assert found.mark is CheckStatus.FAILED
     assert said in found.text
 
 
@@ -74,13 +74,13 @@ def test_sizes_that_can_t_be_listed_stop_no_other_check(
     openstack.fault("compute GET /flavors/detail", before=plain(503, "no"), times=99)
     text = of_openstack(openstack) + f"[Size m1.small]\n{DESCRIBED}"
     answers = asked(tmp_path, "openstack", text)
-    failed = {name for name, one in answers.items() if one.found.mark is Mark.FAILED}
+    failed = {name for name, one in answers.items() if one.found.mark is CheckStatus.FAILED}
     assert failed - {"ping address"} == {
         "sizes",
         "permission GET /flavors/detail",
         "flavor m1.small",
     }
-    assert answers["quota cores"].found.mark is Mark.FINE
+    assert answers["quota cores"].found.mark is CheckStatus.FINE
     assert "earlier pre-flight" in answers
 
 
@@ -107,5 +107,5 @@ def test_credentials_that_do_not_work_end_the_questions(
         openstack.url, "http://127.0.0.1:9"
     )
     answers = asked(tmp_path, provider, nowhere)
-    assert answers["credentials"].found.mark is Mark.FAILED
+    assert answers["credentials"].found.mark is CheckStatus.FAILED
     assert "listing" not in answers

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from nodemanager import adapters
-from nodemanager.cloud.checks import Found, Mark
+from nodemanager.cloud.checks import CheckStatus, Found
 from nodemanager.config import Config
 from nodemanager.core.model.sizes import Sizes
 from nodemanager.errors import ConfigError
@@ -234,7 +234,7 @@ def test_check_cloud_fails_for_a_described_size_that_the_cloud_does_not_have(
     sizes = section("small", instance_type=site.typo, **ALONE)
     answers = files.asked(tmp_path, site.provider, site.text + sizes)
     assert f"did you mean '{site.known}'?" in answers["size small"].found.text
-    assert answers[site.offer.format(site.typo)].found.mark is Mark.FAILED
+    assert answers[site.offer.format(site.typo)].found.mark is CheckStatus.FAILED
 
 
 @on(*OWN_TABLE)
@@ -242,7 +242,7 @@ def test_check_cloud_finds_a_size_newer_than_our_table(tmp_path: Path, site: Sit
     sizes = section("new", instance_type=site.new, **ALONE)
     answers = files.asked(tmp_path, site.provider, site.text + sizes)
     ours, own = answers["size new"].found, answers[site.offer.format(site.new)].found
-    assert (ours.mark, own.mark) == (Mark.WARNING, Mark.FINE)
+    assert (ours.mark, own.mark) == (CheckStatus.WARNING, CheckStatus.FINE)
     assert f"this version knows no {site.new}" in ours.text
     assert "2 cores" in own.text
 
@@ -258,7 +258,7 @@ def test_check_cloud_warns_of_a_size_that_promises_more_than_the_cloud_has(
             section("huge", instance_type=site.known, **{**ALONE, **more}),
             site.offer.format(site.known),
         )
-        assert said.mark is Mark.WARNING, said
+        assert said.mark is CheckStatus.WARNING, said
         assert "[Size huge]" in said.text + said.to_do
 
 
@@ -293,12 +293,12 @@ def test_azure_is_asked_whether_a_type_can_be_spot_beside_on_demand(
                 )
 
     answers = files.asked(tmp_path, site.provider, site.text + both(site, first))
-    assert answers[site.offer.format(site.known)].found.mark is Mark.FINE
+    assert answers[site.offer.format(site.known)].found.mark is CheckStatus.FINE
     assert "more plain;" in answers["quota cores"].found.text
     assert "more spot;" in answers["quota lowPriorityCores"].found.text
     azure.fault("skus.list", after=changed(never_spot))
     said = found(tmp_path, site, both(site, first), site.offer.format(site.known))
-    assert (said.mark, "can't be a Spot machine" in said.text) == (Mark.FAILED, True)
+    assert (said.mark, "can't be a Spot machine" in said.text) == (CheckStatus.FAILED, True)
 
 
 @FIRST
@@ -309,10 +309,13 @@ def test_ec2_is_asked_whether_a_type_can_be_spot_beside_on_demand(
     def never_spot(reply: Reply) -> Reply:
         return replace(reply, body=reply.body.replace(b"<item>spot</item>", b""))
 
-    assert found(tmp_path, site, both(site, first), site.offer.format(site.known)).mark is Mark.FINE
+    assert (
+        found(tmp_path, site, both(site, first), site.offer.format(site.known)).mark
+        is CheckStatus.FINE
+    )
     server.fault("DescribeInstanceTypes", after=never_spot)
     said = found(tmp_path, site, both(site, first), site.offer.format(site.known))
-    assert (said.mark, "never as a spot instance" in said.text) == (Mark.FAILED, True)
+    assert (said.mark, "never as a spot instance" in said.text) == (CheckStatus.FAILED, True)
 
 
 @FIRST

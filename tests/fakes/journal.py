@@ -26,7 +26,7 @@ from nodemanager.journal.api import (
     PreImage,
 )
 from nodemanager.journal.codec import without_secrets
-from nodemanager.journal.event import Told
+from nodemanager.journal.event import LoggedEvent
 from nodemanager.journal.kept import Kept, Now
 from tests.fakes.clock import ManualClock
 
@@ -60,7 +60,7 @@ class MemoryJournal:
     replaced: bool = False
     boot_id: str = "boot-1"
     entries: list[Start | Fact | Decision] = field(default_factory=list)
-    told: list[Told] = field(default_factory=list)
+    told: list[LoggedEvent] = field(default_factory=list)
     _intents: list[_Kept] = field(default_factory=list)
     _holds: dict[str, Hold] = field(default_factory=dict)
     _leftovers: dict[Key, tuple[float, Entry]] = field(default_factory=dict)
@@ -223,11 +223,11 @@ class MemoryJournal:
 
     # What the log told.
 
-    def tell(self, told: Told) -> None:
+    def tell(self, told: LoggedEvent) -> None:
         if self.keeps_entries:
             self.told.append(told)
 
-    def last_told(self, events: Collection[str], about: str) -> tuple[Told, ...]:
+    def last_told(self, events: Collection[str], about: str) -> tuple[LoggedEvent, ...]:
         newest = {getattr(one, about): one for one in self.told if one.event in events}
         return tuple(newest.values())
 

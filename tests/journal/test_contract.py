@@ -14,7 +14,7 @@ from nodemanager.core.observe.clocks import Clocks, MeasuredClock
 from nodemanager.core.observe.snapshot import LateWrite
 from nodemanager.core.plan.leftovers import Entry, LedgerState
 from nodemanager.journal.api import Conclusion, Hold, Intent, IntentKind, Journal
-from nodemanager.journal.event import Told
+from nodemanager.journal.event import LoggedEvent
 from nodemanager.journal.kept import (
     BACKLOG_RUN,
     BOOT_LOOPS,
@@ -428,10 +428,14 @@ def test_an_intent_tried_again_keeps_the_newest_pre_image(again: Again) -> None:
 def test_the_newest_told_of_each_is_known_to_the_next_process(again: Again) -> None:
     journal = again()
     told = [
-        Told(1.0, "record.keep", "busy", record="r-1", slot=0, host="compute0"),
-        Told(2.0, "record.keep", "within_window", record="r-1", node="i-1", more={"idle_s": 2.5}),
-        Told(3.0, "record.deferred", "cap", record="r-2", name="n", incarnation="ab", plan="p-1"),
-        Told(4.0, "node.gone", node="i-1", record="r-1"),
+        LoggedEvent(1.0, "record.keep", "busy", record="r-1", slot=0, host="compute0"),
+        LoggedEvent(
+            2.0, "record.keep", "within_window", record="r-1", node="i-1", more={"idle_s": 2.5}
+        ),
+        LoggedEvent(
+            3.0, "record.deferred", "cap", record="r-2", name="n", incarnation="ab", plan="p-1"
+        ),
+        LoggedEvent(4.0, "node.gone", node="i-1", record="r-1"),
     ]
     for one in told:
         journal.tell(one)

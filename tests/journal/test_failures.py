@@ -20,7 +20,7 @@ from nodemanager.errors import JournalError, JournalReplaced, StartError
 from nodemanager.journal import durable
 from nodemanager.journal.api import Hold, Intent, IntentKind
 from nodemanager.journal.database import JournalFile
-from nodemanager.journal.event import Told
+from nodemanager.journal.event import LoggedEvent
 from nodemanager.journal.sqlite import SqliteJournal
 
 Opener = Callable[..., SqliteJournal]
@@ -218,7 +218,7 @@ def test_a_file_that_was_replaced_is_never_written_to_r1(opened: Opener, path: P
     other.intend([intent(3)])
     with pytest.raises(JournalReplaced):
         journal.intend([intent(4)])
-    journal.tell(Told(1.0, "daemon.stopped"))
+    journal.tell(LoggedEvent(1.0, "daemon.stopped"))
     journal.close()
     assert keys(other) == ["destroy:i-3"]
 

@@ -13,7 +13,7 @@ import pytest
 from nodemanager.core.model.world import Leftover, LeftoverKind
 from nodemanager.core.plan.leftovers import Entry, LedgerState
 from nodemanager.journal.api import Hold, Intent, IntentKind
-from nodemanager.journal.event import Told
+from nodemanager.journal.event import LoggedEvent
 from nodemanager.journal.sqlite import SqliteJournal
 
 Opener = Callable[..., SqliteJournal]
@@ -49,7 +49,9 @@ def rows_of(journal: SqliteJournal, path: Path, table: str) -> list[tuple[Any, .
 
 @pytest.mark.parametrize("value", HOSTILE, ids=lambda value: repr(value)[:20])
 def test_every_column_of_a_told_event_takes_it(value: Any, journal: SqliteJournal) -> None:
-    told = Told(1.0, "e", value, value, value, value, value, value, value, value, {"error": value})
+    told = LoggedEvent(
+        1.0, "e", value, value, value, value, value, value, value, value, {"error": value}
+    )
     journal.tell(told)
     journal.hold(Hold("i-1", "r", "b", 1.0))
     assert journal.failure is None

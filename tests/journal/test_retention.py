@@ -16,7 +16,7 @@ from nodemanager.core.plan.leftovers import Entry, LedgerState
 from nodemanager.core.replay.fold import Start
 from nodemanager.journal import recording
 from nodemanager.journal.api import Hold, Intent, IntentKind
-from nodemanager.journal.event import Told
+from nodemanager.journal.event import LoggedEvent
 from nodemanager.journal.kept import BACKLOG_RUN, BREAKER
 from nodemanager.journal.reading import Decided, read
 from nodemanager.journal.replay import replayed
@@ -130,7 +130,7 @@ def told_at(path: Path) -> list[float]:
 def test_what_was_told_goes_by_age(opened: Opener, path: Path, clock: ManualClock) -> None:
     journal = opened(keep=7 * DAY)
     for _ in range(3):
-        journal.tell(Told(clock.wall(), "node.gone"))
+        journal.tell(LoggedEvent(clock.wall(), "node.gone"))
         assert journal.retry()
         clock.advance(3 * DAY)
     journal.tidy()
@@ -141,7 +141,7 @@ def test_what_was_told_goes_with_the_decisions_of_its_time(opened: Opener, path:
     journal = opened(max_size=1)
     world = RandomWorld(3, journal)
     for decision in world.run(25):
-        journal.tell(Told(decision.snapshot.wall, "node.gone"))
+        journal.tell(LoggedEvent(decision.snapshot.wall, "node.gone"))
         journal.decided(decision)
     journal.tidy()
     walls = [snapshot.wall for snapshot, _, _ in world.snapshots]

@@ -20,7 +20,7 @@ from nodemanager.core.observe.history import History
 from nodemanager.core.operate.naming import AmbiguousIdError, UnknownIdError
 from nodemanager.core.replay.fold import Decision, Start
 from nodemanager.errors import CloudError, JournalError
-from nodemanager.journal.event import Told
+from nodemanager.journal.event import LoggedEvent
 from nodemanager.journal.names import names_in
 from nodemanager.journal.sqlite import SqliteJournal
 from nodemanager.journal.story import Story
@@ -98,7 +98,7 @@ def made(opened: Opener) -> Recorded:
     return Recorded(opened)
 
 
-def lines(path: Path, id: str | None = None, since: float = 0.0) -> list[Told]:
+def lines(path: Path, id: str | None = None, since: float = 0.0) -> list[LoggedEvent]:
     return list(Story(path, since, id).news())
 
 
@@ -129,7 +129,7 @@ def test_a_line_and_its_row_say_the_same(
         )
     (written,) = [log.fields_of(one) for one in caplog.records]
     (kept,) = lines(path, "r1")
-    assert kept == Told(
+    assert kept == LoggedEvent(
         at=made.clock.wall(),
         event="record.cleaned",
         reason="stale_slot",
@@ -218,7 +218,7 @@ def expected(made: RandomWorld) -> list[Line]:
     return sorted(told, key=str)
 
 
-def decisions(told: list[Told]) -> list[Line]:
+def decisions(told: list[LoggedEvent]) -> list[Line]:
     found = []
     for one in told:
         if one.event in DECIDED:

@@ -10,7 +10,7 @@ from contextlib import closing
 
 import pytest
 
-from nodemanager.cloud.checks import Mark, Wanted
+from nodemanager.cloud.checks import CheckStatus, Wanted
 from nodemanager.errors import CloudError
 from tests.cloud.asking import asked
 from tests.cloud.libvirt import driver as libvirt_driver
@@ -141,4 +141,4 @@ def test_libvirtd_s_socket_for_readers_is_told_from_the_other() -> None:
             uri = served.uri.replace("/libvirt-sock", f"/{socket}")
             with closing(libvirt_driver.cloud(ManualClock(), uri=uri)) as cloud:
                 marks[socket] = asked(cloud, Wanted("mine", ()))["permission to change"].mark
-    assert marks == {"libvirt-sock": Mark.FINE, "libvirt-sock-ro": Mark.FAILED}
+    assert marks == {"libvirt-sock": CheckStatus.FINE, "libvirt-sock-ro": CheckStatus.FAILED}

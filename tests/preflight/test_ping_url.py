@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from nodemanager import adapters
-from nodemanager.cloud.checks import Found, Mark
+from nodemanager.cloud.checks import CheckStatus, Found
 from nodemanager.config import load
 from nodemanager.httpserver import HttpServer
 from nodemanager.preflight import ping_url
@@ -69,14 +69,14 @@ def secure(
 def test_loopback_is_wrong_for_nodes_elsewhere_and_right_for_nodes_here(told: Told) -> None:
     far = told("https://127.0.0.1:9")["ping address"]
     near = told("", "[Cloud]\nprovider = local\n[Registry]\nlisten = 127.0.0.1:9\n")
-    assert far.mark is Mark.FAILED
+    assert far.mark is CheckStatus.FAILED
     assert "no node of ec2 can reach it" in far.text
-    assert near["ping address"].mark is Mark.FINE
+    assert near["ping address"].mark is CheckStatus.FINE
 
 
 def test_a_private_address_is_told_as_one(told: Told) -> None:
     found = told("https://10.255.255.254:9")["ping address"]
-    assert found.mark is Mark.FINE
+    assert found.mark is CheckStatus.FINE
     assert "private address" in found.text
 
 
@@ -84,8 +84,8 @@ def test_nobody_there_is_a_warning_where_the_daemon_itself_would_serve(told: Tol
     url = f"http://127.0.0.1:{free_port()}"
     ours = told(url)["ping answer"]
     theirs = told(url, more="[Registry]\nlisten =\n")["ping answer"]
-    assert ours.mark is Mark.WARNING
-    assert theirs.mark is Mark.FAILED
+    assert ours.mark is CheckStatus.WARNING
+    assert theirs.mark is CheckStatus.FAILED
     assert ours.text == theirs.text == "no connection: [Errno 111] Connection refused"
 
 
@@ -94,7 +94,7 @@ def test_a_certificate_is_verified(
 ) -> None:
     doubted = told(secure.url)["ping answer"]
     trusted = told(secure.url, more=f"[Daemon]\ncerts_file = {certificate[0]}\n")["ping answer"]
-    assert doubted.mark is Mark.FAILED
+    assert doubted.mark is CheckStatus.FAILED
     assert "certificate is not trusted: self-signed certificate" in doubted.text
     assert trusted == Found("its certificate is trusted, and it answers as a record API does")
 
@@ -103,10 +103,10 @@ def test_another_server_s_answer_is_none(told: Told) -> None:
     with ping_server() as other:
         base = other.url().partition("/arvados")[0]
         found = told(base)["ping answer"]
-    assert found.mark is Mark.FAILED
+    assert found.mark is CheckStatus.FAILED
     assert "no answer of a record API" in found.text
 
 
 def test_a_port_that_the_daemon_chooses_can_t_be_asked(told: Told) -> None:
     found = told("", "[Cloud]\nprovider = local\n[Registry]\nlisten = 127.0.0.1:0\n")
-    assert {one.mark for one in found.values()} == {Mark.NOT_ASKED}
+    assert {one.mark for one in found.values()} == {CheckStatus.NOT_ASKED}

@@ -18,7 +18,7 @@ from nodemanager.errors import Conflict, NoFreeSlot, NoSuchRecord, SchedulerRefu
 from nodemanager.errors import StoreRefused as Refused
 from nodemanager.records.slurm import SlurmRecordStore
 from nodemanager.schedulers.slurm import power
-from nodemanager.schedulers.slurm.rows import NodeRow, listing
+from nodemanager.schedulers.slurm.rows import SinfoNode, listing
 from tests.contract.stores import claim
 from tests.records.slurm_store import (
     NODES,
@@ -192,7 +192,7 @@ def order_to_resume(slurm: CloudSlurm, name: str) -> tuple[bool, tuple[str, ...]
     shown = slurm.cluster.client("scontrol", "--oneliner", "show", "node", name)
     found = re.search(r" Reason=(.*) \[", shown)
     words = frozenset(word.lower() for word in slurm.words(name))
-    row = NodeRow(name, words, found[1] if found else "", (), 1, 1)
+    row = SinfoNode(name, words, found[1] if found else "", (), 1, 1)
     (node,) = power.listing(listing([row])).items
     return node.given_up, power.orders_to_resume(node)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from nodemanager.schedulers.slurm.adapter import Answers
+from nodemanager.schedulers.slurm.adapter import AnswerFormat
 from tests.schedulers.contract import SlurmWorld, ToyWorld, World
 from tests.schedulers.slurm_cluster import SlurmCluster, slurm_cluster
 
@@ -26,8 +26,12 @@ def slurm(_running_slurm: SlurmCluster) -> SlurmCluster:
 
 @pytest.fixture(
     params=[
-        pytest.param(Answers.JSON, id="slurm-json", marks=pytest.mark.server("slurm", "munge")),
-        pytest.param(Answers.TEXT, id="slurm-text", marks=pytest.mark.server("slurm", "munge")),
+        pytest.param(
+            AnswerFormat.JSON, id="slurm-json", marks=pytest.mark.server("slurm", "munge")
+        ),
+        pytest.param(
+            AnswerFormat.TEXT, id="slurm-text", marks=pytest.mark.server("slurm", "munge")
+        ),
         pytest.param(None, id="command", marks=pytest.mark.slow),
     ]
 )

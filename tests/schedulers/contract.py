@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from nodemanager.schedulers.api import Scheduler
 from nodemanager.schedulers.command import CommandScheduler
-from nodemanager.schedulers.slurm.adapter import Answers, SlurmScheduler
+from nodemanager.schedulers.slurm.adapter import AnswerFormat, SlurmScheduler
 from tests.schedulers.slurm_cluster import CORES, SlurmCluster
 from tests.waiting import until
 
@@ -64,7 +64,7 @@ class SlurmWorld:
     """A real Slurm, asked for its answers in one form."""
 
     cluster: SlurmCluster
-    answers: Answers
+    answers: AnswerFormat
 
     @property
     def nodes(self) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ import pytest
 from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.world import Job, WorkerState
 from nodemanager.errors import SchedulerError, SchedulerRefused
-from nodemanager.schedulers.slurm.adapter import Answers, SlurmScheduler
+from nodemanager.schedulers.slurm.adapter import AnswerFormat, SlurmScheduler
 from tests.schedulers.slurm_cluster import CORES, LARGE, SlurmCluster
 from tests.waiting import until
 
@@ -21,7 +21,7 @@ Asked = Callable[..., SlurmScheduler]
 
 @pytest.fixture
 def scheduler(slurm: SlurmCluster) -> Asked:
-    def make(answers: Answers = Answers.AUTO, **more: object) -> SlurmScheduler:
+    def make(answers: AnswerFormat = AnswerFormat.AUTO, **more: object) -> SlurmScheduler:
         return SlurmScheduler(15.0, conf=str(slurm.conf), answers=answers, **more)
 
     return make
@@ -43,7 +43,7 @@ def submit(cluster: SlurmCluster, *options: str) -> str:
 
 def both_ways(scheduler: Asked) -> tuple[Job, ...]:
     """The queue, which JSON and text tell alike."""
-    as_json, as_text = scheduler(Answers.JSON), scheduler(Answers.TEXT)
+    as_json, as_text = scheduler(AnswerFormat.JSON), scheduler(AnswerFormat.TEXT)
     without_words = [
         [replace(node, said="") for node in asked.nodes().items] for asked in (as_json, as_text)
     ]
@@ -184,7 +184,7 @@ def test_the_very_first_question_knows_how_large_a_node_is(
 ) -> None:
     id = submit(full, "-n8")
     reasons_are_known(full, id)
-    for answers in (Answers.JSON, Answers.TEXT):
+    for answers in (AnswerFormat.JSON, AnswerFormat.TEXT):
         (job,) = scheduler(answers).queue()
         assert [(one.count, one.cores) for one in (job, *job.shapes)] == [(1, 8), (2, 4)]
 
@@ -193,7 +193,7 @@ def test_only_jobs_of_the_named_partitions_are_demand(full: SlurmCluster, schedu
     main, other = submit(full, "-p", "main"), submit(full, "-p", "other")
     either = submit(full, "-p", "main,other")
     reasons_are_known(full, main, other)
-    for answers in (Answers.JSON, Answers.TEXT):
+    for answers in (AnswerFormat.JSON, AnswerFormat.TEXT):
         only = scheduler(answers, partitions=("other",))
         assert {job.id for job in only.queue()} == {other, either}
     assert {job.id for job in both_ways(scheduler)} == {main, other, either}
@@ -212,13 +212,13 @@ def test_free_text_of_users_breaks_nothing(full: SlurmCluster, scheduler: Asked)
     id = submit(full, "-J", awkward, f"--comment={awkward}")
     full.client("scontrol", "update", "NodeName=c1", "State=DRAIN", f"Reason={awkward}")
     reasons_are_known(full, id)
-    as_json = scheduler(Answers.JSON).nodes()
+    as_json = scheduler(AnswerFormat.JSON).nodes()
     assert as_json.complete
     assert {node.name for node in as_json.items} == {"c1", "c2", LARGE}
-    assert [job.id for job in scheduler(Answers.JSON).queue()] == [id]
-    assert [job.id for job in scheduler(Answers.TEXT).queue()] == [id]
+    assert [job.id for job in scheduler(AnswerFormat.JSON).queue()] == [id]
+    assert [job.id for job in scheduler(AnswerFormat.TEXT).queue()] == [id]
     # A separator of ours in a reason, which only an operator of Slurm can set, spoils its own row.
-    as_text = scheduler(Answers.TEXT).nodes()
+    as_text = scheduler(AnswerFormat.TEXT).nodes()
     assert as_text.complete
     assert [problem.partition(":")[0] for problem in as_text.problems] == ["node c1"]
 
@@ -282,9 +282,9 @@ def test_a_state_that_an_operator_sets(
     slurm.client("scontrol", "update", "NodeName=c1", "State=RESUME")
 
 
-@pytest.mark.parametrize("answers", [Answers.JSON, Answers.TEXT])
+@pytest.mark.parametrize("answers", [AnswerFormat.JSON, AnswerFormat.TEXT])
 def test_an_idle_node_is_planned_for_a_job_that_waits_for_another_node_too(
-    slurm: SlurmCluster, scheduler: Asked, answers: Answers
+    slurm: SlurmCluster, scheduler: Asked, answers: AnswerFormat
 ) -> None:
     busy = slurm.submit("-w", "c2", "-n", str(CORES), "--time=10")
     until("c2 to work", lambda: slurm.job_state(busy) == "RUNNING")
@@ -308,7 +308,7 @@ def test_a_node_that_no_partition_names_is_told_as_json_and_as_text(
     try:
         as_json, as_text = (
             {node.name: replace(node, said="") for node in scheduler(answers).nodes().items}
-            for answers in (Answers.JSON, Answers.TEXT)
+            for answers in (AnswerFormat.JSON, AnswerFormat.TEXT)
         )
         assert as_text == as_json
         assert "c1" in as_text

@@ -18,7 +18,7 @@ from nodemanager.core.model.scheduling import SchedulerNode
 from nodemanager.core.model.world import Job, Shape, WorkerState
 from nodemanager.errors import SchedulerError, SchedulerRefused
 from nodemanager.schedulers.slurm import cluster, jobs, rows, text, told_json
-from nodemanager.schedulers.slurm.adapter import Answers, SlurmScheduler
+from nodemanager.schedulers.slurm.adapter import AnswerFormat, SlurmScheduler
 from nodemanager.schedulers.slurm.cluster import Cluster
 from nodemanager.schedulers.slurm.hostlist import names_of
 from nodemanager.service.check import check
@@ -465,7 +465,7 @@ def test_the_names_that_slurms_nodes_can_have(
     partitions: str, most: str, names: set[str] | None
 ) -> None:
     """sinfo hides nodes that are powered down; dynamic nodes bring their own names."""
-    shown = rows.NodeRow("shown", frozenset({"idle"}), "", (), 1, 1)
+    shown = rows.SinfoNode("shown", frozenset({"idle"}), "", (), 1, 1)
     known = cluster.cluster_of(f"MaxNodeCount = {most}", partitions, [shown])
     assert known.names == names
 
@@ -580,7 +580,7 @@ def test_as_text_a_node_in_no_partition_is_told_too(slurm_says: Callable[[str, s
     slurm_says("sinfo", OLD)
     known = "NodeName=c1 State=DOWN\n"
     slurm_says("scontrol", f"cat <<'END'\n{known}{LONE}\nEND")
-    listed = SlurmScheduler(10.0, answers=Answers.TEXT).nodes()
+    listed = SlurmScheduler(10.0, answers=AnswerFormat.TEXT).nodes()
     (lone,) = (node for node in listed.items if node.name == "lone")
     assert len(listed.items) == 6
     assert (lone.state, lone.draining, lone.reason) == ("busy", True, "a disk, State=IDLE Weight=1")
@@ -631,7 +631,7 @@ def test_json_in_a_form_that_is_not_known_makes_it_ask_for_text(
     slurm_says("scontrol", "")
     assert len(SlurmScheduler(10.0).nodes().items) == 5
     with pytest.raises(SchedulerError, match="no list 'nodes'"):
-        SlurmScheduler(10.0, answers=Answers.JSON).nodes()
+        SlurmScheduler(10.0, answers=AnswerFormat.JSON).nodes()
 
 
 def test_a_controller_that_is_down_does_not_end_the_asking_for_json(

@@ -9,7 +9,7 @@ import pytest
 from nodemanager.core.model.scheduling import SchedulerNode
 from nodemanager.core.model.world import Job, WorkerState
 from nodemanager.schedulers.slurm import power
-from nodemanager.schedulers.slurm.rows import NodeRow, listing
+from nodemanager.schedulers.slurm.rows import SinfoNode, listing
 
 SERVED = frozenset({"elastic"})
 RESUME, OFF = "State=RESUME", "State=POWER_DOWN"
@@ -17,7 +17,7 @@ RESUME, OFF = "State=RESUME", "State=POWER_DOWN"
 
 def node(name: str, *words: str) -> SchedulerNode:
     features = ("rack1", "instancetype=large", "instancetype=m5.large")
-    row = NodeRow(name, frozenset(words), "", features, weight=1, cores=1)
+    row = SinfoNode(name, frozenset(words), "", features, weight=1, cores=1)
     (found,) = power.listing(listing([row])).items
     return found
 
@@ -41,7 +41,7 @@ def test_a_node_that_powers_up_is_a_job_that_it_alone_serves():
 
 
 def test_a_node_of_other_partitions_is_no_demand():
-    rows = [NodeRow(name, frozenset({"idle", "powering_up"}), "", (), 1, 1) for name in "abcd"]
+    rows = [SinfoNode(name, frozenset({"idle", "powering_up"}), "", (), 1, 1) for name in "abcd"]
     told = """\
 NodeName=a Arch=x86_64 State=IDLE+CLOUD+POWERING_UP Partitions=old,elastic Reason=x
 NodeName=b State=IDLE+CLOUD+POWERING_UP Partitions=old BootTime=None
@@ -110,7 +110,7 @@ def test_a_node_that_is_given_up_is_no_demand():
 
 
 def listed(*words: str, reason: str = "") -> SchedulerNode:
-    row = NodeRow("a", frozenset(words), reason, (), weight=1, cores=1)
+    row = SinfoNode("a", frozenset(words), reason, (), weight=1, cores=1)
     (found,) = power.listing(listing([row])).items
     return found
 
@@ -166,7 +166,7 @@ def test_any_other_node_is_not_given_up_and_is_resumed_as_it_is(words: str, reas
 
 def test_any_other_node_is_told_as_it_is():
     rows = [
-        NodeRow(name, frozenset(words.split("+")), "", (), 1, 1)
+        SinfoNode(name, frozenset(words.split("+")), "", (), 1, 1)
         for name, words in {
             "a": "idle+cloud",
             "b": "allocated+cloud+powering_down",

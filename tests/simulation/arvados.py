@@ -15,7 +15,7 @@ from nodemanager.core.model.world import Listed, Record
 from nodemanager.errors import NoFreeSlot, NoSuchRecord, StoreError, StoreRefused
 from nodemanager.records import wire
 from nodemanager.records.arvados import ArvadosRecordStore, _version
-from nodemanager.records.arvados_client import Answer
+from nodemanager.records.arvados_client import ArvadosAnswer
 from nodemanager.records.view import view
 from tests.simulation.registry import Registry, Row, ping_url
 from tests.simulation.weather import Line
@@ -53,7 +53,7 @@ class SimClient:
         self._manager = manager
         self.token = "an administrator's"
 
-    def call(self, method: str, *, slot_asked: bool = False, **parameters: Any) -> Answer:
+    def call(self, method: str, *, slot_asked: bool = False, **parameters: Any) -> ArvadosAnswer:
         uuid = parameters.get("uuid", "")
         name = CALLS[method]
         if method == "list" and parameters.get("limit") == 0:
@@ -63,7 +63,7 @@ class SimClient:
             return self._effect(method, uuid, parameters, slot_asked)
 
         body = self._line.call(name, effect, uuid)
-        return Answer(body, email.utils.formatdate(int(body.pop("now")), usegmt=True))
+        return ArvadosAnswer(body, email.utils.formatdate(int(body.pop("now")), usegmt=True))
 
     def _effect(
         self, method: str, uuid: str, parameters: Mapping[str, Any], slot_asked: bool

@@ -26,7 +26,7 @@ from nodemanager.program import ProgramResult
 from nodemanager.records import seats
 from nodemanager.records.slurm_nodes import SlurmNode, SlurmNodes
 from nodemanager.schedulers.slurm import power
-from nodemanager.schedulers.slurm.rows import NodeRow, listing
+from nodemanager.schedulers.slurm.rows import SinfoNode, listing
 from tests.simulation.registry import CasStore
 from tests.simulation.seats import Controller
 from tests.simulation.weather import Line
@@ -163,7 +163,7 @@ class SeatScheduler:
         for node in self._controller.model.nodes.values():
             weight, features = described.get(node.name, (1, ()))
             rows.append(
-                NodeRow(
+                SinfoNode(
                     node.name,
                     words_of("+".join(node.words)),
                     node.reason[0] if node.reason else "",

@@ -16,7 +16,7 @@ from nodemanager.cloud.azure.errors import Refusal
 from nodemanager.cloud.azure.options import Access, Template
 from nodemanager.cloud.azure.quotas import Quotas
 from nodemanager.cloud.azure.wire import COMPUTE, MACHINES, NETWORK, Wire
-from nodemanager.cloud.checks import Check, Found, Mark, Wanted, held_against
+from nodemanager.cloud.checks import Check, CheckStatus, Found, Wanted, held_against
 from nodemanager.core.model.world import Size
 from nodemanager.errors import Unauthorized
 from nodemanager.near import did_you_mean
@@ -89,10 +89,10 @@ class _Asker:
             return roles
         needed = NEEDED + (FOR_ADDRESSES if self._template.assign_public_ip else ())
         if missing := [one for one in needed if not _allowed(roles, one)]:
-            return Found(f"missing: {', '.join(missing)}", Mark.FAILED, ROLE)
+            return Found(f"missing: {', '.join(missing)}", CheckStatus.FAILED, ROLE)
         if not _allowed(roles, FOR_ADOPTION):
             text = f"all but {FOR_ADOPTION}: no node can be adopted"
-            return Found(text, Mark.WARNING, ROLE)
+            return Found(text, CheckStatus.WARNING, ROLE)
         return Found("all that are needed")
 
     def _states(self) -> Found:
@@ -105,7 +105,7 @@ class _Asker:
         if isinstance(told, Found):
             return Found(
                 "asked for one by one, with a request for each machine in each poll",
-                Mark.WARNING,
+                CheckStatus.WARNING,
                 "give the manager etc/iam/azure-read.json on the subscription",
             )
         return Found("in one request")
@@ -128,16 +128,18 @@ class _Asker:
         sku = offers.get(name)
         if sku is None:
             text = f"{region} has no {name}{did_you_mean(name, list(offers))}"
-            return Found(text, Mark.FAILED, "choose another size or region")
+            return Found(text, CheckStatus.FAILED, "choose another size or region")
         if why := self._restricted(sku, None if sizes[0].places else self._template.zone):
             return Found(
                 f"{name} is restricted for this subscription: {why}",
-                Mark.FAILED,
+                CheckStatus.FAILED,
                 "choose another size, region or zone, or ask Azure's support",
             )
         told = _capabilities(sku)
         if any(map(self._is_spot, sizes)) and told.get("LowPriorityCapable") != "True":
-            return Found(f"{name} can't be a Spot machine", Mark.FAILED, "take preemptible out")
+            return Found(
+                f"{name} can't be a Spot machine", CheckStatus.FAILED, "take preemptible out"
+            )
         cores, ram = int(told.get("vCPUs", "0")), int(float(told.get("MemoryGB", "0")) * 1024)
         return held_against(sizes, f"{cores} cores, {ram} MB of memory", cores, ram)
 
@@ -167,7 +169,7 @@ class _Asker:
                 lacking.append(f"{name} is restricted: {why}")
         if lacking:
             text = f"in zone {zone} {', '.join(lacking)}"
-            return Found(text, Mark.FAILED, "take the zone out of the places of that size")
+            return Found(text, CheckStatus.FAILED, "take the zone out of the places of that size")
         return Found(f"zone {zone} of {self._access.region} has its sizes")
 
     @staticmethod
@@ -191,7 +193,9 @@ class _Asker:
             return offers
         family = offers.get(instance_type, {}).get("family")
         if not family:
-            return Found("Azure does not tell its family", Mark.NOT_ASKED, "look in the portal")
+            return Found(
+                "Azure does not tell its family", CheckStatus.NOT_ASKED, "look in the portal"
+            )
         found = self._quota(str(family))
         return replace(found, text=f"{family}: {found.text}")
 
@@ -211,9 +215,9 @@ class _Asker:
             return ask()
         except Refusal as refusal:
             if refusal.meaning is Unauthorized:
-                return Found("no right to ask", Mark.NOT_ASKED, READS)
+                return Found("no right to ask", CheckStatus.NOT_ASKED, READS)
             if refusal.status == 404:
-                return Found(str(refusal)[:300], Mark.FAILED, "give one that exists")
+                return Found(str(refusal)[:300], CheckStatus.FAILED, "give one that exists")
             raise
 
 

@@ -26,7 +26,7 @@ from nodemanager.errors import IncompleteListing, LeftAlone
 
 
 @dataclass(frozen=True, slots=True)
-class Sort:
+class ResourceType:
     """Where one kind of thing is in Azure's API."""
 
     kind: LeftoverKind
@@ -35,9 +35,9 @@ class Sort:
 
 
 SORTS = (
-    Sort(LeftoverKind.INTERFACE, "Microsoft.Network/networkInterfaces", NETWORK),
-    Sort(LeftoverKind.VOLUME, "Microsoft.Compute/disks", DISKS),
-    Sort(LeftoverKind.ADDRESS, "Microsoft.Network/publicIPAddresses", NETWORK),
+    ResourceType(LeftoverKind.INTERFACE, "Microsoft.Network/networkInterfaces", NETWORK),
+    ResourceType(LeftoverKind.VOLUME, "Microsoft.Compute/disks", DISKS),
+    ResourceType(LeftoverKind.ADDRESS, "Microsoft.Network/publicIPAddresses", NETWORK),
 )
 BY_KIND = {sort.kind: sort for sort in SORTS}
 _INTERFACE = BY_KIND[LeftoverKind.INTERFACE]
@@ -45,14 +45,14 @@ _MACHINE = re.compile(r"/subscriptions/.+/virtualmachines/[^/]+")
 
 
 @dataclass(frozen=True, slots=True)
-class Thing:
+class AzureResource:
     """An interface, disk or address from an answer.
 
     `holder` is the resource id of the machine that uses it, in lower case, for an address that of
     its interface; `used` is True when anything uses it.
     """
 
-    sort: Sort
+    sort: ResourceType
     id: str
     item: Mapping[str, Any]
     names: Mapping[str, str]
@@ -61,7 +61,7 @@ class Thing:
     ending: bool
 
     @classmethod
-    def of(cls, sort: Sort, item: object) -> Thing:
+    def of(cls, sort: ResourceType, item: object) -> AzureResource:
         found = item if isinstance(item, Mapping) else {}
         if not isinstance(found.get("id"), str):
             raise IncompleteListing(f"{sort.provider}: an item without an id")
@@ -88,7 +88,7 @@ class Thing:
         return self.tags.pool == pool and bool(self.tags.incarnation)
 
 
-def _use(sort: Sort, item: Mapping[str, Any], about: Mapping[str, Any]) -> tuple[str, bool]:
+def _use(sort: ResourceType, item: Mapping[str, Any], about: Mapping[str, Any]) -> tuple[str, bool]:
     """What uses a thing, and whether anything does."""
     if sort.kind is LeftoverKind.INTERFACE:
         holder = _id_in(about.get("virtualMachine"))
@@ -124,7 +124,7 @@ class AzureLeftovers:
             if thing.is_ours(self.pool) and not thing.held
         )
 
-    def _staying(self, wire: Wire, node: VirtualMachine) -> Iterator[Thing]:
+    def _staying(self, wire: Wire, node: VirtualMachine) -> Iterator[AzureResource]:
         for path, deleted in node.disks():
             if not deleted and (disk := _asked(wire, BY_KIND[LeftoverKind.VOLUME], path)):
                 yield disk
@@ -150,7 +150,7 @@ class AzureLeftovers:
             thing
             for sort in SORTS
             for item in wire.listed(f"{wire.group}/providers/{sort.provider}", sort.version)
-            if (thing := Thing.of(sort, item)).is_ours(self.pool)
+            if (thing := AzureResource.of(sort, item)).is_ours(self.pool)
             and not thing.used
             and not thing.ending
             and not thing.held
@@ -187,7 +187,9 @@ class AzureLeftovers:
             raise LeftAlone(f"{what} belongs to a node that is {', '.join(living)}")
         return Outcome.ACCEPTED if states or thing.used else _deleted(wire, thing)
 
-    def _nodes(self, driver: NodeDriver, leftover: Leftover, thing: Thing) -> list[VirtualMachine]:
+    def _nodes(
+        self, driver: NodeDriver, leftover: Leftover, thing: AzureResource
+    ) -> list[VirtualMachine]:
         """The machines that owned the thing, by id where it is known, else by incarnation.
 
         Raises LeftAlone where both are unknown.
@@ -202,17 +204,17 @@ class AzureLeftovers:
         return [node for node in every if _incarnation_of(node) == incarnation]
 
 
-def _asked(wire: Wire, sort: Sort, path: str) -> Thing | None:
+def _asked(wire: Wire, sort: ResourceType, path: str) -> AzureResource | None:
     """The thing at that path; None only for Azure's own "no such resource"."""
     try:
-        return Thing.of(sort, wire.get(path, sort.version))
+        return AzureResource.of(sort, wire.get(path, sort.version))
     except Refusal as refusal:
         if refusal.is_not_found:
             return None
         raise
 
 
-def _deleted(wire: Wire, thing: Thing) -> Outcome:
+def _deleted(wire: Wire, thing: AzureResource) -> Outcome:
     """What became of the request to delete a thing; the next question tells whether it is gone."""
     try:
         wire.call("DELETE", thing.id, thing.sort.version)
@@ -224,7 +226,7 @@ def _deleted(wire: Wire, thing: Thing) -> Outcome:
     return Outcome.ACCEPTED
 
 
-def _addresses(interface: Thing) -> Iterator[tuple[str, bool]]:
+def _addresses(interface: AzureResource) -> Iterator[tuple[str, bool]]:
     """Each public address of an interface, and whether Azure deletes it with the interface."""
     about = interface.item.get("properties") or {}
     for one in about.get("ipConfigurations") or []:
@@ -234,7 +236,7 @@ def _addresses(interface: Thing) -> Iterator[tuple[str, bool]]:
             yield str(address["id"]), option == "Delete"
 
 
-def _machine_of(wire: Wire, thing: Thing) -> str:
+def _machine_of(wire: Wire, thing: AzureResource) -> str:
     """The resource id of the machine that uses the thing; empty where none does."""
     if thing.sort.kind is not LeftoverKind.ADDRESS or not thing.holder:
         return thing.holder

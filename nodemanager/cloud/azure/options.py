@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 from libcloud.common.azure_arm import publicEnvironments
 
-from nodemanager.cloud.azure.sign_in import Certificate, Federated, Proof, Secret
+from nodemanager.cloud.azure.sign_in import Certificate, ClientSecret, Federated, Proof
 from nodemanager.cloud.cloud_config import CloudConfig
 from nodemanager.cloud.endpoint import Endpoint
 from nodemanager.cloud.section_reader import SectionReader
@@ -214,7 +214,7 @@ def _proof(given: SectionReader) -> tuple[Proof | None, str, str]:
         return Federated(Path(token)), client_id, tenant
     text = given.text(ways[0]) or ""
     if ways[0] == "secret":
-        return Secret(text), client_id, tenant
+        return ClientSecret(text), client_id, tenant
     if ways[0] == "federated_token_path":
         return Federated(Path(text).expanduser()), client_id, tenant
     try:

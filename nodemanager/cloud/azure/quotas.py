@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import Any
 
 from nodemanager.cloud.azure.wire import COMPUTE, Wire
-from nodemanager.cloud.checks import Found, Mark, Wanted
+from nodemanager.cloud.checks import CheckStatus, Found, Wanted
 from nodemanager.cloud.room import Limit, room
 from nodemanager.core.model.world import Size
 
@@ -55,7 +55,9 @@ class Quotas:
         """
         limit = self._limits.get(name)
         if limit is None:
-            return Found("Azure does not tell this quota", Mark.NOT_ASKED, "look in the portal")
+            return Found(
+                "Azure does not tell this quota", CheckStatus.NOT_ASKED, "look in the portal"
+            )
 
         def need(size: Size) -> float:
             return 1 if name == MACHINES else cores.get(size.instance_type, size.cores)

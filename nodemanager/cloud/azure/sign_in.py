@@ -50,7 +50,7 @@ class Proof(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Secret:
+class ClientSecret:
     """A client secret."""
 
     text: str = field(repr=False)

@@ -51,7 +51,7 @@ class AzureAnswers(EndpointAnswers):
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class AzureAnswer:
     """What an answer says; `content` is {} for one without a body."""
 
     content: Mapping[str, Any]
@@ -88,7 +88,7 @@ class Wire:
         body: Mapping[str, Any] | None = None,
         headers: Mapping[str, str] | None = None,
         bare_list: bool = False,
-    ) -> Told:
+    ) -> AzureAnswer:
         """The answer; raises Refusal for Azure's error codes, else CloudError. Sent once.
 
         `bare_list`: for a method that answers with a list, which is the content's `value` here.
@@ -151,7 +151,7 @@ class Wire:
             found += items
         return found
 
-    def waited(self, begun: Told, seconds: float) -> bool:
+    def waited(self, begun: AzureAnswer, seconds: float) -> bool:
         """Whether the operation that an answer began has succeeded; False where it goes on.
 
         Raises Refusal where the operation itself failed, and nothing else: it goes on when we can't
@@ -216,15 +216,15 @@ class Wire:
         }
 
 
-def judged(answer: Answer, doing: str, *, bare_list: bool = False) -> Told:
+def judged(answer: Answer, doing: str, *, bare_list: bool = False) -> AzureAnswer:
     """The answer's JSON object; raises the matching error for any other answer."""
     fine = 200 <= answer.status < 300
     if fine and not answer.content and not doing.startswith("GET"):
-        return Told({}, answer.status, answer.headers)
+        return AzureAnswer({}, answer.status, answer.headers)
     told = json_told(answer, doing, Refusal, _refusal)
     if bare_list and isinstance(told, list):
         told = {"value": told}
-    return Told(json_object(told, doing), answer.status, answer.headers)
+    return AzureAnswer(json_object(told, doing), answer.status, answer.headers)
 
 
 def _refusal(told: Mapping[str, Any]) -> tuple[str, str]:

@@ -46,7 +46,7 @@ STATES: Mapping[str, CloudState] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class DummyNodeData:
     """What libcloud's dummy can't keep about a node. `created_at` is epoch seconds."""
 
     created_at: float
@@ -60,7 +60,7 @@ class Book:
 
     driver: NodeDriver
     lock: threading.RLock = field(default_factory=threading.RLock)
-    entries: dict[str, Entry] = field(default_factory=dict)
+    entries: dict[str, DummyNodeData] = field(default_factory=dict)
     nodes: dict[str, Any] = field(default_factory=dict)
     by_token: dict[str, Any] = field(default_factory=dict)
     numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
@@ -78,7 +78,7 @@ def open_book(creds: str, clock: Clock, driver_class: str | None) -> Book:
         if node is not None:
             # libcloud gives its first node the number 0, which it turns into no id at all.
             node.id = node.id or "0"
-            book.entries[node.id] = Entry(created_at=clock.wall())
+            book.entries[node.id] = DummyNodeData(created_at=clock.wall())
             book.nodes[node.id] = node
     return book
 
@@ -133,7 +133,7 @@ class Dummy(Provider):
             node: Any = driver.create_node(name=order.name, size=None, image=None)
             node.id = f"dummy-{next(self.book.numbers)}"
             node.name = order.name
-            self.book.entries[node.id] = Entry(
+            self.book.entries[node.id] = DummyNodeData(
                 created_at=self.clock.wall(), tags=order.tags, size=order.size.instance_type
             )
             self.book.nodes[node.id] = node

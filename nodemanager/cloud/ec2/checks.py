@@ -16,7 +16,7 @@ from functools import partial
 from xml.etree.ElementTree import Element
 
 from nodemanager.cloud.api import CreateOrder
-from nodemanager.cloud.checks import Check, Found, Mark, Wanted, held_against
+from nodemanager.cloud.checks import Check, CheckStatus, Found, Wanted, held_against
 from nodemanager.cloud.ec2.errors import UNAUTHORIZED, Refusal
 from nodemanager.cloud.ec2.options import SUBNET, Access, Template
 from nodemanager.cloud.ec2.order import filter_params, literal, run_params
@@ -97,10 +97,12 @@ class _Asker:
     def _may_run(self) -> Found:
         if not self._honours_dry_run:
             return Found(
-                "this API is not known to honour DryRun", Mark.NOT_ASKED, "try it with --boot"
+                "this API is not known to honour DryRun",
+                CheckStatus.NOT_ASKED,
+                "try it with --boot",
             )
         if not self._wanted.sizes:
-            return Found("no size to ask with", Mark.NOT_ASKED)
+            return Found("no size to ask with", CheckStatus.NOT_ASKED)
         size = min(self._wanted.sizes, key=lambda one: one.price or float("inf"))
         # Amazon's policies are bound to the pool's tag. Elsewhere a node that an API made in spite
         # of DryRun must not be the pool's.
@@ -119,7 +121,7 @@ class _Asker:
         self._wire().call("TerminateInstances", params)
         return Found(
             f"this API ignored DryRun: it made {', '.join(made)}, which was ended at once",
-            Mark.FAILED,
+            CheckStatus.FAILED,
             "make sure that it is gone; this API can't be asked for permissions",
         )
 
@@ -127,7 +129,7 @@ class _Asker:
         if not (self._honours_dry_run and self._access.amazon):
             return Found(
                 "asked of Amazon's own API alone: another might not honour DryRun",
-                Mark.NOT_ASKED,
+                CheckStatus.NOT_ASKED,
                 "try it with --boot",
             )
         ours = filter_params({f"tag:{POOL_TAG}": literal(self._wanted.pool)})
@@ -135,7 +137,7 @@ class _Asker:
         if not nodes:
             return Found(
                 "the pool has no node to ask about, and the permission is bound to its tag",
-                Mark.NOT_ASKED,
+                CheckStatus.NOT_ASKED,
                 "try it with --boot",
             )
         return self._dry("TerminateInstances", {"InstanceId.1": nodes[0].id})
@@ -143,7 +145,7 @@ class _Asker:
     def _may_import(self) -> Found:
         name = f"nodemanager-check-{secrets.token_hex(8)}"
         if not self._honours_dry_run:
-            return Found("this API is not known to honour DryRun", Mark.NOT_ASKED)
+            return Found("this API is not known to honour DryRun", CheckStatus.NOT_ASKED)
         return self._dry("ImportKeyPair", {"KeyName": name, "PublicKeyMaterial": "bm9uZQ=="})
 
     @staticmethod
@@ -151,7 +153,7 @@ class _Asker:
         return Found(
             f"{UNASKED}: there is nothing yet to ask about; without them, "
             "leftover.release_failed will say so",
-            Mark.NOT_ASKED,
+            CheckStatus.NOT_ASKED,
         )
 
     def _dry(
@@ -168,7 +170,7 @@ class _Asker:
             if refusal.code == DRY_RUN_WORKS:
                 return Found(f"allowed{more}")
             if refusal.code == "UnauthorizedOperation":
-                return Found(_missing(refusal, action), Mark.FAILED, POLICY)
+                return Found(_missing(refusal, action), CheckStatus.FAILED, POLICY)
             raise
         return Found(f"allowed{more} (this API ignores DryRun)") if made is None else made(root)
 
@@ -189,7 +191,7 @@ class _Asker:
         where = f"zone {zone}" if zone else f"region {self._access.region}"
         if not zones:
             return Found(
-                f"{where} does not offer {kind}", Mark.FAILED, "choose another size or zone"
+                f"{where} does not offer {kind}", CheckStatus.FAILED, "choose another size or zone"
             )
         return self._described(kind, f"in {', '.join(zones)}")
 
@@ -205,7 +207,9 @@ class _Asker:
         classes = root.iterfind(f".//{{{self._wire().namespace}}}supportedUsageClasses/*")
         spot = self._template.spot or any(size.preemptible for size in sizes)
         if spot and "spot" not in {one.text for one in classes}:
-            return Found(f"{text}, never as a spot instance", Mark.FAILED, "take preemptible out")
+            return Found(
+                f"{text}, never as a spot instance", CheckStatus.FAILED, "take preemptible out"
+            )
         return held_against(sizes, text, cores, ram_mb)
 
     def _image(self) -> Found:
@@ -216,7 +220,9 @@ class _Asker:
             state = self._texts(root, "imageState")
         except Refusal as refusal:
             return Found(
-                f"{image}: {str(refusal)[:_KEPT]}", Mark.WARNING, "correct [Cloud Create] image_id"
+                f"{image}: {str(refusal)[:_KEPT]}",
+                CheckStatus.WARNING,
+                "correct [Cloud Create] image_id",
             )
         return Found(f"{image}: {state[0] if state else 'not listed'}")
 
@@ -232,13 +238,13 @@ class _Asker:
             return self._unknown(text, zone, [*states])
         state = states[zone]
         if state != "available":
-            return Found(f"{zone} is {state}", Mark.FAILED, "take another zone")
+            return Found(f"{zone} is {state}", CheckStatus.FAILED, "take another zone")
         return Found(f"{zone} is available")
 
     def _subnet(self, subnet: str) -> Found:
         root = self._optional("DescribeSubnets", {"SubnetId.1": subnet})
         if isinstance(root, Found):
-            if root.mark is Mark.FAILED and (near := self._near_subnet(subnet)):
+            if root.mark is CheckStatus.FAILED and (near := self._near_subnet(subnet)):
                 return replace(root, text=f"{root.text}{near}")
             return root
         (free,) = self._texts(root, "availableIpAddressCount") or ["?"]
@@ -249,10 +255,12 @@ class _Asker:
         text = f"{subnet} in {zone} of {vpc}, {free} addresses free"
         if wanted and zone != wanted:
             return Found(
-                f"{text}, but availability_zone = {wanted}", Mark.FAILED, "leave one of them out"
+                f"{text}, but availability_zone = {wanted}",
+                CheckStatus.FAILED,
+                "leave one of them out",
             )
         if free == "0":
-            return Found(text, Mark.FAILED, "no node fits there: use another subnet")
+            return Found(text, CheckStatus.FAILED, "no node fits there: use another subnet")
         return Found(text)
 
     def _near_subnet(self, subnet: str) -> str:
@@ -265,7 +273,7 @@ class _Asker:
         known = sorted(one for one in known if one)
         return Found(
             f"{text}{did_you_mean(name, known)}",
-            Mark.FAILED,
+            CheckStatus.FAILED,
             f"name one of: {', '.join(known)}",
         )
 
@@ -279,7 +287,7 @@ class _Asker:
         if len(vpcs) > 1:
             return Found(
                 f"they are of several networks: {', '.join(vpcs)}",
-                Mark.FAILED,
+                CheckStatus.FAILED,
                 "give groups of the subnet's network",
             )
         return Found(f"{', '.join(ids)} of {', '.join(vpcs) or 'no VPC'}")
@@ -295,10 +303,10 @@ class _Asker:
             return self._wire().call(action, params)
         except Refusal as refusal:
             if refusal.code in UNAUTHORIZED:
-                return Found(f"needs ec2:{action}", Mark.NOT_ASKED, CHECK_POLICY)
+                return Found(f"needs ec2:{action}", CheckStatus.NOT_ASKED, CHECK_POLICY)
             if ".NotFound" in refusal.code or ".Malformed" in refusal.code:
                 return Found(
-                    str(refusal)[:_KEPT], Mark.FAILED, "give one of this region and account"
+                    str(refusal)[:_KEPT], CheckStatus.FAILED, "give one of this region and account"
                 )
             raise
 

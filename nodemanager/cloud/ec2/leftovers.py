@@ -23,7 +23,7 @@ from nodemanager.cloud.ec2.order import filter_params, literal
 from nodemanager.cloud.ec2.wire import Wire
 from nodemanager.cloud.leftovers import (
     Calls,
-    Thing,
+    CloudResource,
     incarnation_of,
     orphans,
     owners,
@@ -50,7 +50,7 @@ ENDING = frozenset({"deleting", "deleted"})
 
 
 @dataclass(frozen=True, slots=True)
-class Sort:
+class ResourceType:
     """EC2's names for one kind of resource. `paged`: its Describe call takes MaxResults.
 
     `id_name` is a parameter; answers begin the same name with a small letter.
@@ -67,7 +67,7 @@ class Sort:
 
 
 SORTS = (
-    Sort(
+    ResourceType(
         LeftoverKind.INTERFACE,
         describe="DescribeNetworkInterfaces",
         items="networkInterfaceSet",
@@ -76,7 +76,7 @@ SORTS = (
         missing="InvalidNetworkInterfaceID.NotFound",
         release="DeleteNetworkInterface",
     ),
-    Sort(
+    ResourceType(
         LeftoverKind.VOLUME,
         describe="DescribeVolumes",
         items="volumeSet",
@@ -85,7 +85,7 @@ SORTS = (
         missing="InvalidVolume.NotFound",
         release="DeleteVolume",
     ),
-    Sort(
+    ResourceType(
         LeftoverKind.ADDRESS,
         describe="DescribeAddresses",
         items="addressesSet",
@@ -172,7 +172,7 @@ class Ec2Leftovers:
         return release(leftover, thing, self.pool, calls)
 
 
-def _refused(sort: Sort, error: Exception) -> Outcome | None:
+def _refused(sort: ResourceType, error: Exception) -> Outcome | None:
     if not isinstance(error, Refusal):
         return None
     if error.code == sort.missing:
@@ -180,7 +180,7 @@ def _refused(sort: Sort, error: Exception) -> Outcome | None:
     return Outcome.ACCEPTED if error.code in IN_USE else None
 
 
-def _thing(sort: Sort, item: Element, namespace: str) -> Thing:
+def _thing(sort: ResourceType, item: Element, namespace: str) -> CloudResource:
     """The resource of an item; raises IncompleteListing for one without an id."""
     id_field = sort.id_name[0].lower() + sort.id_name[1:]
     found = _texts(item, namespace, id_field)
@@ -206,7 +206,7 @@ def _thing(sort: Sort, item: Element, namespace: str) -> Thing:
         uses = [state for state in texts("status") if state != "detached"]
         uses += [] if status in UNUSED else [status]
         flags = texts("deleteOnTermination")
-    return Thing(
+    return CloudResource(
         sort.kind,
         found[0],
         tags,
@@ -223,12 +223,12 @@ def _texts(item: Element, namespace: str, *path: str) -> list[str]:
     return [text for element in found if (text := (element.text or "").strip())]
 
 
-def _things(wire: Wire, sort: Sort, params: Mapping[str, str]) -> Iterable[Thing]:
+def _things(wire: Wire, sort: ResourceType, params: Mapping[str, str]) -> Iterable[CloudResource]:
     for item in wire.listing(sort.describe, sort.items, params, paged=sort.paged):
         yield _thing(sort, item, wire.namespace)
 
 
-def _asked(wire: Wire, sort: Sort, thing_id: str) -> Thing | None:
+def _asked(wire: Wire, sort: ResourceType, thing_id: str) -> CloudResource | None:
     """The resource of that id; None only for EC2's own "not found" or "deleted"."""
     asked = {f"{sort.id_name}.1": thing_id}
     try:

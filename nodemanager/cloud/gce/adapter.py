@@ -22,7 +22,7 @@ from nodemanager.cloud.gce.images import BootImages, find_image, image_id
 from nodemanager.cloud.gce.instance import READER, Instance
 from nodemanager.cloud.gce.labels import labels_for, tags_in
 from nodemanager.cloud.gce.leftovers import GceLeftovers
-from nodemanager.cloud.gce.options import Access, Listing, Template
+from nodemanager.cloud.gce.options import Access, ListFilter, Template
 from nodemanager.cloud.gce.order import insert_body, request_id
 from nodemanager.cloud.gce.rights import Rights
 from nodemanager.cloud.gce.sizes import machine_types
@@ -56,7 +56,7 @@ class Gce(Provider):
     pool: str
     access: Access
     tokens: TokenSource
-    listed: Listing
+    listed: ListFilter
     template: Template
     driver_type: type[GCENodeDriver]
     page_size: int

@@ -12,7 +12,7 @@ from functools import partial
 from ipaddress import ip_network
 from typing import Any
 
-from nodemanager.cloud.checks import Check, Found, Mark, Wanted, held_against
+from nodemanager.cloud.checks import Check, CheckStatus, Found, Wanted, held_against
 from nodemanager.cloud.gce.errors import Refusal
 from nodemanager.cloud.gce.images import find_image
 from nodemanager.cloud.gce.instance import Instance
@@ -48,7 +48,11 @@ SUBNET, PUBLIC = "compute.subnetworks.use", "compute.subnetworks.useExternalIp"
 
 ROLE = "give the account the role of etc/iam/gce.yaml"
 CHECK_ROLE = "to have it asked, give the account the role of etc/iam/gce-check.yaml, too"
-UNREADY = {"DELETED": Mark.FAILED, "OBSOLETE": Mark.FAILED, "DEPRECATED": Mark.WARNING}
+UNREADY = {
+    "DELETED": CheckStatus.FAILED,
+    "OBSOLETE": CheckStatus.FAILED,
+    "DEPRECATED": CheckStatus.WARNING,
+}
 RESERVED = 4
 """Addresses of a subnet that Google keeps."""
 _NEEDED = re.compile(r"'([a-zA-Z]+\.[a-zA-Z]+\.[a-zA-Z]+)' permission")
@@ -135,7 +139,7 @@ class _Asker:
             return Found(text)
         return Found(
             text,
-            Mark.FAILED,
+            CheckStatus.FAILED,
             "stop the instance, and give it the scope compute-rw: without it no role helps",
         )
 
@@ -146,7 +150,7 @@ class _Asker:
             if refusal.status != 400:
                 raise
             # It refuses to be asked of a permission that it knows on no project.
-            return Found(refusal.message[:_KEPT], Mark.NOT_ASKED, "try it with --boot")
+            return Found(refusal.message[:_KEPT], CheckStatus.NOT_ASKED, "try it with --boot")
         return _told(names, had, "the project")
 
     def _may_end(self) -> Found:
@@ -154,7 +158,7 @@ class _Asker:
         node_id = self._wanted.nodes[0]
         node = self._find_node(node_id)
         if node is None:
-            return Found(f"node {node_id} has ended meanwhile", Mark.NOT_ASKED, "ask again")
+            return Found(f"node {node_id} has ended meanwhile", CheckStatus.NOT_ASKED, "ask again")
         path = f"zones/{node.zone}/instances/{node_id}"
         return _told(NODE, self._wire().granted(path, NODE), f"node {node.own_name}")
 
@@ -163,7 +167,7 @@ class _Asker:
             return Found("allowed")
         return Found(
             f"iam.serviceAccounts.actAs is not allowed on {email}: no node can run as it",
-            Mark.FAILED,
+            CheckStatus.FAILED,
             "give the manager's account roles/iam.serviceAccountUser on that account",
         )
 
@@ -189,7 +193,7 @@ class _Asker:
                 lacking.append(kind)
         if lacking:
             text = f"{zone} has no {', '.join(lacking)}"
-            return Found(text, Mark.FAILED, "take it out of the places of that size")
+            return Found(text, CheckStatus.FAILED, "take it out of the places of that size")
         return found
 
     def _no_zone(self, zone: str) -> Found:
@@ -201,7 +205,7 @@ class _Asker:
         known = sorted(str(one.get("name")) for one in told)
         return Found(
             f"Google has no zone {zone}{did_you_mean(zone, known)}",
-            Mark.FAILED,
+            CheckStatus.FAILED,
             "gcloud compute zones list shows them",
         )
 
@@ -210,7 +214,9 @@ class _Asker:
         status = self._wire().call("zone", f"zones/{zone}").get("status")
         if status == "UP":
             return Found(f"{zone} is up")
-        return Found(f"{zone} is {status}", Mark.WARNING, "boots may fail until it is UP again")
+        return Found(
+            f"{zone} is {status}", CheckStatus.WARNING, "boots may fail until it is UP again"
+        )
 
     def _image_id(self) -> Found:
         wire, template = self._wire(), self._template
@@ -220,7 +226,7 @@ class _Asker:
         if path is None:
             return Found(
                 f"{template.image}: Google knows no image or family of that name",
-                Mark.FAILED,
+                CheckStatus.FAILED,
                 "correct [Cloud Create] image or image_project",
             )
         _, project, _, _, *steps = path.split("/")
@@ -230,20 +236,22 @@ class _Asker:
         text = f"{project}/{found.get('name')}, id {found.get('id')}, {status}, {disk_gb} GB"
         ended = (found.get("deprecated") or {}).get("state")
         if status != "READY":
-            return Found(text, Mark.FAILED, "no node can boot from it yet: wait, or take another")
+            return Found(
+                text, CheckStatus.FAILED, "no node can boot from it yet: wait, or take another"
+            )
         if ended in UNREADY:
             return Found(f"{text}, {ended}", UNREADY[ended], "take a newer image")
         if template.boot_disk_gb is not None and template.boot_disk_gb < disk_gb:
             return Found(
                 f"{text}, but boot_disk_gb = {template.boot_disk_gb}",
-                Mark.FAILED,
+                CheckStatus.FAILED,
                 f"set [Cloud Create] boot_disk_gb to {disk_gb} at the least",
             )
         return Found(text)
 
     def _may_use_image(self) -> Found:
         if not self._image:
-            return Found("the image is not known", Mark.NOT_ASKED)
+            return Found("the image is not known", CheckStatus.NOT_ASKED)
         project, name = self._image["project"], self._image["name"]
         had = self._wire().granted(f"global/images/{name}", (IMAGE,), project=project)
         return _told((IMAGE,), had, f"image {project}/{name}")
@@ -255,7 +263,9 @@ class _Asker:
         except Refusal as refusal:
             if not refusal.is_not_found:
                 raise
-            return Found(f"{zone} has no {kind}", Mark.FAILED, "take another machine type or zone")
+            return Found(
+                f"{zone} has no {kind}", CheckStatus.FAILED, "take another machine type or zone"
+            )
         cores, ram_mb = int(found["guestCpus"]), int(found["memoryMb"])
         self._cores[kind] = cores
         text = f"in {zone}: {cores} cores, {ram_mb} MB"
@@ -266,7 +276,7 @@ class _Asker:
         if ours and its and ours != its:
             return Found(
                 f"{text}, of {ours}, but the image is for {its}",
-                Mark.FAILED,
+                CheckStatus.FAILED,
                 "take another machine type, or another image",
             )
         return held_against(self._wanted.types[kind], text, cores, ram_mb)
@@ -296,16 +306,20 @@ class _Asker:
         text = f"{name} in {region} of network {network}, {reach}"
         if region != self._region:
             return Found(
-                f"{text}, but the zone is of {self._region}", Mark.FAILED, "take one of that region"
+                f"{text}, but the zone is of {self._region}",
+                CheckStatus.FAILED,
+                "take one of that region",
             )
         if template.subnet and _name(template.network) not in ("default", network):
             return Found(
-                f"{text}, but network = {template.network}", Mark.FAILED, "leave one of them out"
+                f"{text}, but network = {template.network}",
+                CheckStatus.FAILED,
+                "leave one of them out",
             )
         if reach and ip_network(reach).num_addresses - RESERVED < self._wanted.max_nodes:
             return Found(
                 f"{text}, which has fewer addresses than max_nodes = {self._wanted.max_nodes}",
-                Mark.WARNING,
+                CheckStatus.WARNING,
                 "expand the subnet, or lower max_nodes",
             )
         return Found(text)
@@ -326,13 +340,13 @@ class _Asker:
         if network.get("autoCreateSubnetworks") is not True:
             return Found(
                 f"network {name} has subnets of its own making, and none is named",
-                Mark.FAILED,
+                CheckStatus.FAILED,
                 "set [Cloud Create] subnet",
             )
         if not here:
             return Found(
                 f"network {name} has no subnet in {self._region}",
-                Mark.FAILED,
+                CheckStatus.FAILED,
                 "make one, or take another network or zone",
             )
         return here[0]["project"] or project, self._region, here[0]["name"]
@@ -340,7 +354,7 @@ class _Asker:
     def _may_use_subnet(self) -> Found:
         place = self._place()
         if isinstance(place, Found):
-            return Found("the subnet is not known", Mark.NOT_ASKED)
+            return Found("the subnet is not known", CheckStatus.NOT_ASKED)
         project, region, name = place
         names = (SUBNET, PUBLIC) if self._template.assign_public_ip else (SUBNET,)
         path = f"regions/{region}/subnetworks/{name}"
@@ -355,9 +369,11 @@ def _answered(ask: Callable[[], Found]) -> Found:
         if refusal.status == 403 and refusal.meaning is Unauthorized:
             named = _NEEDED.search(refusal.message)
             text = f"needs {named[1]}" if named else refusal.message[:_KEPT]
-            return Found(text, Mark.NOT_ASKED, _advice(refusal))
+            return Found(text, CheckStatus.NOT_ASKED, _advice(refusal))
         if refusal.is_not_found:
-            return Found(refusal.message[:_KEPT], Mark.FAILED, "correct the file, or make it")
+            return Found(
+                refusal.message[:_KEPT], CheckStatus.FAILED, "correct the file, or make it"
+            )
         raise
 
 
@@ -380,7 +396,7 @@ def _told(names: Sequence[str], had: set[str], where: str) -> Found:
     missing = [name for name in names if name not in had]
     if not missing:
         return Found(f"allowed on {where}: {', '.join(names)}")
-    return Found(f"not allowed on {where}: {', '.join(missing)}", Mark.FAILED, ROLE)
+    return Found(f"not allowed on {where}: {', '.join(missing)}", CheckStatus.FAILED, ROLE)
 
 
 def _name(path: str) -> str:

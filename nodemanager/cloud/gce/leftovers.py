@@ -22,7 +22,7 @@ from nodemanager.cloud.gce.labels import tags_in
 from nodemanager.cloud.gce.wire import Wire
 from nodemanager.cloud.leftovers import (
     Calls,
-    Thing,
+    CloudResource,
     incarnation_of,
     orphans,
     owners,
@@ -116,7 +116,7 @@ class GceLeftovers:
         return f'labels.{POOL_TAG}="{label_value(self.pool)}"'
 
 
-def _disk(item: object) -> Thing:
+def _disk(item: object) -> CloudResource:
     """The disk of an item. Its holders are the paths of the instances that it is attached to.
 
     Raises IncompleteListing for an item without a path.
@@ -128,7 +128,7 @@ def _disk(item: object) -> Thing:
     labels, status = found.get("labels", {}), str(found.get("status"))
     labels = labels if isinstance(labels, Mapping) else {}
     users = frozenset(str(user) for user in found.get("users", []))
-    return Thing(
+    return CloudResource(
         LeftoverKind.VOLUME,
         path,
         {**labels, **tags_for(tags_in(labels))},
@@ -154,7 +154,7 @@ def _refused(error: Exception) -> Outcome | None:
     return Outcome.ACCEPTED if error.code in IN_USE else None
 
 
-def _asked(wire: Wire, path: str) -> Thing | None:
+def _asked(wire: Wire, path: str) -> CloudResource | None:
     """The disk at that path; None only for Google's own "not found"."""
     try:
         return _disk(wire.call("disk", path))

@@ -82,7 +82,7 @@ class Access:
 
 
 @dataclass(frozen=True, slots=True)
-class Listing:
+class ListFilter:
     """`[Cloud List]`: what is managed beside the pool's own nodes; nothing where both are empty."""
 
     zone: str | None = None
@@ -118,7 +118,7 @@ class Template:
     scratch_disk_type: str = "local-ssd"
 
 
-def read(config: CloudConfig, timeout: float) -> tuple[Access, Listing, Template]:
+def read(config: CloudConfig, timeout: float) -> tuple[Access, ListFilter, Template]:
     """The settings of the three sections. Raises ConfigError with every problem in them."""
     given = Sections.of(config)
     access = _access(given.credentials, given.create, timeout, tuple(config.places))
@@ -230,14 +230,14 @@ def _tags(given: SectionReader) -> tuple[str, ...]:
     return tags
 
 
-def _listing(given: SectionReader) -> Listing:
+def _listing(given: SectionReader) -> ListFilter:
     zone = given.text("zone")
     if zone is not None and not _ZONE.fullmatch(zone):
         given.wrong("zone", "is no zone's name (they look like us-central1-a)", zone)
-    return Listing(zone, frozenset(_tags(given)))
+    return ListFilter(zone, frozenset(_tags(given)))
 
 
-def _template(given: SectionReader, listed: Listing) -> Template:
+def _template(given: SectionReader, listed: ListFilter) -> Template:
     image = given.text("image")
     if image is None:
         given.wrong("image", "is missing: the name, family or path of the image to boot from")

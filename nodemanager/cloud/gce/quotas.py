@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from nodemanager.cloud.checks import Found, Mark, Wanted
+from nodemanager.cloud.checks import CheckStatus, Found, Wanted
 from nodemanager.cloud.gce.options import Template
 from nodemanager.cloud.gce.order import LOCAL_SSD_MB
 from nodemanager.cloud.gce.wire import Wire
@@ -64,7 +64,9 @@ class Quotas:
         limit = limits.get(metric)
         if limit is None:
             return Found(
-                "the compute API does not tell this quota", Mark.NOT_ASKED, "look in the console"
+                "the compute API does not tell this quota",
+                CheckStatus.NOT_ASKED,
+                "look in the console",
             )
 
         def need(size: Size) -> float:

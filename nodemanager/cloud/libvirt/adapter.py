@@ -23,7 +23,7 @@ from nodemanager.cloud.libvirt.driver import Hypervisor, TimeLimit
 from nodemanager.cloud.libvirt.errors import is_lost, typed
 from nodemanager.cloud.libvirt.options import Access, Template
 from nodemanager.cloud.libvirt.order import Guest, best_guest, domain_xml
-from nodemanager.cloud.libvirt.volumes import Image, LibvirtLeftovers, Plan, StoragePool
+from nodemanager.cloud.libvirt.volumes import Image, LibvirtLeftovers, StoragePool, VolumePlan
 from nodemanager.cloud.provider import Provider
 from nodemanager.cloud.tags import tags_for
 from nodemanager.core.model.world import Outcome, Size, Tags
@@ -145,7 +145,7 @@ class Libvirt(Provider):
     ) -> None:
         plan = None
         try:
-            plan = Plan.of(driver, order, self.template)
+            plan = VolumePlan.of(driver, order, self.template)
             if domain is None:
                 xml = self._xml(driver, order, node_id, plan)
                 domain = self.within(driver.ex_live().defineXML, xml)
@@ -159,7 +159,9 @@ class Libvirt(Provider):
                 raise
             raise ours from error
 
-    def _undo(self, driver: Hypervisor, domain: Any, plan: Plan | None, error: Exception) -> None:
+    def _undo(
+        self, driver: Hypervisor, domain: Any, plan: VolumePlan | None, error: Exception
+    ) -> None:
         """Take a refused create back; raises where that can't be done, or the call may still act.
 
         The domain goes last: as long as it is there, its volumes are no leftovers.
@@ -174,7 +176,7 @@ class Libvirt(Provider):
         except Exception as another:
             raise CloudError(f"{error}; and that could not be taken back: {another}") from error
 
-    def _xml(self, driver: Hypervisor, order: CreateOrder, node_id: str, plan: Plan) -> str:
+    def _xml(self, driver: Hypervisor, order: CreateOrder, node_id: str, plan: VolumePlan) -> str:
         if self._guest is None:
             self._guest = best_guest(self.within(driver.ex_live().getCapabilities))
         now = self.clock.wall()

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from nodemanager.cloud.checks import Check, Found, Mark, Wanted
+from nodemanager.cloud.checks import Check, CheckStatus, Found, Wanted
 from nodemanager.cloud.libvirt.driver import Hypervisor
 from nodemanager.cloud.libvirt.errors import NO_DOMAIN, OPERATION_DENIED, XML_ERROR, code_of
 from nodemanager.cloud.libvirt.options import Template
@@ -73,7 +73,7 @@ class _Asker:
             if code_of(error) == OPERATION_DENIED:
                 return Found(
                     "the connection may only read",
-                    Mark.FAILED,
+                    CheckStatus.FAILED,
                     "give the service's user the group libvirt, and let [Cloud Credentials] uri "
                     "name no socket that ends in -ro",
                 )
@@ -89,7 +89,7 @@ class _Asker:
             return Found(text)
         return Found(
             f"{text}, without KVM",
-            Mark.WARNING,
+            CheckStatus.WARNING,
             "load kvm_intel or kvm_amd on the host, or expect very slow nodes",
         )
 
@@ -101,12 +101,14 @@ class _Asker:
         text = f"{pool.name} at {pool.path}, {'block devices' if pool.block else 'files'}"
         if state != POOL_RUNS:
             return Found(
-                f"{text}, not running", Mark.FAILED, f"start it: virsh pool-start {pool.name}"
+                f"{text}, not running",
+                CheckStatus.FAILED,
+                f"start it: virsh pool-start {pool.name}",
             )
         if not self._driver.within(pool.handle.autostart):
             return Found(
                 f"{text}; it does not start with the host",
-                Mark.WARNING,
+                CheckStatus.WARNING,
                 f"virsh pool-autostart {pool.name}",
             )
         return Found(text)
@@ -123,15 +125,15 @@ class _Asker:
     def _network(self) -> Found:
         name = self._template.network
         if name is None and self._template.domain_xml is not None:
-            return Found("domain_xml may name others", Mark.NOT_ASKED)
+            return Found("domain_xml may name others", CheckStatus.NOT_ASKED)
         network = self._call("networkLookupByName", name or "default")
         name = self._driver.within(network.name)
         if not self._driver.within(network.isActive):
-            return Found(f"{name} is not active", Mark.FAILED, f"virsh net-start {name}")
+            return Found(f"{name} is not active", CheckStatus.FAILED, f"virsh net-start {name}")
         if not self._driver.within(network.autostart):
             return Found(
                 f"{name} is active; it does not start with the host",
-                Mark.WARNING,
+                CheckStatus.WARNING,
                 f"virsh net-autostart {name}",
             )
         return Found(f"{name} is active")
@@ -139,7 +141,7 @@ class _Asker:
     def _bridge(self) -> Found:
         return Found(
             f"{self._template.bridge}: libvirt does not say which bridges a host has",
-            Mark.NOT_ASKED,
+            CheckStatus.NOT_ASKED,
             "on the host: ip link show type bridge",
         )
 
@@ -151,9 +153,11 @@ class _Asker:
         needed = memory_of(size, self._template)
         text = f"{size.cores} cores and {needed} MB of the host's {cores} and {memory_mb} MB"
         if needed > memory_mb:
-            return Found(text, Mark.FAILED, "the host is too small: lower [Size] ram")
+            return Found(text, CheckStatus.FAILED, "the host is too small: lower [Size] ram")
         if size.cores > cores:
-            return Found(text, Mark.WARNING, "its cores share the host's: lower [Size] cores")
+            return Found(
+                text, CheckStatus.WARNING, "its cores share the host's: lower [Size] cores"
+            )
         return Found(text)
 
     def _memory(self) -> Found:
@@ -185,11 +189,11 @@ class _Asker:
             lambda size: root_mb + size.scratch_mb,
             "make room in the pool, or lower max_nodes",
         )
-        if found.mark is Mark.FINE or pool.block:
+        if found.mark is CheckStatus.FINE or pool.block:
             return found
         return Found(
             f"{found.text}; they begin small, and a full disk stops all of them",
-            Mark.WARNING,
+            CheckStatus.WARNING,
             found.to_do,
         )
 

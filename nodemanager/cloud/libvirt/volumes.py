@@ -13,7 +13,7 @@ from xml.etree import ElementTree
 from xml.etree.ElementTree import Element, SubElement
 
 from nodemanager.cloud.api import CreateOrder
-from nodemanager.cloud.leftovers import Calls, Thing, release
+from nodemanager.cloud.leftovers import Calls, CloudResource, release
 from nodemanager.cloud.libvirt.domain import Domain
 from nodemanager.cloud.libvirt.driver import Hypervisor
 from nodemanager.cloud.libvirt.errors import NO_STORAGE_VOL, code_of
@@ -115,7 +115,7 @@ def root_size(image: Image, template: Template) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class VolumePlan:
     """The volumes of one order, by name, in the order of the domain's disks."""
 
     pool: StoragePool
@@ -125,7 +125,7 @@ class Plan:
     seed: str
 
     @classmethod
-    def of(cls, driver: Hypervisor, order: CreateOrder, template: Template) -> Plan:
+    def of(cls, driver: Hypervisor, order: CreateOrder, template: Template) -> VolumePlan:
         pool = StoragePool.named(driver, template.storage_pool)
         stem = f"nodemanager.{order.tags.pool}.{order.tags.incarnation}"
         return cls(
@@ -244,7 +244,7 @@ class LibvirtLeftovers:
         )
         # Its name stands for the tags that no volume has.
         tags = {POOL_TAG: self.pool, INCARNATION_TAG: incarnation}
-        return release(leftover, Thing(leftover.kind, leftover.id, tags), self.pool, calls)
+        return release(leftover, CloudResource(leftover.kind, leftover.id, tags), self.pool, calls)
 
     def _volumes(self, driver: Hypervisor, storage: StoragePool) -> dict[str, str]:
         """The incarnation of each volume of our pool's nodes, by the volume's name."""

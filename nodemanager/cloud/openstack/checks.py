@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 from urllib.parse import quote
 
-from nodemanager.cloud.checks import Check, Found, Mark, Wanted
+from nodemanager.cloud.checks import Check, CheckStatus, Found, Wanted
 from nodemanager.cloud.openstack.errors import Refusal
 from nodemanager.cloud.openstack.options import AUTO, NONE, UUID, Template
 from nodemanager.cloud.openstack.rights import CHECK_RULES, refused
@@ -87,9 +87,9 @@ class _Asker:
             return ask()
         except Refusal as refusal:
             if refusal.status in (401, 403):
-                return Found(refused(refusal, "the question"), Mark.NOT_ASKED, CHECK_RULES)
+                return Found(refused(refusal, "the question"), CheckStatus.NOT_ASKED, CHECK_RULES)
             if refusal.status == 404:
-                return Found(str(refusal), Mark.FAILED, "correct the file, or make it")
+                return Found(str(refusal), CheckStatus.FAILED, "correct the file, or make it")
             raise
 
     # What nodes are made of.
@@ -97,7 +97,7 @@ class _Asker:
     def _image_id(self) -> Found:
         wire, image = self._wire(), self._template.image
         if not wire.has("image"):
-            return Found("the cloud has no image service in this region", Mark.NOT_ASKED)
+            return Found("the cloud has no image service in this region", CheckStatus.NOT_ASKED)
         if UUID.fullmatch(image):
             found = [wire.get("image", f"/images/{image}")]
         else:
@@ -106,14 +106,16 @@ class _Asker:
             ids = ", ".join(str(one.get("id")) for one in found)
             return Found(
                 f"{image}: {len(found)} images have that name{f': {ids}' if ids else ''}",
-                Mark.FAILED,
+                CheckStatus.FAILED,
                 "give the image's id: openstack image list",
             )
         (self._image,) = found
         name, status = self._image.get("name"), self._image.get("status")
         text = f"{name}, id {self._image.get('id')}, {status}"
         if status != "active":
-            return Found(text, Mark.FAILED, "no node can boot from it: wait, or take another")
+            return Found(
+                text, CheckStatus.FAILED, "no node can boot from it: wait, or take another"
+            )
         return Found(text)
 
     def _flavor(self, name: str) -> Found:
@@ -125,25 +127,29 @@ class _Asker:
         if flavor is None:
             near = did_you_mean(name, list(self._flavors))
             text = f"the cloud has no flavor of that name{near}"
-            return Found(text, Mark.FAILED, "openstack flavor list")
+            return Found(text, CheckStatus.FAILED, "openstack flavor list")
         template = self._template
         cores, ram_mb, disk_gb = int(flavor["vcpus"]), int(flavor["ram"]), int(flavor["disk"])
         text = f"{cores} cores, {ram_mb} MB, disk {disk_gb} GB"
         boot_gb = template.boot_volume_gb or disk_gb
         if flavor.get("OS-FLV-DISABLED:disabled"):
-            return Found(f"{text}, disabled", Mark.FAILED, "take another flavor")
+            return Found(f"{text}, disabled", CheckStatus.FAILED, "take another flavor")
         if not boot_gb:
-            return Found(text, Mark.FAILED, "set [Cloud Create] boot_volume_gb: it has no disk")
+            return Found(
+                text, CheckStatus.FAILED, "set [Cloud Create] boot_volume_gb: it has no disk"
+            )
         if int(self._image.get("min_ram") or 0) > ram_mb:
             needs = f"the image needs {self._image['min_ram']} MB"
-            return Found(f"{text}, but {needs}", Mark.FAILED, "take a larger flavor")
+            return Found(f"{text}, but {needs}", CheckStatus.FAILED, "take a larger flavor")
         least_gb = max(
             int(self._image.get("min_disk") or 0), int(self._image.get("size") or 0) / GIB
         )
         if least_gb > boot_gb:
             needs = f"the image needs a disk of {least_gb:.3g} GB"
             return Found(
-                f"{text}, but {needs}", Mark.FAILED, "take a larger flavor, or set boot_volume_gb"
+                f"{text}, but {needs}",
+                CheckStatus.FAILED,
+                "take a larger flavor, or set boot_volume_gb",
             )
         ephemeral_gb = int(flavor.get("OS-FLV-EXT-DATA:ephemeral") or 0)
         for size in self._wanted.sizes:
@@ -152,7 +158,7 @@ class _Asker:
                 return Found(
                     f"{text}, but [Size {size.name}] says {size.cores} cores, {size.ram_mb} MB, "
                     f"scratch {size.scratch_mb} MB",
-                    Mark.WARNING,
+                    CheckStatus.WARNING,
                     "correct the section: jobs are sent there that do not fit",
                 )
         return Found(text)
@@ -163,7 +169,7 @@ class _Asker:
         if zone in up:
             return Found(f"{zone} is available")
         text = f"{zone} is not among {', '.join(up)}{did_you_mean(zone, up)}"
-        return Found(text, Mark.FAILED, "give one of those")
+        return Found(text, CheckStatus.FAILED, "give one of those")
 
     def _key(self) -> Found:
         name = self._template.key_name or ""
@@ -176,7 +182,9 @@ class _Asker:
         names = {text for one in listed for text in (str(one["name"]), str(one["id"]))}
         if kind in names:
             return Found(f"{kind} is there")
-        return Found(f"{kind}: cinder has no such type", Mark.FAILED, "openstack volume type list")
+        return Found(
+            f"{kind}: cinder has no such type", CheckStatus.FAILED, "openstack volume type list"
+        )
 
     # The network.
 
@@ -189,12 +197,14 @@ class _Asker:
         names = ", ".join(f"{one.get('name')} ({one['id']})" for one in found)
         if len(found) > 1:
             return Found(
-                f"the project has several: {names}", Mark.FAILED, "set [Cloud Create] networks"
+                f"the project has several: {names}",
+                CheckStatus.FAILED,
+                "set [Cloud Create] networks",
             )
         if not found:
             return Found(
                 "the project has none",
-                Mark.WARNING,
+                CheckStatus.WARNING,
                 "nova may make one, if the cloud allows it; or make one, with a router",
             )
         return _of_network(found[0])
@@ -210,7 +220,7 @@ class _Asker:
             return Found(f"{found[0].get('name')}, id {found[0]['id']}")
         return Found(
             f"the project has {len(found)} of that {key}",
-            Mark.FAILED,
+            CheckStatus.FAILED,
             "give one's id: openstack security group list",
         )
 
@@ -242,7 +252,9 @@ class _Asker:
         except (ForeignAnswer, Refusal) as error:
             if isinstance(error, Refusal) and error.status != 404:
                 raise
-            return Found("this neutron does not tell it", Mark.NOT_ASKED, "openstack quota show")
+            return Found(
+                "this neutron does not tell it", CheckStatus.NOT_ASKED, "openstack quota show"
+            )
         networks = self._template.networks
         each = 1 if isinstance(networks, str) else len(networks)
         limit = _limit(told["limit"], told["used"] + told.get("reserved", 0))
@@ -252,9 +264,11 @@ class _Asker:
 def _of_network(network: Mapping[str, Any]) -> Found:
     text = f"{network.get('name')}, id {network.get('id')}, {network.get('status')}"
     if network.get("admin_state_up") is False or network.get("status") not in ("ACTIVE", None):
-        return Found(text, Mark.FAILED, "bring it up, or take another")
+        return Found(text, CheckStatus.FAILED, "bring it up, or take another")
     if network.get("subnets") == []:
-        return Found(f"{text}, without a subnet", Mark.FAILED, "make one, or take another network")
+        return Found(
+            f"{text}, without a subnet", CheckStatus.FAILED, "make one, or take another network"
+        )
     return Found(text)
 
 

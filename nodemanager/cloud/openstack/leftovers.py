@@ -19,7 +19,7 @@ from urllib.parse import quote
 
 from libcloud.compute.base import NodeDriver
 
-from nodemanager.cloud.leftovers import Calls, Thing, orphans, owners, release
+from nodemanager.cloud.leftovers import Calls, CloudResource, orphans, owners, release
 from nodemanager.cloud.openstack.errors import Refusal
 from nodemanager.cloud.openstack.node import STATES, Server
 from nodemanager.cloud.openstack.wire import Wire
@@ -34,7 +34,7 @@ BY_POLICY = "disallowed by policy"
 
 
 @dataclass(frozen=True, slots=True)
-class Sort:
+class ResourceType:
     """Where one kind of thing is in OpenStack's APIs; `one` is its name in answers."""
 
     kind: LeftoverKind
@@ -45,9 +45,9 @@ class Sort:
 
 
 SORTS = (
-    Sort(LeftoverKind.INTERFACE, "network", "/ports", "port", "/ports"),
-    Sort(LeftoverKind.VOLUME, "volume", "/volumes", "volume", "/volumes/detail"),
-    Sort(LeftoverKind.ADDRESS, "network", "/floatingips", "floatingip", "/floatingips"),
+    ResourceType(LeftoverKind.INTERFACE, "network", "/ports", "port", "/ports"),
+    ResourceType(LeftoverKind.VOLUME, "volume", "/volumes", "volume", "/volumes/detail"),
+    ResourceType(LeftoverKind.ADDRESS, "network", "/floatingips", "floatingip", "/floatingips"),
 )
 BY_KIND = {sort.kind: sort for sort in SORTS}
 
@@ -125,7 +125,7 @@ class OpenStackLeftovers:
         )
 
 
-def _thing(sort: Sort, raw: Any) -> Thing:
+def _thing(sort: ResourceType, raw: Any) -> CloudResource:
     """The thing of an item. Its holders are the ids of servers, for an address that of a port.
 
     Raises IncompleteListing for an item without an id.
@@ -145,7 +145,7 @@ def _thing(sort: Sort, raw: Any) -> Thing:
         owner = str(raw.get("device_owner") or "")
         bare = not raw.get("name") and not raw.get("tags") and not raw.get("description")
         made_by_nova = bare and owner.startswith("compute:")
-    return Thing(
+    return CloudResource(
         sort.kind,
         raw["id"],
         _tags(raw),
@@ -164,7 +164,7 @@ def _tags(raw: Mapping[str, Any]) -> dict[str, str]:
     return {name: value for name, _, value in (str(tag).partition("=") for tag in tags or [])}
 
 
-def _things(wire: Wire, sort: Sort, **params: str) -> Iterator[Thing]:
+def _things(wire: Wire, sort: ResourceType, **params: str) -> Iterator[CloudResource]:
     """Each once: neutron begins its list of addresses anew when the marker is gone meanwhile."""
     if not wire.has(sort.service):
         return
@@ -176,7 +176,7 @@ def _things(wire: Wire, sort: Sort, **params: str) -> Iterator[Thing]:
             yield thing
 
 
-def _asked(wire: Wire, sort: Sort, thing_id: str) -> Thing | None:
+def _asked(wire: Wire, sort: ResourceType, thing_id: str) -> CloudResource | None:
     """The thing of that id; None only for the service's own "not found"."""
     if not wire.has(sort.service):
         raise ForeignAnswer(f"the catalog has no {sort.service} any more")
@@ -192,7 +192,7 @@ def _asked(wire: Wire, sort: Sort, thing_id: str) -> Thing | None:
     return thing
 
 
-def _others(leftover: Leftover, thing: Thing) -> frozenset[str]:
+def _others(leftover: Leftover, thing: CloudResource) -> frozenset[str]:
     """The other servers that use it. Raises LeftAlone for a port that nova did not make."""
     if not leftover.tagged and thing.holders != {leftover.node_id}:
         raise LeftAlone(f"{thing.what} is not bound to its server any more: nova did not make it")
@@ -201,7 +201,7 @@ def _others(leftover: Leftover, thing: Thing) -> frozenset[str]:
     return frozenset() if is_address else thing.holders - {leftover.node_id}
 
 
-def _node_states(wire: Wire, leftover: Leftover, thing: Thing) -> set[CloudState]:
+def _node_states(wire: Wire, leftover: Leftover, thing: CloudResource) -> set[CloudState]:
     """The states of the servers that owned the thing; empty where there is none any more."""
 
     def of_incarnation(incarnation: str) -> list[Server]:
@@ -215,7 +215,7 @@ def _node_states(wire: Wire, leftover: Leftover, thing: Thing) -> set[CloudState
     return {STATES.get(one.state, CloudState.UNKNOWN) for one in found} - {CloudState.TERMINATED}
 
 
-def _refused(thing: Thing, error: Exception) -> Outcome | None:
+def _refused(thing: CloudResource, error: Exception) -> Outcome | None:
     """See Calls.refused. Raises LeftAlone for a port that is nova's to delete."""
     if not isinstance(error, Refusal):
         return None

@@ -16,7 +16,7 @@ from typing import Any
 from urllib.parse import urlsplit
 from uuid import uuid4
 
-from nodemanager.cloud.checks import Check, Found, Mark
+from nodemanager.cloud.checks import Check, CheckStatus, Found
 from nodemanager.cloud.openstack.errors import Refusal
 from nodemanager.cloud.openstack.options import Template
 from nodemanager.cloud.openstack.token import TYPES, Token
@@ -76,7 +76,7 @@ def _who(about: Mapping[str, Any]) -> Found:
         f"user {_named(user)}, project {_named(project)}, roles {', '.join(roles) or 'none'}{how}"
     )
     if set(roles) <= {"reader"}:
-        return Found(text, Mark.WARNING, "a reader boots no nodes: give it the role member")
+        return Found(text, CheckStatus.WARNING, "a reader boots no nodes: give it the role member")
     return Found(text)
 
 
@@ -86,13 +86,13 @@ def _named(thing: Mapping[str, Any]) -> str:
 
 def _may_read(wire: Callable[[], Wire], service: str, path: str) -> Found:
     if not wire().has(service):
-        return Found(f"the cloud has no {service} service in this region", Mark.NOT_ASKED)
+        return Found(f"the cloud has no {service} service in this region", CheckStatus.NOT_ASKED)
     try:
         wire().get(service, path, {"limit": "1"})
     except Refusal as refusal:
         if refusal.status not in (401, 403):
             raise
-        return Found(refused(refusal, f"GET {path}"), Mark.FAILED, RIGHTS)
+        return Found(refused(refusal, f"GET {path}"), CheckStatus.FAILED, RIGHTS)
     return Found("allowed")
 
 
@@ -110,19 +110,19 @@ def _may_create(wire: Wire, template: Template) -> Found:
         made = wire.post("compute", "/servers", {"server": server})
     except Refusal as refusal:
         if refusal.status in (401, 403):
-            return Found(refused(refusal, "POST /servers"), Mark.FAILED, RIGHTS)
+            return Found(refused(refusal, "POST /servers"), CheckStatus.FAILED, RIGHTS)
         if refusal.status in (400, 404) and "flavor" in refusal.message.lower():
             return Found("allowed")
         return Found(
             f"nova answered otherwise: {str(refusal)[:_KEPT]}",
-            Mark.NOT_ASKED,
+            CheckStatus.NOT_ASKED,
             "try it with --boot",
         )
     node_id = str(made.get("server", {}).get("id"))
     wire.delete("compute", server_path(node_id))
     return Found(
         f"this API made server {node_id} of a flavor that is not there; it was ended at once",
-        Mark.FAILED,
+        CheckStatus.FAILED,
         "make sure that it is gone; this API can't be asked for permissions",
     )
 
@@ -131,7 +131,7 @@ def _unasked() -> Found:
     return Found(
         "DELETE of servers, ports, volumes and floating addresses: OpenStack has no harmless "
         "question about it",
-        Mark.NOT_ASKED,
+        CheckStatus.NOT_ASKED,
         "try it with --boot",
     )
 
@@ -152,7 +152,7 @@ def _rules(token: Token) -> Found:
         return Found(f"the credential's {len(rules)} rules allow every call of the daemon")
     return Found(
         f"no rule of the credential allows {', '.join(missing)}",
-        Mark.FAILED,
+        CheckStatus.FAILED,
         "make another credential with etc/iam/openstack.json, with the paths of your endpoints",
     )
 

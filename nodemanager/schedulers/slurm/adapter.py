@@ -21,7 +21,7 @@ from nodemanager.schedulers.api import OURS, Verb, plain, single_node
 from nodemanager.schedulers.slurm import power, text, told_json
 from nodemanager.schedulers.slurm.cluster import Cluster, cluster_of
 from nodemanager.schedulers.slurm.jobs import queue
-from nodemanager.schedulers.slurm.rows import JobRow, NodeRow, UnreadRow, listing
+from nodemanager.schedulers.slurm.rows import JobRow, SinfoNode, UnreadRow, listing
 
 T = TypeVar("T")
 
@@ -39,7 +39,7 @@ CLUSTER_EVERY = 20
 """How Slurm shares its nodes is asked for again after so many polls."""
 
 
-class Answers(StrEnum):
+class AnswerFormat(StrEnum):
     """In which form Slurm is asked to answer."""
 
     AUTO = "auto"
@@ -64,7 +64,7 @@ class SlurmScheduler:
         *,
         conf: str | None = None,
         partitions: Sequence[str] = (),
-        answers: Answers = Answers.AUTO,
+        answers: AnswerFormat = AnswerFormat.AUTO,
         power_saving: bool = False,
     ) -> None:
         self._power_saving = power_saving
@@ -101,7 +101,7 @@ class SlurmScheduler:
         told = self._output(SHOW_NODES)
         return power.listing(listed, power.partitions_of(told), self._partitions)
 
-    def _node_rows(self) -> list[NodeRow]:
+    def _node_rows(self) -> list[SinfoNode]:
         format = text.format_of(text.NODE_FIELDS)
         return self._ask(
             ("sinfo", "--json"),
@@ -110,7 +110,7 @@ class SlurmScheduler:
             self._text_rows,
         )
 
-    def _text_rows(self, output: str) -> list[NodeRow]:
+    def _text_rows(self, output: str) -> list[SinfoNode]:
         return text.with_scontrol(text.nodes(output), self._output(SHOW_NODES))
 
     def queue(self) -> tuple[Job, ...]:
@@ -135,7 +135,7 @@ class SlurmScheduler:
             self._look_at_cluster(self._node_rows())
         return queue(rows, self._cluster)
 
-    def _look_at_cluster(self, rows: Sequence[NodeRow]) -> None:
+    def _look_at_cluster(self, rows: Sequence[SinfoNode]) -> None:
         """Ask how jobs share nodes, now and then. Without an answer, what was known stands."""
         if self._polls % CLUSTER_EVERY == 0:
             try:
@@ -226,14 +226,14 @@ class SlurmScheduler:
         read_text: Callable[[str], list[T]],
     ) -> list[T]:
         program = as_json[0]
-        if self._answers is not Answers.TEXT and program not in self._no_json:
+        if self._answers is not AnswerFormat.TEXT and program not in self._no_json:
             try:
                 return read_json(self._output(as_json))
             except told_json.OtherForm as error:
-                if self._answers is Answers.JSON:
+                if self._answers is AnswerFormat.JSON:
                     raise SchedulerError(f"{program} --json {error}") from error
             except SchedulerError as error:
-                if self._answers is Answers.JSON or not isinstance(error, _NoJson):
+                if self._answers is AnswerFormat.JSON or not isinstance(error, _NoJson):
                     raise
             self._no_json.add(program)
         try:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from nodemanager.schedulers.slurm.hostlist import names_of
-from nodemanager.schedulers.slurm.rows import NodeRow
+from nodemanager.schedulers.slurm.rows import SinfoNode
 
 _OPTION = re.compile(r"^(\w+)\s*=\s*(.*)$", re.MULTILINE)
 _OF_A_PARTITION = re.compile(r"(\w+)=(\S*)")
@@ -38,7 +38,7 @@ class Cluster:
         return self.partitions is not None and self.partitions.issuperset(partitions)
 
 
-def cluster_of(config: str, partitions: str, nodes: Iterable[NodeRow]) -> Cluster:
+def cluster_of(config: str, partitions: str, nodes: Iterable[SinfoNode]) -> Cluster:
     """What `scontrol show config`, `scontrol show partition -o` and sinfo say of it.
 
     Whatever is not understood is taken to mean that no node is shared: then more nodes are asked

@@ -33,7 +33,7 @@ _REASON = re.compile(r"[A-Za-z]+")
 
 
 @dataclass(frozen=True, slots=True)
-class NodeRow:
+class SinfoNode:
     """A node as sinfo tells it; `words` are its state's (`worker_words`), none where unreadable.
 
     `used_cores` and `used_ram_mb` are what its jobs have of it. `started_at` is when its slurmd was
@@ -148,7 +148,7 @@ def _left(whole: int | None, used: int | None) -> int | None:
     return None if whole is None or used is None else max(0, whole - used)
 
 
-def listing(rows: Iterable[NodeRow], problems: tuple[str, ...] = ()) -> Listed[SchedulerNode]:
+def listing(rows: Iterable[SinfoNode], problems: tuple[str, ...] = ()) -> Listed[SchedulerNode]:
     """The nodes of `rows`, where a node of several partitions comes several times.
 
     Of a node that is told in two ways, or that can't be read, nothing but its name is known.

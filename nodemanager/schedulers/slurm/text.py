@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from nodemanager.core.model.worker_words import words_of
-from nodemanager.schedulers.slurm.rows import JobRow, NodeRow, UnreadRow
+from nodemanager.schedulers.slurm.rows import JobRow, SinfoNode, UnreadRow
 
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]*")
 FIELD, ROW = "\x1f", "\x1e"
@@ -68,7 +68,7 @@ def format_of(fields: tuple[str, ...]) -> str:
     return ",".join([*(f"{field}:{FIELD}" for field in first), f"{last}:{ROW}"])
 
 
-def nodes(output: str) -> list[NodeRow]:
+def nodes(output: str) -> list[SinfoNode]:
     """The rows of sinfo. Raises ValueError for an answer that is not as asked for.
 
     In a row with more fields than that, something has a separator of ours: it can't be read.
@@ -76,13 +76,13 @@ def nodes(output: str) -> list[NodeRow]:
     return [_node(row) for row in _rows(output, len(NODE_FIELDS))]
 
 
-def _node(row: list[str]) -> NodeRow:
+def _node(row: list[str]) -> SinfoNode:
     name = row[0]
     if not _NAME.fullmatch(name):
         raise ValueError(f"{name[:60]!r} is no name of a node")
     try:
         _, state, cores, weight, features, reason, ram, threads, used, used_ram = row
-        return NodeRow(
+        return SinfoNode(
             name=name,
             words=words_of(state),
             reason="" if reason in _NOTHING else reason,
@@ -96,10 +96,10 @@ def _node(row: list[str]) -> NodeRow:
             used_ram_mb=int(used_ram),
         )
     except ValueError as error:
-        return NodeRow(name, frozenset(), "", (), None, None, problem=str(error)[:200])
+        return SinfoNode(name, frozenset(), "", (), None, None, problem=str(error)[:200])
 
 
-def with_scontrol(rows: Sequence[NodeRow], output: str) -> list[NodeRow]:
+def with_scontrol(rows: Sequence[SinfoNode], output: str) -> list[SinfoNode]:
     """The rows of sinfo, with what `scontrol --oneliner show node` adds.
 
     As text, sinfo tells of no node that is in no partition, nor when a slurmd was started. Raises
@@ -130,10 +130,10 @@ def _start(told: Mapping[str, str]) -> int | None:
     return int(start) if start.isdecimal() else None
 
 
-def _other(name: str, told: Mapping[str, str], reason: str) -> NodeRow:
+def _other(name: str, told: Mapping[str, str], reason: str) -> SinfoNode:
     try:
         features = told["AvailableFeatures"]
-        return NodeRow(
+        return SinfoNode(
             name=name,
             words=words_of(told["State"]),
             reason=reason,
@@ -147,7 +147,7 @@ def _other(name: str, told: Mapping[str, str], reason: str) -> NodeRow:
             started_at=_start(told),
         )
     except (KeyError, ValueError) as error:
-        return NodeRow(name, frozenset(), "", (), None, None, problem=f"{error!r}"[:200])
+        return SinfoNode(name, frozenset(), "", (), None, None, problem=f"{error!r}"[:200])
 
 
 def jobs(output: str) -> list[JobRow | UnreadRow]:

@@ -12,7 +12,7 @@ from typing import Any
 from nodemanager import foreign
 from nodemanager.core.model.worker_words import words_of
 from nodemanager.errors import SchedulerError
-from nodemanager.schedulers.slurm.rows import JobRow, NodeRow, UnreadRow
+from nodemanager.schedulers.slurm.rows import JobRow, SinfoNode, UnreadRow
 
 _BROKEN = (KeyError, TypeError, ValueError, AttributeError)
 _SHARES = frozenset({"shared", "oversubscribe"})
@@ -23,7 +23,7 @@ class OtherForm(Exception):
     """The answer is well, but in a form that is not known here: ask for text."""
 
 
-def nodes(output: str) -> list[NodeRow]:
+def nodes(output: str) -> list[SinfoNode]:
     """The rows of sinfo. Raises OtherForm, as for the sinfo of 23.02 and later, which groups them.
 
     Raises SchedulerError for Slurm's own report of an error: with its controller down, sinfo exits
@@ -88,7 +88,7 @@ def _pending(item: Any) -> int | None:
     return number if "pending" in states else None
 
 
-def _node(item: Any) -> NodeRow:
+def _node(item: Any) -> SinfoNode:
     """The row of an item; raises OtherForm where it names no node."""
     try:
         name = _text(item["name"])
@@ -97,12 +97,12 @@ def _node(item: Any) -> NodeRow:
     try:
         return _readable_node(name, item)
     except _BROKEN as error:
-        return NodeRow(name, frozenset(), "", (), None, None, problem=f"{error!r}"[:200])
+        return SinfoNode(name, frozenset(), "", (), None, None, problem=f"{error!r}"[:200])
 
 
-def _readable_node(name: str, item: dict[str, Any]) -> NodeRow:
+def _readable_node(name: str, item: dict[str, Any]) -> SinfoNode:
     flags = item.get("state_flags")
-    return NodeRow(
+    return SinfoNode(
         name=name,
         words=_words(item["state"]) | (_words(flags) if flags else frozenset()),
         reason=item.get("reason") or "",

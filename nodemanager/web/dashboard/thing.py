@@ -8,7 +8,7 @@ from typing import Any
 
 from nodemanager.core.model.reasons import Kind
 from nodemanager.core.operate.verbs import Verb
-from nodemanager.journal.event import Told
+from nodemanager.journal.event import LoggedEvent
 from nodemanager.journal.explained import told
 from nodemanager.logline import Json, span
 from nodemanager.web.dashboard.overview import EVENT_HEAD, alerts_block
@@ -130,7 +130,7 @@ def _history(shown: Json) -> Table:
     rows = {}
     for number, one in enumerate(reversed(shown["history"])):
         id = row_id(f"past {one['at']} {one['event']} {number}")
-        event = Told(
+        event = LoggedEvent(
             at=_epoch(one["at"]),
             event=one["event"],
             reason=one["reason"],

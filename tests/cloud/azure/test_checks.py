@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from nodemanager.cloud.checks import Found, Mark, Wanted
+from nodemanager.cloud.checks import CheckStatus, Found, Wanted
 from nodemanager.core.model.world import Size
 from nodemanager.errors import CloudError
 from tests.cloud.azure.helpers import POOL, SMALL, cloud, order
@@ -30,21 +30,21 @@ def asked(
         try:
             answers[check.name] = check.ask()
         except CloudError as error:
-            answers[check.name] = Found(str(error), Mark.FAILED, check.to_do)
+            answers[check.name] = Found(str(error), CheckStatus.FAILED, check.to_do)
     return answers
 
 
 def test_all_is_fine_and_nothing_is_changed(azure: AzureServer) -> None:
     found = asked(azure, SMALL, replace(SMALL, name="x", preemptible=True))
     assert {name: one.mark for name, one in found.items()} == {
-        f"permissions on {GROUP}": Mark.FINE,
-        "power states": Mark.FINE,
-        "subnet": Mark.FINE,
-        "offer of Standard_D2s_v5": Mark.FINE,
-        "quota virtualMachines": Mark.FINE,
-        "quota cores": Mark.FINE,
-        "quota lowPriorityCores": Mark.FINE,
-        "quota of Standard_D2s_v5": Mark.FINE,
+        f"permissions on {GROUP}": CheckStatus.FINE,
+        "power states": CheckStatus.FINE,
+        "subnet": CheckStatus.FINE,
+        "offer of Standard_D2s_v5": CheckStatus.FINE,
+        "quota virtualMachines": CheckStatus.FINE,
+        "quota cores": CheckStatus.FINE,
+        "quota lowPriorityCores": CheckStatus.FINE,
+        "quota of Standard_D2s_v5": CheckStatus.FINE,
     }
     assert found["offer of Standard_D2s_v5"].text == "2 cores, 8192 MB of memory"
     assert all(call.body is None for call in azure.calls)
@@ -59,14 +59,18 @@ def test_nothing_is_sent_before_a_check_is_asked(azure: AzureServer) -> None:
 @pytest.mark.parametrize(
     ("right", "create", "mark"),
     [
-        ("Microsoft.Compute/virtualMachines/delete", {}, Mark.FAILED),
-        ("Microsoft.Network/publicIPAddresses/write", {"assign_public_ip": "yes"}, Mark.FAILED),
-        ("Microsoft.Network/publicIPAddresses/write", {}, Mark.FINE),
-        ("Microsoft.Resources/tags/write", {}, Mark.WARNING),
+        ("Microsoft.Compute/virtualMachines/delete", {}, CheckStatus.FAILED),
+        (
+            "Microsoft.Network/publicIPAddresses/write",
+            {"assign_public_ip": "yes"},
+            CheckStatus.FAILED,
+        ),
+        ("Microsoft.Network/publicIPAddresses/write", {}, CheckStatus.FINE),
+        ("Microsoft.Resources/tags/write", {}, CheckStatus.WARNING),
     ],
 )
 def test_a_missing_permission_is_named(
-    azure: AzureServer, right: str, create: dict[str, str], mark: Mark
+    azure: AzureServer, right: str, create: dict[str, str], mark: CheckStatus
 ) -> None:
     def without(told: dict[str, list[dict[str, list[str]]]]) -> None:
         told["value"] = [{"actions": ["*"], "notActions": [right]}]
@@ -74,7 +78,7 @@ def test_a_missing_permission_is_named(
     azure.fault("permissions.list", after=changed(without))
     found = asked(azure, **create)[f"permissions on {GROUP}"]
     assert found.mark is mark
-    assert (right in found.text) is (mark is not Mark.FINE)
+    assert (right in found.text) is (mark is not CheckStatus.FINE)
 
 
 def test_a_second_role_may_have_what_the_first_takes_out(azure: AzureServer) -> None:
@@ -85,46 +89,51 @@ def test_a_second_role_may_have_what_the_first_takes_out(azure: AzureServer) -> 
         ]
 
     azure.fault("permissions.list", after=changed(both))
-    assert asked(azure)[f"permissions on {GROUP}"].mark is Mark.FINE
+    assert asked(azure)[f"permissions on {GROUP}"].mark is CheckStatus.FINE
 
 
 def test_without_the_reading_rights_little_is_asked_and_nothing_fails(azure: AzureServer) -> None:
     azure.allowed_everywhere = set()
     azure.allowed = {"Microsoft.Compute/virtualMachines/read"}
     found = asked(azure)
-    assert found.pop("power states").mark is Mark.WARNING
-    assert {one.mark for one in found.values()} == {Mark.NOT_ASKED}
+    assert found.pop("power states").mark is CheckStatus.WARNING
+    assert {one.mark for one in found.values()} == {CheckStatus.NOT_ASKED}
     assert all("azure-read.json" in one.to_do for one in found.values())
 
 
 @pytest.mark.parametrize(
     ("size", "create", "mark", "text"),
     [
-        (replace(SMALL, instance_type="Standard_X9"), {}, Mark.FAILED, "eastus has no Standard_X9"),
+        (
+            replace(SMALL, instance_type="Standard_X9"),
+            {},
+            CheckStatus.FAILED,
+            "eastus has no Standard_X9",
+        ),
         (
             replace(SMALL, instance_type="Standard_D2s_v4"),
             {},
-            Mark.FAILED,
+            CheckStatus.FAILED,
             "did you mean 'Standard_D2s_v5'?",
         ),
-        (replace(SMALL, cores=3), {}, Mark.WARNING, "[Size Standard_D2s_v5] says 3 cores"),
-        (replace(SMALL, ram_mb=9000), {}, Mark.WARNING, "2 cores, 9000 MB"),
+        (replace(SMALL, cores=3), {}, CheckStatus.WARNING, "[Size Standard_D2s_v5] says 3 cores"),
+        (replace(SMALL, ram_mb=9000), {}, CheckStatus.WARNING, "2 cores, 9000 MB"),
         (
             Size("a", "Standard_A1_v2", 1, 2048, preemptible=True),
             {},
-            Mark.FAILED,
+            CheckStatus.FAILED,
             "can't be a Spot machine",
         ),
         (
             Size("a", "Standard_A1_v2", 1, 2048),
             {"preemptible": "yes"},
-            Mark.FAILED,
+            CheckStatus.FAILED,
             "can't be a Spot machine",
         ),
     ],
 )
 def test_a_size_that_azure_has_not_or_otherwise_is_told(
-    azure: AzureServer, size: Size, create: dict[str, str], mark: Mark, text: str
+    azure: AzureServer, size: Size, create: dict[str, str], mark: CheckStatus, text: str
 ) -> None:
     found = asked(azure, size, **create)[f"offer of {size.instance_type}"]
     assert found.mark is mark
@@ -134,12 +143,12 @@ def test_a_size_that_azure_has_not_or_otherwise_is_told(
 def test_a_restricted_size_is_told_with_azures_reason(azure: AzureServer) -> None:
     azure.world.restricted = {SMALL.name}
     found = asked(azure)[f"offer of {SMALL.name}"]
-    assert (found.mark, "NotAvailableForSubscription" in found.text) == (Mark.FAILED, True)
+    assert (found.mark, "NotAvailableForSubscription" in found.text) == (CheckStatus.FAILED, True)
 
 
-@pytest.mark.parametrize(("zone", "mark"), [("1", Mark.FINE), ("2", Mark.FAILED)])
+@pytest.mark.parametrize(("zone", "mark"), [("1", CheckStatus.FINE), ("2", CheckStatus.FAILED)])
 def test_a_restriction_of_a_zone_is_one_only_there(
-    azure: AzureServer, zone: str, mark: Mark
+    azure: AzureServer, zone: str, mark: CheckStatus
 ) -> None:
     def zonal(told: dict[str, list[dict[str, object]]]) -> None:
         about = {"type": "Zone", "reasonCode": "Quota", "restrictionInfo": {"zones": ["2"]}}
@@ -156,17 +165,17 @@ SPOT = replace(SMALL, name="spot", preemptible=True)
 @pytest.mark.parametrize(
     ("size", "quota", "limit", "mark"),
     [
-        (SMALL, "quota cores", 1, Mark.FAILED),
-        (SMALL, "quota cores", 7, Mark.WARNING),
-        (SMALL, "quota cores", 8, Mark.FINE),
-        (SPOT, "quota lowPriorityCores", 7, Mark.WARNING),
-        (SMALL, "quota of Standard_D2s_v5", 7, Mark.WARNING),
-        (SMALL, "quota virtualMachines", 3, Mark.WARNING),
-        (SMALL, "quota virtualMachines", 4, Mark.FINE),
+        (SMALL, "quota cores", 1, CheckStatus.FAILED),
+        (SMALL, "quota cores", 7, CheckStatus.WARNING),
+        (SMALL, "quota cores", 8, CheckStatus.FINE),
+        (SPOT, "quota lowPriorityCores", 7, CheckStatus.WARNING),
+        (SMALL, "quota of Standard_D2s_v5", 7, CheckStatus.WARNING),
+        (SMALL, "quota virtualMachines", 3, CheckStatus.WARNING),
+        (SMALL, "quota virtualMachines", 4, CheckStatus.FINE),
     ],
 )
 def test_a_quota_without_room_for_max_nodes_is_told(
-    azure: AzureServer, size: Size, quota: str, limit: int, mark: Mark
+    azure: AzureServer, size: Size, quota: str, limit: int, mark: CheckStatus
 ) -> None:
     match quota:
         case "quota virtualMachines":
@@ -178,7 +187,7 @@ def test_a_quota_without_room_for_max_nodes_is_told(
     found = asked(azure, size, max_nodes=4)
     assert found[quota].mark is mark
     assert "max_nodes = 4" in found[quota].text
-    assert {name for name, one in found.items() if one.mark is not Mark.FINE} <= {
+    assert {name for name, one in found.items() if one.mark is not CheckStatus.FINE} <= {
         quota,
         # The family has no more than the region.
         *(["quota of Standard_D2s_v5"] if quota == "quota cores" else []),
@@ -196,15 +205,15 @@ def test_what_the_pools_own_nodes_use_of_a_quota_is_not_missing(azure: AzureServ
 
 def test_the_cores_of_spot_nodes_count_in_no_family(azure: AzureServer) -> None:
     azure.world.families = {"standardDSv5Family": 0}
-    assert {one.mark for one in asked(azure, SPOT).values()} == {Mark.FINE}
+    assert {one.mark for one in asked(azure, SPOT).values()} == {CheckStatus.FINE}
 
 
 def test_a_subnet_that_is_not_there_is_told(azure: AzureServer) -> None:
     found = asked(azure, subnet="nowhere")["subnet"]
-    assert (found.mark, "ResourceNotFound" in found.text) == (Mark.FAILED, True)
+    assert (found.mark, "ResourceNotFound" in found.text) == (CheckStatus.FAILED, True)
 
 
 def test_an_answer_that_fails_is_no_word_about_permissions(azure: AzureServer) -> None:
     azure.fault("permissions.list", before=refusal("InternalServerError", 500))
     found = asked(azure)[f"permissions on {GROUP}"]
-    assert (found.mark, "InternalServerError" in found.text) == (Mark.FAILED, True)
+    assert (found.mark, "InternalServerError" in found.text) == (CheckStatus.FAILED, True)

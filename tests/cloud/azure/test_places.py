@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from nodemanager.cloud.azure.order import machine_name
-from nodemanager.cloud.checks import Found, Mark, Wanted
+from nodemanager.cloud.checks import CheckStatus, Found, Wanted
 from nodemanager.errors import ConfigError, PlaceFull, QuotaExceeded
 from tests.cloud import asking
 from tests.cloud.azure.helpers import POOL, SMALL, cloud, order
@@ -86,7 +86,10 @@ def test_each_zone_is_asked_whether_it_has_the_sizes(azure: AzureServer) -> None
     size = replace(SMALL, places=("1", "2", "3"))
     found = asking.asked(cloud(azure, places=PLACES), Wanted(POOL, (size,)))
     assert found["place 1"] == Found("zone 1 of eastus has its sizes")
-    assert (found["place 2"].mark, found["place 3"].mark) == (Mark.FAILED, Mark.FAILED)
+    assert (found["place 2"].mark, found["place 3"].mark) == (
+        CheckStatus.FAILED,
+        CheckStatus.FAILED,
+    )
     assert "Standard_D2s_v5 is restricted: Quota" in found["place 2"].text
     assert "Standard_D2s_v5 is not offered" in found["place 3"].text
-    assert found[f"offer of {SMALL.name}"].mark is Mark.FINE
+    assert found[f"offer of {SMALL.name}"].mark is CheckStatus.FINE

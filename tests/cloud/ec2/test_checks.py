@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from nodemanager.cloud.api import CloudDriver
-from nodemanager.cloud.checks import Found, Mark, Wanted
+from nodemanager.cloud.checks import CheckStatus, Found, Wanted
 from nodemanager.core.model.world import Tags
 from tests.cloud import asking
 from tests.cloud.ec2.helpers import POOL, SMALL, by_hand, cloud, order
@@ -44,7 +44,7 @@ def test_a_missing_permission_is_named(server: MotoServer, action: str) -> None:
 
     found = asked(as_at_amazon(cloud(server)))[f"permission ec2:{action}"]
 
-    assert found.mark is Mark.FAILED
+    assert found.mark is CheckStatus.FAILED
     assert f"ec2:{action} is not allowed" in found.text
     assert "etc/iam/ec2.json" in found.to_do
 
@@ -54,7 +54,7 @@ def test_a_refusal_that_names_another_permission_is_told_by_that_one(server: Mot
 
     found = asked(as_at_amazon(cloud(server)))["permission ec2:RunInstances"]
 
-    assert found.mark is Mark.FAILED
+    assert found.mark is CheckStatus.FAILED
     assert found.text == "ec2:CreateTags is not allowed on arn:aws:ec2:us-east-1:1:instance/*"
 
 
@@ -67,7 +67,7 @@ def test_asking_changes_nothing_and_amazon_is_asked_with_the_pool_s_tag(
 
     found = asked(ec2)
 
-    assert {one.mark for one in found.values()} <= {Mark.FINE, Mark.NOT_ASKED}
+    assert {one.mark for one in found.values()} <= {CheckStatus.FINE, CheckStatus.NOT_ASKED}
     assert found["permission ec2:TerminateInstances"] == Found("allowed")
     alive = ec2.ask(node.id)
     assert alive is not None
@@ -83,7 +83,7 @@ def test_no_end_is_sent_to_an_api_that_is_not_amazon_s(server: MotoServer) -> No
     ec2 = cloud(server)
     ec2.create(order())
     found = asked(ec2)
-    assert found["permission ec2:TerminateInstances"].mark is Mark.NOT_ASKED
+    assert found["permission ec2:TerminateInstances"].mark is CheckStatus.NOT_ASKED
     assert server.called("TerminateInstances") == []
 
 
@@ -104,7 +104,7 @@ def test_an_api_that_ignores_dry_run_is_sent_nothing_that_boots(
 ) -> None:
     without_dry_run(server, monkeypatch, "DescribeInstances", "RunInstances")
     found = asked(cloud(server))
-    assert found["permission ec2:RunInstances"].mark is Mark.NOT_ASKED
+    assert found["permission ec2:RunInstances"].mark is CheckStatus.NOT_ASKED
     assert server.called("RunInstances") == []
 
 
@@ -116,7 +116,7 @@ def test_a_node_that_was_made_in_spite_of_dry_run_is_ended_and_was_never_the_poo
 
     found = asked(ec2)["permission ec2:RunInstances"]
 
-    assert found.mark is Mark.FAILED
+    assert found.mark is CheckStatus.FAILED
     assert "ended at once" in found.text
     assert ec2.list_nodes().items == ()
     (there,) = cloud(server, pool=f"{POOL}-preflight").list_nodes().items
@@ -134,7 +134,7 @@ def test_what_the_daemon_never_asks_for_is_no_failure_where_it_is_not_allowed(
     found = asked(as_at_amazon(cloud(server, create=create)))
 
     for name in ("subnet", "key pair", "offer of m5.large"):
-        assert found[name].mark is Mark.NOT_ASKED
+        assert found[name].mark is CheckStatus.NOT_ASKED
         assert "ec2-check.json" in found[name].to_do
 
 
@@ -149,15 +149,15 @@ def test_subnet_groups_and_key_are_looked_up(server: MotoServer) -> None:
 
     found = asked(as_at_amazon(cloud(server, create=create)))
 
-    assert found["subnet"].mark is Mark.FINE
+    assert found["subnet"].mark is CheckStatus.FINE
     assert there["vpcId"] in found["subnet"].text
-    assert found["security groups"].mark is Mark.FAILED
+    assert found["security groups"].mark is CheckStatus.FAILED
     assert "InvalidGroup.NotFound" in found["security groups"].text
-    assert found["key pair"].mark is Mark.FAILED
+    assert found["key pair"].mark is CheckStatus.FAILED
 
 
 def test_a_size_that_the_zone_lacks_is_told(server: MotoServer) -> None:
     create = {"image_id": "ami-1", "availability_zone": "us-east-1e"}
     found = asked(cloud(server, create=create))["offer of m5.large"]
-    assert found.mark is Mark.FAILED
+    assert found.mark is CheckStatus.FAILED
     assert "zone us-east-1e does not offer m5.large" in found.text

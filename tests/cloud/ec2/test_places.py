@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from nodemanager.cloud.checks import Found, Mark, Wanted
+from nodemanager.cloud.checks import CheckStatus, Found, Wanted
 from nodemanager.cloud.ec2.adapter import build_cloud
 from nodemanager.cloud.ec2.order import run_params
 from nodemanager.core.plan.places import client_token
@@ -152,11 +152,11 @@ def test_each_place_is_looked_up_by_name_and_a_wrong_one_is_told_with_the_near_o
     found = asked(server, ZONE, "us-east-1z", subnet, wrong)
     assert found[f"place {ZONE}"] == Found(f"{ZONE} is available")
     zone = found["place us-east-1z"]
-    assert zone.mark is Mark.FAILED
+    assert zone.mark is CheckStatus.FAILED
     assert "did you mean 'us-east-1" in zone.text
     assert ZONE in zone.to_do
-    assert found[f"place {subnet}"].mark is Mark.FINE
-    assert found[f"place {wrong}"].mark is Mark.FAILED
+    assert found[f"place {subnet}"].mark is CheckStatus.FINE
+    assert found[f"place {wrong}"].mark is CheckStatus.FAILED
     assert f"did you mean '{subnet}'?" in found[f"place {wrong}"].text
 
 
@@ -164,5 +164,5 @@ def test_each_place_is_looked_up_by_name_and_a_wrong_one_is_told_with_the_near_o
 def test_a_place_without_the_right_to_look_is_not_asked(server: MotoServer) -> None:
     server.fault("DescribeAvailabilityZones", before=refusal("UnauthorizedOperation", 403))
     found = asked(server, ZONE)[f"place {ZONE}"]
-    assert found.mark is Mark.NOT_ASKED
+    assert found.mark is CheckStatus.NOT_ASKED
     assert "ec2-check.json" in found.to_do

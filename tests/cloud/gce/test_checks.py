@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from nodemanager.cloud.checks import Found, Mark, Wanted
+from nodemanager.cloud.checks import CheckStatus, Found, Wanted
 from nodemanager.cloud.endpoint import Endpoint
 from nodemanager.cloud.gce.rights import Rights
 from nodemanager.cloud.token import TokenSource
@@ -43,7 +43,7 @@ def by_role(gce: GceServer, monkeypatch: pytest.MonkeyPatch) -> dict[str, Found]
 
 def test_where_all_is_well_every_check_says_so_and_nothing_is_changed(gce: GceServer) -> None:
     found = answers(gce, service_account_name=RUNS_AS, boot_disk_type="pd-ssd")
-    assert {name: one for name, one in found.items() if one.mark is not Mark.FINE} == {}
+    assert {name: one for name, one in found.items() if one.mark is not CheckStatus.FINE} == {}
     assert ACCOUNT in found["service account"].text
     assert "id 7000, READY" in found["image id"].text
     sent = {call.method for call in gce.calls}
@@ -68,7 +68,7 @@ def test_where_all_is_well_every_check_says_so_and_nothing_is_changed(gce: GceSe
 def test_a_missing_permission_is_named(gce: GceServer, permission: str, check: str) -> None:
     gce.account.denied = {permission}
     found = answers(gce, service_account_name=RUNS_AS)
-    assert [name for name, one in found.items() if one.mark is Mark.FAILED] == [check]
+    assert [name for name, one in found.items() if one.mark is CheckStatus.FAILED] == [check]
     assert permission in found[check].text
     assert found[check].to_do
 
@@ -84,7 +84,7 @@ def test_a_role_for_the_pool_s_nodes_alone_is_asked_about_on_a_node(gce: GceServ
 
     gce.account.denied = {"compute.instances.delete"}
     found = asked(ours, Wanted(POOL, (SMALL,), 2, (node.id,)))
-    assert found["permissions on a node"].mark is Mark.FAILED
+    assert found["permissions on a node"].mark is CheckStatus.FAILED
 
 
 def test_an_instance_s_own_account_is_named_with_its_scopes(
@@ -94,9 +94,9 @@ def test_an_instance_s_own_account_is_named_with_its_scopes(
     assert ACCOUNT in found["service account"].text
     assert COMPUTE in found["service account"].text
     # This scope lets nobody ask the Resource Manager.
-    assert found["permissions to boot nodes"].mark is Mark.NOT_ASKED
+    assert found["permissions to boot nodes"].mark is CheckStatus.NOT_ASKED
     assert "scope cloud-platform" in found["permissions to boot nodes"].to_do
-    assert found["permission to use the subnet"].mark is Mark.FINE
+    assert found["permission to use the subnet"].mark is CheckStatus.FINE
 
 
 def test_a_scope_that_boots_nothing_fails_whatever_the_role(
@@ -104,7 +104,7 @@ def test_a_scope_that_boots_nothing_fails_whatever_the_role(
 ) -> None:
     gce.tokens.scopes = (f"{COMPUTE}.readonly",)
     found = by_role(gce, monkeypatch)
-    assert found["service account"].mark is Mark.FAILED
+    assert found["service account"].mark is CheckStatus.FAILED
     assert "compute-rw" in found["service account"].to_do
 
 
@@ -116,7 +116,7 @@ def test_an_api_that_is_not_enabled_is_no_failure(gce: GceServer) -> None:
         times=9,
     )
     found = answers(gce)["permissions to boot nodes"]
-    assert found.mark is Mark.NOT_ASKED
+    assert found.mark is CheckStatus.NOT_ASKED
     assert "gcloud services enable" in found.to_do
 
 
@@ -127,9 +127,9 @@ def test_a_question_that_the_resource_manager_does_not_take_is_no_failure(gce: G
         before=refusal("badRequest", 400, message),
     )
     found = answers(gce)
-    assert found["permissions to see what exists"].mark is Mark.NOT_ASKED
+    assert found["permissions to see what exists"].mark is CheckStatus.NOT_ASKED
     assert "compute.zones.get" in found["permissions to see what exists"].text
-    assert found["permissions to boot nodes"].mark is Mark.FINE
+    assert found["permissions to boot nodes"].mark is CheckStatus.FINE
 
 
 def test_what_only_these_checks_read_is_no_failure_where_it_is_not_allowed(gce: GceServer) -> None:
@@ -143,19 +143,19 @@ def test_what_only_these_checks_read_is_no_failure_where_it_is_not_allowed(gce: 
         gce.fault(method, before=refusal("forbidden", 403, message), times=9)
     found = answers(gce)
     for method, name in names.items():
-        assert found[name].mark is Mark.NOT_ASKED
+        assert found[name].mark is CheckStatus.NOT_ASKED
         assert found[name].text == f"needs compute.{method}"
         assert "etc/iam/gce-check.yaml" in found[name].to_do
-    assert Mark.FAILED not in {one.mark for one in found.values()}
+    assert CheckStatus.FAILED not in {one.mark for one in found.values()}
 
 
 def test_an_error_of_one_check_stops_no_other(gce: GceServer) -> None:
     gce.fault("regions.get", before=plain(503, "<html>no</html>"), times=1)
     gce.fault("images.getFromFamily", before=lambda: None, times=1)
     found = answers(gce)
-    failed = {name for name, one in found.items() if one.mark is Mark.FAILED}
+    failed = {name for name, one in found.items() if one.mark is CheckStatus.FAILED}
     assert failed == {"image id", "quota INSTANCES"}
-    assert found["quota CPUS"].mark is Mark.FINE
+    assert found["quota CPUS"].mark is CheckStatus.FINE
 
 
 @pytest.mark.parametrize(
@@ -185,16 +185,22 @@ def test_google_s_other_apis_are_asked_beside_the_compute_api(compute: str, iam:
 @pytest.mark.parametrize(
     ("field", "value", "mark", "said"),
     [
-        pytest.param("status", "PENDING", Mark.FAILED, "PENDING", id="not-ready"),
+        pytest.param("status", "PENDING", CheckStatus.FAILED, "PENDING", id="not-ready"),
         pytest.param(
-            "deprecated", {"state": "DEPRECATED"}, Mark.WARNING, "DEPRECATED", id="deprecated"
+            "deprecated",
+            {"state": "DEPRECATED"},
+            CheckStatus.WARNING,
+            "DEPRECATED",
+            id="deprecated",
         ),
-        pytest.param("deprecated", {"state": "OBSOLETE"}, Mark.FAILED, "OBSOLETE", id="obsolete"),
-        pytest.param("diskSizeGb", "30", Mark.FAILED, "boot_disk_gb = 20", id="too-large"),
+        pytest.param(
+            "deprecated", {"state": "OBSOLETE"}, CheckStatus.FAILED, "OBSOLETE", id="obsolete"
+        ),
+        pytest.param("diskSizeGb", "30", CheckStatus.FAILED, "boot_disk_gb = 20", id="too-large"),
     ],
 )
 def test_an_image_that_nodes_can_t_boot_from_is_told(
-    gce: GceServer, field: str, value: object, mark: Mark, said: str
+    gce: GceServer, field: str, value: object, mark: CheckStatus, said: str
 ) -> None:
     (name,) = IMAGES[NAME]
     # Once to find it, once to read it.
@@ -207,8 +213,8 @@ def test_an_image_that_nodes_can_t_boot_from_is_told(
 
 def test_an_image_that_is_not_there_is_told(gce: GceServer) -> None:
     found = answers(gce, image="debian-99")
-    assert found["image id"].mark is Mark.FAILED
-    assert found["permission to use the image"].mark is Mark.NOT_ASKED
+    assert found["image id"].mark is CheckStatus.FAILED
+    assert found["permission to use the image"].mark is CheckStatus.NOT_ASKED
 
 
 def test_an_own_image_is_found_by_its_name(gce: GceServer) -> None:
@@ -221,20 +227,26 @@ def test_an_own_image_is_found_by_its_name(gce: GceServer) -> None:
     [
         pytest.param(
             Size("new", "n9-standard-1", 1, 1024),
-            Mark.FAILED,
+            CheckStatus.FAILED,
             "us-central1-a has no n9-standard-1",
             id="unknown",
         ),
         pytest.param(
-            Size("big", "n1-standard-1", 8, 1024), Mark.WARNING, "[Size big]", id="fewer-cores"
+            Size("big", "n1-standard-1", 8, 1024),
+            CheckStatus.WARNING,
+            "[Size big]",
+            id="fewer-cores",
         ),
         pytest.param(
-            Size("big", "n1-standard-1", 1, 9999), Mark.WARNING, "[Size big]", id="less-memory"
+            Size("big", "n1-standard-1", 1, 9999),
+            CheckStatus.WARNING,
+            "[Size big]",
+            id="less-memory",
         ),
     ],
 )
 def test_a_size_that_the_zone_lacks_or_that_has_less_is_told(
-    gce: GceServer, size: Size, mark: Mark, said: str
+    gce: GceServer, size: Size, mark: CheckStatus, said: str
 ) -> None:
     found = answers(gce, size)[f"machine type {size.instance_type}"]
     assert found.mark is mark
@@ -244,21 +256,21 @@ def test_a_size_that_the_zone_lacks_or_that_has_less_is_told(
 def test_a_machine_of_another_processor_than_the_image_is_told(gce: GceServer) -> None:
     gce.fault("machineTypes.get", after=changed(lambda told: told.update(architecture="ARM64")))
     found = answers(gce)["machine type n1-standard-1"]
-    assert found.mark is Mark.FAILED
+    assert found.mark is CheckStatus.FAILED
     assert "ARM64" in found.text
 
 
 def test_a_zone_that_is_down_and_one_that_is_not_there_are_told(gce: GceServer) -> None:
     gce.fault("zones.get", after=changed(lambda told: told.update(status="DOWN")))
-    assert answers(gce)["zone"].mark is Mark.WARNING
-    assert answers(gce, zone="us-central1-z")["zone"].mark is Mark.FAILED
+    assert answers(gce)["zone"].mark is CheckStatus.WARNING
+    assert answers(gce, zone="us-central1-z")["zone"].mark is CheckStatus.FAILED
 
 
 def test_a_type_of_disk_that_is_not_there_is_told(gce: GceServer) -> None:
     scratch = Size("scratch", "n1-standard-1", 1, 3840, scratch_mb=400_000)
     found = answers(gce, scratch, boot_disk_type="pd-fast")
-    assert found["disk type pd-fast"].mark is Mark.FAILED
-    assert found["disk type local-ssd"].mark is Mark.FINE
+    assert found["disk type pd-fast"].mark is CheckStatus.FAILED
+    assert found["disk type local-ssd"].mark is CheckStatus.FINE
     # Two whole local SSDs for each node.
     assert "room for 8 more scratch" in found["quota LOCAL_SSD_TOTAL_GB"].text
 
@@ -266,31 +278,37 @@ def test_a_type_of_disk_that_is_not_there_is_told(gce: GceServer) -> None:
 @pytest.mark.parametrize(
     ("create", "mark", "said"),
     [
-        pytest.param({"network": CUSTOM}, Mark.FAILED, "none is named", id="none-named"),
-        pytest.param({"network": "nowhere"}, Mark.FAILED, "was not found", id="no-network"),
-        pytest.param({"subnet": "nowhere"}, Mark.FAILED, "was not found", id="no-subnet"),
+        pytest.param({"network": CUSTOM}, CheckStatus.FAILED, "none is named", id="none-named"),
+        pytest.param({"network": "nowhere"}, CheckStatus.FAILED, "was not found", id="no-network"),
+        pytest.param({"subnet": "nowhere"}, CheckStatus.FAILED, "was not found", id="no-subnet"),
         pytest.param(
             {"subnet": "regions/europe-west4/subnetworks/default"},
-            Mark.FAILED,
+            CheckStatus.FAILED,
             "the zone is of us-central1",
             id="another-region",
         ),
         pytest.param(
-            {"subnet": "default", "network": CUSTOM}, Mark.FAILED, "network = own", id="network"
+            {"subnet": "default", "network": CUSTOM},
+            CheckStatus.FAILED,
+            "network = own",
+            id="network",
         ),
         pytest.param(
-            {"subnet": CUSTOM, "network": CUSTOM}, Mark.WARNING, "fewer addresses", id="too-small"
+            {"subnet": CUSTOM, "network": CUSTOM},
+            CheckStatus.WARNING,
+            "fewer addresses",
+            id="too-small",
         ),
-        pytest.param({"subnet": "default"}, Mark.FINE, "network default", id="fine"),
+        pytest.param({"subnet": "default"}, CheckStatus.FINE, "network default", id="fine"),
     ],
 )
 def test_the_subnet_is_looked_up(
-    gce: GceServer, create: dict[str, str], mark: Mark, said: str
+    gce: GceServer, create: dict[str, str], mark: CheckStatus, said: str
 ) -> None:
     found = answers(gce, max_nodes=5, **create)["subnet"]
     assert found.mark is mark
     assert said in found.text
-    assert bool(found.to_do) is (mark is not Mark.FINE)
+    assert bool(found.to_do) is (mark is not CheckStatus.FINE)
 
 
 def test_a_network_without_a_subnet_in_the_region_is_told(gce: GceServer) -> None:
@@ -304,24 +322,24 @@ def test_a_network_without_a_subnet_in_the_region_is_told(gce: GceServer) -> Non
 @pytest.mark.parametrize(
     ("used", "max_nodes", "nodes", "mark"),
     [
-        pytest.param(20, 4, 0, Mark.FINE, id="just-enough"),
-        pytest.param(20, 5, 0, Mark.WARNING, id="one-too-few"),
-        pytest.param(20, 5, 1, Mark.FINE, id="with-those-that-run"),
-        pytest.param(24, 1, 0, Mark.FAILED, id="not-even-one"),
-        pytest.param(24, 2, 1, Mark.WARNING, id="no-more-than-the-one-that-runs"),
-        pytest.param(24, 1, 1, Mark.FINE, id="no-more-is-wanted"),
-        pytest.param(24, 0, 0, Mark.FINE, id="a-drained-pool"),
+        pytest.param(20, 4, 0, CheckStatus.FINE, id="just-enough"),
+        pytest.param(20, 5, 0, CheckStatus.WARNING, id="one-too-few"),
+        pytest.param(20, 5, 1, CheckStatus.FINE, id="with-those-that-run"),
+        pytest.param(24, 1, 0, CheckStatus.FAILED, id="not-even-one"),
+        pytest.param(24, 2, 1, CheckStatus.WARNING, id="no-more-than-the-one-that-runs"),
+        pytest.param(24, 1, 1, CheckStatus.FINE, id="no-more-is-wanted"),
+        pytest.param(24, 0, 0, CheckStatus.FINE, id="a-drained-pool"),
     ],
 )
 def test_a_quota_is_held_against_the_nodes_that_the_pool_may_still_get(
-    gce: GceServer, used: int, max_nodes: int, nodes: int, mark: Mark
+    gce: GceServer, used: int, max_nodes: int, nodes: int, mark: CheckStatus
 ) -> None:
     gce.account.region_quotas["CPUS"] = (24, used)
     ids = tuple(str(number) for number in range(1, nodes + 1))
     found = answers(gce, max_nodes=max_nodes, nodes=ids)["quota CPUS"]
     assert found.mark is mark
     assert f"{used} of 24 used" in found.text
-    assert bool(found.to_do) is (mark is not Mark.FINE)
+    assert bool(found.to_do) is (mark is not CheckStatus.FINE)
 
 
 def test_each_family_has_its_own_quota_and_the_project_one_for_all(gce: GceServer) -> None:
@@ -330,7 +348,7 @@ def test_each_family_has_its_own_quota_and_the_project_one_for_all(gce: GceServe
     assert "room for 24 more n1-standard-1;" in found["quota CPUS"].text
     assert "room for 2 more n2-standard-4;" in found["quota N2_CPUS"].text
     assert "3 more n1-standard-1, 0 more n2-standard-4" in found["quota CPUS_ALL_REGIONS"].text
-    assert found["quota CPUS_ALL_REGIONS"].mark is Mark.FAILED
+    assert found["quota CPUS_ALL_REGIONS"].mark is CheckStatus.FAILED
 
 
 def test_spot_nodes_count_against_their_own_quota_only_where_there_is_one(gce: GceServer) -> None:
@@ -341,12 +359,12 @@ def test_spot_nodes_count_against_their_own_quota_only_where_there_is_one(gce: G
     found = answers(gce, SPOT)
     assert found["quota CPUS"].text == "0 of 24 used"
     assert "room for 1 more spot" in found["quota PREEMPTIBLE_CPUS"].text
-    assert found["quota PREEMPTIBLE_CPUS"].mark is Mark.WARNING
+    assert found["quota PREEMPTIBLE_CPUS"].mark is CheckStatus.WARNING
 
 
 def test_a_quota_that_the_api_does_not_tell_is_said_to_be_unknown(gce: GceServer) -> None:
     found = answers(gce, Size("n4", "n4-standard-2", 2, 8192))["quota N4_CPUS"]
-    assert found.mark is Mark.NOT_ASKED
+    assert found.mark is CheckStatus.NOT_ASKED
 
 
 def test_disks_and_addresses_count_only_where_nodes_have_them(gce: GceServer) -> None:

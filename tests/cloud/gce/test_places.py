@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from nodemanager.cloud.checks import Found, Mark, Wanted
+from nodemanager.cloud.checks import CheckStatus, Found, Wanted
 from nodemanager.core.plan.places import client_token
 from nodemanager.errors import CloudError, ConfigError, PlaceFull, QuotaExceeded
 from tests.cloud import asking
@@ -77,5 +77,5 @@ def test_each_zone_is_looked_up_and_a_wrong_one_is_told_with_the_near_one(
     found = asked(gce, ZONE, "us-central2-b")
     assert found[f"place {ZONE}"] == Found(f"{ZONE} is up")
     wrong = found["place us-central2-b"]
-    assert wrong.mark is Mark.FAILED
+    assert wrong.mark is CheckStatus.FAILED
     assert f"did you mean '{OTHER}'?" in wrong.text

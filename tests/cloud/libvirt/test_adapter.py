@@ -25,7 +25,7 @@ from nodemanager.cloud.libvirt.domain import (
     state_name,
 )
 from nodemanager.cloud.libvirt.driver import Hypervisor
-from nodemanager.cloud.libvirt.volumes import Plan
+from nodemanager.cloud.libvirt.volumes import VolumePlan
 from nodemanager.core.model.world import CloudState, Leftover, LeftoverKind, Outcome, Size, Tags
 from nodemanager.errors import (
     BadRequest,
@@ -92,7 +92,7 @@ def test_a_domain_whose_volumes_are_being_made_is_one_to_come_and_not_stopped(
 ) -> None:
     """Else another node would be booted for its job; and with a large image it would be ended,
     since it has been shut off for `settle` (D1)."""
-    make, seen = Plan.make, []
+    make, seen = VolumePlan.make, []
 
     def slowly(*arguments: Any) -> None:
         (listed,) = (one for one in cloud.list_nodes().items if one.tags.record == RECORD)
@@ -102,7 +102,7 @@ def test_a_domain_whose_volumes_are_being_made_is_one_to_come_and_not_stopped(
         seen.extend([listed.state, found.state, asked.state])
         make(*arguments)
 
-    monkeypatch.setattr(Plan, "make", slowly)
+    monkeypatch.setattr(VolumePlan, "make", slowly)
     node = cloud.create(order())
     assert seen == [CloudState.PENDING] * 3
     assert node.state is CloudState.RUNNING

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from nodemanager.cloud.checks import Found, Mark, Wanted
+from nodemanager.cloud.checks import CheckStatus, Found, Wanted
 from nodemanager.core.model.world import Size
 from tests.cloud.asking import asked
 from tests.cloud.libvirt import driver as libvirt_driver
@@ -59,7 +59,7 @@ def pool_of(hypervisor: Any, kind: str, *, active: bool = True) -> Iterator[Any]
 def test_where_all_is_well_every_check_says_so_and_nothing_is_made(hypervisor: Any) -> None:
     before = [one.name() for one in hypervisor.listAllDomains()]
     found = answers()
-    assert {name: one for name, one in found.items() if one.mark is not Mark.FINE} == {}
+    assert {name: one for name, one in found.items() if one.mark is not CheckStatus.FINE} == {}
     assert found["hypervisor"].text.startswith("test:///default, host ")
     assert found["image id"].text.endswith(f"key /{POOL}/{IMAGE}, 100 MB")
     assert [one.name() for one in hypervisor.listAllDomains()] == before
@@ -82,19 +82,19 @@ def test_a_connection_that_may_only_read_is_told(
 ) -> None:
     monkeypatch.setattr(libvirt_driver, "DRIVER", f"{__name__}.ReadOnly")
     found = answers()
-    assert {name for name, one in found.items() if one.mark is not Mark.FINE} == {
+    assert {name for name, one in found.items() if one.mark is not CheckStatus.FINE} == {
         "permission to change"
     }
-    assert found["permission to change"].mark is Mark.FAILED
+    assert found["permission to change"].mark is CheckStatus.FAILED
     assert "group libvirt" in found["permission to change"].to_do
 
 
 def test_an_error_of_one_check_stops_no_other(hypervisor: Any) -> None:
     found = answers(storage_pool="nowhere", network="nowhere")
-    failed = {name for name, one in found.items() if one.mark is Mark.FAILED}
+    failed = {name for name, one in found.items() if one.mark is CheckStatus.FAILED}
     assert failed == {"storage pool", "image id", "network", "storage space"}
     assert "pool-list" in found["storage pool"].to_do
-    assert found["host memory"].mark is Mark.FINE
+    assert found["host memory"].mark is CheckStatus.FINE
 
 
 # What nodes are made of.
@@ -109,7 +109,7 @@ def test_a_host_without_kvm_is_slow(monkeypatch: pytest.MonkeyPatch, hypervisor:
     ask = checks.best_guest
     told = plain.format(kvm="")
     monkeypatch.setattr(checks, "best_guest", lambda _capabilities: ask(told))
-    assert answers()["virtualisation"].mark is Mark.WARNING
+    assert answers()["virtualisation"].mark is CheckStatus.WARNING
     told = plain.format(kvm="<domain type='kvm'/>")
     assert answers()["virtualisation"] == Found("kvm on x86_64")
 
@@ -117,27 +117,27 @@ def test_a_host_without_kvm_is_slow(monkeypatch: pytest.MonkeyPatch, hypervisor:
 def test_a_storage_pool_that_does_not_run_is_told(hypervisor: Any) -> None:
     with pool_of(hypervisor, "dir", active=False):
         found = answers(storage_pool="other")
-    assert found["storage pool"].mark is Mark.FAILED
+    assert found["storage pool"].mark is CheckStatus.FAILED
     assert found["storage pool"].to_do == "start it: virsh pool-start other"
 
 
 def test_a_storage_pool_of_an_unknown_type_is_told(hypervisor: Any) -> None:
     with pool_of(hypervisor, "mpath"):
-        assert answers(storage_pool="other")["storage pool"].mark is Mark.FAILED
+        assert answers(storage_pool="other")["storage pool"].mark is CheckStatus.FAILED
 
 
 def test_what_does_not_come_back_with_the_host_is_a_warning(hypervisor: Any) -> None:
     hypervisor.storagePoolLookupByName(POOL).setAutostart(0)
     hypervisor.networkLookupByName(NETWORK).setAutostart(0)
     found = answers()
-    assert found["storage pool"].mark is found["network"].mark is Mark.WARNING
+    assert found["storage pool"].mark is found["network"].mark is CheckStatus.WARNING
     assert found["storage pool"].to_do == f"virsh pool-autostart {POOL}"
     assert found["network"].to_do == f"virsh net-autostart {NETWORK}"
 
 
 def test_an_image_that_is_not_there_is_told(hypervisor: Any) -> None:
     found = answers(image="nothing.qcow2")["image id"]
-    assert found.mark is Mark.FAILED
+    assert found.mark is CheckStatus.FAILED
     assert "nothing.qcow2" in found.text
 
 
@@ -147,13 +147,13 @@ def test_a_network_that_is_not_active_is_told(hypervisor: Any) -> None:
         found = answers(network="off")["network"]
     finally:
         made.undefine()
-    assert found.mark is Mark.FAILED
+    assert found.mark is CheckStatus.FAILED
     assert found.to_do == "virsh net-start off"
 
 
 def test_a_bridge_can_t_be_asked_for(hypervisor: Any) -> None:
     found = answers(bridge="br0")
-    assert found["bridge"].mark is Mark.NOT_ASKED
+    assert found["bridge"].mark is CheckStatus.NOT_ASKED
     assert "network" not in found
 
 
@@ -162,8 +162,8 @@ def test_the_network_of_a_domain_of_one_s_own_is_not_guessed(
 ) -> None:
     path = tmp_path / "domain.xml"
     path.write_text("<domain><devices/></domain>")
-    assert answers(domain_xml=str(path))["network"].mark is Mark.NOT_ASKED
-    assert answers(domain_xml=str(path), network=NETWORK)["network"].mark is Mark.FINE
+    assert answers(domain_xml=str(path))["network"].mark is CheckStatus.NOT_ASKED
+    assert answers(domain_xml=str(path), network=NETWORK)["network"].mark is CheckStatus.FINE
 
 
 # Room.
@@ -172,13 +172,13 @@ def test_the_network_of_a_domain_of_one_s_own_is_not_guessed(
 @pytest.mark.parametrize(
     ("cores", "ram_mb", "mark"),
     [
-        pytest.param(16, HOST_MB - 512, Mark.FINE, id="all-of-the-host"),
-        pytest.param(17, 512, Mark.WARNING, id="more-cores"),
-        pytest.param(1, HOST_MB, Mark.FAILED, id="more-memory"),
+        pytest.param(16, HOST_MB - 512, CheckStatus.FINE, id="all-of-the-host"),
+        pytest.param(17, 512, CheckStatus.WARNING, id="more-cores"),
+        pytest.param(1, HOST_MB, CheckStatus.FAILED, id="more-memory"),
     ],
 )
 def test_one_node_must_fit_on_the_host(
-    hypervisor: Any, cores: int, ram_mb: int, mark: Mark
+    hypervisor: Any, cores: int, ram_mb: int, mark: CheckStatus
 ) -> None:
     found = answers(Size("big", "big", cores, ram_mb, ram_is_given=True))["room for big"]
     assert found.mark is mark
@@ -188,13 +188,13 @@ def test_one_node_must_fit_on_the_host(
 @pytest.mark.parametrize(
     ("ram_mb", "max_nodes", "mark"),
     [
-        pytest.param(512, 2, Mark.FINE, id="just-enough"),
-        pytest.param(512, 3, Mark.WARNING, id="one-too-few"),
-        pytest.param(1025, 1, Mark.FAILED, id="not-even-one"),
+        pytest.param(512, 2, CheckStatus.FINE, id="just-enough"),
+        pytest.param(512, 3, CheckStatus.WARNING, id="one-too-few"),
+        pytest.param(1025, 1, CheckStatus.FAILED, id="not-even-one"),
     ],
 )
 def test_memory_is_what_running_domains_leave(
-    hypervisor: Any, ram_mb: int, max_nodes: int, mark: Mark
+    hypervisor: Any, ram_mb: int, max_nodes: int, mark: CheckStatus
 ) -> None:
     size = Size("size", "size", 1, ram_mb)
     found = answers(size, max_nodes=max_nodes)["host memory"]
@@ -216,12 +216,12 @@ def test_a_domain_that_runs_takes_memory_and_one_that_does_not_takes_none(
 @pytest.mark.parametrize(
     ("kind", "said"),
     [
-        pytest.param("dir", Mark.WARNING, id="files-grow"),
-        pytest.param("logical", Mark.FAILED, id="devices-are-whole"),
+        pytest.param("dir", CheckStatus.WARNING, id="files-grow"),
+        pytest.param("logical", CheckStatus.FAILED, id="devices-are-whole"),
     ],
 )
 def test_a_pool_that_can_t_hold_one_node_s_volumes_is_told(
-    hypervisor: Any, kind: str, said: Mark
+    hypervisor: Any, kind: str, said: CheckStatus
 ) -> None:
     large = Size("large", "large", 1, 512, scratch_mb=BIG_MB)
     with pool_of(hypervisor, kind):
@@ -229,7 +229,7 @@ def test_a_pool_that_can_t_hold_one_node_s_volumes_is_told(
         assert found.mark is said
         assert "room for 0 more large" in found.text
         assert found.to_do
-        assert answers(storage_pool="other")["storage space"].mark is Mark.FINE
+        assert answers(storage_pool="other")["storage space"].mark is CheckStatus.FINE
 
 
 def test_a_larger_boot_volume_counts(hypervisor: Any) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from nodemanager.cloud.checks import Found, Mark, Wanted
+from nodemanager.cloud.checks import CheckStatus, Found, Wanted
 from nodemanager.cloud.openstack.rights import CALLS
 from nodemanager.core.model.world import Size
 from tests.cloud.asking import asked
@@ -69,7 +69,7 @@ def placed(name: str) -> list[dict[str, str]]:
 
 
 def failed(found: dict[str, Found]) -> set[str]:
-    return {name for name, one in found.items() if one.mark is Mark.FAILED}
+    return {name for name, one in found.items() if one.mark is CheckStatus.FAILED}
 
 
 def test_where_all_is_well_every_check_says_so_and_nothing_is_made(
@@ -77,7 +77,7 @@ def test_where_all_is_well_every_check_says_so_and_nothing_is_made(
 ) -> None:
     found = answers(openstack, **EVERYTHING)
     # There is no harmless question about deleting.
-    assert {name for name, one in found.items() if one.mark is not Mark.FINE} == {
+    assert {name for name, one in found.items() if one.mark is not CheckStatus.FINE} == {
         "permissions to end nodes"
     }
     assert openstack.nova.servers == {}
@@ -102,7 +102,7 @@ def test_the_user_and_the_project_are_named(
 
 def test_a_reader_is_warned(openstack: OpenStackServer) -> None:
     openstack.account.roles = ("reader",)
-    assert answers(openstack)["user"].mark is Mark.WARNING
+    assert answers(openstack)["user"].mark is CheckStatus.WARNING
 
 
 # Permissions.
@@ -157,7 +157,7 @@ def test_a_refusal_is_told_by_the_policy_s_own_name(
 ) -> None:
     openstack.fault(action, before=answer, times=9)
     found = answers(openstack)
-    assert found[check].mark is Mark.FAILED
+    assert found[check].mark is CheckStatus.FAILED
     assert named in found[check].text
     assert "openstack.json" in found[check].to_do
 
@@ -176,14 +176,14 @@ def test_a_server_that_was_made_all_the_same_is_ended_at_once(openstack: OpenSta
     told = {"server": {"id": made.id, "links": []}}
     openstack.fault("compute POST /servers", before=answering(Refused(202, told)))
     found = answers(openstack)["permission POST /servers"]
-    assert found.mark is Mark.FAILED
+    assert found.mark is CheckStatus.FAILED
     assert "ended at once" in found.text
     assert ours.ask(made.id) is None
 
 
 def test_another_answer_to_that_question_settles_nothing(openstack: OpenStackServer) -> None:
     openstack.fault("compute POST /servers", before=refusal(400, "Invalid input for networks"))
-    assert answers(openstack)["permission POST /servers"].mark is Mark.NOT_ASKED
+    assert answers(openstack)["permission POST /servers"].mark is CheckStatus.NOT_ASKED
 
 
 # Access rules.
@@ -212,8 +212,8 @@ def test_a_credential_with_the_file_s_rules_may_do_all(openstack: OpenStackServe
     openstack.account.rules = [*placed("openstack.json"), *placed("openstack-check.json")]
     found = answers(openstack, **EVERYTHING)
     assert failed(found) == set()
-    assert found["access rules"].mark is Mark.FINE
-    assert {name for name, one in found.items() if one.mark is Mark.NOT_ASKED} == {
+    assert found["access rules"].mark is CheckStatus.FINE
+    assert {name for name, one in found.items() if one.mark is CheckStatus.NOT_ASKED} == {
         "permissions to end nodes"
     }
 
@@ -247,7 +247,7 @@ def test_a_rule_of_another_service_allows_nothing(openstack: OpenStackServer) ->
         for rule in rules
     ]
     found = answers(openstack)["access rules"]
-    assert found.mark is Mark.FAILED
+    assert found.mark is CheckStatus.FAILED
     assert found.text.endswith("allows GET /image/v2/images, GET /image/v2/images/*")
 
 
@@ -256,8 +256,8 @@ def test_a_service_that_the_cloud_lacks_needs_no_rule(openstack: OpenStackServer
     openstack.account.rules = [one for one in rules if one["service"] != "block-storage"]
     del openstack.catalog["block-storage"]
     found = answers(openstack)
-    assert found["permission GET /volumes/detail"].mark is Mark.NOT_ASKED
-    assert found["access rules"].mark is Mark.FINE
+    assert found["permission GET /volumes/detail"].mark is CheckStatus.NOT_ASKED
+    assert found["access rules"].mark is CheckStatus.FINE
 
 
 def test_rules_may_be_written_with_names_and_two_stars(openstack: OpenStackServer) -> None:
@@ -272,7 +272,7 @@ def test_rules_may_be_written_with_names_and_two_stars(openstack: OpenStackServe
             ("volumev3", "/volume/v3/{project_id}/**"),
         )
     ]
-    assert answers(openstack)["access rules"].mark is Mark.FINE
+    assert answers(openstack)["access rules"].mark is CheckStatus.FINE
 
 
 def test_what_only_the_checks_read_is_not_asked_without_their_rules(
@@ -281,7 +281,7 @@ def test_what_only_the_checks_read_is_not_asked_without_their_rules(
     openstack.account.rules = placed("openstack.json")
     found = answers(openstack, **EVERYTHING)
     assert failed(found) == set()
-    unasked = {name for name, one in found.items() if one.mark is Mark.NOT_ASKED}
+    unasked = {name for name, one in found.items() if one.mark is CheckStatus.NOT_ASKED}
     assert unasked == {
         *("permissions to end nodes", "network", "security group default", "key pair"),
         *("availability zone", "volume type", "quota instances", "quota cores", "quota ram"),
@@ -315,7 +315,7 @@ def test_an_error_of_one_check_stops_no_other(openstack: OpenStackServer) -> Non
     )
     found = answers(openstack)
     assert failed(found) == {"quota instances", "image id", "quota ports"}
-    assert found["quota cores"].mark is Mark.FINE
+    assert found["quota cores"].mark is CheckStatus.FINE
 
 
 @pytest.mark.parametrize(
@@ -329,7 +329,7 @@ def test_a_neutron_without_that_question_is_no_failure(
     openstack: OpenStackServer, answer: Any
 ) -> None:
     openstack.fault("network GET /quotas/{id}/details", before=answer)
-    assert answers(openstack)["quota ports"].mark is Mark.NOT_ASKED
+    assert answers(openstack)["quota ports"].mark is CheckStatus.NOT_ASKED
 
 
 # What nodes are made of.
@@ -346,7 +346,7 @@ def test_an_image_that_is_not_there_is_told(
     openstack: OpenStackServer, image: str, said: str
 ) -> None:
     found = answers(openstack, image=image)["image id"]
-    assert found.mark is Mark.FAILED
+    assert found.mark is CheckStatus.FAILED
     assert said in found.text
 
 
@@ -355,38 +355,62 @@ def test_an_image_is_told_by_its_id_with_its_state(openstack: OpenStackServer) -
         f"node-image, id {IMAGE}, active"
     )
     openstack.things.images[IMAGE]["status"] = "queued"
-    assert answers(openstack)["image id"].mark is Mark.FAILED
+    assert answers(openstack)["image id"].mark is CheckStatus.FAILED
     second = {"id": OTHER, "name": "node-image", "status": "active"}
     openstack.things.images[OTHER] = second
     found = answers(openstack, image="node-image")["image id"]
-    assert found.mark is Mark.FAILED
+    assert found.mark is CheckStatus.FAILED
     assert OTHER in found.text
 
 
 @pytest.mark.parametrize(
     ("size", "image", "mark", "said"),
     [
-        pytest.param(Size("a", "m1.tiny", 1, 1), {}, Mark.FAILED, "no flavor", id="unknown"),
+        pytest.param(Size("a", "m1.tiny", 1, 1), {}, CheckStatus.FAILED, "no flavor", id="unknown"),
         pytest.param(
-            Size("a", "m1.small", 2, 1), {}, Mark.WARNING, "[Size a] says 2 cores", id="cores"
+            Size("a", "m1.small", 2, 1),
+            {},
+            CheckStatus.WARNING,
+            "[Size a] says 2 cores",
+            id="cores",
         ),
-        pytest.param(Size("a", "m1.small", 1, 4096), {}, Mark.WARNING, "4096 MB", id="memory"),
         pytest.param(
-            Size("a", "m1.small", 1, 1, scratch_mb=30_000), {}, Mark.WARNING, "30000", id="scratch"
+            Size("a", "m1.small", 1, 4096), {}, CheckStatus.WARNING, "4096 MB", id="memory"
         ),
         pytest.param(
-            Size("a", "g1.huge", 64, 1), {}, Mark.FAILED, "disk 0 GB", id="no-disk-to-boot-from"
+            Size("a", "m1.small", 1, 1, scratch_mb=30_000),
+            {},
+            CheckStatus.WARNING,
+            "30000",
+            id="scratch",
         ),
-        pytest.param(SMALL, {"min_ram": 4096}, Mark.FAILED, "needs 4096 MB", id="image-memory"),
-        pytest.param(SMALL, {"min_disk": 30}, Mark.FAILED, "a disk of 30 GB", id="image-disk"),
         pytest.param(
-            SMALL, {"size": 25 * 1024**3}, Mark.FAILED, "a disk of 25 GB", id="image-too-large"
+            Size("a", "g1.huge", 64, 1),
+            {},
+            CheckStatus.FAILED,
+            "disk 0 GB",
+            id="no-disk-to-boot-from",
         ),
-        pytest.param(SMALL, {"min_disk": 20, "min_ram": 2048}, Mark.FINE, "", id="just-enough"),
+        pytest.param(
+            SMALL, {"min_ram": 4096}, CheckStatus.FAILED, "needs 4096 MB", id="image-memory"
+        ),
+        pytest.param(
+            SMALL, {"min_disk": 30}, CheckStatus.FAILED, "a disk of 30 GB", id="image-disk"
+        ),
+        pytest.param(
+            SMALL,
+            {"size": 25 * 1024**3},
+            CheckStatus.FAILED,
+            "a disk of 25 GB",
+            id="image-too-large",
+        ),
+        pytest.param(
+            SMALL, {"min_disk": 20, "min_ram": 2048}, CheckStatus.FINE, "", id="just-enough"
+        ),
     ],
 )
 def test_a_flavor_is_held_against_the_file_and_the_image(
-    openstack: OpenStackServer, size: Size, image: dict[str, int], mark: Mark, said: str
+    openstack: OpenStackServer, size: Size, image: dict[str, int], mark: CheckStatus, said: str
 ) -> None:
     openstack.things.images[IMAGE] |= image
     found = answers(openstack, size)[f"flavor {size.instance_type}"]
@@ -397,37 +421,40 @@ def test_a_flavor_is_held_against_the_file_and_the_image(
 def test_a_boot_volume_makes_up_for_a_flavor_s_disk(openstack: OpenStackServer) -> None:
     openstack.things.images[IMAGE]["min_disk"] = 30
     huge = Size("a", "g1.huge", 64, 1)
-    assert answers(openstack, huge, boot_volume_gb="30")["flavor g1.huge"].mark is Mark.FINE
+    assert answers(openstack, huge, boot_volume_gb="30")["flavor g1.huge"].mark is CheckStatus.FINE
 
 
 def test_a_disabled_flavor_is_told(openstack: OpenStackServer) -> None:
     openstack.nova.flavors[0]["OS-FLV-DISABLED:disabled"] = True
-    assert answers(openstack)["flavor m1.small"].mark is Mark.FAILED
+    assert answers(openstack)["flavor m1.small"].mark is CheckStatus.FAILED
 
 
 @pytest.mark.parametrize(
     ("networks", "mark", "said"),
     [
-        pytest.param([], Mark.WARNING, "has none", id="none"),
+        pytest.param([], CheckStatus.WARNING, "has none", id="none"),
         pytest.param(
             [network(NETWORK, "one"), network(OTHER, "two", shared=True)],
-            Mark.FAILED,
+            CheckStatus.FAILED,
             "the project has several: one",
             id="an-own-and-a-shared-one",
         ),
         pytest.param(
             [network(NETWORK, "one"), network(OTHER, "two", tenant_id="b")],
-            Mark.FINE,
+            CheckStatus.FINE,
             "one, id",
             id="another-project-s",
         ),
         pytest.param(
-            [network(NETWORK, "one", subnets=[])], Mark.FAILED, "without a subnet", id="no-subnet"
+            [network(NETWORK, "one", subnets=[])],
+            CheckStatus.FAILED,
+            "without a subnet",
+            id="no-subnet",
         ),
     ],
 )
 def test_without_a_network_in_the_file_there_must_be_only_one(
-    openstack: OpenStackServer, networks: list[dict[str, Any]], mark: Mark, said: str
+    openstack: OpenStackServer, networks: list[dict[str, Any]], mark: CheckStatus, said: str
 ) -> None:
     openstack.account.networks = networks
     found = answers(openstack)["network"]
@@ -437,12 +464,12 @@ def test_without_a_network_in_the_file_there_must_be_only_one(
 
 def test_each_network_of_the_file_is_looked_up(openstack: OpenStackServer) -> None:
     found = answers(openstack, networks=f"{NETWORK}, {OTHER}")
-    assert found[f"network {NETWORK}"].mark is Mark.FINE
-    assert found[f"network {OTHER}"].mark is Mark.FAILED
+    assert found[f"network {NETWORK}"].mark is CheckStatus.FINE
+    assert found[f"network {OTHER}"].mark is CheckStatus.FAILED
     # Two ports for each node.
     assert "room for 250 more m1.small" in found["quota ports"].text
     openstack.account.networks[0]["status"] = "DOWN"
-    assert answers(openstack, networks=NETWORK)[f"network {NETWORK}"].mark is Mark.FAILED
+    assert answers(openstack, networks=NETWORK)[f"network {NETWORK}"].mark is CheckStatus.FAILED
     assert "network" not in answers(openstack, networks="none")
 
 
@@ -458,7 +485,7 @@ def test_groups_keys_zones_and_types_are_looked_up(openstack: OpenStackServer) -
     wrong = {"security group nobody", "key pair", "availability zone", "volume type"}
     assert failed(found) == wrong
     assert all(found[name].to_do for name in wrong)
-    assert found[f"security group {GROUP}"].mark is Mark.FINE
+    assert found[f"security group {GROUP}"].mark is CheckStatus.FINE
     openstack.account.groups.append({"id": OTHER, "name": "default", "security_group_rules": []})
     assert failed(answers(openstack, security_groups="default")) == {"security group default"}
 
@@ -475,21 +502,21 @@ def test_a_zone_that_is_down_is_told(openstack: OpenStackServer) -> None:
 @pytest.mark.parametrize(
     ("quota", "limit", "mark"),
     [
-        pytest.param("instances", 2, Mark.FINE, id="just-enough"),
-        pytest.param("instances", 1, Mark.WARNING, id="one-too-few"),
-        pytest.param("cores", 0, Mark.FAILED, id="not-even-one"),
-        pytest.param("ram", 4095, Mark.WARNING, id="memory"),
-        pytest.param("gigabytes", 39, Mark.WARNING, id="volumes"),
-        pytest.param("ram", UNLIMITED, Mark.FINE, id="no-limit"),
+        pytest.param("instances", 2, CheckStatus.FINE, id="just-enough"),
+        pytest.param("instances", 1, CheckStatus.WARNING, id="one-too-few"),
+        pytest.param("cores", 0, CheckStatus.FAILED, id="not-even-one"),
+        pytest.param("ram", 4095, CheckStatus.WARNING, id="memory"),
+        pytest.param("gigabytes", 39, CheckStatus.WARNING, id="volumes"),
+        pytest.param("ram", UNLIMITED, CheckStatus.FINE, id="no-limit"),
     ],
 )
 def test_a_quota_is_held_against_max_nodes(
-    openstack: OpenStackServer, quota: str, limit: int, mark: Mark
+    openstack: OpenStackServer, quota: str, limit: int, mark: CheckStatus
 ) -> None:
     openstack.account.quotas[quota] = limit
     found = answers(openstack, boot_volume_gb="20")[f"quota {quota}"]
     assert found.mark is mark
-    assert bool(found.to_do) is (mark is not Mark.FINE)
+    assert bool(found.to_do) is (mark is not CheckStatus.FINE)
 
 
 def test_what_runs_counts_as_used_and_the_pool_s_own_as_had(openstack: OpenStackServer) -> None:
@@ -499,9 +526,9 @@ def test_what_runs_counts_as_used_and_the_pool_s_own_as_had(openstack: OpenStack
     wanted = Wanted(POOL, (SMALL,), 2, (node.id,))
     found = asked(ours, wanted)["quota instances"]
     assert found == Found(
-        "1 of 2 used: room for 1 more m1.small; the pool has 1 of max_nodes = 2", Mark.FINE
+        "1 of 2 used: room for 1 more m1.small; the pool has 1 of max_nodes = 2", CheckStatus.FINE
     )
-    assert asked(ours, replace(wanted, nodes=()))["quota instances"].mark is Mark.WARNING
+    assert asked(ours, replace(wanted, nodes=()))["quota instances"].mark is CheckStatus.WARNING
 
 
 def test_the_flavor_s_own_cores_count_and_not_the_file_s(openstack: OpenStackServer) -> None:

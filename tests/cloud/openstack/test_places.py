@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from nodemanager.cloud.checks import Found, Mark, Wanted
+from nodemanager.cloud.checks import CheckStatus, Found, Wanted
 from nodemanager.core.model.world import CloudState
 from nodemanager.errors import BadRequest, ConfigError, PlaceFull
 from tests.cloud import asking
@@ -89,5 +89,5 @@ def test_each_zone_is_looked_up_and_a_wrong_one_is_told_with_the_near_one(
     size = replace(SMALL, places=("nova", "nowa"))
     found = asking.asked(ours, Wanted(POOL, (size,)))
     assert found["place nova"] == Found("nova is available")
-    assert found["place nowa"].mark is Mark.FAILED
+    assert found["place nowa"].mark is CheckStatus.FAILED
     assert "did you mean 'nova'?" in found["place nowa"].text

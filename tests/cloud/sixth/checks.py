@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from nodemanager.cloud.checks import Check, Found, Mark, Wanted
+from nodemanager.cloud.checks import Check, CheckStatus, Found, Wanted
 from tests.cloud.sixth.options import Template
 from tests.cloud.sixth.wire import Wire
 
@@ -16,7 +16,7 @@ def checks(wire: Callable[[], Wire], template: Template, wanted: Wanted) -> Sequ
         most = int(wire().one("/v2/account", "account").get("droplet_limit", 0))
         text = f"{most} droplets at the most, max_nodes = {wanted.max_nodes}"
         if most < wanted.max_nodes:
-            return Found(text, Mark.WARNING, "ask DigitalOcean for more, or lower max_nodes")
+            return Found(text, CheckStatus.WARNING, "ask DigitalOcean for more, or lower max_nodes")
         return Found(text)
 
     def sizes() -> Found:
@@ -29,7 +29,7 @@ def checks(wire: Callable[[], Wire], template: Template, wanted: Wanted) -> Sequ
         missing = sorted({size.instance_type for size in wanted.sizes} - here)
         if missing:
             text = f"{template.region} has no {', '.join(missing)}"
-            return Found(text, Mark.FAILED, "choose another region or size")
+            return Found(text, CheckStatus.FAILED, "choose another region or size")
         return Found(f"{template.region} has every size")
 
     return [Check("droplet limit", limit), Check("sizes of the region", sizes)]

@@ -15,7 +15,7 @@ from libcloud.compute.drivers.digitalocean import DigitalOceanNodeDriver
 
 from nodemanager import adapters
 from nodemanager.cloud.api import CloudDriver
-from nodemanager.cloud.checks import Found, Mark
+from nodemanager.cloud.checks import CheckStatus, Found
 from nodemanager.config import load
 from nodemanager.core.model.world import Size, Tags
 from nodemanager.errors import (
@@ -361,7 +361,7 @@ def test_one_line_of_wiring_joins_it_and_check_cloud_finds_all_fine(
 ) -> None:
     found = checked(server, tmp_path)
     assert {"credentials", "listing", "tag filter", "image"} <= found.keys()
-    not_fine = {name for name, one in found.items() if one.mark is not Mark.FINE}
+    not_fine = {name for name, one in found.items() if one.mark is not CheckStatus.FINE}
     assert {name for name in not_fine if not name.startswith("ping")} == set()
 
 
@@ -371,8 +371,8 @@ def test_check_cloud_names_a_size_that_the_region_lacks_and_a_low_limit(
 ) -> None:
     server.limit = 0
     found = checked(server, tmp_path, "c-8")
-    assert found["sizes of the region"].mark is Mark.FAILED
-    assert found["droplet limit"].mark is Mark.WARNING
+    assert found["sizes of the region"].mark is CheckStatus.FAILED
+    assert found["droplet limit"].mark is CheckStatus.WARNING
 
 
 def test_a_deadline_far_away_is_no_reason_to_wait_less_than_a_second(

@@ -14,7 +14,7 @@ from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.streaks import Loops, Streak
 from nodemanager.core.model.world import Job, WorkerState
 from nodemanager.core.observe.snapshot import Limits
-from nodemanager.journal.event import Told
+from nodemanager.journal.event import LoggedEvent
 from tests.core.build import LARGE, SMALL, START, World, incarnation_of, world
 from tests.core.plan.test_seats import off, seat, wanted, wish
 
@@ -152,8 +152,8 @@ def test_no_decision_tells_nothing() -> None:
 # What happened lately.
 
 
-def event(at: float, name: str, reason: str | None = None, **names: str) -> Told:
-    return Told(at, name, reason, **names)  # type: ignore[arg-type]
+def event(at: float, name: str, reason: str | None = None, **names: str) -> LoggedEvent:
+    return LoggedEvent(at, name, reason, **names)  # type: ignore[arg-type]
 
 
 def test_events_of_one_kind_and_reason_are_one_group_the_newest_first() -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from nodemanager.core.model.annotations import Mark, Marks
 from nodemanager.core.model.reasons import Event
 from nodemanager.core.model.world import Job, WorkerState
-from nodemanager.journal.event import Told
+from nodemanager.journal.event import LoggedEvent
 from nodemanager.journal.sqlite import SqliteJournal
 from nodemanager.log import INFO
 from nodemanager.web.dashboard.history import Sample
@@ -92,17 +92,25 @@ def _pool(nodes: int, slots: int) -> World:
     return made
 
 
-def _events(made: World) -> Iterator[Told]:
+def _events(made: World) -> Iterator[LoggedEvent]:
     at = EPOCH + made.now
     first, second = made.nodes[0], made.nodes[1]
     lost = next(one for one in made.records if one.slot_number == 4)
     names = {"record": lost.uuid, "slot": 4, "host": "compute4"}
-    yield Told(at - 3000, "node.created", node=first.id, host="compute1", more={"size": "small"})
-    yield Told(at - 2900, "node.paired", node=first.id, host="compute1", record=first.tags.record)
-    yield Told(at - 2100, "record.keep", "within_window", more={"idle_s": 30.0}, **names)
-    yield Told(at - 900, "node.setup_started", "wanted", host="compute21", more={"size": "small"})
-    yield Told(at - 600, "record.cleaned", "stale_slot", more={"idle_s": 7260.0}, **names)
-    yield Told(at - 240, "operator.drain", node=second.id, more={"by": "Bob", "cause": "new image"})
+    yield LoggedEvent(
+        at - 3000, "node.created", node=first.id, host="compute1", more={"size": "small"}
+    )
+    yield LoggedEvent(
+        at - 2900, "node.paired", node=first.id, host="compute1", record=first.tags.record
+    )
+    yield LoggedEvent(at - 2100, "record.keep", "within_window", more={"idle_s": 30.0}, **names)
+    yield LoggedEvent(
+        at - 900, "node.setup_started", "wanted", host="compute21", more={"size": "small"}
+    )
+    yield LoggedEvent(at - 600, "record.cleaned", "stale_slot", more={"idle_s": 7260.0}, **names)
+    yield LoggedEvent(
+        at - 240, "operator.drain", node=second.id, more={"by": "Bob", "cause": "new image"}
+    )
 
 
 def _past(made: World, slots: int) -> Iterator[Sample]:
