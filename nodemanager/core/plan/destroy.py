@@ -138,7 +138,7 @@ def confirm_shutdown(
 
 
 def _is_cordoned(order: ShutdownOrder, listed: CloudNode | None, snapshot: Snapshot) -> bool:
-    """Whether an operator cordons the node, as ordered or as it is listed now (O5)."""
+    """Whether the node has a cordon, as ordered or as it is listed now (O5)."""
     mark = snapshot.drains.get(order.node_id)
     if mark is None or not mark.kept:
         return False
