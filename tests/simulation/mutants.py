@@ -459,7 +459,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "C12",
         "no slurmd gives a sign of life",
-        (instead(seats.news, "News(values, lives=True)", "News(values)"),),
+        (instead(seats.news, "NodeReport(values, lives=True)", "NodeReport(values)"),),
         by=STILL,
         storm=SEATED,
     ),
