@@ -8,7 +8,7 @@ from typing import Any
 
 from nodemanager.core.execute.news import NodeExpected
 from nodemanager.core.execute.setup import SetUpOrder
-from nodemanager.core.execute.workflow import Action, Key, State, Workflow
+from nodemanager.core.execute.workflow import Action, Key, Workflow, WorkflowState
 from nodemanager.core.explain.events import CLEANED
 from nodemanager.core.model.world import Outcome, Record, life_key
 from nodemanager.core.observe.evidence import Look
@@ -43,7 +43,7 @@ def action_of(kind: IntentKind) -> Action | None:
         return None
 
 
-def entry_of(key: Key, state: State, workflow: Workflow[Any]) -> Intent:
+def entry_of(key: Key, state: WorkflowState, workflow: Workflow[Any]) -> Intent:
     """A workflow's journal entry: its state, and the record's pre-image beside it."""
     data = codec_of(type(state)).encode(state)
     data.pop("before", None)

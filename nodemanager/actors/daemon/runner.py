@@ -22,23 +22,23 @@ from nodemanager.core.execute.workflow import (
     About,
     Action,
     Answered,
-    Begin,
     Due,
     End,
-    Event,
     Expired,
     Failed,
+    FollowUp,
     Key,
     News,
     Refused,
     Running,
     Seen,
-    State,
     Step,
     Stopping,
     Workflow,
+    WorkflowEvent,
+    WorkflowState,
 )
-from nodemanager.core.model.reasons import Event as Name
+from nodemanager.core.model.reasons import Event
 from nodemanager.core.model.world import Leftover
 from nodemanager.core.observe.clocks import MeasuredClock
 from nodemanager.core.observe.facts import Fact
@@ -76,7 +76,7 @@ class Shell(Protocol):
     def enter_pins(self, pins: tuple[Leftover, ...]) -> bool:
         """Write what a node may leave behind; whether that is on the disk (D4)."""
 
-    def begun(self, one: Begin) -> None:
+    def begun(self, one: FollowUp) -> None:
         """Note that a workflow has begun another one."""
 
     def ended(self, end: End) -> None: ...
@@ -109,7 +109,7 @@ class Runner:
         self._left: dict[Key, OpenIntent] = {}
         """The journal's entries of what a former run left and is not resumed yet."""
         self._resumed: dict[Key, OpenIntent] = {}
-        self._held: dict[Key, tuple[Event, ...]] = {}
+        self._held: dict[Key, tuple[WorkflowEvent, ...]] = {}
         """Events whose step could not be written: they are taken again once it can."""
 
     # What comes in.
@@ -132,7 +132,7 @@ class Runner:
             self._shell.throttled(message.error)
         if isinstance(message.effect, StoreWrite):
             self._shell.wrote(message.effect, message.answer, message.error)
-        event: Event = Answered(message.effect, message.answer)
+        event: WorkflowEvent = Answered(message.effect, message.answer)
         if message.error is not None:
             event = Failed(message.effect, message.error)
         running = self._running.get(message.key)
@@ -160,7 +160,7 @@ class Runner:
                 continue
             about = self._about(key, running.state)
             self._log.event(
-                Name.FLIGHT_EXPIRED,
+                Event.FLIGHT_EXPIRED,
                 level=WARNING,
                 action=_TOLD_AS.get(key.action, key.action.value),
                 record=about.record,
@@ -222,7 +222,7 @@ class Runner:
         Nodes go before records: a clean waits while its record's node is being destroyed (R1).
         """
         for one in self._left.values():
-            self._log.event(Name.INTENT_OPEN, **fields_of(one))
+            self._log.event(Event.INTENT_OPEN, **fields_of(one))
         self._resumed |= self._left
         self._left = {}
         left = self._shell.flights.left.items()
@@ -250,7 +250,9 @@ class Runner:
 
     # One step.
 
-    def _take(self, key: Key, event: Event, now: float, at: WorkerPool | None = None) -> bool:
+    def _take(
+        self, key: Key, event: WorkflowEvent, now: float, at: WorkerPool | None = None
+    ) -> bool:
         """Take one event. True if `at`, whose worker has just answered, got the next effect."""
         running = self._running[key]
         step = self._on(key, running.state, event)
@@ -269,7 +271,7 @@ class Runner:
         assert committed, "what the journal refused leads to nothing that it must have"
         return self._enter(key, refused, now, running, at, begun)
 
-    def _on(self, key: Key, state: State, event: Event) -> Step[Any]:
+    def _on(self, key: Key, state: WorkflowState, event: WorkflowEvent) -> Step[Any]:
         seen = self._shell.seen(key, state.order.plan_id)
         return self._workflows[key.action].on(state, event, seen)
 
@@ -303,7 +305,7 @@ class Runner:
         begun: Begun = (),
     ) -> bool:
         """Do what a step on the disk says. True if the pool `at` got its next effect."""
-        after: State | None = step.state
+        after: WorkflowState | None = step.state
         running = None
         if after is not None:
             since, serial = (before.since, before.serial) if before else (now, next(self._serials))
@@ -331,7 +333,7 @@ class Runner:
 
     def _tell_end(self, key: Key, before: Running, step: Step[Any]) -> None:
         """Tell the daemon where a step ends the workflow, or what it blocked."""
-        after: State | None = step.state
+        after: WorkflowState | None = step.state
         blocks = after is not None and after.is_under_way
         blocked = before.since if before.state.is_under_way and not blocks else None
         if blocked is not None or step.ended is not None:
@@ -347,14 +349,14 @@ class Runner:
             return False
         left = self._resumed.pop(key, None) if ended else None
         if left is not None:
-            self._log.event(Name.INTENT_ENDED, outcome=ended[0].outcome, **fields_of(left))
+            self._log.event(Event.INTENT_ENDED, outcome=ended[0].outcome, **fields_of(left))
         return True
 
     def _entries(
         self, key: Key, before: Running | None, step: Step[Any], begun: Begun
     ) -> tuple[list[Intent], list[Conclusion]]:
         """What the journal gets of a step: the intents that it opens, and the one that it ends."""
-        after: State | None = step.state
+        after: WorkflowState | None = step.state
         opened, ended = [], []
         if after is not None and after.is_written:
             was_written = before is not None and before.state.is_written
@@ -382,7 +384,7 @@ class Runner:
 
     def _tell_parked(self, one: OpenIntent, error: str | None) -> None:
         self._log.event(
-            Name.INTENT_PARKED,
+            Event.INTENT_PARKED,
             level=WARNING,
             error=error,
             clear="look at what became of it; the journal has it, and it blocks nothing",
@@ -404,5 +406,5 @@ class Runner:
     def _key(self, action: Action, order: Any) -> Key:
         return Key(action, self._workflows[action].id(order))
 
-    def _about(self, key: Key, state: State) -> About:
+    def _about(self, key: Key, state: WorkflowState) -> About:
         return self._workflows[key.action].about(state)

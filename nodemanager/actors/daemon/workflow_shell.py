@@ -27,7 +27,7 @@ from nodemanager.core.execute.news import (
     StoreAnswered,
 )
 from nodemanager.core.execute.seen import wanted
-from nodemanager.core.execute.workflow import Action, Begin, End, Key, Seen
+from nodemanager.core.execute.workflow import Action, End, FollowUp, Key, Seen
 from nodemanager.core.model.world import Leftover
 from nodemanager.core.observe.facts import Fact
 from nodemanager.errors import PlaceFull, RemoteError, Throttled
@@ -127,7 +127,7 @@ class WorkflowShell:
                 until = context.limits.places[size][place] + ahead_s
                 context.event_log.place_rests(size, place, until)
 
-    def begun(self, one: Begin) -> None:
+    def begun(self, one: FollowUp) -> None:
         self._context.event_log.clean_ordered(one.order)
 
     def ended(self, end: End) -> None:

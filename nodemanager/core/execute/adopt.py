@@ -11,11 +11,10 @@ from dataclasses import dataclass
 
 from nodemanager.core.execute.effects import AdoptNode, AskNode
 from nodemanager.core.execute.news import ItemEnded, Learned
-from nodemanager.core.execute.once import State, reading, writing
-from nodemanager.core.execute.workflow import About, Action, Failed, Level, Seen, Step, Told
+from nodemanager.core.execute.once import OnceState, reading, writing
+from nodemanager.core.execute.workflow import About, Action, Failed, Level, LogLine, Seen, Step
 from nodemanager.core.judge.preconditions import standing_block
-from nodemanager.core.model.reasons import Event as Name
-from nodemanager.core.model.reasons import Kind, Reason
+from nodemanager.core.model.reasons import Event, Kind, Reason
 from nodemanager.core.model.settings import ORDER_TTL_S, Settings
 from nodemanager.core.model.verdict import Verdict, keep
 from nodemanager.core.model.world import CloudNode, Tags
@@ -95,22 +94,22 @@ class Adopt:
         # It need not block: an untagged node is never drained or destroyed (D11).
         return About()
 
-    def start(self, order: AdoptOrder) -> Step[State[AdoptOrder]]:
+    def start(self, order: AdoptOrder) -> Step[OnceState[AdoptOrder]]:
         return reading(order, AskNode(order.node_id))
 
     def found(
         self, order: AdoptOrder, answer: CloudNode | None, seen: Seen
-    ) -> Step[State[AdoptOrder]]:
+    ) -> Step[OnceState[AdoptOrder]]:
         return _looked(order, answer, seen)
 
     def done(
         self, order: AdoptOrder, answer: object, seen: Seen, *, late: bool
-    ) -> Step[State[AdoptOrder]]:
+    ) -> Step[OnceState[AdoptOrder]]:
         return _adopted(order, seen)
 
     def failed(
         self, order: AdoptOrder, failed: Failed, seen: Seen, *, late: bool
-    ) -> Step[State[AdoptOrder]]:
+    ) -> Step[OnceState[AdoptOrder]]:
         if isinstance(failed.effect, AskNode) and (late or _is_over(order, seen)):
             return Step(None)
         return _failed(order, failed.error)
@@ -125,7 +124,7 @@ def _is_over(order: AdoptOrder, seen: Seen) -> bool:
     return not wanted or seen.picture is None or seen.stopping
 
 
-def _looked(order: AdoptOrder, node: CloudNode | None, seen: Seen) -> Step[State[AdoptOrder]]:
+def _looked(order: AdoptOrder, node: CloudNode | None, seen: Seen) -> Step[OnceState[AdoptOrder]]:
     if _is_over(order, seen) or seen.picture is None:
         return Step(None)
     verdict = confirm_adoption(order, node, seen.picture, seen.snapshot, seen.settings)
@@ -139,7 +138,7 @@ def _looked(order: AdoptOrder, node: CloudNode | None, seen: Seen) -> Step[State
     return _over(order, ItemStep(Where.SKIPPED, verdict.reason, verdict.measures or {}))
 
 
-def _adopted(order: AdoptOrder, seen: Seen) -> Step[State[AdoptOrder]]:
+def _adopted(order: AdoptOrder, seen: Seen) -> Step[OnceState[AdoptOrder]]:
     fields = {
         "reason": Reason.ADOPTED,
         "node": order.node_id,
@@ -148,18 +147,18 @@ def _adopted(order: AdoptOrder, seen: Seen) -> Step[State[AdoptOrder]]:
         "incarnation": order.tags.incarnation,
         "by": seen.run.by if seen.run is not None else None,
     }
-    told = Told(Name.NODE_ADOPTED, fields)
+    told = LogLine(Event.NODE_ADOPTED, fields)
     return _over(order, ItemStep(Where.DONE, Reason.ADOPTED), told)
 
 
-def _failed(order: AdoptOrder, error: RemoteError) -> Step[State[AdoptOrder]]:
+def _failed(order: AdoptOrder, error: RemoteError) -> Step[OnceState[AdoptOrder]]:
     """The end after an error; a later decision tries again, unless the cloud refused for good."""
     fields = {"node": order.node_id, "error": error}
-    told = Told(Name.NODE_ADOPT_FAILED, fields, Level.WARNING)
+    told = LogLine(Event.NODE_ADOPT_FAILED, fields, Level.WARNING)
     if not error.definite or isinstance(error, Throttled):
         return Step(None, tell=(told,))
     return _over(order, ItemStep(Where.SKIPPED, Reason.ADOPT_REFUSED, {"error": str(error)}), told)
 
 
-def _over(order: AdoptOrder, step: ItemStep, *tell: Told) -> Step[State[AdoptOrder]]:
+def _over(order: AdoptOrder, step: ItemStep, *tell: LogLine) -> Step[OnceState[AdoptOrder]]:
     return Step(None, tell=tell, learn=(ItemEnded(order.item.key, step),))

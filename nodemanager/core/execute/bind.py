@@ -14,10 +14,10 @@ from dataclasses import replace
 
 from nodemanager.core.execute.effects import ReadRecord, WriteClaim
 from nodemanager.core.execute.news import Learned
-from nodemanager.core.execute.once import State, reading, writing
-from nodemanager.core.execute.workflow import About, Action, Failed, Level, Seen, Step, Told
+from nodemanager.core.execute.once import OnceState, reading, writing
+from nodemanager.core.execute.workflow import About, Action, Failed, Level, LogLine, Seen, Step
 from nodemanager.core.judge.preconditions import standing_block
-from nodemanager.core.model.reasons import Event as Name
+from nodemanager.core.model.reasons import Event
 from nodemanager.core.model.world import Claim, Record
 from nodemanager.core.plan.bind import BindOrder
 
@@ -55,10 +55,12 @@ class Bind:
     def about(self, order: BindOrder) -> About:
         return About(record=order.uuid)
 
-    def start(self, order: BindOrder) -> Step[State[BindOrder]]:
+    def start(self, order: BindOrder) -> Step[OnceState[BindOrder]]:
         return reading(order, ReadRecord(order.uuid))
 
-    def found(self, order: BindOrder, answer: Record | None, seen: Seen) -> Step[State[BindOrder]]:
+    def found(
+        self, order: BindOrder, answer: Record | None, seen: Seen
+    ) -> Step[OnceState[BindOrder]]:
         claim = confirm_bind(order, answer, seen)
         if claim is None or answer is None:
             return Step(None)
@@ -66,12 +68,12 @@ class Bind:
 
     def done(
         self, order: BindOrder, answer: object, seen: Seen, *, late: bool
-    ) -> Step[State[BindOrder]]:
+    ) -> Step[OnceState[BindOrder]]:
         return Step(None, tell=(_told(order, None),))
 
     def failed(
         self, order: BindOrder, failed: Failed, seen: Seen, *, late: bool
-    ) -> Step[State[BindOrder]]:
+    ) -> Step[OnceState[BindOrder]]:
         # A ping may have come in between; whatever it was, the next plan tries again.
         return Step(None, tell=(_told(order, failed.error),))
 
@@ -79,11 +81,11 @@ class Bind:
         return ()
 
 
-def _told(order: BindOrder, error: Exception | None) -> Told:
+def _told(order: BindOrder, error: Exception | None) -> LogLine:
     fields = {
         "record": order.uuid,
         "node": order.node_id,
         "incarnation": order.incarnation,
         "error": error,
     }
-    return Told(Name.RECORD_BOUND, fields, Level.DEBUG if error is None else Level.WARNING)
+    return LogLine(Event.RECORD_BOUND, fields, Level.DEBUG if error is None else Level.WARNING)

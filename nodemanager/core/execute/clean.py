@@ -25,21 +25,20 @@ from nodemanager.core.execute.workflow import (
     Answered,
     Due,
     Ended,
-    Event,
     Expired,
     Failed,
     InFlight,
     Level,
+    LogLine,
     Refused,
     Seen,
     Step,
     Stopping,
-    Told,
     Unwritten,
+    WorkflowEvent,
 )
 from nodemanager.core.explain.events import CLEANED, EXPIRED, LIFTED, record_fields
-from nodemanager.core.model.reasons import Event as Name
-from nodemanager.core.model.reasons import Kind, Reason
+from nodemanager.core.model.reasons import Event, Kind, Reason
 from nodemanager.core.model.verdict import Verdict, keep
 from nodemanager.core.model.world import FreedLife, Guarantee, Record
 from nodemanager.core.observe.evidence import Look, look_at
@@ -180,7 +179,7 @@ class GivenUp(InFlight):
     is_under_way = False
 
 
-State = (
+CleanState = (
     Looking | Checking | Pausing | Fencing | Standing | Writing | Unsure | Lifting | GivenUp
 )  # fmt: skip
 Fenceless = Looking | Checking
@@ -198,11 +197,11 @@ FOUND_FREED = "a later look showed that the write took effect"
 # How a clean goes on, or ends.
 
 
-def again(order: CleanOrder, tries: int, seen: Seen, *told: Told) -> Step[State]:
+def again(order: CleanOrder, tries: int, seen: Seen, *told: LogLine) -> Step[CleanState]:
     return pause(Pausing(order, tries, is_first=False), seen, *told)
 
 
-def pause(state: Pausing, seen: Seen, *told: Told) -> Step[State]:
+def pause(state: Pausing, seen: Seen, *told: LogLine) -> Step[CleanState]:
     """Try again after a wait; when stopping, leave it to the next run, which reads the journal."""
     if seen.stopping:
         return Step(None, tell=told)
@@ -211,8 +210,8 @@ def pause(state: Pausing, seen: Seen, *told: Told) -> Step[State]:
 
 
 def undone(
-    order: CleanOrder, tries: int, error: RemoteError, seen: Seen, told: Told
-) -> Step[State]:
+    order: CleanOrder, tries: int, error: RemoteError, seen: Seen, told: LogLine
+) -> Step[CleanState]:
     """After a fence or a write that failed with no fence up: try again (C20, U6), or end."""
     if order.is_exception:
         return again(order, tries, seen, told)
@@ -220,7 +219,7 @@ def undone(
     return Step(None, tell=(told,), ended=ended_as(order, outcome))
 
 
-def freed(order: CleanOrder, before: Record, seen: Seen) -> Step[State]:
+def freed(order: CleanOrder, before: Record, seen: Seen) -> Step[CleanState]:
     fields = {
         "reason": order.reason,
         **record_fields(before, order.uuid),
@@ -229,18 +228,18 @@ def freed(order: CleanOrder, before: Record, seen: Seen) -> Step[State]:
     }
     return Step(
         None,
-        tell=(Told(Name.RECORD_CLEANED, fields),),
+        tell=(LogLine(Event.RECORD_CLEANED, fields),),
         facts=(_life_ended(order, seen),),
         ended=ended_as(order, CLEANED),
     )
 
 
-def done(order: CleanOrder, why: Verdict, seen: Seen) -> Step[State]:
+def done(order: CleanOrder, why: Verdict, seen: Seen) -> Step[CleanState]:
     """The end of a clean whose write took effect, as the look shows; its record may be in use."""
     fields = {"reason": order.reason, **known(order), "detail": FOUND_FREED, "plan": order.plan_id}
     return Step(
         None,
-        tell=(Told(Name.RECORD_CLEANED, fields),),
+        tell=(LogLine(Event.RECORD_CLEANED, fields),),
         facts=(_life_ended(order, seen),),
         ended=ended_as(order, CLEANED, why),
     )
@@ -372,9 +371,9 @@ def ended_as(order: CleanOrder, name: str, why: Verdict | None = None) -> Ended:
     return Ended(name, {"reason": order.reason.value}, why)
 
 
-def skipped(order: CleanOrder, why: Verdict, record: Record | None) -> Told:
+def skipped(order: CleanOrder, why: Verdict, record: Record | None) -> LogLine:
     fields = skip_fields(order, why, record_fields(record, order.uuid))
-    return Told(Name.RECORD_CLEAN_SKIPPED, fields)
+    return LogLine(Event.RECORD_CLEAN_SKIPPED, fields)
 
 
 def skip_fields(order: CleanOrder, why: Verdict, known: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -385,9 +384,9 @@ def known(order: CleanOrder) -> dict[str, Any]:
     return {"record": order.uuid, "slot": order.slot, "host": order.hostname}
 
 
-def failed(order: CleanOrder, stage: str, error: RemoteError) -> Told:
+def failed(order: CleanOrder, stage: str, error: RemoteError) -> LogLine:
     fields = {**known(order), "action": stage, "error": error, "plan": order.plan_id}
-    return Told(Name.RECORD_CLEAN_FAILED, fields, Level.WARNING)
+    return LogLine(Event.RECORD_CLEAN_FAILED, fields, Level.WARNING)
 
 
 # The part of a clean that is behind a fence, for a store that can't compare versions (C12).
@@ -399,7 +398,7 @@ def failed(order: CleanOrder, stage: str, error: RemoteError) -> Told:
 # The fence.
 
 
-def fencing(state: Fencing, event: Event, seen: Seen) -> Step[State]:
+def fencing(state: Fencing, event: WorkflowEvent, seen: Seen) -> Step[CleanState]:
     order, before = state.order, state.before
     match event:
         case Answered(answer=Record() as fenced):
@@ -426,7 +425,7 @@ def _stand(seen: Seen) -> Wait:
     return Wait(seen.fence_wait)
 
 
-def standing(state: Standing, event: Event, seen: Seen) -> Step[State]:
+def standing(state: Standing, event: WorkflowEvent, seen: Seen) -> Step[CleanState]:
     order, before = state.order, state.before
     match event:
         case Due():
@@ -444,7 +443,7 @@ def standing(state: Standing, event: Event, seen: Seen) -> Step[State]:
     return Step(state)
 
 
-def _looked_behind(state: Standing, found: CleanEvidence, seen: Seen) -> Step[State]:
+def _looked_behind(state: Standing, found: CleanEvidence, seen: Seen) -> Step[CleanState]:
     order, before = state.order, state.before
     facts = facts_of(order, found, seen)
     verdict = confirm_clean(order, found, seen.snapshot, seen.settings)
@@ -465,18 +464,18 @@ def _looked_behind(state: Standing, found: CleanEvidence, seen: Seen) -> Step[St
 # A write of unknown outcome.
 
 
-def doubt(state: Writing, seen: Seen, *told: Told) -> Step[State]:
+def doubt(state: Writing, seen: Seen, *told: LogLine) -> Step[CleanState]:
     since = seen.snapshot.now if state.doubted is None else state.doubted
     return _doubting(Unsure(state.order, state.before, since, state.tries), seen, *told)
 
 
-def _doubting(state: Unsure, seen: Seen, *told: Told) -> Step[State]:
+def _doubting(state: Unsure, seen: Seen, *told: LogLine) -> Step[CleanState]:
     """Look again later; when stopping, leave it to the next run: the journal has the write."""
     wait = () if seen.stopping else (wait_before(state.tries, seen),)
     return Step(replace(state, tries=one_more(state.tries)), wait, tell=told)
 
 
-def unsure(state: Unsure, event: Event, seen: Seen) -> Step[State]:
+def unsure(state: Unsure, event: WorkflowEvent, seen: Seen) -> Step[CleanState]:
     order = state.order
     match event:
         case Due():
@@ -501,7 +500,7 @@ def unsure(state: Unsure, event: Event, seen: Seen) -> Step[State]:
     return Step(state)
 
 
-def _looked_after(state: Unsure, found: CleanEvidence, seen: Seen) -> Step[State]:
+def _looked_after(state: Unsure, found: CleanEvidence, seen: Seen) -> Step[CleanState]:
     before, facts = state.before, facts_of(state.order, found, seen)
     unknown = Unknown(state.order, before, state.since)
     order, verdict = after_unknown(unknown, found, seen.snapshot, seen.settings)
@@ -527,7 +526,7 @@ def _looked_after(state: Unsure, found: CleanEvidence, seen: Seen) -> Step[State
 # Lifting a fence.
 
 
-def found_fenced(order: CleanOrder, seen: Seen) -> Step[State]:
+def found_fenced(order: CleanOrder, seen: Seen) -> Step[CleanState]:
     """Lift a fence that a listing shows, and that no clean of ours needs any more."""
     listing = seen.snapshot.history.records
     items = listing.items if listing is not None else ()
@@ -535,10 +534,10 @@ def found_fenced(order: CleanOrder, seen: Seen) -> Step[State]:
     if record is None:
         return Step(None)
     fields = {**record_fields(record, order.uuid), "reason": order.reason, "plan": order.plan_id}
-    return lift(Lifting(order, record, found=True), Told(Name.RECORD_UNFENCED, fields))
+    return lift(Lifting(order, record, found=True), LogLine(Event.RECORD_UNFENCED, fields))
 
 
-def lift(state: Lifting, *told: Told) -> Step[State]:
+def lift(state: Lifting, *told: LogLine) -> Step[CleanState]:
     return Step(state, (_lift_of(state),), tell=told)
 
 
@@ -549,7 +548,7 @@ def _lift_of(state: Lifting) -> LiftFence:
     return LiftFence(state.fenced or state.before, secret)
 
 
-def lifting(state: Lifting, event: Event, seen: Seen) -> Step[State]:
+def lifting(state: Lifting, event: WorkflowEvent, seen: Seen) -> Step[CleanState]:
     order = state.order
     match event:
         case Answered():
@@ -561,7 +560,7 @@ def lifting(state: Lifting, event: Event, seen: Seen) -> Step[State]:
                 "error": error,
                 "plan": order.plan_id,
             }
-            told = Told(Name.RECORD_CLEAN_FAILED, fields, Level.WARNING)
+            told = LogLine(Event.RECORD_CLEAN_FAILED, fields, Level.WARNING)
             if error.definite:
                 step = _lifted(state, "failed", seen)
                 return replace(step, tell=(told, *step.tell))
@@ -576,7 +575,7 @@ def lifting(state: Lifting, event: Event, seen: Seen) -> Step[State]:
     return Step(state)
 
 
-def _lifted(state: Lifting, outcome: str, seen: Seen) -> Step[State]:
+def _lifted(state: Lifting, outcome: str, seen: Seen) -> Step[CleanState]:
     order = state.order
     if order.is_exception and state.again:
         return again(order, state.tries, seen)
@@ -600,10 +599,10 @@ class Clean:
     def id(self, order: CleanOrder) -> str:
         return order.uuid
 
-    def about(self, state: State) -> About:
+    def about(self, state: CleanState) -> About:
         return About(record=state.order.uuid, names=state.order.instance_id)
 
-    def flight(self, state: State) -> str:
+    def flight(self, state: CleanState) -> str:
         if state.order.reason is Reason.CREATE_REFUSED:
             # The claim counts as a future node until it is released (U6).
             return "setup"
@@ -614,12 +613,12 @@ class Clean:
         is_up = state.order.fenced and not isinstance(state, Pausing)
         return "fenced" if is_up else "clean"
 
-    def start(self, order: CleanOrder, seen: Seen) -> Step[State]:
+    def start(self, order: CleanOrder, seen: Seen) -> Step[CleanState]:
         if order.reason is Reason.FENCE_LEFT:
             return found_fenced(order, seen)
         return Step(Looking(order), (look_at_record(order),))
 
-    def resume(self, state: State, seen: Seen) -> Step[State]:
+    def resume(self, state: CleanState, seen: Seen) -> Step[CleanState]:
         order, fences = state.order, seen.guarantee is Guarantee.FENCED
         match state:
             case Looking() if order.is_exception:
@@ -647,7 +646,7 @@ class Clean:
                 return Step(checking, (look_at_record(past),))
         return Step(None)
 
-    def on(self, state: State, event: Event, seen: Seen) -> Step[State]:
+    def on(self, state: CleanState, event: WorkflowEvent, seen: Seen) -> Step[CleanState]:
         match state:
             case Looking() | Checking():
                 return _looking(state, event, seen)
@@ -670,7 +669,7 @@ class Clean:
 # The look before the write.
 
 
-def _looking(state: Fenceless, event: Event, seen: Seen) -> Step[State]:
+def _looking(state: Fenceless, event: WorkflowEvent, seen: Seen) -> Step[CleanState]:
     order = state.order
     match event:
         case Answered(answer=CleanEvidence() as found):
@@ -680,14 +679,14 @@ def _looking(state: Fenceless, event: Event, seen: Seen) -> Step[State]:
             return _looked(unanswered, CleanEvidence(None, None, error=str(error)), seen)
         case Refused(problem=problem):
             why = unwritten(order, problem)
-            told = Told(Name.RECORD_CLEAN_SKIPPED, skip_fields(order, why, known(order)))
+            told = LogLine(Event.RECORD_CLEAN_SKIPPED, skip_fields(order, why, known(order)))
             return _kept(replace(state, error=None), why, seen, told, may_wait=True)
         case Expired():
             return _too_long(state)
     return Step(state)
 
 
-def _looked(state: Fenceless, found: CleanEvidence, seen: Seen) -> Step[State]:
+def _looked(state: Fenceless, found: CleanEvidence, seen: Seen) -> Step[CleanState]:
     order = state.order
     verdict = confirm_clean(order, found, seen.snapshot, seen.settings)
     if verdict.kind is Kind.CLEAN and not seen.stopping and found.record is not None:
@@ -704,7 +703,7 @@ def _looked(state: Fenceless, found: CleanEvidence, seen: Seen) -> Step[State]:
 
 def _confirmed(
     state: Fenceless, found: CleanEvidence, record: Record, look: Look, seen: Seen
-) -> Step[State]:
+) -> Step[CleanState]:
     """The fence or the write, once the record's pre-image and the proof are on the disk."""
     order, facts = state.order, facts_of(state.order, found, seen)
     if seen.guarantee is Guarantee.FENCED:
@@ -716,7 +715,9 @@ def _confirmed(
     )
 
 
-def _kept(state: Fenceless, why: Verdict, seen: Seen, told: Told, *, may_wait: bool) -> Step[State]:
+def _kept(
+    state: Fenceless, why: Verdict, seen: Seen, told: LogLine, *, may_wait: bool
+) -> Step[CleanState]:
     """The clean is not written now: it is tried again later, or it ends with `why`."""
     order, is_first = state.order, isinstance(state, Looking)
     if may_wait and (order.is_exception or not is_first):
@@ -725,14 +726,14 @@ def _kept(state: Fenceless, why: Verdict, seen: Seen, told: Told, *, may_wait: b
     return Step(None, tell=(told,), ended=ended_as(order, why.reason.value, why))
 
 
-def _too_long(state: Fenceless | Pausing) -> Step[State]:
+def _too_long(state: Fenceless | Pausing) -> Step[CleanState]:
     if state.inherited and state.error is not None:
         # The next look is on its way already, or waits for its time.
         return Step(replace(state, error=UNANSWERED), attempt_failed=state.error)
     return Step(None, ended=ended_as(state.order, EXPIRED))
 
 
-def _pausing(state: Pausing, event: Event, seen: Seen) -> Step[State]:
+def _pausing(state: Pausing, event: WorkflowEvent, seen: Seen) -> Step[CleanState]:
     order = state.order
     match event:
         case Due():
@@ -751,7 +752,7 @@ def _pausing(state: Pausing, event: Event, seen: Seen) -> Step[State]:
 # The write.
 
 
-def _writing(state: Writing, event: Event, seen: Seen) -> Step[State]:
+def _writing(state: Writing, event: WorkflowEvent, seen: Seen) -> Step[CleanState]:
     order, before = state.order, state.before
     match event:
         case Answered():
@@ -770,7 +771,7 @@ def _writing(state: Writing, event: Event, seen: Seen) -> Step[State]:
     return Step(state)
 
 
-def _given_up(state: GivenUp, event: Event, seen: Seen) -> Step[State]:
+def _given_up(state: GivenUp, event: WorkflowEvent, seen: Seen) -> Step[CleanState]:
     match event:
         case Answered():
             return freed(state.order, state.before, seen)

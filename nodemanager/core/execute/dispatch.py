@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from nodemanager.core.execute.effects import ReadRecord, TellScheduler
 from nodemanager.core.execute.news import Learned, SchedulerTold
-from nodemanager.core.execute.once import State, reading, writing
-from nodemanager.core.execute.workflow import About, Action, Failed, Level, Seen, Step, Told
+from nodemanager.core.execute.once import OnceState, reading, writing
+from nodemanager.core.execute.workflow import About, Action, Failed, Level, LogLine, Seen, Step
 from nodemanager.core.judge.preconditions import standing_block
-from nodemanager.core.model.reasons import Event as Name
+from nodemanager.core.model.reasons import Event
 from nodemanager.core.model.settings import TOLD_WITHIN_S
 from nodemanager.core.model.world import Record
 from nodemanager.core.plan.drains import DispatchOrder, may_be_undone
@@ -47,12 +47,12 @@ class Dispatch:
     def about(self, order: DispatchOrder) -> About:
         return About(record=order.record.uuid)
 
-    def start(self, order: DispatchOrder) -> Step[State[DispatchOrder]]:
+    def start(self, order: DispatchOrder) -> Step[OnceState[DispatchOrder]]:
         return reading(order, ReadRecord(order.record.uuid))
 
     def found(
         self, order: DispatchOrder, answer: Record | None, seen: Seen
-    ) -> Step[State[DispatchOrder]]:
+    ) -> Step[OnceState[DispatchOrder]]:
         if not is_still_due(order, answer, seen):
             return Step(None)
         unclear = SchedulerTold(order.record, order.hostname, None, unclear=not order.on)
@@ -61,13 +61,13 @@ class Dispatch:
 
     def done(
         self, order: DispatchOrder, answer: object, seen: Seen, *, late: bool
-    ) -> Step[State[DispatchOrder]]:
+    ) -> Step[OnceState[DispatchOrder]]:
         told = SchedulerTold(order.record, order.hostname, order.on)
         return Step(None, tell=(_told(order, None),), learn=() if late else (told,))
 
     def failed(
         self, order: DispatchOrder, failed: Failed, seen: Seen, *, late: bool
-    ) -> Step[State[DispatchOrder]]:
+    ) -> Step[OnceState[DispatchOrder]]:
         learn: tuple[Learned, ...] = ()
         if isinstance(failed.effect, TellScheduler) and failed.error.definite and not late:
             learn = (SchedulerTold(order.record, order.hostname, None),)
@@ -77,7 +77,7 @@ class Dispatch:
         return ()
 
 
-def _told(order: DispatchOrder, error: Exception | None) -> Told:
+def _told(order: DispatchOrder, error: Exception | None) -> LogLine:
     fields = {
         "node": order.node_id,
         "record": order.record.uuid,
@@ -87,4 +87,4 @@ def _told(order: DispatchOrder, error: Exception | None) -> Told:
         "error": error,
         "plan": order.plan_id,
     }
-    return Told(Name.NODE_DRAIN, fields, Level.INFO if error is None else Level.WARNING)
+    return LogLine(Event.NODE_DRAIN, fields, Level.INFO if error is None else Level.WARNING)

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from nodemanager.core.execute.effects import ReadRecord, TellDrain
 from nodemanager.core.execute.news import DrainTold, Learned
-from nodemanager.core.execute.once import State, reading, writing
-from nodemanager.core.execute.workflow import About, Action, Failed, Level, Seen, Step, Told
+from nodemanager.core.execute.once import OnceState, reading, writing
+from nodemanager.core.execute.workflow import About, Action, Failed, Level, LogLine, Seen, Step
 from nodemanager.core.judge.preconditions import standing_block
-from nodemanager.core.model.reasons import Event as Name
+from nodemanager.core.model.reasons import Event
 from nodemanager.core.model.world import Record
 from nodemanager.core.plan.drains import DrainOrder
 
@@ -44,12 +44,12 @@ class Drain:
     def about(self, order: DrainOrder) -> About:
         return About(record=order.record.uuid)
 
-    def start(self, order: DrainOrder) -> Step[State[DrainOrder]]:
+    def start(self, order: DrainOrder) -> Step[OnceState[DrainOrder]]:
         return reading(order, ReadRecord(order.record.uuid))
 
     def found(
         self, order: DrainOrder, answer: Record | None, seen: Seen
-    ) -> Step[State[DrainOrder]]:
+    ) -> Step[OnceState[DrainOrder]]:
         if not is_still_due(order, answer, seen):
             return Step(None)
         unknown = DrainTold(order.record.uuid, None)
@@ -57,20 +57,20 @@ class Drain:
 
     def done(
         self, order: DrainOrder, answer: Record, seen: Seen, *, late: bool
-    ) -> Step[State[DrainOrder]]:
+    ) -> Step[OnceState[DrainOrder]]:
         told = DrainTold(answer.uuid, answer.drain)
         return Step(None, tell=(_told(order, None),), learn=() if late else (told,))
 
     def failed(
         self, order: DrainOrder, failed: Failed, seen: Seen, *, late: bool
-    ) -> Step[State[DrainOrder]]:
+    ) -> Step[OnceState[DrainOrder]]:
         return Step(None, tell=(_told(order, failed.error),))
 
     def in_doubt(self, order: DrainOrder) -> tuple[Learned, ...]:
         return ()
 
 
-def _told(order: DrainOrder, error: Exception | None) -> Told:
+def _told(order: DrainOrder, error: Exception | None) -> LogLine:
     fields = {
         "node": order.node_id,
         "record": order.record.uuid,
@@ -79,4 +79,4 @@ def _told(order: DrainOrder, error: Exception | None) -> Told:
         "error": error,
         "plan": order.plan_id,
     }
-    return Told(Name.NODE_DRAIN, fields, Level.INFO if error is None else Level.WARNING)
+    return LogLine(Event.NODE_DRAIN, fields, Level.INFO if error is None else Level.WARNING)

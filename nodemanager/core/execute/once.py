@@ -15,12 +15,12 @@ from nodemanager.core.execute.workflow import (
     About,
     Action,
     Answered,
-    Event,
     Expired,
     Failed,
     Seen,
     Step,
     Unwritten,
+    WorkflowEvent,
 )
 
 Order = TypeVar("Order")
@@ -47,10 +47,10 @@ class GivenUp(Abandoned, Generic[Order]):
     order: Order
 
 
-State = Reading[Order] | Writing[Order] | GivenUp[Order]
+OnceState = Reading[Order] | Writing[Order] | GivenUp[Order]
 
 
-class Deed(Protocol[Order]):
+class SimpleAction(Protocol[Order]):
     """What is particular to one deed; `Once` does the rest."""
 
     @property
@@ -65,19 +65,21 @@ class Deed(Protocol[Order]):
         """The record and the node that it blocks for all others (C8)."""
         ...
 
-    def start(self, order: Order) -> Step[State[Order]]:
+    def start(self, order: Order) -> Step[OnceState[Order]]:
         """The step that reads (`reading`), or an end."""
         ...
 
-    def found(self, order: Order, answer: Any, seen: Seen) -> Step[State[Order]]:
+    def found(self, order: Order, answer: Any, seen: Seen) -> Step[OnceState[Order]]:
         """What follows from what was read: the step that writes (`writing`), or an end."""
         ...
 
-    def done(self, order: Order, answer: Any, seen: Seen, *, late: bool) -> Step[State[Order]]:
+    def done(self, order: Order, answer: Any, seen: Seen, *, late: bool) -> Step[OnceState[Order]]:
         """The end after the write was answered; `late` says that it had been given up."""
         ...
 
-    def failed(self, order: Order, failed: Failed, seen: Seen, *, late: bool) -> Step[State[Order]]:
+    def failed(
+        self, order: Order, failed: Failed, seen: Seen, *, late: bool
+    ) -> Step[OnceState[Order]]:
         """The end after the read or the write failed."""
         ...
 
@@ -86,12 +88,12 @@ class Deed(Protocol[Order]):
         ...
 
 
-def reading(order: Order, effect: ReadRecord | AskNode) -> Step[State[Order]]:
+def reading(order: Order, effect: ReadRecord | AskNode) -> Step[OnceState[Order]]:
     """The first step."""
     return Step(Reading(order), (effect,))
 
 
-def writing(order: Order, effect: Effect, *learn: Learned) -> Step[State[Order]]:
+def writing(order: Order, effect: Effect, *learn: Learned) -> Step[OnceState[Order]]:
     """The second one, right after what was read."""
     return Step(Writing(order), (effect,), learn=learn)
 
@@ -101,26 +103,28 @@ class Once(Generic[Order]):
 
     states = (Reading, Writing, GivenUp)
 
-    def __init__(self, deed: Deed[Order]) -> None:
+    def __init__(self, deed: SimpleAction[Order]) -> None:
         self.deed = deed
         self.action = deed.action
 
     def id(self, order: Order) -> str:
         return self.deed.id(order)
 
-    def about(self, state: State[Order]) -> About:
+    def about(self, state: OnceState[Order]) -> About:
         return self.deed.about(state.order)
 
-    def flight(self, state: State[Order]) -> str:
+    def flight(self, state: OnceState[Order]) -> str:
         return self.deed.flight
 
-    def start(self, order: Order, seen: Seen) -> Step[State[Order]]:
+    def start(self, order: Order, seen: Seen) -> Step[OnceState[Order]]:
         return self.deed.start(order)
 
-    def resume(self, state: State[Order], seen: Seen) -> Step[State[Order]]:
+    def resume(self, state: OnceState[Order], seen: Seen) -> Step[OnceState[Order]]:
         return Step(None)
 
-    def on(self, state: State[Order], event: Event, seen: Seen) -> Step[State[Order]]:
+    def on(
+        self, state: OnceState[Order], event: WorkflowEvent, seen: Seen
+    ) -> Step[OnceState[Order]]:
         order, late = state.order, isinstance(state, GivenUp)
         match event:
             case Failed():

@@ -22,20 +22,19 @@ from nodemanager.core.execute.workflow import (
     Answered,
     Due,
     Ended,
-    Event,
     Expired,
     Failed,
     InFlight,
     Level,
+    LogLine,
     Refused,
     Seen,
     Step,
-    Told,
     Unwritten,
+    WorkflowEvent,
 )
 from nodemanager.core.judge.preconditions import standing_block
-from nodemanager.core.model.reasons import Event as Name
-from nodemanager.core.model.reasons import Kind, Reason
+from nodemanager.core.model.reasons import Event, Kind, Reason
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.verdict import Verdict, keep
 from nodemanager.core.model.world import CloudNode, Record
@@ -134,7 +133,7 @@ class GivenUp(Abandoned):
     order: PruneOrder
 
 
-State = Looking | Deleting | Checking | GivenUp
+PruneState = Looking | Deleting | Checking | GivenUp
 
 
 class Prune:
@@ -146,21 +145,21 @@ class Prune:
     def id(self, order: PruneOrder) -> str:
         return order.uuid
 
-    def about(self, state: State) -> About:
+    def about(self, state: PruneState) -> About:
         return About(record=state.order.uuid)
 
-    def flight(self, state: State) -> str:
+    def flight(self, state: PruneState) -> str:
         return "prune"
 
-    def start(self, order: PruneOrder, seen: Seen) -> Step[State]:
+    def start(self, order: PruneOrder, seen: Seen) -> Step[PruneState]:
         return Step(Looking(order), (LookAtRecord(order.uuid),))
 
-    def resume(self, state: State, seen: Seen) -> Step[State]:
+    def resume(self, state: PruneState, seen: Seen) -> Step[PruneState]:
         if not isinstance(state, Deleting | Checking):
             return Step(None)
         return Step(Checking(state.order, state.before), (LookAtRecord(state.order.uuid),))
 
-    def on(self, state: State, event: Event, seen: Seen) -> Step[State]:
+    def on(self, state: PruneState, event: WorkflowEvent, seen: Seen) -> Step[PruneState]:
         match state:
             case Looking():
                 return _looking(state, event, seen)
@@ -172,7 +171,7 @@ class Prune:
                 return _given_up(state, event, seen)
 
 
-def _looking(state: Looking, event: Event, seen: Seen) -> Step[State]:
+def _looking(state: Looking, event: WorkflowEvent, seen: Seen) -> Step[PruneState]:
     order = state.order
     match event:
         case Answered(answer=CleanEvidence() as found):
@@ -186,7 +185,7 @@ def _looking(state: Looking, event: Event, seen: Seen) -> Step[State]:
     return Step(state)
 
 
-def _looked(order: PruneOrder, found: CleanEvidence, seen: Seen) -> Step[State]:
+def _looked(order: PruneOrder, found: CleanEvidence, seen: Seen) -> Step[PruneState]:
     verdict = confirm_prune(order, found, seen.snapshot, seen.settings)
     if verdict.kind is not Kind.PRUNE or found.record is None:
         return _skipped(order, verdict.reason, verdict.measures or {})
@@ -195,7 +194,7 @@ def _looked(order: PruneOrder, found: CleanEvidence, seen: Seen) -> Step[State]:
     return Step(Deleting(order, found.record), (DeleteRecord(found.record),))
 
 
-def _deleting(state: Deleting, event: Event, seen: Seen) -> Step[State]:
+def _deleting(state: Deleting, event: WorkflowEvent, seen: Seen) -> Step[PruneState]:
     order = state.order
     match event:
         case Answered():
@@ -219,7 +218,7 @@ def _deleting(state: Deleting, event: Event, seen: Seen) -> Step[State]:
     return Step(state)
 
 
-def _checking(state: Checking, event: Event) -> Step[State]:
+def _checking(state: Checking, event: WorkflowEvent) -> Step[PruneState]:
     order = state.order
     match event:
         case Answered(answer=CleanEvidence() as found):
@@ -233,7 +232,7 @@ def _checking(state: Checking, event: Event) -> Step[State]:
     return Step(state)
 
 
-def _given_up(state: GivenUp, event: Event, seen: Seen) -> Step[State]:
+def _given_up(state: GivenUp, event: WorkflowEvent, seen: Seen) -> Step[PruneState]:
     order = state.order
     match event:
         case Answered(effect=DeleteRecord()):
@@ -245,9 +244,9 @@ def _given_up(state: GivenUp, event: Event, seen: Seen) -> Step[State]:
     return Step(state)
 
 
-def _skipped(order: PruneOrder, reason: Reason, measures: Mapping[str, Any]) -> Step[State]:
+def _skipped(order: PruneOrder, reason: Reason, measures: Mapping[str, Any]) -> Step[PruneState]:
     fields = {**measures, "record": order.uuid, "reason": reason, "plan": order.plan_id}
-    return Step(None, tell=(Told(Name.RECORD_PRUNE_SKIPPED, fields),))
+    return Step(None, tell=(LogLine(Event.RECORD_PRUNE_SKIPPED, fields),))
 
 
 def _explained(order: PruneOrder, seen: Seen) -> RecordsExplained:
@@ -259,16 +258,16 @@ def _ended(order: PruneOrder, name: str) -> Ended:
     return Ended(name, {"reason": order.reason.value})
 
 
-def _pruned(order: PruneOrder, seen: Seen) -> Told:
+def _pruned(order: PruneOrder, seen: Seen) -> LogLine:
     fields = {
         "reason": order.reason,
         "record": order.uuid,
         "guarantee": seen.guarantee,
         "plan": order.plan_id,
     }
-    return Told(Name.RECORD_PRUNED, fields)
+    return LogLine(Event.RECORD_PRUNED, fields)
 
 
-def _failed(order: PruneOrder, error: Exception) -> Told:
+def _failed(order: PruneOrder, error: Exception) -> LogLine:
     fields = {"record": order.uuid, "error": error, "plan": order.plan_id}
-    return Told(Name.RECORD_PRUNE_FAILED, fields, Level.WARNING)
+    return LogLine(Event.RECORD_PRUNE_FAILED, fields, Level.WARNING)

@@ -12,12 +12,11 @@ from dataclasses import dataclass, field
 
 from nodemanager.core.execute.effects import ReadRecord, RestoreRecord
 from nodemanager.core.execute.news import Learned, NotRestored, Restored, WriteInDoubt
-from nodemanager.core.execute.once import State, reading, writing
-from nodemanager.core.execute.workflow import About, Action, Failed, Level, Seen, Step, Told
+from nodemanager.core.execute.once import OnceState, reading, writing
+from nodemanager.core.execute.workflow import About, Action, Failed, Level, LogLine, Seen, Step
 from nodemanager.core.judge import false_clean
 from nodemanager.core.judge.preconditions import standing_block
-from nodemanager.core.model.reasons import Event as Name
-from nodemanager.core.model.reasons import Kind, Reason
+from nodemanager.core.model.reasons import Event, Kind, Reason
 from nodemanager.core.model.verdict import Verdict, keep
 from nodemanager.core.model.world import FreedLife, Record
 from nodemanager.errors import Conflict, NoSuchRecord, RemoteError, SlotTaken
@@ -79,24 +78,24 @@ class Restore:
     def about(self, order: RestoreOrder) -> About:
         return About(record=order.uuid)
 
-    def start(self, order: RestoreOrder) -> Step[State[RestoreOrder]]:
+    def start(self, order: RestoreOrder) -> Step[OnceState[RestoreOrder]]:
         if order.known is None:
             return Step(None, learn=(NotRestored(keep(order.uuid, Reason.NO_PRE_IMAGE)),))
         return reading(order, ReadRecord(order.uuid))
 
     def found(
         self, order: RestoreOrder, answer: Record | None, seen: Seen
-    ) -> Step[State[RestoreOrder]]:
+    ) -> Step[OnceState[RestoreOrder]]:
         return _read(order, answer, seen)
 
     def done(
         self, order: RestoreOrder, answer: Record, seen: Seen, *, late: bool
-    ) -> Step[State[RestoreOrder]]:
+    ) -> Step[OnceState[RestoreOrder]]:
         return _restored(order, answer, seen)
 
     def failed(
         self, order: RestoreOrder, failed: Failed, seen: Seen, *, late: bool
-    ) -> Step[State[RestoreOrder]]:
+    ) -> Step[OnceState[RestoreOrder]]:
         error = failed.error
         is_clear = isinstance(failed.effect, ReadRecord) or error.definite or error.unsent
         return _failed(order, error, () if is_clear else self.in_doubt(order))
@@ -105,7 +104,7 @@ class Restore:
         return (WriteInDoubt(order.uuid),)
 
 
-def _read(order: RestoreOrder, record: Record | None, seen: Seen) -> Step[State[RestoreOrder]]:
+def _read(order: RestoreOrder, record: Record | None, seen: Seen) -> Step[OnceState[RestoreOrder]]:
     incarnation = order.life.incarnation
     if record is not None and incarnation is not None and record.incarnation == incarnation:
         # An earlier attempt took effect, and its answer was lost.
@@ -117,7 +116,7 @@ def _read(order: RestoreOrder, record: Record | None, seen: Seen) -> Step[State[
     return Step(None, learn=(NotRestored(verdict),) if verdict.reason.row.restores else ())
 
 
-def _restored(order: RestoreOrder, after: Record, seen: Seen) -> Step[State[RestoreOrder]]:
+def _restored(order: RestoreOrder, after: Record, seen: Seen) -> Step[OnceState[RestoreOrder]]:
     life = order.life
     fields = {
         "reason": Reason.FALSE_CLEAN,
@@ -128,7 +127,7 @@ def _restored(order: RestoreOrder, after: Record, seen: Seen) -> Step[State[Rest
         "node": life.node_id,
         "guarantee": seen.guarantee,
     }
-    told = Told(Name.RECORD_RESTORED, fields, Level.WARNING)
+    told = LogLine(Event.RECORD_RESTORED, fields, Level.WARNING)
     return Step(None, tell=(told,), learn=(Restored(life.record),))
 
 
@@ -141,11 +140,13 @@ _WHY = {
 
 def _failed(
     order: RestoreOrder, error: RemoteError, learn: tuple[Learned, ...] = ()
-) -> Step[State[RestoreOrder]]:
+) -> Step[OnceState[RestoreOrder]]:
     reason = next((why for kind, why in _WHY.items() if isinstance(error, kind)), None)
     if reason is not None:
         not_restored = NotRestored(keep(order.uuid, reason, error=error))
         return Step(None, learn=(*learn, not_restored))
     # The next plan judges the life again.
     fields = {"record": order.uuid, "error": error}
-    return Step(None, tell=(Told(Name.RECORD_NOT_RESTORED, fields, Level.WARNING),), learn=learn)
+    return Step(
+        None, tell=(LogLine(Event.RECORD_NOT_RESTORED, fields, Level.WARNING),), learn=learn
+    )

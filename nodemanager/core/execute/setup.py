@@ -33,24 +33,23 @@ from nodemanager.core.execute.workflow import (
     About,
     Action,
     Answered,
-    Begin,
     Due,
     Ended,
-    Event,
     Expired,
     Failed,
+    FollowUp,
     Level,
+    LogLine,
     News,
     Refused,
     Seen,
     Step,
-    Told,
     Unwritten,
+    WorkflowEvent,
     Written,
 )
 from nodemanager.core.judge.preconditions import standing_block
-from nodemanager.core.model.reasons import Event as Name
-from nodemanager.core.model.reasons import Reason
+from nodemanager.core.model.reasons import Event, Reason
 from nodemanager.core.model.seats import seat_of
 from nodemanager.core.model.settings import ASK_AGAIN_S, CREATE_WITHIN_S, ORDER_TTL_S
 from nodemanager.core.model.verdict import Objection
@@ -154,7 +153,7 @@ class Doubtful(Written):
     listens = True
 
 
-State = Checking | Claiming | Renewing | Creating | Waiting | Doubtful
+SetupState = Checking | Claiming | Renewing | Creating | Waiting | Doubtful
 
 
 def is_unclear(state: object) -> bool:
@@ -183,7 +182,7 @@ def doubtful(state: Claiming | Renewing | Creating | Waiting, seen: Seen) -> Dou
 # How a set-up ends, and how that is told: created, refused, released, withdrawn.
 
 
-def created_as(order: SetUpOrder, record: Record, created: Created) -> Step[State]:
+def created_as(order: SetUpOrder, record: Record, created: Created) -> Step[SetupState]:
     node, life = created.node, record.incarnation
     fields = {
         "node": node.id,
@@ -195,15 +194,15 @@ def created_as(order: SetUpOrder, record: Record, created: Created) -> Step[Stat
     }
     return Step(
         None,
-        tell=(Told(Name.NODE_CREATED, fields),),
+        tell=(LogLine(Event.NODE_CREATED, fields),),
         learn=(NodeExpected(record.uuid, life, order.size.name, node.id, place=order.place),),
         ended=Ended("created", {"node": node.id, **whose(record)}),
     )
 
 
-def refused(order: SetUpOrder, record: Record, error: RemoteError, seen: Seen) -> Step[State]:
+def refused(order: SetUpOrder, record: Record, error: RemoteError, seen: Seen) -> Step[SetupState]:
     """The end after a definite refusal: nothing was created, so the claim is released (U6)."""
-    step: Step[State] = Step(
+    step: Step[SetupState] = Step(
         None,
         tell=(failed(order, record, "create", error),),
         learn=(CreateRefused((order.size.name,), error),),
@@ -212,8 +211,8 @@ def refused(order: SetUpOrder, record: Record, error: RemoteError, seen: Seen) -
 
 
 def released(
-    order: SetUpOrder, record: Record, step: Step[State], outcome: str, seen: Seen, **more: Any
-) -> Step[State]:
+    order: SetUpOrder, record: Record, step: Step[SetupState], outcome: str, seen: Seen, **more: Any
+) -> Step[SetupState]:
     """The end `step`, with a clean that releases the claim (U6)."""
     clean = order_release(
         record.uuid,
@@ -225,10 +224,12 @@ def released(
         hostname=record.hostname,
     )
     ended = Ended(outcome, {**more, **whose(record)})
-    return replace(step, begin=(Begin(Action.CLEAN, clean),), ended=ended)
+    return replace(step, begin=(FollowUp(Action.CLEAN, clean),), ended=ended)
 
 
-def withdrawn(order: SetUpOrder, block: Objection, record: Record | None = None) -> Step[State]:
+def withdrawn(
+    order: SetUpOrder, block: Objection, record: Record | None = None
+) -> Step[SetupState]:
     """The end of a set-up that must not go on; `record` is the one that it has claimed."""
     record = record or order.record
     fields = {
@@ -238,7 +239,7 @@ def withdrawn(order: SetUpOrder, block: Objection, record: Record | None = None)
         "size": order.size.name,
         "plan": order.plan_id,
     }
-    told = Told(Name.NODE_SETUP_WITHDRAWN, fields)
+    told = LogLine(Event.NODE_SETUP_WITHDRAWN, fields)
     return Step(None, tell=(told,), learn=(Withdrawn(order.size.name),))
 
 
@@ -263,7 +264,7 @@ def failed(
     *,
     definite: bool | None = None,
     is_news: bool = True,
-) -> Told:
+) -> LogLine:
     fields = {
         **(whose(record) if record is not None else {}),
         "size": order.size.name,
@@ -272,7 +273,7 @@ def failed(
         "definite": error.definite if definite is None else definite,
         "error": error,
     }
-    return Told(Name.NODE_SETUP_FAILED, fields, Level.WARNING if is_news else Level.DEBUG)
+    return LogLine(Event.NODE_SETUP_FAILED, fields, Level.WARNING if is_news else Level.DEBUG)
 
 
 def whose(record: Record) -> dict[str, Any]:
@@ -284,7 +285,7 @@ def whose(record: Record) -> dict[str, Any]:
 # The record listing tells what became of the claim, and the node's tag what became of the create.
 
 
-def in_doubt(state: Doubtful, event: Event, seen: Seen) -> Step[State]:
+def in_doubt(state: Doubtful, event: WorkflowEvent, seen: Seen) -> Step[SetupState]:
     order = state.order
     match event:
         case News():
@@ -319,7 +320,7 @@ def in_doubt(state: Doubtful, event: Event, seen: Seen) -> Step[State]:
     return Step(state)
 
 
-def _denied(state: Doubtful, now: float) -> Step[State]:
+def _denied(state: Doubtful, now: float) -> Step[SetupState]:
     """The cloud has no node of the create, which may still come (U9, A2); it is asked once more."""
     if not state.sent or state.record is None:
         return Step(state)
@@ -329,7 +330,7 @@ def _denied(state: Doubtful, now: float) -> Step[State]:
     return Step(left, learn=(denied,))
 
 
-def _listed(state: Doubtful, seen: Seen) -> Step[State]:
+def _listed(state: Doubtful, seen: Seen) -> Step[SetupState]:
     """What the listings tell of the set-up; where they don't, ask the cloud by the record's tag."""
     history = seen.snapshot.history
     listing, incarnation = history.records, state.order.claim.incarnation
@@ -346,7 +347,7 @@ def _listed(state: Doubtful, seen: Seen) -> Step[State]:
     return _claim_in_doubt(state, record, seen)
 
 
-def _claim_in_doubt(state: Doubtful, record: Record, seen: Seen) -> Step[State]:
+def _claim_in_doubt(state: Doubtful, record: Record, seen: Seen) -> Step[SetupState]:
     """What the listings tell of the node; its record is claimed."""
     doubt, nodes = in_doubt_of(record), seen.snapshot.history.bearers.get(record.uuid, ())
     borne = any(node.tags.incarnation == record.incarnation for node in nodes)
@@ -420,7 +421,7 @@ class SetUp:
     def id(self, order: SetUpOrder) -> str:
         return order.claim.incarnation
 
-    def about(self, state: State) -> About:
+    def about(self, state: SetupState) -> About:
         match state:
             case Checking() | Claiming():
                 reused = state.order.record
@@ -429,15 +430,15 @@ class SetUp:
                 return About(record=state.record)
         return About(record=state.record.uuid)
 
-    def flight(self, state: State) -> str:
+    def flight(self, state: SetupState) -> str:
         return "setup"
 
-    def start(self, order: SetUpOrder, seen: Seen) -> Step[State]:
+    def start(self, order: SetUpOrder, seen: Seen) -> Step[SetupState]:
         reused = order.record
         learn = () if reused is None else (Claimed(reused.uuid, order.size.name),)
         return Step(Checking(order), (CheckImage(),), learn=learn)
 
-    def resume(self, state: State, seen: Seen) -> Step[State]:
+    def resume(self, state: SetupState, seen: Seen) -> Step[SetupState]:
         match state:
             case Checking():
                 return Step(None)
@@ -451,7 +452,7 @@ class SetUp:
         # is no longer than without the restart (P4): the claim may be freed since.
         return Step(left, learn=(perhaps(left.order, left.record, seen.left_at),))
 
-    def on(self, state: State, event: Event, seen: Seen) -> Step[State]:
+    def on(self, state: SetupState, event: WorkflowEvent, seen: Seen) -> Step[SetupState]:
         match state:
             case Checking():
                 return _checking(state, event, seen)
@@ -467,7 +468,7 @@ class SetUp:
                 return in_doubt(state, event, seen)
 
 
-def _checking(state: Checking, event: Event, seen: Seen) -> Step[State]:
+def _checking(state: Checking, event: WorkflowEvent, seen: Seen) -> Step[SetupState]:
     order = state.order
     match event:
         case Answered():
@@ -492,7 +493,7 @@ def _checking(state: Checking, event: Event, seen: Seen) -> Step[State]:
     return Step(state)
 
 
-def _claiming(state: Claiming, event: Event, seen: Seen) -> Step[State]:
+def _claiming(state: Claiming, event: WorkflowEvent, seen: Seen) -> Step[SetupState]:
     order = state.order
     match event:
         case Answered(answer=Record() as record):
@@ -509,15 +510,15 @@ def _claiming(state: Claiming, event: Event, seen: Seen) -> Step[State]:
     return Step(state)
 
 
-def _claimed(order: SetUpOrder, record: Record, seen: Seen) -> Step[State]:
+def _claimed(order: SetUpOrder, record: Record, seen: Seen) -> Step[SetupState]:
     fields = {**whose(record), "incarnation": record.incarnation}
-    told = (Told(Name.RECORD_CLAIMED, fields),)
+    told = (LogLine(Event.RECORD_CLAIMED, fields),)
     learn = (Claimed(record.uuid, order.size.name),)
     step = _go_on(order, record, 0, seen)
     return replace(step, tell=(*told, *step.tell), learn=(*learn, *step.learn))
 
 
-def _go_on(order: SetUpOrder, record: Record, tries: int, seen: Seen) -> Step[State]:
+def _go_on(order: SetUpOrder, record: Record, tries: int, seen: Seen) -> Step[SetupState]:
     """Send the create if nothing forbids it; first renew a claim that is too old for it (U5)."""
     block = confirm_setup(order, seen, record)
     if block is None and not tries:
@@ -554,13 +555,13 @@ def _placed(order: SetUpOrder, seen: Seen) -> tuple[SetUpOrder, Objection | None
     return replace(order, place=place), None
 
 
-def _renewing(state: Renewing, event: Event, seen: Seen) -> Step[State]:
+def _renewing(state: Renewing, event: WorkflowEvent, seen: Seen) -> Step[SetupState]:
     order, record = state.order, state.record
     match event:
         case Answered(answer=Record() as renewed):
             return _go_on(order, renewed, state.tries, seen)
         case Failed(error=error) if error.definite and not state.tries:
-            step: Step[State] = Step(None, tell=(failed(order, record, "claim", error),))
+            step: Step[SetupState] = Step(None, tell=(failed(order, record, "claim", error),))
             return released(order, record, step, "refused", seen, stage="claim")
         case Failed(error=error):
             told = failed(order, record, "claim", error, definite=False)
@@ -571,7 +572,7 @@ def _renewing(state: Renewing, event: Event, seen: Seen) -> Step[State]:
     return Step(state)
 
 
-def _creating(state: Creating, event: Event, seen: Seen) -> Step[State]:
+def _creating(state: Creating, event: WorkflowEvent, seen: Seen) -> Step[SetupState]:
     order, record = state.order, state.record
     match event:
         case Answered(answer=Created() as created):
@@ -594,7 +595,7 @@ def _creating(state: Creating, event: Event, seen: Seen) -> Step[State]:
     return Step(state)
 
 
-def _elsewhere(order: SetUpOrder, record: Record, error: PlaceFull, seen: Seen) -> Step[State]:
+def _elsewhere(order: SetUpOrder, record: Record, error: PlaceFull, seen: Seen) -> Step[SetupState]:
     """Send the create to the next place at once: in this one nothing was made, nor will be (U6).
 
     A claim that waited too long is renewed first. Without another place the order has failed.
@@ -609,7 +610,7 @@ def _elsewhere(order: SetUpOrder, record: Record, error: PlaceFull, seen: Seen) 
     return replace(step, tell=(told, *step.tell), learn=(learn, *step.learn))
 
 
-def _again(order: SetUpOrder, record: Record, tries: int, seen: Seen) -> Step[State]:
+def _again(order: SetUpOrder, record: Record, tries: int, seen: Seen) -> Step[SetupState]:
     """Repeat the unclear create later, or leave it to the listings and the tag (U9)."""
     state = Waiting(order, record, tries)
     if not seen.repeats_creates:
@@ -619,7 +620,7 @@ def _again(order: SetUpOrder, record: Record, tries: int, seen: Seen) -> Step[St
     return Step(state, (Wait(wait_s),))
 
 
-def _waiting(state: Waiting, event: Event, seen: Seen) -> Step[State]:
+def _waiting(state: Waiting, event: WorkflowEvent, seen: Seen) -> Step[SetupState]:
     match event:
         case Due():
             # It waits for a free worker first: a check made now would be old by then (U10).

@@ -33,24 +33,23 @@ from nodemanager.core.execute.workflow import (
     About,
     Action,
     Answered,
-    Begin,
     Due,
     Ended,
-    Event,
     Expired,
     Failed,
+    FollowUp,
     Level,
+    LogLine,
     Refused,
     Seen,
     Step,
-    Told,
     Unwritten,
+    WorkflowEvent,
     Written,
 )
 from nodemanager.core.judge.idle import UNCAPPED
 from nodemanager.core.judge.outdated import ROTATE
-from nodemanager.core.model.reasons import Event as Name
-from nodemanager.core.model.reasons import Kind, Reason
+from nodemanager.core.model.reasons import Event, Kind, Reason
 from nodemanager.core.model.settings import ASK_AGAIN_S, CLOCK_STEP_S
 from nodemanager.core.model.verdict import keep
 from nodemanager.core.model.world import CloudNode, Outcome
@@ -121,7 +120,7 @@ class GivenUp(Abandoned):
     order: ShutdownOrder
 
 
-State = Looking | Destroying | Asking | Marking | GivenUp
+ShutdownState = Looking | Destroying | Asking | Marking | GivenUp
 
 
 class ShutDown:
@@ -133,15 +132,15 @@ class ShutDown:
     def id(self, order: ShutdownOrder) -> str:
         return order.node_id
 
-    def about(self, state: State) -> About:
+    def about(self, state: ShutdownState) -> About:
         return About(record=state.order.record, node=state.order.node_id)
 
-    def flight(self, state: State) -> str:
+    def flight(self, state: ShutdownState) -> str:
         if state.order.reason in ROTATE:
             return ROTATING
         return "shutdown:idle" if state.order.reason in UNCAPPED else "shutdown:bad"
 
-    def start(self, order: ShutdownOrder, seen: Seen) -> Step[State]:
+    def start(self, order: ShutdownOrder, seen: Seen) -> Step[ShutdownState]:
         asks_pins = seen.pins_failed.get(order.node_id, 0) < PINS_TRIES
         # A kill waits for no scheduler (O2).
         asks_scheduler = seen.settings.scheduled and order.reason is not Reason.KILLED
@@ -150,7 +149,7 @@ class ShutDown:
         look = LookAtNode(order.node_id, order.record, asks_pins, hostnames)
         return Step(Looking(order), (look,))
 
-    def resume(self, state: State, seen: Seen) -> Step[State]:
+    def resume(self, state: ShutdownState, seen: Seen) -> Step[ShutdownState]:
         match state:
             case Destroying() | Asking():
                 sent_at = seen.snapshot.now
@@ -159,7 +158,7 @@ class ShutDown:
                 return _begin_to_mark(state.order, seen)
         return Step(None)
 
-    def on(self, state: State, event: Event, seen: Seen) -> Step[State]:
+    def on(self, state: ShutdownState, event: WorkflowEvent, seen: Seen) -> Step[ShutdownState]:
         match state:
             case Looking():
                 return _looking(state, event, seen)
@@ -173,7 +172,7 @@ class ShutDown:
                 return _given_up(state, event, seen)
 
 
-def _looking(state: Looking, event: Event, seen: Seen) -> Step[State]:
+def _looking(state: Looking, event: WorkflowEvent, seen: Seen) -> Step[ShutdownState]:
     order = state.order
     match event:
         case Answered(answer=NodeLooked() as looked):
@@ -188,7 +187,7 @@ def _looking(state: Looking, event: Event, seen: Seen) -> Step[State]:
     return Step(state)
 
 
-def _looked(order: ShutdownOrder, looked: NodeLooked, seen: Seen) -> Step[State]:
+def _looked(order: ShutdownOrder, looked: NodeLooked, seen: Seen) -> Step[ShutdownState]:
     snapshot = seen.snapshot
     verdict = confirm_shutdown(
         order, looked.found, snapshot, seen.settings, wanted=order.size in seen.unmet
@@ -216,14 +215,14 @@ def _looked(order: ShutdownOrder, looked: NodeLooked, seen: Seen) -> Step[State]
                 "limit": PINS_TRIES,
                 "plan": order.plan_id,
             }
-            tell = (*tell, Told(Name.LEFTOVER_UNKNOWN, fields, Level.WARNING))
+            tell = (*tell, LogLine(Event.LEFTOVER_UNKNOWN, fields, Level.WARNING))
             learn = (*learn, PinsTold(order.node_id))
     return replace(step, tell=(*tell, *step.tell), learn=(*learn, *step.learn))
 
 
 def _count_look(
     order: ShutdownOrder, looked: NodeLooked, seen: Seen, reason: Reason
-) -> tuple[tuple[Learned, ...], tuple[Told, ...], int]:
+) -> tuple[tuple[Learned, ...], tuple[LogLine, ...], int]:
     """What the State learns of a look for pins, the log events, and the failed looks in a row."""
     before = seen.pins_failed.get(order.node_id, 0)
     if looked.pins is not None and reason is not Reason.ORDER_EXPIRED:
@@ -237,11 +236,11 @@ def _count_look(
         "limit": PINS_TRIES,
         "plan": order.plan_id,
     }
-    told = Told(Name.LEFTOVER_UNKNOWN, fields, Level.WARNING)
+    told = LogLine(Event.LEFTOVER_UNKNOWN, fields, Level.WARNING)
     return (PinsFailed(order.node_id, looked.pins_error),), (told,), before + 1
 
 
-def _destroying(state: Destroying, event: Event, seen: Seen) -> Step[State]:
+def _destroying(state: Destroying, event: WorkflowEvent, seen: Seen) -> Step[ShutdownState]:
     order, now = state.order, seen.snapshot.now
     match event:
         case Answered(answer=Outcome.GONE):
@@ -264,7 +263,7 @@ def _destroying(state: Destroying, event: Event, seen: Seen) -> Step[State]:
     return Step(state)
 
 
-def _asking(state: Asking, event: Event, seen: Seen) -> Step[State]:
+def _asking(state: Asking, event: WorkflowEvent, seen: Seen) -> Step[ShutdownState]:
     order, snapshot = state.order, seen.snapshot
     match event:
         case Due():
@@ -285,12 +284,12 @@ def _asking(state: Asking, event: Event, seen: Seen) -> Step[State]:
     return Step(state)
 
 
-def _ask(state: Asking, seen: Seen) -> Step[State]:
+def _ask(state: Asking, seen: Seen) -> Step[ShutdownState]:
     asking = replace(state, asked_at=seen.snapshot.now)
     return Step(asking, (AskNode(state.order.node_id),))
 
 
-def _answered(state: Asking, node: CloudNode | None, seen: Seen) -> Step[State]:
+def _answered(state: Asking, node: CloudNode | None, seen: Seen) -> Step[ShutdownState]:
     order = state.order
     destroyed = Destroyed(order, state.sent_at, state.denied_at)
     asked_at = state.sent_at if state.asked_at is None else state.asked_at
@@ -316,7 +315,7 @@ def _is_in_doubt(state: Asking, seen: Seen) -> bool:
     return not is_missed(record, seen.snapshot, seen.settings)
 
 
-def _ask_later(state: Asking, seen: Seen) -> Step[State]:
+def _ask_later(state: Asking, seen: Seen) -> Step[ShutdownState]:
     now, longest = seen.snapshot.now, seen.settings.max_poll_time
     wait_s = min(longest, FIRST_QUESTION_S * 2.0**state.questions)
     asked = state.questions + (wait_s < longest)
@@ -326,7 +325,7 @@ def _ask_later(state: Asking, seen: Seen) -> Step[State]:
     return Step(replace(state, questions=asked, asked_at=None), (Wait(wait_s),))
 
 
-def _given_up(state: GivenUp, event: Event, seen: Seen) -> Step[State]:
+def _given_up(state: GivenUp, event: WorkflowEvent, seen: Seen) -> Step[ShutdownState]:
     order = state.order
     match event:
         case Answered(effect=DestroyNode(), answer=Outcome.GONE):
@@ -343,7 +342,7 @@ def _given_up(state: GivenUp, event: Event, seen: Seen) -> Step[State]:
 # How a shutdown ends.
 
 
-def _gone(order: ShutdownOrder, seen: Seen) -> Step[State]:
+def _gone(order: ShutdownOrder, seen: Seen) -> Step[ShutdownState]:
     """The node is gone: tell it, also the scheduler, before its record is freed.
 
     Without its record nobody knows whose name that is by now. One that the scheduler itself had
@@ -355,7 +354,7 @@ def _gone(order: ShutdownOrder, seen: Seen) -> Step[State]:
     return _told_gone(_begin_to_mark(order, seen), order, seen)
 
 
-def _begin_to_mark(order: ShutdownOrder, seen: Seen) -> Step[State]:
+def _begin_to_mark(order: ShutdownOrder, seen: Seen) -> Step[ShutdownState]:
     wait_s = _twin_shows_in(order, seen)
     if wait_s > 0:
         return Step(Marking(order, is_asked=False), (Wait(wait_s),))
@@ -390,7 +389,7 @@ def _mark_down(order: ShutdownOrder) -> MarkDown:
     )
 
 
-def _marking(state: Marking, event: Event, seen: Seen) -> Step[State]:
+def _marking(state: Marking, event: WorkflowEvent, seen: Seen) -> Step[ShutdownState]:
     """Tell the scheduler until it has answered, for `action_timeout` at the most."""
     order = state.order
     match event:
@@ -416,7 +415,7 @@ def _marking(state: Marking, event: Event, seen: Seen) -> Step[State]:
     return Step(state)
 
 
-def _not_marked(order: ShutdownOrder, error: str) -> Told:
+def _not_marked(order: ShutdownOrder, error: str) -> LogLine:
     fields = {
         "node": order.node_id,
         "record": order.record,
@@ -425,10 +424,10 @@ def _not_marked(order: ShutdownOrder, error: str) -> Told:
         "error": error,
         "plan": order.plan_id,
     }
-    return Told(Name.NODE_DRAIN, fields, Level.WARNING)
+    return LogLine(Event.NODE_DRAIN, fields, Level.WARNING)
 
 
-def _told_gone(step: Step[State], order: ShutdownOrder, seen: Seen) -> Step[State]:
+def _told_gone(step: Step[ShutdownState], order: ShutdownOrder, seen: Seen) -> Step[ShutdownState]:
     """The step, which also says that the node is gone."""
     fields = {
         "node": order.node_id,
@@ -442,15 +441,15 @@ def _told_gone(step: Step[State], order: ShutdownOrder, seen: Seen) -> Step[Stat
     gone = NodeGone(order.node_id, order.reason, order.size, order.record, order.incarnation)
     return replace(
         step,
-        tell=(Told(Name.NODE_GONE, fields),),
+        tell=(LogLine(Event.NODE_GONE, fields),),
         facts=(NodesExplained((order.node_id,), seen.snapshot.now),),
         learn=(gone,),
     )
 
 
-def _freed(order: ShutdownOrder, seen: Seen) -> Step[State]:
+def _freed(order: ShutdownOrder, seen: Seen) -> Step[ShutdownState]:
     """The end of a shutdown whose node is gone: its record is cleaned (C20)."""
-    step: Step[State] = Step(None, ended=Ended(Outcome.GONE.value))
+    step: Step[ShutdownState] = Step(None, ended=Ended(Outcome.GONE.value))
     if order.record is None or order.reason is Reason.UNPAIRED:
         return step
     clean = order_release(
@@ -463,28 +462,30 @@ def _freed(order: ShutdownOrder, seen: Seen) -> Step[State]:
         hostname=order.hostname,
         created_at=order.created_at,
     )
-    return replace(step, begin=(Begin(Action.CLEAN, clean),))
+    return replace(step, begin=(FollowUp(Action.CLEAN, clean),))
 
 
 def _refused(order: ShutdownOrder, seen: Seen) -> DestroySent:
     return DestroySent(order.node_id, seen.snapshot.now, refused=True)
 
 
-def _too_long(order: ShutdownOrder) -> Step[State]:
+def _too_long(order: ShutdownOrder) -> Step[ShutdownState]:
     """Give up: the next plan judges the node again, and what it pins may be left behind."""
     return Step(GivenUp(order), learn=(PinsDoubted(order.node_id),), ended=Ended("expired"))
 
 
-def _skipped(order: ShutdownOrder, reason: Reason, measures: Mapping[str, Any]) -> Step[State]:
+def _skipped(
+    order: ShutdownOrder, reason: Reason, measures: Mapping[str, Any]
+) -> Step[ShutdownState]:
     fields = {"node": order.node_id, "reason": reason, **measures, "plan": order.plan_id}
-    return Step(None, tell=(Told(Name.NODE_SHUTDOWN_SKIPPED, fields),))
+    return Step(None, tell=(LogLine(Event.NODE_SHUTDOWN_SKIPPED, fields),))
 
 
-def _failed(order: ShutdownOrder, outcome: Outcome, error: Exception) -> Told:
+def _failed(order: ShutdownOrder, outcome: Outcome, error: Exception) -> LogLine:
     fields = {
         "node": order.node_id,
         "outcome": outcome,
         "error": error,
         "plan": order.plan_id,
     }
-    return Told(Name.NODE_SHUTDOWN_FAILED, fields, Level.WARNING)
+    return LogLine(Event.NODE_SHUTDOWN_FAILED, fields, Level.WARNING)

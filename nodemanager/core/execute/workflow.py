@@ -16,7 +16,7 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 from nodemanager.core.execute.effects import Effect
 from nodemanager.core.execute.news import Learned
 from nodemanager.core.explain.events import CLEANED
-from nodemanager.core.model.reasons import Event as Name
+from nodemanager.core.model.reasons import Event
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.verdict import Verdict
 from nodemanager.core.model.world import Guarantee, Leftover, Record
@@ -72,10 +72,10 @@ class Level(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class LogLine:
     """One event for the log."""
 
-    event: Name
+    event: Event
     fields: Mapping[str, Any]
     level: Level = Level.INFO
 
@@ -130,7 +130,7 @@ class Stopping:
     """The daemon stops, and no worker is busy with the workflow."""
 
 
-Event = Answered | Failed | Refused | Due | Expired | News | Stopping
+WorkflowEvent = Answered | Failed | Refused | Due | Expired | News | Stopping
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,14 +185,14 @@ class Ended:
 
 
 @dataclass(frozen=True, slots=True)
-class Begin:
+class FollowUp:
     """A workflow that another one begins, such as a clean once its node is gone."""
 
     action: Action
     order: Any
 
 
-class State(Protocol):
+class WorkflowState(Protocol):
     """The state of a workflow: frozen data that the journal can keep.
 
     `order` is what a plan decided, and under which terms. `before` is the record before a write
@@ -225,7 +225,7 @@ class State(Protocol):
 class Running:
     """A workflow in flight. `since` is CLOCK_BOOTTIME."""
 
-    state: State
+    state: WorkflowState
     since: float
     serial: int = 0
 
@@ -273,7 +273,7 @@ class End:
     """
 
     key: Key
-    state: State
+    state: WorkflowState
     about: About
     since: float | None
     ended: Ended | None
@@ -289,7 +289,7 @@ class End:
         return is_clean and self.ended is not None and self.ended.name == CLEANED
 
 
-S = TypeVar("S", bound=State)
+S = TypeVar("S", bound=WorkflowState)
 
 
 @dataclass(frozen=True, slots=True)
@@ -302,7 +302,7 @@ class Step(Generic[S]):
 
     state: S | None
     effects: tuple[Effect, ...] = ()
-    tell: tuple[Told, ...] = ()
+    tell: tuple[LogLine, ...] = ()
     facts: tuple[Fact, ...] = ()
     ended: Ended | None = None
     pins: tuple[Leftover, ...] = ()
@@ -310,7 +310,7 @@ class Step(Generic[S]):
     attempt_failed: str | None = None
     """The error of one more failed attempt at what a former run left; the fifth parks it (R1)."""
     learn: tuple[Learned, ...] = ()
-    begin: tuple[Begin, ...] = ()
+    begin: tuple[FollowUp, ...] = ()
 
 
 class Workflow(Protocol[S]):
@@ -340,7 +340,7 @@ class Workflow(Protocol[S]):
         """The first step of an order."""
         ...
 
-    def on(self, state: S, event: Event, seen: Seen) -> Step[S]:
+    def on(self, state: S, event: WorkflowEvent, seen: Seen) -> Step[S]:
         """The step that the event leads to; the same state without effects changes nothing."""
         ...
 

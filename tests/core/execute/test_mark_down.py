@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from nodemanager.core.execute.effects import DestroyNode, MarkDown, Wait
-from nodemanager.core.execute.shutdown import Destroying, Marking, ShutDown, State
+from nodemanager.core.execute.shutdown import Destroying, Marking, ShutDown, ShutdownState
 from nodemanager.core.execute.workflow import Action, Answered, Due, Seen, Step
 from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.settings import CLOCK_STEP_S
@@ -56,7 +56,7 @@ def killed(made: World, age: float | None, reason: Reason) -> ShutdownOrder:
     )  # fmt: skip
 
 
-def gone(made: World, order: ShutdownOrder) -> Step[State]:
+def gone(made: World, order: ShutdownOrder) -> Step[ShutdownState]:
     destroyed = Answered(DestroyNode("i-r1", order.not_after), Outcome.GONE)
     return ShutDown().on(Destroying(order), destroyed, seen(made))
 

@@ -28,16 +28,16 @@ from nodemanager.core.execute.news import Learned
 from nodemanager.core.execute.workflow import (
     Action,
     Answered,
-    Begin,
     End,
-    Event,
     Failed,
+    FollowUp,
     Key,
     Running,
     Seen,
-    State,
     Step,
     Workflow,
+    WorkflowEvent,
+    WorkflowState,
 )
 from nodemanager.core.model.changed import changed
 from nodemanager.core.model.world import Leftover
@@ -108,7 +108,7 @@ class Scene(Generic[W]):
     """Everything there is at one moment."""
 
     world: W
-    running: State | None
+    running: WorkflowState | None
     """What the manager goes by; None once it is over, and while there is no manager."""
     kept: Intent | None
     """What the journal has as begun."""
@@ -116,7 +116,7 @@ class Scene(Generic[W]):
     """On their way, or waited for."""
     loose: tuple[Write, ...] = ()
     """Writes that nobody waits for any more, and that may still take effect."""
-    held: tuple[Event, ...] = ()
+    held: tuple[WorkflowEvent, ...] = ()
     """What the journal could not take the step of."""
     is_up: bool = True
     stopping: bool = False
@@ -171,7 +171,7 @@ class _Noted:
     def start(self, order: Any, seen: Seen) -> Step[Any]:
         return self._note("start", "ordered", self._workflow.start(order, seen))
 
-    def on(self, state: Any, event: Event, seen: Seen) -> Step[Any]:
+    def on(self, state: Any, event: WorkflowEvent, seen: Seen) -> Step[Any]:
         happens = type(event).__name__.lower()
         if isinstance(event, Answered | Failed):
             happens = f"{_name(event.effect)} {happens}"
@@ -238,7 +238,7 @@ class _Stand:
             self.told.append("pins entered")
         return self.scene.journal_works
 
-    def begun(self, one: Begin) -> None:
+    def begun(self, one: FollowUp) -> None:
         self.began.append(one.action.name)
 
     def ended(self, end: End) -> None: ...

@@ -198,7 +198,7 @@ class TinyClean:
         if world.paused:
             yield "resumed", replace(world, paused=False)
 
-    def expires(self, state: clean.State) -> bool:
+    def expires(self, state: clean.CleanState) -> bool:
         return False
 
     def wrong(self, before: Scene[Tiny], after: Scene[Tiny]) -> str | None:
@@ -323,7 +323,7 @@ def _trusts_the_plan(order: CleanOrder, *_: Any) -> Verdict:
 
 def _writes_at_once(
     state: clean.Fenceless, found: Any, record: Record, look: Any, seen: Seen
-) -> Step[clean.State]:
+) -> Step[clean.CleanState]:
     return Step(clean.Writing(state.order, record, look), (FreeRecord(record, "stale_slot"),))
 
 
@@ -333,7 +333,7 @@ def _compares_nothing(order: CleanOrder, judged: Record, fenced: Record, now: fl
     )
 
 
-def _lifts_at_once(state: clean.Writing, seen: Seen, *told: Any) -> Step[clean.State]:
+def _lifts_at_once(state: clean.Writing, seen: Seen, *told: Any) -> Step[clean.CleanState]:
     lifting = clean.Lifting(state.order, state.before)
     return Step(lifting, (LiftFence(state.before, state.before.ping_secret),), tell=told)
 

@@ -359,7 +359,7 @@ def test_the_exploration_notices_a_guard_of_the_scheduler_that_is_gone(
 )
 @pytest.mark.parametrize("kind", [shutdown.Destroying, shutdown.GivenUp])
 def test_only_a_destroy_that_was_refused_explains_no_absence_l3(
-    kind: Callable[[ShutdownOrder], shutdown.State], error: CloudError, refused: bool
+    kind: Callable[[ShutdownOrder], shutdown.ShutdownState], error: CloudError, refused: bool
 ) -> None:
     tiny = TinyShutdown()
     ((order, begun),) = tiny.begins()
