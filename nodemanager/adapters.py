@@ -24,7 +24,7 @@ from nodemanager.core.model.world import Job
 from nodemanager.errors import ConfigError
 from nodemanager.from_config import asks_arvados, asks_for_jobs, named_places
 from nodemanager.records.api import RecordStore
-from nodemanager.schedulers.api import Scheduler, Verb
+from nodemanager.schedulers.api import Scheduler, SchedulerVerb
 from nodemanager.state import StateDirectory
 
 if TYPE_CHECKING:
@@ -266,7 +266,7 @@ def scheduler_of(config: Config) -> Scheduler | None:
         case Dispatcher.COMMAND:
             from nodemanager.schedulers.command import CommandScheduler
 
-            verbs = ("nodes", "queue", "drain", "resume", "down", *Verb)
+            verbs = ("nodes", "queue", "drain", "resume", "down", *SchedulerVerb)
             programs = {verb: getattr(config.scheduler, f"{verb}_command") for verb in verbs}
             given = {verb: program for verb, program in programs.items() if program is not None}
             return CommandScheduler(given, config.scheduler.timeout)

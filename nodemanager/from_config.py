@@ -15,7 +15,7 @@ from nodemanager.config.deciding import fields_of
 from nodemanager.config.providers import traits_of
 from nodemanager.config.sections import SizeSection
 from nodemanager.config.values import Dispatcher, PlaceOrder
-from nodemanager.core.model.scheduling import Verb
+from nodemanager.core.model.scheduling import SchedulerVerb
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.world import Record, Size
 from nodemanager.errors import ConfigError
@@ -137,14 +137,16 @@ def asks_for_jobs(config: Config) -> bool:
     return config.arvados.jobs_queue and config.records.provider is StoreProvider.ARVADOS
 
 
-def _scheduler_can(config: Config) -> frozenset[Verb]:
+def _scheduler_can(config: Config) -> frozenset[SchedulerVerb]:
     """What the scheduler can do besides, as its adapter says (`can`)."""
     match config.daemon.dispatcher:
         case Dispatcher.SLURM:
-            return frozenset(Verb)
+            return frozenset(SchedulerVerb)
         case Dispatcher.COMMAND:
             given = config.scheduler
-            return frozenset(one for one in Verb if getattr(given, f"{one}_command") is not None)
+            return frozenset(
+                one for one in SchedulerVerb if getattr(given, f"{one}_command") is not None
+            )
     return frozenset()
 
 

@@ -25,7 +25,7 @@ from structlog.stdlib import ProcessorFormatter
 from structlog.typing import EventDict, WrappedLogger
 
 from nodemanager import redact
-from nodemanager.core.model.keys import Key
+from nodemanager.core.model.keys import LogKey
 from nodemanager.core.model.reasons import Event
 from nodemanager.errors import StartError
 from nodemanager.logfile import FileHandler, StdioHandler, journal_listens, stdio_descriptor
@@ -45,7 +45,7 @@ and never raise."""
 _OURS = "nodemanager"
 AUTO = "auto"
 """The format that a terminal decides."""
-_KEYS = frozenset(key.value for key in Key)
+_KEYS = frozenset(key.value for key in LogKey)
 # sd-daemon(3): the journal strips this prefix and stores the line with that priority. A line
 # without it gets priority 6, which is INFO's.
 _PRIORITY = {"debug": "<7>", "warning": "<4>", "error": "<3>", "critical": "<2>"}
@@ -89,9 +89,9 @@ class Logger:
         if self.strict:
             _check(event, fields)
         for told in self.listeners:
-            told(event, level, {**fields, Key.ERROR: error})
+            told(event, level, {**fields, LogKey.ERROR: error})
         if self._std.isEnabledFor(level):
-            fields |= {Key.ERROR: error, Key.TRACEBACK: _traceback(error)}
+            fields |= {LogKey.ERROR: error, LogKey.TRACEBACK: _traceback(error)}
             self._out.log(level, event, **fields)
 
 
@@ -189,10 +189,10 @@ class _Formatter(ProcessorFormatter):
             # Mostly a library's line whose arguments don't fit its text: log it unformatted.
             fields: EventDict = {
                 "_record": record,
-                Key.EVENT: Event.LIBRARY,
-                Key.LOGGER: record.name,
-                Key.MESSAGE: redact.text(repr(record.msg)),
-                Key.ERROR: redact.text(describe(error)),
+                LogKey.EVENT: Event.LIBRARY,
+                LogKey.LOGGER: record.name,
+                LogKey.MESSAGE: redact.text(repr(record.msg)),
+                LogKey.ERROR: redact.text(describe(error)),
             }
             return self._line(None, "", fields)
 
@@ -204,10 +204,10 @@ class _Formatter(ProcessorFormatter):
             return self._screen.line(fields, record.created, level)
         head: EventDict = {}
         if not self._journal:
-            head[Key.TS] = timestamp(record.created)
-        head[Key.EVENT] = fields.pop(Key.EVENT)
+            head[LogKey.TS] = timestamp(record.created)
+        head[LogKey.EVENT] = fields.pop(LogKey.EVENT)
         if record.levelno != INFO or self._always_level:
-            head[Key.LEVEL] = level
+            head[LogKey.LEVEL] = level
         line = self._render({**head, **fields})
         return _PRIORITY.get(level, "") + line if self._journal else line
 
@@ -217,13 +217,13 @@ def _library(_: WrappedLogger, method: str, fields: EventDict) -> EventDict:
     record: logging.LogRecord = fields["_record"]
     found: EventDict = {
         "_record": record,
-        Key.EVENT: Event.LIBRARY,
-        Key.LOGGER: record.name,
-        Key.MESSAGE: fields[Key.EVENT].strip(),
+        LogKey.EVENT: Event.LIBRARY,
+        LogKey.LOGGER: record.name,
+        LogKey.MESSAGE: fields[LogKey.EVENT].strip(),
     }
     error = record.exc_info[1] if record.exc_info else None
     if error is not None:
-        found.update({Key.ERROR: error, Key.TRACEBACK: _traceback(error)})
+        found.update({LogKey.ERROR: error, LogKey.TRACEBACK: _traceback(error)})
     return found
 
 
@@ -233,13 +233,13 @@ def _masked(_: WrappedLogger, method: str, fields: EventDict) -> EventDict:
 
 def masked(fields: EventDict) -> EventDict:
     """The same fields with every secret masked."""
-    secret_option = redact.is_secret(str(fields.get(Key.OPTION, "")))
+    secret_option = redact.is_secret(str(fields.get(LogKey.OPTION, "")))
     for key, given in fields.items():
         if key == "_record":
             continue
         if isinstance(given, BaseException):
             given = describe(given)
-        if secret_option and key in (Key.OLD, Key.NEW) and given is not None:
+        if secret_option and key in (LogKey.OLD, LogKey.NEW) and given is not None:
             fields[key] = redact.MASK
         else:
             fields[key] = redact.value(key, given)
@@ -280,7 +280,7 @@ def _handler(file: str) -> FileHandler | StdioHandler:
 
 def _lost_line(lost: int) -> logging.LogRecord:
     record = logging.LogRecord(_OURS, WARNING, "", 0, "", (), None)
-    record.msg = {Key.EVENT: Event.LOG_LOST, Key.COUNT: lost}
+    record.msg = {LogKey.EVENT: Event.LOG_LOST, LogKey.COUNT: lost}
     # structlog's formatter recognises our lines by these attributes, which wrap_for_formatter sets.
     record._logger = None
     record._name = "warning"

@@ -8,8 +8,8 @@ import pytest
 
 from doc.generate import metrics, outlooks
 from doc.generate.events import events_page, main
-from nodemanager.core.model.keys import Key
-from nodemanager.core.model.reasons import Event, Reason, Told
+from nodemanager.core.model.keys import LogKey
+from nodemanager.core.model.reasons import Documented, Event, Reason
 
 DOC = Path(__file__).parent.parent / "doc"
 PAGE = DOC / "events.rst"
@@ -33,23 +33,23 @@ def test_the_table_of_metrics_is_current() -> None:
     )
 
 
-@pytest.mark.parametrize("members", [Event, Reason, Key])
-def test_every_member_has_a_row_of_its_own_and_a_sentence(members: type[Told]) -> None:
+@pytest.mark.parametrize("members", [Event, Reason, LogKey])
+def test_every_member_has_a_row_of_its_own_and_a_sentence(members: type[Documented]) -> None:
     page = events_page()
     for member in members:
         assert page.count(f"   * - ``{member.value}``\n") >= 1
         assert member.doc.strip().endswith(".")
 
 
-@pytest.mark.parametrize("members", [Event, Reason, Key])
-def test_no_member_hides_behind_another_of_the_same_value(members: type[Told]) -> None:
+@pytest.mark.parametrize("members", [Event, Reason, LogKey])
+def test_no_member_hides_behind_another_of_the_same_value(members: type[Documented]) -> None:
     assert len(members.__members__) == len(list(members))
 
 
 def test_no_key_names_a_secret() -> None:
     from nodemanager.redact import is_secret
 
-    assert not [key for key in Key if is_secret(key.value)]
+    assert not [key for key in LogKey if is_secret(key.value)]
 
 
 def test_the_command_writes_the_page(tmp_path: Path) -> None:

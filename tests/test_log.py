@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nodemanager import log, redact
-from nodemanager.core.model.keys import Key
+from nodemanager.core.model.keys import LogKey
 from nodemanager.core.model.reasons import Event, Reason
 from nodemanager.errors import Throttled
 from nodemanager.logfile import FileHandler, StdioHandler
@@ -174,7 +174,7 @@ def test_a_value_is_quoted_when_it_must_be(value: object, written: str) -> None:
     assert logfmt({"k": value}) == written
 
 
-@given(st.dictionaries(st.sampled_from([key.value for key in Key]), st.text(), max_size=5))
+@given(st.dictionaries(st.sampled_from([key.value for key in LogKey]), st.text(), max_size=5))
 def test_no_text_can_break_out_of_its_field(fields: dict[str, str]) -> None:
     line = logfmt(fields)
     assert line.isprintable()

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from nodemanager.core.model.reasons import Reason
-from nodemanager.core.operate.backlog import Deed
+from nodemanager.core.operate.backlog import ItemAction
 from nodemanager.errors import NodeManagerError
 from nodemanager.logline import logfmt, visible
 
@@ -32,8 +32,8 @@ _ID = re.compile(r"[!-<>-~]+")
 _FIELD = re.compile(r'\s+(?:([A-Za-z_]+)=("(?:[^"\\]|\\.)*"|[^\s"]*)|(#.*))')
 _ESCAPE = re.compile(r"\\(.)")
 _SAYS = {
-    Deed.CLEAN: "records to free, the longest quiet first",
-    Deed.ADOPT: "nodes to adopt",
+    ItemAction.CLEAN: "records to free, the longest quiet first",
+    ItemAction.ADOPT: "nodes to adopt",
 }
 
 
@@ -98,19 +98,19 @@ def _head(plan: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _body(items: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    for deed in Deed:
+    for deed in ItemAction:
         chosen = [one for one in items if one["deed"] == deed.value and one["chosen"]]
         others = [one for one in items if one["deed"] == deed.value and not one["chosen"]]
         if chosen:
             yield ""
             yield f"# {len(chosen)} {_SAYS[deed]}."
             yield from (_line(one) for one in chosen)
-        if deed is Deed.ADOPT and others:
+        if deed is ItemAction.ADOPT and others:
             yield from _ADOPTING
         for reason in sorted({str(one["reason"]) for one in others}):
             those = [one for one in others if one["reason"] == reason]
             yield ""
-            why = f", {reason}: {DOCS[reason]}" if deed is Deed.CLEAN else "."
+            why = f", {reason}: {DOCS[reason]}" if deed is ItemAction.CLEAN else "."
             yield f"# {len(those)} left out{why}"
             yield from (f"#{_line(one)}" for one in those)
 
@@ -165,8 +165,8 @@ def read(path: Path) -> PlanFile:
 
 def _item(line: str) -> Mapping[str, str]:
     word, _, rest = line.partition(" ")
-    if word not in [deed.value for deed in Deed]:
-        known = ", ".join(deed.value for deed in Deed)
+    if word not in [deed.value for deed in ItemAction]:
+        known = ", ".join(deed.value for deed in ItemAction)
         raise ValueError(f"{word!r} is neither an action of a plan ({known}) nor a comment")
     id, space, rest = rest.strip().partition(" ")
     fields: dict[str, str] = {}

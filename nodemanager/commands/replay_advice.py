@@ -10,7 +10,7 @@ from nodemanager.commands.replay_values import duration, is_duration
 from nodemanager.config.deciding import VARIABLE
 from nodemanager.config.options import Option
 from nodemanager.core.model.settings import Settings
-from nodemanager.core.replay.advice import Advice, Candidate, Counsel, advise
+from nodemanager.core.replay.advice import Advice, CandidateValue, Counsel, advise
 from nodemanager.core.replay.worth import Balance
 from nodemanager.logline import span
 
@@ -49,8 +49,8 @@ def advice_of(result: ReplayResult) -> Advice:
     return advise(recorded, tried)
 
 
-def _candidate(label: str, balance: Balance) -> Candidate:
-    return Candidate(label, balance.slot_s, len(balance.hits))
+def _candidate(label: str, balance: Balance) -> CandidateValue:
+    return CandidateValue(label, balance.slot_s, len(balance.hits))
 
 
 def advice_in_words(result: ReplayResult) -> str:
@@ -82,7 +82,7 @@ def advice_in_words(result: ReplayResult) -> str:
     return f"Advice: {said}"
 
 
-def _hits(one: Candidate) -> str:
+def _hits(one: CandidateValue) -> str:
     if not one.hits:
         return "hits no living node"
     return f"hits {one.hits} living node{'s' if one.hits > 1 else ''}"

@@ -7,7 +7,7 @@ from typing import Any
 from nodemanager.commands.replay_advice import advice_in_words, advice_of, settings_of
 from nodemanager.commands.replay_result import NOTES, ReplayResult
 from nodemanager.core.replay.whatif import Hit, Life
-from nodemanager.core.replay.worth import Balance, Outcome
+from nodemanager.core.replay.worth import Balance, ReplayOutcome
 
 
 def as_json(result: ReplayResult) -> dict[str, Any]:
@@ -56,7 +56,7 @@ def as_json(result: ReplayResult) -> dict[str, Any]:
     }
 
 
-def _balance_json(balance: Balance, outcome: Outcome) -> dict[str, Any]:
+def _balance_json(balance: Balance, outcome: ReplayOutcome) -> dict[str, Any]:
     return {
         "cleans": balance.cleans,
         "sooner": balance.earlier,

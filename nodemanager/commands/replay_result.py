@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from nodemanager.commands.replay_values import Sweep, Tried, duration, shown
 from nodemanager.commands.times import local, told
 from nodemanager.core.replay.whatif import Hit, Life
-from nodemanager.core.replay.worth import Balance, Move, Outcome, weigh
+from nodemanager.core.replay.worth import Balance, Move, ReplayOutcome, weigh
 from nodemanager.journal.reading import Outline
 from nodemanager.journal.sweep import Replayed
 from nodemanager.logline import span, visible
@@ -31,7 +31,7 @@ class ComparedSettings:
     """One set of settings, compared with the recorded ones."""
 
     tried: Tried
-    outcome: Outcome
+    outcome: ReplayOutcome
     balance: Balance
 
 

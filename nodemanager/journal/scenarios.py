@@ -35,8 +35,8 @@ from nodemanager.core.plan.destroy import ShutdownOrder
 from nodemanager.core.plan.plan import Plan
 from nodemanager.core.replay import whatif
 from nodemanager.core.replay.fold import Start, after_decision, after_fact, decide
-from nodemanager.core.replay.whatif import By, End, Sign, World, is_life, life_of
-from nodemanager.core.replay.worth import Outcome
+from nodemanager.core.replay.whatif import By, LifeEnd, Sign, World, is_life, life_of
+from nodemanager.core.replay.worth import ReplayOutcome
 from nodemanager.core.safety import breaker as breakers
 from nodemanager.core.safety.orders import CleanOrder
 from nodemanager.journal.reading import Decided, JournalEntry
@@ -157,7 +157,7 @@ class Scenario:
         self._now = 0.0
         self._world = World()
         self._done = _Doings()
-        self._joined: dict[str, tuple[str, End]] = {}
+        self._joined: dict[str, tuple[str, LifeEnd]] = {}
         self._joined_nodes: dict[str, tuple[float, Reason]] = {}
         self._first_clean: bool | None = None
         self._backlog: frozenset[str] = frozenset()
@@ -177,9 +177,9 @@ class Scenario:
         return replace(varied, claims_keep_window=keeps)
 
     @property
-    def outcome(self) -> Outcome:
+    def outcome(self) -> ReplayOutcome:
         world = self._world
-        return Outcome(
+        return ReplayOutcome(
             dict(world.ends),
             tuple(world.hits),
             world.spared,
@@ -292,7 +292,7 @@ class Scenario:
                 # The listing came before the outcome of the clean.
                 self._world.ends.setdefault(key, self._joined.pop(record.uuid)[1])
             elif key not in held:
-                self._world.ends.setdefault(key, End(life, wall, By.OTHER))
+                self._world.ends.setdefault(key, LifeEnd(life, wall, By.OTHER))
 
     def _freed(self, freed: FreedLife, at: float, course: Course) -> bool:
         """Whether a life that the recording frees is free in this scenario, too."""
@@ -317,10 +317,10 @@ class Scenario:
         wall = course.wall(freed.freed_at)
         if freed.why == Reason.AFTER_SHUTDOWN:
             ordered_at, reason = ordered or (wall, Reason.AFTER_SHUTDOWN)
-            ends[life.key] = End(life, ordered_at, By.SHUTDOWN, reason)
+            ends[life.key] = LifeEnd(life, ordered_at, By.SHUTDOWN, reason)
         else:
             by = By.CLEAN if freed.why in STALE else By.OTHER
-            ends[life.key] = End(life, wall, by)
+            ends[life.key] = LifeEnd(life, wall, by)
         return True
 
     def _goes_on(self, freed: FreedLife, record: Record, course: Course) -> bool:
@@ -402,14 +402,14 @@ class Scenario:
     def _clean(self, order: CleanOrder, record: Record, snapshot: Snapshot, course: Course) -> None:
         held = self._world.held.get(record.uuid)
         life = held.life if held is not None else life_of(record)
-        end = End(life, snapshot.wall, By.CLEAN, order.reason)
+        end = LifeEnd(life, snapshot.wall, By.CLEAN, order.reason)
         if self._acts and order.uuid in course.cleans:
             self._joined[order.uuid] = (life.key, end)
             return
         self._free(record, end, snapshot)
         self._done.cleaned_at.append(snapshot.now)
 
-    def _free(self, record: Record, end: End, snapshot: Snapshot) -> None:
+    def _free(self, record: Record, end: LifeEnd, snapshot: Snapshot) -> None:
         clock = snapshot.history.clock
         store_at = snapshot.wall if clock is None else clock.now(snapshot.now)
         self._world.free(record, end, at=snapshot.now, store_at=store_at)
@@ -436,7 +436,7 @@ class Scenario:
             return
         held = world.held.get(record.uuid)
         life = held.life if held is not None else replace(life_of(record), node_id=node_id)
-        self._free(record, End(life, snapshot.wall, By.SHUTDOWN, order.reason), snapshot)
+        self._free(record, LifeEnd(life, snapshot.wall, By.SHUTDOWN, order.reason), snapshot)
 
     def _keep_nodes(self, made: Plan, course: Course) -> None:
         """Keep the nodes that the recording destroys now but this scenario does not."""

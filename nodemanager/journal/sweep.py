@@ -22,7 +22,7 @@ from typing import Any
 from nodemanager.clock import SystemClock
 from nodemanager.core.model.reasons import Kind, Reason
 from nodemanager.core.plan.plan import Plan
-from nodemanager.core.replay.worth import Outcome
+from nodemanager.core.replay.worth import ReplayOutcome
 from nodemanager.errors import JournalError
 from nodemanager.journal.reading import Decided, Outline, read
 from nodemanager.journal.scenarios import Course, Scenario, drive
@@ -64,8 +64,8 @@ class Replayed:
     """
 
     walls: tuple[float, ...]
-    recorded: Outcome
-    others: tuple[Outcome, ...]
+    recorded: ReplayOutcome
+    others: tuple[ReplayOutcome, ...]
     differing: int
     differences: tuple[Difference, ...]
 
@@ -83,7 +83,7 @@ class _Task:
 
 @dataclass(frozen=True)
 class _Done:
-    outcomes: dict[int, Outcome]
+    outcomes: dict[int, ReplayOutcome]
     walls: tuple[float, ...]
     differing: int
     differences: tuple[Difference, ...]
@@ -118,7 +118,7 @@ def replay(
         for share in _shares(scenarios, jobs)
     ]
     done = [_work_here(tasks[0], tick)] if len(tasks) == 1 else _work_together(tasks, tick)
-    outcomes: dict[int, Outcome] = {}
+    outcomes: dict[int, ReplayOutcome] = {}
     for one in done:
         outcomes |= one.outcomes
     return Replayed(

@@ -8,11 +8,11 @@ from __future__ import annotations
 import re
 from typing import Protocol
 
-from nodemanager.core.model.scheduling import OURS, SchedulerNode, Verb
+from nodemanager.core.model.scheduling import OURS, SchedulerNode, SchedulerVerb
 from nodemanager.core.model.world import Job, Listed
 from nodemanager.errors import SchedulerRefused
 
-__all__ = ["OURS", "JobQueue", "Scheduler", "Verb", "plain", "single_node"]
+__all__ = ["OURS", "JobQueue", "Scheduler", "SchedulerVerb", "plain", "single_node"]
 MAX_TEXT = 200
 _NODE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}")
 _WORDS_FOR_MANY = frozenset({"all", "default"})
@@ -42,7 +42,7 @@ class Scheduler(JobQueue, Protocol):
 
     provider: str
     """`slurm` or `command`."""
-    can: frozenset[Verb]
+    can: frozenset[SchedulerVerb]
     """What it can do besides; the other verbs raise SchedulerRefused."""
 
     def nodes(self) -> Listed[SchedulerNode]:

@@ -16,7 +16,7 @@ from nodemanager.core.model.scheduling import SchedulerNode
 from nodemanager.core.model.world import Job, Listed, WorkerState
 from nodemanager.errors import SchedulerError, SchedulerRefused
 from nodemanager.program import output_of
-from nodemanager.schedulers.api import OURS, Verb, plain, single_node
+from nodemanager.schedulers.api import OURS, SchedulerVerb, plain, single_node
 from nodemanager.schedulers.wishlist import WishlistCommand
 
 MAX_NODES = 1_000_000
@@ -49,7 +49,7 @@ class CommandScheduler:
         self._programs = dict(programs)
         self._timeout = timeout
         self._queue = WishlistCommand(programs["queue"], timeout, "queue_command")
-        self.can = frozenset(verb for verb in Verb if verb in programs)
+        self.can = frozenset(verb for verb in SchedulerVerb if verb in programs)
 
     def nodes(self) -> Listed[SchedulerNode]:
         answer = _object("nodes_command", self._run("nodes"))

@@ -21,7 +21,7 @@ from falcon.asgi import Request, Response
 
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.operate.adoption import adoptable
-from nodemanager.core.operate.backlog import Candidate, Deed, Item, Picture, proposal
+from nodemanager.core.operate.backlog import Candidate, IndexedPlan, Item, ItemAction, proposal
 from nodemanager.core.operate.backlog_run import FASTEST, Order, Run
 from nodemanager.logline import as_json, timestamp
 from nodemanager.web.commands import Doorkeeper, bad_request, text_of, told_by
@@ -34,7 +34,7 @@ class BacklogView(Protocol):
     """The newest decision, with what it leaves to an operator."""
 
     @property
-    def seen(self) -> Picture | None: ...
+    def seen(self) -> IndexedPlan | None: ...
     @property
     def settings(self) -> Settings: ...
     @property
@@ -139,10 +139,10 @@ def _item(given: Any) -> Item:
     if not isinstance(given, dict) or given.keys() - {"deed", "id", "version", "record"}:
         raise bad_request("an item must have deed, id and version, and may have a record")
     deed = text_of(given, "deed")
-    if deed not in [one.value for one in Deed]:
+    if deed not in [one.value for one in ItemAction]:
         raise bad_request(f"there is no action {deed!r}")
     item = Item(
-        Deed(deed), text_of(given, "id"), text_of(given, "version"), text_of(given, "record")
+        ItemAction(deed), text_of(given, "id"), text_of(given, "version"), text_of(given, "record")
     )
     if not item.id or not item.version:
         raise bad_request("an item must have deed, id and version")
@@ -192,7 +192,7 @@ def run_json(run: Run, *, with_items: bool) -> dict[str, object]:
     return shown
 
 
-def _plan_json(shown: BacklogView, seen: Picture) -> dict[str, object]:
+def _plan_json(shown: BacklogView, seen: IndexedPlan) -> dict[str, object]:
     made, settings = proposal(seen), shown.settings
     return {
         "pool": settings.pool,

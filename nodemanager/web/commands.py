@@ -27,7 +27,7 @@ from typing import Any, Protocol
 import falcon
 from falcon.asgi import Request, Response
 
-from nodemanager.core.operate.verbs import Command, Reply, Result, Subject, Verb, lacks_reason
+from nodemanager.core.operate.verbs import Command, CommandTarget, Reply, Result, Verb, lacks_reason
 from nodemanager.journal.explained import plain
 from nodemanager.web.door import user_of
 from nodemanager.workers import Workers
@@ -86,7 +86,7 @@ def add_commands(app: Any, commands: Commands, door: Doorkeeper, workers: Worker
     """Add the commands' routes; each command waits for the daemon in one of `workers`."""
     for verb in Verb:
         path = verb.value.replace("_", "/")
-        if verb.row.subject is not Subject.POOL:
+        if verb.row.subject is not CommandTarget.POOL:
             # Some clouds' ids contain slashes.
             path += "/{id:path}"
         app.add_route(f"/api/{path}", _Order(verb, commands, door, workers))

@@ -13,7 +13,7 @@ from functools import cache
 
 from nodemanager import __version__
 from nodemanager.clock import Clock
-from nodemanager.core.explain.why import Cause, SizeWhy
+from nodemanager.core.explain.why import Blocker, SizeWhy
 from nodemanager.core.model.annotations import NO_MARKS, Mark, Marks
 from nodemanager.core.model.breaker import HOW_TO_CLEAR, Breaker
 from nodemanager.core.model.world import LeftoverKind
@@ -303,7 +303,7 @@ def _size(one: SizeWhy, with_names: bool) -> Json:
     }
 
 
-def _cause(cause: Cause, with_names: bool) -> Json:
+def _cause(cause: Blocker, with_names: bool) -> Json:
     shown: Json = {
         "reason": cause.reason.value,
         "count": cause.count,

@@ -14,7 +14,7 @@ from falcon.asgi import Request, Response
 
 from nodemanager.core.explain.lately import grouped
 from nodemanager.core.explain.picture import Picture
-from nodemanager.core.explain.why import Cause, SizeWhy, why
+from nodemanager.core.explain.why import Blocker, SizeWhy, why
 from nodemanager.core.plan.plan import Plan
 from nodemanager.errors import JournalError
 from nodemanager.journal.explained import plain
@@ -42,7 +42,7 @@ def as_json(one: SizeWhy) -> Json:
     return shown
 
 
-def _cause(cause: Cause) -> Json:
+def _cause(cause: Blocker) -> Json:
     return {**plain(asdict(cause)), "says": cause.reason.doc}
 
 

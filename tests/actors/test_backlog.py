@@ -17,7 +17,7 @@ from nodemanager.actors.daemon.backlog_runs import (
 )
 from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.world import Guarantee
-from nodemanager.core.operate.backlog import Deed, Item, proposal
+from nodemanager.core.operate.backlog import Item, ItemAction, proposal
 from nodemanager.core.operate.backlog_run import Order, Run, Where
 from nodemanager.journal.reading import read
 from nodemanager.journal.replay import replayed
@@ -371,7 +371,7 @@ def test_an_unwritable_journal_refuses_a_plan_and_it_does_not_begin_later(leaked
 
 def test_an_item_at_a_version_that_never_was_is_left_alone_s5(leaked: Rig) -> None:
     wanted = order(leaked)
-    item = Item(Deed.CLEAN, wanted.items[0].id, "v-of-somebody-else")
+    item = Item(ItemAction.CLEAN, wanted.items[0].id, "v-of-somebody-else")
     run = apply(leaked, replace(wanted, items=(item,)))
     assert isinstance(run, Run)
     assert run.counts["skipped"] == 1

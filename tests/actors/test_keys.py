@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import nodemanager
-from nodemanager.core.model.keys import Key
+from nodemanager.core.model.keys import LogKey
 
 PACKAGE = Path(nodemanager.__file__).parent
 SOURCES = [
@@ -17,7 +17,7 @@ SOURCES = [
     PACKAGE / "adapters.py",
     PACKAGE / "wiring.py",
 ]
-KEYS = {key.value for key in Key}
+KEYS = {key.value for key in LogKey}
 
 
 def keywords_of(call: ast.Call) -> Iterator[str]:

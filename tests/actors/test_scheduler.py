@@ -11,11 +11,10 @@ from nodemanager.actors.messages import Ordered
 from nodemanager.actors.poll import polling
 from nodemanager.core.model.scheduling import OURS, SchedulerNode
 from nodemanager.core.model.world import Job, Listed, WorkerState
-from nodemanager.core.operate.verbs import Command
-from nodemanager.core.operate.verbs import Verb as OperatorVerb
+from nodemanager.core.operate.verbs import Command, Verb
 from nodemanager.core.plan.errands import MarkGone
 from nodemanager.errors import CapacityUnavailable, SchedulerError, SchedulerRefused
-from nodemanager.schedulers.api import Verb
+from nodemanager.schedulers.api import SchedulerVerb
 from tests.actors.conftest import MakeRig
 from tests.actors.rig import Rig, until
 from tests.fakes import fail
@@ -282,7 +281,7 @@ def test_a_killed_nodes_name_is_left_to_its_twin_c20(
         twin = rig.cloud.add(tags=node.tags, age=10 * HOUR)
         # Once a poll has shown both, nobody knows which of them is meant.
         rig.cloud.machines[twin.id].listed = False
-    command = Command(OperatorVerb.KILL, "ann", "it hangs", node.id)
+    command = Command(Verb.KILL, "ann", "it hangs", node.id)
     rig.system.daemon.tell(Ordered(command, lambda reply: None))
     until(rig, "node.gone", within=600)
     rig.turn(300)
@@ -370,7 +369,7 @@ def test_a_size_without_capacity_gives_way_to_the_next_at_once_and_slurm_is_told
     make_rig: MakeRig, scheduler: FakeScheduler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It stays with that node, also once there is room again and the node is not up yet."""
-    scheduler.can = frozenset({Verb.DESCRIBE})
+    scheduler.can = frozenset({SchedulerVerb.DESCRIBE})
     rig = make_rig(min_nodes=0, max_nodes=4, dispatcher="slurm")
     rig.fleet.state = None
     create, asked = rig.cloud.create, list[str]()

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from nodemanager.clock import Clock
 from nodemanager.core.model.world import Leftover
 from nodemanager.core.observe.facts import Fact
-from nodemanager.core.plan.leftovers import Entry, Key, LedgerState
+from nodemanager.core.plan.leftovers import Entry, LedgerState, LeftoverKey
 from nodemanager.core.replay.fold import Decision, Start
 from nodemanager.errors import JournalError, JournalReplaced
 from nodemanager.journal.api import (
@@ -63,7 +63,7 @@ class MemoryJournal:
     told: list[LoggedEvent] = field(default_factory=list)
     _intents: list[_Kept] = field(default_factory=list)
     _holds: dict[str, Hold] = field(default_factory=dict)
-    _leftovers: dict[Key, tuple[float, Entry]] = field(default_factory=dict)
+    _leftovers: dict[LeftoverKey, tuple[float, Entry]] = field(default_factory=dict)
     _remembered: dict[str, str] = field(default_factory=dict)
     _noted: list[Start | Fact] = field(default_factory=list)
 

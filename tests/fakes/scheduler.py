@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 
 from nodemanager.core.model.scheduling import OURS, SchedulerNode
 from nodemanager.core.model.world import Job, Listed, WorkerState
-from nodemanager.schedulers.api import Verb
+from nodemanager.schedulers.api import SchedulerVerb
 
 BUSY, DOWN = WorkerState.BUSY, WorkerState.DOWN
 
@@ -16,7 +16,7 @@ class FakeScheduler:
     """A scheduler in memory. While `fails` is set, every call raises it."""
 
     provider: str = "fake"
-    can: frozenset[Verb] = frozenset()
+    can: frozenset[SchedulerVerb] = frozenset()
     jobs: tuple[Job, ...] = ()
     known: dict[str, SchedulerNode] = field(default_factory=dict)
     names: frozenset[str] | None = None

@@ -10,7 +10,7 @@ import pytest
 from nodemanager.core.model.scheduling import SchedulerNode
 from nodemanager.core.model.world import WorkerState
 from nodemanager.errors import SchedulerError, SchedulerRefused
-from nodemanager.schedulers.api import Verb
+from nodemanager.schedulers.api import SchedulerVerb
 from nodemanager.schedulers.command import CommandScheduler
 
 
@@ -139,7 +139,7 @@ def test_a_refusal_is_definite_and_anything_else_is_not() -> None:
 
 def test_an_order_without_a_program_is_refused() -> None:
     asked = scheduler(comment="cat >/dev/null")
-    assert asked.can == {Verb.COMMENT}
+    assert asked.can == {SchedulerVerb.COMMENT}
     asked.comment("1", "too large")
     with pytest.raises(SchedulerRefused, match="no cancel_command"):
         asked.cancel("1")

@@ -12,7 +12,7 @@ import pytest
 from nodemanager.core.model.scheduling import SchedulerNode
 from nodemanager.core.model.world import WorkerState
 from nodemanager.errors import SchedulerError, SchedulerRefused
-from nodemanager.schedulers.api import OURS, Scheduler, Verb
+from nodemanager.schedulers.api import OURS, Scheduler, SchedulerVerb
 from tests.schedulers.contract import SHORT_S, World
 from tests.waiting import until
 
@@ -191,7 +191,7 @@ def test_what_ran_on_a_node_that_is_marked_down_does_not_keep_it_busy(world: Wor
 
 def test_features_and_weight_follow_the_size_and_other_features_stay(world: World) -> None:
     scheduler, (name, _) = world.scheduler(), world.nodes
-    assert Verb.DESCRIBE in scheduler.can
+    assert SchedulerVerb.DESCRIBE in scheduler.can
     try:
         scheduler.describe(name, 35, ("instancetype=m5.large",))
         node = node_of(world, name)

@@ -23,7 +23,7 @@ from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.observe.snapshot import Snapshot
 from nodemanager.core.operate.adoption import adoptable
-from nodemanager.core.operate.backlog import Deed, Item, proposal
+from nodemanager.core.operate.backlog import Item, ItemAction, proposal
 from nodemanager.core.operate.backlog_run import Order
 from nodemanager.core.operate.verbs import Command, Reply, Result, Verb
 from nodemanager.core.plan.plan import Plan
@@ -203,7 +203,7 @@ class People:
     def _edited(self, item: Item) -> Item:
         """The plan is a file: now and then somebody names another record in it."""
         rows = sorted(self.world.registry.rows)
-        if item.deed is Deed.ADOPT and self.random.random() < 0.15 and rows:
+        if item.deed is ItemAction.ADOPT and self.random.random() < 0.15 and rows:
             return replace(item, record=self.random.choice(rows))
         return item
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from nodemanager.clock import Clock
 from nodemanager.core.model.features import SIZE_FEATURE
-from nodemanager.core.model.scheduling import OURS, SchedulerNode, Verb, is_drained_by_us
+from nodemanager.core.model.scheduling import OURS, SchedulerNode, SchedulerVerb, is_drained_by_us
 from nodemanager.core.model.worker_words import words_of
 from nodemanager.core.model.world import Claim, Job, Listed, Record
 from nodemanager.errors import (
@@ -151,7 +151,7 @@ class SeatScheduler:
     """The port of SlurmScheduler with `power_saving`, on the model's words."""
 
     provider = "slurm"
-    can = frozenset(Verb)
+    can = frozenset(SchedulerVerb)
 
     def __init__(self, controller: Controller, line: Line, manager: Manager) -> None:
         self._controller, self._line, self._manager = controller, line, manager

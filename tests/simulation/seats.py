@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import TYPE_CHECKING
 
-from nodemanager.core.model.scheduling import Verb
+from nodemanager.core.model.scheduling import SchedulerVerb
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.world import Record, Size
 from nodemanager.program import ProgramResult
@@ -116,7 +116,7 @@ def _seated(settings: Settings, seated: Seating) -> Settings:
         settings,
         demand_polled=True,
         scheduled=True,
-        scheduler_can=frozenset(Verb),
+        scheduler_can=frozenset(SchedulerVerb),
         max_total_price=seated.max_total_price,
         hold_backlog=False,
         prune_after=None,

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import TYPE_CHECKING, TypeVar
 
-from nodemanager.core.model.scheduling import OURS, SchedulerNode, Verb
+from nodemanager.core.model.scheduling import OURS, SchedulerNode, SchedulerVerb
 from nodemanager.core.model.world import CloudState, Job, Listed, WorkerState
 from nodemanager.errors import SchedulerError, SchedulerRefused
 from tests.simulation.engine import EPOCH, Engine
@@ -65,7 +65,7 @@ def with_dispatcher(shape: Shape, dispatching: Dispatching) -> Shape:
                 settings,
                 demand_polled=True,
                 scheduled=True,
-                scheduler_can=frozenset(Verb),
+                scheduler_can=frozenset(SchedulerVerb),
                 max_total_price=0.0,
                 hold_backlog=False,
                 hostname=None if shape.fenced else HOSTNAME,
@@ -397,7 +397,7 @@ class SimScheduler:
     """The port, over a line that may fail, for one manager."""
 
     provider = "simulated"
-    can = frozenset(Verb)
+    can = frozenset(SchedulerVerb)
 
     def __init__(self, slurm: Slurm, line: Line, manager: Manager) -> None:
         self._slurm, self._line, self._manager = slurm, line, manager

@@ -9,7 +9,7 @@ import pytest
 import requests
 
 from nodemanager.actors.daemon.backlog_runs import BacklogView
-from nodemanager.core.operate.backlog import Deed, Item, Picture, picture_of
+from nodemanager.core.operate.backlog import IndexedPlan, Item, ItemAction, picture_of
 from nodemanager.core.operate.backlog_run import Order, Run, begun
 from nodemanager.web.metrics import Metrics
 from nodemanager.web.server import ManagementServer
@@ -29,7 +29,7 @@ ORDER = {
 }
 
 
-def held_back() -> tuple[World, Picture]:
+def held_back() -> tuple[World, IndexedPlan]:
     made = world(max_cleans_per_cycle=2)
     made.flags["first_clean"] = True
     for number in range(3):
@@ -130,7 +130,9 @@ def test_the_plan_shows_each_record_with_its_evidence_and_no_secret(url: str) ->
 
 def test_an_order_reaches_the_daemon_and_the_run_is_told(url: str, daemon: Daemon) -> None:
     run = requests.post(f"{url}/apply", json=ORDER, headers=WITH_TOKEN, timeout=5).json()
-    assert daemon.orders == [Order("eve", 20.0, "main", "s", "a", (Item(Deed.CLEAN, "r00", "v1"),))]
+    assert daemon.orders == [
+        Order("eve", 20.0, "main", "s", "a", (Item(ItemAction.CLEAN, "r00", "v1"),))
+    ]
     assert (run["id"], run["open"], run["items_total"]) == ("run-1", True, 1)
     brief = requests.get(f"{url}/run", headers=WITH_TOKEN, timeout=5).json()
     assert "items" not in brief

@@ -19,8 +19,8 @@ from nodemanager.core.model.reasons import Event, Reason
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.observe.snapshot import Snapshot
 from nodemanager.core.operate import backlog_run
-from nodemanager.core.operate.backlog import PASSING, Deed, Item, Picture, picture_of
-from nodemanager.core.operate.backlog_run import OPEN, Order, Run, Step, Where
+from nodemanager.core.operate.backlog import PASSING, IndexedPlan, Item, ItemAction, picture_of
+from nodemanager.core.operate.backlog_run import OPEN, ItemStep, Order, Run, Where
 from nodemanager.core.plan.plan import Plan
 from nodemanager.journal.codec import codec_of, decoded
 from nodemanager.journal.kept import BACKLOG_RUN
@@ -34,7 +34,7 @@ class BacklogView:
     `seen` is None while no decision could be taken.
     """
 
-    seen: Picture | None
+    seen: IndexedPlan | None
     settings: Settings
     store: str | None
     account: str | None
@@ -79,11 +79,11 @@ class BacklogRuns:
     _context: Context
     _identities: Identities
     _newest: tuple[Plan, Snapshot] | None = None
-    _picture: Picture | None = None
+    _picture: IndexedPlan | None = None
     _tending: bool = False
 
     @property
-    def seen(self) -> Picture | None:
+    def seen(self) -> IndexedPlan | None:
         """The newest decision that could be taken, indexed by ids once somebody asks."""
         if self._picture is None and self._newest is not None:
             self._picture = picture_of(*self._newest)
@@ -248,10 +248,10 @@ class BacklogRuns:
             Event.OPERATOR_BACKLOG, action=action, by=run.by, count=len(run.items), rate=run.rate
         )
 
-    def _tell_left(self, item: Item, step: Step, run: Run) -> None:
+    def _tell_left(self, item: Item, step: ItemStep, run: Run) -> None:
         seen = self.seen
         fields: dict[str, Any] = dict(step.measures)
-        if item.deed is Deed.ADOPT:
+        if item.deed is ItemAction.ADOPT:
             fields["node"] = item.id
         else:
             record = seen.records.get(item.id) if seen is not None else None
@@ -266,8 +266,8 @@ class BacklogRuns:
             Event.BACKLOG_DONE,
             by=run.by,
             count=len(run.items),
-            cleaned=run.done(Deed.CLEAN),
-            adopted=run.done(Deed.ADOPT),
+            cleaned=run.done(ItemAction.CLEAN),
+            adopted=run.done(ItemAction.ADOPT),
             skipped=counts["skipped"],
             already=counts["already"],
             stopped=counts["stopped"],
@@ -282,13 +282,13 @@ class BacklogRuns:
         run, why = self.run, end.ended.why
         if run is None or not run.is_open:
             return
-        key = Item(Deed.CLEAN, end.key.id, "").key
+        key = Item(ItemAction.CLEAN, end.key.id, "").key
         if why is None and end.ended.name == CLEANED:
-            self.step_ended(key, Step(Where.DONE, end.order.reason))
+            self.step_ended(key, ItemStep(Where.DONE, end.order.reason))
         elif why is not None and why.reason not in PASSING | {Reason.HOLDS_NOTHING}:
-            self.step_ended(key, Step(Where.SKIPPED, why.reason, why.measures or {}))
+            self.step_ended(key, ItemStep(Where.SKIPPED, why.reason, why.measures or {}))
 
-    def step_ended(self, key: str, step: Step) -> None:
+    def step_ended(self, key: str, step: ItemStep) -> None:
         run = self.run
         if run is not None and key in run.steps and run.steps[key].where in OPEN:
             self._take(run, backlog_run.after_outcome(run, key, step, self._context.clock.wall()))

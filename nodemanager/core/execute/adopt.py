@@ -21,9 +21,8 @@ from nodemanager.core.model.world import CloudNode, Tags
 from nodemanager.core.observe.snapshot import Snapshot
 from nodemanager.core.operate import backlog_run
 from nodemanager.core.operate.adoption import not_as_named
-from nodemanager.core.operate.backlog import PASSING, Item, Picture
-from nodemanager.core.operate.backlog_run import Step as ItemStep
-from nodemanager.core.operate.backlog_run import Where
+from nodemanager.core.operate.backlog import PASSING, IndexedPlan, Item
+from nodemanager.core.operate.backlog_run import ItemStep, Where
 from nodemanager.errors import RemoteError, Throttled
 
 
@@ -41,7 +40,9 @@ class AdoptOrder:
         return self.item.id
 
 
-def order_adoption(item: Item, seen: Picture, snapshot: Snapshot, settings: Settings) -> AdoptOrder:
+def order_adoption(
+    item: Item, seen: IndexedPlan, snapshot: Snapshot, settings: Settings
+) -> AdoptOrder:
     """The order, with the tags for the node: the record's only where they prove the pair (P1)."""
     tags = Tags(settings.pool)
     record = seen.pairs.record_of.get(item.id)
@@ -51,7 +52,11 @@ def order_adoption(item: Item, seen: Picture, snapshot: Snapshot, settings: Sett
 
 
 def confirm_adoption(
-    order: AdoptOrder, node: CloudNode | None, seen: Picture, snapshot: Snapshot, settings: Settings
+    order: AdoptOrder,
+    node: CloudNode | None,
+    seen: IndexedPlan,
+    snapshot: Snapshot,
+    settings: Settings,
 ) -> Verdict:
     """The pre-write check of an adoption: ADOPT, or KEEP with what forbids it now.
 

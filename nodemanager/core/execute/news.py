@@ -18,7 +18,7 @@ from nodemanager.core.model.verdict import Verdict
 from nodemanager.core.model.world import Record
 from nodemanager.core.observe.history import Records
 from nodemanager.core.observe.snapshot import Expected, Rests
-from nodemanager.core.operate.backlog_run import Step as ItemStep
+from nodemanager.core.operate.backlog_run import ItemStep
 from nodemanager.core.plan.errands import Errand
 from nodemanager.core.plan.leftovers import Entry
 from nodemanager.errors import RemoteError

@@ -22,7 +22,7 @@ from nodemanager.core.model.verdict import Verdict
 from nodemanager.core.model.world import Guarantee, Leftover, Record
 from nodemanager.core.observe.facts import Fact
 from nodemanager.core.observe.snapshot import Snapshot
-from nodemanager.core.operate.backlog import Picture
+from nodemanager.core.operate.backlog import IndexedPlan
 from nodemanager.core.operate.backlog_run import Run
 from nodemanager.errors import RemoteError
 
@@ -159,7 +159,7 @@ class Seen:
     unmet: frozenset[str] = frozenset()
     undecided: bool = False
     pins_failed: Mapping[str, int] = field(default_factory=dict)
-    picture: Picture | None = None
+    picture: IndexedPlan | None = None
     """The newest decision that could be taken. Only an adoption has this and `run`."""
     run: Run | None = None
     """The backlog run that orders adoptions."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from nodemanager.core.explain import node_rules, record_rules
-from nodemanager.core.explain.findings import Earliest, Finding, Status, blocking, earliest
+from nodemanager.core.explain.findings import Earliest, Finding, RuleStatus, blocking, earliest
 from nodemanager.core.explain.forecast import TICK_S, focused, later
 from nodemanager.core.judge.node_view import Subject
 from nodemanager.core.judge.nodes import NodeFacts
@@ -156,7 +156,7 @@ def _when_record(
     snapshot, settings = judge.snapshot, judge.settings
     nodes = {node.id for node in snapshot.history.bearers.get(record.uuid, ())}
     near = focused(snapshot, {*nodes, record.instance_id or ""}, {record.uuid})
-    standing = [one for one in of_plan if one.status is Status.BLOCKS]
+    standing = [one for one in of_plan if one.status is RuleStatus.BLOCKS]
 
     def ask_at(ahead: float) -> list[Finding]:
         picture = later(near, settings, snapshot.now + ahead)
@@ -213,7 +213,7 @@ def _when_node(
     if subject.record is not None:
         concerned.add(subject.record.uuid)
     near = focused(snapshot, {node.id}, concerned)
-    standing = [one for one in of_plan if one.status is Status.BLOCKS and one.why is not None]
+    standing = [one for one in of_plan if one.status is RuleStatus.BLOCKS and one.why is not None]
 
     def ask_at(ahead: float) -> list[Finding]:
         picture = later(near, settings, snapshot.now + ahead)
@@ -229,7 +229,9 @@ def _when_node(
 def _in_dry_run(told: Explanation) -> Explanation:
     """The explanation with the finding that a dry run does nothing (S3)."""
     why = "not while the daemon runs with --dry-run"
-    dry = Finding("S3", "writes", "the daemon may write", Status.BLOCKS, Reason.DRY_RUN, why=why)
+    dry = Finding(
+        "S3", "writes", "the daemon may write", RuleStatus.BLOCKS, Reason.DRY_RUN, why=why
+    )
     when = told.earliest
     if told.blocks:
         when = replace(when, in_s=None, why=(*when.why, why), not_before_s=when.in_s)
@@ -246,7 +248,7 @@ def _aborted(
     why = "not before there are listings to decide from"
     asks = "the listings are fit to decide from"
     rule = reason.rule or ""
-    block = Finding(rule, "decided", asks, Status.BLOCKS, reason, measures, why)
+    block = Finding(rule, "decided", asks, RuleStatus.BLOCKS, reason, measures, why)
     is_record = isinstance(subject, Record)
     return Explanation(
         subject="record" if is_record else "node",

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
-from nodemanager.core.judge.checks import Check, Measured, wait_of
+from nodemanager.core.judge.checks import Measured, RuleCheck, wait_of
 from nodemanager.core.judge.preconditions import STANDING
 from nodemanager.core.model.reasons import Kind, Reason
 from nodemanager.core.model.settings import Settings
@@ -15,7 +15,7 @@ from nodemanager.core.model.verdict import Objection, Verdict
 from nodemanager.core.observe.snapshot import Snapshot
 
 
-class Status(StrEnum):
+class RuleStatus(StrEnum):
     """A rule's answer. `calls` means that the rule calls for a node's shutdown."""
 
     BLOCKS = "blocks"
@@ -32,7 +32,7 @@ class Finding:
     rule: str
     name: str
     asks: str
-    status: Status
+    status: RuleStatus
     reason: Reason | None = None
     measures: Measured = field(default_factory=dict)
     why: str | None = None
@@ -40,7 +40,7 @@ class Finding:
 
 
 def found(
-    check: Check[Any],
+    check: RuleCheck[Any],
     judge: object,
     subject: object,
     said: Verdict | Objection | None,
@@ -48,13 +48,17 @@ def found(
 ) -> Finding:
     """The finding of a check that said this (None: passed); `rule` replaces the check's own."""
     measures = check.measure(judge, subject)
-    finding = Finding(rule or check.rule, check.name, check.asks, Status.PASSED, measures=measures)
+    finding = Finding(
+        rule or check.rule, check.name, check.asks, RuleStatus.PASSED, measures=measures
+    )
     if said is None:
         return finding
     if isinstance(said, Verdict) and said.kind is Kind.SHUTDOWN:
-        return replace(finding, status=Status.CALLS, reason=said.reason)
+        return replace(finding, status=RuleStatus.CALLS, reason=said.reason)
     measures, by = {**(said.measures or {}), **measures}, said.rule or finding.rule
-    blocked = replace(finding, rule=by, status=Status.BLOCKS, reason=said.reason, measures=measures)
+    blocked = replace(
+        finding, rule=by, status=RuleStatus.BLOCKS, reason=said.reason, measures=measures
+    )
     wait = wait_of(check, judge, subject, measures)
     if isinstance(wait, str):
         return replace(blocked, why=wait)
@@ -66,17 +70,17 @@ def ask_standing(snapshot: Snapshot, settings: Settings) -> list[Finding]:
     return [found(check, snapshot, settings, check.ask(snapshot, settings)) for check in STANDING]
 
 
-def skipped(check: Check[Any], why: str, rule: str = "") -> Finding:
+def skipped(check: RuleCheck[Any], why: str, rule: str = "") -> Finding:
     """The finding of a check that was not asked."""
     return not_asked(rule or check.rule, check.name, check.asks, why)
 
 
 def not_asked(rule: str, name: str, asks: str, why: str, **measures: Any) -> Finding:
-    return Finding(rule, name, asks, Status.NOT_ASKED, measures=measures, why=why)
+    return Finding(rule, name, asks, RuleStatus.NOT_ASKED, measures=measures, why=why)
 
 
 def blocking(findings: Iterable[Finding]) -> list[Finding]:
-    return [one for one in findings if one.status is Status.BLOCKS]
+    return [one for one in findings if one.status is RuleStatus.BLOCKS]
 
 
 @dataclass(frozen=True, slots=True)

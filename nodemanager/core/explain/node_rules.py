@@ -11,14 +11,14 @@ from dataclasses import replace
 
 from nodemanager.core.explain.findings import (
     Finding,
-    Status,
+    RuleStatus,
     ask_standing,
     blocking,
     found,
     not_asked,
     skipped,
 )
-from nodemanager.core.judge.checks import Check
+from nodemanager.core.judge.checks import RuleCheck
 from nodemanager.core.judge.idle import AS_IDLE, stays_drained
 from nodemanager.core.judge.node_view import NodeView, Subject
 from nodemanager.core.judge.nodes import ALONE, AT_ALL, PAIRED, Ask, NodeFacts
@@ -27,7 +27,7 @@ from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.verdict import Verdict
 from nodemanager.core.plan.plan import Plan
 
-Asked = tuple[Check[Ask], NodeView | None]
+AskedRule = tuple[RuleCheck[Ask], NodeView | None]
 
 
 def ask_node(facts: NodeFacts, subject: Subject, made: Plan) -> list[Finding]:
@@ -47,18 +47,18 @@ def ask_node(facts: NodeFacts, subject: Subject, made: Plan) -> list[Finding]:
     return findings + ask_standing(facts.snapshot, facts.settings)
 
 
-def _off_course(check: Check[Ask], course: str | None) -> str | None:
+def _off_course(check: RuleCheck[Ask], course: str | None) -> str | None:
     """Why the check is not asked of a node on this course; None if it is asked."""
     if check.course in (None, course) or (check.name == "not_at_work" and course == "idle"):
         return None
     return f"it is {course}"
 
 
-def _asked(checks: Iterable[Check[Ask]], facts: NodeFacts, subject: Subject) -> list[Asked]:
+def _asked(checks: Iterable[RuleCheck[Ask]], facts: NodeFacts, subject: Subject) -> list[AskedRule]:
     return [(check, check.ask(facts, subject)) for check in checks]
 
 
-def _found(asked: Asked, facts: NodeFacts, subject: Subject) -> Finding:
+def _found(asked: AskedRule, facts: NodeFacts, subject: Subject) -> Finding:
     check, seen = asked
     return found(check, facts, subject, None if seen is None else seen.verdict)
 
@@ -67,14 +67,14 @@ def _by_demand(
     one: Finding, all_of: list[Finding], facts: NodeFacts, subject: Subject, made: Plan
 ) -> Finding:
     """The finding as demand leaves it: demand decides once no other rule keeps an idle node."""
-    if one.name != "not_needed" or one.status is not Status.BLOCKS:
+    if one.name != "not_needed" or one.status is not RuleStatus.BLOCKS:
         return one
     before = [other for other in blocking(all_of) if other.name != one.name]
     if made.wants is not None and subject.node.id in made.wants.surplus:
-        return replace(one, status=Status.CALLS, reason=Reason.IDLE_BEYOND_DEMAND, why=None)
+        return replace(one, status=RuleStatus.CALLS, reason=Reason.IDLE_BEYOND_DEMAND, why=None)
     if made.wants is not None and subject.node.id in made.wants.rotations.chosen:
         reason = made.wants.rotations.chosen[subject.node.id].reason
-        return replace(one, status=Status.CALLS, reason=reason, why=None)
+        return replace(one, status=RuleStatus.CALLS, reason=reason, why=None)
     if made.wants is not None and subject.node.id in made.wants.spare:
         return replace(one, reason=Reason.SPARE, why="not while spare_nodes keeps it ready")
     if before:
@@ -93,19 +93,19 @@ def ask_of_plan(subject: Subject, verdict: Verdict, made: Plan, facts: NodeFacts
     node, record = subject.node, subject.record
     uuid = record.uuid if record is not None else node.tags.record
     impossible = made.impossible is not None and node.id in made.impossible.ids
-    sane = Finding("L4", "possible", "the listings do not contradict themselves", Status.PASSED)
+    sane = Finding("L4", "possible", "the listings do not contradict themselves", RuleStatus.PASSED)
     if impossible:
         why = "not while a listing contradicts itself about it"
-        sane = replace(sane, status=Status.BLOCKS, reason=Reason.IMPOSSIBLE, why=why)
+        sane = replace(sane, status=RuleStatus.BLOCKS, reason=Reason.IMPOSSIBLE, why=why)
     asks = "no action of ours is in flight for its record"
-    flight = Finding("C8", "record_not_in_flight", asks, Status.PASSED)
+    flight = Finding("C8", "record_not_in_flight", asks, RuleStatus.PASSED)
     if uuid in facts.snapshot.record_flights:
         why = f"not while an action of ours is in flight for {uuid}"
-        flight = replace(flight, status=Status.BLOCKS, reason=Reason.IN_FLIGHT, why=why)
+        flight = replace(flight, status=RuleStatus.BLOCKS, reason=Reason.IN_FLIGHT, why=why)
     asks, limit = "the cycle's cap on shutdowns is not used up", settings.max_shutdowns_per_cycle
-    cap = Finding("D9", "cap", asks, Status.PASSED, measures={"limit": limit})
+    cap = Finding("D9", "cap", asks, RuleStatus.PASSED, measures={"limit": limit})
     if verdict.reason is Reason.SHUTDOWN_CAP:
-        cap = replace(cap, status=Status.BLOCKS, reason=verdict.reason, wait_s=0.0)
+        cap = replace(cap, status=RuleStatus.BLOCKS, reason=verdict.reason, wait_s=0.0)
     later = [
         not_asked(
             "D2",
@@ -136,7 +136,7 @@ def _word_is_news(verdict: Verdict, settings: Settings) -> Finding:
     reason, measures = verdict.reason, verdict.measures or {}
     if reason in waits:
         why = waits[reason]
-        return Finding("D12", "idle_word", asks, Status.BLOCKS, reason, measures, why=why)
+        return Finding("D12", "idle_word", asks, RuleStatus.BLOCKS, reason, measures, why=why)
     if reason in AS_IDLE:
-        return Finding("D12", "idle_word", asks, Status.PASSED)
+        return Finding("D12", "idle_word", asks, RuleStatus.PASSED)
     return not_asked("D12", "idle_word", asks, "it is not shut down as idle")

@@ -6,13 +6,13 @@ from dataclasses import replace
 
 from nodemanager.core.explain.findings import (
     Finding,
-    Status,
+    RuleStatus,
     ask_standing,
     found,
     not_asked,
     skipped,
 )
-from nodemanager.core.judge.checks import Check
+from nodemanager.core.judge.checks import RuleCheck
 from nodemanager.core.judge.records import BY_ITSELF, IN_TIME, InTime, RecordJudge
 from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.verdict import Verdict
@@ -41,7 +41,9 @@ def ask_record(judge: RecordJudge, record: Record) -> list[Finding]:
     return findings
 
 
-def _in_time(check: Check[InTime], judge: RecordJudge, record: Record, over: str | None) -> Finding:
+def _in_time(
+    check: RuleCheck[InTime], judge: RecordJudge, record: Record, over: str | None
+) -> Finding:
     is_claim = check.name == "past_its_window" and waits_for_first_ping(record)
     rule = "C21" if is_claim else check.rule
     why = over or check.unasked(judge, record)
@@ -63,33 +65,33 @@ def _in_time(check: Check[InTime], judge: RecordJudge, record: Record, over: str
 
 def _whole(judge: RecordJudge) -> Finding:
     asks = "the cloud lists each node of ours that it has by id"
-    whole = Finding("P6", "listing_whole", asks, Status.PASSED)
+    whole = Finding("P6", "listing_whole", asks, RuleStatus.PASSED)
     if not judge.unlisted.short:
         return whole
     why = "not while the cloud's listing lacks a node that it has by id"
-    return replace(whole, status=Status.BLOCKS, reason=Reason.LISTING_SHORT, why=why)
+    return replace(whole, status=RuleStatus.BLOCKS, reason=Reason.LISTING_SHORT, why=why)
 
 
 def ask_of_plan(
     verdict: Verdict, is_impossible: bool, judge: RecordJudge
 ) -> tuple[list[Finding], list[Finding]]:
     """What the whole plan says of a record, before and after the judge's own rules."""
-    sane = Finding("L4", "possible", "the listings do not contradict themselves", Status.PASSED)
+    sane = Finding("L4", "possible", "the listings do not contradict themselves", RuleStatus.PASSED)
     if is_impossible:
         why = "not while a listing contradicts itself about it"
         if verdict.measures is not None:
             others = [one for one in verdict.measures["rivals"] if one != verdict.id]
             why = f"not while {', '.join(others)} holds its slot, too: {TO_CLEAR}"
-        sane = replace(sane, status=Status.BLOCKS, reason=Reason.IMPOSSIBLE, why=why)
+        sane = replace(sane, status=RuleStatus.BLOCKS, reason=Reason.IMPOSSIBLE, why=why)
     asks = "it was not leaked before the first start, with too many others"
-    old = Finding("S5", "not_backlog", asks, Status.PASSED)
+    old = Finding("S5", "not_backlog", asks, RuleStatus.PASSED)
     if verdict.reason is Reason.BACKLOG_HELD:
         why = "not by itself: it is in the backlog, and an operator decides"
-        old = replace(old, status=Status.BLOCKS, reason=verdict.reason, why=why)
+        old = replace(old, status=RuleStatus.BLOCKS, reason=verdict.reason, why=why)
     asks, limit = "the cycle's cap is not used up", judge.settings.max_cleans_per_cycle
-    cap = Finding("C10", "cap", asks, Status.PASSED, measures={"limit": limit})
+    cap = Finding("C10", "cap", asks, RuleStatus.PASSED, measures={"limit": limit})
     if verdict.reason is Reason.CAP_REACHED:
-        cap = replace(cap, status=Status.BLOCKS, reason=verdict.reason, wait_s=0.0)
+        cap = replace(cap, status=RuleStatus.BLOCKS, reason=verdict.reason, wait_s=0.0)
     return [sane], [old, cap]
 
 

@@ -47,7 +47,7 @@ class What(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Item:
+class VerifiedItem:
     """One thing that is or isn't at rest, and why.
 
     `id` is a node's id, a record's uuid, or a size's name for boots; None for the pool. `count` is
@@ -74,20 +74,22 @@ class Verification:
     """
 
     outlook: Outlook
-    open: tuple[Item, ...]
+    open: tuple[VerifiedItem, ...]
     pool: str = ""
     plan: str = ""
     mode: str = ""
     at: float | None = None
     age_s: float | None = None
-    held: tuple[Item, ...] = ()
+    held: tuple[VerifiedItem, ...] = ()
     nodes: Mapping[str, int] = field(default_factory=dict)
     slots: Mapping[str, int | None] = field(default_factory=dict)
     boots: Mapping[str, int] = field(default_factory=dict)
 
 
-def _of_pool(block: Objection) -> Item:
-    return Item(What.POOL, block.reason.outlooks[POOL], block.reason, measures=block.measures)
+def _of_pool(block: Objection) -> VerifiedItem:
+    return VerifiedItem(
+        What.POOL, block.reason.outlooks[POOL], block.reason, measures=block.measures
+    )
 
 
 NO_DECISION = Verification(Outlook.SETTLING, (_of_pool(Objection(Reason.NO_LISTING)),))
@@ -134,7 +136,7 @@ def _verification(
     picture: Picture,
     settings: Settings,
     now: float,
-    items: Sequence[Item],
+    items: Sequence[VerifiedItem],
     *,
     nodes: Mapping[str, int] | None = None,
     slots: Mapping[str, int | None] | None = None,
@@ -162,7 +164,7 @@ def _verification(
     )
 
 
-def _is_empty(nodes: Mapping[str, int], items: Sequence[Item]) -> bool:
+def _is_empty(nodes: Mapping[str, int], items: Sequence[VerifiedItem]) -> bool:
     """Whether there is nothing at all to verify; a held node is something, a foreign one is not."""
     if any(nodes[name] for name in ("up", "settling", "stuck", "held")):
         return False
@@ -179,7 +181,7 @@ def _pending(made: Plan, snapshot: Snapshot, settings: Settings) -> set[str]:
 # The pool.
 
 
-def _of_standing(snapshot: Snapshot, settings: Settings, now: float) -> Iterator[Item]:
+def _of_standing(snapshot: Snapshot, settings: Settings, now: float) -> Iterator[VerifiedItem]:
     """Every precondition that fails; polls are as old as they are `now`, not at the decision."""
     snapshot = changed(snapshot, now=max(now, snapshot.now))
     for check in STANDING:
@@ -188,7 +190,7 @@ def _of_standing(snapshot: Snapshot, settings: Settings, now: float) -> Iterator
             yield _of_pool(block)
 
 
-def _of_contradictions(made: Plan, snapshot: Snapshot) -> Iterator[Item]:
+def _of_contradictions(made: Plan, snapshot: Snapshot) -> Iterator[VerifiedItem]:
     """What a listing shows twice, and the records that share a slot (L4); not what is on hold."""
     ids = made.impossible.ids if made.impossible is not None else frozenset()
     if not ids:
@@ -203,7 +205,7 @@ def _of_contradictions(made: Plan, snapshot: Snapshot) -> Iterator[Item]:
 # Nodes.
 
 
-def _of_node(view: NodeView, snapshot: Snapshot) -> Item:
+def _of_node(view: NodeView, snapshot: Snapshot) -> VerifiedItem:
     node, record, reason = view.node, view.record, view.verdict.reason
     if reason is Reason.NODE_ABSENT:
         outlook = Outlook.APART
@@ -211,7 +213,7 @@ def _of_node(view: NodeView, snapshot: Snapshot) -> Item:
         outlook, reason = Outlook.APART, Reason.HELD
     else:
         outlook = reason.outlooks.get(NODE, Outlook.STUCK)
-    return Item(
+    return VerifiedItem(
         What.NODE,
         outlook,
         reason,
@@ -238,7 +240,7 @@ def _is_held(record: Record | None, node: CloudNode | None, snapshot: Snapshot) 
 
 def _of_records(
     made: Plan, snapshot: Snapshot, settings: Settings, pending: set[str]
-) -> Iterator[Item]:
+) -> Iterator[VerifiedItem]:
     """Each record that holds a slot without a listed node, or that stands for a future node."""
     records = snapshot.history.records
     verdicts = {one.id: one for one in made.records}
@@ -249,7 +251,7 @@ def _of_records(
             yield _of_record(record, verdicts[record.uuid], snapshot, coming=record.uuid in pending)
     for uuid in sorted(unseen):
         reason = Reason.NODE_EXPECTED if uuid in snapshot.expected else Reason.IN_FLIGHT
-        yield Item(What.RECORD, reason.outlooks[RECORD], reason, uuid)
+        yield VerifiedItem(What.RECORD, reason.outlooks[RECORD], reason, uuid)
 
 
 def _is_nodeless(record: Record, snapshot: Snapshot, settings: Settings) -> bool:
@@ -258,7 +260,9 @@ def _is_nodeless(record: Record, snapshot: Snapshot, settings: Settings) -> bool
     return holder_of(record, snapshot, settings) in (Holder.CLAIM, Holder.NO_NODE)
 
 
-def _of_record(record: Record, verdict: Verdict, snapshot: Snapshot, *, coming: bool) -> Item:
+def _of_record(
+    record: Record, verdict: Verdict, snapshot: Snapshot, *, coming: bool
+) -> VerifiedItem:
     reason = verdict.reason
     outlook = reason.outlooks.get(RECORD, Outlook.STUCK)
     if _is_held(record, None, snapshot):
@@ -269,7 +273,7 @@ def _of_record(record: Record, verdict: Verdict, snapshot: Snapshot, *, coming: 
     elif coming and outlook in (Outlook.APART, Outlook.SETTLED):
         # Its node was heard, and no listing shows it: it may come back, or be replaced (C5).
         outlook, reason = Outlook.SETTLING, Reason.NOT_SETTLED
-    return Item(
+    return VerifiedItem(
         What.RECORD,
         outlook,
         reason,
@@ -283,12 +287,12 @@ def _of_record(record: Record, verdict: Verdict, snapshot: Snapshot, *, coming: 
 # Boots and slots.
 
 
-def _of_boots(made: Plan, snapshot: Snapshot) -> Iterator[Item]:
+def _of_boots(made: Plan, snapshot: Snapshot) -> Iterator[VerifiedItem]:
     """The nodes that are wanted and do not exist yet: granted, being set up, or refused."""
     granted = Counter((boot.size.name, boot.reason) for boot in made.boots)
     granted.update((size, Reason.IN_FLIGHT) for size in snapshot.boots_unclaimed)
     for (size, reason), count in sorted(granted.items()):
-        yield Item(What.BOOT, reason.outlooks[BOOT], reason, size, count=count)
+        yield VerifiedItem(What.BOOT, reason.outlooks[BOOT], reason, size, count=count)
     if made.wants is None:
         return
     free_in_s = None if made.slots is None else made.slots.earliest_free_s
@@ -296,7 +300,7 @@ def _of_boots(made: Plan, snapshot: Snapshot) -> Iterator[Item]:
         bad = snapshot.limits.bad.get(size, 0)
         outlook = of_refusal(reason, bad_requests=bad, slot_free_in_s=free_in_s)
         measures = {"bad_requests": bad} if bad else {}
-        yield Item(What.BOOT, outlook, reason, size, count=count, measures=measures)
+        yield VerifiedItem(What.BOOT, outlook, reason, size, count=count, measures=measures)
 
 
 def of_refusal(reason: Reason, *, bad_requests: int, slot_free_in_s: float | None) -> Outlook:

@@ -32,7 +32,7 @@ UNKNOWN_SIZE = "?"
 
 
 @dataclass(frozen=True, slots=True)
-class Cause:
+class Blocker:
     """One reason for which `count` nodes are not booted, or not shut down.
 
     `in_s` is in how many seconds it may end by itself, None where no passing of time ends it.
@@ -71,9 +71,9 @@ class SizeWhy:
     coming: int = 0
     wished: int = 0
     booting: int = 0
-    grows: tuple[Cause, ...] = ()
-    one_more: Cause | None = None
-    shrinks: tuple[Cause, ...] = ()
+    grows: tuple[Blocker, ...] = ()
+    one_more: Blocker | None = None
+    shrinks: tuple[Blocker, ...] = ()
     going: int = 0
     resting: tuple[Rest, ...] = ()
 
@@ -163,12 +163,12 @@ class _Asking:
 
     # Growing.
 
-    def _refused(self, reason: Reason, count: int, size: Size | None, name: str) -> Cause:
+    def _refused(self, reason: Reason, count: int, size: Size | None, name: str) -> Blocker:
         until = self._until(reason, size, name)
         in_s = None if until is None else max(0.0, until - self._snapshot.now)
         if reason is Reason.NO_FREE_SLOT:
             in_s = self._slots.earliest_free_s
-        return Cause(reason, count, in_s, self._beside(reason, size))
+        return Blocker(reason, count, in_s, self._beside(reason, size))
 
     def _until(self, reason: Reason, size: Size | None, name: str) -> float | None:
         """When that refusal may end by itself, CLOCK_BOOTTIME."""
@@ -206,14 +206,16 @@ class _Asking:
 
     # Shrinking.
 
-    def _kept(self, views: Iterable[NodeView]) -> Iterator[Cause]:
+    def _kept(self, views: Iterable[NodeView]) -> Iterator[Blocker]:
         """The reasons that keep these nodes, most nodes first."""
         kept: dict[Reason, list[NodeView]] = {}
         for view in views:
             kept.setdefault(view.verdict.reason, []).append(view)
         for reason, those in sorted(kept.items(), key=lambda one: (-len(one[1]), one[0].value)):
             named = tuple(view.node.id for view in those[:NAMED])
-            yield Cause(reason, len(those), self._soonest(reason, those), self._why(reason), named)
+            yield Blocker(
+                reason, len(those), self._soonest(reason, those), self._why(reason), named
+            )
 
     def _soonest(self, reason: Reason, views: Sequence[NodeView]) -> float | None:
         """In how many seconds the first of these nodes may go, if only time passes."""

@@ -17,12 +17,12 @@ Said = TypeVar("Said", Verdict, Objection)
 
 Measured = Mapping[str, Any]
 """Measured values, each with its threshold."""
-Wait = float | str
+WaitHint = float | str
 """Seconds to wait while all polls answer; or, in words, what must happen instead."""
-Waits = Callable[[Any, Any, Measured], Wait]
+Waits = Callable[[Any, Any, Measured], WaitHint]
 
 
-class Check(NamedTuple, Generic[Ask]):
+class RuleCheck(NamedTuple, Generic[Ask]):
     """One rule; `ask` returns a verdict, or None if the rule does not object to the subject.
 
     `rule` is the id in SAFETY.md, `asks` what must hold. `wait` says what ends an objection:
@@ -37,7 +37,7 @@ class Check(NamedTuple, Generic[Ask]):
     rule: str
     ask: Ask
     asks: str
-    wait: Wait | Waits = 0.0
+    wait: WaitHint | Waits = 0.0
     measure: Callable[[Any, Any], Measured] = lambda judge, subject: {}
     moot: Callable[[Any], bool] | None = None
     unasked: Callable[[Any, Any], str | None] = lambda judge, subject: None
@@ -55,7 +55,7 @@ class Check(NamedTuple, Generic[Ask]):
         return said if said.rule is not None else type(said)(*said[:-1], self.rule)
 
 
-def asked_by(judge: object, checks: Iterable[Check[Ask]]) -> tuple[Check[Ask], ...]:
+def asked_by(judge: object, checks: Iterable[RuleCheck[Ask]]) -> tuple[RuleCheck[Ask], ...]:
     """The checks that are not moot for this judge, in order."""
     return tuple([one for one in checks if one.moot is None or not one.moot(judge)])
 
@@ -63,13 +63,13 @@ def asked_by(judge: object, checks: Iterable[Check[Ask]]) -> tuple[Check[Ask], .
 def until(measure: str, limit: str) -> Waits:
     """A `wait` of as many seconds as the measure has left to its limit."""
 
-    def left(judge: object, subject: object, measures: Measured) -> Wait:
+    def left(judge: object, subject: object, measures: Measured) -> WaitHint:
         return float(measures[limit] - measures[measure])
 
     return left
 
 
-def wait_of(check: Check[Ask], judge: object, subject: object, measures: Measured) -> Wait:
+def wait_of(check: RuleCheck[Ask], judge: object, subject: object, measures: Measured) -> WaitHint:
     """What would end the check's objection, given its measures."""
     if callable(check.wait):
         return check.wait(judge, subject, measures)

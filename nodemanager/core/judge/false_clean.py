@@ -35,7 +35,7 @@ from nodemanager.core.model.world import (
 from nodemanager.core.observe.history import History, Records
 from nodemanager.core.observe.nodes_by_record import is_anothers
 from nodemanager.core.observe.pairing import Pairs
-from nodemanager.core.observe.queries import Answers, TagAnswers, cloud_answered, may_ask
+from nodemanager.core.observe.queries import IdAnswers, TagAnswers, cloud_answered, may_ask
 from nodemanager.core.observe.snapshot import Snapshot
 from nodemanager.core.safety.breaker import opened, with_changed
 
@@ -152,7 +152,7 @@ def is_alive(node: CloudNode, life: FreedLife) -> bool:
 
 
 def signs_in_answers(
-    history: History, answers: Answers, at: float, settings: Settings
+    history: History, answers: IdAnswers, at: float, settings: Settings
 ) -> list[FalseClean]:
     """The false cleans of suspects that the cloud, asked by id, shows alive."""
     found = []
@@ -250,7 +250,7 @@ def _is_back(record: Record | None, life: FreedLife) -> bool:
     return record.claim is None and record.holds_slot and same_slot
 
 
-def after_answers(breaker: Breaker, answers: Answers, at: float, settings: Settings) -> Breaker:
+def after_answers(breaker: Breaker, answers: IdAnswers, at: float, settings: Settings) -> Breaker:
     """The breaker after answers by id, asked at `at`: a life whose node is gone counts no more."""
     said: dict[str, bool | None] = {}
     for life in open_lives(breaker):
@@ -368,7 +368,7 @@ def records_seen(breaker: Breaker, history: History, listing: Records) -> Folded
 def answers_seen(
     breaker: Breaker,
     history: History,
-    answers: Answers,
+    answers: IdAnswers,
     at: float,
     settings: Settings,
     malformed: frozenset[str] = frozenset(),

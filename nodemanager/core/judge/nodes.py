@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from nodemanager.core.judge.checks import Check, Measured, Wait, asked_by, until, until_released
+from nodemanager.core.judge.checks import (
+    Measured,
+    RuleCheck,
+    WaitHint,
+    asked_by,
+    until,
+    until_released,
+)
 from nodemanager.core.judge.node_view import (
     DYING,
     NodeView,
@@ -292,8 +299,8 @@ def marked(
     return measured
 
 
-AT_ALL: tuple[Check[Ask], ...] = (
-    Check(
+AT_ALL: tuple[RuleCheck[Ask], ...] = (
+    RuleCheck(
         "T4",
         _present,
         "the cloud does not call it terminated",
@@ -301,7 +308,7 @@ AT_ALL: tuple[Check[Ask], ...] = (
         lambda facts, subject: {"state": subject.node.state.value},
         decisive=True,
     ),
-    Check(
+    RuleCheck(
         "T3",
         _ours,
         "it is of this pool, or matches [Cloud List]",
@@ -312,21 +319,21 @@ AT_ALL: tuple[Check[Ask], ...] = (
         },
         decisive=True,
     ),
-    Check(
+    RuleCheck(
         "C8",
         _not_in_flight,
         "no shutdown of it is under way",
         "its shutdown is under way",
         moot=lambda facts: not facts.snapshot.node_flights,
     ),
-    Check(
+    RuleCheck(
         "D3",
         _not_gone,
         "the cloud, asked by id, still has it",
         GONE,
         moot=lambda facts: not (facts.snapshot.gone or facts.history.freed),
     ),
-    Check(
+    RuleCheck(
         "C8",
         _untouched,
         "listed since our last action for it",
@@ -335,7 +342,7 @@ AT_ALL: tuple[Check[Ask], ...] = (
 )
 """The checks of every node; the first that returns a verdict decides."""
 
-FREE_OF_HOLDS: Check[Ask] = Check(
+FREE_OF_HOLDS: RuleCheck[Ask] = RuleCheck(
     "C9",
     _free_of_holds,
     "no operator holds it, nor its record",
@@ -343,13 +350,13 @@ FREE_OF_HOLDS: Check[Ask] = Check(
         facts.snapshot.holds, subject.record or subject.node.tags.record, subject.node
     ),
 )
-READABLE: Check[Ask] = Check(
+READABLE: RuleCheck[Ask] = RuleCheck(
     "P3",
     _readable,
     "all of it, and of its record, can be read",
     "not while part of it can't be read",
 )
-NOT_KILLED: Check[Ask] = Check(
+NOT_KILLED: RuleCheck[Ask] = RuleCheck(
     "O2",
     _not_killed,
     "an operator kills it, busy or not",
@@ -358,7 +365,7 @@ NOT_KILLED: Check[Ask] = Check(
     moot=lambda facts: not facts.snapshot.kills,
     course="killed",
 )
-NOT_CORDONED: Check[Ask] = Check(
+NOT_CORDONED: RuleCheck[Ask] = RuleCheck(
     "O5",
     _not_cordoned,
     "no operator cordons it",
@@ -366,7 +373,7 @@ NOT_CORDONED: Check[Ask] = Check(
     marked(lambda facts: facts.snapshot.drains),
     moot=lambda facts: not facts.snapshot.drains,
 )
-TAGGED: Check[Ask] = Check(
+TAGGED: RuleCheck[Ask] = RuleCheck(
     "D11",
     _tagged,
     "it has our pool's tag",
@@ -455,8 +462,8 @@ def _unpaired(facts: NodeFacts, subject: Subject) -> NodeView | None:
     return view
 
 
-ALONE: tuple[Check[Ask], ...] = (
-    Check(
+ALONE: tuple[RuleCheck[Ask], ...] = (
+    RuleCheck(
         "P2",
         _unambiguous,
         "no two records claim it",
@@ -470,14 +477,14 @@ ALONE: tuple[Check[Ask], ...] = (
     READABLE,
     NOT_KILLED,
     NOT_CORDONED,
-    Check(
+    RuleCheck(
         "D7",
         _unheard,
         "no record that only it can be pinging is pinged",
         lambda facts, subject, measures: facts.settings.node_stale_after - measures["silent_s"],
         course="unpaired",
     ),
-    Check(
+    RuleCheck(
         "D7",
         _not_in_work,
         "the scheduler neither says that it works nor gives it work",
@@ -485,7 +492,7 @@ ALONE: tuple[Check[Ask], ...] = (
         moot=lambda facts: not facts.settings.scheduled,
         course="unpaired",
     ),
-    Check(
+    RuleCheck(
         "P4",
         _unexpected,
         "we did not just create it",
@@ -493,7 +500,7 @@ ALONE: tuple[Check[Ask], ...] = (
         moot=lambda facts: not facts.snapshot.expected,
         course="unpaired",
     ),
-    Check(
+    RuleCheck(
         "D7",
         _unpaired,
         "without its record for boot_fail_after, in two record listings",
@@ -581,7 +588,7 @@ def _booting_for(facts: NodeFacts, subject: Subject) -> Measured:
     return {"silent_s": silent_s, "limit_s": limit_s}
 
 
-def _until_booted(facts: NodeFacts, subject: Subject, measures: Measured) -> Wait:
+def _until_booted(facts: NodeFacts, subject: Subject, measures: Measured) -> WaitHint:
     if facts.clock is None:
         return "not before the store's clock was read"
     return until("silent_s", "limit_s")(facts, subject, measures)
@@ -627,7 +634,7 @@ def _idle_for(facts: NodeFacts, subject: Subject) -> Measured:
     return {"idle_polls": idle, "needed_polls": needed}
 
 
-def _until_idle(facts: NodeFacts, subject: Subject, measures: Measured) -> Wait:
+def _until_idle(facts: NodeFacts, subject: Subject, measures: Measured) -> WaitHint:
     left = measures["needed_polls"] - measures["idle_polls"]
     says = "say" if left > 1 else "says"
     of = "the scheduler's answers" if facts.settings.scheduled else "its pings"
@@ -678,7 +685,7 @@ def _joins(facts: NodeFacts, subject: Subject) -> NodeView | None:
     return subject.down(Kind.SHUTDOWN, Reason.NOT_JOINED, measures, bad_s=bad_s)
 
 
-def _until_unjoined(facts: NodeFacts, subject: Subject, measures: Measured) -> Wait:
+def _until_unjoined(facts: NodeFacts, subject: Subject, measures: Measured) -> WaitHint:
     if not measures:
         return "not unless its scheduler says that it never was up"
     return until("unjoined_s", "limit_s")(facts, subject, measures)
@@ -712,7 +719,7 @@ def _not_down(facts: NodeFacts, subject: Subject) -> NodeView | None:
     return view
 
 
-def _until_down(facts: NodeFacts, subject: Subject, measures: Measured) -> Wait:
+def _until_down(facts: NodeFacts, subject: Subject, measures: Measured) -> WaitHint:
     if measures["age_s"] is None:
         return NO_AGE
     return until("age_s", "limit_s")(facts, subject, measures)
@@ -740,7 +747,7 @@ def _not_silent(facts: NodeFacts, subject: Subject) -> NodeView | None:
     return view
 
 
-def _until_silent(facts: NodeFacts, subject: Subject, measures: Measured) -> Wait:
+def _until_silent(facts: NodeFacts, subject: Subject, measures: Measured) -> WaitHint:
     silence = facts.silence_of(subject)
     if silence.quiet_s is None:
         return "not while the store gives no modified_at for its record"
@@ -753,12 +760,12 @@ def _until_silent(facts: NodeFacts, subject: Subject, measures: Measured) -> Wai
     )
 
 
-PAIRED: tuple[Check[Ask], ...] = (
+PAIRED: tuple[RuleCheck[Ask], ...] = (
     FREE_OF_HOLDS,
     READABLE,
     NOT_KILLED,
     NOT_CORDONED,
-    Check(
+    RuleCheck(
         "D1",
         _up,
         "stopped in the cloud for settle",
@@ -768,7 +775,7 @@ PAIRED: tuple[Check[Ask], ...] = (
         course="stopped",
     ),
     TAGGED,
-    Check(
+    RuleCheck(
         "D8",
         _heard_of,
         "never pinged for boot_fail_after",
@@ -776,7 +783,7 @@ PAIRED: tuple[Check[Ask], ...] = (
         _booting_for,
         course="booting",
     ),
-    Check(
+    RuleCheck(
         "O1",
         _not_drained,
         "an operator drains it, and it says that it is idle",
@@ -785,7 +792,7 @@ PAIRED: tuple[Check[Ask], ...] = (
         moot=lambda facts: not facts.snapshot.drains,
         course="draining",
     ),
-    Check(
+    RuleCheck(
         "D12",
         _not_suspended,
         "its scheduler has switched it off",
@@ -794,7 +801,7 @@ PAIRED: tuple[Check[Ask], ...] = (
         moot=lambda facts: not facts.settings.scheduled,
         course="suspended",
     ),
-    Check(
+    RuleCheck(
         "D1",
         _not_at_work,
         "it does not say that it is busy",
@@ -802,7 +809,7 @@ PAIRED: tuple[Check[Ask], ...] = (
         lambda facts, subject: {"state": subject.state.value},
         course="busy",
     ),
-    Check(
+    RuleCheck(
         "D1",
         _idle_for_long,
         "idle in consecutive_idle_count pings",
@@ -810,14 +817,14 @@ PAIRED: tuple[Check[Ask], ...] = (
         _idle_for,
         course="idle",
     ),
-    Check(
+    RuleCheck(
         "P3",
         _idle_of_known_age,
         "the cloud says when it was launched",
         NO_AGE,
         course="idle",
     ),
-    Check(
+    RuleCheck(
         "D1",
         _idle_in_its_window,
         "its shutdown window is open",
@@ -825,14 +832,14 @@ PAIRED: tuple[Check[Ask], ...] = (
         _window,
         course="idle",
     ),
-    Check(
+    RuleCheck(
         "D1",
         _not_needed,
         "demand does not want it",
         "not while demand wants it",
         course="idle",
     ),
-    Check(
+    RuleCheck(
         "D17",
         _joins,
         "never up in its scheduler for boot_fail_after",
@@ -841,14 +848,14 @@ PAIRED: tuple[Check[Ask], ...] = (
         moot=lambda facts: not facts.history.unjoined,
         course="unjoined",
     ),
-    Check(
+    RuleCheck(
         "T1",
         _on_a_known_clock,
         "the store's clock is known",
         "not before the store's clock was read",
         course=SILENT,
     ),
-    Check(
+    RuleCheck(
         "D1",
         _not_down,
         "its fresh ping says fail, or says down past boot_fail_after from launch",
@@ -856,7 +863,7 @@ PAIRED: tuple[Check[Ask], ...] = (
         _silent_for,
         course="down",
     ),
-    Check(
+    RuleCheck(
         "D8",
         _not_silent,
         "silent, its record stale, and past boot_fail_after",
@@ -919,7 +926,7 @@ class NodeJudge:
             seen.counts = seen.surplus_if_idle = False
         return seen
 
-    def _first(self, checks: Iterable[Check[Ask]], subject: Subject) -> NodeView:
+    def _first(self, checks: Iterable[RuleCheck[Ask]], subject: Subject) -> NodeView:
         """The first view that a check returns; the last check of each table always returns one."""
         for check in checks:
             seen = check.ask(self._facts, subject)
@@ -929,6 +936,6 @@ class NodeJudge:
         raise AssertionError("the last of a table has a word on everything")
 
     def _but_for_orders(self, subject: Subject) -> NodeView:
-        table: tuple[Check[Ask], ...] = ALONE if subject.record is None else PAIRED
+        table: tuple[RuleCheck[Ask], ...] = ALONE if subject.record is None else PAIRED
         others = [one for one in table if one.rule not in ORDERS]
         return self._first(asked_by(self._facts, others), subject)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 
-from nodemanager.core.judge.checks import Check, Measured
+from nodemanager.core.judge.checks import Measured, RuleCheck
 from nodemanager.core.model.breaker import HOW_TO_CLEAR
 from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.settings import Settings
@@ -12,7 +12,7 @@ from nodemanager.core.model.verdict import Objection
 from nodemanager.core.observe.history import History
 from nodemanager.core.observe.snapshot import Limits, Snapshot
 
-Standing = Callable[[Snapshot, Settings], Objection | None]
+Precondition = Callable[[Snapshot, Settings], Objection | None]
 NEVER = float("-inf")
 
 
@@ -120,31 +120,31 @@ def _ages(snapshot: Snapshot, settings: Settings) -> Measured:
     return {**ages, "limit_s": settings.poll_stale_after}
 
 
-STANDING: tuple[Check[Standing], ...] = (
-    Check(
+STANDING: tuple[RuleCheck[Precondition], ...] = (
+    RuleCheck(
         "L6",
         _leased,
         "this manager holds the pool's lease",
         "not by a manager without the pool's lease",
         lambda snapshot, settings: {"lease": "ours" if snapshot.lease else "not ours"},
     ),
-    Check(
+    RuleCheck(
         "L5",
         _writable,
         "account and store are the known ones, and the journal can be written",
         "not while it is read-only: {read_only}",
         lambda snapshot, settings: {"read_only": snapshot.read_only or "no"},
     ),
-    Check(
+    RuleCheck(
         "O4",
         _running,
         "no operator has the pool paused",
         "not while the pool is paused: `nodemanager resume` ends that",
         _pause,
     ),
-    Check("B2", _breaker, "the breaker is closed", _breaker_cleared, _breaker_state),
-    Check("C7", _polls, "every poll is fresher than poll_stale_after", 0.0, _ages),
-    Check(
+    RuleCheck("B2", _breaker, "the breaker is closed", _breaker_cleared, _breaker_state),
+    RuleCheck("C7", _polls, "every poll is fresher than poll_stale_after", 0.0, _ages),
+    RuleCheck(
         "L2",
         _authorised,
         "cloud and store can prove their listings complete",

@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from nodemanager.core.judge.checks import Check, Measured, Wait, asked_by, until, until_released
+from nodemanager.core.judge.checks import (
+    Measured,
+    RuleCheck,
+    WaitHint,
+    asked_by,
+    until,
+    until_released,
+)
 from nodemanager.core.judge.preconditions import standing_block
 from nodemanager.core.model.reasons import BY_PING, Kind, Reason, having
 from nodemanager.core.model.settings import CLOCK_AGREE_POLLS, Settings
@@ -167,7 +174,7 @@ class RecordJudge:
             return Verdict(KEEP, Reason.HELD, record.uuid, {"node": node.id}, "C9")
         return _kept(record.uuid, PAIRED, {"node": node.id}, self.before)
 
-    def _until_unpaired(self, record: Record, measures: Measured) -> Wait:
+    def _until_unpaired(self, record: Record, measures: Measured) -> WaitHint:
         node = self.pairs.node_of[record.uuid]
         if node.held or node.id in self.snapshot.holds:
             return until_released(self.snapshot.holds, node)
@@ -222,7 +229,7 @@ class RecordJudge:
         limit_s = self.settings.poll_stale_after
         return {**agreed, "agreed_polls": self.clock.agreed, "read_s": read_s, "limit_s": limit_s}
 
-    def _until_clock_read(self, record: Record, measures: Measured) -> Wait:
+    def _until_clock_read(self, record: Record, measures: Measured) -> WaitHint:
         return 0.0 if self.clock is not None else "not before the store's clock was read"
 
     def _dated(self, record: Record) -> Verdict | None:
@@ -258,7 +265,7 @@ class RecordJudge:
         verdict = self.unlisted.verdicts.get(record.uuid)
         return {} if verdict is None else dict(verdict.measures or {})
 
-    def _until_denied(self, record: Record, measures: Measured) -> Wait:
+    def _until_denied(self, record: Record, measures: Measured) -> WaitHint:
         if self.unlisted.verdicts[record.uuid].reason is Reason.PINGING_UNLISTED:
             return QUIET_ENOUGH(self, record, self.quiet(record))
         return "not while the cloud, asked by id, has its node"
@@ -342,7 +349,7 @@ class RecordJudge:
         self._settled(record, measures)
         return measures
 
-    def _until_settled(self, record: Record, measures: Measured) -> Wait:
+    def _until_settled(self, record: Record, measures: Measured) -> WaitHint:
         absence = self.history.absence.get(record.uuid)
         if absence is None or absence.incarnation != record.incarnation:
             return self.settings.settle
@@ -386,15 +393,15 @@ QUIET_ENOUGH = until("idle_s", "window_s")
 ByItself = Callable[[RecordJudge, Record], Verdict | None]
 InTime = Callable[[RecordJudge, Record, Measures], Verdict | None]
 
-BY_ITSELF: tuple[Check[ByItself], ...] = (
-    Check(
+BY_ITSELF: tuple[RuleCheck[ByItself], ...] = (
+    RuleCheck(
         "T7",
         RecordJudge._readable,
         "all of it can be read",
         "not while part of it can't be read: look at it in the store",
         decisive=True,
     ),
-    Check(
+    RuleCheck(
         "C0",
         RecordJudge._ours,
         "it belongs to this pool",
@@ -403,7 +410,7 @@ BY_ITSELF: tuple[Check[ByItself], ...] = (
         decisive=True,
         of_pairs=True,
     ),
-    Check(
+    RuleCheck(
         "C1",
         RecordJudge._holding,
         "it holds something",
@@ -412,7 +419,7 @@ BY_ITSELF: tuple[Check[ByItself], ...] = (
         decisive=True,
         of_pairs=True,
     ),
-    Check(
+    RuleCheck(
         "C9",
         RecordJudge._free_of_holds,
         "no operator holds it, nor the node it names",
@@ -420,13 +427,13 @@ BY_ITSELF: tuple[Check[ByItself], ...] = (
             judge.snapshot.holds, record, record.instance_id
         ),
     ),
-    Check(
+    RuleCheck(
         "C8",
         RecordJudge._untouched,
         "listed since our last action for it",
         moot=lambda judge: not judge.snapshot.touched,
     ),
-    Check(
+    RuleCheck(
         "C8",
         RecordJudge._not_in_flight,
         "no action of ours is in flight for it",
@@ -436,49 +443,51 @@ BY_ITSELF: tuple[Check[ByItself], ...] = (
         ),
         moot=lambda judge: not judge.snapshot.record_flights and not judge.snapshot.node_flights,
     ),
-    Check(
+    RuleCheck(
         "C12",
         RecordJudge._not_fenced,
         "no fence locks its node out",
         "not while its node is fenced; the fence is lifted first",
         moot=lambda judge: judge.settings.compare_and_set,
     ),
-    Check("C4", RecordJudge._unpaired, "no listed node is its pair", RecordJudge._until_unpaired),
-    Check(
+    RuleCheck(
+        "C4", RecordJudge._unpaired, "no listed node is its pair", RecordJudge._until_unpaired
+    ),
+    RuleCheck(
         "P2",
         RecordJudge._unambiguous,
         "no two nodes are candidates for it",
         "not while more than one candidate is listed",
         moot=lambda judge: not judge.pairs.ambiguous,
     ),
-    Check(
+    RuleCheck(
         "C4",
         RecordJudge._unlisted,
         "no listed node has its tags or its instance id",
         "not while its node {node} is listed",
         lambda judge, record: {"instance_id": record.instance_id},
     ),
-    Check(
+    RuleCheck(
         "C4",
         RecordJudge._unseen,
         "no incomplete listing showed its node",
         moot=lambda judge: not judge.history.partial,
     ),
-    Check(
+    RuleCheck(
         "P4",
         RecordJudge._unexpected,
         "no node was just created for it",
         until("age_s", "limit_s"),
         moot=lambda judge: not judge.snapshot.expected,
     ),
-    Check(
+    RuleCheck(
         "T1",
         RecordJudge._on_a_known_clock,
         "the store's clock is known and steady",
         RecordJudge._until_clock_read,
         RecordJudge._clock_read,
     ),
-    Check(
+    RuleCheck(
         "T7",
         RecordJudge._dated,
         "it says when it was last written",
@@ -487,8 +496,8 @@ BY_ITSELF: tuple[Check[ByItself], ...] = (
 )
 """The checks that do not depend on quiet time; the first that returns a verdict decides."""
 
-IN_TIME: tuple[Check[InTime], ...] = (
-    Check(
+IN_TIME: tuple[RuleCheck[InTime], ...] = (
+    RuleCheck(
         "P6",
         RecordJudge._denied,
         "if it is pinged with its node unlisted, the cloud denies the node",
@@ -497,7 +506,7 @@ IN_TIME: tuple[Check[InTime], ...] = (
         moot=lambda judge: not judge.unlisted.verdicts,
         unasked=RecordJudge.timeless,
     ),
-    Check(
+    RuleCheck(
         "C3",
         RecordJudge._past_its_window,
         "quiet for strictly longer than its window",
@@ -505,7 +514,7 @@ IN_TIME: tuple[Check[InTime], ...] = (
         RecordJudge.quiet,
         unasked=RecordJudge.timeless,
     ),
-    Check(
+    RuleCheck(
         "C2",
         RecordJudge._not_at_work,
         "its node has no fresh ping that says busy or idle",
@@ -513,14 +522,14 @@ IN_TIME: tuple[Check[InTime], ...] = (
         RecordJudge._word,
         unasked=RecordJudge.timeless,
     ),
-    Check(
+    RuleCheck(
         "C6",
         RecordJudge._unchanged_since_base,
         "unchanged since the record listing before the newest cloud listing",
         0.0,
         RecordJudge._versions,
     ),
-    Check(
+    RuleCheck(
         "C7",
         RecordJudge._on_a_fresh_base,
         "that record listing is fresh",
@@ -528,14 +537,14 @@ IN_TIME: tuple[Check[InTime], ...] = (
         RecordJudge._base_age,
         unasked=RecordJudge._no_base,
     ),
-    Check(
+    RuleCheck(
         "C5",
         RecordJudge._settled,
         "its node is absent from enough listings, for settle",
         RecordJudge._until_settled,
         RecordJudge._absent_for,
     ),
-    Check(
+    RuleCheck(
         "C11",
         RecordJudge._verifiable,
         "there is a tag or an instance id to ask the cloud by",

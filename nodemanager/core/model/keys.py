@@ -6,10 +6,10 @@ the log would show its value as `***`.
 
 from __future__ import annotations
 
-from nodemanager.core.model.reasons import Told
+from nodemanager.core.model.reasons import Documented
 
 
-class Key(Told):
+class LogKey(Documented):
     """The name of a field on a log line."""
 
     # On every line, in this order.

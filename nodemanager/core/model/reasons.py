@@ -11,12 +11,12 @@ from enum import Flag, StrEnum, auto
 from typing import Any, NamedTuple
 
 
-class Told(StrEnum):
+class Documented(StrEnum):
     """An enum whose members carry a `doc`: one sentence for readers of the log."""
 
     doc: str
 
-    def __new__(cls, value: str, doc: str) -> Told:
+    def __new__(cls, value: str, doc: str) -> Documented:
         member = str.__new__(cls, value)
         member._value_ = value
         member.doc = doc
@@ -36,7 +36,7 @@ class Kind(StrEnum):
     ADOPT = "adopt"
 
 
-class Outlook(Told):
+class Outlook(Documented):
     """Whether something is at rest, or else what becomes of it by waiting."""
 
     SETTLED = "settled", "It is as it should be."
@@ -85,7 +85,7 @@ _BY_HAND = (
 )
 
 
-class Row(NamedTuple):
+class ReasonRow(NamedTuple):
     """All that is known of a reason; `doc` names its rule first.
 
     `clear` says how an operator ends a refusal for it, if `doc` does not; `frees`, what a person
@@ -101,17 +101,17 @@ class Row(NamedTuple):
     restores: str = ""
 
 
-class Explained(Told):
+class Explained(Documented):
     """An enum whose members are made of rows."""
 
-    row: Row
+    row: ReasonRow
     rule: str | None
     """The rule in SAFETY.md that `doc` names first, None where it names none."""
     outlooks: Mapping[Means, Outlook]
     """What waiting can do about the pool, a node, a record or a boot that has this reason."""
 
     def __new__(cls, *columns: Any) -> Explained:
-        known = Row(*columns)
+        known = ReasonRow(*columns)
         member = str.__new__(cls, known.value)
         member._value_, member.doc, member.row = known.value, known.doc, known
         named = re.search(r"\b[A-Z]\d+\b", known.doc)
@@ -132,158 +132,158 @@ class Reason(Explained):
 
     # A record is kept.
     HOLDS_NOTHING = "holds_nothing", "The record is clean; it may be reused (C1)."
-    OTHER_POOL = Row(
+    OTHER_POOL = ReasonRow(
         "other_pool", "It names another pool; that pool's manager handles it (T3).", RECORD | APART
     )
-    UNCLAIMED_POOL = Row(
+    UNCLAIMED_POOL = ReasonRow(
         "unclaimed_pool",
         "It names no pool, and `adopt_unclaimed` does not let this manager handle it (T3).",
         RECORD | APART,
         frees="if no other pool's manager has them: set [Cleaning] adopt_unclaimed = yes, then "
         "nodemanager reload",
     )
-    UNREADABLE = Row(
+    UNREADABLE = ReasonRow(
         "unreadable",
         "Part of it can't be read, so nothing is done to it (P3, T7).",
         NODE | RECORD | STUCK | NOT_DRAINED,
         frees="nodemanager explain SLOT says what can't be read: mend it in the store",
         restores="mend the record by hand, and it is given back",
     )
-    PAIRED = Row("paired", "Its cloud node is listed (C4).", RECORD | SETTLED)
-    NODE_LISTED = Row(
+    PAIRED = ReasonRow("paired", "Its cloud node is listed (C4).", RECORD | SETTLED)
+    NODE_LISTED = ReasonRow(
         "node_listed", "A cloud node is listed with its tags or instance id (C4).", RECORD | SETTLED
     )
-    NODE_EXPECTED = Row(
+    NODE_EXPECTED = ReasonRow(
         "node_expected",
         "We created its node, and no listing shows the node yet (P4).",
         RECORD | SETTLING | NOT_DRAINED,
     )
     # No rule frees it sooner, so an hour after a node died nothing is wrong.
-    WITHIN_WINDOW = Row(
+    WITHIN_WINDOW = ReasonRow(
         "within_window",
         "It is quiet, but not for longer than its stale window (C3).",
         RECORD | APART | BY_PING | FORCED,
     )
-    CLAIM_WITHIN_WINDOW = Row(
+    CLAIM_WITHIN_WINDOW = ReasonRow(
         "claim_within_window",
         "It is claimed and was never pinged, and its claim has not expired yet (C21).",
         RECORD | SETTLING,
     )
-    BUSY = Row(
+    BUSY = ReasonRow(
         "busy",
         "The node's last ping is fresh and says busy, or its scheduler does (C2, T6).",
         NODE | RECORD | SETTLED | MAY_LIVE | BY_PING | FORCED,
     )
-    UP_IN_SCHEDULER = Row(
+    UP_IN_SCHEDULER = ReasonRow(
         "up_in_scheduler",
         "The scheduler reaches a node of its hostname, busy or idle: it may live (C2, T6). A node "
         "without a record gets work there until somebody drains it (D7).",
         NODE | RECORD | STUCK | MAY_LIVE | FORCED,
     )
-    IDLE = Row(
+    IDLE = ReasonRow(
         "idle",
         "The node's last ping is fresh and says idle, so the node lives (C2).",
         RECORD | SETTLING | BY_PING | FORCED,
     )
-    NOT_SETTLED = Row(
+    NOT_SETTLED = ReasonRow(
         "not_settled",
         "Its node is absent, but not yet from enough complete listings or for `settle` (C5).",
         NODE | RECORD | SETTLING | PASSES | FORCED,
     )
-    NO_LISTING_ORDER = Row(
+    NO_LISTING_ORDER = ReasonRow(
         "no_listing_order",
         "No complete cloud listing began since a complete record listing with it ended (C6).",
         RECORD | SETTLING | PASSES,
         clear="Try again after the next poll.",
     )
-    CHANGED_SINCE_LISTING = Row(
+    CHANGED_SINCE_LISTING = ReasonRow(
         "changed_since_listing",
         "A later record listing shows another version of it or lacks it (C6), or no listing is "
         "newer than our last action for it (C8).",
         NODE | RECORD | SETTLING | PASSES | BY_PING,
         clear="Try again after the next poll.",
     )
-    POLL_STALE = Row(
+    POLL_STALE = ReasonRow(
         "poll_stale",
         "A poll is older than `poll_stale_after`: nothing is changed (C7).",
         POOL | NODE | RECORD | BOOT | SETTLING | PASSES,
     )
-    CLOCK_UNKNOWN = Row(
+    CLOCK_UNKNOWN = ReasonRow(
         "clock_unknown",
         "The store's clock can't be read or just jumped, so no age can be trusted (T1).",
         NODE | RECORD | SETTLING | PASSES,
     )
-    IN_FLIGHT = Row(
+    IN_FLIGHT = ReasonRow(
         "in_flight",
         "An action of ours is in flight for it (C8).",
         NODE | RECORD | BOOT | SETTLING | PASSES,
     )
-    HELD = Row(
+    HELD = ReasonRow(
         "held",
         "An operator holds it or its node (C9).",
         NODE | RECORD | APART | NOT_DRAINED,
         clear="`nodemanager orders` says by whom, and `nodemanager release` ends it.",
         restores="`nodemanager release` it, and it is given back",
     )
-    BREAKER_OPEN = Row(
+    BREAKER_OPEN = ReasonRow(
         "breaker_open",
         "The breaker is open, so nothing is freed or destroyed (B2).",
         POOL | NODE | RECORD | BOOT | STUCK | PASSES,
         clear="`nodemanager breaker reset` closes it, once you have looked.",
     )
-    NO_LEASE = Row(
+    NO_LEASE = ReasonRow(
         "no_lease",
         "This manager lacks the pool's lease, so it changes nothing (C10, L6).",
         POOL | NODE | RECORD | BOOT | SETTLING | PASSES,
     )
-    READ_ONLY = Row(
+    READ_ONLY = ReasonRow(
         "read_only",
         "The account or store is not the known one (L5), or the journal or the state directory "
         "fails: nothing is created, destroyed or freed.",
         POOL | NODE | RECORD | BOOT | STUCK | PASSES,
     )
-    NOT_AUTHORISED = Row(
+    NOT_AUTHORISED = ReasonRow(
         "not_authorised",
         "An adapter can't prove its listings complete: nothing is freed or destroyed (L2).",
         POOL | NODE | RECORD | STUCK,
     )
-    CAP_REACHED = Row(
+    CAP_REACHED = ReasonRow(
         "cap_reached",
         "The cap on cleans is used up until the next cycle (C10).",
         RECORD | SETTLING,
         clear="Try again after the next poll.",
     )
-    AMBIGUOUS = Row(
+    AMBIGUOUS = ReasonRow(
         "ambiguous",
         "It has more than one candidate, so it is paired with none (P2).",
         NODE | RECORD | STUCK | NOT_DRAINED,
         clear="Look at both, and take the tags off the one that is not ours.",
         frees="nodemanager explain SLOT names the candidates: nodemanager kill the wrong ones",
     )
-    PINGING_UNLISTED = Row(
+    PINGING_UNLISTED = ReasonRow(
         "pinging_unlisted",
         "Pings come for it, but no listing shows its node and the cloud denies it when asked (P6).",
         RECORD | SETTLING | BY_PING,
     )
-    LISTING_SHORT = Row(
+    LISTING_SHORT = ReasonRow(
         "listing_short",
         "The cloud has a node of ours by id or tag that it does not list: nothing is freed (P6).",
         RECORD | SETTLING | PASSES,
     )
-    IMPOSSIBLE = Row(
+    IMPOSSIBLE = ReasonRow(
         "impossible",
         "A listing shows it, or the slot that it holds, twice: nothing is done to it (L4).",
         POOL | NODE | RECORD | STUCK | NOT_DRAINED,
         frees="nodemanager explain SLOT says what stands there twice: mend it in the store",
     )
 
-    FENCED = Row(
+    FENCED = ReasonRow(
         "fenced",
         "A fence locks its node out, so the fence is lifted first (C12).",
         RECORD | SETTLING,
     )
     FENCE_LEFT = "fence_left", "A fence of ours is left without a clean, so it is lifted (C12)."
-    BACKLOG_HELD = Row(
+    BACKLOG_HELD = ReasonRow(
         "backlog_held",
         "It was leaked before the first start; an operator decides with `nodemanager backlog` "
         "(S5).",
@@ -292,7 +292,7 @@ class Reason(Explained):
         "leave in it",
     )
 
-    PAUSED = Row(
+    PAUSED = ReasonRow(
         "paused",
         "An operator paused the pool: nothing is created, destroyed or freed until `resume` (O4).",
         POOL | NODE | RECORD | BOOT | STUCK | PASSES,
@@ -300,24 +300,24 @@ class Reason(Explained):
     )
 
     # A record is freed.
-    STALE_SLOT = Row(
+    STALE_SLOT = ReasonRow(
         "stale_slot",
         "Its node is gone, and it has been quiet for longer than `node_stale_after` (C1-C10).",
         RECORD | SETTLING,
     )
-    CLAIM_EXPIRED = Row(
+    CLAIM_EXPIRED = ReasonRow(
         "claim_expired",
         "It was claimed and never pinged, and its claim expired (C21).",
         RECORD | SETTLING,
     )
     AFTER_SHUTDOWN = "after_shutdown", "We destroyed its node and the cloud says it is gone (C20)."
-    PINGER_DENIED = Row(
+    PINGER_DENIED = ReasonRow(
         "pinger_denied",
         "Pings come for it, but the cloud has denied its node, by tag and by id, for longer than "
         "`node_stale_after`: somebody without a node has its secret (P6).",
         RECORD | SETTLING,
     )
-    CREATE_UNCLEAR = Row(
+    CREATE_UNCLEAR = ReasonRow(
         "create_unclear",
         "A create got no clear answer. Its node counts for `max_nodes` until its outcome is known; "
         "once the cloud, asked by tag, denied it twice, one more create is tried at a time (U9).",
@@ -328,7 +328,7 @@ class Reason(Explained):
         "The cloud refused the create by its own error code, so the claim is released (U6).",
     )
 
-    CLEAN_BY_HAND = Row(
+    CLEAN_BY_HAND = ReasonRow(
         "clean_by_hand",
         "An operator ordered it to be freed now; `forced` names the rules that they broke (O3).",
         RECORD | SETTLING,
@@ -361,22 +361,22 @@ class Reason(Explained):
         "A listing begun after the clean shows its node, and the cloud confirms it by id (U8).",
     )
     FALSE_CLEAN = "false_clean", "It was freed while its node lived, so it is given back (U8)."
-    RECORD_REUSED = Row(
+    RECORD_REUSED = ReasonRow(
         "record_reused",
         "It can't be given back: it was claimed or written to since.",
         restores=_BY_HAND,
     )
-    RECORD_DELETED = Row(
+    RECORD_DELETED = ReasonRow(
         "record_deleted",
         "It can't be given back: the record is not there any more.",
         restores=_BY_HAND,
     )
-    SLOT_TAKEN = Row(
+    SLOT_TAKEN = ReasonRow(
         "slot_taken",
         "It can't be given back, because another record holds its slot now.",
         restores=f"free the slot by draining the node that has it, or {_BY_HAND}",
     )
-    NO_PRE_IMAGE = Row(
+    NO_PRE_IMAGE = ReasonRow(
         "no_pre_image",
         "It can't be given back, because the journal lacks its content from before the clean.",
         restores=_BY_HAND,
@@ -386,7 +386,7 @@ class Reason(Explained):
     CHANGED_SINCE_PLAN = "changed_since_plan", "It changed between the plan and the write (C11)."
     NODE_ALIVE = "node_alive", "The pre-write check found its node in the cloud (C11)."
     RECORD_GONE = "record_gone", "The record does not exist any more."
-    UNVERIFIABLE = Row(
+    UNVERIFIABLE = ReasonRow(
         "unverifiable",
         "There is no tag or valid instance id to ask the cloud by; an operator must decide (C11).",
         RECORD | STUCK | FORCED,
@@ -395,22 +395,22 @@ class Reason(Explained):
         restores="find its node by hand; the breaker closes once its pings have stopped for "
         "node_stale_after, or by `nodemanager breaker reset`",
     )
-    ORDER_EXPIRED = Row(
+    ORDER_EXPIRED = ReasonRow(
         "order_expired", "The order was not carried out before its not-after (C11).", PASSES
     )
     DENIED_TOO_EARLY = (
         "denied_too_early",
         "The cloud says 'no such node', but a node may be too young for that to count (C11, C20).",
     )
-    EVIDENCE_MISSING = Row(
+    EVIDENCE_MISSING = ReasonRow(
         "evidence_missing",
         "The pre-write check lacks an answer that it needs, so nothing is done (L1).",
         PASSES,
     )
-    STOPPING = Row(
+    STOPPING = ReasonRow(
         "stopping", "The daemon is stopping; what had not begun is left to the next run.", PASSES
     )
-    NO_LONGER_WANTED = Row(
+    NO_LONGER_WANTED = ReasonRow(
         "no_longer_wanted",
         "Right before the action its cause was gone; for example, demand changed (D2, U10).",
         NODE | SETTLED,
@@ -431,12 +431,12 @@ class Reason(Explained):
 
     # A node is kept.
     NODE_ABSENT = "node_absent", "The cloud calls it terminated, or does not list it any more."
-    FOREIGN_NODE = Row(
+    FOREIGN_NODE = ReasonRow(
         "foreign_node",
         "It is another pool's node, or not in `[Cloud List]` (T3, T5).",
         NODE | APART | NOT_DRAINED,
     )
-    UNTAGGED = Row(
+    UNTAGGED = ReasonRow(
         "untagged",
         "It matches `[Cloud List]` but lacks our tag: it counts, and is never drained or destroyed "
         "(D11). Of a record: the cloud has its node by id, without our tag (P6).",
@@ -448,201 +448,203 @@ class Reason(Explained):
         "It does not provably pair, or not any more, with the record named for it (P1).",
     )
     ADOPT_REFUSED = "adopt_refused", "The cloud refused our tags on it and changed nothing (D11)."
-    SHUTTING_DOWN = Row("shutting_down", "Its shutdown is under way.", NODE | SETTLING)
-    BOOTING = Row(
+    SHUTTING_DOWN = ReasonRow("shutting_down", "Its shutdown is under way.", NODE | SETTLING)
+    BOOTING = ReasonRow(
         "booting",
         "It was started less than `boot_fail_after` ago, and is not up yet.",
         NODE | SETTLING,
     )
-    NEEDED = Row("needed", "It is idle, and demand still wants it.", NODE | SETTLED | IDLES)
-    SPARE = Row(
+    NEEDED = ReasonRow("needed", "It is idle, and demand still wants it.", NODE | SETTLED | IDLES)
+    SPARE = ReasonRow(
         "spare", "It is idle, and kept ready as one of its size's `spare_nodes`.", NODE | SETTLED
     )
-    WINDOW_CLOSED = Row(
+    WINDOW_CLOSED = ReasonRow(
         "window_closed",
         "It is idle, but its shutdown window is closed (D1).",
         NODE | SETTLED | IDLES,
     )
-    NOT_IDLE_LONG = Row(
+    NOT_IDLE_LONG = ReasonRow(
         "not_idle_long",
         "It is idle, but not yet by `consecutive_idle_count` pings in a row (D1, D12).",
         NODE | SETTLED | IDLES,
     )
-    DRAIN_AWAITED = Row(
+    DRAIN_AWAITED = ReasonRow(
         "drain_awaited",
         "It is idle and not wanted, and is told to take no more work; it is shut down once it, or "
         "the scheduler, says that it is drained (D12).",
         NODE | SETTLING,
     )
-    LATE_DESTROY = Row(
+    LATE_DESTROY = ReasonRow(
         "late_destroy",
         "It is idle and wanted again, but stays drained: a destroy that was sent for it may still "
         "take effect, or a run whose journal is lost may have sent one (D12).",
         NODE | SETTLING,
     )
-    IDLE_WORD_OLD = Row(
+    IDLE_WORD_OLD = ReasonRow(
         "idle_word_old",
         "It is idle and not wanted, but its last ping is not new, or is from before it became "
         "unwanted: its next ping decides (D12).",
         NODE | SETTLING,
     )
-    WORKER_UNKNOWN = Row(
+    WORKER_UNKNOWN = ReasonRow(
         "worker_unknown",
         "Its pings are fresh, but its worker state is not known, so it counts as busy (T6).",
         NODE | SETTLED,
     )
-    UNSCHEDULED = Row(
+    UNSCHEDULED = ReasonRow(
         "unscheduled",
         "It pings, but the scheduler lists no node with its hostname: it is kept, and serves "
         "neither demand nor `min_nodes` (T6, D17).",
         NODE | STUCK,
     )
-    UNJOINED = Row(
+    UNJOINED = ReasonRow(
         "unjoined",
         "It pings, its boot grace is over, and the scheduler has not called it up yet: it serves "
         "neither demand nor `min_nodes`, and goes if the scheduler goes on saying so (D17).",
         NODE | SETTLING,
     )
-    DOWN_IN_SCHEDULER = Row(
+    DOWN_IN_SCHEDULER = ReasonRow(
         "down_in_scheduler",
         "It pings, but the scheduler calls it down, or does not reach it: it is kept, and serves "
         "no demand (T6).",
         NODE | STUCK,
     )
-    SET_ASIDE = Row(
+    SET_ASIDE = ReasonRow(
         "set_aside",
         "Somebody else drained or reserved it in the scheduler: it is kept, and serves no demand "
         "(T6).",
         NODE | APART,
     )
-    SILENT_WITHIN_WINDOW = Row(
+    SILENT_WITHIN_WINDOW = ReasonRow(
         "silent_within_window",
         "It is silent, but not for its whole window of time in which the store answered (D8).",
         NODE | SETTLING,
     )
-    UNPAIRED_WITHIN_WINDOW = Row(
+    UNPAIRED_WITHIN_WINDOW = ReasonRow(
         "unpaired_within_window",
         "It has no record, but not yet for `boot_fail_after` and in two record listings (D7, D10).",
         NODE | SETTLING,
     )
-    SHUTDOWN_CAP = Row(
+    SHUTDOWN_CAP = ReasonRow(
         "shutdown_cap",
         "The cap on shutdowns is used up until the next cycle (D9).",
         NODE | SETTLING,
     )
-    NO_LAUNCH_TIME = Row(
+    NO_LAUNCH_TIME = ReasonRow(
         "no_launch_time",
         "The cloud gives no launch time, so its age is unknown (P3).",
         NODE | STUCK,
     )
 
     # It works until its job ends, and that may take days.
-    DRAINING = Row(
+    DRAINING = ReasonRow(
         "draining",
         "An operator drains it; it goes once a new ping of it says idle (O1).",
         NODE | SETTLED,
     )
 
     # A node is destroyed.
-    CORDONED = Row(
+    CORDONED = ReasonRow(
         "cordoned",
         "An operator cordons it: it takes no more work, and nothing but a kill destroys it (O5).",
         NODE | SETTLED,
         clear="`nodemanager uncordon` ends it.",
     )
-    DRAINED = Row(
+    DRAINED = ReasonRow(
         "drained",
         "An operator drains it, and its own new ping says that it is idle (O1).",
         NODE | SETTLING,
     )
-    KILLED = Row(
+    KILLED = ReasonRow(
         "killed", "An operator kills it: it is destroyed now, busy or not (O2).", NODE | SETTLING
     )
-    IDLE_BEYOND_DEMAND = Row(
+    IDLE_BEYOND_DEMAND = ReasonRow(
         "idle_beyond_demand",
         "It is idle for long enough, its shutdown window is open, and nobody wants it (D1).",
         NODE | SETTLING,
     )
-    SUSPENDED = Row(
+    SUSPENDED = ReasonRow(
         "suspended",
         "Its scheduler has switched it off, and gives it no work any more (D12).",
         NODE | SETTLING,
     )
-    OTHER_IMAGE = Row(
+    OTHER_IMAGE = ReasonRow(
         "other_image",
         "It is idle, and has another image than new nodes get: another node takes its place (D15).",
         NODE | SETTLING | OUTDATED,
     )
-    OTHER_TYPE = Row(
+    OTHER_TYPE = ReasonRow(
         "other_type",
         "It is idle, and of another instance type than its size has now: another node takes its "
         "place (D15).",
         NODE | SETTLING | OUTDATED,
     )
-    TOO_OLD = Row(
+    TOO_OLD = ReasonRow(
         "too_old",
         "It is idle, and older than `max_node_age`: another node takes its place (D15).",
         NODE | SETTLING | OUTDATED,
     )
-    NODE_DOWN = Row(
+    NODE_DOWN = ReasonRow(
         "node_down",
         "It says that it is down, or it is silent for too long (D1, D8).",
         NODE | SETTLING | BAD,
     )
-    NODE_STOPPED = Row(
+    NODE_STOPPED = ReasonRow(
         "node_stopped", "It has been stopped or suspended for `settle` (D1).", NODE | SETTLING | BAD
     )
-    BOOT_FAILED = Row(
+    BOOT_FAILED = ReasonRow(
         "boot_failed", "It never pinged within `boot_fail_after` (D8).", NODE | SETTLING | BAD
     )
-    NOT_JOINED = Row(
+    NOT_JOINED = ReasonRow(
         "not_joined",
         "It pings, but was never up in its scheduler within `boot_fail_after` (D17).",
         NODE | SETTLING | BAD,
     )
-    UNPAIRED = Row(
+    UNPAIRED = ReasonRow(
         "unpaired",
         "It has our tag, and no record for `boot_fail_after` (D7).",
         NODE | SETTLING | BAD,
     )
 
     # A node is booted, or not.
-    BELOW_MIN_NODES = Row(
+    BELOW_MIN_NODES = ReasonRow(
         "below_min_nodes", "There are fewer nodes than `min_nodes`.", BOOT | SETTLING
     )
-    BELOW_SPARE_NODES = Row(
+    BELOW_SPARE_NODES = ReasonRow(
         "below_spare_nodes",
         "Fewer nodes of the size are idle beyond demand than its `spare_nodes`.",
         BOOT | SETTLING,
     )
-    WANTED = Row("wanted", "The wishlist asks for more nodes than there are.", BOOT | SETTLING)
-    AT_MAX_NODES = Row("at_max_nodes", "`max_nodes` is reached.", BOOT | APART)
-    AT_MAX_PRICE = Row(
+    WANTED = ReasonRow(
+        "wanted", "The wishlist asks for more nodes than there are.", BOOT | SETTLING
+    )
+    AT_MAX_NODES = ReasonRow("at_max_nodes", "`max_nodes` is reached.", BOOT | APART)
+    AT_MAX_PRICE = ReasonRow(
         "at_max_price", "One more node would exceed `max_total_price`.", BOOT | APART
     )
-    NO_FREE_SLOT = Row(
+    NO_FREE_SLOT = ReasonRow(
         "no_free_slot",
         "No slot is free; `nodemanager slots` says what holds them (U7).",
         BOOT | SETTLING,
     )
-    NOT_IN_SCHEDULER = Row(
+    NOT_IN_SCHEDULER = ReasonRow(
         "not_in_scheduler",
         "The scheduler has no node of the hostname that the next node would get, so it would never "
         "get work there (U12).",
         BOOT | STUCK,
     )
-    AT_QUOTA = Row(
+    AT_QUOTA = ReasonRow(
         "at_quota",
         "The cloud refused more nodes; one more is tried after `boot_fail_after` (D6).",
         BOOT | STUCK,
     )
-    BOOT_LOOP = Row(
+    BOOT_LOOP = ReasonRow(
         "boot_loop",
         "Too many boots in a row failed, so the size rests, or one probe is booted at a time; "
         "`nodemanager breaker reset` ends that once the cause is mended (B5).",
         BOOT | STUCK,
     )
-    SIZE_RESTS = Row(
+    SIZE_RESTS = ReasonRow(
         "size_rests",
         "The cloud refused this size lately, so it rests for a while (D6).",
         BOOT | SETTLING,
@@ -652,20 +654,20 @@ class Reason(Explained):
         "The cloud had no room for this size in this zone or subnet, which rests for that size; "
         "its other places are tried (D6).",
     )
-    PLACES_REST = Row(
+    PLACES_REST = ReasonRow(
         "places_rest",
         "The cloud had no room for this size in any of its places, so all of them rest (D6).",
         BOOT | SETTLING,
     )
-    THROTTLED = Row(
+    THROTTLED = ReasonRow(
         "throttled", "The cloud asked for fewer calls, so this one waits (D6).", BOOT | SETTLING
     )
-    UNPRICED_SIZE = Row(
+    UNPRICED_SIZE = ReasonRow(
         "unpriced_size",
         "`max_total_price` is set, but this size has no known price; set `[Size] price` (S4).",
         BOOT | STUCK,
     )
-    CLAIMS_PENDING = Row(
+    CLAIMS_PENDING = ReasonRow(
         "claims_pending",
         "Claims that never pinged and records that are still locked (U2) fill `max_nodes` (U6).",
         BOOT | SETTLING,
@@ -724,49 +726,51 @@ class Reason(Explained):
     NEVER_FORCED = "never_forced", "`--force` can't break this rule, or lacks who and why (O3)."
 
     # A server refuses a request, or ends a connection.
-    NO_TOKEN = Row("no_token", "The request lacks the token that it needs.", REQUEST)
-    WRONG_TOKEN = Row("wrong_token", "The request has a wrong token.", REQUEST)
-    WRONG_SECRET = Row("wrong_secret", "The ping has another secret than the record.", REQUEST)
-    WRONG_INSTANCE = Row(
+    NO_TOKEN = ReasonRow("no_token", "The request lacks the token that it needs.", REQUEST)
+    WRONG_TOKEN = ReasonRow("wrong_token", "The request has a wrong token.", REQUEST)
+    WRONG_SECRET = ReasonRow(
+        "wrong_secret", "The ping has another secret than the record.", REQUEST
+    )
+    WRONG_INSTANCE = ReasonRow(
         "wrong_instance",
         "The ping has the record's secret, but names another node than the record's own, or no "
         "possible node id (P1a).",
         REQUEST,
     )
-    WRONG_HOST = Row(
+    WRONG_HOST = ReasonRow(
         "wrong_host", "The request has no token and a host name that is not ours.", REQUEST
     )
-    NOT_HTTP = Row("not_http", "The client sent something that is not HTTP.", REQUEST)
-    TOO_LARGE = Row("too_large", "A header or the body is over its limit.", REQUEST)
-    TOO_SLOW = Row(
+    NOT_HTTP = ReasonRow("not_http", "The client sent something that is not HTTP.", REQUEST)
+    TOO_LARGE = ReasonRow("too_large", "A header or the body is over its limit.", REQUEST)
+    TOO_SLOW = ReasonRow(
         "too_slow", "The client did not send its request or take its answer in time.", REQUEST
     )
-    TOO_MANY_CONNECTIONS = Row(
+    TOO_MANY_CONNECTIONS = ReasonRow(
         "too_many_connections",
         "The connection that had waited longest was ended to make room for a new one.",
         REQUEST,
     )
 
     # A cycle, or the breaker.
-    TOO_MANY_IMPOSSIBLE = Row(
+    TOO_MANY_IMPOSSIBLE = ReasonRow(
         "too_many_impossible",
         "A listing contradicts itself about over 5 % of its items, so nothing is decided (L4).",
         POOL | STUCK,
     )
     COLLAPSED = "collapsed", "A listing suddenly lacks too many items, so it is not trusted (L3)."
-    NO_LISTING = Row(
+    NO_LISTING = ReasonRow(
         "no_listing",
         "There is no complete listing of both nodes and records yet (L1).",
         POOL | SETTLING,
     )
 
     # `nodemanager verify` fails.
-    POOL_EMPTY = Row(
+    POOL_EMPTY = ReasonRow(
         "pool_empty",
         "The pool has no node, and none is to come: nothing was verified (`--allow-empty`).",
         POOL | STUCK,
     )
-    SUM_IMPOSSIBLE = Row(
+    SUM_IMPOSSIBLE = ReasonRow(
         "sum_impossible",
         "Numbers of one snapshot contradict each other, so none of them is believed.",
         POOL | STUCK,
@@ -788,7 +792,7 @@ OURS = frozenset({Reason.SHUTTING_DOWN, Reason.IN_FLIGHT, Reason.CHANGED_SINCE_L
 """The reasons that an action of ours gives, under way or too new for the listings (C8)."""
 
 
-class Event(Told):
+class Event(Documented):
     """What a log line tells: the value of its `event` key."""
 
     DAEMON_STARTED = "daemon.started", "The daemon runs: version, file, pool, account, windows."

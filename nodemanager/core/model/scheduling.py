@@ -12,7 +12,7 @@ OURS = "nodemanager: "
 """What the reason of each of our orders begins with, so that an operator's own orders stand out."""
 
 
-class Verb(StrEnum):
+class SchedulerVerb(StrEnum):
     """What some schedulers can do, and others can't."""
 
     DESCRIBE = "describe"

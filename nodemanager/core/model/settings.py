@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from nodemanager.core.model.scheduling import Verb
+from nodemanager.core.model.scheduling import SchedulerVerb
 from nodemanager.core.model.world import Claim, Size
 
 CREATE_MARGIN_S = 120.0
@@ -92,7 +92,7 @@ class Settings:
     scheduled: bool = False
     seats: bool = False
     hostname: str | None = None
-    scheduler_can: frozenset[Verb] = frozenset()
+    scheduler_can: frozenset[SchedulerVerb] = frozenset()
     cancel_unsatisfiable: bool = False
     min_nodes: int = 0
     max_nodes: int = 1

@@ -32,7 +32,7 @@ class Signs:
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class AgeBasis:
     """What the age of a record's signs is computed from; times are CLOCK_BOOTTIME seconds (T1).
 
     `future_at` is when we first saw the record's version, if its stamp was ahead of the store's
@@ -70,7 +70,7 @@ class Grounds:
     """
 
     signs: Signs
-    reading: Reading
+    reading: AgeBasis
     windows: Windows
     adopt: bool | None = None
     base_started_at: float | None = None
@@ -109,7 +109,7 @@ class Look:
     since. `polls` are the start times of the newest polls. Times are CLOCK_BOOTTIME seconds.
     """
 
-    reading: Reading
+    reading: AgeBasis
     terms: Terms
     signs: Signs
     tagged: tuple[CloudNode, ...] | None
@@ -141,13 +141,13 @@ def signs_of(record: Record) -> Signs:
     )
 
 
-def reading_of(record: Record, snapshot: Snapshot) -> Reading:
+def reading_of(record: Record, snapshot: Snapshot) -> AgeBasis:
     """What the age of the signs on `record` is computed from in `snapshot`."""
     history = snapshot.history
     future, heard = history.future.get(record.uuid), history.heard.get(record.uuid)
     seen = future is not None and future.version == record.version
     watched = heard is not None and heard.last_ping_at == record.last_ping_at
-    return Reading(
+    return AgeBasis(
         at=snapshot.now,
         clock=history.clock,
         future_at=future.seen_at if future is not None and seen else None,

@@ -12,7 +12,7 @@ from nodemanager.core.model.settings import ASK_AGAIN_S, Settings
 from nodemanager.core.model.world import CloudNode
 from nodemanager.core.observe.history import Asked, History
 
-Answers = Mapping[str, CloudNode | None]
+IdAnswers = Mapping[str, CloudNode | None]
 """By node id; None for "no such node"."""
 TagAnswers = Mapping[str, tuple[CloudNode, ...]]
 """By record uuid: the nodes that have its tag."""

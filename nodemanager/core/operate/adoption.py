@@ -17,11 +17,11 @@ from nodemanager.core.model.world import CloudNode, Record
 from nodemanager.core.observe.snapshot import Snapshot
 from nodemanager.core.operate.backlog import (
     Candidate,
-    Deed,
+    IndexedPlan,
     Item,
-    Picture,
+    ItemAction,
+    ItemStatus,
     Stand,
-    Standing,
 )
 
 
@@ -31,51 +31,51 @@ def node_version(node: CloudNode) -> str:
     return hashlib.sha256(repr(said).encode()).hexdigest()[:16]
 
 
-def standing_of_node(item: Item, seen: Picture, pool: str) -> Standing:
+def standing_of_node(item: Item, seen: IndexedPlan, pool: str) -> ItemStatus:
     """How far the adoption of `item` is, or what forbids it; `pool` is ours."""
     history = seen.snapshot.history
     node = history.present.get(item.id)
     if node is None:
-        return Standing(Stand.CHANGED, Reason.NODE_ABSENT)
+        return ItemStatus(Stand.CHANGED, Reason.NODE_ABSENT)
     if node.tags.pool == pool:
-        return Standing(Stand.DONE, Reason.ADOPTED)
+        return ItemStatus(Stand.DONE, Reason.ADOPTED)
     if item.id in history.nodes_twice:
-        return Standing(Stand.CHANGED, Reason.IMPOSSIBLE)
+        return ItemStatus(Stand.CHANGED, Reason.IMPOSSIBLE)
     changed = not_as_named(item, node, seen.snapshot)
     if changed is not None:
         return changed
     if item.id in seen.pairs.ambiguous:
-        return Standing(Stand.CHANGED, Reason.AMBIGUOUS)
+        return ItemStatus(Stand.CHANGED, Reason.AMBIGUOUS)
     record = seen.pairs.record_of.get(item.id)
     if item.record and (record is None or record.uuid != item.record):
         measures = {"record": record.uuid if record is not None else None}
-        return Standing(Stand.CHANGED, Reason.PAIR_UNPROVEN, measures)
-    return Standing(Stand.HELD, Reason.UNTAGGED)
+        return ItemStatus(Stand.CHANGED, Reason.PAIR_UNPROVEN, measures)
+    return ItemStatus(Stand.HELD, Reason.UNTAGGED)
 
 
-def not_as_named(item: Item, node: CloudNode, snapshot: Snapshot) -> Standing | None:
+def not_as_named(item: Item, node: CloudNode, snapshot: Snapshot) -> ItemStatus | None:
     """Why the node is not the one that the operator named, or not free to adopt; else None."""
     if node.tags.pool is not None:
-        return Standing(Stand.CHANGED, Reason.OTHER_POOL, {"pool": node.tags.pool})
+        return ItemStatus(Stand.CHANGED, Reason.OTHER_POOL, {"pool": node.tags.pool})
     version = node_version(node)
     if version != item.version:
         measures = {"version": version, "judged": item.version}
-        return Standing(Stand.CHANGED, Reason.CHANGED_SINCE_PLAN, measures)
+        return ItemStatus(Stand.CHANGED, Reason.CHANGED_SINCE_PLAN, measures)
     if node.problems:
-        return Standing(Stand.CHANGED, Reason.UNREADABLE, {"detail": "; ".join(node.problems)})
+        return ItemStatus(Stand.CHANGED, Reason.UNREADABLE, {"detail": "; ".join(node.problems)})
     if node.held or node.id in snapshot.holds:
-        return Standing(Stand.CHANGED, Reason.HELD)
+        return ItemStatus(Stand.CHANGED, Reason.HELD)
     return None
 
 
-def adoptable(seen: Picture, settings: Settings) -> Iterator[Candidate]:
+def adoptable(seen: IndexedPlan, settings: Settings) -> Iterator[Candidate]:
     """Every listed node that may be adopted, none of them chosen yet (D11)."""
     for node in sorted(seen.snapshot.history.present.values(), key=lambda one: one.id):
         if node.tags.pool is not None:
             continue
         record = seen.pairs.record_of.get(node.id)
         item = Item(
-            Deed.ADOPT, node.id, node_version(node), record.uuid if record is not None else ""
+            ItemAction.ADOPT, node.id, node_version(node), record.uuid if record is not None else ""
         )
         standing = standing_of_node(item, seen, settings.pool)
         if standing.stand is not Stand.HELD:

@@ -23,7 +23,7 @@ from nodemanager.core.plan.plan import Plan
 from nodemanager.core.safety.rate_limits import name_of
 
 
-class Deed(StrEnum):
+class ItemAction(StrEnum):
     """The action on an item."""
 
     CLEAN = "clean"
@@ -51,7 +51,7 @@ class Item:
     `record` is the record that a node to adopt is to be paired with, empty where none is named.
     """
 
-    deed: Deed
+    deed: ItemAction
     id: str
     version: str
     record: str = ""
@@ -62,7 +62,7 @@ class Item:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class ItemStatus:
     """How an item stands, why, and what was measured."""
 
     stand: Stand
@@ -71,7 +71,7 @@ class Standing:
 
 
 @dataclass(frozen=True)
-class Picture:
+class IndexedPlan:
     """One decision, indexed by the ids of what was judged."""
 
     snapshot: Snapshot
@@ -80,30 +80,30 @@ class Picture:
     pairs: Pairs
 
 
-def standing_of(item: Item, seen: Picture) -> Standing:
+def standing_of(item: Item, seen: IndexedPlan) -> ItemStatus:
     """How a record stands that a backlog plan wants cleaned at the item's version."""
     record = seen.records.get(item.id)
     flight = seen.snapshot.record_flights.get(item.id)
     if flight is not None:
         # Our own fence changes the version, too (C12): judge it when this is over.
-        return Standing(Stand.WAITS, Reason.IN_FLIGHT, {"action": flight.kind})
+        return ItemStatus(Stand.WAITS, Reason.IN_FLIGHT, {"action": flight.kind})
     if record is None:
-        return Standing(Stand.CHANGED, Reason.RECORD_GONE)
+        return ItemStatus(Stand.CHANGED, Reason.RECORD_GONE)
     if record.version != item.version:
         if not record.holds_anything and not record.problems:
-            return Standing(Stand.DONE, Reason.HOLDS_NOTHING)
+            return ItemStatus(Stand.DONE, Reason.HOLDS_NOTHING)
         measures = {"version": record.version, "judged": item.version}
-        return Standing(Stand.CHANGED, Reason.CHANGED_SINCE_PLAN, measures)
+        return ItemStatus(Stand.CHANGED, Reason.CHANGED_SINCE_PLAN, measures)
     verdict = seen.verdicts[item.id]
     measures = dict(verdict.measures or {})
     if verdict.kind in (Kind.CLEAN, Kind.DEFER):
-        return Standing(Stand.UNDER_WAY, verdict.reason, measures)
+        return ItemStatus(Stand.UNDER_WAY, verdict.reason, measures)
     if verdict.reason is Reason.BACKLOG_HELD:
-        return Standing(Stand.HELD, verdict.reason, measures)
+        return ItemStatus(Stand.HELD, verdict.reason, measures)
     if verdict.reason is Reason.HOLDS_NOTHING:
-        return Standing(Stand.DONE, verdict.reason, measures)
+        return ItemStatus(Stand.DONE, verdict.reason, measures)
     stand = Stand.WAITS if verdict.reason in PASSING else Stand.CHANGED
-    return Standing(stand, verdict.reason, measures)
+    return ItemStatus(stand, verdict.reason, measures)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +116,7 @@ class Candidate:
 
     item: Item
     chosen: bool
-    standing: Standing
+    standing: ItemStatus
     slot: int | None = None
     hostname: str | None = None
     instance_id: str | None = None
@@ -138,7 +138,7 @@ class Proposal:
     freeing: int = 0
 
 
-def proposal(seen: Picture) -> Proposal:
+def proposal(seen: IndexedPlan) -> Proposal:
     """The records held back and the unverifiable ones; chosen and longest quiet first (C11, S5)."""
     held = [*_held_back(seen)]
     freeing = sum(verdict.kind in (Kind.CLEAN, Kind.DEFER) for verdict in seen.verdicts.values())
@@ -146,14 +146,14 @@ def proposal(seen: Picture) -> Proposal:
     return Proposal(tuple(held), freeing)
 
 
-def _held_back(seen: Picture) -> Iterator[Candidate]:
+def _held_back(seen: IndexedPlan) -> Iterator[Candidate]:
     backlog = seen.snapshot.backlog
     for uuid, record in seen.records.items():
         verdict = seen.verdicts[uuid]
         held = verdict.reason is Reason.BACKLOG_HELD or name_of(record) in backlog
         if not held and verdict.reason is not Reason.UNVERIFIABLE:
             continue
-        item = Item(Deed.CLEAN, uuid, record.version)
+        item = Item(ItemAction.CLEAN, uuid, record.version)
         standing = standing_of(item, seen)
         if standing.stand in (Stand.UNDER_WAY, Stand.DONE):
             continue
@@ -170,7 +170,7 @@ def _held_back(seen: Picture) -> Iterator[Candidate]:
         )
 
 
-def _answer(record: Record, seen: Picture) -> str | None:
+def _answer(record: Record, seen: IndexedPlan) -> str | None:
     asked = seen.snapshot.history.asked
     found = asked.get(record.instance_id or "") or asked.get(record.uuid)
     if found is None:
@@ -180,12 +180,12 @@ def _answer(record: Record, seen: Picture) -> str | None:
     return ",".join(sorted({node.state.value for node in found.nodes}))
 
 
-def picture_of(made: Plan, snapshot: Snapshot) -> Picture | None:
+def picture_of(made: Plan, snapshot: Snapshot) -> IndexedPlan | None:
     """The decision by the ids of what was judged; None where none could be taken."""
     listing = made.history.records
     if made.aborted is not None or listing is None:
         return None
-    return Picture(
+    return IndexedPlan(
         snapshot,
         {record.uuid: record for record in listing.items},
         {verdict.id: verdict for verdict in made.records},

@@ -16,7 +16,14 @@ from nodemanager.core.judge.preconditions import standing_block
 from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.operate.adoption import standing_of_node
-from nodemanager.core.operate.backlog import Deed, Item, Picture, Stand, Standing, standing_of
+from nodemanager.core.operate.backlog import (
+    IndexedPlan,
+    Item,
+    ItemAction,
+    ItemStatus,
+    Stand,
+    standing_of,
+)
 
 TICK_S = 5.0
 """Seconds between two rounds of letting go; a higher rate lets several go in one round."""
@@ -39,7 +46,7 @@ OPEN = frozenset({Where.WAITING, Where.LET_GO})
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class ItemStep:
     """How far one item is, and why it waits, was skipped, or was done."""
 
     where: Where = Where.WAITING
@@ -74,7 +81,7 @@ class Run:
     rate: float
     begun_at: float
     items: tuple[Item, ...]
-    steps: Mapping[str, Step]
+    steps: Mapping[str, ItemStep]
     credit: float = 1.0
     credited_at: float | None = None
     ended_at: float | None = None
@@ -92,7 +99,7 @@ class Run:
         counted = Counter(step.where.value for step in self.steps.values())
         return {where.value: counted.get(where.value, 0) for where in Where}
 
-    def done(self, deed: Deed) -> int:
+    def done(self, deed: ItemAction) -> int:
         """The number of items with that action that were done."""
         return sum(
             self.steps[item.key].where is Where.DONE for item in self.items if item.deed is deed
@@ -127,7 +134,7 @@ def refusal(
     return None
 
 
-def begun(order: Order, id: str, seen: Picture, settings: Settings) -> Run:
+def begun(order: Order, id: str, seen: IndexedPlan, settings: Settings) -> Run:
     """The run of an order; items that are done or changed already get their step at once."""
     items = tuple({item.key: item for item in order.items}.values())
     run = Run(
@@ -136,7 +143,7 @@ def begun(order: Order, id: str, seen: Picture, settings: Settings) -> Run:
         order.rate,
         seen.snapshot.wall,
         items,
-        {item.key: Step() for item in items},
+        {item.key: ItemStep() for item in items},
     )
     return after_plan(run, seen, settings)
 
@@ -154,11 +161,11 @@ def let_go(run: Run | None) -> frozenset[str]:
     return frozenset(
         f"{item.id}@{item.version}"
         for item in run.items
-        if item.deed is Deed.CLEAN and run.steps[item.key].where in gone
+        if item.deed is ItemAction.CLEAN and run.steps[item.key].where in gone
     )
 
 
-def after_plan(run: Run, seen: Picture, settings: Settings) -> Run:
+def after_plan(run: Run, seen: IndexedPlan, settings: Settings) -> Run:
     """The run after one decision: open items are compared with it, then the next are let go."""
     if not run.is_open:
         return run
@@ -177,7 +184,7 @@ def after_plan(run: Run, seen: Picture, settings: Settings) -> Run:
         if credit < 1.0:
             break
         credit -= 1.0
-        steps[item.key] = Step(Where.LET_GO)
+        steps[item.key] = ItemStep(Where.LET_GO)
     run = replace(
         run,
         steps=steps,
@@ -188,8 +195,8 @@ def after_plan(run: Run, seen: Picture, settings: Settings) -> Run:
     return _ended(run, seen.snapshot.wall)
 
 
-def _standing(item: Item, seen: Picture, settings: Settings) -> Standing:
-    if item.deed is Deed.ADOPT:
+def _standing(item: Item, seen: IndexedPlan, settings: Settings) -> ItemStatus:
+    if item.deed is ItemAction.ADOPT:
         return standing_of_node(item, seen, settings.pool)
     return standing_of(item, seen)
 
@@ -201,11 +208,11 @@ def due_adoptions(run: Run | None) -> tuple[Item, ...]:
     return tuple(
         item
         for item in run.items
-        if item.deed is Deed.ADOPT and run.steps[item.key].where is Where.LET_GO
+        if item.deed is ItemAction.ADOPT and run.steps[item.key].where is Where.LET_GO
     )
 
 
-def after_outcome(run: Run, key: str, step: Step, wall: float) -> Run:
+def after_outcome(run: Run, key: str, step: ItemStep, wall: float) -> Run:
     """The run after one of its items was written, or was left alone by the check before that."""
     if not run.is_open or key not in run.steps or run.steps[key].where not in OPEN:
         return run
@@ -223,20 +230,20 @@ def stopped(run: Run, wall: float) -> Run:
     return _ended(replace(run, steps=steps, stopped=True), wall)
 
 
-def _step(step: Step, standing: Standing) -> Step:
+def _step(step: ItemStep, standing: ItemStatus) -> ItemStep:
     match standing.stand:
         case Stand.CHANGED:
-            return Step(Where.SKIPPED, standing.reason, standing.measures)
+            return ItemStep(Where.SKIPPED, standing.reason, standing.measures)
         case Stand.DONE:
             was_ours = step.where is Where.LET_GO
-            return Step(Where.DONE if was_ours else Where.ALREADY, standing.reason)
+            return ItemStep(Where.DONE if was_ours else Where.ALREADY, standing.reason)
         case Stand.UNDER_WAY:
-            return Step(Where.LET_GO, standing.reason)
+            return ItemStep(Where.LET_GO, standing.reason)
         case Stand.HELD:
             # It waits for its turn only: nothing is measured.
-            return Step(step.where, standing.reason)
+            return ItemStep(step.where, standing.reason)
         case Stand.WAITS:
-            return Step(step.where, standing.reason, standing.measures)
+            return ItemStep(step.where, standing.reason, standing.measures)
 
 
 def _credit(run: Run, now: float) -> float:

@@ -13,7 +13,7 @@ from typing import Any
 from nodemanager.core.model.reasons import Event, Reason
 
 
-class Subject(Enum):
+class CommandTarget(Enum):
     """What a command is about: the pool, a node, or whatever has the id, a node or a record."""
 
     POOL = auto()
@@ -22,7 +22,7 @@ class Subject(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class VerbRow:
     """One command: its `heading` for people, and the event that it is logged as.
 
     One that `undoes` ends an order that stands; one that is a `danger` ends work, or frees
@@ -31,7 +31,7 @@ class Row:
 
     heading: str
     event: Event
-    subject: Subject
+    subject: CommandTarget
     undoes: bool = False
     danger: bool = False
     needs_reason: bool = False
@@ -55,29 +55,33 @@ class Verb(StrEnum):
     BREAKER_RESET = "breaker_reset"
 
     @property
-    def row(self) -> Row:
+    def row(self) -> VerbRow:
         return _ROWS[self]
 
 
-_ROWS: Mapping[Verb, Row] = {
-    Verb.HOLD: Row("Hold", Event.OPERATOR_HOLD, Subject.ANY),
-    Verb.RELEASE: Row("Release", Event.OPERATOR_RELEASE, Subject.ANY, undoes=True),
-    Verb.DRAIN: Row("Drain", Event.OPERATOR_DRAIN, Subject.NODE),
-    Verb.CORDON: Row("Cordon", Event.OPERATOR_CORDON, Subject.NODE),
-    Verb.UNCORDON: Row("Uncordon", Event.OPERATOR_UNCORDON, Subject.NODE, undoes=True),
-    Verb.RUN: Row("Undo drain or kill", Event.OPERATOR_RUN, Subject.NODE, undoes=True),
-    Verb.KILL: Row("Kill", Event.OPERATOR_KILL, Subject.NODE, danger=True, needs_reason=True),
-    Verb.CLEAN: Row("Clean", Event.OPERATOR_CLEAN, Subject.ANY, danger=True),
-    Verb.PAUSE: Row("Pause the pool", Event.OPERATOR_PAUSE, Subject.POOL, needs_reason=True),
-    Verb.RESUME: Row("Resume the pool", Event.OPERATOR_RESUME, Subject.POOL, undoes=True),
-    Verb.ROTATE_PAUSE: Row(
-        "Pause the rotation", Event.OPERATOR_ROTATE_PAUSE, Subject.POOL, needs_reason=True
+_ROWS: Mapping[Verb, VerbRow] = {
+    Verb.HOLD: VerbRow("Hold", Event.OPERATOR_HOLD, CommandTarget.ANY),
+    Verb.RELEASE: VerbRow("Release", Event.OPERATOR_RELEASE, CommandTarget.ANY, undoes=True),
+    Verb.DRAIN: VerbRow("Drain", Event.OPERATOR_DRAIN, CommandTarget.NODE),
+    Verb.CORDON: VerbRow("Cordon", Event.OPERATOR_CORDON, CommandTarget.NODE),
+    Verb.UNCORDON: VerbRow("Uncordon", Event.OPERATOR_UNCORDON, CommandTarget.NODE, undoes=True),
+    Verb.RUN: VerbRow("Undo drain or kill", Event.OPERATOR_RUN, CommandTarget.NODE, undoes=True),
+    Verb.KILL: VerbRow(
+        "Kill", Event.OPERATOR_KILL, CommandTarget.NODE, danger=True, needs_reason=True
     ),
-    Verb.ROTATE_RESUME: Row(
-        "Resume the rotation", Event.OPERATOR_ROTATE_RESUME, Subject.POOL, undoes=True
+    Verb.CLEAN: VerbRow("Clean", Event.OPERATOR_CLEAN, CommandTarget.ANY, danger=True),
+    Verb.PAUSE: VerbRow(
+        "Pause the pool", Event.OPERATOR_PAUSE, CommandTarget.POOL, needs_reason=True
     ),
-    Verb.BREAKER_RESET: Row(
-        "Reset the breaker", Event.OPERATOR_BREAKER_RESET, Subject.POOL, danger=True
+    Verb.RESUME: VerbRow("Resume the pool", Event.OPERATOR_RESUME, CommandTarget.POOL, undoes=True),
+    Verb.ROTATE_PAUSE: VerbRow(
+        "Pause the rotation", Event.OPERATOR_ROTATE_PAUSE, CommandTarget.POOL, needs_reason=True
+    ),
+    Verb.ROTATE_RESUME: VerbRow(
+        "Resume the rotation", Event.OPERATOR_ROTATE_RESUME, CommandTarget.POOL, undoes=True
+    ),
+    Verb.BREAKER_RESET: VerbRow(
+        "Reset the breaker", Event.OPERATOR_BREAKER_RESET, CommandTarget.POOL, danger=True
     ),
 }
 

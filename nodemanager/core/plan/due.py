@@ -35,7 +35,7 @@ def judge_records(judge: RecordJudge, impossible: Impossible) -> Judged:
     snapshot, settings = judge.snapshot, judge.settings
     assert snapshot.history.records is not None
     verdicts: list[Verdict] = []
-    due: list[Due] = []
+    due: list[DueClean] = []
     calls_for_clean = Kind.CLEAN
     for record in snapshot.history.records.items:
         if impossible.ids and record.uuid in impossible.ids:
@@ -67,11 +67,11 @@ def judge_records(judge: RecordJudge, impossible: Impossible) -> Judged:
     return verdicts, cleans, len(due[room:]), backlog
 
 
-Due = tuple[tuple[float, bool, float], str, int, Record]
+DueClean = tuple[tuple[float, bool, float], str, int, Record]
 """Turn (lowest first), uuid, place in the verdicts, record."""
 
 
-def _backlog(due: list[Due], snapshot: Snapshot, settings: Settings) -> frozenset[str]:
+def _backlog(due: list[DueClean], snapshot: Snapshot, settings: Settings) -> frozenset[str]:
     """The names held back as backlog (S5): all that are due, where a first plan has too many."""
     if not settings.hold_backlog:
         return frozenset()
@@ -81,8 +81,8 @@ def _backlog(due: list[Due], snapshot: Snapshot, settings: Settings) -> frozense
 
 
 def _hold_back(
-    backlog: frozenset[str], due: list[Due], verdicts: list[Verdict], snapshot: Snapshot
-) -> list[Due]:
+    backlog: frozenset[str], due: list[DueClean], verdicts: list[Verdict], snapshot: Snapshot
+) -> list[DueClean]:
     """Make the backlog's verdicts KEEP; return the rest, with what an operator forces past S5."""
     forced = {uuid for uuid, hand in snapshot.by_hand.items() if "S5" in hand.forced}
     left = []

@@ -24,7 +24,7 @@ from nodemanager.core.model.scheduling import (
     ErrandOutcome,
     ErrandTried,
     SchedulerNode,
-    Verb,
+    SchedulerVerb,
     is_drained_by_us,
 )
 from nodemanager.core.model.seats import may_take, seat_of
@@ -235,7 +235,7 @@ def _jobs_to_tell(
             continue
         seen.add(id)
         tell = TellJob(id, OURS + why(job, verdict), verdict.reason)
-        if Verb.COMMENT in settings.scheduler_can:
+        if SchedulerVerb.COMMENT in settings.scheduler_can:
             yield tell
         if _is_cancelled(job, tell, snapshot, settings):
             yield CancelJob(id, verdict.reason)
@@ -246,7 +246,7 @@ def _is_cancelled(job: Job, tell: TellJob, snapshot: Snapshot, settings: Setting
 
     It is told `settle` before, so that a file that was wrong for a moment cancels nothing.
     """
-    if not settings.cancel_unsatisfiable or Verb.CANCEL not in settings.scheduler_can:
+    if not settings.cancel_unsatisfiable or SchedulerVerb.CANCEL not in settings.scheduler_can:
         return False
     if tell.reason not in CANCELLED_FOR or _may_run_elsewhere(job, snapshot):
         return False
@@ -298,7 +298,7 @@ def _nodes_to_describe(
     views: Iterable[NodeView], snapshot: Snapshot, settings: Settings
 ) -> Iterator[DescribeNode]:
     """The nodes of ours whose weight or features are not those of their size."""
-    if Verb.DESCRIBE not in settings.scheduler_can:
+    if SchedulerVerb.DESCRIBE not in settings.scheduler_can:
         return
     sizes = Sizes(settings.sizes)
     of_any = {feature for size in settings.sizes for feature in size.features}

@@ -37,7 +37,7 @@ RETRY_CAP_S = 3600.0
 PASS_OVER_AFTER = 5
 """After this many attempts a leftover no longer holds up the others of its node (as in R1)."""
 
-Key = tuple[LeftoverKind, str]
+LeftoverKey = tuple[LeftoverKind, str]
 
 
 class LedgerState(StrEnum):
@@ -81,7 +81,7 @@ class Ledger:
     has not called them gone.
     """
 
-    entries: Mapping[Key, Entry] = field(default_factory=dict)
+    entries: Mapping[LeftoverKey, Entry] = field(default_factory=dict)
     absent: Mapping[str, Absence] = field(default_factory=dict)
 
     def __len__(self) -> int:
@@ -90,7 +90,7 @@ class Ledger:
 
 def entered(ledger: Ledger, pins: Iterable[Leftover], now: float) -> Ledger:
     """With what a node pins, before its destroy is sent; known leftovers wait for its end again."""
-    changed: dict[Key, Entry] = {}
+    changed: dict[LeftoverKey, Entry] = {}
     for pin in pins:
         known = ledger.entries.get(pin.key)
         if known is None:
@@ -110,7 +110,7 @@ def found(
     The cloud may not show a young node yet, so nothing is due before `visible_after` seconds have
     passed (A1). Entries that no longer wait stay as they are.
     """
-    changed: dict[Key, Entry] = {}
+    changed: dict[LeftoverKey, Entry] = {}
     for leftover in leftovers:
         known = ledger.entries.get(leftover.key)
         if known is None:
@@ -384,5 +384,5 @@ def counts(ledger: Ledger) -> Mapping[tuple[LeftoverKind, LedgerState], int]:
     return Counter((entry.leftover.kind, entry.state) for entry in ledger.entries.values())
 
 
-def _with(ledger: Ledger, changed: Mapping[Key, Entry]) -> Ledger:
+def _with(ledger: Ledger, changed: Mapping[LeftoverKey, Entry]) -> Ledger:
     return replace(ledger, entries={**ledger.entries, **changed}) if changed else ledger

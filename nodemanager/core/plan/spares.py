@@ -19,7 +19,7 @@ from nodemanager.core.plan.supply import Supply
 ROOM = frozenset({Reason.AT_MAX_NODES, Reason.AT_QUOTA, Reason.NO_FREE_SLOT})
 """The refusals of a boot that one node less makes room for, whatever its size."""
 
-Refused = Mapping[tuple[str, Reason], int]
+RefusedBoots = Mapping[tuple[str, Reason], int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ def spares_of(
     supply: Supply,
     settings: Settings,
     wishes: Mapping[str, int],
-    refused: Refused,
+    refused: RefusedBoots,
     granted: Sequence[tuple[Size, Reason]],
 ) -> dict[str, Spares]:
     """The spare nodes of each size that has some, by its name.
@@ -104,7 +104,7 @@ def _going_anyway(supply: Supply, wishes: Mapping[str, int]) -> Counter[str]:
     return going
 
 
-def _nodes_short(supply: Supply, settings: Settings, refused: Refused) -> int:
+def _nodes_short(supply: Supply, settings: Settings, refused: RefusedBoots) -> int:
     """How many nodes too many there are, or are wanted, for max_nodes, quota and slots."""
     over = max(0, supply.staying - settings.max_nodes)
     return over + sum(count for (_, reason), count in refused.items() if reason in ROOM)
@@ -113,7 +113,7 @@ def _nodes_short(supply: Supply, settings: Settings, refused: Refused) -> int:
 def _money_short(
     supply: Supply,
     settings: Settings,
-    refused: Refused,
+    refused: RefusedBoots,
     granted: Iterable[tuple[Size, Reason]],
 ) -> float:
     """By how much the nodes that there are, and those that demand wants, exceed max_total_price."""

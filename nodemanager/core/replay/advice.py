@@ -20,7 +20,7 @@ class Counsel(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
+class CandidateValue:
     """One value: `slot_s` are the slot-seconds free sooner than recorded, `hits` its hits."""
 
     label: str
@@ -34,11 +34,11 @@ class Advice:
     and hits more nodes: stay away from it. None where there is no such value."""
 
     counsel: Counsel
-    best: Candidate
-    limit: Candidate | None = None
+    best: CandidateValue
+    limit: CandidateValue | None = None
 
 
-def advise(recorded: Candidate, tried: Sequence[Candidate]) -> Advice:
+def advise(recorded: CandidateValue, tried: Sequence[CandidateValue]) -> Advice:
     """Choose among the recorded value and those that were tried.
 
     A hit costs jobs and a slot saves minutes, so no gain makes up for a hit. The recorded value

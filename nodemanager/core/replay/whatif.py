@@ -88,7 +88,7 @@ def as_cleaned(record: Record, at: float) -> Record:
 
 
 @dataclass(frozen=True, slots=True)
-class End:
+class LifeEnd:
     """How and when a life's slot became free; `at` is epoch seconds, of our order where known."""
 
     life: Life
@@ -122,7 +122,7 @@ class Freed:
     """
 
     life: Life
-    end: End
+    end: LifeEnd
     at: float
     store_at: float
     clean: Record
@@ -141,7 +141,7 @@ class Held:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class KeptNode:
     """A node that goes on here though the recording destroys it, as it was listed then.
 
     `last_ping_at` is its record's newest ping then: another one shows that it was not destroyed.
@@ -162,8 +162,8 @@ class World:
     freed: dict[str, Freed] = field(default_factory=dict)
     held: dict[str, Held] = field(default_factory=dict)
     destroyed: set[str] = field(default_factory=set)
-    kept: dict[str, Kept] = field(default_factory=dict)
-    ends: dict[str, End] = field(default_factory=dict)
+    kept: dict[str, KeptNode] = field(default_factory=dict)
+    ends: dict[str, LifeEnd] = field(default_factory=dict)
     hits: list[Hit] = field(default_factory=list)
     spared: int = 0
     has_diverged: bool = False
@@ -173,7 +173,7 @@ class World:
 
     # What is done here.
 
-    def free(self, record: Record, end: End, *, at: float, store_at: float) -> None:
+    def free(self, record: Record, end: LifeEnd, *, at: float, store_at: float) -> None:
         """Free the life of a record as listed here; times as in Freed."""
         self.has_diverged = True
         self.ends[end.life.key] = end
@@ -203,7 +203,7 @@ class World:
     def keep(self, node: CloudNode, record: Record | None) -> None:
         """Keep a node that the recording destroys now."""
         self.has_diverged = True
-        self.kept[node.id] = Kept(node, None if record is None else record.last_ping_at)
+        self.kept[node.id] = KeptNode(node, None if record is None else record.last_ping_at)
 
     def destroy(self, node_id: str) -> None:
         self.has_diverged = True
@@ -221,7 +221,7 @@ class World:
                 return True
         return False
 
-    def hit(self, end: End, alive_at: float, sign: Sign) -> None:
+    def hit(self, end: LifeEnd, alive_at: float, sign: Sign) -> None:
         """Count a hit, and take its slot as never freed: the daemon gives such a life back (U8)."""
         pinged_at = alive_at if sign is Sign.PINGED else None
         if pinged_at is None:

@@ -9,14 +9,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from nodemanager.core.model.reasons import Reason
-from nodemanager.core.replay.whatif import By, End, Hit, Life
+from nodemanager.core.replay.whatif import By, Hit, Life, LifeEnd
 
 STEP_LIMIT_S = 600.0
 """The longest wait counted for a boot between two decisions: a stopped daemon refuses no boot."""
 
 
 @dataclass(frozen=True)
-class Outcome:
+class ReplayOutcome:
     """What one set of settings made of a recording.
 
     `ends` is how and when each life's slot became free, by the life's key. `spared` counts the
@@ -25,7 +25,7 @@ class Outcome:
     `diverged` says that anything went otherwise than recorded.
     """
 
-    ends: Mapping[str, End]
+    ends: Mapping[str, LifeEnd]
     hits: tuple[Hit, ...]
     spared: int
     refused: tuple[int, ...]
@@ -83,7 +83,7 @@ class Balance:
         return sum(move.after is None for move in self.moves)
 
 
-def weigh(recorded: Outcome, other: Outcome, walls: Sequence[float]) -> Balance:
+def weigh(recorded: ReplayOutcome, other: ReplayOutcome, walls: Sequence[float]) -> Balance:
     """Compare `other` with `recorded`; `walls` are the times of the decisions.
 
     A life that was freed while its node lived has no end here, so it gains nothing by that.

@@ -20,7 +20,7 @@ from nodemanager.core.model.world import (
     WorkerState,
 )
 from nodemanager.core.observe.clocks import MeasuredClock
-from nodemanager.core.observe.evidence import Grounds, Look, Reading, Signs, Windows
+from nodemanager.core.observe.evidence import AgeBasis, Grounds, Look, Signs, Windows
 from nodemanager.core.observe.history import Records
 from nodemanager.core.safety.orders import CleanOrder
 
@@ -414,7 +414,7 @@ def _denial(
 
 
 def _since_first_ping(
-    first: float, denied: Reading, quiet_s: float, grounds: Grounds, look: Look, before: Record
+    first: float, denied: AgeBasis, quiet_s: float, grounds: Grounds, look: Look, before: Record
 ) -> float:
     """How old the first ping of `before` is at the least, in seconds, at the denial."""
     since_s = _age(first, denied) if denied.clock is not None else 0.0
@@ -465,7 +465,7 @@ def _claim_window(terms: Windows, before: Record) -> float:
     return window_s if terms.claim_expiry else max(window_s, terms.node_stale_after)
 
 
-def _quiet(signs: Signs, reading: Reading) -> float | None:
+def _quiet(signs: Signs, reading: AgeBasis) -> float | None:
     """C3's quiet seconds, never too many: since the newest stamp, or since we saw a future one."""
     if reading.clock is None or signs.modified_at is None:
         return None
@@ -476,7 +476,7 @@ def _quiet(signs: Signs, reading: Reading) -> float | None:
     return quiet_s if watched_s is None else max(quiet_s, watched_s)
 
 
-def _age(stamp: float, reading: Reading) -> float:
+def _age(stamp: float, reading: AgeBasis) -> float:
     """Seconds since `stamp` on the store's clock, less its error, and none before a jump (T1)."""
     clock = reading.clock
     assert clock is not None

@@ -17,7 +17,7 @@ from nodemanager.core.model.scheduling import SchedulerNode, is_drained_by_us
 from nodemanager.core.model.world import Job, Listed
 from nodemanager.errors import SchedulerError, SchedulerRefused
 from nodemanager.program import inherited, run
-from nodemanager.schedulers.api import OURS, Verb, plain, single_node
+from nodemanager.schedulers.api import OURS, SchedulerVerb, plain, single_node
 from nodemanager.schedulers.slurm import power, text, told_json
 from nodemanager.schedulers.slurm.cluster import Cluster, cluster_of
 from nodemanager.schedulers.slurm.jobs import queue
@@ -56,7 +56,7 @@ class SlurmScheduler:
     """
 
     provider = "slurm"
-    can = frozenset(Verb)
+    can = frozenset(SchedulerVerb)
 
     def __init__(
         self,

@@ -15,8 +15,8 @@ from nodemanager.core.model.annotations import FORCIBLE, broken_as
 from nodemanager.core.operate.naming import Known, UnknownIdError
 from nodemanager.core.operate.verbs import (
     Command,
+    CommandTarget,
     Result,
-    Subject,
     Verb,
     lacks_reason,
 )
@@ -47,7 +47,7 @@ class _Act:
             self._tell(response, session, "odd", "You may only look.", None, wanted)
             return
         id = None
-        if wanted.row.subject is not Subject.POOL:
+        if wanted.row.subject is not CommandTarget.POOL:
             id = (request.get_param("id") or "")[:LONGEST_ID]
         seen = self.site.source.seen()
         if seen is None:
@@ -73,7 +73,9 @@ class _Act:
     async def on_post(self, request: Request, response: Response, verb: str) -> None:
         session, form = await self.site.acting(request, response)
         wanted = _verb(verb)
-        id = None if wanted.row.subject is Subject.POOL else forms.text(form, "id", LONGEST_ID)
+        id = (
+            None if wanted.row.subject is CommandTarget.POOL else forms.text(form, "id", LONGEST_ID)
+        )
         forced = tuple(rule for rule in forms.several(form, "force") if rule in FORCIBLE)
         command = Command(
             wanted,
@@ -117,7 +119,7 @@ def _told(verb: Verb, seen: ShownDecision, id: str | None) -> dict[str, Any]:
     says = consequences(verb, picture.made, picture.snapshot, id)
     if id is None:
         return {"says": says, "facts": list(_of_pool(seen)), "force": []}
-    if verb.row.subject is Subject.NODE:
+    if verb.row.subject is CommandTarget.NODE:
         named = Known(picture.snapshot.history, picture.made.pairs).find(id)
         id = named.node or id
     found = explain(picture.snapshot, picture.made, picture.settings, id, mode=picture.mode)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from nodemanager.core.explain.explain import DRY_RUN, Explanation, explain, find
-from nodemanager.core.explain.findings import Finding, Status
+from nodemanager.core.explain.findings import Finding, RuleStatus
 from nodemanager.core.judge.node_view import opens_in, window_open
 from nodemanager.core.model.breaker import HOW_TO_CLEAR, Cause
 from nodemanager.core.model.reasons import Kind, Reason
@@ -123,7 +123,7 @@ def test_a_claim_that_never_pinged_is_told_by_its_own_window_c21() -> None:
 def test_a_busy_word_keeps_a_claimless_record_and_its_age_is_told_c2() -> None:
     explained = told(silent(812.0, worker_state=WorkerState.BUSY), "r1")
     word = rule(explained, "not_at_work")
-    assert (word.status, word.measures["state"]) == (Status.BLOCKS, "busy")
+    assert (word.status, word.measures["state"]) == (RuleStatus.BLOCKS, "busy")
     assert word.measures["heard_s"] == pytest.approx(812.0, abs=10)
 
 
@@ -259,7 +259,7 @@ def test_what_is_freed_is_blocked_by_nothing_but_a_dry_run_s3() -> None:
 def test_another_pools_record_is_asked_nothing_more_c0() -> None:
     explained = told(silent(9000.0, pool="other"), "r1")
     assert [one.rule for one in explained.blocks] == ["C0"]
-    assert rule(explained, "settled").status is Status.NOT_ASKED
+    assert rule(explained, "settled").status is RuleStatus.NOT_ASKED
 
 
 def test_a_plan_that_was_aborted_says_so_of_everything_l1() -> None:
@@ -333,7 +333,7 @@ def test_an_unpaired_node_takes_d7s_course_d7_d10() -> None:
     made.settle()
     explained = told(made, "i-gone")
     alone = rule(explained, "unpaired")
-    assert (alone.rule, alone.status) == ("D7", Status.BLOCKS)
+    assert (alone.rule, alone.status) == ("D7", RuleStatus.BLOCKS)
     assert explained.earliest.in_s == pytest.approx(1800.0 - alone.measures["unpaired_s"], abs=10)
     assert explained.record is None
 
@@ -366,7 +366,9 @@ def test_what_is_shut_down_says_which_rule_calls_for_it_d8() -> None:
     explained = told(made, "i-r1")
     assert explained.verdict.kind is Kind.SHUTDOWN
     assert explained.blocks == []
-    assert [one.name for one in explained.findings if one.status is Status.CALLS] == ["heard_of"]
+    assert [one.name for one in explained.findings if one.status is RuleStatus.CALLS] == [
+        "heard_of"
+    ]
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from nodemanager.core.explain.explain import explain
-from nodemanager.core.explain.findings import Status
+from nodemanager.core.explain.findings import RuleStatus
 from nodemanager.core.judge.overrides import cordoned, drained, killed
 from nodemanager.core.model.annotations import Mark
 from nodemanager.core.model.breaker import Breaker, Cause
@@ -347,7 +347,7 @@ def test_o5_explain_names_the_cordon_and_what_ends_it() -> None:
     assert made.decided is not None
     shown = explain(made.snapshot(), made.last, made.settings, NODE)
     (rule,) = [one for one in shown.findings if one.rule == "O5"]
-    assert rule.status is Status.BLOCKS
+    assert rule.status is RuleStatus.BLOCKS
     assert rule.why is not None
     assert "uncordon" in rule.why
 
@@ -467,24 +467,24 @@ def test_a_node_in_flight_is_left_to_its_flight() -> None:
 @pytest.mark.parametrize(
     ("state", "flags", "rule", "status"),
     [
-        pytest.param(WorkerState.BUSY, KILL, "O2", Status.CALLS, id="killed"),
-        pytest.param(WorkerState.IDLE, DRAIN, "O1", Status.CALLS, id="drained"),
-        pytest.param(WorkerState.BUSY, DRAIN, "O1", Status.BLOCKS, id="draining"),
-        pytest.param(WorkerState.IDLE, KILL | PAUSED, "O4", Status.BLOCKS, id="paused"),
+        pytest.param(WorkerState.BUSY, KILL, "O2", RuleStatus.CALLS, id="killed"),
+        pytest.param(WorkerState.IDLE, DRAIN, "O1", RuleStatus.CALLS, id="drained"),
+        pytest.param(WorkerState.BUSY, DRAIN, "O1", RuleStatus.BLOCKS, id="draining"),
+        pytest.param(WorkerState.IDLE, KILL | PAUSED, "O4", RuleStatus.BLOCKS, id="paused"),
     ],
 )
 def test_explain_tells_whose_order_it_is_and_agrees_with_the_verdict(
-    state: WorkerState, flags: dict[str, Any], rule: str, status: Status
+    state: WorkerState, flags: dict[str, Any], rule: str, status: RuleStatus
 ) -> None:
     made = marked(live(state), **flags)
     assert made.last is not None
     told = explain(made.snapshot(), made.last, made.settings, NODE)
-    asked = [one for one in told.findings if one.status is not Status.NOT_ASKED]
+    asked = [one for one in told.findings if one.status is not RuleStatus.NOT_ASKED]
     (found,) = [one for one in asked if one.rule == rule]
     assert found.status is status
     assert (found.measures or {}).get("by", "ann") == "ann"
     blocked = [one.rule for one in told.blocks]
-    assert blocked == ([rule] if status is Status.BLOCKS else [])
+    assert blocked == ([rule] if status is RuleStatus.BLOCKS else [])
     assert told.verdict == made.of_node(NODE)
 
 

@@ -15,7 +15,7 @@ from nodemanager.core.operate.adoption import (
     node_version,
     standing_of_node,
 )
-from nodemanager.core.operate.backlog import Deed, Item, Picture, Stand, picture_of
+from nodemanager.core.operate.backlog import IndexedPlan, Item, ItemAction, Stand, picture_of
 from tests.core.build import POOL, World, incarnation_of, node, world
 
 
@@ -30,7 +30,7 @@ def beside(*, claimed: bool = False) -> World:
     return made
 
 
-def seen_in(made: World, **flags: Any) -> Picture:
+def seen_in(made: World, **flags: Any) -> IndexedPlan:
     made.flags |= flags
     made.poll()
     snapshot = made.snapshot()
@@ -41,7 +41,7 @@ def seen_in(made: World, **flags: Any) -> Picture:
 
 def item(made: World, node_id: str, record: str = "") -> Item:
     found = next(one for one in made.nodes if one.id == node_id)
-    return Item(Deed.ADOPT, node_id, node_version(found), record)
+    return Item(ItemAction.ADOPT, node_id, node_version(found), record)
 
 
 def test_every_node_of_no_pool_is_shown_none_is_chosen_and_each_says_what_follows_d11() -> None:

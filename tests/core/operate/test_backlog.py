@@ -12,9 +12,9 @@ from nodemanager.core.model.breaker import Cause
 from nodemanager.core.model.reasons import Reason
 from nodemanager.core.observe.snapshot import Flight
 from nodemanager.core.operate.backlog import (
-    Deed,
+    IndexedPlan,
     Item,
-    Picture,
+    ItemAction,
     Stand,
     picture_of,
     proposal,
@@ -49,7 +49,7 @@ def leaky(count: int = 30) -> World:
     return made
 
 
-def seen_in(made: World, **flags: Any) -> Picture:
+def seen_in(made: World, **flags: Any) -> IndexedPlan:
     made.flags |= flags
     snapshot = made.snapshot()
     found = picture_of(made.plan(), snapshot)
@@ -58,10 +58,10 @@ def seen_in(made: World, **flags: Any) -> Picture:
 
 
 def item(uuid: str, version: str = "v1") -> Item:
-    return Item(Deed.CLEAN, uuid, version)
+    return Item(ItemAction.CLEAN, uuid, version)
 
 
-def started(made: World, count: int = 30, rate: float = 600.0) -> tuple[Run, Picture]:
+def started(made: World, count: int = 30, rate: float = 600.0) -> tuple[Run, IndexedPlan]:
     seen = seen_in(made)
     items = tuple(item(f"r{number:02}") for number in range(count))
     order = Order("eve", rate, "main", "store", "account", items)
@@ -187,7 +187,7 @@ def test_no_more_are_let_go_than_the_rate_allows_s5(
     assert run.counts["let_go"] == expected
 
 
-def fresh(seen: Picture) -> Any:
+def fresh(seen: IndexedPlan) -> Any:
     """The same moment with polls that are not old."""
     history = seen.snapshot.history
     assert history.cloud is not None

@@ -16,7 +16,7 @@ from nodemanager.core.model.scheduling import (
     Dispatched,
     ErrandOutcome,
     SchedulerNode,
-    Verb,
+    SchedulerVerb,
 )
 from nodemanager.core.model.seats import SEAT
 from nodemanager.core.model.world import Job, WorkerState
@@ -54,7 +54,7 @@ DONE, FAILED, REFUSED = ErrandOutcome.DONE, ErrandOutcome.FAILED, ErrandOutcome.
 
 def scheduled(**settings: Any) -> World:
     """One busy node whose weight and features are those of its size."""
-    values = {"max_nodes": 8, "sizes": (SIZE, OTHER), "scheduler_can": frozenset(Verb)}
+    values = {"max_nodes": 8, "sizes": (SIZE, OTHER), "scheduler_can": frozenset(SchedulerVerb)}
     made = world(scheduled=True, demand_polled=True, **values | settings)
     made.add_record("r1", quiet=100.0)
     made.add_node("r1", size=SIZE.instance_type)
@@ -123,7 +123,7 @@ def test_no_more_is_told_at_once_than_a_poll_can_wait_for() -> None:
             id="too-dear-for-now",
         ),
         pytest.param(
-            {"cancel_unsatisfiable": True, "scheduler_can": frozenset({Verb.COMMENT})},
+            {"cancel_unsatisfiable": True, "scheduler_can": frozenset({SchedulerVerb.COMMENT})},
             HUGE,
             False,
             id="it-cannot",

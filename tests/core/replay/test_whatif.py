@@ -12,8 +12,8 @@ from nodemanager.core.observe.absence import Absence
 from nodemanager.core.observe.history import History
 from nodemanager.core.replay.whatif import (
     By,
-    End,
     Hit,
+    LifeEnd,
     Sign,
     World,
     as_cleaned,
@@ -21,7 +21,7 @@ from nodemanager.core.replay.whatif import (
     life_of,
     renamed,
 )
-from nodemanager.core.replay.worth import Move, Outcome, free_sooner, weigh
+from nodemanager.core.replay.worth import Move, ReplayOutcome, free_sooner, weigh
 from tests.core import build
 from tests.core.build import EPOCH, node
 
@@ -40,14 +40,14 @@ def listing(*records: Record, at: float = AT + 60.0) -> Listing[Record]:
 def freed(one: Record, *, by: By = By.CLEAN) -> World:
     """A world in which that record's life was freed at AT, which is EPOCH on the store's clock."""
     world = World()
-    world.free(one, End(life_of(one), EPOCH, by), at=AT, store_at=EPOCH)
+    world.free(one, LifeEnd(life_of(one), EPOCH, by), at=AT, store_at=EPOCH)
     return world
 
 
 def outcome(
-    *ends: End, refused: tuple[int, ...] = (), hits: tuple[Hit, ...] = (), spared: int = 0
-) -> Outcome:
-    return Outcome({end.life.key: end for end in ends}, hits, spared, refused, {})
+    *ends: LifeEnd, refused: tuple[int, ...] = (), hits: tuple[Hit, ...] = (), spared: int = 0
+) -> ReplayOutcome:
+    return ReplayOutcome({end.life.key: end for end in ends}, hits, spared, refused, {})
 
 
 # Lives.
@@ -166,7 +166,7 @@ def test_a_life_held_on_is_listed_beside_whoever_has_its_record_now() -> None:
     assert items == (next_life, shown)
     assert shown.uuid != one.uuid
     assert shown.slot_number not in (None, one.slot_number)
-    end = End(world.held[shown.uuid].life, EPOCH, By.CLEAN)
+    end = LifeEnd(world.held[shown.uuid].life, EPOCH, By.CLEAN)
     world.free(shown, end, at=AT, store_at=EPOCH)
     assert not world.records(listing(next_life)).items[1].holds_anything
     assert world.ends[life_of(one).key].life.slot == 3
@@ -229,8 +229,8 @@ def test_a_node_that_pings_again_was_not_destroyed_after_all() -> None:
 
 def test_a_slot_that_is_free_sooner_counts_up_to_when_it_was() -> None:
     life = life_of(record("r-1", slot=0))
-    recorded = outcome(End(life, 1000.0, By.CLEAN), refused=(0, 0))
-    other = outcome(End(life, 400.0, By.CLEAN), refused=(0, 0))
+    recorded = outcome(LifeEnd(life, 1000.0, By.CLEAN), refused=(0, 0))
+    other = outcome(LifeEnd(life, 400.0, By.CLEAN), refused=(0, 0))
     balance = weigh(recorded, other, (0.0, 5000.0))
     assert (balance.slot_s, balance.earlier) == (600.0, 1)
     assert weigh(other, recorded, (0.0, 5000.0)).slot_s == -600.0
@@ -238,7 +238,7 @@ def test_a_slot_that_is_free_sooner_counts_up_to_when_it_was() -> None:
 
 def test_what_is_not_free_within_the_recording_counts_to_its_end() -> None:
     life = life_of(record("r-1", slot=3))
-    some, none = outcome(End(life, 1000.0, By.CLEAN)), outcome()
+    some, none = outcome(LifeEnd(life, 1000.0, By.CLEAN)), outcome()
     lost, won = weigh(some, none, (0.0, 5000.0)), weigh(none, some, (0.0, 5000.0))
     assert (lost.slot_s, lost.never, lost.later) == (-4000.0, 1, 0)
     assert (won.slot_s, won.earlier) == (4000.0, 1)
@@ -246,8 +246,8 @@ def test_what_is_not_free_within_the_recording_counts_to_its_end() -> None:
 
 def test_a_record_without_a_slot_gains_none() -> None:
     life = life_of(record("r-1", slot=None))
-    recorded = outcome(End(life, 1000.0, By.CLEAN))
-    balance = weigh(recorded, outcome(End(life, 400.0, By.CLEAN)), (0.0, 5000.0))
+    recorded = outcome(LifeEnd(life, 1000.0, By.CLEAN))
+    balance = weigh(recorded, outcome(LifeEnd(life, 400.0, By.CLEAN)), (0.0, 5000.0))
     assert (balance.slot_s, balance.earlier) == (0.0, 1)
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.world import WorkerState
-from nodemanager.core.operate.verbs import Command, Reply, Result, Subject, Verb
+from nodemanager.core.operate.verbs import Command, CommandTarget, Reply, Result, Verb
 from tests.web.dashboard.console import Console, small
 from tests.web.dashboard.test_pages import text_of
 
@@ -21,7 +21,7 @@ def signed_in(console: Console) -> Console:
 
 @pytest.mark.parametrize("verb", sorted(Verb))
 def test_the_daemon_hears_who_what_and_why(signed_in: Console, verb: Verb) -> None:
-    id = None if verb.row.subject is Subject.POOL else "r7" if verb is Verb.CLEAN else "i-1"
+    id = None if verb.row.subject is CommandTarget.POOL else "r7" if verb is Verb.CLEAN else "i-1"
     asked = signed_in.get(f"/act/{verb.value}?id={id or ''}")
     assert asked.status_code == 200
     assert "What it does" in asked.text

@@ -21,7 +21,7 @@ from nodemanager.core.model.verdict import Verdict
 from nodemanager.core.model.world import CloudNode, CloudState, Guarantee, Tags
 from nodemanager.core.operate import backlog_run
 from nodemanager.core.operate.adoption import node_version
-from nodemanager.core.operate.backlog import Deed, Item, picture_of
+from nodemanager.core.operate.backlog import Item, ItemAction, picture_of
 from nodemanager.core.operate.backlog_run import Run, Where
 from nodemanager.errors import BadRequest
 from tests.core.build import POOL, incarnation_of, world
@@ -64,7 +64,7 @@ class TinyAdopt:
         picture = picture_of(made.plan(), snapshot)
         assert picture is not None
         self._picture, self._snapshot, self._settings = picture, snapshot, made.settings
-        self._item = Item(Deed.ADOPT, "i-r1", node_version(self._node), "r1")
+        self._item = Item(ItemAction.ADOPT, "i-r1", node_version(self._node), "r1")
         self._order = order_adoption(self._item, picture, snapshot, made.settings)
         assert self._order.tags == OURS
 
@@ -81,7 +81,7 @@ class TinyAdopt:
             paused=Mark("somebody", 1.0, "") if world.paused else None,
             holds=frozenset({"i-r1"} if world.held else ()),
         )
-        steps = {self._item.key: backlog_run.Step(world.item)}
+        steps = {self._item.key: backlog_run.ItemStep(world.item)}
         is_open = world.item is Where.LET_GO
         run = Run("1", "eve", 1.0, 1.0, (self._item,), steps, ended_at=None if is_open else 2.0)
         return Seen(
