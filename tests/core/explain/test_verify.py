@@ -488,6 +488,8 @@ RECORD_FILES = ("judge/records.py", "plan/due.py", *OF_BOTH)
 NEVER_LISTED = {Reason.NODE_ABSENT, Reason.NO_LISTING, Reason.TOO_MANY_IMPOSSIBLE}
 NO_SLOT = {Reason.HOLDS_NOTHING}
 ORDERED = {Reason.FENCE_LEFT}
+OF_PLANS = {Reason.STOPPING, Reason.THROTTLED}
+"""Why a whole plan is not carried out: no node, record or pool is told so."""
 OF_JOBS = {Reason.NO_FITTING_SIZE, Reason.JOB_OVER_MAX_NODES, Reason.JOB_OVER_MAX_PRICE}
 OF_IDLE_NODES = {Reason.CHANGED_SINCE_LISTING, Reason.SHUTTING_DOWN, Reason.NOT_AUTHORISED}
 
@@ -495,10 +497,15 @@ OF_IDLE_NODES = {Reason.CHANGED_SINCE_LISTING, Reason.SHUTTING_DOWN, Reason.NOT_
 @pytest.mark.parametrize(
     ("subject", "files", "left_out"),
     [
-        pytest.param(NODE, NODE_FILES, NEVER_LISTED, id="nodes"),
-        pytest.param(RECORD, RECORD_FILES, NO_SLOT | ORDERED, id="records"),
-        pytest.param(BOOT, ("plan/demand.py", *OF_BOTH), OF_JOBS | OF_IDLE_NODES, id="boots"),
-        pytest.param(POOL, OF_BOTH, set(), id="pool"),
+        pytest.param(NODE, NODE_FILES, NEVER_LISTED | OF_PLANS, id="nodes"),
+        pytest.param(RECORD, RECORD_FILES, NO_SLOT | ORDERED | OF_PLANS, id="records"),
+        pytest.param(
+            BOOT,
+            ("plan/demand.py", *OF_BOTH),
+            OF_JOBS | OF_IDLE_NODES | {Reason.STOPPING},
+            id="boots",
+        ),
+        pytest.param(POOL, OF_BOTH, OF_PLANS, id="pool"),
     ],
 )
 def test_each_reason_that_a_judge_can_give_has_an_outlook(
