@@ -55,8 +55,6 @@ NOT_SEATED: Mapping[str, str] = {
     "somebody drains all nodes": f"{_OF_QUEUE}seats are reserved for maintenance",
     "somebody marks a node down": f"{_OF_QUEUE}somebody calls a seat down",
     "somebody reserves a node": f"{_OF_QUEUE}seats are reserved for maintenance",
-    "store swapped for an empty one": "its rows would be Slurm's nodes again, of the same uuids: "
-    "no monitor tells both stores' records apart",
     "the controller forgets who is drained": f"{_OF_QUEUE}slurmctld is killed",
     "the controller is killed": f"{_OF_QUEUE}slurmctld is killed",
     "the cloud takes back what boots": "only storms name it",
@@ -66,6 +64,8 @@ NOT_SEATED: Mapping[str, str] = {
 
 Those that break an assumption don't come there either: all five are kept in these worlds.
 """
+SWAPPED = "store swapped for an empty one"
+"""It comes to one of these worlds in ten, from a stream of its own."""
 SEATED_LATER = frozenset(
     {
         "a stranger's node appears",
@@ -214,6 +214,7 @@ def _seated(
         kinds = [kind for name, kind in sorted(KINDS.items()) if _is_of_seats(kind)]
         script = _faults(random, kinds, 2 + int(stormy / 200), shape, None, stormy)
         script = _with_later(seed, script, shape, stormy)
+        script = _with_swap(seed, script, shape, stormy)
         own = [kind for kind in KINDS.values() if kind.share and _may_be_seated(kind)]
         script = _with_shares(seed, script, own, shape, stormy)
     else:
@@ -249,13 +250,27 @@ def _with_later(
     return tuple(sorted((*script, *numbered), key=lambda one: one.at))
 
 
+def _with_swap(
+    seed: int, script: tuple[Fault, ...], shape: Shape, stormy: float
+) -> tuple[Fault, ...]:
+    """In some of these worlds, also another database for a while.
+
+    The stream's name spares each world that a test or a mutant names.
+    """
+    random = Random(f"{seed}/seats swapped")
+    if random.random() >= 0.1:
+        return script
+    (swap,) = _faults(random, [KINDS[SWAPPED]], 1, shape, None, stormy)
+    return tuple(sorted((*script, replace(swap, number=len(script))), key=lambda one: one.at))
+
+
 def _may_be_seated(kind: Kind) -> bool:
     return kind.breaks is None and kind.name not in NOT_SEATED
 
 
 def _is_of_seats(kind: Kind) -> bool:
     """Whether it came there from the first on."""
-    if kind.share or kind.seated or kind.name in SEATED_LATER:
+    if kind.share or kind.seated or kind.name in SEATED_LATER or kind.name == SWAPPED:
         return False
     return _may_be_seated(kind)
 

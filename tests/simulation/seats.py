@@ -23,7 +23,7 @@ from tests.simulation.choices import LARGE, SMALL, SPOT, UNPRICED
 from tests.simulation.cloud import Instance
 from tests.simulation.engine import EPOCH
 from tests.simulation.machine import Machine
-from tests.simulation.registry import Registry
+from tests.simulation.registry import Registry, Row
 from tests.simulation.slurm import is_up
 
 if TYPE_CHECKING:
@@ -33,6 +33,8 @@ CLUSTER = "model"
 LOOK_EVERY_S = 5.0
 SLURMD_TIMEOUT_S, RESUME_TIMEOUT_S, SUSPEND_TIMEOUT_S = 60.0, 300.0, 30.0
 SHARE = 0.03
+SWAPPED_VERSION = 1_000_000
+"""From here on count the versions of another database's rows."""
 COMES = frozenset({"POWERED_DOWN", "POWERING_UP"})
 ON_ITS_WAY = frozenset({"POWERED_DOWN", "POWER_UP", "POWERING_UP", "NOT_RESPONDING"})
 """A node with no other flags is off, and can come up."""
@@ -423,12 +425,32 @@ class SeatRegistry(Registry):
 
     def begin(self, controller: Controller) -> None:
         self.names: dict[str, str] = {}
-        for slot, node in enumerate(controller.model.nodes.values(), 1):
+        self._controller = controller
+        self._bind()
+
+    def _bind(self) -> None:
+        for slot, node in enumerate(self._controller.model.nodes.values(), 1):
             uuid = uuid_of(CLUSTER, node.name)
             self.names[uuid] = node.name
             binding = seats.bound(node.name, (node.size,), slot, CLUSTER)
             self.insert({"uuid": uuid, "properties": binding}, "server", "seat", age=1.0)
         self.uuids = {name: uuid for uuid, name in self.names.items()}
+
+    def swap(self, rows: dict[str, Row], store_id: str) -> None:
+        """An empty one gets its rows from slurm.conf: nobody holds any, and no slurmd was heard.
+
+        Nothing that was judged by the rows before can be written to them.
+        """
+        super().swap(rows, store_id)
+        if not rows:
+            self._bind()
+            for row in self.rows.values():
+                row["version"] += SWAPPED_VERSION
+
+    def _tell(self, before: Record | None, after: Record | None, by: str, what: str) -> None:
+        """What slurmds say is no sign of life in the store whose rows the monitors know."""
+        if not (self.is_swapped and what in ("ping", "slurmd")):
+            super()._tell(before, after, by, what)
 
     def of(self, name: str) -> Record:
         record = self.record(self.uuids[name])
@@ -451,7 +473,7 @@ class SeatRegistry(Registry):
                 secret = row["info"][wire.PING_SECRET]
                 values = {**said.values, **first, "last_ping_at": seen}
                 self.change(row, values, f"secret {secret}", "ping", sign=True)
-                for told in self.pinged:
+                for told in self.pinged if not self.is_swapped else ():
                     told(self.of(node.name), secret)
             elif said.values:
                 self.change(row, said.values, "server", "slurmd")
