@@ -538,6 +538,9 @@ class CleanRules:
                 fenced_at = self.was_fenced_at.get(before.uuid)
             is_its_own = fenced_at is not None and fenced_at >= ordered.at
             return fenced_at - manager.store.settle_wait if is_its_own else tagged.at
+        if not manager.alive and any(at > ordered.at for at in manager.pool.journal.lost_at):
+            # The next run knows of no write that may be late, and takes the fence down.
+            return self.was_fenced_at.get(before.uuid, tagged.at)
         if fenced_at is None or fenced_at < self.newest_sign.get(before.uuid, 0.0):
             wrong("C12", "it was not fenced since its last sign of life")
             return tagged.at
