@@ -424,6 +424,15 @@ GUARDS = (
         "tests/actors/test_operators.py::test_a_node_whose_destroy_is_sent_is_not_cordoned",
     ),
     TextMutant(
+        "U14",
+        "what waits for the next machine of a name is queued again at the end of the one before",
+        "core/execute/shutdown.py",
+        " or _is_wanted_again(order, seen)",
+        "",
+        "tests/core/execute/test_mark_down.py::"
+        "test_a_name_that_is_wanted_again_waits_for_the_next_machine_u14",
+    ),
+    TextMutant(
         "D9",
         "a silent node that comes back and says down is of the wave in which it fell silent alone",
         "core/observe/nodes_since.py",

@@ -52,8 +52,9 @@ from nodemanager.core.judge.outdated import ROTATE
 from nodemanager.core.model.reasons import Event, Kind, Reason
 from nodemanager.core.model.settings import ASK_AGAIN_S, CLOCK_STEP_S
 from nodemanager.core.model.verdict import keep
-from nodemanager.core.model.world import CloudNode, Outcome
+from nodemanager.core.model.world import CloudNode, Outcome, life_key
 from nodemanager.core.observe.facts import DestroySent, NodesExplained
+from nodemanager.core.observe.scheduled import name_told
 from nodemanager.core.observe.signs import launched_for
 from nodemanager.core.observe.unlisted import is_missed
 from nodemanager.core.plan.destroy import Destroyed, ShutdownOrder, confirm_shutdown, judge_gone
@@ -349,9 +350,18 @@ def _gone(order: ShutdownOrder, seen: Seen) -> Step[ShutdownState]:
     switched off may be wanted again: what waits for it waits for the next machine (U14).
     """
     is_left = order.reason in (Reason.UNPAIRED, Reason.SUSPENDED) or order.hostname is None
+    is_left = is_left or _is_wanted_again(order, seen)
     if order.record is None or is_left or not seen.settings.scheduled:
         return _told_gone(_freed(order, seen), order, seen)
     return _told_gone(_begin_to_mark(order, seen), order, seen)
+
+
+def _is_wanted_again(order: ShutdownOrder, seen: Seen) -> bool:
+    """Whether the scheduler waits for a machine of the name, and had called this one up before."""
+    history, now = seen.snapshot.history, seen.snapshot.now
+    life = history.hostnames.get(life_key(order.record or "", order.incarnation))
+    said = name_told(order.hostname, history, now, seen.settings)
+    return life is not None and not life.waits and said is not None and said.wanted
 
 
 def _begin_to_mark(order: ShutdownOrder, seen: Seen) -> Step[ShutdownState]:
