@@ -424,6 +424,15 @@ GUARDS = (
         "tests/actors/test_operators.py::test_a_node_whose_destroy_is_sent_is_not_cordoned",
     ),
     TextMutant(
+        "U1",
+        "the end of one of two nodes of a create is the end of both",
+        "core/observe/ended.py",
+        " or _lives_on(record, history)",
+        "",
+        "tests/core/observe/test_ended.py::"
+        "test_one_whose_twin_lives_has_not_ended_its_life_and_the_twin_counts_off_the_list_u1",
+    ),
+    TextMutant(
         "U14",
         "what waits for the next machine of a name is queued again at the end of the one before",
         "core/execute/shutdown.py",

@@ -146,6 +146,8 @@ class BootLoops:
         self._shown: dict[str, dict[str, bool]] = defaultdict(dict)
         """By manager, the lives it was shown, and whether one had pinged."""
         self._destroyed: set[str] = set()
+        self._lost: dict[str, int] = {}
+        """By pool, how often its journal had been lost at its newest start."""
         world.registry.changed.append(self._changed)
         world.cloud.books.created.append(self._created)
         world.cloud.books.ended.append(self._ended)
@@ -227,9 +229,12 @@ class BootLoops:
             streaks.failures[f"{node} {manager.name}"] = found
 
     def _starts(self, manager: Manager) -> None:
-        """What the run before could not write is forgotten."""
-        if not manager.pool.journal.takes_writes_of(""):
-            self.of[manager.pool.name].may_be_forgotten(self.world.engine.now)
+        """What the run before could not write is forgotten, or lost with its journal."""
+        pool, journal = manager.pool.name, manager.pool.journal
+        is_lost = journal.lost != self._lost.get(pool, 0)
+        self._lost[pool] = journal.lost
+        if is_lost or not journal.takes_writes_of(""):
+            self.of[pool].may_be_forgotten(self.world.engine.now)
 
     def _given(self, manager: str, message: object) -> None:
         """A manager is shown who is up."""

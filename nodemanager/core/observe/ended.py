@@ -11,6 +11,7 @@ from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.world import CloudNode, Record, life_key
 from nodemanager.core.observe.boots import waits_to_join
 from nodemanager.core.observe.history import History
+from nodemanager.core.observe.nodes_by_record import bears
 from nodemanager.core.observe.queries import is_called_gone
 from nodemanager.core.observe.signs import waits_for_first_ping
 from nodemanager.core.observe.snapshot import Flight, Snapshot
@@ -66,7 +67,7 @@ def seen_ended(snapshot: Snapshot, settings: Settings) -> tuple[History, tuple[E
             known.add(key)
             continue
         node_id = id_of(record, snapshot) or _by_tags(record, absent)
-        if node_id is None or node_id in history.present:
+        if node_id is None or node_id in history.present or _lives_on(record, history):
             continue
         node = absent.get(node_id) or _called_gone(record, node_id, snapshot, settings)
         action = snapshot.record_flights.get(record.uuid, NO_FLIGHT).kind
@@ -81,6 +82,11 @@ def seen_ended(snapshot: Snapshot, settings: Settings) -> tuple[History, tuple[E
     if known == history.ended_in_setup:
         return history, ()
     return changed(history, ended_in_setup=frozenset(known)), tuple(news)
+
+
+def _lives_on(record: Record, history: History) -> bool:
+    """Whether a node of this very life is listed: the twin of one that has ended (A1)."""
+    return any(bears(node, record) for node in history.bearers.get(record.uuid, ()))
 
 
 def _by_tags(record: Record, absent: Mapping[str, CloudNode]) -> str | None:

@@ -57,6 +57,21 @@ def test_one_that_we_shut_down_did_not_end_by_itself_b5(kind: str) -> None:
     assert ended(seen) == ended(made.round()) == []
 
 
+def test_one_whose_twin_lives_has_not_ended_its_life_and_the_twin_counts_off_the_list_u1() -> None:
+    """A create made two nodes, and the cloud took the first one back (seed 1005075242)."""
+    made, twin = world(max_nodes=1, min_nodes=1), node("r1", id="i-twin")
+    made.add_record("r1", pinged=False)
+    made.nodes += [node("r1", state=CloudState.PENDING, created_at=made.ago(0)), twin]
+    made.round()
+    made.change_node("i-r1", state=CloudState.TERMINATED, why=LOST)
+    seen = made.round()
+    assert ended(seen) == []
+    made.advance(made.settings.boot_fail_after + 10.0)
+    made.nodes.clear()
+    made.round()
+    assert made.booted == []
+
+
 def test_the_plan_that_shows_the_fifth_failure_boots_no_sixth_b5() -> None:
     made = world(max_nodes=9, min_nodes=9, sizes=(SMALL,))
     lost = [f"r{number}" for number in range(5)]
