@@ -70,6 +70,8 @@ class Closings:
         """The same of the first one since the newest plan that shows no breaker open for them."""
         self._scheduled: dict[str, frozenset[str]] = {}
         """By manager, the names in the newest whole listing of its scheduler."""
+        self._unwritten: dict[tuple[str, Cause], Standing] = {}
+        """By pool and cause, what closed while the journal took no writes."""
         self._resets: dict[str, str] = {}
         """By pool, the manager that was given a reset which it has not answered."""
         world.plans.append(self._planned)
@@ -127,6 +129,9 @@ class Closings:
                 one.missed = True
                 continue
             del standing[cause]
+            if one.kept and not pool.journal.takes_writes_of(manager.name):
+                # The journal has it still, and the next run shows it again.
+                self._unwritten[pool.name, cause] = one
             is_known = one.kept or one.by == manager.name
             if one.losses == pool.journal.lost and is_known and not is_reset:
                 self._closes(manager, one, settings)
@@ -134,6 +139,9 @@ class Closings:
             before = standing.get(cause)
             if before is None or before.missed:
                 since = self._began(pool, cause) if before is None else before.since
+                closed = self._unwritten.pop((pool.name, cause), None)
+                if closed is not None and closed.by != manager.name:
+                    since = closed.since
                 standing[cause] = Standing(
                     cause, since, manager.name, pool.journal.lost, part.ids, now
                 )
