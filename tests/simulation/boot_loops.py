@@ -56,6 +56,9 @@ class Streaks:
     """By node, or by life where no node is known. All that may be counted."""
     forgiven: dict[str | None, float] = field(default_factory=dict)
     """By size, None for all sizes: who ended by then need not be counted any more."""
+    shown: dict[str | None, float] = field(default_factory=dict)
+    """So of who is shown up to a run that did not see it come up: it may forgive who ended by then,
+    and need not."""
     unwritten_at: float = 0.0
     """What was counted by then may be forgotten by the next run, and is not by this one."""
     probes: list[float] = field(default_factory=list)
@@ -67,6 +70,10 @@ class Streaks:
     def came_up(self, size: str | None, at: float) -> None:
         """A boot came to something: whatever ended by then may be forgotten."""
         self.forgiven[size] = self.forgiven[None] = at
+        self.probes.clear()
+
+    def is_shown_up(self, size: str | None, at: float) -> None:
+        self.shown[size] = self.shown[None] = at
         self.probes.clear()
 
     def reset(self, at: float) -> None:
@@ -99,7 +106,7 @@ class Streaks:
 
     def must(self, size: str | None, manager: Manager) -> list[Failure]:
         """Those of them that this manager must have counted, or found in its journal."""
-        forgiven = max(self.forgiven.get(size, 0.0), self.unwritten_at)
+        forgiven = max(self.forgiven.get(size, 0.0), self.shown.get(size, 0.0), self.unwritten_at)
         return [
             one
             for one in self.may(size)
@@ -250,9 +257,11 @@ class BootLoops:
                 continue
             key, is_up = life_key(record.uuid, record.incarnation), record.last_ping_at is not None
             before = shown.get(key)
-            if is_up and before is not True:
+            if is_up and before is None:
+                streaks.is_shown_up(record.claim.size, self.world.engine.now)
+            elif is_up and before is False:
                 streaks.came_up(record.claim.size, self.world.engine.now)
-                if before is False and complete and self.world.slurm is None:
+                if complete and self.world.slurm is None:
                     streaks.knew_it(record.claim.size, self.world.engine.now)
             if is_up or complete:
                 shown[key] = is_up
