@@ -41,9 +41,10 @@ DOWN = "down"
 class Standing:
     """A cause for which a pool's breaker is open, since the plan that first showed it, or before.
 
-    `ids` are all that it was ever about. `by` is the run whose plan showed it first, and `kept`
-    says that the journal has it. `missed` says that a later run has not shown it, and may not have
-    known of it: one that it shows after that may be another one.
+    `ids` are all that it was ever about, and `kept_ids` those that the journal has: a later run
+    knows of no other. `by` is the run whose plan showed it first, and `kept` says that the journal
+    has it. `missed` says that a later run has not shown it, and may not have known of it: one that
+    it shows after that may be another one.
     """
 
     cause: Cause
@@ -53,6 +54,7 @@ class Standing:
     ids: frozenset[str]
     seen_at: float
     kept: bool = False
+    kept_ids: frozenset[str] = frozenset()
     missed: bool = False
 
 
@@ -133,6 +135,8 @@ class Closings:
                 # The journal has it still, and the next run shows it again.
                 self._unwritten[pool.name, cause] = one
             is_known = one.kept or one.by == manager.name
+            if one.by != manager.name:
+                one.ids = one.kept_ids
             if one.losses == pool.journal.lost and is_known and not is_reset:
                 self._closes(manager, one, settings)
         for cause, part in parts.items():
@@ -146,8 +150,10 @@ class Closings:
                     cause, since, manager.name, pool.journal.lost, part.ids, now
                 )
                 continue
-            before.ids, before.seen_at = before.ids | part.ids, now
-            before.kept = before.kept or pool.journal.takes_writes_of(manager.name)
+            known = before.ids if before.by == manager.name else before.kept_ids
+            before.ids, before.seen_at = known | part.ids, now
+            if pool.journal.takes_writes_of(manager.name):
+                before.kept, before.kept_ids = True, before.ids
         if Cause.WRITES_FAIL not in parts:
             self._failed_first.pop(pool.name, None)
 
