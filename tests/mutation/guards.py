@@ -424,6 +424,15 @@ GUARDS = (
         "tests/actors/test_operators.py::test_a_node_whose_destroy_is_sent_is_not_cordoned",
     ),
     TextMutant(
+        "U14",
+        "a run tells the name of a machine that ended before it, though the name is wanted again",
+        "core/execute/shutdown.py",
+        "case Marking() if _is_wanted_again(state.order, seen):",
+        "case Marking() if False:",
+        "tests/core/execute/test_mark_down.py::"
+        "test_a_name_that_is_wanted_again_waits_for_the_next_machine_u14",
+    ),
+    TextMutant(
         "U1",
         "the end of one of two nodes of a create is the end of both",
         "core/observe/ended.py",

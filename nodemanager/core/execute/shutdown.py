@@ -155,6 +155,8 @@ class ShutDown:
             case Destroying() | Asking():
                 sent_at = seen.snapshot.now
                 return _ask(Asking(state.order, sent_at, inherited=True, error=UNANSWERED), seen)
+            case Marking() if _is_wanted_again(state.order, seen):
+                return _freed(state.order, seen)
             case Marking():
                 return _begin_to_mark(state.order, seen)
         return Step(None)
@@ -415,6 +417,8 @@ def _marking(state: Marking, event: WorkflowEvent, seen: Seen) -> Step[ShutdownS
             tried = replace(state, tries=tries, is_asked=False)
             tell = () if state.tries else (_not_marked(order, str(error)),)
             return Step(tried, (Wait(wait_s),), tell=tell)
+        case Due() if _is_wanted_again(order, seen):
+            return _freed(order, seen)
         case Due():
             return Step(replace(state, is_asked=True), (_mark_down(order),))
         case Expired() if state.is_asked:

@@ -132,9 +132,14 @@ def test_a_name_that_is_wanted_again_waits_for_the_next_machine_u14(
     made.poll_scheduler(word)
     name = replace(made.history.hostnames[key], waits=waits)
     made.history = changed(made.history, hostnames={key: name})
-    step = gone(made, order)
-    assert [type(one) for one in step.effects] == ([MarkDown] if is_told else [])
-    assert bool(step.begin) is not is_told, "its record is freed once the name is told"
+    workflow, begun = ShutDown(), Marking(order)
+    for step in (
+        gone(made, order),
+        workflow.resume(begun, seen(made)),
+        workflow.on(replace(begun, is_asked=False), Due(), seen(made)),
+    ):
+        assert [type(one) for one in step.effects] == ([MarkDown] if is_told else [])
+        assert bool(step.begin) is not is_told, "its record is freed once the name is told"
 
 
 def test_a_killed_nodes_name_is_not_marked_while_its_twin_lives_c20() -> None:
