@@ -1501,7 +1501,14 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "U14",
         "a name that Slurm itself switched off is told at its machine's end, however late",
-        (instead(shutdowns._gone, "(Reason.UNPAIRED, Reason.SUSPENDED)", "(Reason.UNPAIRED,)"),),
+        (
+            instead(shutdowns._gone, "(Reason.UNPAIRED, Reason.SUSPENDED)", "(Reason.UNPAIRED,)"),
+            instead(
+                shutdowns._is_wanted_again,
+                "life is not None and not life.waits and said is not None and said.wanted",
+                "False",
+            ),
+        ),
         seed=999002997,
     ),
     Mutant(
