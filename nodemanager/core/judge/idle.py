@@ -10,7 +10,7 @@ from __future__ import annotations
 from nodemanager.core.judge.outdated import ROTATE
 from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.scheduling import SchedulerNode, is_drained_by_us
-from nodemanager.core.model.settings import NEWS_S, Settings
+from nodemanager.core.model.settings import CLOCK_STEP_S, NEWS_S, Settings
 from nodemanager.core.model.verdict import Verdict, keep
 from nodemanager.core.model.world import Record, WorkerState
 from nodemanager.core.observe.history import History
@@ -47,6 +47,9 @@ def doubt(node_id: str, record: Record, snapshot: Snapshot, settings: Settings) 
         return keep(node_id, Reason.DRAIN_AWAITED, unwanted_s=now - since)
     clock, stamp = history.clock, record.last_ping_at
     if clock is None or not clock.trusted_at(now, settings.poll_stale_after):
+        return keep(node_id, Reason.CLOCK_UNKNOWN)
+    if stamp is not None and clock.age(stamp, now) < -CLOCK_STEP_S - clock.error_s:
+        # Stamps and the clock disagree: nobody knows what came first (T1).
         return keep(node_id, Reason.CLOCK_UNKNOWN)
     # The clock's measuring error must not make the report look younger than it is (T1).
     is_after = stamp is not None and stamp - clock.error_s > clock.now(since)

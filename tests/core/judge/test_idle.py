@@ -252,6 +252,27 @@ def test_where_the_clock_was_just_set_no_stamp_says_what_came_first_d12_t1() -> 
     assert len(made.destroyed) == NODES
 
 
+def test_a_word_from_the_future_says_not_whether_it_came_before_demand_fell_d12_t1() -> None:
+    """The store's clock is measured five minutes slow, by readings that agree (1005095100)."""
+    made = idle_pool()
+    made.store_step = -300.0
+
+    def say(round_s: float) -> None:
+        made.advance(round_s)
+        for one in list(made.records):
+            made.ping(one.uuid, WorkerState.IDLE)
+            made.change(one.uuid, last_ping_at=made.store_now + 300.0)
+        made.poll()
+
+    for _ in range(4):
+        say(EVERY)
+        made.plan()
+    say(EVERY)
+    made.advance(5.0)
+    demand_falls(made)
+    assert (made.destroyed, reasons(made)) == ([], {Reason.CLOCK_UNKNOWN})
+
+
 def test_without_a_demand_poll_the_plan_that_finds_it_too_many_counts_d12() -> None:
     made = idle_pool(jobs=0, min_nodes=NODES)
     assert reasons(made) == {Reason.NEEDED}
