@@ -67,9 +67,11 @@ class Scheduler(JobQueue, Protocol):
         """
         ...
 
-    def mark_down(self, node: str, reason: str) -> None:
+    def mark_down(self, node: str, reason: str, *, had_joined: bool = False) -> bool:
         """Say that the node is gone: what ran on it is over, and is queued again where allowed.
 
+        False if nothing was said: the scheduler waits for the next machine of that name, after one
+        that `had_joined`. Its jobs would be queued again for that one (U14).
         It is no longer draining, so that the next node of that name gets work once it has come up.
         But what somebody else drained stays so, with the reason given for it (D16).
         """

@@ -85,8 +85,9 @@ class CommandScheduler:
     def resume(self, node: str) -> None:
         self._order("resume", node=single_node(node))
 
-    def mark_down(self, node: str, reason: str) -> None:
+    def mark_down(self, node: str, reason: str, *, had_joined: bool = False) -> bool:
         self._order("down", node=single_node(node), reason=f"{OURS}{plain(reason)}")
+        return True
 
     def power_up(self, node: str) -> None:
         raise SchedulerRefused("no command powers nodes up: they are booted for jobs that wait")

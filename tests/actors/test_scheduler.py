@@ -295,9 +295,9 @@ def test_a_vanished_node_is_marked_down_once_its_record_is_free_c20(
     cleaned_before: list[bool] = []
     marked = FakeScheduler.mark_down
 
-    def mark_down(self: FakeScheduler, node: str, reason: str) -> None:
+    def mark_down(self: FakeScheduler, node: str, reason: str, *, had_joined: bool = False) -> bool:
         cleaned_before.append(bool(rig.lines("record.cleaned")))
-        marked(self, node, reason)
+        return marked(self, node, reason, had_joined=had_joined)
 
     monkeypatch.setattr(FakeScheduler, "mark_down", mark_down)
     rig.start()

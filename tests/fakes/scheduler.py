@@ -54,11 +54,14 @@ class FakeScheduler:
         self._called("resume", node)
         self.known[node] = replace(self.known[node], draining=False, reason="")
 
-    def mark_down(self, node: str, reason: str) -> None:
+    def mark_down(self, node: str, reason: str, *, had_joined: bool = False) -> bool:
         self._called("down", node)
         if self.fails_down is not None:
             raise self.fails_down
+        if had_joined and self.known[node].wanted:
+            return False
         self.known[node] = SchedulerNode(node, DOWN, reason=f"{OURS}{reason}")
+        return True
 
     def describe(
         self, node: str, weight: int, features: tuple[str, ...], drop: tuple[str, ...] = ()

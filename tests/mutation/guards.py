@@ -424,15 +424,6 @@ GUARDS = (
         "tests/actors/test_operators.py::test_a_node_whose_destroy_is_sent_is_not_cordoned",
     ),
     TextMutant(
-        "U14",
-        "a run tells the name of a machine that ended before it, though the name is wanted again",
-        "core/execute/shutdown.py",
-        "case Marking() if _is_wanted_again(state.order, seen):",
-        "case Marking() if False:",
-        "tests/core/execute/test_mark_down.py::"
-        "test_a_name_that_is_wanted_again_waits_for_the_next_machine_u14",
-    ),
-    TextMutant(
         "U1",
         "the end of one of two nodes of a create is the end of both",
         "core/observe/ended.py",
@@ -444,11 +435,20 @@ GUARDS = (
     TextMutant(
         "U14",
         "what waits for the next machine of a name is queued again at the end of the one before",
+        "schedulers/slurm/power.py",
+        "return node.wanted and had_joined",
+        "return False",
+        "tests/schedulers/test_slurm_power.py::"
+        "test_what_waits_for_the_machine_after_one_that_had_joined_is_left_alone_u14",
+    ),
+    TextMutant(
+        "U14",
+        "an order to mark a name down does not say whether the machine had joined",
         "core/execute/shutdown.py",
-        " or _is_wanted_again(order, seen)",
-        "",
+        "had_joined=life is not None and not life.waits,",
+        "had_joined=False,",
         "tests/core/execute/test_mark_down.py::"
-        "test_a_name_that_is_wanted_again_waits_for_the_next_machine_u14",
+        "test_what_the_scheduler_waits_for_is_the_next_machine_of_one_that_had_joined_u14",
     ),
     TextMutant(
         "D9",

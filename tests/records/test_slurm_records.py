@@ -371,7 +371,9 @@ def test_a_machine_that_does_not_come_gives_its_job_back_and_its_seat_is_off(
 ):
     job = slurm.cluster.submit("-w", "small-1")
     until("power up", lambda: "POWERING_UP" in slurm.words("small-1"))
-    slurm.scheduler().mark_down("small-1", "its node is gone")
+    assert not slurm.scheduler().mark_down("small-1", "its node is gone", had_joined=True)
+    assert slurm.cluster.job_state(job) == "CONFIGURING", "it waits for the next machine (U14)"
+    assert slurm.scheduler().mark_down("small-1", "its node is gone")
     until("the queue", lambda: slurm.cluster.job_state(job) == "PENDING", told=slurm.cluster.log)
     slurm.cluster.client("scancel", job)
     until("power off", lambda: slurm.is_off("small-1"), told=slurm.cluster.log)

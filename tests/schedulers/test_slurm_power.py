@@ -104,6 +104,15 @@ def test_what_a_node_without_its_machine_is_told_and_a_foreign_drain_stays_d16(
     assert power.orders_to_switch_off(listed(*words.split("+"), reason=reason)) == orders
 
 
+@pytest.mark.parametrize("words", ["idle+powering_up", "idle+power_up+powered_down"])
+def test_what_waits_for_the_machine_after_one_that_had_joined_is_left_alone_u14(words: str):
+    waiting = listed(*words.split("+"))
+    assert power.orders_to_switch_off(waiting, had_joined=True) == ()
+    assert power.orders_to_switch_off(waiting, had_joined=False) == ("State=POWER_DOWN_FORCE",)
+    up = listed("idle")
+    assert power.orders_to_switch_off(up, had_joined=True) == ("State=POWER_DOWN_FORCE",)
+
+
 def test_a_node_that_is_given_up_is_no_demand():
     assert not power.queue([node("a", "down", "cloud", "powering_up")])
     assert not power.queue([node("a", "idle", "cloud", "powering_up", "power_down")])

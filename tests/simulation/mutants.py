@@ -1503,11 +1503,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "a name that Slurm itself switched off is told at its machine's end, however late",
         (
             instead(shutdowns._gone, "(Reason.UNPAIRED, Reason.SUSPENDED)", "(Reason.UNPAIRED,)"),
-            instead(
-                shutdowns._is_wanted_again,
-                "life is not None and not life.waits and said is not None and said.wanted",
-                "False",
-            ),
+            instead(shutdowns._mark_down, "life is not None and not life.waits", "False"),
         ),
         seed=999002997,
     ),

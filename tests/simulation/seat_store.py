@@ -211,8 +211,10 @@ class SeatScheduler:
             raise SchedulerRefused("somebody else drained it")
         self._tell("resume", node, power.orders_to_resume(known))
 
-    def mark_down(self, node: str, reason: str) -> None:
-        self._tell("down", node, power.orders_to_switch_off(self._known(node)))
+    def mark_down(self, node: str, reason: str, *, had_joined: bool = False) -> bool:
+        known = self._known(node)
+        self._tell("down", node, power.orders_to_switch_off(known, had_joined=had_joined))
+        return not power.is_left_to_the_next(known, had_joined)
 
     def power_up(self, node: str) -> None:
         self._tell("up", node, power.orders_to_switch_on(self._known(node)))

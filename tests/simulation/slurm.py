@@ -420,9 +420,10 @@ class SimScheduler:
     def resume(self, node: str) -> None:
         self._line.call("resume", lambda: self._slurm.resume(node), node)
 
-    def mark_down(self, node: str, reason: str) -> None:
+    def mark_down(self, node: str, reason: str, *, had_joined: bool = False) -> bool:
         by = self._manager.name
         self._line.call("down", lambda: self._slurm.mark_down(node, reason, by), node)
+        return True
 
     def power_up(self, node: str) -> None:
         raise SchedulerRefused("it switches no nodes off")

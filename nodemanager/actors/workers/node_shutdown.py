@@ -49,8 +49,9 @@ class NodeShutdownActor(WorkerActor):
             case MarkDown(hostname=hostname):
                 is_its = effect.is_still_its(self._context.store.read(effect.record))
                 if is_its and self._is_alone(effect):
-                    self._scheduler.mark_down(hostname, "destroyed")
-                return None
+                    had_joined = effect.had_joined
+                    return self._scheduler.mark_down(hostname, "destroyed", had_joined=had_joined)
+                return True
         raise self._not_mine(effect)
 
     def _is_alone(self, effect: MarkDown) -> bool:

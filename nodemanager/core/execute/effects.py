@@ -143,7 +143,9 @@ class MarkDown:
     """Tell the scheduler that the node of that name is gone, which was `node_id`.
 
     The worker first reads the record: if the name is another node's by now, nothing is told. Nor is
-    it if it `asks_twins`, and the cloud has another node with the record's tag.
+    it if it `asks_twins`, and the cloud has another node with the record's tag, or if the node
+    `had_joined` and the scheduler waits for the next machine of that name (U14). False is the
+    answer for that last one.
     """
 
     hostname: str
@@ -151,6 +153,7 @@ class MarkDown:
     incarnation: str | None
     node_id: str
     asks_twins: bool = False
+    had_joined: bool = False
 
     def is_still_its(self, record: Record | None) -> bool:
         """Whether the name is that node's as far as its record tells, and nobody else's (C20).

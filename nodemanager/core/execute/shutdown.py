@@ -54,7 +54,6 @@ from nodemanager.core.model.settings import ASK_AGAIN_S, CLOCK_STEP_S
 from nodemanager.core.model.verdict import keep
 from nodemanager.core.model.world import CloudNode, Outcome, life_key
 from nodemanager.core.observe.facts import DestroySent, NodesExplained
-from nodemanager.core.observe.scheduled import name_told
 from nodemanager.core.observe.signs import launched_for
 from nodemanager.core.observe.unlisted import is_missed
 from nodemanager.core.plan.destroy import Destroyed, ShutdownOrder, confirm_shutdown, judge_gone
@@ -155,8 +154,6 @@ class ShutDown:
             case Destroying() | Asking():
                 sent_at = seen.snapshot.now
                 return _ask(Asking(state.order, sent_at, inherited=True, error=UNANSWERED), seen)
-            case Marking() if _is_wanted_again(state.order, seen):
-                return _freed(state.order, seen)
             case Marking():
                 return _begin_to_mark(state.order, seen)
         return Step(None)
@@ -352,25 +349,16 @@ def _gone(order: ShutdownOrder, seen: Seen) -> Step[ShutdownState]:
     switched off may be wanted again: what waits for it waits for the next machine (U14).
     """
     is_left = order.reason in (Reason.UNPAIRED, Reason.SUSPENDED) or order.hostname is None
-    is_left = is_left or _is_wanted_again(order, seen)
     if order.record is None or is_left or not seen.settings.scheduled:
         return _told_gone(_freed(order, seen), order, seen)
     return _told_gone(_begin_to_mark(order, seen), order, seen)
-
-
-def _is_wanted_again(order: ShutdownOrder, seen: Seen) -> bool:
-    """Whether the scheduler waits for a machine of the name, and had called this one up before."""
-    history, now = seen.snapshot.history, seen.snapshot.now
-    life = history.hostnames.get(life_key(order.record or "", order.incarnation))
-    said = name_told(order.hostname, history, now, seen.settings)
-    return life is not None and not life.waits and said is not None and said.wanted
 
 
 def _begin_to_mark(order: ShutdownOrder, seen: Seen) -> Step[ShutdownState]:
     wait_s = _twin_shows_in(order, seen)
     if wait_s > 0:
         return Step(Marking(order, is_asked=False), (Wait(wait_s),))
-    return Step(Marking(order), (_mark_down(order),))
+    return Step(Marking(order), (_mark_down(order, seen),))
 
 
 def _twin_shows_in(order: ShutdownOrder, seen: Seen) -> float:
@@ -389,15 +377,17 @@ def _twin_shows_in(order: ShutdownOrder, seen: Seen) -> float:
     return visible_after - age_s
 
 
-def _mark_down(order: ShutdownOrder) -> MarkDown:
+def _mark_down(order: ShutdownOrder, seen: Seen) -> MarkDown:
     assert order.hostname is not None
     assert order.record is not None
+    life = seen.snapshot.history.hostnames.get(life_key(order.record, order.incarnation))
     return MarkDown(
         order.hostname,
         order.record,
         order.incarnation,
         order.node_id,
         asks_twins=order.reason is Reason.KILLED,
+        had_joined=life is not None and not life.waits,
     )
 
 
@@ -405,6 +395,9 @@ def _marking(state: Marking, event: WorkflowEvent, seen: Seen) -> Step[ShutdownS
     """Tell the scheduler until it has answered, for `action_timeout` at the most."""
     order = state.order
     match event:
+        case Answered(effect=MarkDown(), answer=False):
+            left = _marked(order, Level.INFO, detail="its scheduler waits for the next machine")
+            return replace(_freed(order, seen), tell=(left,))
         case Answered(effect=MarkDown()):
             return _freed(order, seen)
         case Failed(effect=MarkDown(), error=error) if error.definite:
@@ -417,10 +410,8 @@ def _marking(state: Marking, event: WorkflowEvent, seen: Seen) -> Step[ShutdownS
             tried = replace(state, tries=tries, is_asked=False)
             tell = () if state.tries else (_not_marked(order, str(error)),)
             return Step(tried, (Wait(wait_s),), tell=tell)
-        case Due() if _is_wanted_again(order, seen):
-            return _freed(order, seen)
         case Due():
-            return Step(replace(state, is_asked=True), (_mark_down(order),))
+            return Step(replace(state, is_asked=True), (_mark_down(order, seen),))
         case Expired() if state.is_asked:
             # Told after the record is free, it could be told of the next node of that name.
             return Step(replace(state, is_last=True))
@@ -430,15 +421,19 @@ def _marking(state: Marking, event: WorkflowEvent, seen: Seen) -> Step[ShutdownS
 
 
 def _not_marked(order: ShutdownOrder, error: str) -> LogLine:
+    return _marked(order, Level.WARNING, error=error)
+
+
+def _marked(order: ShutdownOrder, level: Level, **said: str) -> LogLine:
     fields = {
         "node": order.node_id,
         "record": order.record,
         "host": order.hostname,
         "action": "down",
-        "error": error,
+        **said,
         "plan": order.plan_id,
     }
-    return LogLine(Event.NODE_DRAIN, fields, Level.WARNING)
+    return LogLine(Event.NODE_DRAIN, fields, level)
 
 
 def _told_gone(step: Step[ShutdownState], order: ShutdownOrder, seen: Seen) -> Step[ShutdownState]:

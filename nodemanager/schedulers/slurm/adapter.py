@@ -157,20 +157,22 @@ class SlurmScheduler:
         given = power.orders_to_resume(known) if self._power_saving else (power.RESUME,)
         self._tell(node, given)
 
-    def mark_down(self, node: str, reason: str) -> None:
+    def mark_down(self, node: str, reason: str, *, had_joined: bool = False) -> bool:
         known = self._known(node)
         if self._power_saving:
-            if known is not None:
-                self._tell(node, power.orders_to_switch_off(known))
-            return
+            if known is None:
+                return True
+            self._tell(node, power.orders_to_switch_off(known, had_joined=had_joined))
+            return not power.is_left_to_the_next(known, had_joined)
         if known is not None and known.draining and not is_drained_by_us(known):
             # What somebody else drained stays so, with the reason given for it (D16).
             self._update_node(node, "State=DOWN", f"Reason={plain(known.reason)}")
-            return
+            return True
         self._update_node(node, "State=DOWN", f"Reason={OURS}{plain(reason)}")
         # After State=DOWN alone a node that was draining would be down *and* draining, and so
         # would be the next of that name. The other way round, a job could begin in between.
         self._update_node(node, power.UNDRAIN)
+        return True
 
     def power_up(self, node: str) -> None:
         known = self._known(node)

@@ -101,17 +101,23 @@ def orders_to_resume(node: SchedulerNode | None) -> tuple[str, ...]:
     return (RESUME if is_up else OFF,)
 
 
-def orders_to_switch_off(node: SchedulerNode) -> tuple[str, ...]:
+def orders_to_switch_off(node: SchedulerNode, *, had_joined: bool = False) -> tuple[str, ...]:
     """What to tell Slurm of a node whose machine is gone, or does not come.
 
-    What waits for it, or ran on it, is queued again. A drain of ours ends with the machine; with an
-    operator's drain Slurm keeps the node as it is, since it would end that with the power (D16).
+    What waits for it, or ran on it, is queued again, but for what waits for the next machine, after
+    one that `had_joined` (U14). A drain of ours ends with the machine; with an operator's drain
+    Slurm keeps the node as it is, since it would end that with the power (D16).
     """
-    if node.draining and not is_drained_by_us(node):
+    if (node.draining and not is_drained_by_us(node)) or is_left_to_the_next(node, had_joined):
         return ()
     is_off = not words_of(node).isdisjoint({POWERED_DOWN, POWERING_DOWN})
     undrain = (UNDRAIN,) if node.draining else ()
     return undrain if is_off and not node.wanted else (OFF_AT_ONCE, *undrain)
+
+
+def is_left_to_the_next(node: SchedulerNode, had_joined: bool) -> bool:
+    """Whether Slurm waits for a machine of that name, and the one that is gone can't be it."""
+    return node.wanted and had_joined
 
 
 def orders_to_switch_on(node: SchedulerNode) -> tuple[str, ...]:

@@ -8,12 +8,11 @@ import pytest
 
 from nodemanager.core.execute.effects import DestroyNode, MarkDown, Wait
 from nodemanager.core.execute.shutdown import Destroying, Marking, ShutDown, ShutdownState
-from nodemanager.core.execute.workflow import Action, Answered, Due, Seen, Step
+from nodemanager.core.execute.workflow import Action, Answered, Due, LogLine, Seen, Step
 from nodemanager.core.model.changed import changed
 from nodemanager.core.model.reasons import Reason
-from nodemanager.core.model.scheduling import SchedulerNode
 from nodemanager.core.model.settings import CLOCK_STEP_S
-from nodemanager.core.model.world import CloudState, Guarantee, Outcome, WorkerState, life_key
+from nodemanager.core.model.world import CloudState, Guarantee, Outcome, life_key
 from nodemanager.core.plan.destroy import ShutdownOrder
 from tests.core.build import World, incarnation_of, node, world
 
@@ -112,24 +111,15 @@ def test_a_name_that_the_scheduler_had_switched_off_may_wait_for_the_next_machin
 
 
 @pytest.mark.parametrize("reason", [Reason.NODE_DOWN, Reason.NODE_STOPPED, Reason.KILLED])
-@pytest.mark.parametrize(
-    ("wanted", "waits", "is_told"),
-    [
-        pytest.param(True, False, False, id="one-that-had-joined-and-is-wanted-again"),
-        pytest.param(False, False, True, id="one-that-had-joined"),
-        pytest.param(True, True, True, id="one-that-is-still-waited-for"),
-    ],
-)
-def test_a_name_that_is_wanted_again_waits_for_the_next_machine_u14(
-    wanted: bool, waits: bool, is_told: bool, reason: Reason
+@pytest.mark.parametrize("waits", [False, True])
+def test_what_the_scheduler_waits_for_is_the_next_machine_of_one_that_had_joined_u14(
+    waits: bool, reason: Reason
 ) -> None:
     """Its machine was heard, then switched off by the scheduler, and ends for whatever reason."""
     made = world(scheduled=True, visible_after=0.0)
     order = killed(made, 100.0, reason)
     made.round()
     key = life_key("r1", order.incarnation)
-    word = SchedulerNode("compute1", WorkerState.DOWN, suspended=True, wanted=wanted)
-    made.poll_scheduler(word)
     name = replace(made.history.hostnames[key], waits=waits)
     made.history = changed(made.history, hostnames={key: name})
     workflow, begun = ShutDown(), Marking(order)
@@ -138,8 +128,12 @@ def test_a_name_that_is_wanted_again_waits_for_the_next_machine_u14(
         workflow.resume(begun, seen(made)),
         workflow.on(replace(begun, is_asked=False), Due(), seen(made)),
     ):
-        assert [type(one) for one in step.effects] == ([MarkDown] if is_told else [])
-        assert bool(step.begin) is not is_told, "its record is freed once the name is told"
+        (mark,) = step.effects
+        assert isinstance(mark, MarkDown)
+        assert mark.had_joined is not waits
+    left = workflow.on(begun, Answered(mark, answer=False), seen(made))
+    assert [one.fields["action"] for one in left.tell if isinstance(one, LogLine)] == ["down"]
+    assert [one.action for one in left.begin] == [Action.CLEAN]
 
 
 def test_a_killed_nodes_name_is_not_marked_while_its_twin_lives_c20() -> None:
