@@ -193,6 +193,7 @@ def test_every_reason_is_given_in_some_world() -> None:
         pytest.param(995002480, "D15", id="a-record-on-slot-0-leaves-no-slot-for-a-replacement"),
         pytest.param(1005040153, "O5", id="a-cordoned-node-loses-its-tags"),
         pytest.param(1005051485, "D9", id="a-silent-node-comes-back-and-says-down"),
+        pytest.param(1005100418, "B5", id="a-node-that-ends-twice-on-late-lists"),
         pytest.param(1005095100, "WORK", id="an-idle-word-from-the-future"),
         pytest.param(1005091531, "U14", id="a-run-takes-up-the-end-of-a-machine-of-a-wanted-name"),
         pytest.param(1005072585, "U14", id="a-machine-ends-once-its-name-is-wanted-again"),

@@ -70,6 +70,16 @@ def test_a_false_clean_that_a_last_look_finds_is_told_like_any_other_u8() -> Non
     assert len(told) == 1
 
 
+def test_a_life_that_a_late_list_shows_after_its_end_failed_to_boot_once_b5() -> None:
+    """It is destroyed anew, and gone anew, while its record waits for its clean (1005100418)."""
+    made, _, _ = context(world().settings, MemoryJournal(ManualClock()))
+    for _ in range(2):
+        made.learn(NodeGone("i-1", Reason.BOOT_FAILED, "small", "r1", "life-1"))
+    assert made.limits.loops.pool.failed == 1
+    made.learn(NodeGone("i-2", Reason.BOOT_FAILED, "small", "r1", "life-2"))
+    assert made.limits.loops.pool.failed == 2
+
+
 def test_a_rest_from_booting_is_as_long_where_our_clock_was_set_back_meanwhile_b5() -> None:
     settings, clock = world(boot_fail_after=600.0).settings, ManualClock()
     journal = MemoryJournal(clock)

@@ -12,6 +12,24 @@ GUARDS = (
     # A node at work, or known to live, is hit.
     TextMutant(
         "D12",
+        "a word from the future counts as said after demand fell",
+        "core/judge/idle.py",
+        "if stamp is not None and clock.age(stamp, now) < -CLOCK_STEP_S - clock.error_s:",
+        "if False:",
+        "tests/core/judge/test_idle.py::"
+        "test_a_word_from_the_future_says_not_whether_it_came_before_demand_fell_d12_t1",
+    ),
+    TextMutant(
+        "B5",
+        "a node that a late list shows after its end fails to boot once more",
+        "core/safety/boot_loops.py",
+        "if life is not None and life in loops.counted:",
+        "if False:",
+        "tests/actors/test_context.py::"
+        "test_a_life_that_a_late_list_shows_after_its_end_failed_to_boot_once_b5",
+    ),
+    TextMutant(
+        "D12",
         "a destroy that was parked is forgotten, and its node gets work again",
         "actors/daemon/intents.py",
         "            yield intent.node, None\n",

@@ -61,8 +61,10 @@ def after_end(
     """The loops after that node's boot came to nothing: it was given up, ended, or vanished.
 
     `node` is what the cloud still shows of it. `life` is its record's life, by key, where the
-    record still has it, so that it is counted once.
+    record still has it: it is counted once, also if a late list shows its node again.
     """
+    if life is not None and life in loops.counted:
+        return loops
     boot_fail_after, age_s = settings.boot_fail_after, None
     if node is not None and node.created_at is not None:
         age_s = wall.age(node.created_at, at)
