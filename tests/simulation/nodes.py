@@ -828,15 +828,20 @@ class NodeRules:
             self._wrong("U6", manager, f"{len(waiting)} claims wait, {settings.max_nodes} may")
 
     def _is_called_gone(self, record: Record, ears: Ears, settings: Settings) -> bool:
-        """Whether the manager was told by id, untruly, that the claim's living node is gone (A1).
+        """Whether the manager was told, untruly, that the claim's living node is gone (A1).
 
-        Then its create came to nothing as far as anybody can tell (D3).
+        Then its create came to nothing as far as anybody can tell: by id (D3), or by the claim's
+        tag once every create has taken effect (D13).
         """
         made = self.world.cloud.by_record.get(record.uuid, ())
         own = [one for one in made if one.lives and one.tags.incarnation == record.incarnation]
+        known_at = self.cleans.truth.claimed_at.get(record.incarnation or "", float("inf"))
+        known_at += settings.create_known_after
+        by_tag = [one for one in ears.by_tag.get(record.uuid, ()) if one.given]
+        is_denied = bool(by_tag) and by_tag[-1].at >= known_at and not by_tag[-1].nodes
         return bool(own) and all(
             self.world.is_excused(one.id, which="A1")
-            and ears.is_gone(one.id, settings.visible_after, one.created_at)
+            and (is_denied or ears.is_gone(one.id, settings.visible_after, one.created_at))
             for one in own
         )
 
