@@ -108,7 +108,9 @@ def orders_to_switch_off(node: SchedulerNode, *, had_joined: bool = False) -> tu
     one that `had_joined` (U14). A drain of ours ends with the machine; with an operator's drain
     Slurm keeps the node as it is, since it would end that with the power (D16).
     """
-    if (node.draining and not is_drained_by_us(node)) or is_left_to_the_next(node, had_joined):
+    if node.draining and not is_drained_by_us(node):
+        return ()
+    if is_left_to_the_next(node, had_joined):
         return ()
     is_off = not words_of(node).isdisjoint({POWERED_DOWN, POWERING_DOWN})
     undrain = (UNDRAIN,) if node.draining else ()
