@@ -39,7 +39,7 @@ QUEUE = (
         "U12",
         "a node that Slurm keeps for a job of several nodes is booted once more",
         "core/plan/supply.py",
-        " or reason in SPARE or _is_planned(word):",
+        " or reason in SPARE or (word is not None and _is_planned(word)):",
         " or reason in SPARE:",
         f"{PACKING}::test_a_node_that_is_kept_for_a_job_of_several_nodes_serves_it",
     ),

@@ -82,11 +82,8 @@ class NodeFacts:
         record = self.pairs.record_of.get(node.id)
         if record is None:
             return Subject(node, None, WorkerState.UNKNOWN, self.before.get(node.id))
-        return Subject(node, record, self.state_of(record), self.before.get(node.id))
-
-    def state_of(self, record: Record) -> WorkerState:
-        """What the record's node does, by its own fresh word and a scheduler's (T6)."""
-        return joined_state(record, self.snapshot, self.settings)
+        state = joined_state(record, self.snapshot, self.settings)
+        return Subject(node, record, state, self.before.get(node.id))
 
     def unknown_why(self, subject: Subject) -> Reason:
         """Why it is not known what a node does whose pings are fresh (T6, D17).
@@ -170,10 +167,10 @@ class NodeFacts:
         said before it: so a mass failure shows before the first destroy. The stamp of
         its last ping tells of a silence that began before this run did.
         """
-        silence = self.silence_of(subject)
-        if silence.silent_s <= silence.window_s / 2:
+        silent_s = silent_for(subject.own, self.history)
+        if silent_s <= self.settings.node_stale_after / 2:
             return None
-        return max(silence.silent_s, silence.quiet_s or 0.0)
+        return max(silent_s, self.silence_of(subject).quiet_s or 0.0)
 
     def alone_for(self, node: CloudNode) -> Measured:
         """How long, and in how many listings, the node has had no record, and the limit (D7)."""
@@ -409,7 +406,7 @@ def _unheard(facts: NodeFacts, subject: Subject) -> NodeView | None:
         silent_s = silent_for(record, facts.history)
         if silent_s > settings.node_stale_after:
             continue
-        busy = facts.state_of(record) is WorkerState.BUSY
+        busy = joined_state(record, facts.snapshot, settings) is WorkerState.BUSY
         reason = Reason.BUSY if busy else Reason.WORKER_UNKNOWN
         return subject.kept(reason, record=record.uuid, silent_s=silent_s)
     return None

@@ -378,7 +378,7 @@ def _kept(
     known = before.get(uuid)
     if known is not None and known.reason is reason and known.measures == measures:
         return known
-    return Verdict(KEEP, reason, uuid, measures)
+    return Verdict(KEEP, reason, uuid, measures, reason.rule)
 
 
 def is_touched(uuid: str, snapshot: Snapshot) -> bool:

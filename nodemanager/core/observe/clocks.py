@@ -66,7 +66,8 @@ class MeasuredClock:
 
     def since(self, stamp: float, boottime: float) -> float:
         """When `stamp` was made, CLOCK_BOOTTIME, never too early, and not after `boottime`."""
-        return boottime - max(0.0, self.age(stamp, boottime))
+        age = self.age(stamp, boottime)
+        return boottime - age if age > 0.0 else boottime
 
     @property
     def has_jumped(self) -> bool:

@@ -83,7 +83,7 @@ def came_at(heard: Heard, clock: MeasuredClock | None) -> float:
     if stamp is None:
         return heard.before_at
     came = seen_at if clock is None else clock.since(stamp, seen_at)
-    return max(heard.before_at, came)
+    return came if came > heard.before_at else heard.before_at
 
 
 def _claimed_at(record: Record) -> float | None:

@@ -171,9 +171,11 @@ def is_heard(record: Record, history: History, now: float, settings: Settings) -
     clock, stamp = history.clock, record.last_ping_at
     if clock is None or stamp is None:
         return False
-    age_s, heard = clock.age(stamp, now), history.heard.get(record.uuid)
-    if clock.has_jumped and heard is not None and heard.last_ping_at == stamp:
-        age_s = max(age_s, now - heard.seen_at)
+    age_s = clock.age(stamp, now)
+    if clock.has_jumped:
+        heard = history.heard.get(record.uuid)
+        if heard is not None and heard.last_ping_at == stamp:
+            age_s = max(age_s, now - heard.seen_at)
     return not (age_s > settings.node_stale_after or age_s < -CLOCK_STEP_S - clock.error_s)
 
 

@@ -367,22 +367,22 @@ def _after_silence(
     ]
     no_more = partial(_no_more_ill, snapshot, settings, views, ours)
     turned, part = snapshot.history.turned, snapshot.breaker.part(Cause.MASS_SILENCE)
-    bad = {
-        view.node.id: snapshot.now - (view.bad_s or 0.0)
+    ill = [
+        view
         for view in ours
-        if view.bad or (view.node.id in turned and view.verdict.reason in HANDLED)
-    }
+        if view.bad_s is not None or (view.node.id in turned and view.verdict.reason in HANDLED)
+    ]
     unlisted = frozenset(view.node.id for view in unheard)
     history = nodes_since.turned_bad(
         snapshot.history,
-        bad,
+        {view.node.id: snapshot.now - (view.bad_s or 0.0) for view in ill},
         snapshot.now,
         settings,
         unlisted,
         well=no_more({one: then.found_at for one, then in turned.items()}),
         leaving=snapshot.node_flights.keys(),
-        boots={view.node.id for view in ours if view.verdict.reason is Reason.NOT_JOINED},
-        down={view.node.id for view in ours if view.state is WorkerState.DOWN},
+        boots={view.node.id for view in ill if view.verdict.reason is Reason.NOT_JOINED},
+        down={view.node.id for view in ill if view.state is WorkerState.DOWN},
         collapsed=snapshot.breaker.part(Cause.CLOUD_COLLAPSED) is not None,
     )
     left = history.turned.keys() - {view.node.id for view in ours} if history.turned else ()

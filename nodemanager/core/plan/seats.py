@@ -67,7 +67,7 @@ def uses_of(
     return {
         record.uuid: use_of(nodes.get(seat))
         for record in records
-        if (seat := seat_of(record)) is not None and not record.holds_anything
+        if not record.holds_anything and (seat := seat_of(record)) is not None
     }
 
 

@@ -264,9 +264,9 @@ def count_locked(records: Iterable[Record], snapshot: Snapshot, settings: Settin
     )
 
 
-def _is_planned(word: SchedulerWord | None) -> bool:
+def _is_planned(word: SchedulerWord) -> bool:
     """Whether the scheduler keeps the node for a job that waits for other nodes, too."""
-    return word is not None and word.node.planned and not word.node.draining
+    return word.node.planned and not word.node.draining
 
 
 class Supply:
@@ -324,6 +324,7 @@ class Supply:
     def _count_views(self) -> None:
         told_of, idle = self.sizes.told_of, WorkerState.IDLE
         leaving, untagged = Reason.SHUTTING_DOWN, Reason.UNTAGGED
+        scheduled = self._settings.scheduled
         for view in self.views:
             reason = view.beneath or view.verdict.reason
             if reason in OUTSIDE:
@@ -343,19 +344,20 @@ class Supply:
             if reason in SET_ASIDE:
                 self.aside[size.name] += 1
                 continue
-            word = None if view.state is idle else self._word_on(view)
-            if view.state is idle or reason in SPARE or _is_planned(word):
+            word = self._word_on(view) if scheduled and view.state is not idle else None
+            if view.state is idle or reason in SPARE or (word is not None and _is_planned(word)):
                 self.spare[size.name] += 1
             elif self._turned_busy(view, word):
                 self.just_busy[size.name] += 1
             else:
-                self._count_filling(size, word)
+                if word is not None:
+                    self._count_filling(size, word)
                 continue
             self.hosts[size.name].append(None if view.record is None else view.record.hostname)
 
     def _word_on(self, view: NodeView) -> SchedulerWord | None:
-        """What the scheduler, where there is one, says of the node; None where nothing is fresh."""
-        if not self._settings.scheduled or view.record is None:
+        """What the scheduler says of the node; None where nothing is fresh."""
+        if view.record is None:
             return None
         return word_on(view.record, self.snapshot.history, self.snapshot.now, self._settings)
 
@@ -383,13 +385,13 @@ class Supply:
             return False
         return heard.busy_since + clock.error_s >= clock.now(demand_at)
 
-    def _count_filling(self, size: Size, word: SchedulerWord | None) -> None:
+    def _count_filling(self, size: Size, word: SchedulerWord) -> None:
         """Count the room of a node that turned busy lately: jobs that still wait may get it yet.
 
         What waits for longer does so for another reason, and gets a node of its own.
         """
         demand_at = self.snapshot.demand_at
-        if demand_at is None or word is None or word.busy_since is None:
+        if demand_at is None or word.busy_since is None:
             return
         if demand_at - word.busy_since > FILLING_S:
             return

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from nodemanager.core.judge.records import BY_ITSELF
 from nodemanager.core.model.reasons import Kind, Reason
 from nodemanager.core.model.world import (
     CloudNode,
@@ -208,6 +209,17 @@ def test_a_record_that_holds_nothing_is_left_alone_c1_c22() -> None:
     """Also one that the server would call startup-fail, as it does every old clean record."""
     made = gone(1e7, **NOTHING)
     assert judged(made) == (Kind.KEEP, Reason.HOLDS_NOTHING)
+
+
+def test_the_commonest_verdicts_are_made_with_the_rule_of_their_check() -> None:
+    """So that none of them is copied to bear it."""
+    made = gone(**NOTHING)
+    made.add_record("r2")
+    made.add_node("r2")
+    made.settle()
+    rules = {check.name: check.rule for check in BY_ITSELF}
+    assert made.of_record("r1").rule == rules["holding"] == Reason.HOLDS_NOTHING.rule
+    assert made.of_record("r2").rule == rules["unpaired"] == Reason.PAIRED.rule
 
 
 @pytest.mark.parametrize("state", [pytest.param(one, id=str(one)) for one in (*WorkerState, None)])
