@@ -36,6 +36,7 @@ setup(
     data_files=[
         ("share/nodemanager", shipped("etc", "*.cfg")),
         ("share/nodemanager/iam", shipped("etc/iam", "*")),
+        ("share/nodemanager/haproxy", shipped("etc/haproxy", "*")),
         ("share/nodemanager/node", shipped("etc/node", "*")),
         ("share/nodemanager/arvados", shipped("etc/arvados", "*")),
         ("share/nodemanager/schedulers", shipped("etc/schedulers", "*")),

@@ -238,7 +238,9 @@ class RememberedIdentity:
         # since we asked the store.
         known_now = self._known_beats()
         known_before = self._beats_before or known_now
-        fell = known_before[0] == store_id and beats < known_before[1]
+        # What we wrote ourselves counts one more at least. A dry run writes none.
+        least = known_before[1] + self._writes
+        fell = known_before[0] == store_id and beats < least
         if self._writes and fell:
             # Remember that it fell, since the count will soon exceed the old one again.
             self._state.remember("restored", f"{store_id} from {known_before[1]} to {beats}")
@@ -252,8 +254,8 @@ class RememberedIdentity:
             return None
         return (
             "the record store was put back to an earlier state, as from a backup: its count of "
-            f"heartbeats fell ({told or beats}). Records made since are gone from it, and their "
-            "nodes live: see the operator's guide, a registry from a backup; then forget "
+            f"heartbeats went back ({told or beats}). Records made since are gone from it, and "
+            "their nodes live: see the operator's guide, a registry from a backup; then forget "
             f"`restored` in {self._state.path}/facts.json"
         )
 

@@ -29,6 +29,7 @@ SERVERS = {
     "chromium": "chromium",
     "curl": "curl",
     "gcc": "gcc",
+    "haproxy": "/usr/sbin/haproxy",
     "libvirt": "import libvirt",
     "libvirtd": "/usr/sbin/libvirtd",
     "logrotate": "/usr/sbin/logrotate",

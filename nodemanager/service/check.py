@@ -30,13 +30,15 @@ def check(path: Path) -> tuple[Config, list[str]]:
     """The configuration as the daemon would use it, and its warnings.
 
     Builds the adapters, so that it finds their errors, too, but sends no request to any server but
-    to a Slurm whose programs are here: that one is asked for the names of its nodes.
+    to a Slurm whose programs are here, which is asked for the names of its nodes, and to the
+    records' PostgreSQL, which is asked whether a standby of it would have all records.
     """
     sections = ini.read(path).sections
     needs_cloud = "Cloud" in sections or "Registry" not in sections
     config = load(path, accepts=adapters.accepted_keys, require_cloud=needs_cloud)
     if not needs_cloud:
-        return config, [*map(str, config.warnings), *_advice_on_secrets(config)]
+        advice = [*_advice_on_standbys(config), *_advice_on_secrets(config)]
+        return config, [*map(str, config.warnings), *advice]
     cloud = adapters.build_cloud(config, SystemClock())
     try:
         sizes = sizes_of(config, cloud)
@@ -49,6 +51,7 @@ def check(path: Path) -> tuple[Config, list[str]]:
         *advice_on_power_saving(config),
         *advice_on_scheduler(config),
         *_advice_on_names(config),
+        *_advice_on_standbys(config),
         *_advice_on_secrets(config),
     ]
     return config, [*map(str, config.warnings), *advice]
@@ -70,6 +73,24 @@ def _advice_on_names(config: Config) -> list[str]:
     found = None if names is None else apart(registry.hostname, registry.slots, names)
     place = f"{config.path}: [Registry] hostname = {registry.hostname}"
     return [] if found is None else [f"{place}: {found.told}"]
+
+
+def _advice_on_standbys(config: Config) -> list[str]:
+    """A warning where the records' PostgreSQL has a standby that may lack some, if it answers."""
+    database = config.registry.database.reveal()
+    if config.records.provider is StoreProvider.ARVADOS or not database.startswith("postgres"):
+        return []
+    # Imported where it is needed: SQLAlchemy takes as long as all else of this command.
+    from nodemanager.sql import standbys
+
+    found = standbys.lacking(database)
+    if found is None:
+        return []
+    return [
+        f"{config.path}: [Registry] database: its standby may lack the newest writes ({found}). "
+        "If it takes over then, the manager is read-only until somebody has looked after the nodes "
+        "whose records are gone. Let commits wait for the standby"
+    ]
 
 
 def _advice_on_secrets(config: Config) -> list[str]:

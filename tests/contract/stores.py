@@ -127,30 +127,36 @@ def served_backend(url: str, slots: int, *, over_http: bool) -> Iterator[Backend
 class Postgres:
     """A PostgreSQL of our own on a unix socket, as its own user; a new database for each test.
 
-    Only where it is `durable` does a commit wait for the disk.
+    Only where it is `durable` does a commit wait for the disk. One that `follows` another is its
+    hot standby, which streams from it.
     """
 
-    def __init__(self, *, durable: bool = False, connections: int = 100) -> None:
+    def __init__(
+        self, *, durable: bool = False, connections: int = 100, follows: Postgres | None = None
+    ) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="nodemanager-pg-", dir="/tmp"))
         self._user = "postgres" if os.geteuid() == 0 else None
         if self._user:
             owner = pwd.getpwnam(self._user)
             os.chown(self.folder, owner.pw_uid, owner.pw_gid)
-        data = str(self.folder / "data")
-        self._run("initdb", "-D", data, "-A", "trust", "-U", "nodemanager", "--no-sync")
+        self._data = str(self.folder / "data")
+        if follows is None:
+            self._run("initdb", "-D", self._data, "-A", "trust", "-U", "nodemanager", "--no-sync")
+        else:
+            to = ("-D", self._data, "-R", "--checkpoint=fast", "--no-sync")
+            self._run("pg_basebackup", *to, "-h", str(follows.folder), "-U", "nodemanager")
+        command = [_tool("postgres"), "-D", self._data, "-k", str(self.folder), "-h", ""]
+        self._command = [*command, "-N", str(connections), *([] if durable else ["-F"])]
+        self.start()
+        self._admin = sa.create_engine(
+            self.url("postgres").replace("postgresql:", "postgresql+psycopg:"),
+            isolation_level="AUTOCOMMIT",
+        )
+
+    def start(self) -> None:
+        """Start the server, and wait until its socket is there."""
         self._server = subprocess.Popen(
-            [
-                _tool("postgres"),
-                "-D",
-                data,
-                "-k",
-                str(self.folder),
-                *([] if durable else ["-F"]),
-                "-h",
-                "",
-                "-N",
-                str(connections),
-            ],
+            self._command,
             user=self._user,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -160,10 +166,24 @@ class Postgres:
             assert self._server.poll() is None, "postgres ended"
             assert time.monotonic() < deadline, "postgres does not listen"
             time.sleep(0.02)
-        self._admin = sa.create_engine(
-            self.url("postgres").replace("postgresql:", "postgresql+psycopg:"),
-            isolation_level="AUTOCOMMIT",
-        )
+
+    def promote(self) -> None:
+        """Make a standby the primary."""
+        self._run("pg_ctl", "promote", "-D", self._data)
+
+    def kill(self) -> None:
+        """kill -9 of the server and of all that it started."""
+        for pid in self.processes():
+            os.kill(pid, signal.SIGKILL)
+        self._server.wait(timeout=30)
+        (self.folder / ".s.PGSQL.5432").unlink(missing_ok=True)
+        self._admin.dispose()
+
+    def ask(self, statement: str) -> Any:
+        """The one value that the statement gives, if it gives one."""
+        with self._admin.connect() as connection:
+            found = connection.execute(sa.text(statement))
+            return found.scalar() if found.returns_rows else None
 
     def _run(self, tool: str, *arguments: str) -> None:
         subprocess.run(
@@ -199,7 +219,8 @@ class Postgres:
     def stop(self) -> None:
         self._admin.dispose()
         # Without waiting for those who are still connected.
-        self._server.send_signal(signal.SIGINT)
+        if self._server.poll() is None:
+            self._server.send_signal(signal.SIGINT)
         self._server.wait(timeout=30)
         shutil.rmtree(self.folder, ignore_errors=True)
 

@@ -44,6 +44,33 @@ def test_a_database_from_a_backup_counts_fewer_heartbeats_and_is_noticed_l5(
     assert identity.check_age(*beats(backup)) is None
 
 
+def test_a_standby_that_lacks_one_heartbeat_is_noticed_though_the_next_one_makes_it_up_l5(
+    tmp_path: Path,
+) -> None:
+    live, standby = tmp_path / "live.db", tmp_path / "standby.db"
+    identity = RememberedIdentity(StateDirectory(tmp_path / "state"), writes=True)
+    assert identity.check_age(*beats(live, times=3)) is None
+    with sqlite3.connect(live) as source, sqlite3.connect(standby) as copy:
+        source.backup(copy)
+    assert identity.check_age(*beats(live)) is None
+    told = identity.check_age(*beats(standby))
+    assert told is not None
+    assert "from 4 to 4" in told
+
+
+def test_a_dry_run_reads_the_same_count_again_and_again_l5(tmp_path: Path) -> None:
+    path = tmp_path / "live.db"
+    dry = RememberedIdentity(StateDirectory(tmp_path / "state"), writes=False)
+    RememberedIdentity(StateDirectory(tmp_path / "state"), writes=True).check_age(*beats(path))
+    store = make_store(path)
+    try:
+        for _ in range(3):
+            told = store.store_time(writes=False)
+            assert dry.check_age(store.store_id(), told.beats or 0) is None
+    finally:
+        store.close()
+
+
 def test_another_store_is_held_against_no_count_of_the_former_l5(tmp_path: Path) -> None:
     """L5: its id tells it; once an operator wants it, its own count begins."""
     identity = RememberedIdentity(StateDirectory(tmp_path / "state"), writes=True)
