@@ -47,6 +47,8 @@ BOOTS_S = 100.0
 SLACK_S = 60.0
 LOOK_S = 10.0
 """A look at Slurm takes no longer: the time-out of its call."""
+A_SECOND = 1.0
+"""Slurm tells since when a reason is there in whole seconds."""
 
 
 class SeatRules:
@@ -131,7 +133,13 @@ class SeatRules:
         is_drained = "DRAIN" in node.flags and node.reason is not None
         if is_drained and not node.reason[0].startswith(OURS) and any(o in argv for o in UNDRAINS):
             self.world.violate("D16", f"{by} ends the drain of {node.name}: {node.reason[0]}")
-        if ON in argv and node.flags & {"DRAIN", "DOWN", "RESERVED"}:
+        forbidden = node.flags & {"DRAIN", "DOWN", "RESERVED"}
+        if node.reason is not None:
+            drained_s = self.controller.model.clock() - node.reason[1]
+            if drained_s <= self.world.engine.now - self.world.weather.sent_at + A_SECOND:
+                # Somebody drained it while the order was on its way.
+                forbidden -= {"DRAIN"}
+        if ON in argv and forbidden:
             self.world.violate("D16", f"{by} powers {node.name} up, {sorted(node.flags)}")
         job = self.controller.jobs.get(node.job or "")
         if job is None or not any(one in argv for one in ENDS):
