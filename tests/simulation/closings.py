@@ -190,7 +190,9 @@ class Closings:
         return "no operator has reset it"
 
     def _cloud(self, manager: Manager, one: Standing, settings: Settings) -> str | None:
-        lost = one.ids - self._destroyed(manager.pool)
+        # One whose destroy came to nothing is listed again like any other.
+        living = {node.id for node in self.world.cloud.living()}
+        lost = one.ids - (self._destroyed(manager.pool) - living)
         shown = [heard.items.keys() for heard in self._since(manager, "cloud", one)]
         away = {id for id in lost if not self._confirmed(manager.pool, id, one, settings)}
         return _lacking(shown, lost, away, settings)
