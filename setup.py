@@ -26,7 +26,7 @@ setup(
     package_data={
         "nodemanager": [
             f"{package}/migrations/{files}"
-            for package in ("records", "journal")
+            for package in ("records", "journal", "lease")
             for files in ("*.py", "versions/*.py")
         ]
         + ["commands/templates/*.j2"]

@@ -19,8 +19,9 @@ from nodemanager.cloud.cloud_config import CloudConfig
 from nodemanager.config import Config, StoreProvider, located
 from nodemanager.config.providers import PROVIDERS
 from nodemanager.config.settings import no_adapter
-from nodemanager.config.values import Dispatcher
+from nodemanager.config.values import Dispatcher, LeaseStore
 from nodemanager.core.model.world import Job
+from nodemanager.core.safety.lease import RENEWALS
 from nodemanager.errors import ConfigError
 from nodemanager.from_config import asks_arvados, asks_for_jobs, named_places
 from nodemanager.records.api import RecordStore
@@ -31,7 +32,9 @@ if TYPE_CHECKING:
     # A check of a configuration serves nothing and decides nothing.
     from nodemanager.httpserver import HttpServer
     from nodemanager.journal.api import Journal
+    from nodemanager.lease.table import LeaseTable
     from nodemanager.records.sql import SqlRecordStore
+    from nodemanager.sql.fence import Fence
 
 Wishlist = Callable[[], tuple[Job, ...]]
 
@@ -83,7 +86,8 @@ class RecordService:
     """The record store, and its HTTP server where this process serves it.
 
     `pings` tells how many pings that server has answered. `renew` takes the token of a changed
-    configuration.
+    configuration. `fenced` gives the store for one holder of the lease; None where a store can't
+    tell an old holder's writes from a new one's (L6).
     """
 
     store: RecordStore
@@ -91,6 +95,7 @@ class RecordService:
     serve: Callable[[str], None] | None = None
     pings: Callable[[], int] | None = None
     renew: Callable[[Config], None] = lambda config: None
+    fenced: Callable[[Fence], RecordStore] | None = None
 
     def served(self) -> None:
         """Tell the store the server's URL, which nodes ping unless the file gives another."""
@@ -132,7 +137,8 @@ def build_records(config: Config, state: StateDirectory, clock: Clock) -> Record
         conf = None if slurm.conf is None else str(slurm.conf)
         # The seats' names and numbers are Slurm's and their own.
         sql = _rows(config, clock, slots=1, hostname="%(slot_number)d")
-        return RecordService(SlurmRecordStore(sql, SlurmNodes(slurm.timeout, conf=conf), clock))
+        seats = SlurmRecordStore(sql, SlurmNodes(slurm.timeout, conf=conf), clock)
+        return RecordService(seats, fenced=seats.under)
     return build_registry(config, state, clock)
 
 
@@ -151,7 +157,7 @@ def build_registry(config: Config, state: StateDirectory, clock: Clock) -> Recor
         if config.pinged is None:
             problem = "[Registry] listen: is blank, so [Cloud Create] ping_host must be given"
             raise ConfigError(located(config, [problem]))
-        return RecordService(store)
+        return RecordService(store, fenced=store.under)
 
     def token_of(config: Config) -> str:
         given = config.registry.token
@@ -178,6 +184,7 @@ def build_registry(config: Config, state: StateDirectory, clock: Clock) -> Recor
         None if config.pinged else serve,
         app.answered,
         renew=lambda config: app.renew(token_of(config)),
+        fenced=store.under,
     )
 
 
@@ -197,16 +204,18 @@ def _rows(config: Config, clock: Clock, *, slots: int, hostname: str) -> SqlReco
 
 
 def journal_path(config: Config, *, dry_run: bool = False) -> Path:
-    """The journal's path; a dry run has a file of its own (S3)."""
+    """The journal's path; a dry run has a file of its own, and a standby the same (S3, L6)."""
     path = config.journal.path
     return path.with_name(f"{path.stem}-dry-run{path.suffix}") if dry_run else path
 
 
-def build_journal(config: Config, clock: Clock, *, dry_run: bool = False) -> Journal:
+def build_journal(
+    config: Config, clock: Clock, *, dry_run: bool = False, fence: Fence | None = None
+) -> Journal:
     """The journal of `[Journal] path`; a dry run has a file of its own (S3).
 
-    A journal that can't be written now makes the manager read-only until it can. Raises StartError
-    for a journal that must not be written at all.
+    `fence` is that of the lease's holder. A journal that can't be written now makes the manager
+    read-only until it can. Raises StartError for a journal that must not be written at all.
     """
     from nodemanager.journal.shared import SharedDatabase
     from nodemanager.journal.sqlite import SqliteJournal
@@ -214,7 +223,7 @@ def build_journal(config: Config, clock: Clock, *, dry_run: bool = False) -> Jou
     pool, database = config.daemon.pool, config.journal.database
     shared = None
     if database is not None and not dry_run:
-        shared = SharedDatabase(database.reveal(), pool, clock)
+        shared = SharedDatabase(database.reveal(), pool, clock, fence=fence)
     return SqliteJournal(
         journal_path(config, dry_run=dry_run),
         pool=pool,
@@ -223,6 +232,19 @@ def build_journal(config: Config, clock: Clock, *, dry_run: bool = False) -> Jou
         max_size=config.journal.max_size,
         shared=shared,
     )
+
+
+def build_leases(config: Config, clock: Clock) -> LeaseTable | None:
+    """The lease of `[Lease] database`; None where a lock file is the lease. Raises StartError."""
+    from nodemanager.lease.table import LeaseTable
+
+    lease = config.lease
+    if lease.store is not LeaseStore.DATABASE or lease.database is None:
+        return None
+    timeout = lease.duration / RENEWALS
+    table = LeaseTable(lease.database.reveal(), config.daemon.pool, clock, timeout=timeout)
+    table.open()
+    return table
 
 
 def wishlist_of(config: Config) -> Wishlist | None:

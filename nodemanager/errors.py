@@ -57,6 +57,13 @@ class RemoteError(NodeManagerError):
         self.retry_after = retry_after
 
 
+class NotSent(RemoteError):
+    """This manager lacks the pool's lease, or is to change nothing: the order was not sent (L6)."""
+
+    definite = True
+    unsent = True
+
+
 @contextlib.contextmanager
 def before_writing() -> Iterator[None]:
     """Mark every RemoteError of this block as `unsent`."""
@@ -176,6 +183,12 @@ class StoreRefused(StoreError):
     """The store refuses the request as such (4xx): token, not an administrator, bad field."""
 
     definite = True
+
+
+class Superseded(StoreRefused):
+    """Another manager has taken the pool's lease: its database takes no write of ours (L6)."""
+
+    unsent = True
 
 
 class SchedulerError(RemoteError):

@@ -46,10 +46,13 @@ class MissingExtra(NodeManagerError):
 
 def needs(value: Value) -> Iterator[NeededExtra]:
     """The extras without which the configuration with these values can't be served."""
-    if value("Records", "provider") == "arvados":
+    over_arvados = value("Records", "provider") == "arvados"
+    if over_arvados:
         yield NeededExtra("arvados", "Records", "provider")
-    elif value("Registry", "database").startswith("postgres"):
-        yield NeededExtra("postgres", "Registry", "database")
+    for section in ("Lease", "Journal") if over_arvados else ("Registry", "Lease", "Journal"):
+        if value(section, "database").startswith("postgres"):
+            yield NeededExtra("postgres", section, "database")
+            break
     credentials = "Cloud Credentials"
     match value("Cloud", "provider"):
         case "ec2" if not value(credentials, "key"):

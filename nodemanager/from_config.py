@@ -291,7 +291,8 @@ def secrets_of(config: Config) -> list[str]:
     own = (manage.management_token, manage.read_token)
     given = (*own, config.arvados.token, config.registry.token)
     secrets = [secret.reveal() for secret in given if secret is not None]
-    for database in (config.registry.database, config.journal.database):
+    databases = (config.registry.database, config.journal.database, config.lease.database)
+    for database in databases:
         password = None if database is None else urlsplit(database.reveal()).password
         if password is not None:
             secrets += [password, unquote(password)]

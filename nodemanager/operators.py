@@ -18,25 +18,28 @@ from nodemanager.core.operate.backlog_run import Order, Run
 from nodemanager.core.operate.verbs import Command, Reply, Result, Verb
 
 ANSWER_S = 20.0
+UNANSWERED = f"the daemon did not answer within {ANSWER_S:g} s; look at its log"
 STARTING = "the daemon is still starting; try again"
 
 
 class OperatorCommands:
     """Gives operators' commands to the daemon actor and waits until the journal has them.
 
-    `daemon` is set once the actor runs. A clean by hand also waits for its outcome, for ANSWER_S
-    seconds at most.
+    `daemon` is set once the actor runs. `elsewhere` tells who acts for the pool where this manager
+    only stands by: it takes no commands then (L6). A clean by hand also waits for its outcome, for
+    ANSWER_S seconds at most.
     """
 
     def __init__(self) -> None:
         self.daemon: Ref | None = None
+        self.elsewhere: Callable[[], str | None] = lambda: None
 
     def give(self, command: Command) -> Reply:
         """The result of a command. Only a web thread may wait here, never an actor."""
-        reply: Reply | str = self.ask(lambda answered: Ordered(command, answered))
+        reply: Reply | str = self.order(lambda answered: Ordered(command, answered))
         if isinstance(reply, Reply):
             return reply
-        if command.verb is Verb.CLEAN and reply is not STARTING:
+        if command.verb is Verb.CLEAN and reply == UNANSWERED:
             text = f"the clean of {command.id} is under way; the log tells how it ends"
             return Reply(Result.UNDER_WAY, text)
         return Reply(Result.FAILED, reply)
@@ -57,14 +60,18 @@ class OperatorCommands:
         try:
             return answers.get(timeout=ANSWER_S)
         except queue.Empty:
-            return f"the daemon did not answer within {ANSWER_S:g} s; look at its log"
+            return UNANSWERED
+
+    def order(self, message: Callable[[Callable[[Any], None]], Any]) -> Any:
+        """The daemon actor's answer to what changes something; a text says why there is none."""
+        return self.elsewhere() or self.ask(message)
 
 
 class BacklogCommands:
     """Gives backlog requests to the daemon actor of `commands` and waits for its answers."""
 
     def __init__(self, commands: OperatorCommands) -> None:
-        self._ask = commands.ask
+        self._ask, self._order = commands.ask, commands.order
 
     def show(self) -> BacklogView | str:
         shown: BacklogView | str = self._ask(ShowBacklog)
@@ -75,9 +82,9 @@ class BacklogCommands:
         return shown if isinstance(shown, str) else shown.run
 
     def apply(self, order: Order) -> Run | str:
-        run: Run | str = self._ask(lambda answered: ApplyBacklog(order, answered))
+        run: Run | str = self._order(lambda answered: ApplyBacklog(order, answered))
         return run
 
     def stop(self, by: str) -> Run | str | None:
-        run: Run | str | None = self._ask(lambda answered: StopBacklog(by, answered))
+        run: Run | str | None = self._order(lambda answered: StopBacklog(by, answered))
         return run

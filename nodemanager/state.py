@@ -19,6 +19,7 @@ import secrets
 import stat
 from pathlib import Path
 from threading import Lock
+from typing import Protocol
 
 from nodemanager.clock import Clock, SystemClock
 from nodemanager.errors import StartError
@@ -107,6 +108,11 @@ class StateDirectory:
         except OSError as error:
             raise StartError(f"state directory {self.path}: {error.strerror}") from error
         _check_directory(self.path, found)
+
+    @property
+    def shown(self) -> str:
+        """Where the facts are, for messages."""
+        return f"{self.path}/{_FACTS}"
 
     def lock(self) -> Lease:
         """Take the lease. Raises StartError, which names the holder."""
@@ -205,10 +211,27 @@ class StateDirectory:
             raise StartError(f"{path} can't be written: {error.strerror}") from error
 
 
-class RememberedIdentity:
-    """Checks the identity of store and account against the state directory (L5)."""
+class Facts(Protocol):
+    """The few facts that must outlive the process. Each call raises StartError if it fails."""
 
-    def __init__(self, state: StateDirectory, *, writes: bool) -> None:
+    @property
+    def shown(self) -> str:
+        """Where they are, for messages."""
+        ...
+
+    def recall(self, name: str) -> JsonScalar:
+        """The fact remembered under `name`, or None."""
+        ...
+
+    def remember(self, name: str, value: JsonScalar) -> None:
+        """Write `value` under `name` to the disk; None removes it."""
+        ...
+
+
+class RememberedIdentity:
+    """Checks the identity of store and account against the facts (L5)."""
+
+    def __init__(self, state: Facts, *, writes: bool) -> None:
         self._state = state
         self._writes = writes
         self._beats_before: tuple[str, int] | None = None
@@ -230,7 +253,7 @@ class RememberedIdentity:
             return None
         return (
             f"this is not the {kind} known before ({known}) but {seen}; "
-            f"if that is meant, forget the old one in {self._state.path}/facts.json"
+            f"if that is meant, forget the old one in {self._state.shown}"
         )
 
     def check_age(self, store_id: str, beats: int) -> str | None:
@@ -256,7 +279,7 @@ class RememberedIdentity:
             "the record store was put back to an earlier state, as from a backup: its count of "
             f"heartbeats went back ({told or beats}). Records made since are gone from it, and "
             "their nodes live: see the operator's guide, a registry from a backup; then forget "
-            f"`restored` in {self._state.path}/facts.json"
+            f"`restored` in {self._state.shown}"
         )
 
     def _known_beats(self) -> tuple[str, int]:
@@ -268,7 +291,7 @@ class RememberedIdentity:
 class RememberedBacklog:
     """Keeps the records that were held back at the first plan, over restarts (S5)."""
 
-    def __init__(self, state: StateDirectory) -> None:
+    def __init__(self, state: Facts) -> None:
         self._state = state
 
     def load(self) -> tuple[bool, frozenset[str]]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import socket
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, cast
@@ -30,6 +28,7 @@ from nodemanager.adapters import RecordService, Wishlist, scheduler_of, wishlist
 from nodemanager.clock import Clock
 from nodemanager.cloud.api import CloudDriver
 from nodemanager.config import Config
+from nodemanager.core.explain.explain import APPLY
 from nodemanager.core.explain.picture import Picture
 from nodemanager.core.model.settings import Settings
 from nodemanager.errors import CloudError, SchedulerError, StoreError
@@ -77,16 +76,26 @@ def start_actors(
     holds_lease: Callable[[], bool],
     on_death: OnDeath,
     journal: Journal,
-    dry_run: bool = False,
+    manager: str,
+    token: int = 0,
+    mode: str = APPLY,
     once: RunOnce | None = None,
     show: Callable[[Picture], None] = lambda picture: None,
     wishlist: Wishlist | None = None,
 ) -> System:
-    """Start the actors and tell the daemon to begin. `wishlist` replaces the file's demand."""
-    store = records.store
+    """Start the actors and tell the daemon to begin. `wishlist` replaces the file's demand.
+
+    Only in the mode APPLY is anything sent, and only while `holds_lease`, which is asked before
+    each decision and each order.
+    """
+    store, applies = records.store, mode == APPLY
+
+    def may_send() -> bool:
+        return applies and holds_lease()
+
     inputs = DaemonInputs(
-        manager=f"{socket.gethostname()}:{os.getpid()}",
-        mode="dry-run" if dry_run else "apply",
+        manager=manager,
+        mode=mode,
         guarantee=store.guarantee,
         fence_wait=store.settle_wait,
         repeats_creates=cloud.takes_client_tokens,
@@ -96,25 +105,28 @@ def start_actors(
         show=show,
         once=once,
         journal=journal,
+        token=token,
     )
     daemon = NodeManagerDaemonActor.start(
         settings=settings, inputs=inputs, timer=timer, clock=clock, log=log, on_death=on_death
     )
     scheduler = scheduler_of(config)
     context = TeamContext(
-        cloud=netted(cloud, CloudError, "cloud"),
-        store=netted(store, StoreError, "records"),
+        cloud=netted(cloud, CloudError, "cloud", may_send),
+        store=netted(store, StoreError, "records", may_send),
         daemon=daemon,
         timer=timer,
         clock=clock,
         on_death=on_death,
-        scheduler=None if scheduler is None else netted(scheduler, SchedulerError, "scheduler"),
+        may_send=may_send,
     )
+    if scheduler is not None:
+        context.scheduler = netted(scheduler, SchedulerError, "scheduler", may_send)
     cloud_every, records_every, demand_every = poll_intervals(config, settings)
     user_data = user_data_of(config)
     team = Team(
         CloudNodeListActor.start(context, cloud_every),
-        RecordListActor.start(context, records_every, writes=not dry_run),
+        RecordListActor.start(context, records_every, writes=applies),
         _demand_of(context, demand_every, wishlist or wishlist_of(config)),
         tuple(NodeSetupActor.start(context, user_data) for _ in range(SETUPS)),
         tuple(NodeShutdownActor.start(context) for _ in range(SHUTDOWNS)),

@@ -56,6 +56,11 @@ def of(**values: str) -> list[NeededExtra]:
     ("values", "expected"),
     [
         pytest.param({"Cloud__provider": "local"}, [], id="local"),
+        pytest.param(
+            {"Records__provider": "arvados", "Lease__database": "postgresql://db/x"},
+            ["arvados", "postgres"],
+            id="a-lease-beside-arvados",
+        ),
         pytest.param({"Cloud__provider": "ec2"}, ["ec2"], id="ec2-by-the-chain"),
         pytest.param(
             {"Cloud__provider": "ec2", "Cloud_x_Credentials__key": "AKIA"}, [], id="ec2-by-a-key"

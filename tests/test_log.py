@@ -346,6 +346,14 @@ def test_a_value_under_a_secret_key_is_masked_wherever_it_stands(
     assert not [line for line in lines() if "hunter" in line]
 
 
+def test_the_token_of_a_lease_is_a_number_and_shows(lines: Callable[[], list[str]]) -> None:
+    """L6; a text under that name is a secret all the same."""
+    LOG.event(Event.LEASE_ACQUIRED, token=17)
+    LOG.event(Event.LEASE_ACQUIRED, token="hunter22")
+    assert ["token=17" in line for line in lines()] == [True, False]
+    assert not [line for line in lines() if "hunter" in line]
+
+
 @pytest.mark.parametrize(
     "text",
     [

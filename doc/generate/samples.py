@@ -227,6 +227,7 @@ EC2 = Sample(
             {**_ALL_REGISTRY, "domain": Hint("example.org"), "listen": Hint("0.0.0.0:8990")},
         ),
         Part("Cleaning", _ALL_CLEANING),
+        Part("Lease", {"store": SHOWN, "database": SHOWN, "duration": SHOWN}),
         Part("Journal", {"path": SHOWN, "keep": SHOWN, "max_size": SHOWN}),
     ),
 )

@@ -16,7 +16,7 @@ from typing import Any, TypeVar, cast
 
 from nodemanager import log
 from nodemanager.core.model.reasons import Event
-from nodemanager.errors import NodeManagerError, RemoteError
+from nodemanager.errors import NodeManagerError, NotSent, RemoteError
 from nodemanager.logline import describe
 from nodemanager.seldom import Seldom, place_of
 
@@ -27,13 +27,30 @@ _OURS = (NodeManagerError, AssertionError, MemoryError)
 """What is let through: an adapter's own words, its broken promises, and what no call is to blame
 for."""
 
+READS = frozenset(
+    {
+        # Of a cloud.
+        *("account", "list_nodes", "list_sizes", "find_by_record", "ask", "check_image"),
+        *("image", "pins", "find_leftovers", "preflight"),
+        # Of a record store; a heartbeat frees and claims nothing.
+        *("store_id", "slots", "store_time", "list_records", "read", "late_pings", "ping_url"),
+        "probe",
+        # Of a scheduler.
+        *("queue", "nodes"),
+        "close",
+    }
+)
+"""The calls that order nothing. Every other call of a port is an order, which needs the lease."""
 
-def netted(port: P, kind: type[RemoteError], source: str) -> P:
+
+def netted(port: P, kind: type[RemoteError], source: str, may_send: Callable[[], bool]) -> P:
     """The same port, whose calls raise a `kind` in place of an error that is none of ours.
 
-    `source` is what the log calls it. Raises nothing itself.
+    `may_send` is asked right before each order goes out: one that has waited for a worker, or in a
+    process that stood still, may no longer be this manager's to give (L6). Where it may not, the
+    call raises NotSent. `source` is what the log calls the port. Raises nothing itself.
     """
-    return cast("P", _Net(port, kind, source))
+    return cast("P", _Net(port, kind, source, may_send))
 
 
 def netted_call(call: Callable[..., P], kind: type[RemoteError], source: str) -> Callable[..., P]:
@@ -42,17 +59,31 @@ def netted_call(call: Callable[..., P], kind: type[RemoteError], source: str) ->
 
 
 class _Net:
-    def __init__(self, port: Any, kind: type[RemoteError], source: str) -> None:
+    def __init__(
+        self, port: Any, kind: type[RemoteError], source: str, may_send: Callable[[], bool]
+    ) -> None:
         self._port = port
         self._kind = kind
         self._source = source
+        self._may_send = may_send
         self._seldom = Seldom()
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._port, name)
         if not callable(found):
             return found
-        return _guarded(found, self._kind, self._source, self._seldom)
+        call = found if name in READS else _ordered(found, self._may_send)
+        return _guarded(call, self._kind, self._source, self._seldom)
+
+
+def _ordered(order: Callable[..., P], may_send: Callable[[], bool]) -> Callable[..., P]:
+    @functools.wraps(order)
+    def asked(*given: Any, **named: Any) -> P:
+        if not may_send():
+            raise NotSent("it was not sent: this manager lacks the pool's lease")
+        return order(*given, **named)
+
+    return asked
 
 
 def _guarded(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,6 +30,8 @@ class TeamContext:
     clock: Clock
     on_death: OnDeath
     scheduler: Scheduler | None = None
+    may_send: Callable[[], bool] = lambda: True
+    """Whether this manager's orders may go out at this moment (L6)."""
 
     def report(self, fact: Any) -> None:
         """Tell the daemon."""

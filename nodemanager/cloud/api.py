@@ -51,6 +51,8 @@ class CloudDriver(Protocol):
     sizes_from_file: bool
     """`list_sizes` sends a request. A manager starts without its cloud, so the configuration must
     describe every size."""
+    timeout: float
+    """Seconds after which no request that was sent is under way any more."""
     makes_any_size: bool
     """The cloud boots nodes of whatever cores and memory it is told, and has no sizes of its own
     that a `[Size]` could be compared with."""

@@ -80,6 +80,8 @@ def _head(status: Json) -> RenderableType:
     )
     if mode == "dry-run":
         head.append(" (nothing is written)", style=FAINT)
+    elif mode == "standby":
+        head.append(" (another manager acts)", style=FAINT)
     elif mode == "read-only":
         head.append(": ").append(cell(status.get("read_only") or "look at its log", ODD))
     pause = status.get("pause", {"paused": False})
@@ -256,9 +258,13 @@ def _breaker(breaker: Json) -> Sequence[RenderableType]:
 def _lease(lease: Json, mode: str) -> Text:
     if mode == "dry-run":
         return Text("none: a dry run takes none", style=FAINT)
-    held = Text("held", style=GOOD) if lease["held"] else Text("not held: only looking", style=ODD)
+    words = {"active": ("held", GOOD), "standby": ("standing by: held", ODD)}
+    text, style = words.get(lease["role"], ("not held: only looking", ODD))
+    held = Text(text, style=style)
     if lease.get("holder"):
         held.append(" by ").append(cell(lease["holder"]))
+    if lease["until"] is not None:
+        held.append(f" until {lease['until']}", style=FAINT)
     return held
 
 

@@ -13,6 +13,7 @@ from nodemanager.config.reader import Draft
 from nodemanager.config.report import Place
 from nodemanager.config.values import (
     Dispatcher,
+    LeaseStore,
     Listen,
     ServerAddress,
     StoreProvider,
@@ -22,6 +23,8 @@ from nodemanager.hosts import is_loopback, is_wildcard
 
 POLLS = ("cloudlist_poll_time", "nodelist_poll_time", "wishlist_poll_time")
 FRESH_POLLS = 2
+SHORTEST_LEASE_S = 3.0
+"""A renewal takes a moment, and three of them must fit in."""
 PING_HOST = ("Cloud Create", "ping_host")
 SLURM, SCHEDULER = "Slurm", "Scheduler"
 CANCELS = SCHEDULER, "cancel_unsatisfiable"
@@ -43,6 +46,7 @@ def check_all(draft: Draft) -> None:
     _settle(draft)
     _ages(draft)
     _store(draft)
+    _lease(draft)
     _prune(draft)
     _endpoints(draft)
     _servers(draft)
@@ -172,6 +176,27 @@ def _store(draft: Draft) -> None:
     ):
         dispatcher = draft.place("Daemon", "dispatcher")
         draft.report.clash(place, dispatcher, "{one} needs [Daemon] dispatcher = slurm")
+
+
+def _lease(draft: Draft) -> None:
+    """Refuse a lease that managers on other machines can't see, or a pool whose rest they can't."""
+    store, duration = draft.place("Lease", "store"), draft.value("Lease", "duration")
+    if draft.value("Lease", "store") is not LeaseStore.DATABASE:
+        return
+    if draft.value("Lease", "database") is None and not _is_wrong(draft, "Lease", "database"):
+        needed = "{one} needs {other}: postgresql://... that all managers of the pool reach"
+        draft.report.clash(store, draft.place("Lease", "database"), needed)
+    if draft.value("Journal", "database") is None and not _is_wrong(draft, "Journal", "database"):
+        needed = "{one} needs {other}: who takes over goes on with what is open there (R1)"
+        draft.report.clash(store, draft.place("Journal", "database"), needed)
+    records, place = draft.value("Registry", "database"), draft.place("Registry", "database")
+    ours = draft.value("Records", "provider") is not StoreProvider.ARVADOS
+    if ours and records is not None and not records.reveal().startswith("postgresql"):
+        needed = "{one} needs {other}: postgresql://..., since other machines have no such file"
+        draft.report.clash(store, place, needed)
+    if duration is not None and duration < SHORTEST_LEASE_S:
+        text = f"is too short: a lease lasts {SHORTEST_LEASE_S:g} s at least"
+        draft.report.wrong(draft.place("Lease", "duration"), text)
 
 
 def _prune(draft: Draft) -> None:

@@ -23,6 +23,7 @@ from nodemanager.config.options import (
 from nodemanager.config.values import (
     AdoptUnclaimed,
     BacklogPolicy,
+    LeaseStore,
     Listen,
     PlaceOrder,
     Secret,
@@ -47,6 +48,20 @@ def _provider(draft: DefaultSources) -> StoreProvider:
 def _database(draft: DefaultSources) -> Secret:
     url = f"sqlite:///{draft.value('Daemon', 'state_dir')}/registry.db"
     return Secret(url, url)
+
+
+def _shared(draft: DefaultSources) -> Secret | None:
+    """The registry's database, where several machines reach it."""
+    database: Secret | None = draft.value("Registry", "database")
+    is_shared = database is not None and database.reveal().startswith("postgresql")
+    return database if is_shared else None
+
+
+def _kept(draft: DefaultSources) -> Secret | None:
+    if draft.value("Lease", "store") is not LeaseStore.DATABASE:
+        return None
+    database: Secret | None = draft.value("Lease", "database")
+    return database
 
 
 def _journal(draft: DefaultSources) -> Path | None:
@@ -281,6 +296,30 @@ class CleaningSection:
 
 
 @dataclass(frozen=True, kw_only=True)
+class LeaseSection:
+    """What makes one manager of a pool the active one, where several run."""
+
+    store: LeaseStore = option(
+        kinds.choice(LeaseStore),
+        "file",
+        """file: a lock in state_dir, so the managers of one machine exclude each other. database: a
+        lease in a database; any number of managers of the pool then run on any machines, one acts,
+        and the others stand by and take over.""",
+    )
+    database: Secret | None = option(
+        kinds.optional(kinds.database(shared=True)),
+        Derived("[Registry] database, where it is postgresql://...", _shared),
+        "The database of the lease: postgresql://... It must be the same one for all managers.",
+    )
+    duration: float = option(
+        kinds.duration(),
+        "30",
+        """After this time without the active manager, another one takes over. The active one renews
+        the lease three times within it, and sends nothing more when it can't.""",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
 class JournalSection:
     """The manager's journal: its intents before it creates, destroys or frees anything, and what it
     saw and decided. It holds the ping secrets of freed records, so only its owner can read it."""
@@ -293,11 +332,11 @@ class JournalSection:
     )
     database: Secret | None = option(
         kinds.optional(kinds.database(shared=True)),
-        "",
+        Derived("[Lease] database where [Lease] store = database, else blank", _kept),
         """Where a restart finds what it must know: the actions that are under way, holds and other
         orders, the breaker, leftovers, and freed records. Blank means in path. With postgresql://...
-        a manager that is started on another machine finds it; one at a time may run. What was seen
-        and decided is in path all the same. A dry run never uses it.""",
+        a manager on another machine finds it; without [Lease] store = database one at a time may
+        run. What was seen and decided is in path all the same. A dry run never uses it.""",
     )
     keep: float = option(
         kinds.duration(),
@@ -389,6 +428,7 @@ SECTIONS: tuple[Section, ...] = (
     section("Slurm", "slurm", SlurmSection),
     section("Scheduler", "scheduler", SchedulerSection),
     section("Cleaning", "cleaning", CleaningSection),
+    section("Lease", "lease", LeaseSection),
     section("Journal", "journal", JournalSection),
 )
 

@@ -23,6 +23,7 @@ from nodemanager.config.sections import (
     CleaningSection,
     CloudSection,
     JournalSection,
+    LeaseSection,
     RecordsSection,
     RegistrySection,
     SchedulerSection,
@@ -66,6 +67,7 @@ class Config:
     slurm: SlurmSection
     scheduler: SchedulerSection
     cleaning: CleaningSection
+    lease: LeaseSection
     journal: JournalSection
     cloud_credentials: Credentials
     cloud_list: dict[str, str]

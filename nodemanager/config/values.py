@@ -141,6 +141,13 @@ class StoreProvider(StrEnum):
     SLURM = "slurm"
 
 
+class LeaseStore(StrEnum):
+    """Where the lease is that makes one of a pool's managers the active one (L6)."""
+
+    FILE = "file"
+    DATABASE = "database"
+
+
 class LogFormat(StrEnum):
     AUTO = "auto"
     LOGFMT = "logfmt"

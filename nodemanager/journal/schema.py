@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from sqlalchemy import Boolean, Column, Float, Index, Integer, LargeBinary, MetaData, Table, Text
 
+from nodemanager.sql.fence import fences_in
+
 metadata = MetaData()
 
 # One row: the pool that the journal belongs to.
@@ -121,3 +123,6 @@ entries = Table(
     Index("entries_by_segment", "segment"),
     sqlite_autoincrement=True,
 )
+
+# Of a database that the managers of several machines use: whose writes it takes (L6).
+fences = fences_in(metadata)

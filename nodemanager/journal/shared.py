@@ -17,8 +17,9 @@ from nodemanager.clock import Clock
 from nodemanager.errors import JournalError, StartError, StoreError
 from nodemanager.journal import durable
 from nodemanager.journal.database import storable
-from nodemanager.journal.schema import metadata
+from nodemanager.journal.schema import fences, metadata
 from nodemanager.sql.database import Database, Purpose, Unreachable
+from nodemanager.sql.fence import Fence
 
 OPTION = "[Journal] database"
 TIMEOUT_S = 5.0
@@ -28,8 +29,18 @@ TIMEOUT_S = 5.0
 class SharedDatabase:
     """The rows of one pool; see `database.Transactions`."""
 
-    def __init__(self, url: str, pool: str, clock: Clock, *, timeout: float = TIMEOUT_S) -> None:
+    def __init__(
+        self,
+        url: str,
+        pool: str,
+        clock: Clock,
+        *,
+        timeout: float = TIMEOUT_S,
+        fence: Fence | None = None,
+    ) -> None:
+        """With a `fence`, the database takes no write once another holder's token is newer (L6)."""
         self._url = url
+        self._fence = fence
         self._pool = pool
         self._clock = clock
         self._timeout = timeout
@@ -71,6 +82,8 @@ class SharedDatabase:
                 made = Database(self._url, self._clock, self._purpose, timeout=self._timeout)
                 try:
                     made.before_each(storable)
+                    if self._fence is not None:
+                        made = made.fenced(self._fence, fences)
                     with made.writing() as connection:
                         name = f"{self._purpose.name} {made.shown}"
                         durable.check_owner(connection, self._pool, now, name=name, option=OPTION)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import queue
+import socket
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -125,6 +127,7 @@ class OwnPool:
             on_death=lambda actor, error: inbox.put(StepFailed(f"{actor} died: {error}")),
             show=inbox.put,
             journal=journal,
+            manager=f"{socket.gethostname()}:{os.getpid()}",
             wishlist=demand,
         )
         return Started(system, settings, records.store.settle_wait)

@@ -14,6 +14,7 @@ from sqlalchemy.engine import Dialect
 from sqlalchemy.types import TypeDecorator
 
 from nodemanager import foreign
+from nodemanager.sql.fence import fences_in
 
 
 def _refuse(constant: str) -> Any:
@@ -115,3 +116,6 @@ store = Table(
     Column("heartbeat_at", BigInteger, nullable=False),
     Column("heartbeats", BigInteger, nullable=False),
 )
+
+# For each pool whose managers have a lease in a database: whose writes are taken (L6).
+fences = fences_in(metadata)

@@ -28,6 +28,7 @@ from nodemanager.records import freed, rows, seats
 from nodemanager.records.schema import nodes
 from nodemanager.records.slurm_nodes import Controller, SlurmNode, SlurmNodes
 from nodemanager.records.sql import SqlRecordStore
+from nodemanager.sql.fence import Fence
 
 PREFIX = "slurm"
 _ALPHABET = "0123456789abcdefghijklmnopqrstuvwxyz"
@@ -66,6 +67,10 @@ class SlurmRecordStore:
         self._sql, self._slurm, self._clock = sql, slurm, clock
         self._relayed_ns: int | None = None
         """When all seats were looked at last, on the store's clock."""
+
+    def under(self, fence: Fence) -> SlurmRecordStore:
+        """The same store for one holder of the lease: a newer one's token ends its writes (L6)."""
+        return SlurmRecordStore(self._sql.under(fence), self._slurm, self._clock)
 
     def store_id(self) -> str:
         return self._sql.store_id()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import secrets
 from pathlib import Path
 
@@ -14,8 +15,9 @@ from nodemanager.errors import Conflict, StartError, StoreError, StoreRefused
 from nodemanager.records import freed, rows, seats, wire
 from nodemanager.records.rereading import Rereader
 from nodemanager.records.resource import NodesResource
-from nodemanager.records.schema import metadata, store
+from nodemanager.records.schema import fences, metadata, store
 from nodemanager.sql.database import Database, Purpose
+from nodemanager.sql.fence import Fence
 
 NOTHING: rows.Row = {}
 REGISTRY = Purpose(
@@ -80,6 +82,12 @@ class SqlRecordStore:
             made, now = secrets.token_hex(16), self.db.now_ns(connection)
             row = {"id": 1, "store_id": made, "created_at": now, "heartbeat_at": now}
             connection.execute(sa.insert(store).values(row | {"heartbeats": 0}))
+
+    def under(self, fence: Fence) -> SqlRecordStore:
+        """The same store for one holder of the lease: a newer one's token ends its writes (L6)."""
+        other = copy.copy(self)
+        other.db = self.db.fenced(fence, fences)
+        return other
 
     def store_id(self) -> str:
         """The store's random id, made with the database and never changed (L5).

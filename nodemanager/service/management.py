@@ -12,6 +12,7 @@ from nodemanager import adapters, control, log
 from nodemanager.clock import Clock
 from nodemanager.config import Config
 from nodemanager.core.explain.picture import Picture
+from nodemanager.core.model.lease import LeaseView
 from nodemanager.httpserver import HttpServer
 from nodemanager.operators import BacklogCommands, OperatorCommands
 from nodemanager.state import StateDirectory
@@ -21,7 +22,7 @@ from nodemanager.web.explain import Explanations
 from nodemanager.web.metrics import Metrics
 from nodemanager.web.observer import WebObserver
 from nodemanager.web.server import ManagementServer
-from nodemanager.web.status import Board
+from nodemanager.web.status import HELD, Board
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,7 @@ class Management:
     pings: Callable[[], int] | None = None
     """How many pings this process has answered, if it serves the registry."""
     dry_run: bool = False
+    lease: Callable[[], LeaseView] = lambda: HELD
 
     def serve(
         self, stack: ExitStack, logs: tuple[log.Logger, ...]
@@ -48,8 +50,11 @@ class Management:
         """
         config, dry_run = self.config, self.dry_run
         token, read_token = self.tokens(config)
-        board = Board(self.clock)
-        explanations = Explanations(adapters.journal_path(config, dry_run=dry_run))
+        board = Board(self.clock, self.lease)
+        explanations = Explanations(
+            adapters.journal_path(config, dry_run=dry_run),
+            standby=adapters.journal_path(config, dry_run=True),
+        )
         public = config.manage.public_url
         healthy_for = max(config.daemon.poll_stale_after, 2 * config.daemon.max_poll_time)
         slots = SlotHistory(self.state.path / f"slots{'-dry-run' * dry_run}.history")
@@ -72,9 +77,7 @@ class Management:
         )
         server.start()
         stack.callback(server.stop)
-        observer = WebObserver(
-            board, metrics, holder=str(self.state.path), explanations=explanations, slots=slots
-        )
+        observer = WebObserver(board, metrics, explanations=explanations, slots=slots)
         for one in logs:
             one.listeners.append(observer.heard)
         return server, observer.show

@@ -7,6 +7,7 @@ StoreError that quotes neither statement nor values.
 from __future__ import annotations
 
 import contextlib
+import copy
 import os
 import sqlite3
 import stat
@@ -25,6 +26,7 @@ from nodemanager import log
 from nodemanager.clock import Clock
 from nodemanager.core.model.reasons import Event
 from nodemanager.errors import Conflict, StartError, StoreError
+from nodemanager.sql.fence import Fence
 from nodemanager.sql.revisions import bring_up_to_date
 from nodemanager.sql.watch import Watch
 
@@ -64,6 +66,8 @@ class Database:
         self._clock = clock
         self._timeout = timeout
         self._purpose = purpose
+        self._fence: tuple[Fence, sa.Table] | None = None
+        self._is_raised = False
         self._url = _checked(url, purpose)
         self.is_sqlite = self._url.get_backend_name() == "sqlite"
         # SQLite's busy handler is unfair; queueing our own writers first keeps each wait short.
@@ -90,9 +94,22 @@ class Database:
         """The database's URL without its password."""
         return self._url.render_as_string(hide_password=True)
 
+    def fenced(self, fence: Fence, fences: sa.Table) -> Database:
+        """The same database for one holder of the lease: it takes no write once there is a newer
+        one (L6).
+
+        The first transaction raises the token in the table `fences`, so that nobody else's write
+        comes after what it reads. Transactions then raise Superseded under an older token. Only
+        this database itself is to be closed.
+        """
+        other = copy.copy(self)
+        other._fence, other._is_raised = (fence, fences), False
+        return other
+
     @contextlib.contextmanager
     def reading(self) -> Iterator[sa.Connection]:
         """A read transaction that sees one state of the database."""
+        self._raise_fence()
         with self._translated(), self._read_engine.begin() as connection:
             yield connection
 
@@ -102,9 +119,26 @@ class Database:
 
         `allots` must be True if it may allot a slot or move an address between rows.
         """
-        with self._translated(), self._queued(), self._write_engine.begin() as connection:
+        self._raise_fence()
+        with self._transaction() as connection:
             if allots:
                 self.serialise(connection)
+            if self._fence is not None:
+                fence, fences = self._fence
+                fence.check(connection, fences)
+            yield connection
+
+    def _raise_fence(self) -> None:
+        if self._fence is None or self._is_raised:
+            return
+        fence, fences = self._fence
+        with self._transaction() as connection:
+            fence.raise_in(connection, fences)
+        self._is_raised = True
+
+    @contextlib.contextmanager
+    def _transaction(self) -> Iterator[sa.Connection]:
+        with self._translated(), self._queued(), self._write_engine.begin() as connection:
             yield connection
 
     def serialise(self, connection: sa.Connection) -> None:

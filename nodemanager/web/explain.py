@@ -15,6 +15,7 @@ from typing import Any
 import falcon
 from falcon.asgi import Request, Response
 
+from nodemanager.core.explain.explain import STANDBY
 from nodemanager.core.explain.picture import Picture
 from nodemanager.core.operate.naming import UnknownIdError
 from nodemanager.journal.explained import told
@@ -25,12 +26,21 @@ SOURCE = "daemon"
 
 
 class Explanations:
-    """Keeps the newest decision for the web's threads; reads histories from `journal`."""
+    """Keeps the newest decision for the web's threads; reads histories from `journal`.
 
-    def __init__(self, journal: Path | None) -> None:
-        self.journal = journal
+    What was decided while this manager stood by is in the file `standby`.
+    """
+
+    def __init__(self, journal: Path | None, standby: Path | None = None) -> None:
+        self._journal, self._standby = journal, standby
         self.picture: Picture | None = None
         """The newest decision, None before the first. It is immutable, so readers need no lock."""
+
+    @property
+    def journal(self) -> Path | None:
+        """The journal that the newest decision is in."""
+        stands_by = self.picture is not None and self.picture.mode == STANDBY
+        return self._standby if stands_by else self._journal
 
 
 @dataclass(frozen=True, slots=True)

@@ -149,7 +149,9 @@ GAUGES = (
         lambda shown: shown.read_only is not None,
     ),
     Gauged(
-        "lease_held", "1 while this is the pool's active manager.", lambda shown: shown.lease_held
+        "lease_held",
+        "1 while this is the pool's active manager.",
+        lambda shown: shown.lease.is_active,
     ),
     Gauged(
         "paused",

@@ -2,6 +2,7 @@
 
     GET /_health/ping   with the token, as Arvados Node Manager had it
     GET /healthz        the same without a token: whether cycles go on
+    GET /_health/active whether this manager acts for its pool, and no other (503: it stands by)
     GET /readyz         whether decisions rest on fresh answers of every source
 
 They tell no names, and nothing that an operator could not tell everybody. A health check that
@@ -16,6 +17,7 @@ from typing import Any
 import falcon
 from falcon.asgi import Request, Response
 
+from nodemanager.core.model.lease import LeaseRole
 from nodemanager.web.door import Door
 from nodemanager.web.status import Board, Status
 
@@ -47,8 +49,9 @@ class Health:
 
 
 def add_health(app: Any, health: Health) -> None:
-    """Route the three paths."""
+    """Route the four paths."""
     app.add_route("/_health/ping", _Ping(health))
+    app.add_route("/_health/active", _Active(health))
     app.add_route("/healthz", _Alive(health))
     app.add_route("/readyz", _Ready(health))
 
@@ -60,6 +63,18 @@ class _Ping:
     async def on_get(self, request: Request, response: Response) -> None:
         self._health.door.lets_in(request)
         _say(response, self._health.problem())
+
+
+class _Active:
+    def __init__(self, health: Health) -> None:
+        self._health = health
+
+    async def on_get(self, request: Request, response: Response) -> None:
+        self._health.door.opens(request)
+        role = self._health.board.lease().role
+        is_active = role is LeaseRole.ACTIVE
+        response.status = falcon.HTTP_200 if is_active else falcon.HTTP_503
+        response.media = {"active": is_active, "role": role.value}
 
 
 class _Alive:

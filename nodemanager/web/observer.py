@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 
-from nodemanager.core.explain.explain import APPLY
 from nodemanager.core.explain.picture import Picture
 from nodemanager.core.explain.slot_states import slot_states
 from nodemanager.core.explain.why import why
@@ -30,7 +29,6 @@ class WebObserver:
         board: Board,
         metrics: Metrics,
         *,
-        holder: str,
         explanations: Explanations | None = None,
         slots: SlotHistory | None = None,
     ) -> None:
@@ -38,7 +36,6 @@ class WebObserver:
         self._metrics = metrics
         self._explanations = explanations
         self._slots = slots
-        self._holder = holder
         self._polls: dict[str, PollStatus] = {}
 
     def heard(self, event: Event, level: int, fields: Fields) -> None:
@@ -99,8 +96,6 @@ class WebObserver:
             polls=polls,
             poll_stale_after=settings.poll_stale_after,
             breaker=plan.breaker,
-            lease_held=snapshot.lease and picture.mode == APPLY,
-            holder=self._holder,
             slots=plan.slots or NO_SLOTS,
             leaked_by_end=self._metrics.leaked_by_end((plan.slots or NO_SLOTS).leaks),
             records=_by_state(states),

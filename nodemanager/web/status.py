@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 
 from nodemanager import __version__
@@ -16,6 +16,7 @@ from nodemanager.clock import Clock
 from nodemanager.core.explain.why import Blocker, SizeWhy
 from nodemanager.core.model.annotations import NO_MARKS, Mark, Marks
 from nodemanager.core.model.breaker import HOW_TO_CLEAR, Breaker
+from nodemanager.core.model.lease import LeaseRole, LeaseView
 from nodemanager.core.model.world import LeftoverKind
 from nodemanager.core.plan.leftovers import LedgerState
 from nodemanager.core.plan.notices import Notice
@@ -26,6 +27,7 @@ from nodemanager.logline import Json, timestamp
 
 CLOSED = Breaker()
 NO_SLOTS = Slots(None, None, {}, None)
+HELD = LeaseView(LeaseRole.ACTIVE)
 JOBS_SHOWN = 100
 """The most unsatisfiable jobs that are shown by id."""
 
@@ -110,8 +112,7 @@ class Status:
     polls: Mapping[str, PollStatus] = field(default_factory=dict)
     poll_stale_after: float | None = None
     breaker: Breaker = CLOSED
-    lease_held: bool = True
-    holder: str = ""
+    lease: LeaseView = HELD
     slots: Slots = NO_SLOTS
     records: Mapping[str, int] = field(default_factory=dict)
     record_reasons: Mapping[tuple[str, str], int] = field(default_factory=dict)
@@ -142,7 +143,7 @@ class Status:
             "polls": {source: self._poll(poll, now) for source, poll in self.polls.items()},
             "poll_stale_after_s": _rounded(self.poll_stale_after),
             "breaker": self._breaker(with_names, now),
-            "lease": {"held": self.lease_held},
+            "lease": self._lease(with_names),
             "slots": self._slots(),
             "records": dict(self.records),
             "plan": {
@@ -178,7 +179,6 @@ class Status:
             shown["idle_times"] = {
                 name: _rounded(idle_s) for name, idle_s in self.idle_times.items()
             }
-            shown["lease"] = {"held": self.lease_held, "holder": self.holder}
             shown["holds"] = {"count": len(self.held), "ids": list(self.held)}
             shown["read_only"] = self.read_only
             shown["account"] = self.account
@@ -189,6 +189,15 @@ class Status:
                 for id, mark in sorted(marks.items())
             ]
         return shown
+
+    def _lease(self, with_names: bool) -> Json:
+        lease = self.lease
+        shown: Json = {
+            "role": lease.role.value,
+            "token": lease.token,
+            "until": None if lease.until is None else timestamp(lease.until),
+        }
+        return {**shown, "holder": lease.holder} if with_names else shown
 
     def _jobs(self, with_names: bool) -> Json:
         """The unsatisfiable jobs; with names, the first JOBS_SHOWN by id."""
@@ -340,10 +349,11 @@ def _part(part: Breaker, with_names: bool, now: float) -> Json:
 
 
 class Board:
-    """Holds the daemon's newest Status for the web's threads."""
+    """Holds the daemon's newest Status for the web's threads. `lease` tells it as it is now."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, lease: Callable[[], LeaseView] = lambda: HELD) -> None:
         self._clock = clock
+        self.lease = lease
         self._newest: tuple[float, Callable[[], Status | None]] = clock.boottime(), lambda: None
 
     def replace(self, made_at: float, make: Callable[[], Status]) -> None:
@@ -357,7 +367,8 @@ class Board:
     def read(self) -> Status | None:
         """The newest status; None before the first cycle has ended."""
         _, made = self._newest
-        return made()
+        status = made()
+        return None if status is None else replace(status, lease=self.lease())
 
     def now(self) -> float:
         """The current boottime seconds, the clock of a Status's times."""

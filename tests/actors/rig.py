@@ -22,6 +22,7 @@ from nodemanager import adapters, log, wiring
 from nodemanager.actors.daemon.inputs import RunOnce
 from nodemanager.actors.messages import ApplySettings, PollEvery, Stop
 from nodemanager.config import load
+from nodemanager.core.explain.explain import APPLY, DRY_RUN
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.world import CloudNode, Job, Record, Size
 from nodemanager.from_config import settings_of
@@ -121,8 +122,9 @@ class Rig:
 
     # Start and end.
 
-    def start(self, *, dry_run: bool = False, once: bool = False) -> Rig:
+    def start(self, *, dry_run: bool = False, once: bool = False, mode: str = APPLY) -> Rig:
         """Start the team as the service does. The first polls are done when this returns."""
+        mode = DRY_RUN if dry_run else mode
         state = StateDirectory(self.directory / "state", clock=self.clock)
         config = load(self._file(), environ={})
         settings = settings_of(config, self.cloud, self.store)
@@ -139,11 +141,12 @@ class Rig:
             timer=self.timer,
             clock=self.clock,
             log=told,
-            identity=RememberedIdentity(state, writes=not dry_run),
+            identity=RememberedIdentity(state, writes=mode == APPLY),
             backlog=RememberedBacklog(state),
             holds_lease=lambda: self.lease,
             on_death=lambda actor, error: self.deaths.append((actor, error)),
-            dry_run=dry_run,
+            manager="host:1",
+            mode=mode,
             once=RunOnce(self.codes.append) if once else None,
             wishlist=None if self.jobs is None else self._wishlist,
             journal=self.journal,

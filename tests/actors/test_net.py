@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import mock
 import pytest
 
 from nodemanager.actors.daemon import decisions
-from nodemanager.actors.net import netted
-from nodemanager.errors import CloudError, Throttled
+from nodemanager.actors.net import READS, netted
+from nodemanager.cloud.api import CloudDriver
+from nodemanager.errors import CloudError, NotSent, Throttled
+from nodemanager.records.api import RecordStore
+from nodemanager.schedulers.api import Scheduler
 from tests.actors.conftest import MakeRig
 from tests.actors.rig import Rig
+from tests.fakes.clock import ManualClock
+from tests.fakes.cloud import FakeCloud
 from tests.fakes.script import fail
 
 MINUTE = 60.0
@@ -77,9 +83,43 @@ class Port:
         raise error
 
 
+def test_an_order_is_sent_only_while_the_lease_is_held_and_a_question_always() -> None:
+    """L6: it is asked at the very moment of sending, not when the order was made."""
+    holds = [True]
+    net: Any = netted(FakeCloud(ManualClock()), CloudError, "cloud", lambda: holds[-1])
+    order = net.create
+    holds.append(False)
+    with pytest.raises(NotSent) as caught:
+        order(mock.Mock())
+    assert caught.value.definite
+    assert caught.value.unsent
+    assert net.list_nodes().items == ()
+    for name in ("adopt", "destroy", "release"):
+        with pytest.raises(NotSent):
+            getattr(net, name)("i-1")
+
+
+@pytest.mark.parametrize("port", [CloudDriver, RecordStore, Scheduler])
+def test_every_call_that_may_change_something_needs_the_lease(port: type) -> None:
+    """L6: a call that is not known to be a question is an order."""
+    calls = {name for name in vars(port) if not name.startswith("_")} - set(
+        getattr(port, "__annotations__", {})
+    )
+    orders = {
+        CloudDriver: {"create", "adopt", "destroy", "release"},
+        RecordStore: {
+            *("create", "claim", "clean", "delete", "fence", "unfence", "drain", "restore"),
+        },
+        Scheduler: {
+            *("drain", "resume", "mark_down", "power_up", "describe", "comment", "cancel"),
+        },
+    }[port]
+    assert calls - READS == orders
+
+
 @pytest.mark.parametrize("error", [Throttled("later"), AssertionError("ours"), MemoryError()])
 def test_what_an_adapter_says_itself_comes_through(error: Exception) -> None:
-    net = netted(Port(), CloudError, "cloud")
+    net = netted(Port(), CloudError, "cloud", lambda: True)
     assert net.provider == "fake"
     with pytest.raises(type(error)) as caught:
         net.call(error)
@@ -87,7 +127,7 @@ def test_what_an_adapter_says_itself_comes_through(error: Exception) -> None:
 
 
 def test_what_is_told_of_a_flood_is_one_line(caplog: pytest.LogCaptureFixture) -> None:
-    net: Callable[..., object] = netted(Port(), CloudError, "cloud").call
+    net: Callable[..., object] = netted(Port(), CloudError, "cloud", lambda: True).call
     for _ in range(100):
         with pytest.raises(CloudError, match="can't be digested: KeyError"):
             net(KeyError("x"))

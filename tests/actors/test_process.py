@@ -9,6 +9,7 @@ import threading
 import pykka
 import pytest
 
+from nodemanager.core.explain.explain import DRY_RUN, STANDBY
 from nodemanager.core.model.world import CloudState, Tags, WorkerState
 from nodemanager.errors import CloudError, StoreError, Throttled
 from tests.actors.conftest import MakeRig
@@ -292,21 +293,24 @@ def test_once_with_nothing_to_do_ends_with_0(make_rig: MakeRig) -> None:
 # Dry runs.
 
 
-def test_a_dry_run_decides_everything_and_writes_nothing_at_all(make_rig: MakeRig) -> None:
-    """S3."""
+@pytest.mark.parametrize("mode", [DRY_RUN, STANDBY])
+def test_a_dry_run_and_a_standby_decide_everything_and_write_nothing_at_all(
+    make_rig: MakeRig, mode: str
+) -> None:
+    """S3, L6."""
     rig = make_rig(min_nodes=3, max_nodes=4, backlog="clean")
     stale = rig.store.add_leaked(9, quiet_for=3 * HOUR)
     machine, _ = rig.fleet.add_node(age=10 * HOUR)
     rig.fleet.states[machine.node.id] = WorkerState.DOWN
-    rig.start(dry_run=True)
+    rig.start(mode=mode)
 
     rig.turn(HOUR)
 
     assert rig.cloud.writes == []
     assert rig.store.writes == []
-    assert rig.lines("record.clean", record=stale.uuid, mode="dry-run")
-    assert rig.lines("node.setup_started", mode="dry-run")
-    assert rig.lines("node.shutdown_started", node=machine.node.id, mode="dry-run")
+    assert rig.lines("record.clean", record=stale.uuid, mode=mode)
+    assert rig.lines("node.setup_started", mode=mode)
+    assert rig.lines("node.shutdown_started", node=machine.node.id, mode=mode)
     assert len(rig.lines("record.clean")) == 1, "said once, not every cycle"
     assert rig.lines("record.cleaned") == []
 

@@ -14,6 +14,7 @@ from nodemanager.commands import show
 from nodemanager.commands.status_screen import screen
 from nodemanager.core.model.annotations import Mark, Marks
 from nodemanager.core.model.breaker import Breaker, Cause
+from nodemanager.core.model.lease import LeaseRole, LeaseView
 from nodemanager.core.model.reasons import Event, Reason
 from nodemanager.core.model.world import LeftoverKind
 from nodemanager.core.plan.leftovers import LedgerState
@@ -96,7 +97,10 @@ def test_what_the_next_poll_judges_anew_waits_for_no_window(read: Read) -> None:
 
 def test_a_dry_run_shows_no_lease(read: Read) -> None:
     """O12."""
-    assert line(read(mode="dry-run", lease_held=False), "lease") == "none: a dry run takes none"
+    assert (
+        line(read(mode="dry-run", lease=LeaseView(LeaseRole.NONE)), "lease")
+        == "none: a dry run takes none"
+    )
 
 
 def test_one_long_value_breaks_its_own_line_alone() -> None:
@@ -155,7 +159,16 @@ def test_an_open_breaker_says_each_cause_since_when_and_how_to_clear_it(read: Re
         pytest.param(
             {"aborted": "no_listing"}, "pool prod", "no decision: no_listing", id="aborted"
         ),
-        pytest.param({"lease_held": False}, "lease", "not held: only looking", id="standby"),
+        pytest.param(
+            {"lease": LeaseView(LeaseRole.NONE)}, "lease", "not held: only looking", id="no-lease"
+        ),
+        pytest.param(
+            {"lease": LeaseView(LeaseRole.STANDBY, "other:7:ab", 3, 0.0)},
+            "lease",
+            "standing by: held by other:7:ab until 1970-01-01T00:00:00.000Z",
+            id="standby",
+        ),
+        pytest.param({"mode": "standby"}, "pool prod", "(another manager acts)", id="stands-by"),
         pytest.param({"deferred": 3}, "waiting", "3 cleans deferred", id="deferred"),
         pytest.param(
             {"under_way": {"setup": 2, "clean": 1}}, "waiting", "2 setup, 1 clean", id="under-way"
@@ -261,7 +274,7 @@ def test_what_a_daemon_is_told_by_others_moves_no_cursor(read: Read) -> None:
 
 def test_a_terminal_has_colours_and_its_width_is_kept() -> None:
     out = Console(force_terminal=True, width=60, color_system="standard", markup=False)
-    made = Status(made_at=NOW, pool="prod", holder="h" * 100)
+    made = Status(made_at=NOW, pool="prod", lease=LeaseView(LeaseRole.ACTIVE, "h" * 100))
     with out.capture() as captured:
         out.print(screen(made.to_json(with_names=True, now=NOW)))
     text = captured.get()

@@ -448,3 +448,66 @@ def test_an_order_of_less_than_two_places_has_no_effect(read: Read) -> None:
     config = read(f"[Cloud]\nprovider = ec2\nplaces = z-1\n{sizes}", cloud=False)
     (told,) = (one for one in config.warnings if "place_order" in one)
     assert "[Size a] place_order = spread: has no effect" in told
+
+
+PG = "postgresql://u@db/main"
+
+
+def test_a_lease_in_the_registry_s_database_takes_one_line(read: Read) -> None:
+    """L6, R1: who takes over finds the rest of the State in the same database."""
+    config = read(f"[Registry]\ndatabase = {PG}\n[Lease]\nstore = database\n")
+    assert config.warnings == ()
+    assert config.lease.database is not None
+    assert config.lease.database.reveal() == PG
+    assert config.journal.database is not None
+    assert config.journal.database.reveal() == PG
+    assert config.lease.duration == 30
+
+
+def test_a_lease_in_a_file_needs_no_database(read: Read) -> None:
+    config = read(f"[Registry]\ndatabase = {PG}\n")
+    assert config.lease.store == "file"
+    assert config.journal.database is None
+    assert read("").lease.database is None
+
+
+def test_the_databases_of_lease_and_journal_may_be_others(read: Read) -> None:
+    config = read(
+        "[Arvados]\nhost = https://a.example\ntoken = abcdefghijklmnop\n"
+        f"[Lease]\nstore = database\ndatabase = {PG}\n[Journal]\ndatabase = {PG}2\n"
+    )
+    assert config.lease.database is not None
+    assert config.lease.database.reveal() == PG
+    assert config.journal.database is not None
+    assert config.journal.database.reveal() == f"{PG}2"
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        pytest.param(
+            "[Lease]\nstore = database\n",
+            "[Lease] database = (default): postgresql://... that all managers",
+            id="no-database",
+        ),
+        pytest.param(
+            f"[Lease]\nstore = database\ndatabase = {PG}\n",
+            "registry.db (default): postgresql://..., since other machines have no such file",
+            id="records-in-a-file",
+        ),
+        pytest.param(
+            f"[Registry]\ndatabase = {PG}\n[Lease]\nstore = database\n[Journal]\ndatabase =\n",
+            "who takes over goes on with what is open there (R1)",
+            id="no-shared-journal",
+        ),
+        pytest.param(
+            f"[Registry]\ndatabase = {PG}\n[Lease]\nstore = database\nduration = 2\n",
+            "[Lease] duration = 2: is too short: a lease lasts 3 s at least",
+            id="too-short",
+        ),
+    ],
+)
+def test_a_lease_that_other_machines_can_not_share_is_refused(
+    refused: Refused, text: str, told: str
+) -> None:
+    assert any(told in problem for problem in refused(text)), refused(text)

@@ -52,6 +52,7 @@ class FakeCloud(Scripted):
         self.takes_client_tokens = True
         self.sizes_from_file = False
         self.makes_any_size = False
+        self.timeout = 60.0
         self.may_authorise = True
         self.account_name = "fake:account-1"
         self.machines: dict[str, Machine] = {}

@@ -15,6 +15,7 @@ from nodemanager.journal.api import Hold, Intent, IntentKind
 from nodemanager.journal.kept import BREAKER
 from nodemanager.journal.shared import SharedDatabase
 from nodemanager.journal.sqlite import SqliteJournal
+from nodemanager.sql.fence import Fence
 from tests.contract.stores import Postgres
 from tests.core.build import record
 from tests.fakes.clock import ManualClock
@@ -137,3 +138,29 @@ def test_what_ended_long_ago_is_deleted_there_too(
     journal.tidy()
     assert journal.concluded() == ()
     assert [image.key for image in journal.pre_images()] == ["clean:r-2"]
+
+
+def test_it_takes_nothing_of_a_manager_whose_lease_another_has_taken(
+    opened: Opener, url: str, clock: ManualClock, tmp_path: Path
+) -> None:
+    """L6: the one that comes new goes on from the State, and nobody else changes it."""
+    old = opened(shared=SharedDatabase(url, "main", clock, fence=Fence("main", 1, "one")))
+    old.intend([clean("r-1")])
+    new = opened(
+        path=tmp_path / "elsewhere.db",
+        shared=SharedDatabase(url, "main", clock, fence=Fence("main", 2, "two")),
+    )
+    assert [one.intent.key for one in new.open_intents()] == ["clean:r-1"]
+    for write in (
+        lambda: old.conclude("clean:r-1", "cleaned"),
+        lambda: old.intend([clean("r-2")]),
+        lambda: old.hold(Hold("i-1", "", "anna", 1.0)),
+        lambda: old.keep(BREAKER, None),
+        lambda: old.recovery_failed("clean:r-1", "x"),
+    ):
+        with pytest.raises(JournalError, match="two has, with token 2"):
+            write()
+    assert not old.retry()
+    assert [one.intent.key for one in new.open_intents()] == ["clean:r-1"]
+    new.conclude("clean:r-1", "cleaned")
+    assert new.open_intents() == ()

@@ -8,6 +8,9 @@ _INTENTS = "tests/actors/test_intents.py::"
 _DUE = "tests/core/execute/test_still_due.py::"
 _WRITES = "tests/core/execute/test_record_writes.py::"
 
+_LEASE = "tests/core/safety/test_lease.py::"
+_FENCES = "tests/records/test_fences.py::"
+
 GUARDS = (
     # A node at work, or known to live, is hit.
     TextMutant(
@@ -511,5 +514,106 @@ GUARDS = (
         "            return\n        if kept and self._context.flights.is_written(",
         "            return\n        if False and self._context.flights.is_written(",
         "tests/actors/test_operators.py::test_a_node_whose_destroy_is_sent_is_not_cordoned",
+    ),
+    # Two managers act for one pool.
+    TextMutant(
+        "L6",
+        "an order is sent though the lease was lost since it was made",
+        "actors/net.py",
+        "        if not may_send():",
+        "        if False:",
+        "tests/actors/test_net.py::"
+        "test_an_order_is_sent_only_while_the_lease_is_held_and_a_question_always",
+    ),
+    TextMutant(
+        "L6",
+        "a lease is taken by the database's clock alone",
+        "core/safety/lease.py",
+        " and now - seen.since >= row.duration",
+        "",
+        f"{_LEASE}test_a_lease_is_taken_only_after_it_ended_by_both_clocks",
+    ),
+    TextMutant(
+        "L6",
+        "a lease is taken by the taker's watch alone",
+        "core/safety/lease.py",
+        "row.left_s <= 0 and ",
+        "",
+        f"{_LEASE}test_a_lease_is_taken_only_after_it_ended_by_both_clocks",
+    ),
+    TextMutant(
+        "L6",
+        "the holder acts to the last moment of its lease",
+        "core/safety/lease.py",
+        "duration * (1 - RESERVE)",
+        "duration",
+        "tests/lease/test_keeper.py::test_an_answer_that_comes_late_counts_from_the_question",
+    ),
+    TextMutant(
+        "L6",
+        "a new holder does not wait for the calls of the one before",
+        "core/safety/lease.py",
+        "taken_at if was_given_back else taken_at + call_s",
+        "taken_at",
+        f"{_LEASE}test_a_new_holder_waits_for_the_calls_of_one_that_did_not_give_back",
+    ),
+    TextMutant(
+        "L6",
+        "a term that another manager has ended goes on to its time",
+        "lease/keeper.py",
+        "not self._is_over and ",
+        "",
+        "tests/lease/test_keeper.py::"
+        "test_a_term_that_another_manager_has_ended_is_over_though_its_time_runs_on",
+    ),
+    TextMutant(
+        "L6",
+        "a renewal counts from its answer",
+        "lease/keeper.py",
+        "        sent_at = self._clock.boottime()\n        token = self._leases.take("
+        "row, self.holder, self._duration)\n",
+        "        token = self._leases.take(row, self.holder, self._duration)\n"
+        "        sent_at = self._clock.boottime()\n",
+        "tests/lease/test_keeper.py::test_an_answer_that_comes_late_counts_from_the_question",
+    ),
+    TextMutant(
+        "L6",
+        "a database that was away is trusted to have every renewal",
+        "lease/keeper.py",
+        "            self._seen = None\n            if self._told",
+        "            if self._told",
+        "tests/lease/test_keeper.py::test_a_database_that_comes_back_is_watched_anew",
+    ),
+    TextMutant(
+        "L6",
+        "a database takes the write of a former holder",
+        "sql/fence.py",
+        "row is None or (row.token, row.holder) != (self.token, self.holder)",
+        "row is None",
+        f"{_FENCES}test_every_write_of_a_former_holder_is_refused",
+    ),
+    TextMutant(
+        "L6",
+        "a former holder raises its token again",
+        "sql/fence.py",
+        "                where=sa.or_(fences.c.token < self.token, is_ours),\n",
+        "",
+        f"{_FENCES}test_a_former_holder_raises_nothing_again",
+    ),
+    TextMutant(
+        "L6",
+        "a new holder lists while a write of the former one is under way",
+        "sql/fence.py",
+        "known.with_for_update(read=True)",
+        "known",
+        f"{_FENCES}test_a_write_that_is_under_way_ends_before_the_token_is_raised",
+    ),
+    TextMutant(
+        "L6",
+        "a new holder lists before it raises its token",
+        "sql/database.py",
+        "        self._raise_fence()\n        with self._translated(), self._read_engine",
+        "        with self._translated(), self._read_engine",
+        f"{_FENCES}test_a_new_holder_raises_its_token_before_it_lists",
     ),
 )

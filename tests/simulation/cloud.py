@@ -329,6 +329,7 @@ class SimDriver:
         self.takes_client_tokens = cloud.traits.client_tokens
         self.sizes_from_file = False
         self.makes_any_size = False
+        self.timeout = 60.0
         self.ids_unique = cloud.traits.ids_unique
 
     def account(self) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nodemanager import wiring
@@ -45,7 +44,7 @@ SYSTEMD_S = 5.0
 class Facts:
     """The state directory's facts: all that a restarted manager has besides the stores."""
 
-    path: Path = Path("/state")
+    shown: str = "/state/facts.json"
     facts: dict[str, JsonScalar] = field(default_factory=dict)
 
     def recall(self, name: str) -> JsonScalar:

@@ -10,12 +10,16 @@ import sqlalchemy as sa
 
 from nodemanager.journal import schema as journal
 from nodemanager.journal.opened import SCHEMA
+from nodemanager.lease import schema as lease
 from nodemanager.records import schema as registry
 from nodemanager.sql import revisions
 from nodemanager.sql.revisions import bring_up_to_date, newest_of
 
-JOURNAL, REGISTRY = (Path(one.__file__).parent / "migrations" for one in (journal, registry))
+JOURNAL, REGISTRY, LEASE = (
+    Path(one.__file__).parent / "migrations" for one in (journal, registry, lease)
+)
 OURS = [
+    pytest.param(LEASE, lease.metadata, id="lease"),
     pytest.param(JOURNAL, journal.metadata, id="journal"),
     pytest.param(REGISTRY, registry.metadata, id="registry"),
 ]

@@ -29,7 +29,7 @@ class Daemon:
         self.clock = clock = ManualClock()
         board, metrics = Board(clock), Metrics("main", clock)
         explanations = Explanations(None)
-        self.observer = WebObserver(board, metrics, holder="here", explanations=explanations)
+        self.observer = WebObserver(board, metrics, explanations=explanations)
         self.server = ManagementServer(
             board,
             metrics,

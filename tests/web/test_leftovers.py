@@ -24,7 +24,7 @@ def shown(*ledgers: Ledger) -> tuple[Metrics, Board]:
     clock, made = ManualClock(), world()
     made.round()
     board, metrics = Board(clock), Metrics("pool", clock)
-    observer = WebObserver(board, metrics, holder="here")
+    observer = WebObserver(board, metrics)
     snapshot = made.snapshot()
     decided = plan(snapshot, made.settings)
     for ledger in ledgers:

@@ -7,6 +7,7 @@ from functools import partial
 import pytest
 
 from nodemanager.core.explain.picture import Picture
+from nodemanager.core.model.lease import LeaseRole, LeaseView
 from nodemanager.web.metrics import Metrics
 from nodemanager.web.observer import WebObserver
 from nodemanager.web.status import Board, Status
@@ -14,29 +15,32 @@ from tests.core.build import world
 from tests.fakes.clock import ManualClock
 
 
-@pytest.mark.parametrize(("mode", "held"), [("apply", True), ("dry-run", False)])
-def test_a_dry_run_holds_no_lease(mode: str, held: bool) -> None:
-    """O12, S3."""
-    clock = ManualClock()
-    board, metrics = Board(clock), Metrics("main", clock)
-    observer = WebObserver(board, metrics, holder="here")
+@pytest.mark.parametrize("role", LeaseRole)
+def test_the_lease_is_shown_as_it_is_when_somebody_looks(role: LeaseRole) -> None:
+    """O12, L6: it may have gone since the decision that is shown."""
+    clock, seen = ManualClock(), [LeaseView(LeaseRole.ACTIVE)]
+    board, metrics = Board(clock, lambda: seen[-1]), Metrics("main", clock)
+    observer = WebObserver(board, metrics)
     made = world()
     made.settle()
     assert made.last is not None
     assert made.decided is not None
-    observer.show(Picture(made.decided, made.last, made.settings, mode=mode))
+    observer.show(Picture(made.decided, made.last, made.settings))
+    assert board.read() is not None
+    seen.append(LeaseView(role))
     status = board.read()
     assert status is not None
-    assert status.lease_held is held
+    assert status.lease.role is role
     metrics.show(status)
-    assert metrics.registry.get_sample_value("nodemanager_lease_held") == float(held)
+    held = metrics.registry.get_sample_value("nodemanager_lease_held")
+    assert held == float(role is LeaseRole.ACTIVE)
 
 
 def test_the_leaks_meter_is_the_slots_that_the_pool_holds_for_each_live_node() -> None:
     """One node of two is gone, and another pool's slot is not ours; without any node it is all."""
     clock = ManualClock()
     board, metrics = Board(clock), Metrics("main", clock)
-    observer = WebObserver(board, metrics, holder="here")
+    observer = WebObserver(board, metrics)
     made = world()
     for uuid in ("r1", "r2"):
         made.add_record(uuid)
@@ -81,5 +85,5 @@ def test_a_status_is_made_when_it_is_first_read() -> None:
     status = board.read()
     assert status is not None
     assert status.deferred == 2
-    assert board.read() is status
+    assert board.read() == status
     assert made == [2]

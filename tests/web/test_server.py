@@ -14,6 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from nodemanager import __version__, log
 from nodemanager.core.model.breaker import Breaker, Cause
+from nodemanager.core.model.lease import LeaseRole, LeaseView
 from nodemanager.core.model.reasons import Event, Reason
 from nodemanager.core.model.world import Outcome
 from nodemanager.core.plan.slots import Leak, Slots
@@ -247,11 +248,11 @@ def test_leaked_slots_are_told_by_the_way_in_which_their_nodes_went(manager: Man
 
 
 def test_without_the_token_status_is_counts_and_names_nothing(manager: Manager) -> None:
+    manager.board.lease = lambda: LeaseView(LeaseRole.ACTIVE, "name-of-host", 7, 100.0)
     manager.cycle(
         idle_times={"name-of-node": 1.0},
         account="name-of-account",
         store="name-of-store",
-        holder="name-of-host",
         held=("name-of-hold",),
         read_only="name-of-trouble",
         breaker=Breaker(
@@ -273,7 +274,9 @@ def test_without_the_token_status_is_counts_and_names_nothing(manager: Manager) 
     assert answer.json()["holds"] == {"count": 1}
     told = manager.get("/status.json", WITH_TOKEN).json()
     assert (told["account"], told["store"]) == ("name-of-account", "name-of-store")
-    assert told["lease"] == {"held": True, "holder": "name-of-host"}
+    lease = {"role": "active", "token": 7, "until": "1970-01-01T00:01:40.000Z"}
+    assert answer.json()["lease"] == lease
+    assert told["lease"] == {**lease, "holder": "name-of-host"}
     assert told["breaker"]["cause"] == "cloud collapsed: name-of-cause 1"
     assert told["breaker"]["clear"].startswith("closes when the lost nodes are listed again")
     assert told["breaker"]["others"][0]["cause"] == "writes fail: name-of-other 1"
@@ -363,9 +366,22 @@ def test_an_open_breaker_and_a_standby_are_healthy_and_ready(manager: Manager) -
     now = manager.clock.boottime()
     polls = {"cloud": PollStatus(now), "records": PollStatus(now)}
     breaker = Breaker(Cause.CLOUD_COLLAPSED, opened_at=0.0)
-    manager.cycle(polls=polls, poll_stale_after=10.0, breaker=breaker, lease_held=False)
+    manager.board.lease = lambda: LeaseView(LeaseRole.STANDBY)
+    manager.cycle(polls=polls, poll_stale_after=10.0, breaker=breaker)
     assert manager.get("/healthz").status_code == 200
     assert manager.get("/readyz").status_code == 200
+
+
+@pytest.mark.parametrize("role", LeaseRole)
+def test_a_load_balancer_finds_the_one_manager_that_acts(manager: Manager, role: LeaseRole) -> None:
+    """L6; before the first decision, too, and without a token."""
+    manager.board.lease = lambda: LeaseView(role, "name-of-host")
+    answer = manager.get("/_health/active")
+    is_active = role is LeaseRole.ACTIVE
+    assert answer.status_code == (200 if is_active else 503)
+    assert answer.json() == {"active": is_active, "role": role.value}
+    wrong = {"Authorization": "Bearer wrong"}
+    assert manager.get("/_health/active", wrong).status_code == 403
 
 
 def test_without_any_token_health_is_disabled_and_nothing_opens_the_door(

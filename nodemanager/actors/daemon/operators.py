@@ -12,6 +12,7 @@ from nodemanager.actors.messages import Ordered
 from nodemanager.core.execute.news import HandCleans, LoopsReset
 from nodemanager.core.execute.workflow import Action, End, Key
 from nodemanager.core.explain.events import CLEANED
+from nodemanager.core.explain.explain import APPLY, STANDBY
 from nodemanager.core.model.annotations import HandClean, Mark, Marks
 from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.verdict import Objection, keep
@@ -140,10 +141,12 @@ class CommandAnswers:
     _context: Context
 
     def acts(self, said: Ordered, named: Named) -> bool:
-        """Whether this is no dry run; if it is one, the command is answered (S3)."""
-        if self._context.inputs.mode == "apply":
+        """Whether this daemon does what it decides; if not, the command is answered (S3, L6)."""
+        mode = self._context.inputs.mode
+        if mode == APPLY:
             return True
-        self.give(said, commands.refused(said.command.verb, keep(named.id, Reason.DRY_RUN), named))
+        why = Reason.STANDBY if mode == STANDBY else Reason.DRY_RUN
+        self.give(said, commands.refused(said.command.verb, keep(named.id, why), named))
         return False
 
     def may_write(self, said: Ordered, named: Named) -> bool:

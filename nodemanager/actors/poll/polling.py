@@ -28,6 +28,7 @@ from nodemanager.actors.messages import (
     TakeCloud,
     TakeWishlist,
 )
+from nodemanager.actors.net import netted
 from nodemanager.actors.team import TeamContext
 from nodemanager.cloud.api import CloudDriver
 from nodemanager.core.execute.news import ErrandRun
@@ -210,7 +211,7 @@ class CloudNodeListActor(PollingActor):
             self._context.report(CloudOffered(self._next, account))
 
     def on_TakeCloud(self, message: TakeCloud) -> None:
-        self._next = message.cloud
+        self._next = netted(message.cloud, CloudError, self.source, self._context.may_send)
         self._poll_at_once()
 
     def on_CloudJudged(self, message: CloudJudged) -> None:

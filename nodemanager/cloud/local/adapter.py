@@ -19,6 +19,9 @@ from nodemanager.cloud.reading import NodeReader
 from nodemanager.cloud.tags import tags_for, tags_from
 from nodemanager.core.model.world import CloudState, Outcome, Tags
 
+CALL_S = 1.0
+"""Seconds that a call takes at the most: it starts or ends a process of this machine."""
+
 READER = NodeReader(
     {
         "pending": CloudState.PENDING,
@@ -89,14 +92,19 @@ class Local(Provider):
 def build_cloud(config: CloudConfig) -> LibcloudCloud:
     """A CloudDriver whose nodes outlive the daemon, take simulated work, and can vanish.
 
-    The directory holds all state. The nodes ping from loopback addresses, so the record store must
+    The directory holds all state; [Cloud Credentials] may name one that several managers share. The
+    nodes ping from loopback addresses, so the record store must
     listen on loopback. Raises ConfigError with every wrong value.
     """
     driver_type = load_driver_class(config.driver_class, LocalNodeDriver)
-    directory = config.directory.absolute()
+    directory = Path(config.credentials.get("directory") or config.directory).absolute()
     provider = Local(driver_type, directory, node_settings(config.create), config.clock)
     return LibcloudCloud(
-        pool=config.pool, provider=provider, reader=READER, leftovers=NoLeftovers()
+        pool=config.pool,
+        provider=provider,
+        reader=READER,
+        leftovers=NoLeftovers(),
+        timeout=CALL_S,
     )
 
 

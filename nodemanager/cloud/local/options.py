@@ -16,7 +16,7 @@ _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*([smhd]?)\Z")
 _UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 ACCEPTED: Mapping[str, frozenset[str]] = {
-    "Cloud Credentials": frozenset(),
+    "Cloud Credentials": frozenset({"directory"}),
     "Cloud List": frozenset(),
     "Cloud Create": frozenset(
         {"boot_delay", "image", "work_for", "vanish_after", "ping_interval", "ping_script"}

@@ -32,7 +32,7 @@ from nodemanager.core.observe.snapshot import Snapshot
 from nodemanager.core.operate.naming import Known, UnknownIdError
 from nodemanager.core.plan.plan import Plan, adopting, judged
 
-APPLY, DRY_RUN = "apply", "dry-run"
+APPLY, DRY_RUN, STANDBY = "apply", "dry-run", "standby"
 Facts = Mapping[str, Any]
 
 
@@ -81,7 +81,7 @@ def explain(
         told = _of_record(snapshot, made, settings, subject, mode)
     else:
         told = _of_node(snapshot, made, settings, subject, mode)
-    return _in_dry_run(told) if mode == DRY_RUN else told
+    return told if mode == APPLY else _only_told(told, mode)
 
 
 # What is named.
@@ -226,18 +226,18 @@ def _when_node(
 # For both.
 
 
-def _in_dry_run(told: Explanation) -> Explanation:
-    """The explanation with the finding that a dry run does nothing (S3)."""
-    why = "not while the daemon runs with --dry-run"
-    dry = Finding(
-        "S3", "writes", "the daemon may write", RuleStatus.BLOCKS, Reason.DRY_RUN, why=why
-    )
+def _only_told(told: Explanation, mode: str) -> Explanation:
+    """The explanation with the finding that nothing is done in this mode (S3, L6)."""
+    rule, reason, why = "S3", Reason.DRY_RUN, "not while the daemon runs with --dry-run"
+    if mode == STANDBY:
+        rule, reason, why = "L6", Reason.STANDBY, "not by this manager while another one acts"
+    only = Finding(rule, "writes", "the daemon may write", RuleStatus.BLOCKS, reason, why=why)
     when = told.earliest
     if told.blocks:
         when = replace(when, in_s=None, why=(*when.why, why), not_before_s=when.in_s)
     else:
         when = Earliest(None, (why,))
-    return replace(told, findings=(*told.findings, dry), earliest=when)
+    return replace(told, findings=(*told.findings, only), earliest=when)
 
 
 def _aborted(

@@ -119,7 +119,7 @@ class LogKey(Documented):
 
     # A decision and its execution.
     PLAN = "plan", "Id of the plan that ordered it; the lines of one plan share it."
-    MODE = "mode", "apply, dry-run or read-only."
+    MODE = "mode", "apply, standby, dry-run or read-only."
     GUARANTEE = "guarantee", "cas or fenced: what keeps a clean from overwriting a ping (C12)."
     BY = "by", "Who did it: an operator's command, or the option that did."
     ACTION = "action", "What was done, or would be."
@@ -128,6 +128,8 @@ class LogKey(Documented):
     FORCED = "forced", "The rules that an operator broke by name (O3)."
 
     # Slots and the lease.
+    HOLDER = "holder", "The manager that has the pool's lease: host, process and run."
+    TOKEN = "token", "The lease's fencing token; each new holder's is greater."
     SLOTS = "slots", "Slots that the store has."
     USED = "used", "Slots that records hold."
     FREE = "free", "Slots that nobody holds."

@@ -776,6 +776,10 @@ class Reason(Explained):
         POOL | STUCK,
     )
     DRY_RUN = "dry_run", "The daemon runs with `--dry-run`: this is decided, but not done (S3)."
+    STANDBY = (
+        "standby",
+        "Another manager acts for the pool: this one decides, but does nothing (L6).",
+    )
     ONE_PLAN = (
         "one_plan",
         "The daemon runs with `--once` and carries out one plan, the first that is settled: not "
@@ -1000,6 +1004,11 @@ class Event(Documented):
     )
     OPERATOR_RESUME = "operator.resume", "An operator ended the pause (O4)."
     LEASE_ACQUIRED = "lease.acquired", "This manager is now the pool's one active manager."
+    LEASE_STANDBY = (
+        "lease.standby",
+        "This manager stands by: `holder` acts for the pool; or the lease's database does not "
+        "answer, see `error`.",
+    )
     LEASE_LOST = "lease.lost", "This manager may no longer act; see `error`, or a line before."
     INVARIANT_BROKEN = "invariant.broken", "A safety rule was broken: `rule` says which."
     CYCLE_DONE = "cycle.done", "A decision was taken; the line has its counts."

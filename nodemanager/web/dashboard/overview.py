@@ -10,6 +10,7 @@ from typing import Any
 from nodemanager.core.explain.slot_states import slot_states
 from nodemanager.core.explain.why import why
 from nodemanager.core.model.breaker import HOW_TO_CLEAR
+from nodemanager.core.model.lease import LeaseRole
 from nodemanager.core.model.reasons import Event, Reason
 from nodemanager.core.operate.verbs import Verb
 from nodemanager.core.plan.leftovers import LedgerState
@@ -105,7 +106,10 @@ def alerts(seen: ShownDecision) -> Iterator[Alert]:
         yield Alert("bad", "This daemon is read-only", status.read_only or "look at its log")
     elif status.mode == "dry-run":
         yield Alert("odd", "Dry run", "It only tells what it would do: nothing is written.")
-    elif not status.lease_held:
+    elif status.lease.role is LeaseRole.STANDBY:
+        holder = status.lease.holder or "Another manager"
+        yield Alert("odd", "This manager stands by", f"{holder} acts for this pool.")
+    elif not status.lease.is_active:
         yield Alert("bad", "The lease is not held", "Another daemon may act for this pool.")
     paused = status.marks.paused
     if paused is not None:
@@ -202,10 +206,11 @@ def _health(seen: ShownDecision) -> Block:
         )
         for source, poll in status.polls.items()
     ]
-    given = (status.holder, polls, status.account, status.store)
-    held = status.lease_held
+    given = (polls, status.account, status.store)
     return Block(
-        "health", "Breaker, lease, polls", part("health", status.breaker.is_open, held, *given)
+        "health",
+        "Breaker, lease, polls",
+        part("health", status.breaker.is_open, status.lease, *given),
     )
 
 

@@ -67,7 +67,6 @@ class Console:
         self.observer = WebObserver(
             self.board,
             metrics,
-            holder="here",
             explanations=self.explanations,
             slots=self.history,
         )

@@ -44,6 +44,12 @@ def upgrade() -> None:
         sa.Column("value", sa.Text, nullable=False),
         sa.Column("at", sa.Float, nullable=False),
     )
+    op.create_table(
+        "fences",
+        sa.Column("pool", sa.Text, primary_key=True),
+        sa.Column("token", sa.BigInteger, nullable=False),
+        sa.Column("holder", sa.Text, nullable=False),
+    )
     if op.get_bind().dialect.name == "sqlite":
         _entries()
         _told()
@@ -115,5 +121,14 @@ def _told() -> None:
 
 def downgrade() -> None:
     recorded = ("told", "entries") if op.get_bind().dialect.name == "sqlite" else ()
-    for table in (*recorded, "kept", "leftovers", "holds", "pre_images", "intents", "about"):
+    for table in (
+        *recorded,
+        "fences",
+        "kept",
+        "leftovers",
+        "holds",
+        "pre_images",
+        "intents",
+        "about",
+    ):
         op.drop_table(table)

@@ -1,4 +1,4 @@
-"""The first schema: nodes, the lives that a clean ended, and the store's own row."""
+"""The first schema: nodes, the lives that a clean ended, the store's own row, and fences."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -53,9 +53,16 @@ def upgrade() -> None:
         sa.Column("heartbeat_at", sa.BigInteger, nullable=False),
         sa.Column("heartbeats", sa.BigInteger, nullable=False),
     )
+    op.create_table(
+        "fences",
+        sa.Column("pool", sa.Text, primary_key=True),
+        sa.Column("token", sa.BigInteger, nullable=False),
+        sa.Column("holder", sa.Text, nullable=False),
+    )
 
 
 def downgrade() -> None:
+    op.drop_table("fences")
     op.drop_table("store")
     op.drop_table("freed")
     op.drop_table("nodes")

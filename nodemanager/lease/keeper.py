@@ -1,0 +1,215 @@
+"""Takes the pool's lease, renews it, and knows when it is over (SAFETY.md L6, T2).
+
+`Keeper.step` makes one look or one renewal, and says when the next one is due; a thread of its own
+calls it, because a database may let it wait. Whoever sends an order asks the `Term`, which needs
+nobody's answer.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Protocol
+
+from nodemanager.clock import Clock
+from nodemanager.core.model.lease import LeaseRole, LeaseView
+from nodemanager.core.model.reasons import Event
+from nodemanager.core.safety import lease as rules
+from nodemanager.core.safety.lease import RENEWALS, LeaseRow, Sighting
+from nodemanager.errors import StoreError
+from nodemanager.log import INFO, WARNING, Logger
+
+LOOK_S = 1.0
+"""Seconds between two looks of a standby, at most."""
+
+
+class Leases(Protocol):
+    """The pool's row. A failing call raises StoreError."""
+
+    def look(self) -> LeaseRow | None: ...
+
+    def take(self, seen: LeaseRow | None, holder: str, duration: float) -> int | None: ...
+
+    def renew(self, holder: str, token: int, duration: float) -> bool: ...
+
+    def give_back(self, holder: str, token: int) -> None: ...
+
+
+class Term:
+    """One time of holding the lease. Several threads ask it; it never begins anew once it ended.
+
+    `after_another` says that the one before did not give the lease back.
+    """
+
+    def __init__(
+        self, clock: Clock, token: int, holder: str, taken_at: float, *, after_another: bool
+    ) -> None:
+        self.token, self.holder, self.taken_at = token, holder, taken_at
+        self.after_another = after_another
+        self._clock = clock
+        self._ends_at = taken_at
+        self._is_over = False
+
+    def holds(self) -> bool:
+        """Whether an order may be sent at this moment."""
+        return not self._is_over and self._clock.boottime() < self._ends_at
+
+    @property
+    def ends_at(self) -> float:
+        """When the last order is sent, unless the lease is renewed (CLOCK_BOOTTIME)."""
+        return self._ends_at
+
+    def lasts_until(self, ends_at: float) -> None:
+        self._ends_at = ends_at
+
+    def is_over(self) -> None:
+        """Another manager has the lease."""
+        self._is_over = True
+
+
+class Keeper:
+    """Keeps the lease of one pool for `holder`. `changed` is told each new term, and its end."""
+
+    def __init__(
+        self,
+        leases: Leases,
+        *,
+        pool: str,
+        holder: str,
+        duration: float,
+        clock: Clock,
+        log: Logger,
+        changed: Callable[[Term | None], None],
+    ) -> None:
+        self.holder = holder
+        self._leases, self._pool, self._duration = leases, pool, duration
+        self._clock, self._log, self._changed = clock, log, changed
+        self._term: Term | None = None
+        self._seen: Sighting | None = None
+        self._seen_at = 0.0
+        self._told: tuple[object, ...] | None = None
+        """What was said last of who has the lease."""
+        self._lost = False
+        self._ends = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="lease", daemon=True)
+
+    @property
+    def term(self) -> Term | None:
+        """The term that no other manager has ended, as far as it is known."""
+        return self._term
+
+    def view(self) -> LeaseView:
+        """The lease as it is known at this moment."""
+        term, seen = self._term, self._seen
+        ahead_s = self._clock.wall() - self._clock.boottime()
+        if term is not None:
+            role = LeaseRole.ACTIVE if term.holds() else LeaseRole.NONE
+            return LeaseView(role, self.holder, term.token, term.ends_at + ahead_s)
+        if seen is None:
+            return LeaseView(LeaseRole.STANDBY)
+        until = self._seen_at + seen.row.left_s + ahead_s
+        return LeaseView(LeaseRole.STANDBY, seen.row.holder, seen.row.token, until)
+
+    # One step.
+
+    def step(self) -> float:
+        """Look, take or renew once; gives the seconds until the next step."""
+        try:
+            return self._contend() if self._term is None else self._renew(self._term)
+        except StoreError as error:
+            self._out_of_reach(error)
+            return min(LOOK_S, self._duration / 10)
+
+    def _contend(self) -> float:
+        row = self._leases.look()
+        now = self._seen_at = self._clock.boottime()
+        self._seen = None if row is None else rules.sighted(self._seen, row, now)
+        if self._seen is not None and not rules.may_take(self._seen, now):
+            self._stands_by(self._seen.row)
+        else:
+            self._take(row)
+        return min(LOOK_S, self._duration / (10 if self._term is None else RENEWALS))
+
+    def _take(self, row: LeaseRow | None) -> None:
+        sent_at = self._clock.boottime()
+        token = self._leases.take(row, self.holder, self._duration)
+        if token is None:
+            return
+        after_another = row is not None and row.holder is not None
+        taken_at = self._clock.boottime()
+        term = Term(self._clock, token, self.holder, taken_at, after_another=after_another)
+        term.lasts_until(rules.ends_at(sent_at, self._duration))
+        self._term, self._lost = term, False
+        self._tell(Event.LEASE_ACQUIRED, WARNING if after_another else INFO, token=token)
+        self._changed(term)
+
+    def _renew(self, term: Term) -> float:
+        sent_at = self._clock.boottime()
+        if not self._leases.renew(self.holder, term.token, self._duration):
+            self._superseded(term)
+            return 0.0
+        term.lasts_until(rules.ends_at(sent_at, self._duration))
+        if self._lost:
+            self._lost = False
+            detail = "the database answers again; nobody had taken the lease"
+            self._tell(Event.LEASE_ACQUIRED, WARNING, token=term.token, detail=detail)
+        # Where the answer came too late, the next one may be in time.
+        return self._duration / RENEWALS if term.holds() else 0.0
+
+    def _superseded(self, term: Term) -> None:
+        term.is_over()
+        self._term = self._seen = None
+        error = "another manager has taken it"
+        self._tell(Event.LEASE_LOST, WARNING, token=term.token, error=error)
+        self._changed(None)
+
+    def _out_of_reach(self, error: StoreError) -> None:
+        term = self._term
+        if term is None:
+            # One that comes back may lack the newest renewals: the watch begins anew.
+            self._seen = None
+            if self._told != (str(error),):
+                self._told = (str(error),)
+                self._tell(Event.LEASE_STANDBY, WARNING, holder=None, error=error)
+        elif not term.holds() and not self._lost:
+            self._lost = True
+            self._tell(Event.LEASE_LOST, WARNING, token=term.token, error=error)
+
+    def _stands_by(self, row: LeaseRow) -> None:
+        told = (row.holder, row.token)
+        if self._told != told:
+            self._told = told
+            self._tell(Event.LEASE_STANDBY, INFO, holder=row.holder, token=row.token)
+
+    def _tell(self, event: Event, level: int, **fields: object) -> None:
+        if event is not Event.LEASE_STANDBY:
+            self._told = None
+        told = {"pool": self._pool, "holder": self.holder, **fields}
+        self._log.event(event, level=level, **told)
+
+    # Its thread.
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self, *, gives_back: bool) -> None:
+        """End; idempotent. The lease may be given back only if nothing is under way any more."""
+        self._ends.set()
+        if self._thread.is_alive():
+            self._thread.join(self._duration)
+        term, self._term = self._term, None
+        if term is None:
+            return
+        term.is_over()
+        if not gives_back or self._thread.is_alive():
+            return
+        try:
+            self._leases.give_back(self.holder, term.token)
+        except StoreError:
+            # It ends by itself.
+            return
+
+    def _run(self) -> None:
+        wait_s = 0.0
+        while not self._ends.wait(wait_s):
+            wait_s = self.step()

@@ -1,0 +1,19 @@
+"""A manager that stands by decides and sends nothing (L6)."""
+
+from __future__ import annotations
+
+from nodemanager.actors.messages import Ordered
+from nodemanager.core.model.reasons import Reason
+from nodemanager.core.operate.verbs import Command, Reply, Result, Verb
+from tests.actors.conftest import MakeRig
+
+
+def test_a_command_to_a_standby_is_refused(make_rig: MakeRig) -> None:
+    rig = make_rig(min_nodes=1)
+    machine, _ = rig.fleet.add_node(age=3600.0)
+    rig.start(mode="standby")
+    said: list[Reply] = []
+    command = Command(Verb.KILL, "ann", "broken", machine.node.id)
+    rig.system.daemon.tell(Ordered(command, said.append))
+    rig.flush()
+    assert [(reply.result, reply.reason) for reply in said] == [(Result.REFUSED, Reason.STANDBY)]

@@ -1,0 +1,70 @@
+"""Who may act for a pool, and from when on (L6, T2)."""
+
+from __future__ import annotations
+
+import pytest
+
+from nodemanager.core.safety.lease import (
+    LeaseRow,
+    Sighting,
+    acts_from,
+    ends_at,
+    may_take,
+    sighted,
+)
+
+DURATION_S = 30.0
+
+
+def row(
+    holder: str | None = "a", token: int = 1, renewals: int = 4, left_s: float = 0.0
+) -> LeaseRow:
+    return LeaseRow(holder, token, renewals, DURATION_S, left_s)
+
+
+@pytest.mark.parametrize(
+    ("left_s", "watched_s", "may"),
+    [
+        pytest.param(0.0, DURATION_S, True, id="ended-and-watched"),
+        pytest.param(0.001, DURATION_S, False, id="the-database-says-it-runs"),
+        pytest.param(-3600.0, DURATION_S - 0.001, False, id="the-database's-clock-was-set"),
+        pytest.param(-3600.0, 0.0, False, id="just-seen"),
+    ],
+)
+def test_a_lease_is_taken_only_after_it_ended_by_both_clocks(
+    left_s: float, watched_s: float, may: bool
+) -> None:
+    """L6: the database's clock alone may be wrong, and so may be the watch of who just started."""
+    assert may_take(Sighting(row(left_s=left_s), 100.0), 100.0 + watched_s) is may
+
+
+def test_what_was_given_back_is_free_at_once() -> None:
+    assert may_take(Sighting(row(holder=None, left_s=20.0), 100.0), 100.0)
+
+
+@pytest.mark.parametrize(
+    ("newer", "since"),
+    [
+        pytest.param(row(), 100.0, id="unchanged"),
+        pytest.param(row(left_s=9.0), 100.0, id="only-the-clock-went-on"),
+        pytest.param(row(renewals=5), 170.0, id="renewed"),
+        pytest.param(row(token=2, renewals=4), 170.0, id="another-holder"),
+        pytest.param(row(renewals=3), 170.0, id="a-failover-lost-a-renewal"),
+    ],
+)
+def test_each_new_version_is_watched_anew(newer: LeaseRow, since: float) -> None:
+    assert sighted(Sighting(row(), 100.0), newer, 170.0) == Sighting(newer, since)
+    assert sighted(None, newer, 170.0).since == 170.0
+
+
+def test_the_holder_ends_before_anybody_can_take_its_lease() -> None:
+    """It counts from before it sent the renewal; another one from after it saw it."""
+    sent_at, seen_at = 100.0, 100.2
+    end = ends_at(sent_at, DURATION_S)
+    assert end < sent_at + DURATION_S <= seen_at + DURATION_S
+    assert not may_take(Sighting(row(), seen_at), end)
+
+
+def test_a_new_holder_waits_for_the_calls_of_one_that_did_not_give_back() -> None:
+    assert acts_from(500.0, 60.0, was_given_back=False) == 560.0
+    assert acts_from(500.0, 60.0, was_given_back=True) == 500.0

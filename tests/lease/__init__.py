@@ -1,0 +1,1 @@
+"""The lease in a database."""
