@@ -113,13 +113,13 @@ MUTANTS = (
         "test_no_create_that_is_repeated_waits_for_a_worker_with_its_look_behind_it",
     ),
     TextMutant(
-        "L6",
+        "C9",
         "an order to drain waits for a worker with its look behind it",
         "core/execute/drain.py",
         "        if not is_still_due(order, answer, seen):\n",
         "        if False:\n",
         "tests/actors/test_drain.py::"
-        "test_no_order_that_waits_for_the_worker_goes_out_after_the_lease_is_lost_l6",
+        "test_no_order_that_waits_for_the_worker_goes_out_after_a_hold_c9",
     ),
     TextMutant(
         "R1",
