@@ -355,8 +355,10 @@ class Service:
         given_back = not term.after_another
         begins_at = rules.acts_from(term.taken_at, self._duty.call_s, was_given_back=given_back)
         wait_s = begins_at - self._clock.boottime()
-        if wait_s > 0 or not term.holds():
-            return max(wait_s, TRY_AGAIN_S)
+        if wait_s > 0:
+            return wait_s
+        if not term.holds():
+            return TRY_AGAIN_S
         try:
             self._change_to(term)
         except StartError as error:

@@ -174,18 +174,18 @@ def test_a_record_whose_former_node_is_put_on_hold_is_not_claimed(make_rig: Make
 def test_no_create_that_is_repeated_waits_for_a_worker_with_its_look_behind_it(
     make_rig: MakeRig,
 ) -> None:
-    """U10: five creates are repeated, three workers are at it, and the lease is lost meanwhile."""
+    """U10: five creates are repeated, three workers are at it, and the pool is paused meanwhile."""
     rig = make_rig(min_nodes=5, max_nodes=5)
     rig.cloud.on("create", *[fail(CloudError("HTTP 500"))] * 5)
     rig.start()
     assert rig.cloud.calls["create"] == 5
 
-    def lease_lost() -> None:
+    def paused() -> None:
         rig.clock.advance(5)
         rig.timer.fire()
+        rig.system.daemon.tell(Ordered(Command(Verb.PAUSE, "ann", "wait"), lambda reply: None))
         heard_by(rig.system.daemon)
-        rig.lease = False
 
-    amid_creates(rig, lease_lost)
+    amid_creates(rig, paused)
     rig.turn(10)
     assert rig.cloud.calls["create"] <= 5 + AT_ONCE
