@@ -137,11 +137,14 @@ def test_the_other_manager_takes_over_from_one_that_was_killed(pair: Pair) -> No
 def test_what_a_stopped_manager_had_under_way_is_refused_and_not_sent(pair: Pair) -> None:
     """Stopped amid eight set-ups, and continued once the other one acts (L6, R1)."""
     slow = f"{slow_answers.__name__}.SlowDriver"
-    pair.change({"Daemon": {"min_nodes": 8}, "Cloud": {"driver_class": slow}})
+    pair.change({"Daemon": {"min_nodes": 0}, "Cloud": {"driver_class": slow}})
     first = pair.manager("first")
     first.wait_for("lease.acquired")
     second = pair.manager("second")
     second.wait_for("lease.standby")
+    pair.change({"Daemon": {"min_nodes": 8}})
+    second.reload()
+    first.reload()
     first.wait_for("record.claimed", count=3)
     first.signal(signal.SIGSTOP)
     stopped_at = first.last()
