@@ -6,7 +6,7 @@ from sqlalchemy import BigInteger, Column, Double, MetaData, Table, Text
 
 metadata = MetaData()
 
-# One row a pool. `expires_at` is on the database's clock, in epoch seconds.
+# One row a pool. `expires_at` is on the database's clock, in epoch seconds, and only shown.
 leases = Table(
     "leases",
     metadata,

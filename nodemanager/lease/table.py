@@ -66,9 +66,9 @@ class LeaseTable:
         return None if row is None else LeaseRow(*row)
 
     def take(self, seen: LeaseRow | None, holder: str, duration: float) -> int | None:
-        """Take the lease if the row is still as it was `seen`, and ended; the new token, or None.
+        """Take the lease if the row is still as it was `seen`; the new token, or None.
 
-        Nobody may have renewed or taken it since that look.
+        Somebody may have renewed or taken it since that look.
         """
         new = {
             "holder": holder,
@@ -83,11 +83,7 @@ class LeaseTable:
             .on_conflict_do_update(
                 index_elements=["pool"],
                 set_={**new, "token": leases.c.token + 1},
-                where=sa.and_(
-                    leases.c.token == token,
-                    leases.c.renewals == renewals,
-                    sa.or_(leases.c.holder.is_(None), leases.c.expires_at <= _NOW),
-                ),
+                where=sa.and_(leases.c.token == token, leases.c.renewals == renewals),
             )
             .returning(leases.c.token)
         )

@@ -53,8 +53,6 @@ class OneOf:
         version = None if seen is None else seen.version
         if (None if row is None else row.version) != version:
             return None
-        if row is not None and row.holder is not None and row.left_s > 0:
-            return None
         all.holder, all.token, all.renewals = holder, all.token + 1, 0
         self._extend(duration)
         return all.token

@@ -197,7 +197,9 @@ def test_an_answer_that_comes_late_counts_from_the_question(hosts: Hosts) -> Non
 
 
 @pytest.mark.parametrize("jump_s", [-3600.0, 3600.0])
-def test_a_database_whose_clock_is_set_makes_no_two_holders(hosts: Hosts, jump_s: float) -> None:
+def test_a_database_whose_clock_is_set_changes_nothing(hosts: Hosts, jump_s: float) -> None:
+    """It gives the lease of a holder that acts to nobody, and keeps that of a dead one from
+    nobody."""
     one, two = hosts.host("one"), hosts.host("two")
     hosts.run(100.0, one, two)
     hosts.database.step_wall(jump_s)
@@ -207,6 +209,8 @@ def test_a_database_whose_clock_is_set_makes_no_two_holders(hosts: Hosts, jump_s
     hosts.run(term.ends_at - one.clock.boottime() - 0.5, one, two)
     assert one.holds
     assert not two.holds
+    hosts.run(0.1 * LEASE_S + 3.0, one, two)
+    assert two.holds
 
 
 def test_who_comes_new_watches_a_whole_lease_first(hosts: Hosts) -> None:

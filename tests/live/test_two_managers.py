@@ -145,10 +145,12 @@ def test_what_a_stopped_manager_had_under_way_is_refused_and_not_sent(pair: Pair
     pair.change({"Daemon": {"min_nodes": 8}})
     second.reload()
     first.reload()
-    first.wait_for("record.claimed", count=3)
+    # None of its creates may keep the lock of the cloud's directory, which the other one needs.
+    cloud = pair.state / "local-cloud"
+    until("three nodes", lambda: len(slow_answers.made_in(cloud)) == 3, told=first.told)
     first.signal(signal.SIGSTOP)
     stopped_at = first.last()
-    assert len(pair.running()) < 8, "it was stopped amid the set-ups"
+    assert first.lines("node.created") == [], "it was stopped amid the set-ups"
 
     second.wait_for("lease.acquired", token=2)
     second.wait_for("cycle.done", paired=8)

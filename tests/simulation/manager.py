@@ -11,6 +11,7 @@ from nodemanager.actors.base import RoleActor
 from nodemanager.actors.daemon.daemon import NodeManagerDaemonActor
 from nodemanager.actors.daemon.inputs import DaemonInputs
 from nodemanager.actors.messages import ApplySettings, Begin, PollEvery, Stop, Team
+from nodemanager.actors.net import netted
 from nodemanager.actors.poll.polling import (
     CloudNodeListActor,
     DemandActor,
@@ -23,13 +24,15 @@ from nodemanager.actors.workers.node_shutdown import NodeShutdownActor
 from nodemanager.actors.workers.record_cleaner import RecordCleanerActor
 from nodemanager.core.model.reasons import Event
 from nodemanager.core.model.settings import Settings
-from nodemanager.errors import JournalReplaced
+from nodemanager.errors import CloudError, JournalReplaced, StoreError
 from nodemanager.log import INFO, Logger
 from nodemanager.state import JsonScalar, RememberedBacklog, RememberedIdentity
 from tests.fakes.journal import MemoryJournal
 from tests.simulation.engine import Killed, Mailbox, Process, SimTimer
 
 if TYPE_CHECKING:
+    from nodemanager.lease.keeper import Term
+    from tests.simulation.hosts import Host
     from tests.simulation.world import Pool, World
 
 CLOUD_TIMEOUT_S = 60.0
@@ -80,23 +83,37 @@ class SimLog(Logger):
 class Manager:
     """The actors of one process, from its start to its end. `mode` is `apply` or `dry-run`."""
 
-    def __init__(self, world: World, pool: Pool, name: str, *, mode: str = "apply") -> None:
+    def __init__(
+        self,
+        world: World,
+        pool: Pool,
+        name: str,
+        *,
+        mode: str = "apply",
+        host: Host | None = None,
+        term: Term | None = None,
+    ) -> None:
+        """With a `host`, on that machine, and under that term of the lease where it acts."""
         engine = world.engine
         self.world, self.pool, self.name, self.mode = world, pool, name, mode
+        self.host, self.term = host, term
         self.process = Process(name)
-        self.clock = pool.clock
+        self.clock = pool.clock if host is None else host.clock
         self.started_at = engine.now
         self.stopping = False
         self._paused: list[float] = []
         timer: Any = SimTimer(engine, self.process)
         cloud: Any = world.driver(self)
         store: Any = world.store(self)
+        if host is not None:
+            cloud = netted(cloud, CloudError, "cloud", self._may_send)
+            store = netted(store, StoreError, "records", self._may_send)
         self.store = store
         self.guarantee = store.guarantee
         self.wishlist_at: float | None = None
         settings = self._effective(pool.settings)
         facts: Any = pool.facts
-        journal: Any = pool.journal.pen(name) if mode == "apply" else MemoryJournal(self.clock)
+        journal: Any = self._journal()
         inputs = DaemonInputs(
             manager=name,
             mode=mode,
@@ -105,7 +122,8 @@ class Manager:
             repeats_creates=cloud.takes_client_tokens,
             identity=RememberedIdentity(facts, writes=mode == "apply"),
             backlog=RememberedBacklog(facts),
-            holds_lease=lambda: self.lease,
+            holds_lease=self._holds,
+            token=0 if term is None else term.token,
             show=lambda seen: world.planned(self, seen.made, seen.snapshot, seen.settings),
             run_id=name,
             journal=journal,
@@ -149,6 +167,20 @@ class Manager:
             self._actor(RecordCleanerActor, context=context),
         )
         self.daemon.tell(Begin(team))
+
+    def _journal(self) -> Any:
+        if self.mode != "apply":
+            return MemoryJournal(self.clock)
+        if self.host is None or self.term is None:
+            return self.pool.journal.pen(self.name)
+        return self.pool.journal.shared_pen(self.name, self.host, self.term.token)
+
+    def _holds(self) -> bool:
+        """What it knows itself; a lock file is asked for the truth."""
+        return self.lease if self.host is None else self.term is None or self.term.holds()
+
+    def _may_send(self) -> bool:
+        return self.mode == "apply" and self._holds()
 
     def _actor(self, kind: type[RoleActor], *, remote: bool = True, **arguments: Any) -> Mailbox:
         """An actor that was never started: its mailbox is the scheduler's."""
@@ -197,6 +229,8 @@ class Manager:
         def end() -> None:
             if self.alive:
                 self.world.note(f"{self.name} has stopped")
+                if self.host is not None:
+                    self.host.stop()
                 self.kill()
                 ended()
 

@@ -422,7 +422,7 @@ class NodeRules:
             own = (one for one in answers if one.id == node.id)
             launched_at = next((self._shown_launch(node, one) for one in own), launched_at)
         if launched_at > node.created_at:
-            ours, stores = world.managers[by].pool.clock.error, world.registry.clock_error
+            ours, stores = world.managers[by].clock.error, world.registry.clock_error
             ahead_s = max(0.0, min(ours, stores))
         return world.engine.now - launched_at + CLOCKS_S + world.clock_lies + ahead_s
 

@@ -6,11 +6,12 @@ in the middle of a handler; and the whole journal may be lost, which ends its wr
 
 from __future__ import annotations
 
+import copy
 import tempfile
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from nodemanager.errors import JournalError, JournalReplaced
 from nodemanager.journal.api import Journal
@@ -18,6 +19,9 @@ from nodemanager.journal.kept import ALL, CLOCKS
 from nodemanager.journal.sqlite import SqliteJournal
 from tests.fakes.journal import MemoryJournal
 from tests.simulation.engine import Killed, SimClock
+
+if TYPE_CHECKING:
+    from tests.simulation.hosts import Host
 
 CLOCKS_KEPT = f"keep {CLOCKS.name}"
 DEEDS = frozenset(
@@ -55,6 +59,8 @@ class Paper:
             self._folder = tempfile.TemporaryDirectory(prefix="nodemanager-", dir=place)
         self._kept = MemoryJournal(clock, keeps_entries=False)
         self._pens: list[Pen] = []
+        self.token = 0
+        """The newest holder's of a lease (L6)."""
         self._reader: SqliteJournal | None = None
         self.lost_at: list[float] = []
         """When it was lost, in the world's time."""
@@ -77,6 +83,15 @@ class Paper:
             made = Pen(self, writer, self._opened(Path(self._folder.name), boot))
         else:
             made = Pen(self, writer, None)
+        self._pens.append(made)
+        return made
+
+    def shared_pen(self, writer: str, host: Host, token: int) -> Pen:
+        """For the holder of a lease on another machine, whose boot is none of ours (L6)."""
+        self.token = max(self.token, token)
+        own = copy.copy(self._kept)
+        own.clock, own.boot_id = host.clock, f"{host.name} {host.clock.booted_at}"
+        made = Pen(self, writer, None, own, host, token)
         self._pens.append(made)
         return made
 
@@ -145,10 +160,19 @@ class Paper:
 class Pen:
     """The journal as one manager has it."""
 
-    def __init__(self, paper: Paper, writer: str, file: SqliteJournal | None) -> None:
+    def __init__(
+        self,
+        paper: Paper,
+        writer: str,
+        file: SqliteJournal | None,
+        own: MemoryJournal | None = None,
+        host: Host | None = None,
+        token: int = 0,
+    ) -> None:
         self._paper = paper
         self.writer = writer
-        self.journal: Journal = file or paper.kept
+        self.journal: Journal = file or own or paper.kept
+        self._host, self._token = host, token
         self._lost = paper.lost
         self._failed: str | None = None
 
@@ -178,6 +202,10 @@ class Pen:
             raise JournalReplaced(self._failed)
         name = f"{method} {given[0].name}" if method in ("keep", "kept") else method
         why = paper.fault(name)
+        if self._host is not None and not self._host.reaches_database:
+            why = "the database does not answer"
+        elif self._token < paper.token:
+            why = "the lease is another manager's"
         if why is not None:
             self._failed = why
             raise JournalError(why)

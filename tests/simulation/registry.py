@@ -82,6 +82,8 @@ class Registry:
         self.ended_as: dict[tuple[str, str | None], tuple[str | None, str]] = {}
         """By uuid and incarnation, which instance a freed life was known by, and why it ended."""
         self.beats = 0
+        self.tokens: dict[str, int] = {}
+        """By pool, the fencing token of the newest holder of its lease (L6)."""
         self.up = True
         self.asks_for_id = False
         """Its id is asked for over the network, and may not be answered."""

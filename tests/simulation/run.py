@@ -25,6 +25,7 @@ from tests.simulation.jobs import Scheduler
 from tests.simulation.joins import Joins
 from tests.simulation.latch import Latch
 from tests.simulation.liveness import Calm, Liveness
+from tests.simulation.manager import Manager
 from tests.simulation.nodes import NodeRules
 from tests.simulation.people import People
 from tests.simulation.progress import Progress
@@ -39,9 +40,10 @@ from tests.simulation.standing import StandingOrders
 from tests.simulation.told import Told
 from tests.simulation.truth import Truth
 from tests.simulation.work import Work
-from tests.simulation.world import Violation, World
+from tests.simulation.world import Pool, Violation, World
 
 LOOK_EVERY_S = 15.0
+TAKES_OVER_S = 300.0
 CALM_S = 300.0
 """The calm lasts this long at least, and at most:"""
 CALM_LIMIT_S = 6000.0
@@ -80,13 +82,20 @@ def run(
     verbose: bool = False,
     enough: Callable[[str], bool] | None = None,
     watch: Callable[[World], object] | None = None,
+    leased: bool = False,
 ) -> Result:
     """Play the seed's scenario, or that storm in its world, without the faults of those numbers.
 
     It ends at the first violation of a rule of which `enough` says so. `watch` is given the world
-    before anything happens in it.
+    before anything happens in it. With `leased` it is the seed's world of several managers.
     """
-    return play(draw(seed, storm), without=without, verbose=verbose, enough=enough, watch=watch)
+    return play(
+        draw(seed, storm, leased=leased),
+        without=without,
+        verbose=verbose,
+        enough=enough,
+        watch=watch,
+    )
 
 
 def play(
@@ -155,7 +164,7 @@ def _play(world: World, scenario: Scenario) -> None:
     if scenario.rounds is not None:
         Scheduler(world, scenario.rounds)
     for pool in world.pools.values():
-        world.start(pool)
+        world.start_again(pool)
     faults.begin(world, scenario.script)
     engine.run(START + scenario.stormy)
     if engine.halted:
@@ -215,6 +224,10 @@ def calm(world: World, scenario: Scenario) -> None:
     """All faults are over: every manager runs, with the lease, and operators have looked."""
     world.engine.calm = True
     world.weather.watchers.clear()
+    for pool in world.pools.values():
+        if pool.hosts:
+            # Who acts then is told what operators say.
+            _one_acts(world, pool)
     for end_of_it in world.calms:
         end_of_it()
     for node in world.cloud.living():
@@ -228,7 +241,8 @@ def calm(world: World, scenario: Scenario) -> None:
                 world.slurm.retire(one.node.machine)
     for pool in world.pools.values():
         manager = pool.manager
-        stops = manager is not None and (scenario.restart_after or manager.stopping)
+        restarts = scenario.restart_after and not pool.hosts
+        stops = manager is not None and (restarts or manager.stopping)
         if manager is not None and manager.alive and stops:
             manager.kill()
         elif manager is not None:
@@ -240,6 +254,23 @@ def calm(world: World, scenario: Scenario) -> None:
         pool.manager.reload(pool.settings)
         for name in pool.held():
             faults.release(world, pool, name)
+
+
+def _one_acts(world: World, pool: Pool) -> None:
+    """All of its hosts run and reach the database; let one of them act."""
+    pool.leases.is_up = True
+    for host in pool.hosts:
+        host.cut_off = False
+        if host.manager is not None:
+            host.manager.wake()
+    world.start_again(pool)
+    limit = world.engine.now + TAKES_OVER_S
+    while world.engine.now < limit and not _acts(pool.manager):
+        world.engine.run(world.engine.now + 1.0)
+
+
+def _acts(manager: Manager | None) -> bool:
+    return manager is not None and manager.alive and manager.lease and not manager.stopping
 
 
 def end(world: World) -> None:

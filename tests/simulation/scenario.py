@@ -11,6 +11,7 @@ from tests.simulation.choices import LARGE, POLL_TIMES, SMALL, SPOT, UNPRICED, Z
 from tests.simulation.cloud import CloudTraits
 from tests.simulation.faults import KINDS, Fault, Kind
 from tests.simulation.faults.clocks import ONE_CLOCK
+from tests.simulation.hosts import Leasing
 from tests.simulation.jobs import Rounds, draw_rounds, with_scheduler
 from tests.simulation.machine import Habits
 from tests.simulation.seats import Seating, draw_seating, with_more, with_seats
@@ -64,6 +65,8 @@ NOT_SEATED: Mapping[str, str] = {
 
 Those that break an assumption don't come there either: all five are kept in these worlds.
 """
+NOT_LEASED = frozenset({"the journal is lost"})
+"""Kinds that can't come where the managers share a database: it is not theirs to lose."""
 SWAPPED = "store swapped for an empty one"
 """It comes to one of these worlds in ten, from a stream of its own."""
 SEATED_LATER = frozenset(
@@ -120,11 +123,16 @@ class Scenario:
         return f"breaks {self.breaks}" if self.breaks else "respects A1-A5"
 
 
-def draw(seed: int, storm: Storm | None = None, *, seated: bool = False) -> Scenario:
+def draw(
+    seed: int, storm: Storm | None = None, *, seated: bool = False, leased: bool = False
+) -> Scenario:
     """The scenario of a seed, with that storm in place of its own.
 
-    With `seated` its records are Slurm's nodes, whatever the seed draws.
+    With `seated` its records are Slurm's nodes, whatever the seed draws. With `leased` each pool
+    has several managers with a lease in a database, in a world that keeps all assumptions.
     """
+    if leased:
+        return _leased(seed)
     random = Random(f"{seed}/scenario")
     breaks = random.choice(ASSUMPTIONS) if random.random() < 0.35 else None
     if storm is not None:
@@ -157,6 +165,27 @@ def draw(seed: int, storm: Storm | None = None, *, seated: bool = False) -> Scen
     if rounds is not None:
         shape = with_scheduler(shape, rounds)
     return Scenario(seed, shape, breaks, stormy, script, random.random() < 0.4, rounds)
+
+
+def _leased(seed: int) -> Scenario:
+    """Several managers of each pool, from a stream of its own, in the world of the next seed that
+    breaks no assumption and has no scheduler."""
+    random = Random(f"{seed}/leased")
+    world = draw(random.randrange(10**9))
+    while world.breaks is not None or world.shape.dispatching or world.shape.seated:
+        world = draw(random.randrange(10**9))
+    leasing = Leasing(
+        duration=random.choice((10.0, 30.0, 60.0)),
+        dates=tuple(random.uniform(-25.0, 25.0) for _ in range(random.choice((2, 2, 3)))),
+    )
+    script = [one for one in world.script if one.kind not in NOT_LEASED]
+    kinds = [kind for _, kind in sorted(KINDS.items()) if kind.leased]
+    count = 3 + int(world.stormy / 300)
+    own = _faults(random, kinds, count, world.shape, None, world.stormy)
+    script += [replace(one, number=len(script) + one.number) for one in own]
+    shape = replace(world.shape, leasing=leasing, sqlite=False)
+    ordered = tuple(sorted(script, key=lambda one: one.at))
+    return replace(world, seed=seed, shape=shape, script=ordered)
 
 
 def _dispatched(
@@ -265,12 +294,18 @@ def _with_swap(
 
 
 def _may_be_seated(kind: Kind) -> bool:
-    return kind.breaks is None and kind.name not in NOT_SEATED
+    return kind.breaks is None and not kind.leased and kind.name not in NOT_SEATED
 
 
 def _is_of_seats(kind: Kind) -> bool:
     """Whether it came there from the first on."""
-    if kind.share or kind.seated or kind.name in SEATED_LATER or kind.name == SWAPPED:
+    if (
+        kind.share
+        or kind.seated
+        or kind.leased
+        or kind.name in SEATED_LATER
+        or kind.name == SWAPPED
+    ):
         return False
     return _may_be_seated(kind)
 
@@ -464,7 +499,7 @@ def _with_shares(
 
 
 def _may_come(kind: Kind, breaks: str | None) -> bool:
-    if kind.dispatched or kind.seated or kind.apart:
+    if kind.dispatched or kind.seated or kind.apart or kind.leased:
         return False
     return kind.breaks is None or kind.breaks == breaks
 

@@ -15,11 +15,13 @@ from nodemanager.core.operate.verbs import Reply
 from nodemanager.core.plan.plan import Plan
 from nodemanager.errors import NodeManagerError
 from nodemanager.journal.api import OpenIntent
+from nodemanager.lease.keeper import Term
 from nodemanager.records import wire
 from tests.simulation.cloud import CloudTraits, Instance, SimCloud, SimDriver
 from tests.simulation.engine import Engine, SimClock
+from tests.simulation.hosts import Host, LeaseRows, Leasing, fenced_line
 from tests.simulation.machine import Habits, Machine, Moods
-from tests.simulation.manager import CLOUD_TIMEOUT_S, STORE_TIMEOUT_S, Facts, Manager
+from tests.simulation.manager import CLOUD_TIMEOUT_S, STORE_TIMEOUT_S, Facts, Manager, SimLog
 from tests.simulation.measured import Measured
 from tests.simulation.pen import Paper
 from tests.simulation.registry import CasStore, Registry
@@ -52,11 +54,19 @@ class Pool:
     """What the wishlist asks for besides."""
     holder: str | None = None
     """Who holds its lock, in truth."""
+    leases: LeaseRows = field(init=False)
+    hosts: list[Host] = field(default_factory=list)
+    """Its managers' machines, where they have a lease in a database."""
     manager: Manager | None = None
     shadow: Manager | None = None
     starts: int = 0
     holds: set[str] = field(default_factory=set)
     """What an operator's command has on hold: said so, and not released since."""
+
+    def move_clocks(self, by: float) -> None:
+        """The wall clock of each machine that a manager of it runs on."""
+        for clock in (self.clock, *(host.clock for host in self.hosts)):
+            clock.error += by
 
     def open_intents(self) -> tuple[OpenIntent, ...]:
         """What the journal has open, also while its disk fails."""
@@ -92,6 +102,8 @@ class Shape:
     """The records are Slurm's own nodes, and how its users submit jobs; None for another store."""
     crowd: int = 0
     """So many records more were there before the first manager, all leaked."""
+    leasing: Leasing | None = None
+    """How the managers of a pool share a lease; None where each pool has one machine."""
 
 
 @dataclass(frozen=True)
@@ -122,6 +134,8 @@ class World:
     def __init__(self, seed: str, shape: Shape, *, verbose: bool = False) -> None:
         self.seed, self.shape, self.verbose = seed, shape, verbose
         self.engine = Engine(seed)
+        self.quiet = SimLog(lambda event, fields: None, verbose=False)
+        """For what no monitor needs to hear."""
         self.weather = Weather(self.engine)
         self.cloud = SimCloud(self.engine, shape.traits, self._boot)
         kind = Registry if shape.seated is None else SeatRegistry
@@ -176,7 +190,15 @@ class World:
         clock = SimClock(self.engine)
         journal = Paper(settings.pool, clock, sqlite=self.shape.sqlite)
         journal.clockless = self._missed_steps
-        return Pool(settings.pool, settings, poll_time, clock, journal)
+        pool = Pool(settings.pool, settings, poll_time, clock, journal)
+        pool.leases = LeaseRows(SimClock(self.engine))
+        leasing = self.shape.leasing
+        if leasing is not None:
+            pool.hosts = [
+                Host(self, pool, f"{pool.name}-host{number}", leasing, date)
+                for number, date in enumerate(leasing.dates)
+            ]
+        return pool
 
     # What the product draws at random.
 
@@ -206,15 +228,16 @@ class World:
         """The store runs on the managers' machine, and its date moves."""
         self.step_store_clock(step)
         for pool in self.pools.values():
-            pool.clock.error += step
+            pool.move_clocks(step)
         self._one_clock_steps.append((self.engine.now, step))
 
     def _clock_read(self, manager: str, method: str, about: str, result: object) -> None:
         if method != "store.time":
             return
-        pool = self.managers[manager].pool
+        one = self.managers[manager]
+        pool = one.pool
         before, pool.clock_read_at = pool.clock_read_at, self.engine.now
-        if before < pool.clock.booted_at:
+        if before < one.clock.booted_at:
             # Over a reboot nothing witnesses what both clocks did together.
             step = sum(step for at, step in self._one_clock_steps if at > before)
             if step:
@@ -233,23 +256,37 @@ class World:
     # Managers.
 
     def start(self, pool: Pool, *, mode: str = "apply") -> Manager:
+        manager = self._new(pool, mode)
+        if mode != "apply":
+            pool.shadow = manager
+        return manager
+
+    def on_duty(self, host: Host, term: Term | None) -> Manager:
+        """The actors of a host that acts under `term`, or stands by."""
+        return self._new(host.pool, "standby" if term is None else "apply", host, term)
+
+    def _new(
+        self, pool: Pool, mode: str, host: Host | None = None, term: Term | None = None
+    ) -> Manager:
         pool.starts += 1
         if mode != "apply":
             self._missed_steps()
-        manager = Manager(self, pool, f"{pool.name}-{pool.starts}", mode=mode)
+        name = f"{pool.name}-{pool.starts}"
+        manager = Manager(self, pool, name, mode=mode, host=host, term=term)
         self.managers[manager.name] = manager
         if mode == "apply":
             pool.manager, pool.holder = manager, manager.name
             for told in self.starts:
                 told(manager)
-        else:
-            pool.shadow = manager
         self.note(f"{manager.name} starts ({mode})")
         return manager
 
     def start_again(self, pool: Pool) -> None:
         """As systemd does it, unless one runs."""
-        if pool.manager is None or not pool.manager.alive:
+        for host in pool.hosts:
+            if not host.alive:
+                host.start()
+        if not pool.hosts and (pool.manager is None or not pool.manager.alive):
             self.start(pool)
 
     def driver(self, manager: Manager) -> SimDriver:
@@ -257,7 +294,7 @@ class World:
         return SimDriver(self.cloud, line, manager.pool.name, manager.name)
 
     def store(self, manager: Manager) -> Any:
-        line = store_line(self.engine, self.weather, manager.process, STORE_TIMEOUT_S)
+        line: Any = store_line(self.engine, self.weather, manager.process, STORE_TIMEOUT_S)
         if self.controller is not None:
             from tests.simulation.seat_store import SeatStore
 
@@ -282,6 +319,7 @@ class World:
                 timeout=STORE_TIMEOUT_S,
                 clock=manager.clock,
             )
+        line = fenced_line(line, self.registry, manager.pool.name, manager.term)
         return CasStore(self.registry, line, manager.name, self.bulletin, clock=manager.clock)
 
     def scheduler(self, manager: Manager) -> Any:

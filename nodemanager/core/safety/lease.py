@@ -5,9 +5,11 @@ they have it, whatever their clocks and the database's do:
 
 - The holder counts the lease from before it sent the renewal, on its own CLOCK_BOOTTIME.
 - Another takes the lease only after it has itself watched the row for a whole lease's time, on its
-  own CLOCK_BOOTTIME, and nobody renewed it. That the row has ended by the database's clock is
-  needed, too, but it alone is no proof: that clock may be set, or another machine's after a
-  failover.
+  own CLOCK_BOOTTIME, and nobody renewed it.
+
+The database's clock decides nothing. Set forward, it would end the lease of a holder that acts;
+set back, it would keep the lease of a dead one from everybody. After a failover it is another
+machine's.
 """
 
 from __future__ import annotations
@@ -26,7 +28,8 @@ class LeaseRow:
     """The pool's row as it was read.
 
     `holder` is None once it was given back. `token` counts the holders, `renewals` what this one
-    did. `duration` is the holder's own; `left_s` is what the database's clock leaves of it.
+    did. `duration` is the holder's own. `left_s`, what the database's clock leaves of it, is only
+    shown.
     """
 
     holder: str | None
@@ -57,10 +60,7 @@ def sighted(before: Sighting | None, row: LeaseRow, at: float) -> Sighting:
 
 def may_take(seen: Sighting, now: float) -> bool:
     """Whether the lease may be taken from who had it: nobody can believe to have it any more."""
-    row = seen.row
-    if row.holder is None:
-        return True
-    return row.left_s <= 0 and now - seen.since >= row.duration
+    return seen.row.holder is None or now - seen.since >= seen.row.duration
 
 
 def ends_at(sent_at: float, duration: float) -> float:

@@ -30,11 +30,8 @@ def _(scene: Scene) -> None:
     step = scene.random.choice((-7200.0, 90.0, 900.0, 7200.0))
     pool = scene.pool
 
-    def move(by: float) -> None:
-        pool.clock.error += by
-
-    move(step)
-    scene.finally_(lambda: move(-step))
+    pool.move_clocks(step)
+    scene.finally_(lambda: pool.move_clocks(-step))
 
 
 ONE_CLOCK = "the one clock of manager and store steps"

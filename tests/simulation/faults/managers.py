@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.simulation.faults.script import LONG, MIDDLING, Effect, Scene, fault
+from tests.simulation.hosts import Host
 from tests.simulation.manager import Manager
 from tests.simulation.weather import Watcher
 
@@ -119,11 +120,20 @@ def _(scene: Scene) -> None:
         if one is not None and one.alive:
             one.kill()
 
+    clock = pool.manager.clock
+
     def boot() -> None:
-        pool.clock.booted_at = world.engine.now - 20.0
+        clock.booted_at = world.engine.now - 20.0
         world.start_again(pool)
 
     scene.finally_(boot)
+
+
+def cut_off(scene: Scene, host: Host) -> None:
+    """It does not reach the database, and with it neither its lease nor its journal."""
+    scene.world.note(f"{host.name} does not reach the database")
+    host.cut_off = True
+    scene.finally_(lambda: setattr(host, "cut_off", False))
 
 
 def taken_over(scene: Scene) -> None:
@@ -131,6 +141,9 @@ def taken_over(scene: Scene) -> None:
     pool, world = scene.pool, scene.world
     old = pool.manager
     if old is None or not old.alive:
+        return
+    if old.host is not None:
+        cut_off(scene, old.host)
         return
     world.start(pool)
     scene.finally_(old.kill)
@@ -178,3 +191,64 @@ def _(scene: Scene) -> None:
     if scene.random.random() < 0.5:
         killing(scene)
     pool.journal.lose()
+
+
+# Several managers with a lease in a database.
+
+
+def host_of(scene: Scene) -> Host:
+    return scene.random.choice(scene.pool.hosts)
+
+
+@fault("the active manager does not reach the database", weight=3, lasts=(5.0, 200.0), leased=True)
+def _(scene: Scene) -> None:
+    manager = scene.pool.manager
+    if manager is not None and manager.alive and manager.host is not None:
+        cut_off(scene, manager.host)
+
+
+@fault("a host does not reach the database", weight=2, lasts=(5.0, 200.0), leased=True)
+def _(scene: Scene) -> None:
+    cut_off(scene, host_of(scene))
+
+
+@fault("the database of the lease is away", weight=2, lasts=(5.0, 200.0), leased=True)
+def _(scene: Scene) -> None:
+    leases = scene.pool.leases
+    leases.is_up = False
+    scene.finally_(lambda: setattr(leases, "is_up", True))
+
+
+@fault("the clock of the lease's database is set", weight=2, lasts=(5.0, 400.0), leased=True)
+def _(scene: Scene) -> None:
+    """Or it fails over to a machine whose clock is wrong."""
+    step, clock = scene.random.choice((-300.0, -20.0, 20.0, 3600.0)), scene.pool.leases.clock
+
+    def move(by: float) -> None:
+        clock.error += by
+
+    move(step)
+    scene.finally_(lambda: move(-step))
+
+
+@fault("a host is killed", weight=2, lasts=(1.0, 300.0), leased=True)
+def _(scene: Scene) -> None:
+    killing(scene, host_of(scene).manager)
+
+
+fault("the active manager is killed at a call", weight=2, lasts=(60.0, 300.0), leased=True)(
+    at_a_call(killing)
+)
+
+
+@fault("a host stands still", weight=2, lasts=(5.0, 600.0), leased=True)
+def _(scene: Scene) -> None:
+    manager = host_of(scene).manager
+    if manager is not None and manager.alive:
+        manager.pause(scene.fault.lasts)
+
+
+fault("the active manager stands still at a call", weight=3, lasts=(20.0, 600.0), leased=True)(
+    at_a_call(pausing)
+)
+fault("the active manager ends in order", weight=2, lasts=(1.0, 60.0), leased=True)(stopping)

@@ -85,7 +85,7 @@ class Kind:
     scheduler gives out the work, from a stream of its own. One that is `apart` is not drawn: it
     comes where a storm names it. One that comes `later` has a stream of its own, so that what was
     drawn before it was there stays. One that is `seated` comes only where Slurm's nodes are the
-    records.
+    records, and one that is `leased` only where several managers share a lease.
     """
 
     name: str
@@ -98,6 +98,7 @@ class Kind:
     apart: bool = False
     later: bool = False
     seated: bool = False
+    leased: bool = False
 
 
 KINDS: dict[str, Kind] = {}
@@ -114,10 +115,11 @@ def fault(
     apart: bool = False,
     later: bool = False,
     seated: bool = False,
+    leased: bool = False,
 ) -> Callable[[Effect], Effect]:
     def register(effect: Effect) -> Effect:
         KINDS[name] = Kind(
-            name, effect, weight, lasts, breaks, share, dispatched, apart, later, seated
+            name, effect, weight, lasts, breaks, share, dispatched, apart, later, seated, leased
         )
         return effect
 
