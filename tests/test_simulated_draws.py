@@ -514,12 +514,13 @@ def test_leftovers_are_written_down_and_released() -> None:
 
 
 def test_every_kind_of_fault_is_drawn() -> None:
-    """Those of seats where Slurm's nodes are the records; those that are apart by storms alone."""
+    """Those of seats where Slurm's nodes are the records, those of a lease where managers share
+    one; those that are apart by storms alone."""
     drawn = {
         fault.kind
         for seed in range(400)
-        for seated in (False, True)
-        for fault in draw(seed, seated=seated).script
+        for more in ({}, {"seated": True}, {"leased": True})
+        for fault in draw(seed, **more).script
     }
     assert drawn == {name for name, kind in KINDS.items() if not kind.apart}
 

@@ -14,10 +14,12 @@ def main() -> int:
     parser.add_argument("seed", type=int)
     parser.add_argument("--without", type=int, action="append", default=[], metavar="NUMBER")
     parser.add_argument("--shrink", action="store_true", help="first make the script short")
+    parser.add_argument("--leased", action="store_true", help="its world of several managers")
     asked = parser.parse_args()
-    result = run(asked.seed, without=frozenset(asked.without), verbose=True)
+    without = frozenset(asked.without)
+    result = run(asked.seed, without=without, verbose=True, leased=asked.leased)
     left_out = frozenset(asked.without)
-    if asked.shrink and result.failed:
+    if asked.shrink and result.failed and not asked.leased:
         result, left_out = shrink(asked.seed, result.violations[0].rule)
     for line in result.trace:
         print(line)

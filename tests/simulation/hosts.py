@@ -119,6 +119,12 @@ class Host:
     def alive(self) -> bool:
         return self.manager is not None and self.manager.alive
 
+    @property
+    def holds(self) -> bool:
+        """Whether it believes that it has the lease."""
+        term = self._keeper.term if self.alive else None
+        return term is not None and term.holds()
+
     def start(self) -> None:
         """Start its process: another one than before, which knows nothing."""
         self._starts += 1
@@ -155,6 +161,9 @@ class Host:
             if self.manager.term is not None:
                 self._begin(None)
             return
+        for other in self.pool.hosts:
+            if other is not self and other.holds:
+                self.world.violate("L6", f"{self.name} takes the lease while {other.name} has it")
         # Until it acts nobody does.
         self.pool.holder = None
         self.world.note(f"{self.name} has the lease, token {term.token}")

@@ -180,7 +180,10 @@ class Manager:
         return self.lease if self.host is None else self.term is None or self.term.holds()
 
     def _may_send(self) -> bool:
-        return self.mode == "apply" and self._holds()
+        may = self.mode == "apply" and self._holds()
+        if may and self.term is not None and self.term.token != self.pool.leases.token:
+            self.world.violate("L6", f"{self.name} sends under the token {self.term.token}")
+        return may
 
     def _actor(self, kind: type[RoleActor], *, remote: bool = True, **arguments: Any) -> Mailbox:
         """An actor that was never started: its mailbox is the scheduler's."""

@@ -1,0 +1,79 @@
+"""Worlds in which several managers of a pool share a lease in a database (L6)."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from tests.simulation.faults import KINDS
+from tests.simulation.hosts import Host
+from tests.simulation.run import play, run
+from tests.simulation.scenario import draw
+from tests.simulation.world import World
+
+FIRST, WORLDS = 200, 12
+
+
+def test_each_pool_has_two_or_three_hosts_whose_clocks_differ_and_no_assumption_is_broken() -> None:
+    hosts = Counter[int]()
+    kinds = set()
+    for seed in range(60):
+        scenario = draw(seed, leased=True)
+        assert scenario.breaks is None
+        leasing = scenario.shape.leasing
+        assert leasing is not None
+        assert len(set(leasing.dates)) == len(leasing.dates)
+        hosts[len(leasing.dates)] += 1
+        kinds |= {one.kind for one in scenario.script}
+    assert min(hosts[2], hosts[3]) > 5
+    assert {name for name, kind in KINDS.items() if kind.leased} <= kinds
+
+
+def test_no_other_world_has_a_lease_or_its_faults() -> None:
+    for seed in range(100):
+        scenario = draw(seed)
+        assert scenario.shape.leasing is None
+        assert not any(KINDS[one.kind].leased for one in scenario.script)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(FIRST, FIRST + WORLDS))
+def test_the_promise_is_kept_whoever_acts(seed: int) -> None:
+    result = run(seed, leased=True)
+    assert not result.violations, [str(one) for one in result.violations]
+
+
+@pytest.mark.slow
+def test_managers_take_over_from_each_other_there() -> None:
+    """Killed, stopped, standing still, cut off: else these worlds would show nothing."""
+    tokens = Counter[int]()
+    for seed in range(FIRST, FIRST + WORLDS):
+        worlds: list[World] = []
+        play(draw(seed, leased=True), watch=worlds.append)
+        tokens.update(pool.leases.token for pool in worlds[0].pools.values())
+    assert sum(count for token, count in tokens.items() if token > 2) > WORLDS / 2
+
+
+@pytest.mark.slow
+def test_a_manager_that_acts_past_its_lease_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The monitor of these worlds: an order under an older token than the lease's (L6)."""
+    monkeypatch.setattr("nodemanager.lease.keeper.Term.holds", lambda term: True)
+    broken = {
+        one.rule for seed in range(FIRST, FIRST + 8) for one in run(seed, leased=True).violations
+    }
+    assert "L6" in broken
+
+
+def test_a_host_is_a_process_that_dies_and_comes_again_as_another() -> None:
+    world = World("0", draw(FIRST, leased=True).shape)
+    (pool, *_) = world.pools.values()
+    world.start_again(pool)
+    host: Host = pool.hosts[0]
+    before = host.manager
+    assert before is not None
+    before.kill()
+    assert not host.alive
+    world.start_again(pool)
+    assert host.alive
+    assert host.manager is not before
