@@ -229,10 +229,15 @@ class Facts(Protocol):
 
 
 class RememberedIdentity:
-    """Checks the identity of store and account against the facts (L5)."""
+    """Checks the identity of store and account against the facts (L5).
 
-    def __init__(self, state: Facts, *, writes: bool) -> None:
+    The count of heartbeats is in `own` facts, where given: those in the store's own database would
+    be put back with it.
+    """
+
+    def __init__(self, state: Facts, *, writes: bool, own: Facts | None = None) -> None:
         self._state = state
+        self._own = own or state
         self._writes = writes
         self._beats_before: tuple[str, int] | None = None
         """The count of heartbeats that was known before we asked the store for its own."""
@@ -270,7 +275,7 @@ class RememberedIdentity:
         if self._writes and (fell or known_now[0] != store_id or beats > known_now[1]):
             # A full disk only loses the newest count.
             with contextlib.suppress(StartError):
-                self._state.remember("heartbeats", f"{store_id} {beats}")
+                self._own.remember("heartbeats", f"{store_id} {beats}")
         self._beats_before = self._known_beats()
         told = str(self._state.recall("restored") or "")
         if not fell and not told.startswith(f"{store_id} "):
@@ -284,7 +289,7 @@ class RememberedIdentity:
 
     def _known_beats(self) -> tuple[str, int]:
         """The store's id and its newest count; -1 where there is none yet."""
-        store_id, _, beats = str(self._state.recall("heartbeats") or "").rpartition(" ")
+        store_id, _, beats = str(self._own.recall("heartbeats") or "").rpartition(" ")
         return store_id, int(beats or -1)
 
 

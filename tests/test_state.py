@@ -328,3 +328,17 @@ def test_a_backlog_is_remembered_over_a_restart_also_when_it_is_empty(
     assert RememberedBacklog(state).load() == (False, frozenset({"a@1", "b@2"}))
     RememberedBacklog(state).save(frozenset())
     assert RememberedBacklog(state).load() == (False, frozenset())
+
+
+def test_the_count_of_heartbeats_is_not_put_back_with_the_facts(tmp_path: Path) -> None:
+    """L5: facts that the managers share may be in the database that is restored."""
+    own, shared = StateDirectory(tmp_path / "own"), StateDirectory(tmp_path / "shared")
+    identity = RememberedIdentity(shared, writes=True, own=own)
+    assert identity.check_age("s-1", 10) is None
+    for file in shared.path.glob("facts.json"):
+        file.unlink()
+    again = RememberedIdentity(shared, writes=True, own=own)
+    problem = again.check_age("s-1", 7)
+    assert problem is not None
+    assert "from 10 to 7" in problem
+    assert shared.recall("restored") == "s-1 from 10 to 7", "every manager is told"

@@ -153,7 +153,8 @@ class Service:
         timer = ThreadTimer(clock)
         timer.start()
         stack.callback(timer.stop)
-        self._shared = Shared(leases or state, records, timer, clock, told, self._log, show)
+        facts = leases or state
+        self._shared = Shared(facts, state, records, timer, clock, told, self._log, show)
         self._coming = None if leases is None else self._first_term(stack, leases)
         # Who takes the lease from another one waits first, standing by.
         is_next = self._coming is not None and not self._coming.after_another

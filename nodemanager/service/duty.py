@@ -42,11 +42,13 @@ LAST_MESSAGE_S = 20.0
 class Shared:
     """What lasts as long as the process, whatever its duty.
 
-    `facts` are in the state directory, or where all managers of the pool find them. `told` logs
-    what is decided, `log` what the process does; the journal hears both.
+    `facts` are in the state directory, or where all managers of the pool find them; `own` are in
+    the state directory. `told` logs what is decided, `log` what the process does; the journal hears
+    both.
     """
 
     facts: Facts
+    own: Facts
     records: adapters.RecordService
     timer: Timer
     clock: Clock
@@ -114,7 +116,7 @@ class Duty:
             timer=shared.timer,
             clock=shared.clock,
             log=shared.told,
-            identity=RememberedIdentity(shared.facts, writes=self.mode == APPLY),
+            identity=RememberedIdentity(shared.facts, writes=self.mode == APPLY, own=shared.own),
             backlog=self._backlog,
             holds_lease=self._holds,
             on_death=on_death,
