@@ -1,7 +1,7 @@
 # Everything one does with this tree. `make` alone lists the targets.
 
 .DEFAULT_GOAL := help
-.PHONY: help run run-slurm test quick lint static figures unit soak census mutants chaos hostile dispatch rotation outage slurm systemd openstack incident race test-deps bench docs dist constraints install uninstall clean venv venv-test
+.PHONY: help run run-slurm run-two test quick lint static figures unit soak census mutants chaos hostile dispatch rotation outage slurm systemd openstack incident race test-deps bench docs dist constraints install uninstall clean venv venv-test
 
 VENV := .venv
 PY := $(VENV)/bin/python
@@ -34,6 +34,10 @@ run-slurm: venv ## the same with a real Slurm, installed if need be: a job that 
 	@etc/install/test-deps slurm
 	@exec $(PY) etc/demo/slurm.py start
 
+run-two: venv ## two managers of one pool over PostgreSQL: Enter kills the one that acts (Ctrl-C ends them)
+	@etc/install/test-deps postgres
+	@exec $(PY) etc/demo/two.py start
+
 test: lint unit ## lint, types, layers and the whole test suite; ARGS="..." goes to pytest
 
 quick: static ## about a minute, for every change: lint, types, layers, unit tests without sockets
@@ -46,7 +50,7 @@ static: venv-test
 	$(VENV)/bin/lint-imports
 
 lint: static
-	$(PY) -m mypy etc/demo/run.py etc/demo/slurm.py etc/install/nodes.py doc/screens.py doc/timeline.py
+	$(PY) -m mypy etc/demo/run.py etc/demo/slurm.py etc/demo/two.py etc/install/nodes.py doc/screens.py doc/timeline.py
 	$(PY) -m mypy -p doc.generate
 
 figures: venv-test ## how big the package is, and what is biggest in it; ARGS=--all
@@ -127,7 +131,7 @@ uninstall: ## take the program away again; configuration and state are kept
 
 clean: ## end what the demo left running; remove all that was built
 	@if [ -x $(PY) ]; then $(PY) etc/demo/run.py end; $(PY) etc/demo/slurm.py end; fi
-	rm -rf $(VENV) .demo .demo-slurm .openstack build dist doc/_build *.egg-info .*_cache .hypothesis
+	rm -rf $(VENV) .demo .demo-slurm .demo-two .openstack build dist doc/_build *.egg-info .*_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 venv:

@@ -22,6 +22,7 @@ from tests.waiting import DEADLINE_S, until
 pytestmark = [pytest.mark.live, pytest.mark.server("curl")]
 
 CTRL_C = b"\x03"
+ENTER = b"\n"
 LINE = re.compile(
     r"(?:\^C)?\d\d:\d\d:\d\d (?P<level>WARNING |ERROR |CRITICAL |)(?P<event>\S+) +(?P<reason>\S*).*"
 )
@@ -100,6 +101,42 @@ def test_make_run_s_script_shows_a_pair_and_ctrl_c_ends_daemon_and_nodes(
         assert not any(node is not None and node.alive for node in nodes)
     finally:
         terminal.close()
+
+
+@pytest.mark.server("postgresql")
+def test_run_twos_script_kills_who_acts_at_enter_and_the_other_takes_over(
+    tmp_path: Path, state: Path
+):
+    script = [sys.executable, str(TREE / "etc/demo/two.py"), "start"]
+    terminal = Terminal([*script, "--state", str(state)], tmp_path)
+
+    def said(event: str) -> list[str]:
+        """Who said so, in order."""
+        return re.findall(rf"^\s*(one|two) \| .* event={event}\b", terminal.shown(), re.M)
+
+    try:
+        until("pairs", lambda: len(said("node.paired")) >= 4, told=terminal.shown)
+        until("a standby", lambda: said("lease.standby"), told=terminal.shown)
+        (first,) = said("lease.acquired")
+        terminal.press(ENTER)
+        until("a takeover", lambda: len(said("lease.acquired")) == 2, told=terminal.shown)
+        second = said("lease.acquired")[1]
+        assert {first, second} == {"one", "two"}
+        until("pairs anew", lambda: said("node.paired")[-1] == second, told=terminal.shown)
+        until("a standby anew", lambda: said("lease.standby")[-1] == first, told=terminal.shown)
+        assert not said("node.gone")
+        database = (state / "database").resolve()
+        terminal.press(CTRL_C)
+
+        until("its end", lambda: terminal.process.poll() is not None, told=terminal.shown)
+
+        assert terminal.process.returncode == 0
+        assert not database.exists()
+        left = [entry.process() for entry in StateDir(state / "local-cloud").all()]
+        assert not any(node is not None and node.alive for node in left)
+    finally:
+        terminal.close()
+        subprocess.run([*script[:2], "end", "--state", str(state)], check=True, timeout=60)
 
 
 def test_a_port_that_is_taken_is_named_with_its_option(tmp_path: Path):
