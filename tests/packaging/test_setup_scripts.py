@@ -128,7 +128,7 @@ def test_an_ordinary_user_without_sudo_is_told_what_to_ask_root_for(
     done = run("/bin/sh", "etc/install/test-deps", **bare_machine)
 
     assert done.returncode == 1
-    assert "As root: apt-get install slurm-client git curl" in done.stdout
+    assert "As root: apt-get install slurm-client curl git" in done.stdout
     assert not (tmp_path / "asked").exists()
 
 
