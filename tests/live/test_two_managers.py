@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 import requests
+import sqlalchemy as sa
 
 from tests.contract.stores import Postgres
 from tests.live import slow_answers
@@ -96,7 +97,19 @@ def pair(tmp_path: Path, url: str) -> Iterator[Pair]:
         yield made
 
 
-def test_the_other_manager_takes_over_from_one_that_was_killed(pair: Pair) -> None:
+def tokens(url: str) -> list[int]:
+    """Whose writes the registry and the journal's database take."""
+    engine = sa.create_engine(url.replace("postgresql:", "postgresql+psycopg:"))
+    with engine.connect() as connection:
+        found = [
+            connection.scalar(sa.text(f"SELECT token FROM {table} WHERE pool = 'live'"))
+            for table in ("fences", '"nodemanager live".fences')
+        ]
+    engine.dispose()
+    return found
+
+
+def test_the_other_manager_takes_over_from_one_that_was_killed(pair: Pair, url: str) -> None:
     first = pair.manager("first")
     first.wait_for("lease.acquired", token=1)
     first.wait_for("cycle.done", paired=3)
@@ -107,6 +120,7 @@ def test_the_other_manager_takes_over_from_one_that_was_killed(pair: Pair) -> No
     second.wait_for("cycle.done", paired=3)
     before = pair.pids()
     assert len(before) == 3
+    assert tokens(url) == [1, 1]
     lease = pair.status(second)["lease"]
     assert (lease["role"], lease["holder"], lease["token"]) == ("standby", holder, 1)
     assert (asked(first), asked(second)) == (200, 503)
@@ -129,6 +143,7 @@ def test_the_other_manager_takes_over_from_one_that_was_killed(pair: Pair) -> No
     lease = pair.status(second)["lease"]
     assert (lease["role"], lease["token"]) == ("active", 2)
     assert asked(second) == 200
+    assert tokens(url) == [2, 2]
     assert len(pair.running()) == 4
     assert set(before) - {gone} < set(pair.running())
     assert pair.records_of(pair.tags()) == []
