@@ -28,7 +28,7 @@ class ListingCodec(Generic[T]):
     """
 
     def __init__(self, item: type[T], id_field: str) -> None:
-        hints = typing.get_type_hints(item)
+        self._hints = hints = typing.get_type_hints(item)
         fields = [one for one in dataclasses.fields(item) if one.name != "ping_secret"]
         self._item: Any = item
         self._names = [one.name for one in fields]
@@ -115,7 +115,10 @@ class ListingCodec(Generic[T]):
         return [places[one].pop() if places.get(one) else _NEW for one in ids]
 
     def _changed(self, pairs: list[tuple[T, T]]) -> Json:
-        """By field: [gaps between the indexes of the pairs that differ, their new values]."""
+        """By field: [gaps between the indexes of the pairs that differ, their new values].
+
+        Or the name of another field of this type that changed alike: a ping stamps two.
+        """
         # Mostly no node changed, and is the same object as before; of records, a few columns did.
         places = [place for place, (one, other) in enumerate(pairs) if one is not other]
         old = [pairs[place][0] for place in places]
@@ -131,12 +134,15 @@ class ListingCodec(Generic[T]):
                 if one is not other and one != other
             ]
             gaps = _gaps([places[number] for number in numbers])
-            changed[name] = [gaps, self._encoded(name, [now[one] for one in numbers])]
+            column = [gaps, self._encoded(name, [now[one] for one in numbers])]
+            alike = (one for one in changed if self._hints[one] == self._hints[name])
+            changed[name] = next((one for one in alike if changed[one] == column), column)
         return changed
 
     def _changes(self, columns: Json) -> dict[int, dict[str, Any]]:
         changes: dict[int, dict[str, Any]] = {}
-        for name, (gaps, values) in columns.items():
+        for name, column in columns.items():
+            gaps, values = columns[column] if isinstance(column, str) else column
             number = -1
             for gap, value in zip(gaps, self._decoded(name, values), strict=True):
                 number += gap

@@ -145,6 +145,18 @@ def test_an_unchanged_listing_costs_nothing() -> None:
     assert data == {"at": [3.0, 4.0], "changed": {"version": [[41], ["w"]]}}
 
 
+def test_two_fields_that_changed_alike_are_told_once_if_they_are_of_one_type() -> None:
+    known = Record("r-1", "v", 3, last_ping_at=1.0, modified_at=1.0)
+    pinged = dataclasses.replace(known, slot_number=5, last_ping_at=5.0, modified_at=5.0)
+    before, after = Listing((known,), 1.0, 2.0), Listing((pinged,), 3.0, 4.0)
+    data = RECORDS.encode(before, after)
+    assert data["changed"]["last_ping_at"] == [[1], [5.0]]
+    assert data["changed"]["modified_at"] == "last_ping_at"
+    again = RECORDS.decode(before, data)
+    assert again == after
+    assert isinstance(again.items[0].last_ping_at, float)
+
+
 def test_a_field_added_later_reads_as_its_default() -> None:
     assert load(Size, '{"name":"s","instance_type":"t","cores":1,"ram_mb":2}') == Size(
         "s", "t", 1, 2
