@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import fields
+from itertools import chain
 from operator import attrgetter
 from typing import Any, NamedTuple
 
@@ -81,7 +82,8 @@ class Rereader:
                 now[uuid] = _Known(rest, uuid, values[_BETWEEN], values[_BEHIND])
             return record
 
-        listed = wire.collect(read, connection.execute(_QUERY))
+        pages = connection.execute(_QUERY).partitions()
+        listed = wire.collect(read, chain.from_iterable(pages))
         self._before = now
         return listed
 

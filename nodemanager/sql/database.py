@@ -342,7 +342,8 @@ def _set_up_sqlite(connection: Any, _record: Any) -> None:
     cursor.close()
 
 
-_text = partial(str, encoding="utf-8", errors="surrogateescape")
+def _text(raw: bytes) -> str:
+    return raw.decode("utf-8", "surrogateescape")
 
 
 def _begin_sqlite(connection: sa.Connection) -> None:
