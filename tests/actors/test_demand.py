@@ -121,7 +121,7 @@ def test_what_is_refused_for_long_is_told_again_every_half_hour(
         caplog.clear()
         made.flags["demand"] = jobs
         for _ in range(minutes):
-            event_log.plan(made.round(), {}, made.now)
+            event_log.plan(made.round(), made.now)
             made.advance(57.5)
         lines = [log.fields_of(one) for one in caplog.records]
         return [str(one["reason"]) for one in lines if one["event"] in REFUSALS]

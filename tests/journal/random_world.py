@@ -388,8 +388,6 @@ def recorded(journal: Journal, seed: int, rounds: int) -> RandomWorld:
     for decision in made.run(rounds):
         clock.advance(decision.snapshot.now - clock.boottime())
         event_log = event_log or EventLog(out, made.snapshots[0][1], "apply")
-        records = decision.plan.history.records
-        by_uuid = {one.uuid: one for one in records.items} if records is not None else {}
-        event_log.plan(decision.plan, by_uuid, decision.snapshot.now)
+        event_log.plan(decision.plan, decision.snapshot.now)
         journal.decided(decision)
     return made

@@ -83,8 +83,7 @@ class Recorded:
         self.settle_clock()
         snapshot = made.snapshot(plan_id=plan_id)
         plan = made.plan(plan_id=plan_id)
-        records = plan.history.records.items if plan.history.records is not None else ()
-        self.event_log.plan(plan, {one.uuid: one for one in records}, made.now)
+        self.event_log.plan(plan, made.now)
         self.journal.decided(Decision(snapshot, plan))
 
     def tell(self, event: Event, *, level: int = INFO, **fields: Any) -> None:

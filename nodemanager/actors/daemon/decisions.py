@@ -73,9 +73,7 @@ class Decisions:
         self._backlog.save()
         undone = self._undone(made, now) if self._operators.waits else None
         self._operators.after_plan(made, snapshot, undone=undone)
-        records = context.history.records
-        by_uuid = {record.uuid: record for record in records.items} if records else {}
-        context.event_log.plan(made, by_uuid, now)
+        context.event_log.plan(made, now)
         took_s = context.now - now
         context.journal_writer.decided(Decision(snapshot, made, new_records, took_s))
         self._backlog.after_plan(made, snapshot)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from nodemanager.actors.report.demand_log import DemandLog
@@ -187,7 +187,7 @@ class EventLog:
 
     # Decisions.
 
-    def plan(self, plan: Plan, records: Mapping[str, Record], now: float) -> None:
+    def plan(self, plan: Plan, now: float) -> None:
         self._tell_jump(plan.history.wall, now)
         if plan.aborted is not None:
             reason, measures, _ = plan.aborted
@@ -198,13 +198,13 @@ class EventLog:
             self._aborted = reason
             return
         self._aborted = None
-        self._verdicts.plan(plan, records, now)
+        self._verdicts.plan(plan, now)
         self._demand.plan(plan, now)
         self._notices.plan(plan, now)
         self._tell_summary(plan, now)
 
     def _tell_summary(self, plan: Plan, now: float) -> None:
-        counts = plan.counts
+        counts, kept = plan.counts, Kind.KEEP
         summary: dict[str, Any] = {
             "nodes": counts.get("nodes", 0),
             "paired": counts.get("nodes_paired", 0),
@@ -215,7 +215,7 @@ class EventLog:
             "unpaired": counts.get("nodes_unpaired", 0),
             "shutting_down": counts.get("nodes_shutdown", 0),
             "records": counts.get("records", 0),
-            "kept": sum([verdict.kind is Kind.KEEP for verdict in plan.records]),
+            "kept": sum([verdict.kind is kept for verdict in plan.records]),
             "slots": plan.slots.total if plan.slots else None,
             "free": plan.slots.free if plan.slots else None,
             "boots": len(plan.boots),

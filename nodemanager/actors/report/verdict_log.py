@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from nodemanager.actors.report.lines import SUMMARY_EVERY_S, first_of, tell_verdict
@@ -10,7 +10,7 @@ from nodemanager.core.explain.events import event_of_node, event_of_record, reco
 from nodemanager.core.model.changed import same_items
 from nodemanager.core.model.reasons import OURS, Event, Kind, Reason
 from nodemanager.core.model.verdict import Verdict
-from nodemanager.core.model.world import Record
+from nodemanager.core.observe.pairing import NO_PAIRS
 from nodemanager.core.plan.plan import Plan
 from nodemanager.log import DEBUG, INFO, WARNING, Logger
 
@@ -29,6 +29,7 @@ class VerdictLog:
         self._nodes: dict[str, Reason] = {}
         self._told_records: Sequence[Verdict] = ()
         self._told_nodes: Sequence[Verdict] = ()
+        self._told_pairs = NO_PAIRS
         self._pairs: dict[str, str] = {}
         self._gone: set[str] = set()
         self._ambiguous: frozenset[str] = frozenset()
@@ -37,17 +38,20 @@ class VerdictLog:
         self._short: frozenset[str] = frozenset()
         self._short_told_at = 0.0
 
-    def plan(self, plan: Plan, records: Mapping[str, Record], now: float) -> None:
+    def plan(self, plan: Plan, now: float) -> None:
         """Log what is new in the plan's pairs, and in its verdicts on records and nodes."""
         self._tell_pairs(plan)
         self._tell_unlisted(plan, now)
-        self._tell_records(plan, records)
+        self._tell_records(plan)
         for verdict in plan.not_restored:
             self.not_restored(verdict)
         self._tell_nodes(plan)
 
     def _tell_pairs(self, plan: Plan) -> None:
         self._gone &= plan.history.present.keys()
+        if plan.pairs is self._told_pairs:
+            return
+        self._told_pairs = plan.pairs
         pairs = {
             node_id: record.uuid
             for node_id, record in plan.pairs.record_of.items()
@@ -129,11 +133,13 @@ class VerdictLog:
     def restored(self, uuid: str) -> None:
         self._not_restored.pop(uuid, None)
 
-    def _tell_records(self, plan: Plan, records: Mapping[str, Record]) -> None:
+    def _tell_records(self, plan: Plan) -> None:
         debug = self._log.enabled(DEBUG)
         if not debug and same_items(plan.records, self._told_records):
             return
         self._told_records = plan.records
+        listing = plan.history.records
+        records = {} if listing is None else {one.uuid: one for one in listing.items}
         before, after = self._records, {}
         for verdict in plan.records:
             uuid, reason = verdict.id, verdict.reason

@@ -515,7 +515,7 @@ ALONE: tuple[RuleCheck[Ask], ...] = (
 SILENT = "silent, or of unknown state"
 NOT_UP = frozenset({Reason.UNJOINED, Reason.UNSCHEDULED})
 """The reasons to keep a node that its scheduler does not know as up: it satisfies nothing (D17)."""
-BUSY, AT_WORK = WorkerState.BUSY, Reason.BUSY
+BUSY, IDLE, AT_WORK = WorkerState.BUSY, WorkerState.IDLE, Reason.BUSY
 """Looked up once, because most nodes are busy."""
 
 
@@ -617,7 +617,7 @@ def _not_at_work(facts: NodeFacts, subject: Subject) -> NodeView | None:
 
 
 def _idle_for_long(facts: NodeFacts, subject: Subject) -> NodeView | None:
-    if subject.state is not WorkerState.IDLE:
+    if subject.state is not IDLE:
         return None
     measures = _idle_for(facts, subject)
     if measures["idle_polls"] < measures["needed_polls"]:
@@ -639,14 +639,14 @@ def _until_idle(facts: NodeFacts, subject: Subject, measures: Measured) -> WaitH
 
 
 def _idle_of_known_age(facts: NodeFacts, subject: Subject) -> NodeView | None:
-    if subject.state is WorkerState.IDLE and subject.node.created_at is None:
+    if subject.state is IDLE and subject.node.created_at is None:
         return subject.kept(Reason.NO_LAUNCH_TIME)
     return None
 
 
 def _idle_in_its_window(facts: NodeFacts, subject: Subject) -> NodeView | None:
     age_s = facts.age_of(subject)
-    if subject.state is not WorkerState.IDLE or age_s is None:
+    if subject.state is not IDLE or age_s is None:
         return None
     if not window_open(age_s, facts.settings.shutdown_windows):
         return subject.kept(Reason.WINDOW_CLOSED, age_s=age_s)
@@ -660,7 +660,7 @@ def _window(facts: NodeFacts, subject: Subject) -> Measured:
 
 def _not_needed(facts: NodeFacts, subject: Subject) -> NodeView | None:
     """An idle node counts as needed until the plan compares it with the demand (D1)."""
-    if subject.state is not WorkerState.IDLE:
+    if subject.state is not IDLE:
         return None
     view = subject.kept(Reason.NEEDED)
     view.surplus_if_idle = True

@@ -33,7 +33,7 @@ from nodemanager.core.observe.ended import EndedInSetup
 from nodemanager.core.observe.history import History
 from nodemanager.core.observe.nodes_by_record import each_once
 from nodemanager.core.observe.pairing import NO_PAIRS, Pairs, pair
-from nodemanager.core.observe.pools import adopts_unclaimed, other_pools
+from nodemanager.core.observe.pools import adopts_unclaimed
 from nodemanager.core.observe.snapshot import Snapshot, listed_records
 from nodemanager.core.observe.unlisted import NOTHING, Unlisted, look_for_unlisted
 from nodemanager.core.plan.bind import BindOrder, bind_orders
@@ -302,8 +302,7 @@ def adopting(history: History, settings: Settings) -> Settings:
     """The settings; `adopt_unclaimed`, if unset, is yes until a record names another pool (T3)."""
     if settings.adopt_unclaimed is not None or history.records is None:
         return settings
-    others = history.other_pools | other_pools(history.records.items, settings)
-    adopts = adopts_unclaimed(others, settings)
+    adopts = adopts_unclaimed(history.other_pools, settings)
     return changed(settings, adopt_unclaimed=adopts)
 
 
@@ -452,9 +451,10 @@ def _tell_late_destroys(snapshot: Snapshot, settings: Settings, views: list[Node
     """Change the verdict of each idle node that is wanted again, and that stays drained (D12)."""
     if not snapshot.late_destroys and not snapshot.unknown_destroys:
         return
+    needed, unwanted = Reason.NEEDED, snapshot.history.unwanted
     for view in views:
         node_id, record = view.node.id, view.record
-        if view.verdict.reason is not Reason.NEEDED or node_id in snapshot.history.unwanted:
+        if view.verdict.reason is not needed or node_id in unwanted:
             continue
         if record is not None and (
             stays_drained(node_id, record, snapshot)

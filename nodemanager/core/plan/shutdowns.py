@@ -58,7 +58,7 @@ def _asking(
 ) -> list[NodeView]:
     """The nodes that are to go: as judged, beyond demand, or to be replaced. Each says why."""
     surplus, replaced = wants.surplus, wants.rotations.chosen
-    asking = []
+    asking, goes = [], Kind.SHUTDOWN
     for view in views:
         node_id = view.node.id
         if node_id in surplus:
@@ -66,7 +66,7 @@ def _asking(
             words = idle_count(own, snapshot, settings) if own is not None else 0
             measures = {"idle_polls": words, "needed_polls": settings.consecutive_idle_count}
             view.verdict = Verdict(Kind.SHUTDOWN, Reason.IDLE_BEYOND_DEMAND, node_id, measures)
-        elif view.verdict.kind is not Kind.SHUTDOWN:
+        elif view.verdict.kind is not goes:
             if node_id not in replaced or not view.surplus_if_idle:
                 continue
             view.verdict = replaced[node_id]

@@ -97,12 +97,13 @@ def count_slots(
     A set-up of ours takes a slot from its order on, before any listing shows its claim. A seat that
     no record holds, and that may not be powered up, counts by what it is (D16).
     """
-    held: dict[Holder, int] = {}
+    held = Counter[Holder]()
     nodeless: list[tuple[Record, Verdict]] = []
-    paired, listed = Reason.PAIRED, Holder.LISTED_NODE
+    paired, with_node = Reason.PAIRED, 0
     claiming = {uuid for uuid, one in snapshot.record_flights.items() if one.kind == "setup"}
     claiming |= snapshot.expected.keys()
-    uses, kept_by = uses_of(records, snapshot, settings), Counter[SeatUse]()
+    slotless = [record for record in records if record.slot_number is None]
+    uses, kept_by = uses_of(slotless, snapshot, settings), Counter[SeatUse]()
     for record, verdict in zip(records, verdicts, strict=True):
         if record.slot_number is None:
             if record.claim is not None:
@@ -113,11 +114,15 @@ def count_slots(
         if claiming:
             claiming.discard(record.uuid)
         # Most records are paired, and for those the verdict is enough.
-        holder = listed if verdict.reason is paired else holder_of(record, snapshot, settings)
-        held[holder] = held.get(holder, 0) + 1
+        if verdict.reason is paired:
+            with_node += 1
+            continue
+        holder = holder_of(record, snapshot, settings)
+        held[holder] += 1
         if holder in NODELESS:
             nodeless.append((record, verdict))
-    held_by = {holder.value: count for holder, count in held.items()}
+    held[Holder.LISTED_NODE] += with_node
+    held_by = {holder.value: count for holder, count in held.items() if count}
     held_by |= {use.value: count for use, count in kept_by.items() if use not in FREE}
     waiting = len(claiming) + len(snapshot.boots_unclaimed)
     if waiting:
