@@ -71,8 +71,9 @@ mutants: venv-test ## switch each rule off, find the seed or test that notices, 
 	@$(PY) -m tests.mutation $(ARGS)
 	@$(PY) -m tests.simulation.table doc/proof.rst
 
-chaos: venv-test ## kill -9 a real daemon KILLS=200 times at random points; ARGS="--seed N"
+chaos: venv-test ## kill -9 a real daemon KILLS=200 times at random points, then hurt two managers; ARGS="--seed N"
 	@$(PY) -m tests.live.chaos --kills $(KILLS) $(ARGS)
+	@$(PY) -m tests.live.chaos_two --kills $(KILLS) $(ARGS)
 
 hostile: venv-test ## a daemon under WORDS=10000 hostile orders, rows and requests: it lives and answers pings (3 minutes)
 	@HOSTILE=$(or $(WORDS),10000) $(PY) -m pytest -q -n 0 tests/live/test_hostile.py $(ARGS)

@@ -20,6 +20,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
+from typing import Protocol
 
 import pytest
 import requests
@@ -28,7 +29,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from tests.live import hasty, ledger
 from tests.live.cluster import DirectedCluster
-from tests.live.harness import Daemon
+from tests.live.harness import Daemon, Line
 from tests.live.hasty import CREATE_MARGIN_S
 from tests.live.ledger import Ledger, Processes, Windows
 from tests.waiting import busy
@@ -84,6 +85,40 @@ class HastyCluster(DirectedCluster):
 
 
 @dataclass
+class Readings:
+    """Reads the ledger, and says what is wrong with it."""
+
+    cluster: DirectedCluster
+    count: int = 0
+
+    def look(self, decided_for: Callable[[], float]) -> Ledger:
+        """One reading. A slot is overdue only where the daemon had the time for it: it is asked
+        for how many seconds it has been able to decide."""
+        try:
+            read = ledger.read(Processes(self.cluster), WINDOWS, SLOTS)
+        except requests.RequestException as error:
+            raise Unbalanced(f"the registry did not answer: {error}") from error
+        self.count += 1
+        if read.broken:
+            raise Unbalanced("; ".join(read.broken))
+        if read.held > SLOTS:
+            raise Unbalanced(f"{read}, but there are {SLOTS}")
+        ran = decided_for() if read.overdue else 0.0
+        for uuid, late in read.overdue.items():
+            if min(late, ran) > ROUNDS_S + MACHINE_S * busy():
+                raise Unbalanced(f"{uuid} holds a slot for {late:.1f} s too long, run {ran:.1f} s")
+        return read
+
+    @staticmethod
+    def seconds_since_a_cycle(daemon: Daemon, after: Line | None = None) -> float:
+        """Since when the daemon can decide: its first cycle; starting takes its own time."""
+        cycles = daemon.lines("cycle.done", after=after)
+        if not cycles:
+            return 0.0
+        return time.time() - datetime.fromisoformat(cycles[0]["ts"]).timestamp()
+
+
+@dataclass
 class Run:
     """So many kills of the daemon of one cluster."""
 
@@ -91,12 +126,16 @@ class Run:
     seed: int
     kills: int = 0
     counts: Counter[str] = field(default_factory=Counter)
-    readings: int = 0
 
     def __post_init__(self) -> None:
         self.random = random.Random(self.seed)
         self.cluster = HastyCluster(self.home, SECTIONS)
+        self._readings = Readings(self.cluster)
         self.daemon: Daemon | None = None
+
+    @property
+    def readings(self) -> int:
+        return self._readings.count
 
     def play(self, kills: int, tick: Callable[[], None] = lambda: None) -> None:
         """All of it; raises Unbalanced."""
@@ -224,29 +263,9 @@ class Run:
             self._look()
 
     def _look(self) -> Ledger:
-        """Read the ledger; a slot is overdue only where the daemon had not the time for it."""
-        try:
-            read = ledger.read(Processes(self.cluster), WINDOWS, SLOTS)
-        except requests.RequestException as error:
-            raise Unbalanced(f"the registry did not answer: {error}") from error
-        self.readings += 1
-        if read.broken:
-            raise Unbalanced("; ".join(read.broken))
-        if read.held > SLOTS:
-            raise Unbalanced(f"{read}, but there are {SLOTS}")
-        ran = self._decided_for() if read.overdue else 0.0
-        for uuid, late in read.overdue.items():
-            if min(late, ran) > ROUNDS_S + MACHINE_S * busy():
-                raise Unbalanced(f"{uuid} holds a slot for {late:.1f} s too long, run {ran:.1f} s")
-        return read
-
-    def _decided_for(self) -> float:
-        """For how many seconds the daemon has been able to decide: starting takes its own time."""
-        assert self.daemon is not None
-        cycles = self.daemon.lines("cycle.done")
-        if not cycles:
-            return 0.0
-        return time.time() - datetime.fromisoformat(cycles[0]["ts"]).timestamp()
+        daemon = self.daemon
+        assert daemon is not None
+        return self._readings.look(lambda: Readings.seconds_since_a_cycle(daemon))
 
     def _settle(self) -> None:
         """No faults: in the end every slot is used by a live node that pings, within the bound."""
@@ -276,8 +295,20 @@ class Run:
             self.counts[f"seen {event}"] += len(self.daemon.lines(event))
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
+class Playable(Protocol):
+    """What `main` plays: so many kills, or rounds of other faults."""
+
+    kills: int
+    counts: Counter[str]
+
+    @property
+    def readings(self) -> int: ...
+
+    def play(self, kills: int, tick: Callable[[], None]) -> None: ...
+
+
+def main(make: Callable[[Path, int], Playable], told: str | None) -> int:
+    parser = argparse.ArgumentParser(description=told)
     parser.add_argument("--kills", type=int, default=200, help="how many (200)")
     parser.add_argument("--seed", type=int, default=None, help="of its choices (a new one)")
     asked = parser.parse_args()
@@ -285,7 +316,7 @@ def main() -> int:
     console = Console()
     console.print(f"seed {seed}")
     home = Path(tempfile.mkdtemp(prefix="nodemanager-chaos-"))
-    run = Run(home / "cluster", seed)
+    run = make(home / "cluster", seed)
     began = time.monotonic()
     columns = (
         TextColumn("{task.description}"),
@@ -309,4 +340,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(Run, __doc__))

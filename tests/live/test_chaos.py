@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import os
+import shutil
+import socket
+import tempfile
 import time
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -12,7 +16,9 @@ import pytest
 
 from tests.live import ledger
 from tests.live.chaos import Run
+from tests.live.chaos_two import TwoManagers
 from tests.live.ledger import Live, Windows
+from tests.live.line import Line
 
 pytestmark = [pytest.mark.live, pytest.mark.server("curl")]
 
@@ -32,6 +38,64 @@ def test_after_each_kill_9_the_slots_held_are_live_nodes_and_records_within_thei
     assert run.readings > KILLS
     for deed in ("record.claimed", "node.created", "node.paired"):
         assert run.counts[f"seen {deed}"], f"no kill came near {deed}: it proves nothing"
+
+
+ROUNDS = max(3, KILLS // 3)
+
+
+@pytest.mark.server("postgresql")
+@pytest.mark.timeout(120 + 20 * ROUNDS)
+def test_whatever_befalls_two_managers_the_slots_held_are_live_nodes_and_records_in_their_window(
+    tmp_path: Path,
+):
+    run = TwoManagers(tmp_path / "cluster", SEED)
+
+    run.play(ROUNDS)
+
+    assert run.kills == ROUNDS
+    assert run.readings > ROUNDS
+    assert run.counts["times settled"] >= 2
+
+
+@pytest.mark.parametrize("does", ["cut", "silence"])
+def test_a_line_that_is_cut_or_silent_is_so_for_its_client_alone(
+    does: str,
+):
+    home = Path(tempfile.mkdtemp(prefix="line-"))
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(home / "server"))
+        server.listen()
+        lines = [Line(home / "server", home / name) for name in ("one", "two")]
+        try:
+            ends = []
+            for line in lines:
+                client = socket.socket(socket.AF_UNIX)
+                client.connect(str(line.folder / "server"))
+                ends.append((client, server.accept()[0]))
+            getattr(lines[0], does)()
+            for client, ours in ends:
+                client.settimeout(0.3)
+                with suppress(BrokenPipeError):
+                    client.sendall(b"asked")
+                if client is ends[1][0]:
+                    assert ours.recv(5) == b"asked"
+            (hurt, at_server), _ = ends
+            if does == "cut":
+                assert at_server.recv(5) == b""
+                with pytest.raises(OSError), socket.socket(socket.AF_UNIX) as again:
+                    again.connect(str(lines[0].folder / "server"))
+            else:
+                with pytest.raises(TimeoutError):
+                    hurt.recv(1)
+                lines[0].mend()
+                assert at_server.recv(5) == b"asked"
+        finally:
+            for line in lines:
+                line.close()
+            for pair in ends:
+                for end in pair:
+                    end.close()
+            shutil.rmtree(home)
 
 
 ONE, TWO = Live(11, "r1", "a" * 32), Live(12, "r2", "b" * 32)
