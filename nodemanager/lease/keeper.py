@@ -148,8 +148,10 @@ class Keeper:
         if not self._leases.renew(self.holder, term.token, self._duration):
             self._superseded(term)
             return 0.0
+        if not term.holds():
+            self._ended(term, "the database answered too late")
         term.lasts_until(rules.ends_at(sent_at, self._duration))
-        if self._lost:
+        if self._lost and term.holds():
             self._lost = False
             detail = "the database answers again; nobody had taken the lease"
             self._tell(Event.LEASE_ACQUIRED, WARNING, token=term.token, detail=detail)
@@ -171,7 +173,12 @@ class Keeper:
             if self._told != (str(error),):
                 self._told = (str(error),)
                 self._tell(Event.LEASE_STANDBY, WARNING, holder=None, error=error)
-        elif not term.holds() and not self._lost:
+        elif not term.holds():
+            self._ended(term, error)
+
+    def _ended(self, term: Term, error: object) -> None:
+        """Tell once that the term is at its end, unless it is renewed after all."""
+        if not self._lost:
             self._lost = True
             self._tell(Event.LEASE_LOST, WARNING, token=term.token, error=error)
 

@@ -127,6 +127,23 @@ def test_who_may_have_calls_under_way_gives_nothing_back(hosts: Hosts) -> None:
     assert two.terms == []
 
 
+def test_a_renewal_that_was_late_is_told_as_the_loss_and_the_return_that_it_was(
+    hosts: Hosts,
+) -> None:
+    """The daemon tells the loss as it decides meanwhile, and nothing else would tell the end."""
+    one = hosts.host("one")
+    hosts.run(5.0, one)
+    hosts.said.clear()
+    hosts.leases.takes_s = LEASE_S
+    one.keeper.step()
+    hosts.leases.takes_s = 0.0
+    one.keeper.step()
+    assert one.holds
+    assert [event for event, _ in hosts.said] == [Event.LEASE_LOST, Event.LEASE_ACQUIRED]
+    one.keeper.step()
+    assert len(hosts.said) == 2
+
+
 def test_out_of_the_database_s_reach_it_acts_to_the_end_of_its_lease_and_then_fences_itself(
     hosts: Hosts,
 ) -> None:
