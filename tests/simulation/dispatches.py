@@ -145,9 +145,16 @@ class Dispatches:
         if is_full and not [one for one in seen.of(Health.SERVING) if self._is_idle(one.node)]:
             # Others have the room; what they leak is owed by itself.
             return
+        if any(self._takes_none(node) for node in self.slurm.nodes.values()):
+            return
         count = self.slurm.started[pool.name]
         what = f"{pool.name} runs one of {pool.wanted} jobs that wait, after {count}"
         yield Owed("PROGRESS", f"job {pool.name} {count}", what, since, self._runs(pool, bounds))
+
+    def _takes_none(self, node: Node) -> bool:
+        """Whether it is a node from before without tags, up and idle: a manager counts on it, and
+        the model, which goes by tags, gives it no pool's job."""
+        return node.is_free and node.machine is not None and node.machine.instance.tags.pool is None
 
     def _runs(self, pool: Pool, bounds: Bounds) -> float:
         """Every node that is in its way ends first, and its slot is free; then one boots."""
