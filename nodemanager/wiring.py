@@ -36,9 +36,6 @@ from nodemanager.from_config import user_data_of
 from nodemanager.journal.api import Journal
 from nodemanager.log import Logger
 
-SETUPS = 3
-SHUTDOWNS = 2
-
 
 @dataclass(frozen=True)
 class System:
@@ -128,8 +125,8 @@ def start_actors(
         CloudNodeListActor.start(context, cloud_every),
         RecordListActor.start(context, records_every, writes=applies),
         _demand_of(context, demand_every, wishlist or wishlist_of(config)),
-        tuple(NodeSetupActor.start(context, user_data) for _ in range(SETUPS)),
-        tuple(NodeShutdownActor.start(context) for _ in range(SHUTDOWNS)),
+        tuple(NodeSetupActor.start(context, user_data) for _ in range(settings.max_creates)),
+        tuple(NodeShutdownActor.start(context) for _ in range(settings.max_creates)),
         RecordCleanerActor.start(context),
     )
     daemon.tell(Begin(team))

@@ -263,6 +263,11 @@ class Decide:
 
 
 @dataclass(frozen=True, slots=True)
+class CallsResume:
+    """The timer's reminder that the cloud may be called again, after it asked for fewer calls."""
+
+
+@dataclass(frozen=True, slots=True)
 class ApplySettings:
     settings: Settings
 

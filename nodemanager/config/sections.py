@@ -137,6 +137,14 @@ class CloudSection:
         Where one has no room for a size, it rests for that size for max_poll_time, and the node is
         booted in the next one at once. Blank boots all nodes where [Cloud Create] says.""",
     )
+    max_creates: int = option(
+        kinds.whole(1),
+        "16",
+        """The number of creates that may run at once, and of destroys as well. When the cloud asks
+        for fewer calls, the number is halved; each create or destroy that succeeds raises it by one
+        again.""",
+        decides=Decides(fixed="nodes come as fast as recorded"),
+    )
     timeout: float | None = option(
         kinds.optional(kinds.duration()),
         "",

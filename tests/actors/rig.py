@@ -52,7 +52,7 @@ CLEANING = {
     "settle",
     "visible_after",
 }
-CLOUD = {"shutdown_windows"}
+CLOUD = {"max_creates", "shutdown_windows"}
 ANSWER_WITHIN_S = 30.0
 
 

@@ -338,7 +338,7 @@ def test_a_claim_that_took_too_long_is_renewed_before_the_create(make_rig: MakeR
 
 
 def test_an_order_that_waited_too_long_is_not_begun(make_rig: MakeRig) -> None:
-    rig = make_rig(min_nodes=8, max_nodes=8)
+    rig = make_rig(min_nodes=8, max_nodes=8, max_creates=3)
     # Three workers, eight orders, and each create takes 40 s.
     rig.cloud.always("create", first(lambda: rig.clock.advance(40)))
     rig.start()

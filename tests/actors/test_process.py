@@ -161,7 +161,7 @@ def test_polls_are_poll_time_apart_from_start_to_start(make_rig: MakeRig) -> Non
 
 
 def test_stop_waits_for_what_is_in_the_air_and_begins_nothing(make_rig: MakeRig) -> None:
-    rig = make_rig(min_nodes=6, max_nodes=6)
+    rig = make_rig(min_nodes=6, max_nodes=6, max_creates=3)
     done_when: list[int] = []
 
     def stop_meanwhile() -> None:
@@ -203,7 +203,7 @@ def test_stop_is_not_kept_waiting_by_an_answer_to_an_order_since_expired(
 
 def test_a_stop_after_set_ups_expired_in_the_queue_ends_as_any_other(make_rig: MakeRig) -> None:
     """N11: the machine slept for 16 minutes, and then it was told to stop: a KeyError."""
-    rig = make_rig(min_nodes=8, max_nodes=8)
+    rig = make_rig(min_nodes=8, max_nodes=8, max_creates=3)
     stopping = threading.Event()
 
     def sleep_and_stop() -> None:

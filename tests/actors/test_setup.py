@@ -19,7 +19,7 @@ from tests.fakes import fail, first, lose
 HOUR = 3600.0
 POLL_S = 30.0
 AT_ONCE = 3
-"""How many set-ups are under way at once."""
+"""How many set-ups are under way at once, by `max_creates`."""
 WITHIN_S = 30.0
 
 
@@ -65,7 +65,7 @@ def test_what_booting_waits_for_after_unclear_creates_is_said(make_rig: MakeRig)
 
 def test_no_set_up_that_waits_goes_out_after_the_lease_is_lost(make_rig: MakeRig) -> None:
     """U10."""
-    rig = make_rig(min_nodes=8, max_nodes=8)
+    rig = make_rig(min_nodes=8, max_nodes=8, max_creates=AT_ONCE)
     amid_creates(rig, lambda: setattr(rig, "lease", False))
     rig.start()
     assert rig.cloud.calls["create"] <= AT_ONCE
@@ -73,7 +73,7 @@ def test_no_set_up_that_waits_goes_out_after_the_lease_is_lost(make_rig: MakeRig
 
 def test_no_set_up_that_waits_goes_out_after_its_demand_has_ended(make_rig: MakeRig) -> None:
     """U10."""
-    rig = make_rig(min_nodes=0, max_nodes=20, poll_time=POLL_S)
+    rig = make_rig(min_nodes=0, max_nodes=20, poll_time=POLL_S, max_creates=AT_ONCE)
     rig.jobs = tuple(Job(f"job-{number}") for number in range(15))
 
     def demand_ends() -> None:
@@ -175,7 +175,7 @@ def test_no_create_that_is_repeated_waits_for_a_worker_with_its_look_behind_it(
     make_rig: MakeRig,
 ) -> None:
     """U10: five creates are repeated, three workers are at it, and the pool is paused meanwhile."""
-    rig = make_rig(min_nodes=5, max_nodes=5)
+    rig = make_rig(min_nodes=5, max_nodes=5, max_creates=AT_ONCE)
     rig.cloud.on("create", *[fail(CloudError("HTTP 500"))] * 5)
     rig.start()
     assert rig.cloud.calls["create"] == 5

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, TextIO
@@ -46,9 +46,24 @@ class Moto(ServerProcess):
     def heal(self, action: str) -> None:
         self.ask("heal", action)
 
-    def slow(self, action: str) -> None:
-        """Every call of `action` does its work at once, and is answered SLOW_S later."""
-        self.ask("slow", action)
+    def slow(self, action: str, seconds: float = SLOW_S) -> None:
+        """Every call of `action` does its work at once, and is answered so much later.
+
+        A refusal is answered at once.
+        """
+        self.ask("slow", action, seconds)
+
+    def quota(self, nodes: int) -> None:
+        """No more instances than that run."""
+        self.ask("quota", nodes)
+
+    def allow(self, per_s: float) -> None:
+        """Serve so many calls a second, and refuse others with RequestLimitExceeded."""
+        self.ask("allow", per_s)
+
+    def spans(self, action: str) -> list[tuple[float, float]]:
+        """When each call of `action` that was served began and ended, time.monotonic."""
+        return [(began, ended) for began, ended in self.ask("spans", action)]
 
     def list_nothing(self) -> None:
         """Instances are told of only to who names their ids, from now on."""
@@ -127,15 +142,19 @@ def _served() -> Iterator[None]:
 
 def main(orders: TextIO, answers: TextIO) -> None:
     with uncollected():
-        from tests.cloud.ec2.moto_server import MotoServer, Reply, lost, plain
+        from tests.cloud.ec2.moto_server import Allowance, MotoServer, Reply, lost, plain
 
     server = MotoServer().start()
 
-    def late(reply: Reply) -> Reply:
-        time.sleep(SLOW_S)
-        return reply
+    def late(seconds: float) -> Callable[[Reply], Reply]:
+        def answered(reply: Reply) -> Reply:
+            if reply.status.startswith("200"):
+                time.sleep(seconds)
+            return reply
 
-    def answer(name: str, action: str) -> Any:
+        return answered
+
+    def answer(name: str, action: Any, seconds: float = 0.0) -> Any:
         match name:
             case "lose":
                 server.fault(action, after=lost)
@@ -144,7 +163,13 @@ def main(orders: TextIO, answers: TextIO) -> None:
             case "heal":
                 server.heal(action)
             case "slow":
-                server.fault(action, times=sys.maxsize, after=late)
+                server.fault(action, times=sys.maxsize, after=late(seconds))
+            case "quota":
+                server.quota = action
+            case "allow":
+                server.allowance = Allowance(action)
+            case "spans":
+                return [(began, ended) for of, began, ended in server.spans if of == action]
             case "list nothing":
                 server.lists_nothing = True
             case "fill":

@@ -49,7 +49,7 @@ class ServerProcess:
             self._process.wait(DEADLINE_S)
         self._process.stdout.close()
 
-    def ask(self, *order: str) -> Any:
+    def ask(self, *order: str | float) -> Any:
         """The answer to an order; raises NotServed when the process is ending."""
         assert self._process.stdin is not None
         # The farm asks from a thread of its own.

@@ -72,7 +72,7 @@ def test_a_created_node_that_no_listing_shows_is_ended_d13(tmp_path: Path) -> No
 def test_a_lease_lost_amid_eight_set_ups_sends_no_further_create_l6(cluster: Ec2Cluster) -> None:
     moto = cluster.cloud
     moto.slow("RunInstances")
-    cluster.change({"Daemon": {"max_nodes": MANY}})
+    cluster.change({"Daemon": {"max_nodes": MANY}, "Cloud": {"max_creates": AT_ONCE}})
     cluster.want(MANY)
     daemon = cluster.start()
     until(

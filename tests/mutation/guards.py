@@ -490,6 +490,59 @@ GUARDS = (
         "test_a_breaker_that_opened_before_the_journal_could_be_read_outlives_the_run_b3",
     ),
     TextMutant(
+        "U13",
+        "throttling leaves as many creates at once as before",
+        "core/plan/throttling.py",
+        "_at_once(limits, settings) // 2)",
+        "_at_once(limits, settings))",
+        "tests/core/plan/test_throttling.py::"
+        "test_throttling_halves_how_many_run_and_leaves_one_u13",
+    ),
+    TextMutant(
+        "U13",
+        "each of sixteen refusals of one moment halves the number again",
+        "core/plan/throttling.py",
+        "if at < limits.throttled_until:",
+        "if False:",
+        "tests/core/plan/test_throttling.py::"
+        "test_what_was_sent_before_it_was_throttled_halves_nothing_again_u13",
+    ),
+    TextMutant(
+        "U13",
+        "free workers are reason enough to call the cloud",
+        "actors/workers/worker_pool.py",
+        " or (order.paced and room <= 0)",
+        "",
+        "tests/actors/test_worker_pool.py::test_no_more_run_than_may_call_the_cloud_u13",
+    ),
+    TextMutant(
+        "U13",
+        "a set-up that has begun calls a cloud that wants fewer calls",
+        "actors/workers/worker_pool.py",
+        "if paced and self._running > self.at_once():",
+        "if False:",
+        "tests/actors/test_worker_pool.py::"
+        "test_a_step_for_which_too_many_run_waits_in_its_own_place_u13",
+    ),
+    TextMutant(
+        "U13",
+        "what waits for a worker when the quota is met is tried in vain",
+        "core/execute/setup.py",
+        "if limits.quota is None or planned_at > limits.quota_at:",
+        "if True:",
+        "tests/actors/test_many_creates.py::"
+        "test_a_quota_is_met_by_few_creates_in_vain_then_by_a_probe_u13",
+    ),
+    TextMutant(
+        "U13",
+        "a throttled create gives its claim up",
+        "core/execute/setup.py",
+        "case Failed(error=Throttled() as error) if not state.tries:\n            told",
+        "case Failed(error=Throttled() as error) if False:\n            told",
+        "tests/actors/test_many_creates.py::"
+        "test_a_throttled_create_keeps_its_claim_and_is_sent_again_u13",
+    ),
+    TextMutant(
         "O5",
         "a cordon ends with the tags of its node",
         "core/model/annotations.py",

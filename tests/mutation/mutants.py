@@ -98,7 +98,7 @@ MUTANTS = (
         "U9",
         "an unclear create is never repeated",
         "core/execute/setup.py",
-        "    if not seen.repeats_creates:\n",
+        "    if tries and not seen.repeats_creates:\n",
         "    if True:\n",
         "tests/actors/test_booting.py::"
         "test_an_unclear_create_is_repeated_with_its_token_until_it_is_answered",
@@ -107,8 +107,8 @@ MUTANTS = (
         "U10",
         "a repeated create waits for a worker with its look behind it",
         "core/execute/setup.py",
-        "            return Step(state, (CheckImage(),))\n",
-        "            return _go_on(state.order, state.record, state.tries, seen)\n",
+        "by then (U10).\n            return Step(state, (CheckImage(),))\n",
+        "by then (U10).\n            return _go_on(state.order, state.record, state.tries, seen)\n",
         "tests/actors/test_setup.py::"
         "test_no_create_that_is_repeated_waits_for_a_worker_with_its_look_behind_it",
     ),

@@ -12,14 +12,14 @@ from typing import Any
 from nodemanager.actors.base import tell
 from nodemanager.actors.daemon.inputs import DaemonInputs
 from nodemanager.actors.daemon.runner import Runner
-from nodemanager.actors.messages import BackOff, Decide, Stop, Team
+from nodemanager.actors.messages import BackOff, CallsResume, Decide, Stop, Team
 from nodemanager.actors.report.event_log import EventLog
 from nodemanager.actors.report.journal_writer import JournalWriter
 from nodemanager.actors.timer import Timer
 from nodemanager.actors.workers.worker_pool import WorkerPool
 from nodemanager.clock import Clock
 from nodemanager.core.execute.flights import Flights
-from nodemanager.core.execute.news import CallsDeferred, Inherited, LoopsReset
+from nodemanager.core.execute.news import Inherited, LoopsReset, Throttling
 from nodemanager.core.execute.seen import snapshot_of
 from nodemanager.core.execute.state import Backlog, Own, OwnNews, State
 from nodemanager.core.execute.workflow import Key
@@ -33,9 +33,9 @@ from nodemanager.core.observe.facts import BreakerSet, Fact
 from nodemanager.core.observe.history import History
 from nodemanager.core.observe.snapshot import Limits, Snapshot
 from nodemanager.core.plan.plan import Plan
+from nodemanager.core.plan.throttling import may_run
 from nodemanager.core.replay.fold import after_decision, stages
 from nodemanager.core.safety import breaker as breakers
-from nodemanager.core.safety.rate_limits import heeded
 from nodemanager.errors import RemoteError
 from nodemanager.journal.kept import BOOT_LOOPS, BREAKER, HOSTNAMES, LATE_WRITES, PLACE_RESTS, Kept
 from nodemanager.log import WARNING, Logger
@@ -238,8 +238,29 @@ class Context:
         self._timer.after(seconds, self._actor(), message)
 
     def throttled(self, error: RemoteError) -> None:
-        """Back off all calls to the cloud (D6)."""
-        asked_s = heeded(error.retry_after, self.settings.max_retry_after)
-        until = self.now + (asked_s or self.settings.max_poll_time)
-        self.learn(CallsDeferred(until))
+        """Back off all calls to the cloud (D6), and send fewer at once from then on (U13)."""
+        before = self.limits.throttled_until
+        self.learn(Throttling(error.retry_after))
+        until, wait_s = self.limits.throttled_until, self.limits.throttled_until - self.now
+        if until == before:
+            return
         tell(self.team.cloud_list, BackOff(until))
+        limit = self.limits.at_once
+        self.log.event(
+            Event.CLOUD_THROTTLED, level=WARNING, error=error, retry_s=wait_s, limit=limit
+        )
+        self.remind(wait_s, CallsResume())
+
+    def calls_resume(self, message: CallsResume) -> None:
+        """Hand out what waited for the cloud, and decide, unless it asked for fewer calls again."""
+        wait_s = self.limits.throttled_until - self.now
+        if wait_s > 0:
+            self.remind(wait_s, message)
+            return
+        for pool in self.worker_pools:
+            pool.hand_out()
+        self.decide_soon()
+
+    def may_run(self) -> int:
+        """How many creates, and as many destroys, may run now (U13)."""
+        return may_run(self.limits, self.now, self.settings)

@@ -23,6 +23,7 @@ from nodemanager.actors.daemon.parts import Parts, parts_of
 from nodemanager.actors.messages import (
     ApplySettings,
     Begin,
+    CallsResume,
     CarriedOut,
     CloudListed,
     CloudOffered,
@@ -98,6 +99,7 @@ class NodeManagerDaemonActor(RoleActor):
             NodesAnswered: parts.false_cleans.answered,
             TagsAnswered: parts.observations.tags_answered,
             Decide: parts.decisions.decide,
+            CallsResume: self._context.calls_resume,
             CarriedOut: self._carried_out,
             WaitOver: self._wait_over,
             TendLeftovers: parts.releases.due,
@@ -119,9 +121,9 @@ class NodeManagerDaemonActor(RoleActor):
     def _begin(self, message: Begin) -> None:
         context, team = self._context, message.team
         context.team = team
-        context.setups = WorkerPool(team.setups)
-        context.shutdowns = WorkerPool(team.shutdowns)
-        context.cleaner = WorkerPool((team.cleaner,))
+        context.setups = WorkerPool(team.setups, context.may_run)
+        context.shutdowns = WorkerPool(team.shutdowns, context.may_run)
+        context.cleaner = WorkerPool((team.cleaner,), context.may_run)
         self._recovery.load()
         context.journal_writer.begin(
             Start(

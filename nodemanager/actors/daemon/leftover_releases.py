@@ -82,7 +82,7 @@ class LeftoverReleases:
         if not self._context.shutdowns.has_room:
             self._tend_after(ROOM_AGAIN_S)
             return False
-        self._context.shutdowns.give(LEFTOVERS, order)
+        self._context.shutdowns.give(LEFTOVERS, order, paced=True)
         return True
 
     def _time_to_find(self, now: float) -> bool:

@@ -15,7 +15,7 @@ from nodemanager.actors.daemon.intents import action_of, entry_of, fields_of, st
 from nodemanager.actors.messages import CarriedOut, CarryOut, WaitOver
 from nodemanager.actors.report.journal_writer import JournalWriter
 from nodemanager.actors.workers.worker_pool import WorkerPool
-from nodemanager.core.execute.effects import Effect, StoreWrite, Wait, Write
+from nodemanager.core.execute.effects import CloudWrite, Effect, Paced, StoreWrite, Wait, Write
 from nodemanager.core.execute.flights import Flights, LeftOpen, Stepped
 from nodemanager.core.execute.news import Learned
 from nodemanager.core.execute.workflow import (
@@ -65,6 +65,9 @@ class Shell(Protocol):
         """Note how a write to the store ended: failures in a row open the breaker (B1)."""
 
     def throttled(self, error: RemoteError) -> None: ...
+
+    def cloud_worked(self) -> None:
+        """Note that the cloud did what it was asked for: more may run at once (U13)."""
 
     @property
     def flights(self) -> Flights:
@@ -130,6 +133,8 @@ class Runner:
         pool = self._shell.crew_for(message.key.action)
         if isinstance(message.error, Throttled):
             self._shell.throttled(message.error)
+        if isinstance(message.effect, CloudWrite) and message.error is None:
+            self._shell.cloud_worked()
         if isinstance(message.effect, StoreWrite):
             self._shell.wrote(message.effect, message.answer, message.error)
         event: WorkflowEvent = Answered(message.effect, message.answer)
@@ -396,11 +401,11 @@ class Runner:
             self._shell.remind(effect.seconds, WaitOver(key, running.serial))
             return False
         pool = self._shell.crew_for(key.action)
-        order = CarryOut(key, running.serial, effect)
+        order, paced = CarryOut(key, running.serial, effect), isinstance(effect, Paced)
         if pool is at:
-            pool.go_on(key.id, order)
+            pool.go_on(key.id, order, paced=paced)
             return True
-        pool.give(key.id, order)
+        pool.give(key.id, order, paced=paced)
         return False
 
     def _key(self, action: Action, order: Any) -> Key:

@@ -16,6 +16,7 @@ from nodemanager.actors.workers.worker_pool import WorkerPool
 from nodemanager.core.execute.effects import StoreWrite
 from nodemanager.core.execute.flights import Flights, LeftOpen, Stepped
 from nodemanager.core.execute.news import (
+    CloudWorked,
     CreateRefused,
     ItemEnded,
     Learned,
@@ -87,6 +88,9 @@ class WorkflowShell:
 
     def throttled(self, error: RemoteError) -> None:
         self._context.throttled(error)
+
+    def cloud_worked(self) -> None:
+        self._context.learn(CloudWorked())
 
     def enter_pins(self, pins: tuple[Leftover, ...]) -> bool:
         return self._releases.book.enter(pins, self._context.now)

@@ -2,52 +2,91 @@
 
 from __future__ import annotations
 
+import bisect
+import itertools
 from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from operator import attrgetter
 from typing import Any
 
 from nodemanager.actors.base import tell
 from nodemanager.actors.messages import Ref
 
 
+@dataclass(frozen=True, slots=True)
+class _Order:
+    """One order. `number` is its place in the queue; a `paced` one calls the cloud."""
+
+    number: int
+    key: str
+    message: Any
+    paced: bool
+
+
+@dataclass(eq=False)
 class WorkerPool:
-    """Each worker has one order at a time; further ones wait here, first come, first served."""
+    """Each worker has one order at a time; further ones wait here, first come, first served.
 
-    def __init__(self, workers: tuple[Ref, ...]) -> None:
-        self._free = deque(workers)
-        self._waiting: deque[tuple[str, Any]] = deque()
-        self._busy: dict[str, Ref] = {}
+    Of the paced orders no more than `at_once` run, however many workers are free (U13).
+    """
 
-    def give(self, key: str, message: Any) -> None:
+    workers: tuple[Ref, ...]
+    at_once: Callable[[], int]
+    _waiting: list[_Order] = field(default_factory=list, init=False)
+    _busy: dict[str, tuple[Ref, _Order]] = field(default_factory=dict, init=False)
+
+    def __post_init__(self) -> None:
+        self._free = deque(self.workers)
+        self._numbers = itertools.count()
+
+    def give(self, key: str, message: Any, *, paced: bool = False) -> None:
         """Hand `message` to a free worker, now or later; `done(key)` frees the worker again."""
-        if self._free and key not in self._busy:
-            worker = self._free.popleft()
-            self._busy[key] = worker
-            tell(worker, message)
-        else:
-            self._waiting.append((key, message))
+        self._waiting.append(_Order(next(self._numbers), key, message, paced))
+        self.hand_out()
 
-    def go_on(self, key: str, message: Any) -> None:
-        """Hand the next step to the worker that has `key`, ahead of waiting orders."""
-        worker = self._busy.get(key)
-        if worker is None:
-            self.give(key, message)
-        else:
-            tell(worker, message)
+    def go_on(self, key: str, message: Any, *, paced: bool = False) -> None:
+        """Hand the next step to the worker that has `key`, ahead of waiting orders.
+
+        A paced step for which too many orders run waits in the place that its key had.
+        """
+        if key not in self._busy:
+            self.give(key, message, paced=paced)
+            return
+        worker, order = self._busy[key]
+        order = replace(order, message=message)
+        if paced and self._running > self.at_once():
+            bisect.insort(self._waiting, order, key=attrgetter("number"))
+            self.done(key)
+            return
+        self._busy[key] = worker, order
+        tell(worker, message)
 
     def done(self, key: str) -> None:
         """Free the worker that had `key` after its last answer, and hand out waiting orders."""
-        worker = self._busy.pop(key, None)
-        if worker is not None:
-            self._free.append(worker)
-        for _ in range(len(self._waiting)):
-            if not self._free:
-                return
-            next_key, message = self._waiting.popleft()
-            self.give(next_key, message)
+        if key in self._busy:
+            self._free.append(self._busy.pop(key)[0])
+        self.hand_out()
+
+    def hand_out(self) -> None:
+        """Hand out the waiting orders that may run now."""
+        if not self._free:
+            return
+        room = self.at_once() - self._running
+        waiting, self._waiting = self._waiting, []
+        for order in waiting:
+            waits = order.key in self._busy or (order.paced and room <= 0)
+            if waits or not self._free:
+                self._waiting.append(order)
+                continue
+            room -= order.paced
+            worker = self._free.popleft()
+            self._busy[order.key] = worker, order
+            tell(worker, order.message)
 
     def drop_waiting(self) -> list[str]:
         """Forget the orders that no worker has begun, and return their keys."""
-        keys = [key for key, _ in self._waiting]
+        keys = [order.key for order in self._waiting]
         self._waiting.clear()
         return keys
 
@@ -57,9 +96,14 @@ class WorkerPool:
 
     @property
     def has_room(self) -> bool:
-        """Whether a worker would begin an order at once."""
-        return bool(self._free)
+        """Whether a worker would begin a paced order at once."""
+        return bool(self._free) and self._running < self.at_once()
 
     @property
     def busy(self) -> int:
         return len(self._busy)
+
+    @property
+    def _running(self) -> int:
+        """How many paced orders run."""
+        return sum(order.paced for _, order in self._busy.values())

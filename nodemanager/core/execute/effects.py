@@ -252,5 +252,7 @@ StoreWrite = (
 )
 CloudWrite = CreateNode | DestroyNode | AdoptNode
 SchedulerWrite = TellScheduler | MarkDown
+Paced = CheckImage | FindByTag | LookAtNode | AskNode | CloudWrite
+"""What set-ups and shut-downs ask the cloud for: it waits while that wants fewer calls (U13)."""
 Write = StoreWrite | CloudWrite | SchedulerWrite
 Effect = Question | Write | Wait

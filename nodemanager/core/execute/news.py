@@ -254,10 +254,15 @@ class StoreListed:
 
 
 @dataclass(frozen=True, slots=True)
-class CallsDeferred:
-    """The cloud asked for no call before `until`, CLOCK_BOOTTIME (D6)."""
+class Throttling:
+    """The cloud asked for fewer calls, and for `retry_after` seconds without any if given (D6)."""
 
-    until: float
+    retry_after: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class CloudWorked:
+    """The cloud did what a create, a destroy or an adoption asked for (U13)."""
 
 
 @dataclass(frozen=True, slots=True)

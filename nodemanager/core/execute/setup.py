@@ -126,7 +126,11 @@ class Creating(Written):
 
 @dataclass(frozen=True, slots=True)
 class Waiting(Written):
-    """An unclear create will be repeated: it waits for its time, and then for a worker."""
+    """A create will be sent: it waits for its time, and then for a worker.
+
+    `tries` counts earlier ones without a clear answer; 0: the cloud asked for fewer calls before
+    one was sent, or in answer to it.
+    """
 
     order: SetUpOrder
     record: Record
@@ -159,9 +163,7 @@ SetupState = Checking | Claiming | Renewing | Creating | Waiting | Doubtful
 def is_unclear(state: object) -> bool:
     """Whether a set-up in this state has sent a create without a clear answer (U9)."""
     match state:
-        case Waiting():
-            return True
-        case Creating() | Renewing():
+        case Waiting() | Creating() | Renewing():
             return state.tries > 0
         case Doubtful():
             return state.sent
@@ -169,9 +171,7 @@ def is_unclear(state: object) -> bool:
 
 
 def doubtful(state: Claiming | Renewing | Creating | Waiting, seen: Seen) -> Doubtful:
-    sent = isinstance(state, Creating | Waiting) or (
-        isinstance(state, Renewing) and state.tries > 0
-    )
+    sent = isinstance(state, Creating) or is_unclear(state)
     if isinstance(state, Claiming):
         uuid = state.order.record.uuid if state.order.record is not None else None
     else:
@@ -404,6 +404,17 @@ def confirm_setup(order: SetUpOrder, seen: Seen, record: Record | None) -> Objec
     return None
 
 
+def _beyond_quota(order: SetUpOrder, seen: Seen) -> Objection | None:
+    """Why a create that was planned before the newest refusal for the quota is not sent (U13).
+
+    The next plan knows of that refusal, and of the nodes that there are by then.
+    """
+    limits, planned_at = seen.snapshot.limits, order.not_after - ORDER_TTL_S
+    if limits.quota is None or planned_at > limits.quota_at:
+        return None
+    return Objection(Reason.AT_QUOTA, {"limit": limits.quota})
+
+
 def _is_needless(order: SetUpOrder, seen: Seen, record: Record | None) -> bool:
     """Whether demand wants its node no more: that seat, or else one of its size (U14)."""
     seat = None if record is None else seat_of(record)
@@ -475,12 +486,16 @@ def _checking(state: Checking, event: WorkflowEvent, seen: Seen) -> Step[SetupSt
             if seen.snapshot.now > order.not_after:
                 late_s = seen.snapshot.now - order.not_after
                 return withdrawn(order, Objection(Reason.ORDER_EXPIRED, {"late_s": late_s}))
-            block = confirm_setup(order, seen, order.record)
+            block = confirm_setup(order, seen, order.record) or _beyond_quota(order, seen)
+            if block is not None and block.reason is Reason.THROTTLED:
+                return Step(state, (CheckImage(),))
             if block is not None:
                 return withdrawn(order, block)
             order = _stamped(order, seen)
             claim = ClaimRecord(order.record, order.claim, order.store_id, order.offset)
             return Step(Claiming(order), (claim,))
+        case Failed(error=Throttled()):
+            return Step(state, (CheckImage(),))
         case Failed(error=error):
             # Every size boots from this image.
             sizes = tuple(size.name for size in seen.settings.sizes)
@@ -522,12 +537,16 @@ def _go_on(order: SetUpOrder, record: Record, tries: int, seen: Seen) -> Step[Se
     """Send the create if nothing forbids it; first renew a claim that is too old for it (U5)."""
     block = confirm_setup(order, seen, record)
     if block is None and not tries:
+        block = _beyond_quota(order, seen)
+    if block is None and not tries:
         order, block = _placed(order, seen)
     if block is not None and tries:
         # An earlier create may have made a node, and the claim stands for that node.
         if block.reason in GIVES_UP:
             return Step(doubtful(Waiting(order, record, tries), seen))
         return _again(order, record, tries, seen)
+    if block is not None and block.reason is Reason.THROTTLED:
+        return _once_it_may(order, record)
     if block is not None:
         return released(order, record, withdrawn(order, block, record), "withdrawn", seen)
     claim = record.claim or order.claim
@@ -538,6 +557,14 @@ def _go_on(order: SetUpOrder, record: Record, tries: int, seen: Seen) -> Step[Se
         return Step(Renewing(order, record, tries), (RenewClaim(record, claim, order.offset),))
     create = CreateNode(record, claim, order.size, order.place)
     return Step(Creating(order, record, tries), (create,))
+
+
+def _once_it_may(order: SetUpOrder, record: Record) -> Step[SetupState]:
+    """Send the create once the cloud may be called again: until then it waits for a worker (U13).
+
+    Then it is confirmed once more, and a claim that is too old is renewed (U10, U5).
+    """
+    return Step(Waiting(order, record, 0), (CheckImage(),))
 
 
 def _placed(order: SetUpOrder, seen: Seen) -> tuple[SetUpOrder, Objection | None]:
@@ -579,6 +606,9 @@ def _creating(state: Creating, event: WorkflowEvent, seen: Seen) -> Step[SetupSt
             return created_as(order, record, created)
         case Failed(error=PlaceFull() as error) if not state.tries:
             return _elsewhere(order, record, error, seen)
+        case Failed(error=Throttled() as error) if not state.tries:
+            told = failed(order, record, "create", error, is_news=False)
+            return replace(_once_it_may(order, record), tell=(told,))
         case Failed(error=error) if error.definite and not state.tries:
             return refused(order, record, error, seen)
         case Failed(error=error):
@@ -613,7 +643,7 @@ def _elsewhere(order: SetUpOrder, record: Record, error: PlaceFull, seen: Seen) 
 def _again(order: SetUpOrder, record: Record, tries: int, seen: Seen) -> Step[SetupState]:
     """Repeat the unclear create later, or leave it to the listings and the tag (U9)."""
     state = Waiting(order, record, tries)
-    if not seen.repeats_creates:
+    if tries and not seen.repeats_creates:
         return Step(doubtful(state, seen))
     wait_s = min(LONGEST_REPEAT_S, FIRST_REPEAT_S * 2.0 ** min(tries - 1, 16))
     wait_s = max(wait_s, seen.snapshot.limits.throttled_until - seen.snapshot.now)
@@ -627,6 +657,10 @@ def _waiting(state: Waiting, event: WorkflowEvent, seen: Seen) -> Step[SetupStat
             return Step(state, (CheckImage(),))
         case Answered():
             return _go_on(state.order, state.record, state.tries, seen)
+        case Failed(error=Throttled()) if not state.tries:
+            return _once_it_may(state.order, state.record)
+        case Failed(error=error) if not state.tries:
+            return refused(state.order, state.record, error, seen)
         case Failed() | Refused():
             return _again(state.order, state.record, state.tries, seen)
         case Expired():

@@ -141,13 +141,7 @@ class ShutDown:
         return "shutdown:idle" if state.order.reason in UNCAPPED else "shutdown:bad"
 
     def start(self, order: ShutdownOrder, seen: Seen) -> Step[ShutdownState]:
-        asks_pins = seen.pins_failed.get(order.node_id, 0) < PINS_TRIES
-        # A kill waits for no scheduler (O2).
-        asks_scheduler = seen.settings.scheduled and order.reason is not Reason.KILLED
-        own = (order.hostname,) if order.hostname is not None else order.hostnames
-        hostnames = own if asks_scheduler else ()
-        look = LookAtNode(order.node_id, order.record, asks_pins, hostnames)
-        return Step(Looking(order), (look,))
+        return _look(order, seen)
 
     def resume(self, state: ShutdownState, seen: Seen) -> Step[ShutdownState]:
         match state:
@@ -172,6 +166,16 @@ class ShutDown:
                 return _given_up(state, event, seen)
 
 
+def _look(order: ShutdownOrder, seen: Seen) -> Step[ShutdownState]:
+    asks_pins = seen.pins_failed.get(order.node_id, 0) < PINS_TRIES
+    # A kill waits for no scheduler (O2).
+    asks_scheduler = seen.settings.scheduled and order.reason is not Reason.KILLED
+    own = (order.hostname,) if order.hostname is not None else order.hostnames
+    hostnames = own if asks_scheduler else ()
+    look = LookAtNode(order.node_id, order.record, asks_pins, hostnames)
+    return Step(Looking(order), (look,))
+
+
 def _looking(state: Looking, event: WorkflowEvent, seen: Seen) -> Step[ShutdownState]:
     order = state.order
     match event:
@@ -189,6 +193,9 @@ def _looking(state: Looking, event: WorkflowEvent, seen: Seen) -> Step[ShutdownS
 
 def _looked(order: ShutdownOrder, looked: NodeLooked, seen: Seen) -> Step[ShutdownState]:
     snapshot = seen.snapshot
+    if snapshot.limits.throttled_until > snapshot.now and not seen.stopping:
+        # It waits for a worker until the cloud may be called again, and is looked at anew (D2).
+        return _look(order, seen)
     verdict = confirm_shutdown(
         order, looked.found, snapshot, seen.settings, wanted=order.size in seen.unmet
     )

@@ -47,6 +47,7 @@ from nodemanager.core.plan.leftovers import Ledger
 from nodemanager.core.plan.places import without_ended as without_ended_rests
 from nodemanager.core.plan.plan import Plan
 from nodemanager.core.plan.refusals import after_refusal, after_success
+from nodemanager.core.plan.throttling import after_throttled, after_worked
 from nodemanager.core.safety import boot_loops
 from nodemanager.errors import RemoteError
 
@@ -163,7 +164,8 @@ Own = (
     | news.OrdersBegun
     | news.StoreAnswered
     | news.StoreListed
-    | news.CallsDeferred
+    | news.Throttling
+    | news.CloudWorked
     | news.ErrandRun
     | news.LoopsReset
     | news.HandCleans
@@ -204,9 +206,10 @@ def after_own(state: State, own: OwnNews, settings: Settings) -> State:
         case news.StoreListed(listing=listing):
             writes, breaker = after_poll(state.writes, state.breaker, listing, at, settings)
             return replace(state, writes=writes, breaker=breaker)
-        case news.CallsDeferred(until=until):
-            limits = replace(limits, throttled_until=max(limits.throttled_until, until))
-            return replace(state, limits=limits)
+        case news.Throttling(retry_after=asked_s):
+            return replace(state, limits=after_throttled(limits, asked_s, at, settings))
+        case news.CloudWorked():
+            return replace(state, limits=after_worked(limits, settings))
         case news.ErrandRun():
             dispatched = errand_ended(state.dispatched, one.errand, _outcome_of(one.error), at)
             return replace(state, dispatched=dispatched)

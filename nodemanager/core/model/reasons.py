@@ -809,6 +809,11 @@ class Event(Documented):
     LIST_FAILED = "list.failed", "A poll failed; that is no evidence, and everything is kept."
     LIST_PARTIAL = "list.partial", "A poll got an incomplete answer; what it lacks may still exist."
     LIST_SUSPECT = "list.suspect", "A listing is complete but not trusted."
+    CLOUD_THROTTLED = (
+        "cloud.throttled",
+        "The cloud asks for fewer calls: none is sent for retry_s seconds; then the limit says how "
+        "many creates, and as many destroys, run at once.",
+    )
     DEMAND_SOURCE = (
         "demand.source",
         "Which queues of the Arvados server are the demand, of those that its API has.",

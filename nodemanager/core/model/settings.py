@@ -77,6 +77,7 @@ class Settings:
     collapse_fraction: float = 0.3
     max_cleans_per_cycle: int = 25
     max_shutdowns_per_cycle: int = 5
+    max_creates: int = 16
     hold_backlog: bool = True
     prune_after: float | None = None
     max_node_age: float | None = None

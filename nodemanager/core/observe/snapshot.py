@@ -80,6 +80,10 @@ class Limits:
     """Whether a create got no clear answer since the newest one that succeeded (U9)."""
     full: Mapping[str, float] = field(default_factory=dict)
     """By size name, when the cloud last had no room for it, in whatever place."""
+    throttled: int = 0
+    """How many times the cloud asked for fewer calls since a create or a destroy succeeded."""
+    at_once: int | None = None
+    """How many creates, and as many destroys, may run at once (U13); None: max_creates."""
 
 
 @dataclass(frozen=True)

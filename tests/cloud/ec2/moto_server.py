@@ -14,6 +14,7 @@ import re
 import socket
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -103,6 +104,26 @@ def replaced(old: str, new: str) -> Callable[[Reply], Reply]:
     return replace
 
 
+class Allowance:
+    """So many calls a second, as EC2 counts them: a bucket that holds one second's worth."""
+
+    def __init__(self, per_s: float) -> None:
+        self._per_s = self._left = per_s
+        self._at = time.monotonic()
+        self._lock = threading.Lock()
+
+    def takes(self) -> bool:
+        """Whether one more call is served."""
+        with self._lock:
+            now = time.monotonic()
+            self._left = min(self._per_s, self._left + (now - self._at) * self._per_s)
+            self._at = now
+            if self._left < 1.0:
+                return False
+            self._left -= 1.0
+            return True
+
+
 class MotoServer(FaultsOnOrder):
     """moto's EC2 and STS on a port of loopback, in a thread of this process.
 
@@ -117,6 +138,12 @@ class MotoServer(FaultsOnOrder):
         """By zone or subnet: the code by which it takes no node."""
         self.lists_nothing = False
         """Instances are told of only to who names their ids."""
+        self.quota: int | None = None
+        """No more instances than that run."""
+        self.allowance: Allowance | None = None
+        """How many calls are served; without it, all of them."""
+        self.spans: list[tuple[str, float, float]] = []
+        """Each call that was served: its action, and when it began and ended, time.monotonic."""
         self._tokens: dict[str | None, tuple[dict[str, str], Reply]] = {}
         self._runs = threading.Lock()
         self._moto = DomainDispatcherApplication(create_backend_app)
@@ -157,6 +184,8 @@ class MotoServer(FaultsOnOrder):
         self.page_limit = None
         self.full.clear()
         self.lists_nothing = False
+        self.quota = self.allowance = None
+        self.spans.clear()
         self.start_afresh()
         self._tokens.clear()
 
@@ -187,20 +216,31 @@ class MotoServer(FaultsOnOrder):
                     del region.reservations[reservation.id]
 
     def _app(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+        began = time.monotonic()
         call = self._received(environ)
+        reply = self._replied(environ, call)
+        if reply is None:
+            environ["werkzeug.socket"].shutdown(socket.SHUT_RDWR)
+            raise ConnectionAbortedError("scripted")
+        if reply.status.startswith("200"):
+            self.spans.append((call.action, began, time.monotonic()))
+        headers = [(n, v) for n, v in reply.headers if n.lower() != "content-length"]
+        start_response(reply.status, [*headers, ("Content-Length", str(len(reply.body)))])
+        return [reply.body]
+
+    def _replied(self, environ: dict[str, Any], call: Call) -> Reply | None:
+        """The answer; None where the connection is cut without one."""
+        if self.allowance is not None and not self.allowance.takes():
+            return refusal("RequestLimitExceeded", 503, "Request limit exceeded.")()
         fault = self.fault_for(call.action)
+        reply: Reply | None
         if fault is not None and fault.before is not None:
             reply = fault.before()
         else:
             reply = self._work(environ, call)
             if fault is not None and fault.after is not None:
                 reply = fault.after(reply)
-        if reply is None:
-            environ["werkzeug.socket"].shutdown(socket.SHUT_RDWR)
-            raise ConnectionAbortedError("scripted")
-        headers = [(n, v) for n, v in reply.headers if n.lower() != "content-length"]
-        start_response(reply.status, [*headers, ("Content-Length", str(len(reply.body)))])
-        return [reply.body]
+        return reply
 
     def _received(self, environ: dict[str, Any]) -> Call:
         size = int(environ.get("CONTENT_LENGTH") or 0)
@@ -254,6 +294,15 @@ class MotoServer(FaultsOnOrder):
         )
         return next((self.full[place] for place in wanted if place in self.full), None)
 
+    def _running(self) -> int:
+        """How many instances count against the quota."""
+        return sum(
+            instance._state.name in ("pending", "running")
+            for region in self._regions()
+            for reservation in region.reservations.values()
+            for instance in reservation.instances
+        )
+
     def _regions(self) -> list[Any]:
         return list(get_backend("ec2")[ACCOUNT].values())
 
@@ -267,6 +316,8 @@ class MotoServer(FaultsOnOrder):
                 return refusal(full, 500 if full.startswith("InsufficientInstance") else 400)()
             if known is not None and known[0] != call.params:
                 return refusal("IdempotentParameterMismatch", 400)()
+            if known is None and self.quota is not None and self._running() >= self.quota:
+                return refusal("InstanceLimitExceeded", 400)()
             reply = known[1] if known is not None else self._asked(environ, call)
             if token is not None and reply.status.startswith("200"):
                 self._tokens[token] = (call.params, reply)

@@ -224,6 +224,8 @@ class _Stand:
 
     def throttled(self, error: RemoteError) -> None: ...
 
+    def cloud_worked(self) -> None: ...
+
     def learn(self, one: Learned | Stepped | LeftOpen) -> None:
         if isinstance(one, Stepped | LeftOpen):
             self.flights = self.flights.after(one)
@@ -247,7 +249,7 @@ class _Stand:
 
     # The pool.
 
-    def give(self, key: str, order: CarryOut) -> None:
+    def give(self, key: str, order: CarryOut, *, paced: bool) -> None:
         self.out.append(order.effect)
         if isinstance(order.effect, Intended) and self.kept is None:
             self.unwritten.append(order.effect)

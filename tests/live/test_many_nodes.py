@@ -1,0 +1,80 @@
+"""Many creates and destroys at once on EC2's API (U13); `python -m benchmarks.creates` has 200."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from tests.live.ec2 import Ec2Cluster
+from tests.live.many import (
+    RUN,
+    TERMINATE,
+    at_once,
+    grow,
+    many_cluster,
+    pinging,
+    shrink,
+    unseen,
+)
+from tests.waiting import until
+
+pytestmark = [pytest.mark.live]
+
+NODES = 24
+TAKES_S = 1.0
+WITHIN_S = 60.0
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Ec2Cluster]:
+    with closing(many_cluster(tmp_path, NODES, poll_s=1.0)) as made:
+        yield made
+
+
+def test_many_nodes_are_created_at_once_and_end_at_once_u13(cluster: Ec2Cluster) -> None:
+    """Three creates and two destroys at a time took eight seconds and twelve. Pings go on."""
+    for action in (RUN, TERMINATE):
+        cluster.cloud.slow(action, TAKES_S)
+    daemon = cluster.start()
+    with pinging(cluster, daemon, 0.5) as pings:
+        assert at_once(grow(cluster, daemon, NODES, WITHIN_S)) > 6.0
+        assert at_once(shrink(cluster, daemon, NODES, WITHIN_S)) > 4.0
+    assert unseen(cluster) == []
+    assert pings.refused == []
+    assert 0.0 < pings.longest_s < TAKES_S
+
+
+def test_a_cloud_that_takes_few_calls_gets_its_nodes_from_one_claim_each_u13(
+    cluster: Ec2Cluster,
+) -> None:
+    moto = cluster.cloud
+    daemon = cluster.start()
+    daemon.wait_for("cycle.done")
+    moto.allow(8.0)
+    grow(cluster, daemon, NODES, WITHIN_S)
+    assert daemon.lines("cloud.throttled")
+    assert len(daemon.lines("record.claimed")) == NODES
+    assert daemon.lines("record.clean") == []
+    assert len(moto.spans(RUN)) == NODES
+
+
+def test_a_quota_is_met_by_five_creates_in_vain_at_most_u13(cluster: Ec2Cluster) -> None:
+    """Those that wait for a worker by then are withdrawn."""
+    moto, quota = cluster.cloud, 18
+    moto.slow(RUN, TAKES_S)
+    moto.quota(quota)
+    daemon = cluster.start()
+    cluster.want(NODES)
+    daemon.wait_for("node.created", count=quota)
+    daemon.wait_for("node.boot_refused", reason="at_quota")
+
+    def are_over() -> bool:
+        ends = ("node.created", "node.setup_failed", "node.setup_withdrawn")
+        over = sum(len(daemon.lines(end)) for end in ends)
+        return over == len(daemon.lines("node.setup_started"))
+
+    until("the end of each set-up", are_over, WITHIN_S, told=daemon.told)
+    assert quota < len(moto.calls(RUN)) <= quota + 5
