@@ -208,6 +208,12 @@ def test_what_once_broke_a_rule_does_not_any_more(seed: int, rule: str) -> None:
     assert run(seed).violations == [], f"once it broke {rule}"
 
 
+@pytest.mark.parametrize("seed", [120, 125, 133, 147])
+def test_worlds_in_which_more_or_fewer_run_at_once_break_no_rule_u13(seed: int) -> None:
+    assert draw(seed).shape.setups in (1, 4, 16)
+    assert run(seed).violations == []
+
+
 def test_a_first_ping_that_a_set_back_clock_just_caught_up_with_accuses_no_clean() -> None:
     kinds = ("the store's clock steps", "a node dies unseen", "manager restarted by systemd")
     assert run(104, storm=Storm(kinds, count=7)).violations == []

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from nodemanager import wiring
 from nodemanager.actors.base import RoleActor
 from nodemanager.actors.daemon.daemon import NodeManagerDaemonActor
 from nodemanager.actors.daemon.inputs import DaemonInputs
@@ -162,8 +161,11 @@ class Manager:
             self.cloud_list,
             self.record_list,
             self.demand,
-            tuple(self._actor(NodeSetupActor, **setups) for _ in range(wiring.SETUPS)),
-            tuple(self._actor(NodeShutdownActor, context=context) for _ in range(wiring.SHUTDOWNS)),
+            tuple(self._actor(NodeSetupActor, **setups) for _ in range(world.shape.setups)),
+            tuple(
+                self._actor(NodeShutdownActor, context=context)
+                for _ in range(world.shape.shutdowns)
+            ),
             self._actor(RecordCleanerActor, context=context),
         )
         self.daemon.tell(Begin(team))

@@ -91,6 +91,10 @@ SEATED_LATER = frozenset(
 """Kinds that came there later, with those of seats alone: from a stream of their own."""
 
 
+WIDE = 0.05
+"""The share of worlds in which more, or fewer, creates and destroys run at once."""
+
+
 @dataclass(frozen=True)
 class Storm:
     """So many faults of those kinds alone, in place of what a seed draws."""
@@ -133,6 +137,24 @@ def draw(
     """
     if leased:
         return _leased(seed)
+    drawn = _drawn(seed, storm, seated=seated)
+    return drawn if storm is not None else replace(drawn, shape=_with_width(seed, drawn.shape))
+
+
+def _with_width(seed: int, shape: Shape) -> Shape:
+    """In some worlds, with another number of creates, and of destroys, at once (U13).
+
+    The stream's name spares each world that a test or a mutant names.
+    """
+    random = Random(f"{seed}/at once 20234")
+    if random.random() >= WIDE:
+        return shape
+    most = random.choice((1, 4, 16, 16))
+    pools = tuple((replace(one, max_creates=most), every) for one, every in shape.pools)
+    return replace(shape, pools=pools, setups=most, shutdowns=most)
+
+
+def _drawn(seed: int, storm: Storm | None, *, seated: bool) -> Scenario:
     random = Random(f"{seed}/scenario")
     breaks = random.choice(ASSUMPTIONS) if random.random() < 0.35 else None
     if storm is not None:
@@ -171,9 +193,9 @@ def _leased(seed: int) -> Scenario:
     """Several managers of each pool, from a stream of its own, in the world of the next seed that
     breaks no assumption and has no scheduler."""
     random = Random(f"{seed}/leased")
-    world = draw(random.randrange(10**9))
+    world = _drawn(random.randrange(10**9), None, seated=False)
     while world.breaks is not None or world.shape.dispatching or world.shape.seated:
-        world = draw(random.randrange(10**9))
+        world = _drawn(random.randrange(10**9), None, seated=False)
     leasing = Leasing(
         duration=random.choice((10.0, 30.0, 60.0)),
         dates=tuple(random.uniform(-25.0, 25.0) for _ in range(random.choice((2, 2, 3)))),

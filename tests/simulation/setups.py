@@ -184,9 +184,13 @@ class SetUpRules:
     def _failed(self, name: str, method: str, about: str, error: RemoteError) -> None:
         if method == "cloud.create":
             create = self._creates[name, about]
-            self._failed_at[name, create.token] = self.world.engine.now
-            if error.definite and self._sent_of[name, create.token] == 1:
+            key = name, create.token
+            self._failed_at[key] = self.world.engine.now
+            if error.definite and self._sent_of[key] == 1:
                 self._in_doubt[create.incarnation].discard(create.place)
+            if isinstance(error, Throttled) and self._sent_of[key] == 1:
+                # It never was: the next one is the first (U13).
+                del self._failed_at[key], self._sent_of[key]
             self._refused(self.world.managers[name].pool, create.size, error)
 
     def _refused(self, pool: Pool, size: str, error: RemoteError) -> None:

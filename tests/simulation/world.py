@@ -104,6 +104,10 @@ class Shape:
     """So many records more were there before the first manager, all leaked."""
     leasing: Leasing | None = None
     """How the managers of a pool share a lease; None where each pool has one machine."""
+    setups: int = 3
+    """So many creates run at once, at the most, and so many destroys: most worlds have had these
+    two numbers from the first on."""
+    shutdowns: int = 2
 
 
 @dataclass(frozen=True)
