@@ -43,6 +43,7 @@ NEVER: Mapping[Reason, str] = {
     Reason.ONE_PLAN: "No simulated manager runs with `--once`: the tests of commands by hand do.",
     Reason.OTHER_TYPE: "No simulated cloud has other types than the file: the ways out have.",
     Reason.ROTATION_PAUSED: "No simulated operator pauses it: the tests of the actors do.",
+    Reason.STANDBY: "No simulated operator commands a standby: tests/actors/test_standby does.",
     Reason.POOL_EMPTY: "Only `nodemanager verify` says it.",
     Reason.SUM_IMPOSSIBLE: "Only `nodemanager verify` says it, of numbers that contradict.",
 }

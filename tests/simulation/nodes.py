@@ -499,7 +499,7 @@ class NodeRules:
         turned = {
             one: at
             for one, at in turned.items()
-            if one not in seen or self._fell_first(one, fell[one]) > seen[one]
+            if one not in seen or self._fell_first(one, fell[one], manager.pool) > seen[one]
         }
         wave: set[str] = set()
         until = 0.0
@@ -596,12 +596,19 @@ class NodeRules:
                 seen |= memory.waves
         return seen
 
-    def _fell_first(self, node_id: str, fell_at: float) -> float:
+    def _fell_first(self, node_id: str, fell_at: float, pool: Pool) -> float:
         """When it fell: one that has said nothing since was never well again, whatever else became
-        of it, and whichever run found it so."""
+        of it, and whichever run found it so. Nor was one that a former run had without its record
+        to its end.
+        """
         machine = self.world.cloud.instances[node_id].machine
         words = list(machine.words.values()) if machine is not None else []
-        return min(fell_at, words[-1].arrived) if words else fell_at
+        lonely = [
+            memory.lonely[node_id].since
+            for name, memory in self.memory.items()
+            if self.world.managers[name].pool is pool and node_id in memory.lonely
+        ]
+        return min((fell_at, *lonely, *(word.arrived for word in words[-1:])))
 
     def _turned_at(
         self, order: ShutdownOrder, manager: str, ordered_at: float = float("inf")
