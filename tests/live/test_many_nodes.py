@@ -19,7 +19,7 @@ from tests.live.many import (
     shrink,
     unseen,
 )
-from tests.waiting import until
+from tests.waiting import busy, until
 
 pytestmark = [pytest.mark.live]
 
@@ -46,7 +46,7 @@ def test_many_nodes_are_created_at_once_and_end_at_once_u13(cluster: Ec2Cluster)
         assert at_once(shrink(cluster, daemon, NODES, WITHIN_S)) > 2.0
     assert unseen(cluster) == []
     assert pings.refused == []
-    assert 0.0 < pings.longest_s < TAKES_S
+    assert 0.0 < pings.longest_s < TAKES_S * busy()
 
 
 def test_a_cloud_that_takes_few_calls_gets_its_nodes_from_one_claim_each_u13(
