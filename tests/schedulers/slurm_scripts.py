@@ -457,7 +457,7 @@ CONTROLLER = (
             SAVED,
             order("n1", *DISK),
             order("n2", "State=POWER_UP"),
-            is_now("n2", f"{OFF} POWER_UP"),
+            is_now("n2", COMES),
             KILL,
             START,
             is_now("n1", "IDLE"),
