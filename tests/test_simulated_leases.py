@@ -13,6 +13,8 @@ from tests.simulation.scenario import draw
 from tests.simulation.world import World
 
 FIRST, WORLDS = 200, 12
+FOUND = (366,)
+"""Worlds in which something was found: two of four silent out of sight, and a fifth (D9)."""
 
 
 def test_each_pool_has_two_or_three_hosts_whose_clocks_differ_and_no_assumption_is_broken() -> None:
@@ -38,7 +40,7 @@ def test_no_other_world_has_a_lease_or_its_faults() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(FIRST, FIRST + WORLDS))
+@pytest.mark.parametrize("seed", [*range(FIRST, FIRST + WORLDS), *FOUND])
 def test_the_promise_is_kept_whoever_acts(seed: int) -> None:
     result = run(seed, leased=True)
     assert not result.violations, [str(one) for one in result.violations]

@@ -333,6 +333,15 @@ MUTANTS = (
     ),
     TextMutant(
         "D9",
+        "who was launched about when the window ended was surely launched after it",
+        "core/safety/breaker.py",
+        "        for at in (ended_at, ended_at + 2 * CLOCK_STEP_S)\n",
+        "        for at in (ended_at, ended_at)\n",
+        "tests/core/safety/test_waves.py::"
+        "test_a_fifth_that_may_have_been_there_makes_it_a_wave_however_many_come_later_d9",
+    ),
+    TextMutant(
+        "D9",
         "a node is well where nothing tells that it is ill, as after a jump of the clocks",
         "core/observe/nodes_since.py",
         "            node_id not in well\n",

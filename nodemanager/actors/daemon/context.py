@@ -86,7 +86,6 @@ class Context:
         self._timer = timer
         self._actor = actor
         self._deciding = False
-        self._had_lease = True
 
     @property
     def history(self) -> History:
@@ -128,18 +127,11 @@ class Context:
 
     def snapshot(self, plan_id: str, besides: Key | None = None) -> Snapshot:
         """A snapshot of now, without the workflow of the key `besides`."""
-        lease, problem = self._holds_lease(), self.journal_writer.problem
+        lease, problem = self.inputs.holds_lease(), self.journal_writer.problem
         now, wall = self.now, self.clock.wall()
         return snapshot_of(
             self.state, plan_id, now, wall, lease=lease, problem=problem, besides=besides
         )
-
-    def _holds_lease(self) -> bool:
-        holds = self.inputs.holds_lease()
-        if self._had_lease and not holds:
-            self.log.event(Event.LEASE_LOST, level=WARNING, pool=self.settings.pool)
-        self._had_lease = holds
-        return holds
 
     def fold(self, fact: Fact) -> None:
         """Write a fact to the journal, and fold it into the State."""

@@ -7,7 +7,13 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 
 from nodemanager.core.model.breaker import COLLAPSES, Breaker, Cause
-from nodemanager.core.model.settings import ASK_AGAIN_S, ASK_LIMIT, COLLAPSE_FLOOR, Settings
+from nodemanager.core.model.settings import (
+    ASK_AGAIN_S,
+    ASK_LIMIT,
+    CLOCK_STEP_S,
+    COLLAPSE_FLOOR,
+    Settings,
+)
 from nodemanager.core.model.world import CloudNode, CloudState
 from nodemanager.core.observe.history import History
 
@@ -344,15 +350,20 @@ def _number_of(
 
     Who was made after the window of the wave did not turn in it. So a node that was destroyed and
     its successor are not both counted, unless fewer than five were left otherwise. Who is out of
-    sight only fills them up to five: too many would hide a wave.
+    sight, or was made about when the window ended, only fills them up to five: too many would hide
+    a wave.
     """
     everyone = population.listed + len(population.left)
     if len(wave) <= settings.collapse_fraction * COLLAPSE_FLOOR:
         return everyone
-    made_since = population.made_since(min(wave.values()) + window)
-    number = everyone - len((made_since | population.left) - wave.keys())
-    if number >= COLLAPSE_FLOOR:
-        return number
+    ended_at = min(wave.values()) + window
+    # The cloud's clock may be off by as much either way (A3).
+    least, most = (
+        everyone - len((population.made_since(at) | population.left) - wave.keys())
+        for at in (ended_at, ended_at + 2 * CLOCK_STEP_S)
+    )
+    if most >= COLLAPSE_FLOOR:
+        return max(least, COLLAPSE_FLOOR)
     return max(everyone, min(everyone + population.out_of_sight(), COLLAPSE_FLOOR))
 
 

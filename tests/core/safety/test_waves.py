@@ -489,6 +489,39 @@ def test_who_is_out_of_sight_may_be_one_of_five_and_hides_no_wave_d9(
 
 
 @pytest.mark.parametrize(
+    ("launched_at", "opens"),
+    [
+        pytest.param(570.0, True, id="just-before-the-window-ends"),
+        pytest.param(650.0, True, id="or-so-by-a-clock-that-is-off"),
+        pytest.param(670.0, False, id="surely-after"),
+    ],
+)
+def test_a_fifth_that_may_have_been_there_makes_it_a_wave_however_many_come_later_d9(
+    launched_at: float, opens: bool
+) -> None:
+    """Two of four fall silent while no listing shows them, and are listed again beside eight.
+
+    Whether a fifth was launched before the window's end is not known where the clocks differ (A3).
+    """
+    made = pool_of(4, node_stale_after=600.0)
+    hidden, began, others = made.nodes[:2], made.now, {"r2", "r3"}
+    made.nodes = made.nodes[2:]
+    for passed_s, name in ((launched_at, "r4"), (800.0, "r5"), (800.0, "r6"), (800.0, "r7")):
+        while made.now < began + passed_s:
+            made.advance(10.0)
+            for other in others:
+                made.ping(other, WorkerState.BUSY)
+            made.round()
+        made.add_record(name)
+        made.add_node(name, age=0.0)
+        others.add(name)
+    made.nodes += hidden
+    made.round()
+    assert (made.breaker.cause is Cause.MASS_SILENCE) is opens
+    assert made.destroyed == ([] if opens else ["i-r0", "i-r1"])
+
+
+@pytest.mark.parametrize(
     "pool", [pytest.param(None, id="untagged"), pytest.param("other", id="of-another-pool")]
 )
 def test_a_node_that_becomes_ours_is_of_the_wave_in_which_it_fell_silent_d9_d11(
