@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from nodemanager.journal.sqlite import SqliteJournal
-from tests.contract.stores import Postgres
+from tests.contract.stores import Postgres, running_postgres
 from tests.fakes.clock import ManualClock
 
 
@@ -18,11 +18,9 @@ def clock() -> ManualClock:
     return ManualClock()
 
 
-@pytest.fixture(scope="module")
-def postgresql() -> Iterator[Postgres]:
-    made = Postgres()
-    yield made
-    made.stop()
+@pytest.fixture
+def postgresql() -> Postgres:
+    return running_postgres()
 
 
 @pytest.fixture

@@ -12,22 +12,15 @@ from nodemanager.clock import SystemClock
 from nodemanager.errors import StartError, StoreError
 from nodemanager.lease.table import LeaseTable
 from nodemanager.state import RememberedBacklog, RememberedIdentity
-from tests.contract.stores import Postgres
+from tests.contract.stores import running_postgres
 from tests.waiting import until
 
 pytestmark = [pytest.mark.slow, pytest.mark.server("postgresql")]
 
 
-@pytest.fixture(scope="module")
-def postgresql() -> Iterator[Postgres]:
-    server = Postgres()
-    yield server
-    server.stop()
-
-
 @pytest.fixture
-def url(postgresql: Postgres) -> str:
-    return postgresql.new_database()
+def url() -> str:
+    return running_postgres().new_database()
 
 
 @pytest.fixture
@@ -125,7 +118,7 @@ def test_what_a_start_saw_is_known_to_the_manager_of_another_machine(
     assert backlog.load() == (True, frozenset())
 
 
-def test_one_that_is_out_of_reach_is_no_reason_to_end(postgresql: Postgres) -> None:
+def test_one_that_is_out_of_reach_is_no_reason_to_end() -> None:
     nowhere = LeaseTable("postgresql://nobody@127.0.0.1:1/x", "main", SystemClock(), timeout=1.0)
     nowhere.open()
     with pytest.raises(StoreError):

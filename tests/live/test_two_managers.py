@@ -14,7 +14,7 @@ import pytest
 import requests
 import sqlalchemy as sa
 
-from tests.contract.stores import Postgres
+from tests.contract.stores import running_postgres
 from tests.live import slow_answers
 from tests.live.cluster import DirectedCluster, Sections
 from tests.live.harness import Daemon, claim_of, environment
@@ -78,16 +78,9 @@ def asked(daemon: Daemon) -> int:
     return requests.get(url, timeout=10).status_code
 
 
-@pytest.fixture(scope="module")
-def postgresql() -> Iterator[Postgres]:
-    server = Postgres()
-    yield server
-    server.stop()
-
-
 @pytest.fixture
-def url(postgresql: Postgres) -> str:
-    return postgresql.new_database()
+def url() -> str:
+    return running_postgres().new_database()
 
 
 @pytest.fixture

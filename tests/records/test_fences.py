@@ -14,16 +14,9 @@ from nodemanager.errors import StoreRefused, Superseded
 from nodemanager.records.schema import fences
 from nodemanager.records.sql import SqlRecordStore
 from nodemanager.sql.fence import Fence
-from tests.contract.stores import Postgres, claim, open_sql
+from tests.contract.stores import claim, open_sql, running_postgres
 
 OLD, NEW = Fence("main", 3, "one"), Fence("main", 4, "two")
-
-
-@pytest.fixture(scope="module")
-def postgresql() -> Iterator[Postgres]:
-    server = Postgres()
-    yield server
-    server.stop()
 
 
 @pytest.fixture
@@ -105,9 +98,9 @@ def test_pings_and_clients_need_no_token(store: SqlRecordStore) -> None:
 
 @pytest.mark.slow
 @pytest.mark.server("postgresql")
-def test_a_write_that_is_under_way_ends_before_the_token_is_raised(postgresql: Postgres) -> None:
+def test_a_write_that_is_under_way_ends_before_the_token_is_raised() -> None:
     """The new holder's first listing has what it wrote."""
-    store = open_sql(postgresql.new_database(), 8)
+    store = open_sql(running_postgres().new_database(), 8)
     old = store.under(OLD)
     listed: list[int] = []
     with old.db.writing() as connection:

@@ -93,7 +93,9 @@ class SlurmWorld:
         return job
 
     def starts(self, job: str) -> bool:
-        runs = lambda: self.cluster.job_state(job) == "RUNNING"  # noqa: E731
+        def runs() -> bool:
+            return self.cluster.job_state(job) == "RUNNING"
+
         # The reason for not starting it is there after one round of Slurm's scheduler.
         until(f"a word on job {job}", lambda: runs() or self.cluster.job_reason(job) != "None")
         return runs()
