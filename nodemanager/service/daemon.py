@@ -106,6 +106,8 @@ class Service:
         self._keeper: Keeper | None = None
         self._coming: Term | None = None
         """The term under which we are to act, once the former holder's last calls are over."""
+        self._waits: Term | None = None
+        """The one of which the log has that it waits for them."""
         self._inbox: queue.SimpleQueue[_News] = queue.SimpleQueue()
 
     def run(self) -> int:
@@ -357,6 +359,9 @@ class Service:
         begins_at = rules.acts_from(term.taken_at, self._duty.call_s, was_given_back=given_back)
         wait_s = begins_at - self._clock.boottime()
         if wait_s > 0:
+            if self._waits is not term:
+                self._waits = term
+                self._log.event(Event.LEASE_WAITS, token=term.token, wait_s=wait_s)
             return wait_s
         if not term.holds():
             return TRY_AGAIN_S

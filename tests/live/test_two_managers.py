@@ -132,6 +132,8 @@ def test_the_other_manager_takes_over_from_one_that_was_killed(pair: Pair, url: 
     print(f"acted {took_s:.1f} s after the kill")
     assert took_s <= TAKES_OVER_S
     second.wait_for("lease.acquired", token=2)
+    (waits,) = second.lines("lease.waits", token=2)
+    assert 0 < float(waits["wait_s"]) <= TAKES_OVER_S - LEASE_S
     second.wait_for("cycle.done", paired=4)
     lease = pair.status(second)["lease"]
     assert (lease["role"], lease["token"]) == ("active", 2)

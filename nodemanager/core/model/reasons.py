@@ -1014,6 +1014,11 @@ class Event(Documented):
         "This manager stands by: `holder` acts for the pool; or the lease's database does not "
         "answer, see `error`.",
     )
+    LEASE_WAITS = (
+        "lease.waits",
+        "This manager has the lease, and acts in `wait_s`: a call that the one before sent may be "
+        "under way until then.",
+    )
     LEASE_LOST = "lease.lost", "This manager may no longer act; see `error`, or a line before."
     INVARIANT_BROKEN = "invariant.broken", "A safety rule was broken: `rule` says which."
     CYCLE_DONE = "cycle.done", "A decision was taken; the line has its counts."
