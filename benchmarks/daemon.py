@@ -123,9 +123,9 @@ def footprint(count: int) -> Footprint:
 @contextlib.contextmanager
 def _daemon(count: int, config: Path) -> Iterator[subprocess.Popen[bytes]]:
     process = subprocess.Popen(
-        [sys.executable, "-m", "benchmarks.preset", str(count), "run", "--config", str(config)],
+        [sys.executable, "-m", "benchmarks.preset", "run", "--config", str(config)],
         cwd=Path(__file__).parents[1],
-        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])},
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[1]), "BENCH_NODES": str(count)},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
     )

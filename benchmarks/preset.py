@@ -1,12 +1,13 @@
 """The daemon's own command, over a dummy cloud that begins with tagged nodes.
 
-`python -m benchmarks.preset COUNT ARGUMENTS...` is `nodemanager ARGUMENTS...` but for that: the
-dummy cloud lives in the daemon's memory, so that nobody outside can put nodes into it.
+`python -m benchmarks.preset ARGUMENTS...` is `nodemanager ARGUMENTS...` but for that: the dummy
+cloud lives in the daemon's memory, so that nobody outside can put nodes into it. BENCH_NODES in
+the environment says how many.
 """
 
 from __future__ import annotations
 
-import sys
+import os
 from typing import Any
 
 from libcloud.compute.base import Node
@@ -43,7 +44,7 @@ def _node(number: int, driver: DummyNodeDriver) -> Node:
 
 
 def main() -> None:
-    count = int(sys.argv.pop(1))
+    count = int(os.environ["BENCH_NODES"])
 
     open_book = dummy.open_book
 

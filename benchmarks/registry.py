@@ -127,9 +127,9 @@ def measure(server: str, database: str | None) -> Iterator[Rate]:
         with _serving(command, Path(home) / "log") as (pid, address):
 
             def rate(connections: int, beside: str = "") -> Rate:
-                before = _cpu_s(pid)
+                before = cpu_s(pid)
                 count, *rest = _load(address, connections, requests, SECONDS)
-                cpu_us = (_cpu_s(pid) - before) / count * 1e6
+                cpu_us = (cpu_s(pid) - before) / count * 1e6
                 return Rate(server, connections, beside, cpu_us, *rest)
 
             _load(address, 16, requests, 1.0)
@@ -223,7 +223,7 @@ def _serving(command: Sequence[str], log: Path) -> Iterator[tuple[int, tuple[str
         process.wait(30)
 
 
-def _cpu_s(pid: int) -> float:
+def cpu_s(pid: int) -> float:
     fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 

@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from tests.sampling import newest_of_each
 from tests.simulation import table
 from tests.simulation.mutants import MUTANTS, Mutant
 from tests.simulation.mutation import SEEDS, catch, known
@@ -23,7 +24,11 @@ AGAIN = "run `python -m tests.simulation.mutation`; with a rule as argument for 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "mutant", [pytest.param(one, id=one.name) for one in MUTANTS if one.open is None]
+    "mutant",
+    newest_of_each(
+        [pytest.param(one, id=one.name) for one in MUTANTS if one.open is None],
+        lambda row: row.values[0].rule,
+    ),
 )
 def test_the_seeds_of_make_test_notice_a_rule_that_is_off(mutant: Mutant) -> None:
     """By its own monitor or the promise's, in a run in which the product itself breaks nothing.

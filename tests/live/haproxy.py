@@ -52,6 +52,10 @@ class HAProxy:
         own = [row for row in shown if row["svname"] not in ("FRONTEND", "BACKEND")]
         return {row["svname"] for row in own if row["status"].startswith("UP")}
 
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
     def told(self) -> str:
         return self._log.read_text(encoding="utf-8")
 

@@ -35,8 +35,9 @@ turn, with those that would stand in for it, and the same {seeds} seeds that ``m
 must find that out: by the rule's own monitor, or by the promise's (``SAFETY``), never by a crash.
 No seed is written for a rule; but where the faults that a mutant takes come together too rarely,
 the seed's world gets a storm of those kinds alone, and it is said below; or it is a seed beyond
-those, whose world once broke the rule before the product was mended. ``make test`` plays, for each
-mutant, the seed that is named here.
+those, whose world once broke the rule before the product was mended. ``make proof`` plays, for each
+mutant, the seed that is named here, and all those other worlds; ``make test`` the newest of each
+rule.
 
 Of {count} mutants {caught} are noticed{missed}.
 """

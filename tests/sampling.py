@@ -1,0 +1,19 @@
+"""What `make test` plays of a long list, and what `make proof` does (pyproject.toml, `proof`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any
+
+import pytest
+
+
+def newest_of_each(rows: Sequence[Any], kind: Callable[[Any], Hashable]) -> list[Any]:
+    """The parameter sets of `rows`: all but the last one of each kind are for `make proof`."""
+    newest = {kind(row): at for at, row in enumerate(rows)}
+    return [
+        row
+        if newest[kind(row)] == at
+        else pytest.param(*row.values, id=row.id, marks=[*row.marks, pytest.mark.proof])
+        for at, row in enumerate(rows)
+    ]
