@@ -34,6 +34,7 @@ from nodemanager.lease.keeper import Keeper, Term
 from nodemanager.lease.table import LeaseTable
 from nodemanager.memory import Collector, collecting
 from nodemanager.operators import ANSWER_S, OperatorCommands
+from nodemanager.service.comparison import Comparison
 from nodemanager.service.duty import MANAGER, Duty, Shared, always
 from nodemanager.service.management import Management
 from nodemanager.service.process import STOPS, set_up_log, wait_between_beats
@@ -136,6 +137,8 @@ class Service:
             self._lock = state.lock()
             stack.callback(self._lock.release)
             leases = adapters.build_leases(config, clock)
+        if leases is not None:
+            stack.callback(leases.close)
         if leases is None and self._lock is not None:
             file = str(self._lock.path)
             self._log.event(Event.LEASE_ACQUIRED, file=file, pool=config.daemon.pool)
@@ -156,6 +159,8 @@ class Service:
         timer.start()
         stack.callback(timer.stop)
         facts = leases or state
+        if leases is not None:
+            show = self._compared(stack, leases, show)
         self._shared = Shared(facts, state, records, timer, clock, told, self._log, show)
         self._coming = None if leases is None else self._first_term(stack, leases)
         # Who takes the lease from another one waits first, standing by.
@@ -173,7 +178,6 @@ class Service:
         `--once` waits for it as long as nobody may have it. Raises StartError if somebody has.
         """
         config, clock = self._config, self._clock
-        stack.callback(leases.close)
         keeper = self._keeper = Keeper(
             leases,
             pool=config.daemon.pool,
@@ -198,6 +202,23 @@ class Service:
                 else "the lease's database does not answer, and --once needs the lease"
             )
         return keeper.term
+
+    def _compared(
+        self, stack: ExitStack, leases: LeaseTable, show: Callable[[Picture], None]
+    ) -> Callable[[Picture], None]:
+        """Show each decision, and compare it with those of the manager that acts."""
+        every_s = self._config.lease.duration / rules.RENEWALS
+        comparison = Comparison(
+            leases, self._view, every_s=every_s, clock=self._clock, log=self._log
+        )
+        comparison.start()
+        stack.callback(comparison.stop)
+
+        def take(picture: Picture) -> None:
+            show(picture)
+            comparison.take(picture)
+
+        return take
 
     def _next_duty(self, term: Term | None) -> Duty:
         """What to do now: act under `term`, or without a lease in a database; or stand by.

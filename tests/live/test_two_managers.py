@@ -189,8 +189,10 @@ def test_the_lease_is_given_back_at_an_orderly_end(pair: Pair) -> None:
     """The other one acts at once, and goes on from what the first one kept (R4)."""
     first = pair.manager("first")
     first.wait_for("cycle.done", paired=3)
+    pair.change({"Daemon": {"node_stale_after": 120}})
     second = pair.manager("second")
     second.wait_for("lease.standby")
+    second.wait_for("lease.differs", option="node_stale_after", here="120.0", there="60.0")
     (node,) = list(pair.running())[:1]
     held = pair.ordered(first, "hold", node)
     assert held.returncode == 0, held.stderr

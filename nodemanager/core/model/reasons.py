@@ -1014,6 +1014,11 @@ class Event(Documented):
         "This manager stands by: `holder` acts for the pool; or the lease's database does not "
         "answer, see `error`.",
     )
+    LEASE_DIFFERS = (
+        "lease.differs",
+        "This manager stands by and decides otherwise than `holder`, who acts: what `here` and "
+        "`there` is said of that record or node, or is the value of that option.",
+    )
     LEASE_WAITS = (
         "lease.waits",
         "This manager has the lease, and acts in `wait_s`: a call that the one before sent may be "
