@@ -67,19 +67,26 @@ class ChainKeys:
         self._searches = 0
 
     def keys(self) -> Keys:
-        from botocore.exceptions import BotoCoreError
+        from botocore.exceptions import BotoCoreError, ClientError
 
+        # The lock keeps several threads from asking for keys at once. Who waits for it through a
+        # whole call's time would only ask a service that hangs again.
+        if not self._lock.acquire(timeout=self._timeout):
+            raise Unauthorized(
+                f"EC2 credentials: who gives them has not answered for {self._timeout:g} s"
+            )
         try:
-            with self._lock:
-                if self._found is None:
-                    self._found = self._search()
-                    self._searches += 1
-                search = self._searches
-                # This call renews a role's keys when they are about to expire; the lock keeps
-                # several threads from asking the metadata service at once.
-                frozen = self._found.get_frozen_credentials()
-        except BotoCoreError as error:
+            if self._found is None:
+                self._found = self._search()
+                self._searches += 1
+            search = self._searches
+            # This call renews a role's keys when they are about to expire.
+            frozen = self._found.get_frozen_credentials()
+        except (BotoCoreError, ClientError) as error:
+            # Whatever it is, the request that was to be signed has not been sent.
             raise Unauthorized(f"EC2 credentials: {type(error).__name__}: {error}") from error
+        finally:
+            self._lock.release()
         return Keys(frozen.access_key, frozen.secret_key, frozen.token, search)
 
     def refused(self) -> None:
@@ -88,9 +95,17 @@ class ChainKeys:
             self._found = None
 
     def _search(self) -> Any:
+        from botocore.config import Config
         from botocore.session import Session
 
         session = Session(profile=self._profile)
+        # botocore's own are a minute for each of three attempts, with STS as with others.
+        once = Config(
+            connect_timeout=self._timeout,
+            read_timeout=self._timeout,
+            retries={"total_max_attempts": 1},
+        )
+        session.set_default_client_config(once)
         session.set_config_variable("metadata_service_timeout", max(1, int(self._timeout / 4)))
         session.set_config_variable("metadata_service_num_attempts", 1)
         found = session.get_credentials()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import subprocess
@@ -15,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from nodemanager.errors import CloudError, Unauthorized
-from tests.cloud.ec2.helpers import cloud
+from tests.cloud.ec2.helpers import cloud, order
 from tests.cloud.ec2.moto_server import MotoServer, refusal
 
 
@@ -232,3 +233,97 @@ def test_botocore_is_not_loaded_for_keys_of_the_file() -> None:
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True
     )
     assert done.stdout.split() == [CloudError.__name__, "False"]
+
+
+@pytest.fixture
+def sts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Sts]:
+    """An STS that gives no keys for a role that a web identity may assume."""
+    token = tmp_path / "token"
+    token.write_text("eyJ.a.b")
+    made = Sts()
+    monkeypatch.setenv("AWS_ROLE_ARN", "arn:aws:iam::123456789012:role/manager")
+    monkeypatch.setenv("AWS_WEB_IDENTITY_TOKEN_FILE", str(token))
+    monkeypatch.setenv("AWS_ENDPOINT_URL_STS", made.url)
+    monkeypatch.setenv("AWS_REGION", "us-east-1")
+    yield made
+    made.close()
+
+
+class Sts:
+    """Answers each request with `status` and `code`, or not at all while it is `silent`."""
+
+    def __init__(self) -> None:
+        self.status, self.code, self.silent = 403, "AccessDenied", False
+        self.asked = 0
+        self._over = threading.Event()
+        outer = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                outer.asked += 1
+                if outer.silent:
+                    outer._over.wait(60)
+                text = (
+                    '<ErrorResponse xmlns="https://sts.amazonaws.com/doc/2011-06-15/"><Error>'
+                    f"<Code>{outer.code}</Code><Message>no keys</Message></Error></ErrorResponse>"
+                ).encode()
+                self.send_response(outer.status)
+                self.send_header("Content-Length", str(len(text)))
+                self.end_headers()
+                with contextlib.suppress(OSError):
+                    self.wfile.write(text)
+
+            def log_message(self, *_args: object) -> None:
+                pass
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+        self.url = f"http://127.0.0.1:{self._server.server_port}"
+
+    def close(self) -> None:
+        self._over.set()
+        self._server.shutdown()
+        self._server.server_close()
+
+
+@pytest.mark.parametrize(
+    ("status", "code"),
+    [
+        pytest.param(403, "AccessDenied", id="refused"),
+        pytest.param(400, "ExpiredTokenException", id="expired"),
+        pytest.param(503, "ServiceUnavailable", id="trouble"),
+    ],
+)
+def test_a_create_for_which_sts_gives_no_keys_was_never_sent(
+    server: MotoServer, sts: Sts, status: int, code: str
+) -> None:
+    """CL2, U6: nothing is to be looked for."""
+    sts.status, sts.code = status, code
+    ec2 = cloud(server, credentials={})
+    with pytest.raises(Unauthorized, match=code) as refused:
+        ec2.create(order())
+    assert refused.value.definite
+    assert sts.asked == 1
+    assert server.calls == []
+
+
+def test_an_sts_that_hangs_holds_nobody_for_longer_than_one_call(
+    server: MotoServer, sts: Sts
+) -> None:
+    """CL2: it took three minutes for the first, and as long again for each that waited."""
+    sts.silent = True
+    ec2 = cloud(server, credentials={}, timeout=1.0)
+    refused: list[CloudError] = []
+
+    def ask() -> None:
+        with pytest.raises(Unauthorized, match="EC2 credentials") as error:
+            ec2.list_nodes()
+        refused.append(error.value)
+
+    threads = [threading.Thread(target=ask) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(refused) == 2
+    assert sts.asked <= 2
