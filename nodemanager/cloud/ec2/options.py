@@ -76,6 +76,18 @@ ACCEPTED: Mapping[str, frozenset[str]] = {
 SUBNET = "subnet-"
 """How a subnet's id begins. Every other place is an availability zone."""
 
+PARTITIONS: Mapping[str, tuple[str, str]] = {
+    "cn-": ("amazonaws.com.cn", "api.amazonwebservices.com.cn"),
+    "eusc-": ("amazonaws.eu", "api.amazonwebservices.eu"),
+    "us-iso-": ("c2s.ic.gov", "api.aws.ic.gov"),
+    "us-isob-": ("sc2s.sgov.gov", "api.aws.scloud"),
+    "eu-isoe-": ("cloud.adc-e.uk", "api.cloud-aws.adc-e.uk"),
+    "us-isof-": ("csp.hci.ic.gov", "api.aws.hci.ic.gov"),
+    "": ("amazonaws.com", "api.aws"),
+}
+"""By how the names of a partition's regions begin: the domain of its hosts, and of those that speak
+IPv6, too. From botocore's data/partitions.json, which a test compares."""
+
 _OURS = OUR_TAGS | {"Name"}
 _REGION = re.compile(r"[a-z]{2,4}(-[a-z]+){1,3}-\d{1,2}")
 
@@ -143,44 +155,41 @@ def read(config: CloudConfig, timeout: float) -> tuple[Access, dict[str, str], T
 
 def _access(given: SectionReader, timeout: float) -> Access:
     region = given.text("region") or "us-east-1"
-    host = _known_host(region)
-    if host is None:
-        host = f"ec2.{region}.{_domain(region.startswith('cn-'))}"
-        if not _REGION.fullmatch(region) and not given.text("endpoint"):
-            given.wrong("region", "not a region's name (they look like us-east-1)", region)
+    host = f"ec2.{region}.{_domains(region)[0]}"
+    if not _REGION.fullmatch(region) and not given.text("endpoint"):
+        given.wrong("region", "not a region's name (they look like us-east-1)", region)
     keys = _keys(given)
     insecure = given.flag("insecure")
     own = given.text("endpoint")
     endpoint = _endpoint(given, "endpoint", own or _host_and_port(given, host), insecure)
-    amazon = endpoint.host.endswith((".amazonaws.com", ".amazonaws.com.cn"))
+    domain = _amazon_domain(endpoint.host)
     sts = given.text("sts_endpoint")
     if sts is not None:
         sts_endpoint = _endpoint(given, "sts_endpoint", sts, insecure)
-    elif amazon:
-        sts_endpoint = Endpoint(f"sts.{region}.{_domain(endpoint.host.endswith('.cn'))}", 443)
+    elif domain is not None:
+        sts_endpoint = Endpoint(f"sts.{region}.{domain}", 443)
     else:
         sts_endpoint = endpoint
     return Access(
         region=region,
         endpoint=endpoint,
         sts=sts_endpoint,
-        amazon=amazon,
+        amazon=domain is not None,
         timeout=given.number("timeout") or timeout,
         trust=False if insecure else given.text("ca_bundle"),
         keys=keys,
     )
 
 
-def _known_host(region: str) -> str | None:
-    """The region's host from libcloud's table, which does not have every region."""
-    from libcloud.compute.constants.ec2_region_details_partial import REGION_DETAILS
-
-    details = REGION_DETAILS.get(region)
-    return None if details is None else str(details["endpoint"])
+def _domains(region: str) -> tuple[str, str]:
+    """The domains of the region's partition; see PARTITIONS."""
+    return next(both for begin, both in PARTITIONS.items() if region.startswith(begin))
 
 
-def _domain(chinese: bool) -> str:
-    return "amazonaws.com.cn" if chinese else "amazonaws.com"
+def _amazon_domain(host: str) -> str | None:
+    """Amazon's domain that the host is in; None where it is another's."""
+    domains = (domain for both in PARTITIONS.values() for domain in both)
+    return next((domain for domain in domains if host.endswith(f".{domain}")), None)
 
 
 def _keys(given: SectionReader) -> dict[str, str]:

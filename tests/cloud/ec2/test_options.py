@@ -5,8 +5,11 @@ from __future__ import annotations
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
+from botocore.config import Config
+from botocore.session import Session
 
 from nodemanager.cloud.api import CloudDriver
 from nodemanager.cloud.ec2 import options as ec2_options
@@ -374,3 +377,29 @@ def test_a_public_key_that_can_t_be_read_is_told_at_start(tmp_path: Path) -> Non
     (line,) = problems(create={"ssh_key": str(tmp_path / "nowhere.pub")})
     assert line.startswith("[Cloud Create] ssh_key = ")
     assert "No such file" in line
+
+
+@pytest.mark.parametrize("dual", [False, True], ids=["", "over-ipv6-too"])
+def test_each_partition_has_the_hosts_that_amazons_own_library_asks(dual: bool) -> None:
+    """CL3: no account at Amazon is unknown (L5)."""
+    session = Session()
+    table = session.get_component("data_loader").load_data("partitions")["partitions"]
+    names = ("dnsSuffix", "dualStackDnsSuffix")
+    domains = {tuple(one["outputs"][name] for name in names) for one in table}
+    assert domains == set(ec2_options.PARTITIONS.values())
+    keys = {"aws_access_key_id": "k", "aws_secret_access_key": "s"}
+    for partition in table:
+        if dual and partition["id"].startswith("aws-iso"):
+            # botocore's models know no such hosts there.
+            continue
+        region = next(name for name in partition["regions"] if "global" not in name)
+        config = Config(use_dualstack_endpoint=dual)
+        clients = {
+            name: session.create_client(name, region_name=region, config=config, **keys)
+            for name in ("ec2", "sts")
+        }
+        told = {name: urlsplit(one.meta.endpoint_url).hostname for name, one in clients.items()}
+        endpoint = {"endpoint": told["ec2"]} if dual else {}
+        access = adapter({**KEYS, "region": region, **endpoint})._provider.access
+        assert {"ec2": access.endpoint.host, "sts": access.sts.host} == told
+        assert access.amazon
