@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from doc.generate import metrics, outlooks
+from doc.generate import metrics, outlooks, passed
 from doc.generate.events import events_page, main
 from nodemanager.core.model.keys import LogKey
 from nodemanager.core.model.reasons import Documented, Event, Reason
@@ -31,6 +31,12 @@ def test_the_table_of_metrics_is_current() -> None:
     assert (DOC / "metrics.inc").read_text(encoding="utf-8") == metrics.table(), (
         "run `python -m doc.generate.metrics doc/metrics.inc`"
     )
+
+
+@pytest.mark.parametrize("cloud", passed.CLOUDS)
+def test_the_tables_of_options_that_a_cloud_gets_as_they_stand_are_current(cloud: str) -> None:
+    there = (DOC / f"passed-{cloud}.inc").read_text(encoding="utf-8")
+    assert there == passed.table(cloud), "run `python -m doc.generate.passed doc`"
 
 
 @pytest.mark.parametrize("members", [Event, Reason, LogKey])

@@ -5,6 +5,8 @@ The adapters decide which keys they take.
 
 from __future__ import annotations
 
+from nodemanager.cloud.ec2.options import PASSED
+
 PING_HOST = """The address that nodes ping: host[:port], which means https, or a whole URL. It
         must lead to [Registry] listen, or to the Arvados server."""
 
@@ -144,7 +146,10 @@ EC2_CREATE: dict[str, str] = {
     "spot": "Whether all nodes are spot nodes; [Size NAME] preemptible sets it for one size.",
     "spot_max_price": "The most to pay for a spot node, per hour.",
     "scratch_device": "The device name of the volume for [Size NAME] scratch.",
-    "scratch_volume_type": "The type of that volume.",
+    "root_device": """The image's name of the volume that nodes boot from; without it, EC2 is
+        asked.""",
+    "efa": "Whether a node's network interface is an Elastic Fabric Adapter.",
+    **{key: one.text for key, one in PASSED.items()},
     "user_data": """A template for the nodes' user data, with {ping_url}, {record}, {hostname} and
         {incarnation}. Without it they get the bare ping URL.""",
     "tag_owner": "A tag to put on every node.",

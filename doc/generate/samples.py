@@ -24,6 +24,7 @@ from doc.generate.passthrough import (
     OPENSTACK_CREDENTIALS,
     OPENSTACK_LIST,
 )
+from nodemanager.cloud.ec2.options import PASSED
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,7 +204,9 @@ EC2 = Sample(
                 "spot": Hint("no"),
                 "spot_max_price": Hint("0.05"),
                 "scratch_device": Hint("/dev/xvdt"),
-                "scratch_volume_type": Hint("gp3"),
+                "efa": Hint("no"),
+                "root_device": Hint("/dev/xvda"),
+                **{key: Hint(one.example) for key, one in PASSED.items()},
                 "user_data": Hint("/etc/nodemanager/user-data.yaml"),
                 "tag_owner": Hint("example"),
             },

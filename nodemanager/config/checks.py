@@ -379,7 +379,6 @@ def _places(draft: Draft) -> None:
 
 
 def _scratch(draft: Draft) -> None:
-    largest = traits_of(draft.value("Cloud", "provider")).largest_volume
     for size in draft.sizes:
         if not size.scratch_mb:
             continue
@@ -387,8 +386,6 @@ def _scratch(draft: Draft) -> None:
         if size.scratch_mb < 1000:
             meant = size.scratch_mb * 1000
             draft.report.warn(place, f"is in MB, so this is almost nothing; for GB write {meant}")
-        elif largest is not None and size.scratch_mb > largest.scratch_mb:
-            draft.report.warn(place, f"exceeds {largest.name}, which is ordered instead")
 
 
 def _demand(draft: Draft) -> None:

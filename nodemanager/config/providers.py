@@ -12,14 +12,6 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class LargestVolume:
-    """The largest volume that a node can have, in MB of `scratch`, and how to call it."""
-
-    scratch_mb: int
-    name: str
-
-
-@dataclass(frozen=True, slots=True)
 class Traits:
     """What sets a cloud apart; the defaults are those of a cloud somewhere else."""
 
@@ -33,15 +25,12 @@ class Traits:
     """Its adapter boots nodes in several zones or subnets, as the order says."""
     in_process: bool = False
     """Its nodes are in this process alone: it can't be connected anew, as for other credentials."""
-    largest_volume: LargestVolume | None = None
-    """What the adapter orders for a node whose size has more scratch space."""
 
 
 PROVIDERS: Mapping[str, Traits] = {
     "local": Traits(near=True),
     "dummy": Traits(near=True, needs_no_demand=True, in_process=True),
-    # The adapter orders one GiB for each thousand MB of scratch.
-    "ec2": Traits(places=True, largest_volume=LargestVolume(16_384_000, "EC2's largest volume")),
+    "ec2": Traits(places=True),
     "gce": Traits(places=True),
     "azure": Traits(places=True),
     "openstack": Traits(preemptible=False, places=True),

@@ -79,6 +79,8 @@ class Ec2(Provider):
     page_size: int
     _imported_key: str | None = field(default=None, init=False)
     _image_seen: bool = field(default=False, init=False)
+    _root_devices: dict[str, str] = field(default_factory=dict, init=False)
+    """By image."""
     _told_for: Keys | None = field(default=None, init=False)
     _has_sts: bool = field(default=False, init=False)
 
@@ -216,7 +218,10 @@ class Ec2(Provider):
     def create(self, driver: NodeDriver, order: CreateOrder) -> object:
         wire = self.wire(driver)
         own_mb = {size.instance_type: size.scratch_mb for size in self._sizes}
-        params = run_params(order, self.template, own_mb.get(order.size.instance_type, 0))
+        template = self.template
+        if template.root and template.root_device is None:
+            template = replace(template, root_device=self._root_device(wire))
+        params = run_params(order, template, own_mb.get(order.size.instance_type, 0))
         if self.template.ssh_key is not None:
             params["KeyName"] = self._key_pair(wire, self.template.ssh_key)
         root = wire.call("RunInstances", params)
@@ -224,6 +229,20 @@ class Ec2(Provider):
         if len(made) != 1:
             raise ForeignAnswer(f"one node was ordered, the answer has {len(made)}")
         return made[0]
+
+    def _root_device(self, wire: Wire) -> str:
+        """The image's name of the volume that it boots from: under another, EC2 adds a volume."""
+        image = self.template.image_id
+        if image not in self._root_devices:
+            root = wire.call("DescribeImages", {"ImageId.1": image})
+            name = root.findtext(f".//{{{wire.namespace}}}rootDeviceName")
+            if not name:
+                raise BadRequest(
+                    f"[Cloud Create] image_id = {image}: EC2 does not say what its root device is "
+                    "called: give root_device"
+                )
+            self._root_devices[image] = name
+        return self._root_devices[image]
 
     def _key_pair(self, wire: Wire, material: bytes) -> str:
         """The name of that public key's key pair, which the first create imports.

@@ -13,6 +13,8 @@ from pathlib import Path
 
 from nodemanager.cloud.cloud_config import CloudConfig
 from nodemanager.cloud.endpoint import Endpoint
+from nodemanager.cloud.passed import Passed
+from nodemanager.cloud.passed import read as read_passed
 from nodemanager.cloud.section_reader import CREATE, CREDENTIALS, LIST, SectionReader, Sections
 from nodemanager.cloud.tags import OUR_TAGS
 from nodemanager.cloud.words import words
@@ -55,6 +57,107 @@ TAG_KEYS = frozenset({"tag:?*", "tag_?*"})
 """Patterns for tag options. In Arvados Node Manager's `tag_` form each underscore stands for a
 colon: `tag_a` is `tag:a`."""
 
+_NUMBER = r"[1-9]\d{0,6}"
+_VOLUME_TYPE = "gp3|gp2|io2|io1|st1|sc1|standard"
+
+ROOT: Mapping[str, Passed] = {
+    "root_volume_size": Passed(
+        {_NUMBER: "VolumeSize"},
+        "a number of GiB",
+        "The size of the volume that nodes boot from, in GiB; by default the image's.",
+        "50",
+    ),
+    "root_volume_type": Passed(
+        {_VOLUME_TYPE: "VolumeType"}, "a type of EBS volume", "Its type.", "gp3"
+    ),
+    "root_volume_iops": Passed(
+        {_NUMBER: "Iops"}, "a number", "Its input/output operations a second.", "3000"
+    ),
+    "root_volume_throughput": Passed(
+        {_NUMBER: "Throughput"}, "a number of MiB a second", "Its MiB a second (gp3).", "125"
+    ),
+}
+"""Of the volume that nodes boot from, by their parameters of EC2's `Ebs`."""
+
+SCRATCH: Mapping[str, Passed] = {
+    "scratch_volume_type": Passed(
+        {_VOLUME_TYPE: "VolumeType"},
+        "a type of EBS volume",
+        "The type of the volume for [Size NAME] scratch.",
+        "gp3",
+    ),
+    "scratch_volume_iops": Passed(
+        {_NUMBER: "Iops"},
+        "a number",
+        "Its input/output operations a second; io1 and io2 need them.",
+        "3000",
+    ),
+    "scratch_volume_throughput": Passed(
+        {_NUMBER: "Throughput"}, "a number of MiB a second", "Its MiB a second (gp3).", "125"
+    ),
+}
+"""Of the volume for `[Size]` scratch."""
+
+VOLUMES: Mapping[str, Passed] = {
+    "volumes_encrypted": Passed(
+        {"true|false": "Encrypted"},
+        "true or false",
+        "Whether nodes' volumes are encrypted; by default as the account and the image have it.",
+        "true",
+    ),
+    "volumes_kms_key": Passed(
+        {r"[\w:/-]+": "KmsKeyId"},
+        "the id, alias or ARN of a key",
+        "The key to encrypt them with, instead of the account's own; needs volumes_encrypted.",
+        "alias/compute",
+    ),
+}
+"""Of both."""
+
+RESERVATION = "CapacityReservationSpecification.CapacityReservation"
+INSTANCE: Mapping[str, Passed] = {
+    "launch_template": Passed(
+        {
+            r"lt-\w+": "LaunchTemplate.LaunchTemplateId",
+            r".{3,128}": "LaunchTemplate.LaunchTemplateName",
+        },
+        "a launch template's id (lt-...) or name",
+        "A launch template, for what this file does not say; image_id is still this file's.",
+        "lt-0123456789abcdef0",
+    ),
+    "launch_template_version": Passed(
+        {r"\$Default|\$Latest|\d+": "LaunchTemplate.Version"},
+        "a number, $Default or $Latest",
+        "Its version.",
+        "$Default",
+    ),
+    "capacity_reservation": Passed(
+        {
+            r"cr-\w+": f"{RESERVATION}Target.CapacityReservationId",
+            r"arn:.+": f"{RESERVATION}Target.CapacityReservationResourceGroupArn",
+            "open|none|capacity-reservations-only": f"{RESERVATION}Preference",
+        },
+        "a reservation's id (cr-...), a group's ARN, open, none or capacity-reservations-only",
+        "The capacity that nodes take: a reservation's id, the ARN of a group of them, or none.",
+        "cr-0123456789abcdef0",
+    ),
+    "tenancy": Passed(
+        {"default|dedicated|host": "Placement.Tenancy"},
+        "default, dedicated or host",
+        "Whether nodes share their hosts with other customers.",
+        "default",
+    ),
+    "metadata_hop_limit": Passed(
+        {r"[1-9]|[1-5]\d|6[0-4]": "MetadataOptions.HttpPutResponseHopLimit"},
+        "a number from 1 to 64",
+        "How far the metadata's token may travel: 2 for containers on the node.",
+        "1",
+    ),
+}
+"""Of the instance, by their parameters of RunInstances."""
+
+PASSED: Mapping[str, Passed] = {**ROOT, **SCRATCH, **VOLUMES, **INSTANCE}
+
 ACCEPTED: Mapping[str, frozenset[str]] = {
     CREDENTIALS: words(
         """
@@ -65,11 +168,11 @@ ACCEPTED: Mapping[str, frozenset[str]] = {
     LIST: FILTERS | TAG_KEYS,
     CREATE: words(
         """
-        availability_zone image_id metadata_tokens ping_host scratch_device scratch_volume_type
+        availability_zone efa image_id metadata_tokens ping_host root_device scratch_device
         security_groups ssh_key subnet_id user_data
         """
     )
-    | {*ALIASES, *ALIASES.values(), *TAG_KEYS},
+    | {*ALIASES, *ALIASES.values(), *TAG_KEYS, *PASSED},
 }
 """The keys that each section takes; `*` and `?` in them are wildcards, as in fnmatch."""
 
@@ -124,8 +227,15 @@ class Template:
     metadata_tokens: str = "required"
     spot: bool = False
     spot_max_price: str | None = None
+    efa: bool = False
+    root_device: str | None = None
+    """The image's own name of the volume that it boots from; None: EC2 is asked for it."""
     scratch_device: str = "/dev/xvdt"
-    scratch_volume_type: str = "gp3"
+    root: Mapping[str, str] = field(default_factory=dict)
+    """What is asked of the volume that nodes boot from, by parameter of EC2's `Ebs`."""
+    scratch: Mapping[str, str] = field(default_factory=dict)
+    instance: Mapping[str, str] = field(default_factory=dict)
+    """By parameter of RunInstances."""
     tags: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -249,6 +359,20 @@ def _template(given: SectionReader, filters: Mapping[str, str]) -> Template:
     if group_names and (given.text("subnet_id") or public):
         given.wrong("security_groups", "beside subnet_id or assign_public_ip, EC2 takes ids (sg-)")
     price = given.number("spot_max_price")
+    volumes = read_passed(given, VOLUMES)
+    root = read_passed(given, ROOT) | volumes
+    if (
+        root
+        and image is not None
+        and not image.startswith("ami-")
+        and not given.text("root_device")
+    ):
+        why = f"is needed beside image_id = {image}, of which EC2 does not say what it calls"
+        given.wrong("root_device", f"{why} the volume to boot from")
+    if "KmsKeyId" in volumes and volumes.get("Encrypted") != "true":
+        given.wrong("volumes_kms_key", "needs volumes_encrypted = true")
+    if given.text("launch_template_version") and not given.text("launch_template"):
+        given.wrong("launch_template_version", "needs launch_template")
     return Template(
         image_id=image or "",
         subnet_id=given.text("subnet_id"),
@@ -265,8 +389,12 @@ def _template(given: SectionReader, filters: Mapping[str, str]) -> Template:
         metadata_tokens=_metadata_tokens(given),
         spot=given.flag("spot"),
         spot_max_price=None if price is None else given.text("spot_max_price"),
+        efa=given.flag("efa"),
+        root_device=given.text("root_device"),
         scratch_device=given.text("scratch_device") or "/dev/xvdt",
-        scratch_volume_type=given.text("scratch_volume_type") or "gp3",
+        root=root,
+        scratch={"VolumeType": "gp3"} | read_passed(given, SCRATCH) | volumes,
+        instance=read_passed(given, INSTANCE),
         tags=_create_tags(given, filters),
     )
 

@@ -17,8 +17,6 @@ from nodemanager.errors import BadRequest
 LONGEST_USER_DATA = 16_384
 """Bytes before base64 (EC2's limit)."""
 LONGEST_TOKEN = 64
-LARGEST_VOLUME_GIB = 16_384
-"""The largest size that every type of EBS volume allows."""
 TAGGED_AT_LAUNCH = ("instance", "volume", "network-interface")
 """The resources that RunInstances creates and can tag, but for spot requests, which end by
 themselves."""
@@ -72,9 +70,10 @@ def run_params(order: CreateOrder, template: Template, own_scratch_mb: int) -> d
             ),
         }
     )
+    params |= template.instance
     params |= _network(template)
     params |= _profile(template.iam_instance_profile)
-    params |= _scratch(order.size.scratch_mb, own_scratch_mb, template)
+    params |= _volumes(order.size.scratch_mb - own_scratch_mb, template)
     if template.spot or order.size.preemptible:
         params |= _spot(template.spot_max_price)
     params |= _tags(order, template.tags)
@@ -99,14 +98,15 @@ def _numbered(name: str, values: Iterable[str]) -> dict[str, str]:
 
 
 def _network(template: Template) -> dict[str, str]:
-    """Subnet and groups; with a public address, EC2 wants them on its network interface."""
+    """Subnet and groups; with a public address or EFA, EC2 wants them on its interface."""
     where = _optional({"SubnetId": template.subnet_id})
     where |= _numbered("SecurityGroupId", template.group_ids)
-    if not template.assign_public_ip:
+    if not template.assign_public_ip and not template.efa:
         return where | _numbered("SecurityGroup", template.group_names)
     interface = {
         "DeviceIndex": "0",
-        "AssociatePublicIpAddress": "true",
+        **({"AssociatePublicIpAddress": "true"} if template.assign_public_ip else {}),
+        **({"InterfaceType": "efa"} if template.efa else {}),
         "DeleteOnTermination": "true",
         **where,
     }
@@ -120,20 +120,25 @@ def _profile(profile: str | None) -> dict[str, str]:
     return {f"IamInstanceProfile.{kind}": profile}
 
 
-def _scratch(wanted_mb: int, own_mb: int, template: Template) -> dict[str, str]:
-    """A volume for the scratch space that the instance type's own disks lack, if any.
+def _volumes(lacking_mb: int, template: Template) -> dict[str, str]:
+    """The volume to boot from, where something is asked of it, and one for the scratch space that
+    the instance type's own disks lack, if any.
 
     EBS counts in GiB. One GiB per thousand MB is enough, whether MB means 10^6 or 2^20 bytes.
     """
-    if wanted_mb <= own_mb:
-        return {}
-    size_gib = min(-(-(wanted_mb - own_mb) // 1000), LARGEST_VOLUME_GIB)
-    return {
-        "BlockDeviceMapping.1.DeviceName": template.scratch_device,
-        "BlockDeviceMapping.1.Ebs.VolumeSize": str(size_gib),
-        "BlockDeviceMapping.1.Ebs.VolumeType": template.scratch_volume_type,
-        "BlockDeviceMapping.1.Ebs.DeleteOnTermination": "true",
-    }
+    volumes: list[tuple[str, Mapping[str, str]]] = []
+    if template.root and template.root_device is not None:
+        volumes.append((template.root_device, template.root))
+    if lacking_mb > 0:
+        size_gib = str(-(-lacking_mb // 1000))
+        volumes.append((template.scratch_device, {"VolumeSize": size_gib, **template.scratch}))
+    params: dict[str, str] = {}
+    for number, (device, asked) in enumerate(volumes, 1):
+        mapping = f"BlockDeviceMapping.{number}"
+        params[f"{mapping}.DeviceName"] = device
+        for name, value in {**asked, "DeleteOnTermination": "true"}.items():
+            params[f"{mapping}.Ebs.{name}"] = value
+    return params
 
 
 def _spot(max_price: str | None) -> dict[str, str]:

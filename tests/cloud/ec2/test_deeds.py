@@ -164,6 +164,18 @@ def test_a_scratch_volume_is_made_and_goes_with_the_node(server: MotoServer) -> 
     }
 
 
+def test_the_root_volume_is_asked_for_by_the_images_own_name_for_it(server: MotoServer) -> None:
+    image = by_hand(server, "DescribeImages")
+    create = {"image_id": image["imageId"], "root_volume_size": "30"}
+    ec2 = cloud(server, create=create)
+    for name in ("one", "two"):
+        ec2.create(order(name))
+    for call in server.called("RunInstances"):
+        assert call.params["BlockDeviceMapping.1.DeviceName"] == image["rootDeviceName"]
+        assert call.params["BlockDeviceMapping.1.Ebs.VolumeSize"] == "30"
+    assert [call.key_id for call in server.called("DescribeImages")] == ["", "AKIDEXAMPLE"]
+
+
 def test_a_type_with_enough_disk_gets_no_scratch_volume(server: MotoServer) -> None:
     ec2 = cloud(server)
     own = next(size for size in ec2.list_sizes() if size.instance_type == "m5d.large")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,9 @@ from urllib.parse import urlsplit
 
 import pytest
 from botocore.config import Config
+from botocore.serialize import create_serializer
 from botocore.session import Session
+from botocore.validate import ParamValidator
 
 from nodemanager.cloud.api import CloudDriver
 from nodemanager.cloud.ec2 import options as ec2_options
@@ -320,7 +323,7 @@ def test_a_preemptible_size_is_a_spot_instance() -> None:
         pytest.param(100_000, 75_000, "25", id="what-the-type-lacks"),
         pytest.param(75_001, 75_000, "1", id="the-least"),
         pytest.param(102_400, 0, "103", id="rounded-up"),
-        pytest.param(100_000_000, 0, "16384", id="the-largest-there-is"),
+        pytest.param(30_000_000, 0, "30000", id="as-much-as-is-asked-for"),
     ],
 )
 def test_a_scratch_volume_is_as_large_as_what_the_type_lacks_n3_p5(
@@ -347,7 +350,8 @@ def test_our_own_tags_can_t_be_set_by_a_filter_of_cloud_list() -> None:
 
 
 def test_every_accepted_option_is_documented() -> None:
-    text = DOC.read_text(encoding="utf-8")
+    pages = (DOC, DOC.with_name("passed-ec2.inc"))
+    text = "".join(page.read_text(encoding="utf-8") for page in pages)
     missing = [
         name
         for names in ec2_options.ACCEPTED.values()
@@ -403,3 +407,169 @@ def test_each_partition_has_the_hosts_that_amazons_own_library_asks(dual: bool) 
         access = adapter({**KEYS, "region": region, **endpoint})._provider.access
         assert {"ec2": access.endpoint.host, "sts": access.sts.host} == told
         assert access.amazon
+
+
+VOLUME = {"DeleteOnTermination": True}
+ROOT_ASKED = {"VolumeSize": 50, "VolumeType": "io2", "Iops": 9000, **VOLUME}
+
+
+@pytest.mark.parametrize(
+    ("create", "meant"),
+    [
+        pytest.param(
+            {
+                "root_device": "/dev/sda1",
+                "root_volume_size": "50",
+                "root_volume_type": "io2",
+                "root_volume_iops": "9000",
+            },
+            {"BlockDeviceMappings": [{"DeviceName": "/dev/sda1", "Ebs": ROOT_ASKED}]},
+            id="root-volume",
+        ),
+        pytest.param(
+            {
+                "root_device": "/dev/xvda",
+                "root_volume_throughput": "500",
+                "volumes_encrypted": "true",
+                "volumes_kms_key": "alias/compute",
+            },
+            {
+                "BlockDeviceMappings": [
+                    {
+                        "DeviceName": "/dev/xvda",
+                        "Ebs": {
+                            "Throughput": 500,
+                            "Encrypted": True,
+                            "KmsKeyId": "alias/compute",
+                            **VOLUME,
+                        },
+                    }
+                ]
+            },
+            id="encrypted",
+        ),
+        pytest.param(
+            {"launch_template": "lt-0a", "launch_template_version": "$Latest"},
+            {"LaunchTemplate": {"LaunchTemplateId": "lt-0a", "Version": "$Latest"}},
+            id="launch-template",
+        ),
+        pytest.param(
+            {"launch_template": "compute nodes"},
+            {"LaunchTemplate": {"LaunchTemplateName": "compute nodes"}},
+            id="launch-template-by-name",
+        ),
+        pytest.param(
+            {"capacity_reservation": "cr-0a"},
+            {
+                "CapacityReservationSpecification": {
+                    "CapacityReservationTarget": {"CapacityReservationId": "cr-0a"}
+                }
+            },
+            id="reservation",
+        ),
+        pytest.param(
+            {"capacity_reservation": "arn:aws:resource-groups:us-east-1:1:group/ours"},
+            {
+                "CapacityReservationSpecification": {
+                    "CapacityReservationTarget": {
+                        "CapacityReservationResourceGroupArn": (
+                            "arn:aws:resource-groups:us-east-1:1:group/ours"
+                        )
+                    }
+                }
+            },
+            id="group-of-reservations",
+        ),
+        pytest.param(
+            {"capacity_reservation": "none"},
+            {"CapacityReservationSpecification": {"CapacityReservationPreference": "none"}},
+            id="no-reservation",
+        ),
+        pytest.param(
+            {"tenancy": "dedicated"}, {"Placement": {"Tenancy": "dedicated"}}, id="tenancy"
+        ),
+        pytest.param(
+            {"metadata_hop_limit": "2"},
+            {"MetadataOptions": {"HttpTokens": "required", "HttpPutResponseHopLimit": 2}},
+            id="hop-limit",
+        ),
+        pytest.param(
+            {"efa": "yes", "subnet_id": "subnet-1", "security_groups": "sg-1"},
+            {
+                "NetworkInterfaces": [
+                    {
+                        "DeviceIndex": 0,
+                        "InterfaceType": "efa",
+                        "DeleteOnTermination": True,
+                        "SubnetId": "subnet-1",
+                        "Groups": ["sg-1"],
+                    }
+                ]
+            },
+            id="efa",
+        ),
+    ],
+)
+def test_an_option_is_sent_as_amazons_own_library_sends_it(
+    create: dict[str, str], meant: dict[str, Any]
+) -> None:
+    """What is sent beside what is sent without the option, held against botocore's model."""
+    one = order()
+    plain, made = (
+        run_params(one, adapter(create=asked)._provider.template, 0) for asked in ({}, create)
+    )
+    service = Session().get_service_model("ec2")
+    operation = service.operation_model("RunInstances")
+    whole = {"MinCount": 1, "MaxCount": 1, **meant}
+    report = ParamValidator().validate(whole, operation.input_shape)
+    assert not report.has_errors(), report.generate_report()
+    sent = create_serializer("ec2").serialize_to_request(whole, operation)["body"]
+    told = {name: str(value) for name, value in sent.items()}
+    beside = {"Action", "Version"}
+    assert {**plain, **{key: told[key] for key in told.keys() - beside}} == made
+
+
+def test_the_scratch_volume_is_of_the_kind_that_the_file_says() -> None:
+    made = params(
+        Size("s", "m5.large", 2, 8192, scratch_mb=100_000),
+        scratch_volume_type="io2",
+        scratch_volume_iops="5000",
+        root_device="/dev/sda1",
+        root_volume_size="30",
+    )
+    mappings = {name: made[name] for name in made if name.startswith("BlockDeviceMapping.")}
+    assert mappings == {
+        "BlockDeviceMapping.1.DeviceName": "/dev/sda1",
+        "BlockDeviceMapping.1.Ebs.VolumeSize": "30",
+        "BlockDeviceMapping.1.Ebs.DeleteOnTermination": "true",
+        "BlockDeviceMapping.2.DeviceName": "/dev/xvdt",
+        "BlockDeviceMapping.2.Ebs.VolumeSize": "100",
+        "BlockDeviceMapping.2.Ebs.VolumeType": "io2",
+        "BlockDeviceMapping.2.Ebs.Iops": "5000",
+        "BlockDeviceMapping.2.Ebs.DeleteOnTermination": "true",
+    }
+
+
+@pytest.mark.parametrize("option", sorted(ec2_options.PASSED))
+def test_what_an_option_can_not_be_is_told_with_what_it_can(option: str) -> None:
+    told = problems(create={"image_id": "ami-1", option: "~"})
+    passed = ec2_options.PASSED[option]
+    assert f"[Cloud Create] {option} = ~: not {passed.says}" in told
+    assert any(re.fullmatch(form, passed.example) for form in passed.forms)
+
+
+def test_an_option_that_needs_another_says_so() -> None:
+    told = problems(
+        create={
+            "image_id": "resolve:ssm:/ours",
+            "root_volume_size": "30",
+            "volumes_kms_key": "k",
+            "launch_template_version": "1",
+        }
+    )
+    assert told == [
+        "[Cloud Create] root_device: is needed beside image_id = resolve:ssm:/ours, of which EC2 "
+        "does not say what it calls the volume to boot from",
+        "[Cloud Create] volumes_kms_key: needs volumes_encrypted = true",
+        "[Cloud Create] launch_template_version: needs launch_template",
+    ]
