@@ -48,7 +48,8 @@ BACKLOG_PART, BOOTS_PART = 5, 50
 """The backlog is a fifth of the nodes, and a fiftieth as many are booted meanwhile."""
 POLL_S = 60.0
 RESTS_POLLS = 5
-RATE = "600/min"
+RATE = 600
+"""Records a minute that the backlog may free, and at most in one cycle."""
 CLIENTS = 16
 WITHIN_S = 1200.0
 ANSWER_GOAL_S = 1.0
@@ -204,6 +205,7 @@ def _sections(
             "poll_time": POLL_S,
             "max_poll_time": POLL_S,
         },
+        "Cleaning": {"max_cleans_per_cycle": RATE},
         "Manage": {"port": 0},
         "Cloud": {"provider": "dummy"},
         "Cloud Create": {"ping_host": f"http://127.0.0.1:{public}"},
@@ -307,7 +309,7 @@ def drains(pool: Pool) -> list[Row]:
     begin = pool.daemon.last()
     began = time.monotonic()
     with measured(pool, rows):
-        _command(pool, "backlog", "apply", str(plan), "--rate", RATE, "--no-wait")
+        _command(pool, "backlog", "apply", str(plan), "--rate", f"{RATE}/min", "--no-wait")
         more = {**pool.sections["Daemon"], "min_nodes": pool.nodes + boots}
         write_config(pool.config, {**pool.sections, "Daemon": more})
         pool.daemon.reload()
