@@ -19,12 +19,22 @@ AUTH: Mapping[str, str] = {
     "application_credential_secret": "application_credential_secret",
     "auth_url": "auth_url",
     "password": "password",
+    "project_domain_id": "project_domain_id",
     "project_domain_name": "project_domain",
     "project_id": "project_id",
     "project_name": "project",
+    "user_domain_id": "domain_id",
     "user_domain_name": "domain",
+    "user_id": "user_id",
     "username": "username",
 }
+NAMED: Mapping[str, str] = {
+    "project": "project_id",
+    "project_domain": "project_domain_id",
+    "domain": "domain_id",
+    "username": "user_id",
+}
+"""What may be given by its name or by its id, by the option of the name."""
 TOP: Mapping[str, str] = {"cacert": "ca_bundle", "interface": "interface", "region_name": "region"}
 
 
@@ -57,6 +67,13 @@ def with_cloud(given: SectionReader) -> SectionReader:
     if cloud.get("verify") is False:
         told["insecure"] = "yes"
     own = {key: value for key, value in given.values.items() if value.strip()}
+    for name_key, id_key in NAMED.items():
+        # The file that Horizon hands out has both of the project's.
+        if id_key in told:
+            told.pop(name_key, None)
+        if name_key in own or id_key in own:
+            told.pop(name_key, None)
+            told.pop(id_key, None)
     return SectionReader(given.section, {**told, **own}, given.problems)
 
 

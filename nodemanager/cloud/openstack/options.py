@@ -12,7 +12,7 @@ from typing import Any
 
 from nodemanager.cloud.cloud_config import CloudConfig
 from nodemanager.cloud.endpoint import Endpoint
-from nodemanager.cloud.openstack.clouds import with_cloud
+from nodemanager.cloud.openstack.clouds import NAMED, with_cloud
 from nodemanager.cloud.section_reader import CREATE, CREDENTIALS, LIST, SectionReader, Sections
 from nodemanager.cloud.tags import OUR_TAGS
 
@@ -35,14 +35,17 @@ ACCEPTED: Mapping[str, frozenset[str]] = {
             "cloud",
             "clouds_yaml",
             "domain",
+            "domain_id",
             "insecure",
             "interface",
             "password",
             "project",
             "project_domain",
+            "project_domain_id",
             "project_id",
             "region",
             "timeout",
+            "user_id",
             "username",
         }
     ),
@@ -150,7 +153,7 @@ def _auth_url(given: SectionReader, insecure: bool) -> Endpoint:
 def _auth(given: SectionReader) -> dict[str, Any]:
     """The `auth` object of keystone's POST /v3/auth/tokens."""
     by_credential = ("application_credential_id", "application_credential_secret")
-    by_password = ("username", "password", "project", "project_id", "domain", "project_domain")
+    by_password = ("password", *NAMED, *NAMED.values())
     if any(given.text(key) for key in by_credential):
         _all_given(given, by_credential)
         for key in by_password:
@@ -158,26 +161,35 @@ def _auth(given: SectionReader) -> dict[str, Any]:
                 given.wrong(key, "contradicts application_credential_id, which has a project")
         secret = {"id": given.text(by_credential[0]), "secret": given.values.get(by_credential[1])}
         return _identity("application_credential", secret)
-    if not given.text("username") and not given.text("password"):
+    for name, id in NAMED.items():
+        if given.text(name) and given.text(id):
+            given.wrong(id, f"contradicts {name}: give one of them")
+    who = "user_id" if given.text("user_id") else "username"
+    if not given.text(who) and not given.text("password"):
         given.wrong(
             "application_credential_id",
             "is missing, with its secret; or else give username, password and project",
         )
         return {}
-    _all_given(given, ("username", "password"))
-    domain = {"name": given.text("domain") or "Default"}
-    user = {
-        "name": given.text("username"),
-        "password": given.values.get("password"),
-        "domain": domain,
-    }
-    if bool(given.text("project")) == bool(given.text("project_id")):
-        given.wrong("project", "give the project's name, or its id as project_id, and not both")
-    project: dict[str, Any] = {"id": given.text("project_id")}
-    if given.text("project"):
-        of = given.text("project_domain")
-        project = {"name": given.text("project"), "domain": {"name": of} if of else domain}
+    _all_given(given, (who, "password"))
+    domain = _named(given, "domain") or {"name": "Default"}
+    user: dict[str, Any] = {**_named(given, "username"), "password": given.values.get("password")}
+    if "name" in user:
+        user["domain"] = domain
+    project: dict[str, Any] = {**_named(given, "project")}
+    if not project:
+        given.wrong("project", "is missing: its name, or its id as project_id")
+    if "name" in project:
+        project["domain"] = _named(given, "project_domain") or domain
     return {**_identity("password", {"user": user}), "scope": {"project": project}}
+
+
+def _named(given: SectionReader, name: str) -> dict[str, str]:
+    """What keystone is told of a user, project or domain: its id or its name; empty if neither."""
+    id_text, text = given.text(NAMED[name]), given.text(name)
+    if id_text is not None:
+        return {"id": id_text}
+    return {} if text is None else {"name": text}
 
 
 def _identity(method: str, given: Mapping[str, Any]) -> dict[str, Any]:

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import io
+import json
 import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+import requests
+from keystoneauth1.session import Session
+from openstack.config import OpenStackConfig
+from requests.adapters import BaseAdapter
 
 from nodemanager import adapters, from_config
 from nodemanager.cloud.openstack import clouds as openstack_clouds
@@ -136,12 +142,12 @@ def test_no_repr_shows_a_secret() -> None:
         ),
         pytest.param(
             {"credentials": {**PASSWORD, "project": ""}},
-            ["[Cloud Credentials] project: give the project's name, or its id"],
+            ["[Cloud Credentials] project: is missing: its name, or its id as project_id"],
             id="no-project",
         ),
         pytest.param(
             {"credentials": {**PASSWORD, "project_id": "p"}},
-            ["[Cloud Credentials] project: give the project's name, or its id"],
+            ["[Cloud Credentials] project_id: contradicts project: give one of them"],
             id="project-twice",
         ),
         pytest.param(
@@ -294,8 +300,25 @@ clouds:
       project_domain_name: projects
     cacert: /etc/ca.pem
   odd:
-    auth: {auth_url: "https://keystone.example.org", user_domain_id: default, username: u,
+    auth: {auth_url: "https://keystone.example.org", trust_id: t, username: u,
            password: a-secret, project_id: p}
+  downloaded:
+    auth:
+      auth_url: https://keystone.example.org:5000
+      username: "alice"
+      password: "a-secret"
+      project_id: 8538a3f13f9541b28c2620eb19065e45
+      project_name: "demo"
+      user_domain_name: "Default"
+    region_name: "RegionOne"
+    interface: "public"
+    identity_api_version: 3
+  devstack:
+    auth: {auth_url: "https://keystone.example.org/identity", password: a-secret,
+           project_name: demo, project_domain_id: default, username: demo, user_domain_id: default}
+    identity_api_version: '3'
+    region_name: RegionOne
+    volume_api_version: '3'
   vendor:
     profile: rackspace
     auth: {username: u, password: a-secret, project_id: p}
@@ -323,6 +346,47 @@ def test_a_cloud_of_clouds_yaml_has_what_the_section_does_not_give(clouds: str) 
     assert own.auth["scope"] == {"project": {"name": "compute", "domain": {"name": "projects"}}}
 
 
+class SignInWire(BaseAdapter):
+    """Takes what a client sends to keystone, and answers with a token."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sent: Any = None
+
+    def send(self, request: Any, *_: Any, **__: Any) -> requests.Response:
+        self.sent = json.loads(request.body)
+        answer = requests.Response()
+        answer.status_code, answer.headers["X-Subject-Token"] = 201, "t"
+        answer.headers["Content-Type"] = "application/json"
+        answer.raw = io.BytesIO(b'{"token": {}}')
+        answer.request, answer.url = request, request.url
+        return answer
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize("cloud", ["user", "downloaded", "devstack"])
+def test_a_cloud_signs_in_as_openstacks_own_library_does(clouds: str, cloud: str) -> None:
+    """CL1: Horizon's file has the project's id beside its name, DevStack's the domains' ids."""
+    region = OpenStackConfig(config_files=[clouds]).get_one(cloud=cloud)
+    wire = SignInWire()
+    with requests.Session() as own:
+        own.mount("https://", wire)
+        session = Session(session=own)
+        # The version is found by asking; the rest is what every sign-in sends.
+        plugin = region.get_auth().create_plugin(session, (3, 0), "https://keystone/v3")
+        plugin.get_auth_ref(session)
+    assert read({"cloud": cloud, "clouds_yaml": clouds})[0].auth == wire.sent["auth"]
+
+
+def test_what_the_section_gives_goes_before_the_file_whether_by_name_or_by_id(clouds: str) -> None:
+    own = {"cloud": "downloaded", "clouds_yaml": clouds, "project": "ours", "domain_id": "d"}
+    auth = read(own)[0].auth
+    assert auth["scope"] == {"project": {"name": "ours", "domain": {"id": "d"}}}
+    assert auth["identity"]["password"]["user"]["domain"] == {"id": "d"}
+
+
 def test_the_usual_place_of_clouds_yaml_is_looked_at(
     clouds: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -338,7 +402,7 @@ def test_the_usual_place_of_clouds_yaml_is_looked_at(
         ),
         pytest.param(
             {"cloud": "odd"},
-            "cloud = odd: nodemanager does not understand its auth.user_domain_id",
+            "cloud = odd: nodemanager does not understand its auth.trust_id",
             id="odd",
         ),
         pytest.param(
