@@ -11,6 +11,7 @@ from typing import Protocol
 
 from nodemanager.cloud.checks import Check, Wanted
 from nodemanager.core.model.world import CloudNode, Leftover, Listed, Outcome, Size, Tags
+from nodemanager.errors import CloudError
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +116,18 @@ class CloudDriver(Protocol):
         """Create the node with its tags in one call, which the driver never repeats.
 
         A definite refusal raises an error whose `definite` is True: nothing was made (U6). It is
-        PlaceFull where the order names a place, and another may have room.
+        PlaceFull where the order names a place, and another may have room. The driver waits for no
+        operation of the cloud: where the create goes on, the node is `pending`, and `finish` tells
+        how the create ended.
+        """
+        ...
+
+    def finish(self, pending: str, place: str | None) -> str | CloudError | None:
+        """How the create ended that answered a node with that `pending`; idempotent (D6).
+
+        None: the node is made. A text: the create goes on, and is asked for by that text next. An
+        error: it was refused in the end, and is what `create` would have raised in that `place`;
+        what it left is gone, unless the error `lingers`. Raises where none of that can be told.
         """
         ...
 

@@ -14,7 +14,7 @@ from libcloud.compute.base import NodeDriver
 
 from nodemanager.cloud.api import CreateOrder
 from nodemanager.cloud.checks import Check, Found, Wanted
-from nodemanager.cloud.provider import Leftovers, Provider
+from nodemanager.cloud.provider import GoesOn, Leftovers, Provider
 from nodemanager.cloud.reading import NodeReader, Unidentifiable, checked_list
 from nodemanager.cloud.refusal import CodedRefusal
 from nodemanager.cloud.translate import tells_secrets, translate
@@ -221,11 +221,20 @@ class LibcloudCloud:
             if full is None:
                 raise
             raise full from error.__cause__
-        node = self._identified(raw, doing)
+        raw, pending = (raw.raw, raw.pending) if isinstance(raw, GoesOn) else (raw, "")
+        node = replace(self._identified(raw, doing), pending=pending)
         if node.tags != order.tags:
             problem = "tags in the answer are not those that were ordered"
             node = replace(node, problems=(*node.problems, problem))
         return node
+
+    def finish(self, pending: str, place: str | None) -> str | CloudError | None:
+        told = self._call("ask how a create ended", self._provider.finish, pending)
+        if not isinstance(told, CodedRefusal):
+            return told
+        error = self._provider.understand(told, "create") or translate(told, "create")
+        error.__cause__ = told
+        return error if place is None else _full_place(error, place) or error
 
     def adopt(self, node_id: str, tags: Tags) -> None:
         self._call(f"adopt node {node_id}", self._provider.adopt, node_id, tags)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
 from libcloud.compute.base import NodeDriver
@@ -17,6 +18,14 @@ from nodemanager.cloud.reading import sizes_from
 from nodemanager.cloud.refusal import CodedRefusal
 from nodemanager.core.model.world import Leftover, Outcome, Size, Tags
 from nodemanager.errors import CloudError
+
+
+@dataclass(frozen=True, slots=True)
+class GoesOn:
+    """The libcloud node of a create that goes on, and what `finish` is asked with."""
+
+    raw: object
+    pending: str
 
 
 class Provider(ABC):
@@ -72,7 +81,13 @@ class Provider(ABC):
 
     @abstractmethod
     def create(self, driver: NodeDriver, order: CreateOrder) -> object:
-        """Create the node with its tags in one call; gives the libcloud node."""
+        """Create the node with its tags in one call; gives the libcloud node, in a GoesOn where the
+        cloud has not said yet whether it will be made."""
+
+    def finish(self, driver: NodeDriver, pending: str) -> str | CodedRefusal | None:
+        """See CloudDriver; a create that was refused in the end gives the refusal. This default is
+        for clouds whose creates end with their answer."""
+        return None
 
     @abstractmethod
     def adopt(self, driver: NodeDriver, node_id: str, tags: Tags) -> None: ...

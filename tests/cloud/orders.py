@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import secrets
+import time
 from typing import Any
 
-from nodemanager.cloud.api import CreateOrder
-from nodemanager.core.model.world import Size, Tags
+from nodemanager.cloud.api import CloudDriver, CreateOrder
+from nodemanager.core.model.world import CloudNode, Size, Tags
 
 POOL = "blue"
+LONGEST_S = 30.0
 PING_URL = "https://example.org/ping?ping_secret=hush"
 
 
@@ -24,3 +26,16 @@ def order_for(name: str, size: Size, *, pool: str = POOL, **rest: Any) -> Create
         user_data=rest.get("user_data", PING_URL),
         place=rest.get("place"),
     )
+
+
+def finished(driver: CloudDriver, asked: CreateOrder) -> CloudNode:
+    """The node of a create that was asked for until it had ended; raises what it ended with."""
+    node = driver.create(asked)
+    pending: object = node.pending
+    until = time.monotonic() + LONGEST_S
+    while isinstance(pending, str) and pending:
+        assert time.monotonic() < until, f"the create of {node.name} does not end"
+        pending = driver.finish(pending, asked.place)
+    if isinstance(pending, Exception):
+        raise pending
+    return node

@@ -31,6 +31,7 @@ from nodemanager.core.model.world import (
     Tags,
 )
 from nodemanager.errors import BadRequest, CloudError, IncompleteListing, Throttled, Unauthorized
+from tests.cloud.orders import finished
 from tests.contract.cloud_fixture import CloudFixture
 from tests.contract.clouds import ADAPTERS, NEED, REAL
 from tests.contract.lacks import Ability, Chooser
@@ -157,6 +158,17 @@ def test_a_create_carries_all_tags_name_and_size_u5_u11(driver: CloudDriver) -> 
     )
     assert node.managed
     assert not node.is_absent
+
+
+def test_a_create_comes_to_an_end_that_finish_tells_d6(
+    cloud: CloudFixture, driver: CloudDriver
+) -> None:
+    """create, finish: A create that the cloud goes on with is asked for, also by another process,
+    until its node is made (D6)."""
+    node = finished(driver, order(driver))
+    if node.pending:
+        assert cloud.open(POOL).finish(node.pending, None) is None
+    assert listed(driver, node.id) is not None
 
 
 def test_a_created_node_is_listed_found_by_its_record_and_asked_for_alike(

@@ -18,7 +18,7 @@ from nodemanager.core.model.world import (
     Size,
     Tags,
 )
-from nodemanager.errors import BadRequest, LeftAlone, PlaceFull
+from nodemanager.errors import BadRequest, CloudError, LeftAlone, PlaceFull
 from tests.fakes.script import Scripted
 
 SMALL = Size("small", "small", cores=1, ram_mb=2000, scratch_mb=1000, price=0.1)
@@ -65,6 +65,12 @@ class FakeCloud(Scripted):
         """The places that have no room for any size."""
         self.asked: list[str] = []
         self.things: dict[str, Leftover] = {}
+        self.takes = 0.0
+        """How many seconds a create goes on after its answer."""
+        self.refused_in_the_end: dict[str | None, CloudError] = {}
+        """By place, what creates that went on end with."""
+        self._going_on: dict[str, tuple[float, str | None]] = {}
+        self._refused: dict[str, CloudError] = {}
         self._by_token: dict[str, CloudNode] = {}
         self._numbers = itertools.count(1)
 
@@ -74,6 +80,7 @@ class FakeCloud(Scripted):
         return self._run("account", lambda: self.account_name)
 
     def list_nodes(self) -> Listed[CloudNode]:
+        self._settle()
         return self._run(
             "list_nodes",
             lambda: Listed(
@@ -85,6 +92,7 @@ class FakeCloud(Scripted):
         return self._run("list_sizes", lambda: self.sizes)
 
     def find_by_record(self, record_uuid: str) -> tuple[CloudNode, ...]:
+        self._settle()
         return self._run(
             "find_by_record",
             lambda: tuple(
@@ -107,6 +115,9 @@ class FakeCloud(Scripted):
 
     def create(self, order: CreateOrder) -> CloudNode:
         return self._run("create", lambda: self._create(order), write=order.tags.record or "")
+
+    def finish(self, pending: str, place: str | None) -> str | CloudError | None:
+        return self._run("finish", lambda: self._finish(pending))
 
     def adopt(self, node_id: str, tags: Tags) -> None:
         return self._run("adopt", lambda: self._adopt(node_id, tags), write=f"adopt {node_id}")
@@ -212,7 +223,29 @@ class FakeCloud(Scripted):
             raise PlaceFull(f"no room in {order.place}", place=order.place)
         if known is None:
             known = self._by_token[order.client_token] = self._make(order)
+            if self.takes:
+                self._going_on[known.id] = self.clock.boottime() + self.takes, order.place
+                self.change(known.id, state=CloudState.PENDING)
+        if known.id in self._going_on or known.id in self._refused:
+            known = replace(known, state=CloudState.PENDING, pending=known.id)
         return known
+
+    def _finish(self, node_id: str) -> str | CloudError | None:
+        self._settle()
+        return node_id if node_id in self._going_on else self._refused.get(node_id)
+
+    def _settle(self) -> None:
+        """The creates that have gone on for long enough end."""
+        now = self.clock.boottime()
+        for node_id, (due, place) in list(self._going_on.items()):
+            if due > now:
+                continue
+            del self._going_on[node_id]
+            if place in self.refused_in_the_end:
+                self._refused[node_id] = self.refused_in_the_end[place]
+                self.vanish(node_id)
+            else:
+                self.change(node_id, state=CloudState.RUNNING)
 
     def _make(self, order: CreateOrder) -> CloudNode:
         return self.add(

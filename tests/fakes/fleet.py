@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from urllib.parse import parse_qs, urlsplit
 
-from nodemanager.core.model.world import Claim, Guarantee, Record, Tags, WorkerState
+from nodemanager.core.model.world import Claim, CloudState, Guarantee, Record, Tags, WorkerState
 from nodemanager.errors import StoreError
 from tests.fakes.cloud import FakeCloud, Machine
 from tests.fakes.store import FakeStore
@@ -36,7 +36,8 @@ class Fleet:
         if self.mute:
             return
         for machine in self.cloud.living():
-            if machine.node.id not in self.silent and machine.user_data:
+            is_up = machine.node.state is not CloudState.PENDING
+            if is_up and machine.node.id not in self.silent and machine.user_data:
                 self.ping(machine)
 
     def ping(self, machine: Machine) -> None:

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from nodemanager.cloud.api import CreateOrder
 from nodemanager.cloud.libcloud_base import with_managed
@@ -24,7 +24,15 @@ from nodemanager.core.model.world import (
     Size,
     Tags,
 )
-from nodemanager.errors import BadRequest, CloudError, LeftAlone, PlaceFull
+from nodemanager.errors import (
+    BadRequest,
+    CapacityUnavailable,
+    CloudError,
+    LeftAlone,
+    PlaceFull,
+    QuotaExceeded,
+    Unauthorized,
+)
 from tests.simulation.engine import EPOCH, Engine
 from tests.simulation.weather import Line
 
@@ -58,6 +66,9 @@ class Instance:
     places: tuple[str, ...] = ()
     image: str | None = None
     view: CloudNode | None = None
+    create: Literal["goes on", "failed", ""] = ""
+    refused: CloudError | None = None
+    """What its create ended with, once that is told."""
 
     @property
     def lives(self) -> bool:
@@ -89,6 +100,10 @@ class CloudTraits:
     """It tells from which image each node was booted."""
     two_listings: bool = False
     """By tag, and then by `[Cloud List]`: of two moments (T5)."""
+    goes_on: bool = False
+    """With a create, for seconds to minutes after its answer; the create may fail in the end."""
+    leaves: bool = False
+    """Of such a create that failed it keeps what is there, until it is asked for its end."""
 
 
 @dataclass(eq=False)
@@ -156,6 +171,7 @@ class SimCloud:
         self.books = Books()
         self._boot = boot
         self._random = engine.random("cloud")
+        self._slow = engine.random("slow creates")
         self._made = 0
 
     # What is so.
@@ -192,6 +208,44 @@ class SimCloud:
         """Nodes are to be booted from another image from now on."""
         self.image = f"image-{int(self.image.rpartition('-')[2]) + 1}"
         self.image_changed_at = self.engine.now
+
+    def go_on(self, node: Instance, user_data: str) -> None:
+        """Its create has only begun."""
+        node.create = "goes on"
+        # Nothing of it may last for long once all is well.
+        longest = 5.0 if self.engine.calm else self._slow.choice((5.0, 60.0, 200.0))
+        self.engine.after(self._slow.random() * longest, lambda: self._end_create(node, user_data))
+
+    def _end_create(self, node: Instance, user_data: str) -> None:
+        is_full = not self.full.isdisjoint(node.places)
+        error: CloudError | None = None
+        if not self.engine.calm and (is_full or self._slow.random() < 0.3):
+            error = self._why_not(node, is_full)
+        if error is None or not node.lives:
+            node.create = ""
+            if node.lives:
+                self.set_state(node, CloudState.RUNNING)
+                self._boot(node, user_data)
+            return
+        node.create, node.refused = "failed", error
+        if self.traits.leaves:
+            self.set_state(node, CloudState.STOPPED)
+        else:
+            self.drop(node)
+
+    def _why_not(self, node: Instance, is_full: bool) -> CloudError:
+        how = 0 if is_full else self._slow.choice((0, 0, 1, 2))
+        if how == 1:
+            return QuotaExceeded("the quota is used up")
+        if how == 2:
+            return CloudError("the operation failed")
+        full = CapacityUnavailable("no room")
+        return PlaceFull("no room", place=node.places[0]) if node.places else full
+
+    def drop(self, node: Instance) -> None:
+        """What its failed create left is gone, and was never a node."""
+        node.lingers = 0.0
+        self.end(node)
 
     def pin(self, node: Instance) -> None:
         """What its create makes besides the node."""
@@ -310,7 +364,8 @@ class SimCloud:
 
 
 def running_from(instance: Instance) -> CloudState:
-    return CloudState.RUNNING if instance.state is CloudState.PENDING else instance.state
+    boots = instance.state is CloudState.PENDING and not instance.create
+    return CloudState.RUNNING if boots else instance.state
 
 
 class SimDriver:
@@ -420,7 +475,7 @@ class SimDriver:
             if known is None and cloud.obeys_a2 and cloud.is_too_late(order.tags):
                 # "... or never" (A2).
                 raise CloudError("the request is too old")
-            if known is None and order.place in cloud.full:
+            if known is None and order.place in cloud.full and not cloud.traits.goes_on:
                 raise PlaceFull("no room", place=str(order.place))
             if known is None:
                 known = cloud.start(
@@ -434,7 +489,10 @@ class SimDriver:
                 for told in cloud.books.created:
                     told(known, self._manager)
                 cloud.pin(known)
-                cloud._boot(known, order.user_data)
+                if cloud.traits.goes_on:
+                    cloud.go_on(known, order.user_data)
+                else:
+                    cloud._boot(known, order.user_data)
                 if cloud.twins and not cloud.traits.client_tokens:
                     cloud.start_twin(known, order.user_data)
             return CloudNode(
@@ -444,9 +502,22 @@ class SimDriver:
                 size=known.size,
                 created_at=EPOCH + known.created_at + cloud.traits.clock_error,
                 tags=known.tags,
+                pending=known.id if known.create else "",
             )
 
         return self._line.call("create", answer, order.tags.record or "")
+
+    def finish(self, pending: str, place: str | None) -> str | CloudError | None:
+        def answer() -> str | CloudError | None:
+            cloud, one = self._cloud, self._cloud.instances[pending]
+            if cloud.wrong_account:
+                raise Unauthorized("these are another account's credentials")
+            if one.create == "failed" and one.lives and not one.held:
+                cloud.drop(one)
+                return pending
+            return pending if one.create == "goes on" else one.refused
+
+        return self._line.call("finish", answer, pending)
 
     def destroy(self, node_id: str) -> Outcome:
         def answer() -> Outcome:

@@ -45,9 +45,10 @@ class CreateRules:
             self.world.violate("U5", f"{what}, {late_s:.0f} s after its claim")
 
     def _is_the_first(self, made: Instance, what: str) -> None:
-        """Where there are no client tokens, a create is sent once."""
+        """Where there are no client tokens, a create is sent once, but for one that was refused."""
         if self.world.cloud.traits.client_tokens:
             return
         for other in self.world.cloud.by_record.get(made.tags.record or "", ()):
-            if other is not made and other.tags == made.tags and not other.twin:
+            is_double = other is not made and other.tags == made.tags and not other.twin
+            if is_double and other.refused is None:
                 self.world.violate("U5", f"{what} once more, after {other.id}")

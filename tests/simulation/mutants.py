@@ -1382,6 +1382,22 @@ MUTANTS: tuple[Mutant, ...] = (
         ),
     ),
     Mutant(
+        "D6",
+        "how a create that went on was refused is not read",
+        (
+            instead(
+                setup._finishing,
+                "_not_created(state, error, seen)",
+                "created_as(order, record, created)",
+            ),
+        ),
+    ),
+    Mutant(
+        "B2",
+        "a create that goes on is asked for, and what it left removed, whatever the breaker says",
+        (instead(setup._asked, "_may_ask(state.record, listed or node, seen)", "True"),),
+    ),
+    Mutant(
         "D15",
         "a busy node is replaced",
         (

@@ -93,6 +93,8 @@ SEATED_LATER = frozenset(
 
 WIDE = 0.05
 """The share of worlds in which more, or fewer, creates and destroys run at once."""
+SLOW = 0.05
+"""The share of worlds whose cloud goes on with a create after its answer."""
 
 
 @dataclass(frozen=True)
@@ -136,9 +138,23 @@ def draw(
     has several managers with a lease in a database, in a world that keeps all assumptions.
     """
     if leased:
-        return _leased(seed)
+        return _with_slow_creates(_leased(seed))
     drawn = _drawn(seed, storm, seated=seated)
-    return drawn if storm is not None else replace(drawn, shape=_with_width(seed, drawn.shape))
+    if storm is not None:
+        return drawn
+    return _with_slow_creates(replace(drawn, shape=_with_width(seed, drawn.shape)))
+
+
+def _with_slow_creates(drawn: Scenario) -> Scenario:
+    """In some worlds the cloud goes on with a create, and says only later whether it failed (D6).
+
+    The stream's name spares each world that a test or a mutant names.
+    """
+    random = Random(f"{drawn.seed}/slow creates 29307")
+    if random.random() >= SLOW:
+        return drawn
+    traits = replace(drawn.shape.traits, goes_on=True, leaves=random.random() < 0.5)
+    return replace(drawn, shape=replace(drawn.shape, traits=traits))
 
 
 def _with_width(seed: int, shape: Shape) -> Shape:

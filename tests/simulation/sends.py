@@ -15,6 +15,7 @@ from nodemanager.core.execute.effects import (
     DestroyNode,
     Effect,
     FenceRecord,
+    FinishCreate,
     FreeRecord,
     RenewClaim,
     RestoreRecord,
@@ -27,8 +28,9 @@ from nodemanager.core.plan.plan import Plan
 from tests.simulation.manager import Manager
 from tests.simulation.world import World
 
-ENDS = DestroyNode | DeleteRecord | FenceRecord | FreeRecord
-"""Nothing of it goes out while the breaker is open. A fence comes before its clean."""
+ENDS = DestroyNode | FinishCreate | DeleteRecord | FenceRecord | FreeRecord
+"""Nothing of it goes out while the breaker is open. A fence comes before its clean, and a create's
+end may take what it left."""
 BOOTS = ClaimRecord | RenewClaim | CreateNode
 WRITES = ENDS | BOOTS | AdoptNode | RestoreRecord
 

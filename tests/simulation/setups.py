@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 from nodemanager.actors.messages import CarryOut
 from nodemanager.core.execute.effects import ClaimRecord, CreateNode, RenewClaim
+from nodemanager.core.model.reasons import Event
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.world import CloudState
 from nodemanager.core.observe.snapshot import Snapshot
@@ -89,6 +90,10 @@ class SetUpRules:
         world.handed.append(self._handed)
         world.weather.sent.append(self._sent)
         world.weather.failed.append(self._failed)
+        world.weather.answered.append(self._ended)
+        self._given_up: set[object] = set()
+        """The records of set-ups that took too long."""
+        world.events.append(self._logged)
         world.cloud.books.created.append(self._created)
 
     def _planned(
@@ -192,6 +197,27 @@ class SetUpRules:
                 # It never was: the next one is the first (U13).
                 del self._failed_at[key], self._sent_of[key]
             self._refused(self.world.managers[name].pool, create.size, error)
+
+    def _logged(self, manager: Manager, event: Event, fields: dict[str, object]) -> None:
+        """A create that goes on, or was refused in the end, is not told as created (D6)."""
+        if event is Event.FLIGHT_EXPIRED and fields["action"] == "setup":
+            self._given_up.add(fields["record"])
+        if event is not Event.NODE_CREATED or fields["record"] in self._given_up:
+            return
+        node = self.world.cloud.instances[str(fields["node"])]
+        if node.create:
+            self._wrong("D6", manager, f"calls {node.id} created: its create {node.create}")
+
+    def _ended(self, name: str, method: str, about: str, answer: object) -> None:
+        """A create that was answered, and went on, is refused in the end: nothing comes of it."""
+        if method != "cloud.finish" or not isinstance(answer, RemoteError):
+            return
+        node = self.world.cloud.instances[about]
+        life, place = node.tags.incarnation or "", next(iter(node.places), None)
+        if answer.definite:
+            self._in_doubt[life].discard(place)
+            self._made.pop(life, None)
+        self._refused(self.world.managers[name].pool, node.tags.size or "", answer)
 
     def _refused(self, pool: Pool, size: str, error: RemoteError) -> None:
         """D6: a quota is probed again, and a size that is refused rests."""

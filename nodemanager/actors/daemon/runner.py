@@ -131,9 +131,11 @@ class Runner:
     def carried_out(self, message: CarriedOut, now: float) -> None:
         """Take a worker's answer."""
         pool = self._shell.crew_for(message.key.action)
-        if isinstance(message.error, Throttled):
-            self._shell.throttled(message.error)
-        if isinstance(message.effect, CloudWrite) and message.error is None:
+        # The answer is an error where a create was refused in the end.
+        told = message.error or message.answer
+        if isinstance(told, Throttled):
+            self._shell.throttled(told)
+        if isinstance(message.effect, CloudWrite) and not isinstance(told, RemoteError):
             self._shell.cloud_worked()
         if isinstance(message.effect, StoreWrite):
             self._shell.wrote(message.effect, message.answer, message.error)

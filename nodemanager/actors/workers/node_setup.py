@@ -18,6 +18,7 @@ from nodemanager.core.execute.effects import (
     CreateNode,
     Effect,
     FindByTag,
+    FinishCreate,
     RenewClaim,
 )
 from nodemanager.core.model.world import Claim, Record, Tags
@@ -45,6 +46,8 @@ class NodeSetupActor(WorkerActor):
                 return self._context.store.claim(record, self._stamped(claim, offset))
             case CreateNode():
                 return self._create(effect)
+            case FinishCreate(pending=pending, place=place):
+                return self._context.cloud.finish(pending, place)
             case FindByTag(uuid=uuid):
                 return self._context.cloud.find_by_record(uuid)
             case AskNode(node_id=node_id):

@@ -27,18 +27,15 @@ from nodemanager.cloud.gce.order import insert_body, request_id
 from nodemanager.cloud.gce.rights import Rights
 from nodemanager.cloud.gce.sizes import machine_types
 from nodemanager.cloud.gce.token import InstanceRole, ServiceAccount
-from nodemanager.cloud.gce.wire import PAGE_SIZE, GceAnswers, Wire
+from nodemanager.cloud.gce.wire import PAGE_SIZE, GceAnswers, Wire, is_done, operation_path
 from nodemanager.cloud.libcloud_base import TIMEOUT, LibcloudCloud, connected, load_driver_class
-from nodemanager.cloud.provider import Provider
+from nodemanager.cloud.provider import GoesOn, Provider
 from nodemanager.cloud.reading import checked_list
 from nodemanager.cloud.tags import POOL_TAG, RECORD_TAG, label_value
 from nodemanager.cloud.token import TokenSource
 from nodemanager.core.model.world import Outcome, Size, Tags
 from nodemanager.errors import BadRequest, CloudError, ConfigError, ForeignAnswer, MalformedId
 
-WAIT_S = 15.0
-"""How long a create waits for Google's word whether the zone has room, in one request. An operation
-that takes longer goes on; the listings show what came of it."""
 MOST_ZONES_KNOWN = 100_000
 
 _ID = re.compile(r"[1-9][0-9]{0,19}")
@@ -155,26 +152,34 @@ class Gce(Provider):
         params = {"requestId": request_id(order.client_token)}
         try:
             begun = wire.call("operation", path, method="POST", params=params, body=body)
-            done = wire.waited(begun, zone, min(WAIT_S, self.access.timeout))
+            if not begun.get("targetId"):
+                # Once the insert has begun, no error may say that nothing was made.
+                with suppress(Refusal, CloudError, OSError):
+                    begun = wire.call("operation", operation_path(zone, begun))
+            done = is_done(begun)
         except Refusal as refusal:
             if refusal.code in EXISTS:
                 # The name has the incarnation in it: an earlier try of this order made it.
                 return self._made_before(wire, f"{path}/{body['name']}", order.tags, refusal)
             raise
-        node_id = str(begun.get("targetId") or done.get("targetId") or "")
+        node_id = str(begun.get("targetId") or "")
         self._zones[node_id] = zone
-        if done.get("status") == "DONE":
-            # Once the operation has begun, no error may say that nothing was made.
-            with suppress(Refusal, CloudError, OSError):
-                if (made := wire.instance(zone, node_id)) is not None:
-                    return made
         known = {
             "id": node_id,
             "status": "PROVISIONING",
             "creationTimestamp": begun.get("insertTime"),
             "zone": zone,
         }
-        return Instance.of({**body, **known})
+        made = Instance.of({**body, **known})
+        return made if done else GoesOn(made, operation_path(zone, begun))
+
+    def finish(self, driver: NodeDriver, pending: str) -> str | Refusal | None:
+        """By the operation's path; Google leaves nothing of an instance whose insert failed."""
+        told = self.wire(driver).call("operation", pending)
+        try:
+            return None if is_done(told) else pending
+        except Refusal as refusal:
+            return refusal
 
     def _made_before(self, wire: Wire, path: str, tags: Tags, refusal: Refusal) -> Instance:
         made = Instance.of(wire.call("instance", path))
@@ -200,7 +205,7 @@ class Gce(Provider):
         body = {"labels": labels, "labelFingerprint": node.text("labelFingerprint")}
         path = f"zones/{node.zone}/instances/{node_id}/setLabels"
         begun = wire.call("operation", path, method="POST", body=body)
-        if wire.waited(begun, node.zone, self.access.timeout).get("status") != "DONE":
+        if not is_done(wire.waited(begun, node.zone)):
             raise CloudError(f"the labels of {node_id} are not set yet")
 
     def destroy(self, driver: NodeDriver, node_id: str) -> Outcome:

@@ -110,34 +110,16 @@ class Wire:
             raise IncompleteListing(f"{name}: the answer names no zone")
         return found
 
-    def waited(self, operation: dict[str, Any], zone: str, seconds: float) -> dict[str, Any]:
-        """The operation once it is done, or as it is after some `seconds`, in one request.
-
-        Raises Refusal where the operation itself failed, and nothing else: it goes on when we can't
-        learn how it ends.
-        """
-        if operation.get("status") != "DONE":
-            session = self._connection.connection.session
-            limit, session.timeout = session.timeout, seconds
-            path = f"zones/{zone}/operations/{operation.get('name')}/wait"
-            try:
-                operation = self.call("operation", path, method="POST")
-            except (Refusal, CloudError, OSError):
-                # requests' exceptions are OSErrors.
-                return operation
-            finally:
-                session.timeout = limit
-        failed = operation.get("error")
-        if failed:
-            errors = failed.get("errors") if isinstance(failed, dict) else None
-            first = errors[0] if isinstance(errors, list) and errors else {}
-            status = operation.get("httpErrorStatusCode")
-            raise Refusal(
-                str(first.get("code", "")),
-                str(first.get("message", "the operation failed")),
-                status if isinstance(status, int) else 500,
-            )
-        return operation
+    def waited(self, operation: dict[str, Any], zone: str) -> dict[str, Any]:
+        """The operation once it is done, or as it is when a request's time is over."""
+        if is_done(operation):
+            return operation
+        path = f"{operation_path(zone, operation)}/wait"
+        try:
+            return self.call("operation", path, method="POST")
+        except (Refusal, CloudError, OSError):
+            # It goes on when we can't learn how it ends. requests' exceptions are OSErrors.
+            return operation
 
     def _pages(self, kind: str, path: str, wanted: str | None) -> Iterator[dict[str, Any]]:
         params = {"maxResults": str(self._page_size)}
@@ -157,6 +139,28 @@ def granted(connection: Any, target: str, asked: Sequence[str]) -> set[str]:
     told = judged(connection.request(target, method="POST", data=body), f"POST {target}", None)
     found = told.get("permissions", [])
     return set(map(str, _items(found, target)))
+
+
+def operation_path(zone: str, operation: Mapping[str, Any]) -> str:
+    """Where an operation in that zone is asked for."""
+    return f"zones/{zone}/operations/{operation.get('name')}"
+
+
+def is_done(operation: Mapping[str, Any]) -> bool:
+    """Whether an operation has ended. Raises Refusal where it failed."""
+    if operation.get("status") != "DONE":
+        return False
+    failed = operation.get("error")
+    if failed:
+        errors = failed.get("errors") if isinstance(failed, dict) else None
+        first = errors[0] if isinstance(errors, list) and errors else {}
+        status = operation.get("httpErrorStatusCode")
+        raise Refusal(
+            str(first.get("code", "")),
+            str(first.get("message", "the operation failed")),
+            status if isinstance(status, int) else 500,
+        )
+    return True
 
 
 def _complete(part: Mapping[str, Any], where: str) -> None:

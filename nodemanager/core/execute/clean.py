@@ -317,6 +317,9 @@ def passes(order: CleanOrder, why: Verdict, seen: Seen) -> bool:
         return seen.failing
     if why.reason in (Reason.DENIED_TOO_EARLY, Reason.STOPPING):
         return order.is_exception
+    if why.reason is Reason.NODE_ALIVE:
+        # A listing still shows what a refused create had begun.
+        return order.reason is Reason.CREATE_REFUSED
     return why.reason in (Reason.PAUSED, Reason.EVIDENCE_MISSING, Reason.READ_ONLY)
 
 

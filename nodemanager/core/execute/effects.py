@@ -87,6 +87,19 @@ class Created:
 
 
 @dataclass(frozen=True, slots=True)
+class FinishCreate:
+    """Ask the cloud how the create ended that it goes on with; remove what a failed one left.
+
+    `pending` is the cloud's word for it, `place` where the node was to be. The answer is None once
+    the node is made, the next `pending` while the create goes on, and the error of a create that
+    was refused in the end (D6).
+    """
+
+    pending: str
+    place: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class LookAtNode:
     """Ask the cloud what the node pins, if `pins`; then read its record; then ask the scheduler for
     the nodes named `hostnames`, if any (D2). Answer: NodeLooked."""
@@ -245,12 +258,14 @@ class Wait:
 
 Question = LookAtRecord | ReadRecord | CheckImage | FindByTag | LookAtNode | AskNode
 Freeing = FenceRecord | LiftFence | FreeRecord
-Intended = DeleteRecord | Freeing | ClaimRecord | RenewClaim | CreateNode | DestroyNode
+Intended = (
+    DeleteRecord | Freeing | ClaimRecord | RenewClaim | CreateNode | FinishCreate | DestroyNode
+)
 """Writes that the journal has as intents before they leave (R1)."""
 StoreWrite = (
     DeleteRecord | Freeing | ClaimRecord | RenewClaim | WriteClaim | TellDrain | RestoreRecord
 )
-CloudWrite = CreateNode | DestroyNode | AdoptNode
+CloudWrite = CreateNode | FinishCreate | DestroyNode | AdoptNode
 SchedulerWrite = TellScheduler | MarkDown
 Paced = CheckImage | FindByTag | LookAtNode | AskNode | CloudWrite
 """What set-ups and shut-downs ask the cloud for: it waits while that wants fewer calls (U13)."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from nodemanager.core.execute.catalog import WORKFLOWS
-from nodemanager.core.execute.setup import is_unclear
+from nodemanager.core.execute.setup import Finishing, is_unclear
 from nodemanager.core.execute.workflow import About, Action, Key, Running
 from nodemanager.core.observe.snapshot import Flight
 
@@ -93,6 +93,12 @@ class Flights:
             for key, one in self.running.items()
             if key.action is Action.SETUP and is_unclear(one.state)
         )
+
+    @property
+    def going_on(self) -> set[str]:
+        """The nodes whose create the cloud goes on with: they may be refused in the end."""
+        states = (one.state for one in self.running.values())
+        return {state.created.node.id for state in states if isinstance(state, Finishing)}
 
     @property
     def destroys_of(self) -> set[str]:

@@ -36,10 +36,14 @@ class Claimed:
 
 @dataclass(frozen=True, slots=True)
 class CreateRefused:
-    """A create of these sizes failed with that error (D6)."""
+    """A create of these sizes failed with that error (D6).
+
+    `node_id` is the node that it had begun with, and that is not there any more.
+    """
 
     sizes: tuple[str, ...]
     error: RemoteError
+    node_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

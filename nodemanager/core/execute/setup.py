@@ -1,9 +1,10 @@
 """Sets a node up: claims a record, creates the node, and settles a refused or unclear create.
 
 The plan orders boots, and each becomes a workflow. It checks right before its claim, and again
-right before its create, whether it may go on (U10). An unclear create is repeated with the same
-client token where the cloud knows such tokens (U9). Elsewhere, and once that took too long, the
-record listing and the node's tag tell what became of it (U5).
+right before its create, whether it may go on (U10). Where the cloud goes on with a create after its
+answer, it is asked for the create's end, which counts as an answer would have (D6). An unclear
+create is repeated with the same client token where the cloud knows such tokens (U9). Elsewhere, and
+once that took too long, the record listing and the node's tag tell what became of it (U5).
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from nodemanager.core.execute.effects import (
     Created,
     CreateNode,
     FindByTag,
+    FinishCreate,
     RenewClaim,
     Wait,
 )
@@ -53,7 +55,7 @@ from nodemanager.core.model.reasons import Event, Reason
 from nodemanager.core.model.seats import seat_of
 from nodemanager.core.model.settings import ASK_AGAIN_S, CREATE_WITHIN_S, ORDER_TTL_S
 from nodemanager.core.model.verdict import Objection
-from nodemanager.core.model.world import Claim, Guarantee, Record, Size
+from nodemanager.core.model.world import Claim, CloudNode, CloudState, Guarantee, Record, Size
 from nodemanager.core.plan.boots import BootOrder
 from nodemanager.core.plan.places import choose, nodes_by_place
 from nodemanager.core.plan.supply import held_records
@@ -125,6 +127,19 @@ class Creating(Written):
 
 
 @dataclass(frozen=True, slots=True)
+class Finishing(Written):
+    """The create was answered and goes on: the cloud is asked by timer how it ended (D6).
+
+    `tries` is as in Creating.
+    """
+
+    order: SetUpOrder
+    record: Record
+    created: Created
+    tries: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Waiting(Written):
     """A create will be sent: it waits for its time, and then for a worker.
 
@@ -157,7 +172,7 @@ class Doubtful(Written):
     listens = True
 
 
-SetupState = Checking | Claiming | Renewing | Creating | Waiting | Doubtful
+SetupState = Checking | Claiming | Renewing | Creating | Finishing | Waiting | Doubtful
 
 
 def is_unclear(state: object) -> bool:
@@ -200,12 +215,14 @@ def created_as(order: SetUpOrder, record: Record, created: Created) -> Step[Setu
     )
 
 
-def refused(order: SetUpOrder, record: Record, error: RemoteError, seen: Seen) -> Step[SetupState]:
+def refused(
+    order: SetUpOrder, record: Record, error: RemoteError, seen: Seen, node_id: str | None = None
+) -> Step[SetupState]:
     """The end after a definite refusal: nothing was created, so the claim is released (U6)."""
     step: Step[SetupState] = Step(
         None,
         tell=(failed(order, record, "create", error),),
-        learn=(CreateRefused((order.size.name,), error),),
+        learn=(CreateRefused((order.size.name,), error, node_id),),
     )
     return released(order, record, step, "refused", seen, stage="create")
 
@@ -370,6 +387,9 @@ def _claim_in_doubt(state: Doubtful, record: Record, seen: Seen) -> Step[SetupSt
 FIRST_REPEAT_S = 2.0
 LONGEST_REPEAT_S = 30.0
 """The first and the longest wait before an unclear create is repeated; it doubles (U9)."""
+FIRST_ASK_S = 2.0
+LONGEST_ASK_S = 15.0
+"""The shortest and the longest wait before the cloud is asked again how a create ended."""
 GIVES_UP = frozenset(
     {
         *(Reason.NO_LONGER_WANTED, Reason.AT_MAX_NODES, Reason.AT_MAX_PRICE),
@@ -427,7 +447,7 @@ class SetUp:
     """Claim and create; then repeat the create, release the claim, or look for the node."""
 
     action = Action.SETUP
-    states = (Checking, Claiming, Renewing, Creating, Waiting, Doubtful)
+    states = (Checking, Claiming, Renewing, Creating, Finishing, Waiting, Doubtful)
 
     def id(self, order: SetUpOrder) -> str:
         return order.claim.incarnation
@@ -453,6 +473,8 @@ class SetUp:
         match state:
             case Checking():
                 return Step(None)
+            case Finishing():
+                return _asked(state, seen)
             case Doubtful():
                 left = replace(state, since=seen.snapshot.now, asked=False, denied_at=None)
             case _:
@@ -473,6 +495,8 @@ class SetUp:
                 return _renewing(state, event, seen)
             case Creating():
                 return _creating(state, event, seen)
+            case Finishing():
+                return _finishing(state, event, seen)
             case Waiting():
                 return _waiting(state, event, seen)
             case Doubtful():
@@ -602,30 +626,92 @@ def _renewing(state: Renewing, event: WorkflowEvent, seen: Seen) -> Step[SetupSt
 def _creating(state: Creating, event: WorkflowEvent, seen: Seen) -> Step[SetupState]:
     order, record = state.order, state.record
     match event:
+        case Answered(answer=Created() as created) if created.node.pending:
+            return _asked(Finishing(order, record, created, state.tries), seen)
         case Answered(answer=Created() as created):
             return created_as(order, record, created)
-        case Failed(error=PlaceFull() as error) if not state.tries:
-            return _elsewhere(order, record, error, seen)
-        case Failed(error=Throttled() as error) if not state.tries:
-            told = failed(order, record, "create", error, is_news=False)
-            return replace(_once_it_may(order, record), tell=(told,))
-        case Failed(error=error) if error.definite and not state.tries:
-            return refused(order, record, error, seen)
         case Failed(error=error):
-            # A later refusal says nothing about an earlier create that was unclear.
-            news = not state.tries
-            told = failed(order, record, "create", error, definite=False, is_news=news)
-            learn: tuple[Learned, ...] = (CreateRefused((order.size.name,), error),)
-            step = _again(order, record, state.tries + 1, seen)
-            if error.definite and not isinstance(error, Throttled):
-                step = Step(doubtful(state, seen))
-            return replace(step, tell=(told,), learn=(*learn, perhaps(order, record.uuid)))
+            return _not_created(state, error, seen)
         case Expired():
             return Step(doubtful(state, seen), learn=(perhaps(order, record.uuid),))
     return Step(state)
 
 
-def _elsewhere(order: SetUpOrder, record: Record, error: PlaceFull, seen: Seen) -> Step[SetupState]:
+def _not_created(state: Creating | Finishing, error: RemoteError, seen: Seen) -> Step[SetupState]:
+    """What follows a create that failed with that error, in its answer or in the end (D6)."""
+    order, record = state.order, state.record
+    node_id = state.created.node.id if isinstance(state, Finishing) else None
+    match error:
+        case PlaceFull() if not state.tries:
+            return _elsewhere(order, record, error, seen, node_id)
+        case Throttled() if not state.tries:
+            told = failed(order, record, "create", error, is_news=False)
+            return replace(_once_it_may(order, record), tell=(told,))
+    if error.definite and not state.tries:
+        return refused(order, record, error, seen, node_id)
+    # A later refusal says nothing about an earlier create that was unclear.
+    news = not state.tries
+    told = failed(order, record, "create", error, definite=False, is_news=news)
+    learn: tuple[Learned, ...] = (CreateRefused((order.size.name,), error),)
+    step = _again(order, record, state.tries + 1, seen)
+    if error.definite and not isinstance(error, Throttled):
+        step = Step(doubtful(Creating(order, record, state.tries), seen))
+    return replace(step, tell=(told,), learn=(*learn, perhaps(order, record.uuid)))
+
+
+def _finishing(state: Finishing, event: WorkflowEvent, seen: Seen) -> Step[SetupState]:
+    order, record, created = state.order, state.record, state.created
+    match event:
+        case Due():
+            return _asked(state, seen)
+        case Answered(answer=None) | Expired():
+            # After action_timeout the listings show what becomes of the node, as of any other.
+            return created_as(order, record, created)
+        case Answered(answer=str() as pending):
+            node = replace(created.node, pending=pending)
+            return _asked_later(replace(state, created=replace(created, node=node)), seen)
+        case Answered(answer=RemoteError() as error):
+            return _not_created(state, error, seen)
+        case Failed(error=error):
+            told = failed(order, record, "create", error, definite=False, is_news=False)
+            return replace(_asked_later(state, seen), tell=(told,))
+    return Step(state)
+
+
+def _asked(state: Finishing, seen: Seen) -> Step[SetupState]:
+    """Ask how the create ended, unless its node is listed as running already.
+
+    The order removes what a failed create left, so it waits while nothing may be destroyed (B2).
+    """
+    order, node = state.order, state.created.node
+    listed = seen.snapshot.history.present.get(node.id)
+    if listed is not None and listed.state is CloudState.RUNNING:
+        return created_as(order, state.record, state.created)
+    if not _may_ask(state.record, listed or node, seen):
+        return _asked_later(state, seen)
+    return Step(state, (FinishCreate(node.pending, order.place),))
+
+
+def _may_ask(record: Record, node: CloudNode, seen: Seen) -> bool:
+    snapshot = seen.snapshot
+    block = standing_block(snapshot, seen.settings, polls=False)
+    if block is not None and block.reason is not Reason.NOT_AUTHORISED:
+        return False
+    is_held = node.held or not snapshot.holds.isdisjoint((record.uuid, node.id))
+    return not (seen.stopping or is_held or snapshot.limits.throttled_until > snapshot.now)
+
+
+def _asked_later(state: Finishing, seen: Seen) -> Step[SetupState]:
+    """Wait for a part of the set-up's age: most creates end soon."""
+    now = seen.snapshot.now
+    age_s = now - (state.order.not_after - ORDER_TTL_S)
+    wait_s = min(LONGEST_ASK_S, max(FIRST_ASK_S, age_s / 4))
+    return Step(state, (Wait(max(wait_s, seen.snapshot.limits.throttled_until - now)),))
+
+
+def _elsewhere(
+    order: SetUpOrder, record: Record, error: PlaceFull, seen: Seen, node_id: str | None
+) -> Step[SetupState]:
     """Send the create to the next place at once: in this one nothing was made, nor will be (U6).
 
     A claim that waited too long is renewed first. Without another place the order has failed.
@@ -633,10 +719,10 @@ def _elsewhere(order: SetUpOrder, record: Record, error: PlaceFull, seen: Seen) 
     order = replace(order, tried=(*order.tried, error.place))
     # While something with the node's tags is left, another node would be its double.
     if error.lingers or _placed(order, seen)[1] is not None:
-        return refused(order, record, error, seen)
+        return refused(order, record, error, seen, node_id)
     step = _go_on(order, record, 0, seen)
     told = failed(order, record, "create", error)
-    learn = CreateRefused((order.size.name,), error)
+    learn = CreateRefused((order.size.name,), error, node_id)
     return replace(step, tell=(told, *step.tell), learn=(learn, *step.learn))
 
 

@@ -277,8 +277,9 @@ def _after_orders(state: State, at: float, settings: Settings, *, told: bool) ->
 def _after_step(state: State, one: Learned, own: OwnNews, settings: Settings) -> State:
     """The state with what a step of a workflow learned."""
     at = own.at
-    node_id = one.node_id if isinstance(one, news.NodeExpected) else None
-    state = learned(state, one, at, nodes_now(state, node_id), settings)
+    created = one.node_id if isinstance(one, news.NodeExpected) else None
+    refused = one.node_id if isinstance(one, news.CreateRefused) else None
+    state = learned(state, one, at, nodes_now(state, created, refused), settings)
     if state.ended:
         state = replace(state, expected=without_ended(state.expected, state.ended))
     if isinstance(one, news.NodeGone):
@@ -422,8 +423,15 @@ def _expecting(state: State, one: news.NodeExpected, now: float, nodes: int) -> 
     return replace(state, created=created, limits=limits)
 
 
-def nodes_now(state: State, created: str | None = None) -> int:
-    """The number of nodes, with those created since the last listing and the one `created`."""
+def nodes_now(state: State, created: str | None = None, refused: str | None = None) -> int:
+    """The number of nodes, with those created since the last listing and the one `created`.
+
+    Listed nodes that may yet be refused don't count, nor does the one that was `refused` just now.
+    """
     planned = state.plan.counts.get("nodes", 0) if state.plan is not None else 0
-    ids = {one.node_id for one in state.expected.values()} | {created}
-    return planned + len(ids - {None} - state.history.present.keys())
+    ids, present = (
+        {one.node_id for one in state.expected.values()} | {created},
+        state.history.present,
+    )
+    unmade = (state.flights.going_on | {refused}) & present.keys()
+    return max(0, planned + len(ids - {None} - present.keys()) - len(unmade))

@@ -100,7 +100,8 @@ class CloudNode:
     nobody asks for them. `image` is the immutable id of the image that it was booted from, None
     where the listing does not tell it. `why` is the cloud's own reason for its state, such as why
     it ended; empty where the cloud tells none. `problems` tells which fields could not be read
-    (P3).
+    (P3). `pending` has only the answer to a create that the cloud goes on with: how the cloud is
+    asked for its end.
     """
 
     id: str
@@ -117,6 +118,7 @@ class CloudNode:
     places: tuple[str, ...] = ()
     image: str | None = None
     why: str = ""
+    pending: str = ""
 
     @property
     def is_absent(self) -> bool:

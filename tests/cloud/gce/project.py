@@ -242,6 +242,7 @@ class Project:
 
     def put(self, node_id: str, status: str) -> None:
         """Bring an instance into that status, as Google or another hand would."""
+        self.settle()
         for one in self.instances.values():
             if one["id"] == node_id:
                 one["status"] = status

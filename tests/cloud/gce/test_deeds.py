@@ -22,11 +22,12 @@ from nodemanager.errors import (
 from tests.cloud.faults import lost
 from tests.cloud.gce.helpers import SMALL, ZONE, by_hand, cloud, instance, order
 from tests.cloud.gce.server import GceServer, changed, plain, refusal
+from tests.cloud.orders import finished
 
 pytestmark = pytest.mark.socket
 
 INSERT = "instances.insert"
-WAIT = "zoneOperations.wait"
+OPERATION = "zoneOperations.get"
 
 
 def inserted(gce: GceServer) -> dict[str, Any]:
@@ -55,9 +56,8 @@ def test_the_insert_call_itself_carries_labels_disk_labels_and_the_request_id(
     assert (disk["boot"], disk["autoDelete"]) == (True, True)
     assert gce.called(INSERT)[0].query["requestId"]
     assert (made.name, made.tags, made.size) == ("compute3", tags, "n1-standard-1")
-    assert made.addresses == ("10.128.0.2", "203.0.113.2")
     rest = [call.method for call in gce.calls if not call.method.startswith("images.")]
-    assert rest == [INSERT, WAIT, "instances.get"]
+    assert rest == [INSERT]
 
 
 @pytest.mark.parametrize(
@@ -203,7 +203,7 @@ def test_an_image_that_we_may_not_ask_for_stops_no_boot(gce: GceServer) -> None:
     ours = cloud(gce, create={"image": "projects/debian-cloud/global/images/family/debian-12"})
     gce.fault("images.getFromFamily", times=9, before=refusal("forbidden", 403))
     ours.check_image()
-    assert ours.create(order()).state is CloudState.RUNNING
+    assert ours.create(order()).state is CloudState.PENDING
 
 
 def test_a_question_for_the_image_that_is_put_off_puts_off_the_boot(gce: GceServer) -> None:
@@ -217,40 +217,59 @@ def test_a_question_for_the_image_that_is_put_off_puts_off_the_boot(gce: GceServ
 # What becomes of the operation.
 
 
-def test_a_create_that_takes_long_is_answered_with_the_node_as_it_is_ordered(
-    gce: GceServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("nodemanager.cloud.gce.adapter.WAIT_S", 0.2)
+def test_a_create_is_answered_at_once_with_the_node_as_it_is_ordered(gce: GceServer) -> None:
+    """No thread waits for the operation, which may take minutes (U13)."""
     gce.project.takes = 1000.0
     ours = cloud(gce)
     asked = order()
     made = ours.create(asked)
     assert (made.state, made.tags, made.problems) == (CloudState.PENDING, asked.tags, ())
     (listed,) = ours.list_nodes().items
-    assert replace(listed, addresses=()) == replace(made, created_at=listed.created_at)
+    known = replace(made, created_at=listed.created_at, pending="")
+    assert replace(listed, addresses=()) == known
     assert made.created_at == pytest.approx(listed.created_at, abs=2)
+    assert ours.finish(made.pending, None) == made.pending
+    gce.project.pending[0].due = 0.0
+    # Another process may ask, too: all that it needs is in `pending`.
+    assert cloud(gce).finish(made.pending, None) is None
+    assert gce.called("zoneOperations.wait") == []
 
 
 @pytest.mark.parametrize(
     ("method", "how"),
     [
-        pytest.param(WAIT, {"before": refusal("rateLimitExceeded", 403)}, id="throttled"),
-        pytest.param(WAIT, {"before": refusal("forbidden", 403)}, id="no-right-to-wait"),
-        pytest.param(WAIT, {"before": plain(502, "")}, id="proxy"),
-        pytest.param(WAIT, {"after": lost}, id="cut"),
-        pytest.param("instances.get", {"before": refusal("notFound", 404)}, id="not-shown-yet"),
-        pytest.param("instances.get", {"before": refusal("quotaExceeded", 403)}, id="api-quota"),
+        pytest.param(OPERATION, {"before": refusal("rateLimitExceeded", 403)}, id="throttled"),
+        pytest.param(OPERATION, {"before": refusal("forbidden", 403)}, id="no-right-to-ask"),
+        pytest.param(OPERATION, {"before": refusal("notFound", 404)}, id="forgotten"),
+        pytest.param(OPERATION, {"before": plain(502, "")}, id="proxy"),
+        pytest.param(OPERATION, {"after": lost}, id="cut"),
     ],
 )
 def test_once_the_insert_has_begun_no_error_says_that_nothing_was_made_u6(
     gce: GceServer, method: str, how: dict[str, Any]
 ) -> None:
+    """What fails is the question, so it is no answer to it."""
     ours = cloud(gce)
     gce.fault(method, **how)
     asked = order()
     made = ours.create(asked)
     assert (made.state, made.tags) == (CloudState.PENDING, asked.tags)
+    with pytest.raises(CloudError):
+        ours.finish(made.pending, None)
+    assert ours.finish(made.pending, None) is None
     assert [node.id for node in ours.list_nodes().items] == [made.id]
+
+
+def test_an_insert_without_a_target_is_unclear_where_its_operation_cant_be_asked_for_u6(
+    gce: GceServer,
+) -> None:
+    gce.fault(INSERT, after=changed(lambda told: told.pop("targetId")))
+    gce.fault(OPERATION, before=refusal("forbidden", 403))
+    ours, asked = cloud(gce), order()
+    with pytest.raises(CloudError, match="without an id") as caught:
+        ours.create(asked)
+    assert not caught.value.definite
+    assert ours.create(asked).id in {node.id for node in ours.list_nodes().items}
 
 
 @pytest.mark.parametrize(
@@ -273,12 +292,13 @@ def test_an_operation_that_fails_says_why(
     gce.project.next_fails.append((code, "The zone does not have enough resources available."))
     ours = cloud(gce)
     with pytest.raises(CloudError, match=code) as caught:
-        ours.create(order())
+        finished(ours, order())
     assert type(caught.value) is expected
     assert caught.value.definite is (expected is not CloudError)
+    assert "enough resources" in str(caught.value)
     assert gce.project.instances == {}
     assert gce.project.disks == {}
-    ours.create(order())
+    finished(ours, order())
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from nodemanager.errors import CloudError, ConfigError, PlaceFull, QuotaExceeded
 from tests.cloud import asking
 from tests.cloud.gce.helpers import POOL, SMALL, ZONE, cloud, order
 from tests.cloud.gce.server import GceServer, refusal
+from tests.cloud.orders import finished
 
 pytestmark = pytest.mark.socket
 
@@ -33,9 +34,9 @@ def test_a_full_zone_is_told_by_its_name_and_the_next_one_takes_the_node(
     first = order(place=ZONE)
     life = str(first.tags.incarnation)
     with pytest.raises(PlaceFull) as full:
-        ours.create(replace(first, client_token=client_token(life, ZONE)))
+        finished(ours, replace(first, client_token=client_token(life, ZONE)))
     assert (full.value.place, full.value.lingers) == (ZONE, False)
-    node = ours.create(replace(first, place=OTHER, client_token=client_token(life, OTHER)))
+    node = finished(ours, replace(first, place=OTHER, client_token=client_token(life, OTHER)))
     assert node.places == (OTHER,)
     assert [one.places for one in ours.list_nodes().items] == [(OTHER,)]
     assert [zone for zone, _ in gce.project.instances] == [OTHER]
@@ -49,7 +50,7 @@ def test_a_quota_or_an_unclear_answer_is_no_full_zone(gce: GceServer) -> None:
     for code, expected in (("QUOTA_EXCEEDED", QuotaExceeded), ("INTERNAL_ERROR", CloudError)):
         gce.project.next_fails.append((code, "no"))
         with pytest.raises(expected) as refused:
-            ours.create(order(place=ZONE))
+            finished(ours, order(place=ZONE))
         assert not isinstance(refused.value, PlaceFull)
 
 

@@ -94,13 +94,12 @@ def test_an_operation_that_tells_its_target_only_once_it_is_done_is_understood(
     ours = replay(
         gce,
         instances__insert="zones_us-central1-a_instances_post",
-        zoneOperations__wait="operations_operation_zones_us-central1-a_instances_post",
+        zoneOperations__get="operations_operation_zones_us-central1-a_instances_post",
     )
-    # No image and no instance is recorded that fits.
+    # No image is recorded that fits.
     gce.fault("images.getFromFamily", times=9, before=refusal("forbidden", 403))
-    gce.fault("instances.get", times=9, before=refusal("forbidden", 403))
     made = ours.create(order())
-    assert (made.id, made.state) == (INSERTED, CloudState.PENDING)
+    assert (made.id, made.state, made.pending) == (INSERTED, CloudState.PENDING, "")
 
 
 def test_a_delete_is_accepted(gce: GceServer) -> None:

@@ -18,6 +18,7 @@ from nodemanager.core.model.world import CloudState, LeftoverKind, Outcome, Tags
 from tests.cloud.gce import auth as gce_auth
 from tests.cloud.gce.helpers import POOL, PROJECT, ZONE, add_disk, cloud, order
 from tests.cloud.gce.server import GceServer
+from tests.cloud.orders import finished
 
 pytestmark = pytest.mark.socket
 
@@ -231,7 +232,7 @@ def test_an_answer_that_google_does_not_describe_is_noticed(
     gce: GceServer, field: str, value: object
 ) -> None:
     ours = cloud(gce)
-    made = ours.create(order())
+    made = finished(ours, order())
     gce.project.instance(ZONE, made.id)[field] = value
     ours.account()
     with pytest.raises(Exception, match="HTTP 500"):

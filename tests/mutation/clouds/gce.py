@@ -140,12 +140,21 @@ GCE = (
     ),
     TextMutant(
         "U6",
-        "on Google an operation that can't be waited for says that nothing was made",
-        "cloud/gce/wire.py",
-        "            except (Refusal, CloudError, OSError):\n",
-        "            except OSError:\n",
+        "on Google an operation that can't be asked for says that nothing was made",
+        "cloud/gce/adapter.py",
+        "                with suppress(Refusal, CloudError, OSError):\n                    begun",
+        "                with suppress(OSError):\n                    begun",
         "tests/cloud/gce/test_deeds.py::"
-        "test_once_the_insert_has_begun_no_error_says_that_nothing_was_made_u6",
+        "test_an_insert_without_a_target_is_unclear_where_its_operation_cant_be_asked_for_u6",
+    ),
+    TextMutant(
+        "D6",
+        "on Google a create that goes on counts as made",
+        "cloud/gce/adapter.py",
+        "return None if is_done(told) else pending",
+        "return None if is_done(told) else None",
+        "tests/cloud/gce/test_deeds.py::"
+        "test_a_create_is_answered_at_once_with_the_node_as_it_is_ordered",
     ),
     TextMutant(
         "U6",

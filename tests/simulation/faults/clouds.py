@@ -151,7 +151,14 @@ def _(scene: Scene) -> None:
         until = float("-inf")
         world.cloud.hidden.add(node.id)
         # It has its machine only after that.
-        scene.later(0.0, lambda: node.machine and node.machine.fail_to_boot())
+        scene.later(0.0, lambda: stillborn(node))
+
+    def stillborn(node: Instance) -> None:
+        if node.machine is not None:
+            node.machine.fail_to_boot()
+        elif node.create:
+            # The cloud goes on with it.
+            scene.later(1.0, lambda: stillborn(node))
 
     world.cloud.books.created.append(made)
 

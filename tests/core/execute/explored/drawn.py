@@ -68,8 +68,12 @@ def explored(action: Action) -> Iterable[Explored]:
     )
     match action:
         case Action.SETUP:
-            placed = module.explored(tokens=True, places=("a", "b"), faults=2)
-            return [*(module.explored(tokens=tokens) for tokens in (True, False)), placed]
+            few: dict[str, Any] = {"tokens": True, "faults": 2}
+            return [
+                *(module.explored(tokens=tokens) for tokens in (True, False)),
+                *(module.explored(**few, slow=True), module.explored(**few, places=("a", "b"))),
+                module.explored(**few, slow=True, places=("a", "b")),
+            ]
         case Action.CLEAN:
             module.clean.MOST_DOUBLINGS = 0
             return [module.explored(*case) for case in module.CASES]

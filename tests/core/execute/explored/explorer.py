@@ -65,6 +65,13 @@ class Refusal(StoreError):
     definite = True
 
 
+@dataclass(frozen=True)
+class Answer:
+    """An error that is an effect's answer, and no failure of it."""
+
+    error: RemoteError
+
+
 class Tiny(Protocol[W]):
     """One workflow's world, as small as it can be. A world is frozen data with a telling repr."""
 
@@ -79,7 +86,7 @@ class Tiny(Protocol[W]):
         ...
 
     def carry_out(self, world: W, effect: Effect) -> tuple[Any, W]:
-        """The answer, or the error in its place; and the world after it."""
+        """The answer, an Answer, or the error in its place; and the world after it."""
         ...
 
     def changes(self, world: W) -> Iterable[tuple[str, W]]:
@@ -491,6 +498,7 @@ class Explorer(Generic[W]):
         runner = stand.run()
         error = answer if isinstance(answer, RemoteError) else None
         given = None if error is not None else answer
+        given = given.error if isinstance(given, Answer) else given
         runner.carried_out(CarriedOut(stand.key, 1, effect, given, error), NOW)
         yield from self._and_killed(label, is_fault, stand)
 

@@ -17,6 +17,7 @@ from nodemanager.core.execute.effects import (
     CreateNode,
     Effect,
     FindByTag,
+    FinishCreate,
     RenewClaim,
     Wait,
 )
@@ -37,10 +38,10 @@ from nodemanager.core.model.world import (
 )
 from nodemanager.core.observe.snapshot import Limits
 from nodemanager.core.plan.boots import BootOrder
-from nodemanager.errors import NoSuchRecord, PlaceFull, Throttled
+from nodemanager.errors import CapacityUnavailable, NoSuchRecord, PlaceFull, Throttled
 from tests.core.build import POOL, SMALL, World, world
 from tests.core.execute.explored.drawn import differences
-from tests.core.execute.explored.explorer import NOW, Explored, Explorer, Scene
+from tests.core.execute.explored.explorer import NOW, Answer, Explored, Explorer, Scene
 
 pytestmark = pytest.mark.slow
 
@@ -78,6 +79,12 @@ class Tiny:
     renewed: bool = False
     stamp: float = 0.0
     """The claim's time as its worker wrote it, in seconds from the beginning."""
+    slow: bool = False
+    """The cloud goes on with a create after it has answered it."""
+    begun: frozenset[tuple[str | None, str]] = frozenset()
+    """The creates of a slow cloud: where, and whether each `goes on`, is `made` or `failed`."""
+    listed: bool = False
+    """The cloud lists a node that was made as running."""
 
     @property
     def too_old(self) -> bool:
@@ -87,8 +94,9 @@ class Tiny:
 class TinySetUp:
     workflow = SetUp()
 
-    def __init__(self, *, tokens: bool, places: tuple[str, ...] = ()) -> None:
+    def __init__(self, *, tokens: bool, places: tuple[str, ...] = (), slow: bool = False) -> None:
         self._tokens = tokens
+        self._slow = slow
         self._places = places
         made: World = world(max_nodes=4)
         made.round()
@@ -102,7 +110,7 @@ class TinySetUp:
         self._at = self._snapshot.history.clock.now(self._snapshot.now)
 
     def begins(self) -> Iterable[tuple[SetUpOrder, Tiny]]:
-        yield self._order, Tiny(tokens=self._tokens)
+        yield self._order, Tiny(tokens=self._tokens, slow=self._slow)
 
     def _record(self, world: Tiny) -> Record:
         claim = replace(self._order.claim, at=self._at + world.stamp)
@@ -122,6 +130,8 @@ class TinySetUp:
         if world.back and clock is not None:
             clock = clock.read(StoreTime(clock.now(now) + BACK_S, now, 0.0))
         history = replace(self._snapshot.history, records=listing, clock=clock)
+        if world.listed:
+            history = replace(history, present={"i-1": self._node()})
         holds = frozenset({"r"} if world.limit == "hold" else ())
         limits = Limits(
             places={SMALL.name: dict.fromkeys(world.rests, now + 300.0)},
@@ -166,10 +176,47 @@ class TinySetUp:
             case CreateNode(place=place):
                 where = world.where | {place}
                 nodes = len(where) if world.tokens else world.nodes + 1
-                return Created(self._node(), 1.0), replace(world, nodes=nodes, where=where)
+                if not world.slow:
+                    return Created(self._node(), 1.0), replace(world, nodes=nodes, where=where)
+                return self._create_begun(world, place)
+            case FinishCreate(place=place):
+                return self._end_of(world, place), world
             case FindByTag():
                 return (self._node(),) if world.nodes else (), world
         raise AssertionError(f"a set-up asks for no {effect}")
+
+    def _create_begun(self, world: Tiny, place: str | None) -> tuple[Created, Tiny]:
+        """A repeated create begins nothing more: it has the same token, and the node's name."""
+        pending = Created(replace(self._node(), state=CloudState.PENDING, pending="asked by"), 1.0)
+        if any(where == place for where, _ in world.begun):
+            return pending, world
+        begun = world.begun | {(place, "goes on")}
+        where = world.where | {place}
+        return pending, replace(world, nodes=world.nodes + 1, where=where, begun=begun)
+
+    def _end_of(self, world: Tiny, place: str | None) -> object:
+        (how,) = [how for where, how in world.begun if where == place]
+        if how == "goes on":
+            return "asked by"
+        if how == "made":
+            return None
+        full = CapacityUnavailable("no room")
+        return Answer(full if place is None else PlaceFull("no room", place=place))
+
+    def _ended(self, world: Tiny, how: str) -> Tiny | None:
+        """The world once a create that goes on has ended so; None where none does."""
+        going = [one for one in world.begun if one[1] == "goes on"]
+        if not going:
+            return None
+        begun = world.begun - {going[0]} | {(going[0][0], how)}
+        if how == "made":
+            return replace(world, begun=begun)
+        where = world.where - {going[0][0]}
+        return replace(world, begun=begun, nodes=world.nodes - 1, where=where)
+
+    def expires(self, state: Any) -> bool:
+        """Whether nothing but its time-out may end it: nobody asks without the lease."""
+        return isinstance(state, setup.Finishing)
 
     def changes(self, world: Tiny) -> Iterator[tuple[str, Tiny]]:
         if world.lease:
@@ -188,6 +235,8 @@ class TinySetUp:
             yield "the cloud takes calls again", replace(world, throttled=False)
         for place in self._places:
             yield f"{place} fills or empties", replace(world, full=world.full ^ {place})
+        if (failed := self._ended(world, "failed")) is not None:
+            yield "the create fails in the end", failed
 
     def learns(self, world: Tiny, one: Learned) -> Tiny:
         if isinstance(one, CreateRefused) and isinstance(one.error, PlaceFull):
@@ -203,6 +252,10 @@ class TinySetUp:
         if world.claimed and not world.nodes:
             # C21: long after; a create that was sent by then takes effect never (A2).
             yield "the claim is freed", replace(world, claimed=False)
+        if (made := self._ended(world, "made")) is not None:
+            yield "the create succeeds in the end", made
+        if not world.listed and any(how == "made" for _, how in world.begun):
+            yield "the node is listed as running", replace(world, listed=True)
         if world.nodes and not world.pinged:
             yield "the node pings", replace(world, pinged=True)
 
@@ -219,6 +272,14 @@ class TinySetUp:
                 return f"sent though {before.world.limit} forbids it (U10)"
             if before.world.throttled:
                 return "sent though the cloud asks for fewer calls (D6)"
+        may_destroy = before.world.lease and before.world.limit != "hold"
+        if any(isinstance(one, FinishCreate) for one in sent) and not may_destroy:
+            return "asked for a create's end, which may destroy, where nothing may be (B2)"
+        comes_to_nothing = {where for where, how in after.world.begun if how == "failed"}
+        if after.ended == "created" and before.ended is None and not after.world.nodes:
+            is_known = "flight.expired" not in after.told
+            if isinstance(before.running, setup.Finishing) and comes_to_nothing and is_known:
+                return "a create that was refused in the end is told as created (D6)"
         for one in sent:
             if not isinstance(one, CreateNode):
                 continue
@@ -239,8 +300,10 @@ class TinySetUp:
         return None
 
 
-def explored(*, tokens: bool, places: tuple[str, ...] = (), faults: int = 3) -> Explored:
-    return Explorer(TinySetUp(tokens=tokens, places=places), faults).explore()
+def explored(
+    *, tokens: bool, places: tuple[str, ...] = (), slow: bool = False, faults: int = 3
+) -> Explored:
+    return Explorer(TinySetUp(tokens=tokens, places=places, slow=slow), faults).explore()
 
 
 @pytest.mark.parametrize("tokens", [True, False], ids=["client-tokens", "none"])
@@ -249,7 +312,7 @@ def test_whatever_happens_a_set_up_makes_one_node_at_the_most(tokens: bool) -> N
     print(found)
     assert found.wrong == [], "\n".join(found.wrong)
     assert differences(SetUp(), found.moves, is_all=False) == []
-    assert found.states == {one.__name__ for one in SetUp.states}
+    assert found.states | {"Finishing"} == {one.__name__ for one in SetUp.states}
 
 
 @pytest.mark.parametrize("tokens", [True, False], ids=["client-tokens", "none"])
@@ -260,6 +323,22 @@ def test_with_several_places_it_makes_one_node_at_the_most_too(tokens: bool) -> 
     assert found.wrong == [], "\n".join(found.wrong)
     moved = ("Creating", "CreateNode failed", "Creating", ("CreateNode",), ())
     assert moved in found.moves
+
+
+@pytest.mark.parametrize("places", [(), ("a", "b")], ids=["one-place", "two-places"])
+@pytest.mark.parametrize("tokens", [True, False], ids=["client-tokens", "none"])
+def test_a_create_that_goes_on_makes_one_node_at_the_most_too(
+    tokens: bool, places: tuple[str, ...]
+) -> None:
+    """Its refusal in the end is read, and no restart forgets it (D6)."""
+    found = explored(tokens=tokens, places=places, slow=True, faults=2)
+    print(found)
+    assert found.wrong == [], "\n".join(found.wrong)
+    assert differences(SetUp(), found.moves, is_all=False) == []
+    assert found.states == {one.__name__ for one in SetUp.states}
+    if places:
+        moved = ("Finishing", "FinishCreate answered", "Creating", ("CreateNode",), ())
+        assert moved in found.moves
 
 
 def _always_elsewhere(original: Any) -> Any:
@@ -335,6 +414,32 @@ def test_the_exploration_notices_a_guard_that_is_gone(
 ) -> None:
     monkeypatch.setattr(setup, guard, without)
     assert explored(tokens=tokens).wrong
+
+
+def _as_created(original: Any) -> Any:
+    """Does not read how a create ended, but takes it for made."""
+
+    def not_created(state: Any, error: Any, seen: Any) -> Any:
+        if isinstance(state, setup.Finishing):
+            return setup.created_as(state.order, state.record, state.created)
+        return original(state, error, seen)
+
+    return not_created
+
+
+@pytest.mark.parametrize(
+    ("guard", "without", "told"),
+    [
+        pytest.param("_may_ask", lambda *given: True, "B2", id="b2-asked-where-it-may-destroy"),
+        pytest.param("_not_created", _as_created(setup._not_created), "D6", id="d6-a-late-refusal"),
+    ],
+)
+def test_the_exploration_notices_what_is_wrong_with_a_slow_create(
+    monkeypatch: pytest.MonkeyPatch, guard: str, without: Any, told: str
+) -> None:
+    monkeypatch.setattr(setup, guard, without)
+    found = explored(tokens=False, slow=True, faults=1).wrong
+    assert any(told in one for one in found)
 
 
 def test_a_no_to_a_repeated_create_that_passes_for_the_last_word_is_noticed(
