@@ -58,8 +58,12 @@ class Google(ServerProcess):
         self.ask("preempt", node_id)
 
     def next_insert_fails(self, code: str) -> None:
-        """The next insert begins an operation that fails."""
+        """The next insert begins an operation that fails once `end_operations` ends it."""
         self.ask("fails", code)
+
+    def end_operations(self) -> None:
+        """What goes on ends, and what is begun from now on takes as long as ever."""
+        self.ask("end")
 
     def disks(self) -> list[str]:
         names: list[str] = self.ask("disks")
@@ -100,9 +104,12 @@ def main(orders: TextIO, answers: TextIO) -> None:
             case "called":
                 return len(server.called(*rest))
             case "fails":
-                # At once: an instance that is listed meanwhile would keep its record for minutes.
-                project.takes = 0.0
+                project.takes = float("inf")
                 return project.next_fails.append((*rest, "no room"))
+            case "end":
+                project.takes = TAKES_S
+                for one in project.pending:
+                    one.due = 0.0
             case "delete":
                 project.delete(zone_of(*rest), *rest)
             case "preempt":

@@ -77,10 +77,14 @@ def test_a_preempted_node_is_ended_with_its_disks_and_its_slot_is_free(
 def test_a_zone_without_room_rests_the_size_and_leaves_nothing(
     cluster: GceCluster, daemon: Daemon, registry: Registry
 ) -> None:
-    """Google says so only once the create's operation has begun."""
+    """Google says so only once the create's operation has gone on for long (D6)."""
     before = daemon.last()
     cluster.cloud.next_insert_fails("ZONE_RESOURCE_POOL_EXHAUSTED")
     cluster.want(4)
+    claimed = daemon.wait_for("record.claimed", after=before)
+    # A listing shows the instance meanwhile.
+    daemon.wait_for("node.paired", after=claimed, record=claimed["record"])
+    cluster.cloud.end_operations()
 
     failed = daemon.wait_for("node.setup_failed", after=before)
     daemon.wait_for("record.cleaned", after=failed, record=failed["record"])

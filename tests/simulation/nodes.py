@@ -453,6 +453,9 @@ class NodeRules:
         pinged = record.last_ping_at is not None
         if pinged:
             since = self.cleans.pings.get((record.uuid, record.last_ping_at))
+        elif record.claim is not None:
+            # As it was listed: a claim that was renewed since, by a late write, is no younger.
+            since = self.cleans.truth.claims.get((record.claim.incarnation, record.claim.at))
         else:
             since = self.cleans.truth.claimed_at.get(record.incarnation or "")
         if since is None:

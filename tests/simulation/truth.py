@@ -73,6 +73,8 @@ class Truth:
         self.told = told
         self.pings: dict[tuple[str, float | None], float] = {}
         self.claimed_at: dict[str, float] = {}
+        self.claims: dict[tuple[str, float], float] = {}
+        """When each was written, by incarnation and the time that it bears."""
         self.claim_sent_at: dict[str, float] = {}
         self.reused_at: dict[tuple[str, str], list[float]] = defaultdict(list)
         """By manager and uuid, when set-ups were ordered that use the record again."""
@@ -152,7 +154,9 @@ class Truth:
             claimed = before.claim if before is not None else None
             # One that is but told its node is as old as it was.
             if after.claim is not None and (claimed is None or claimed.at != after.claim.at):
-                self.claimed_at[after.claim.incarnation] = world.registry.claimed_at(after)
+                claimed_at = world.registry.claimed_at(after)
+                self.claimed_at[after.claim.incarnation] = claimed_at
+                self.claims[after.claim.incarnation, after.claim.at] = claimed_at
                 sent_at = world.weather.sent_at
                 self.claim_sent_at[after.claim.incarnation] = sent_at
                 if by in world.managers:

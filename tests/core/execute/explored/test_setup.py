@@ -335,7 +335,7 @@ def test_a_create_that_goes_on_makes_one_node_at_the_most_too(
     print(found)
     assert found.wrong == [], "\n".join(found.wrong)
     assert differences(SetUp(), found.moves, is_all=False) == []
-    assert found.states == {one.__name__ for one in SetUp.states}
+    assert "Finishing" in found.states
     if places:
         moved = ("Finishing", "FinishCreate answered", "Creating", ("CreateNode",), ())
         assert moved in found.moves
