@@ -108,6 +108,7 @@ class LogKey(Documented):
     TOOK_S = "took_s", "How long it took."
     ATTEMPT = "attempt", "Attempt number, from 1."
     RETRY_S = "retry_s", "Seconds until the next attempt."
+    WAIT_S = "wait_s", "Seconds until this manager acts."
     UNTIL = "until", "When a place takes nodes again, UTC."
     PINGS_ANSWERED = (
         "pings_answered",
