@@ -106,7 +106,7 @@ def test_every_call_that_may_change_something_needs_the_lease(port: type) -> Non
         getattr(port, "__annotations__", {})
     )
     orders = {
-        CloudDriver: {"create", "adopt", "destroy", "release"},
+        CloudDriver: {"create", "finish", "adopt", "destroy", "release"},
         RecordStore: {
             *("create", "claim", "clean", "delete", "fence", "unfence", "drain", "restore"),
         },
