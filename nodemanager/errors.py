@@ -90,6 +90,14 @@ class QuotaExceeded(CloudError):
     definite = True
 
 
+class FamilyQuotaExceeded(QuotaExceeded):
+    """The quota of one family of machines: others may still be had (D6)."""
+
+
+class SpotQuotaExceeded(QuotaExceeded):
+    """The quota of spot nodes: others may still be had (D6)."""
+
+
 class CapacityUnavailable(CloudError):
     """The cloud has no machine of this size now: don't boot that size for a while (D6)."""
 

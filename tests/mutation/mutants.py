@@ -332,6 +332,15 @@ MUTANTS = (
         "test_who_is_out_of_sight_may_be_one_of_five_and_hides_no_wave_d9",
     ),
     TextMutant(
+        "D6",
+        "the quota of one family stops every size",
+        "core/plan/refusals.py",
+        "    if isinstance(error, FamilyQuotaExceeded | SpotQuotaExceeded):\n",
+        "    if False:\n",
+        "tests/core/plan/test_demand.py::"
+        "test_a_quota_rests_those_whom_it_concerns_and_an_ordinary_job_boots_d6",
+    ),
+    TextMutant(
         "D9",
         "who was launched about when the window ended was surely launched after it",
         "core/safety/breaker.py",

@@ -17,7 +17,9 @@ from nodemanager.errors import (
     BadRequest,
     CapacityUnavailable,
     CloudError,
+    FamilyQuotaExceeded,
     QuotaExceeded,
+    SpotQuotaExceeded,
     Throttled,
     Unauthorized,
 )
@@ -68,6 +70,17 @@ create failed for three minutes."""
 _QUOTA_IN_TEXT = re.compile(r"\bquota\b", re.IGNORECASE)
 
 
+_FAMILY = re.compile(r"approved \w*Family ")
+_SPOT = re.compile(r"approved (LowPriorityCores|Spot) ", re.IGNORECASE)
+
+
+def _quota(message: str) -> type[CloudError]:
+    """Azure names the quota in the text alone: a family's cores, spot cores, or all of a region."""
+    if _SPOT.search(message):
+        return SpotQuotaExceeded
+    return FamilyQuotaExceeded if _FAMILY.search(message) else QuotaExceeded
+
+
 class Refusal(CodedRefusal):
     """An error answer, or an operation's error, with one of Azure's own codes."""
 
@@ -85,8 +98,8 @@ class Refusal(CodedRefusal):
             return Throttled
         of_quota = self.code == "OperationNotAllowed" and _QUOTA_IN_TEXT.search(self.message)
         if of_quota or self.code.endswith("CountLimitReached"):
-            return QuotaExceeded
-        return super().meaning
+            return _quota(self.message)
+        return _quota(self.message) if self.code in QUOTA else super().meaning
 
     @property
     def is_not_found(self) -> bool:

@@ -12,8 +12,10 @@ from nodemanager.cloud.words import words
 from nodemanager.errors import (
     CapacityUnavailable,
     CloudError,
+    FamilyQuotaExceeded,
     MalformedId,
     QuotaExceeded,
+    SpotQuotaExceeded,
     Throttled,
     Unauthorized,
 )
@@ -21,13 +23,18 @@ from nodemanager.errors import (
 QUOTA = words(
     """
     AddressLimitExceeded InstanceLimitExceeded InsufficientFreeAddressesInSubnet
-    MaxIOPSLimitExceeded MaxSpotInstanceCountExceeded NetworkInterfaceLimitExceeded
+    MaxIOPSLimitExceeded NetworkInterfaceLimitExceeded
     PendingVerification PrivateIpAddressLimitExceeded ResourceCountExceeded ResourceLimitExceeded
-    VcpuLimitExceeded VolumeLimitExceeded
+    VolumeLimitExceeded
     """
 )
 """The account can have no more nodes of any size. A subnet without free addresses counts as
 such a limit, because the remedy is the same."""
+
+FAMILY_QUOTA = frozenset({"VcpuLimitExceeded"})
+"""Amazon counts vCPUs by family of types, and apart for spot nodes."""
+
+SPOT_QUOTA = frozenset({"MaxSpotInstanceCountExceeded"})
 
 CAPACITY = words(
     """
@@ -85,6 +92,8 @@ class Refusal(CodedRefusal):
     MEANINGS = (
         ((NO_INSTANCE_ID,), MalformedId),
         (QUOTA, QuotaExceeded),
+        (FAMILY_QUOTA, FamilyQuotaExceeded),
+        (SPOT_QUOTA, SpotQuotaExceeded),
         (CAPACITY, CapacityUnavailable),
         (THROTTLED, Throttled),
         (UNAUTHORIZED, Unauthorized),

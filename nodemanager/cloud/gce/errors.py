@@ -8,12 +8,16 @@ VM creation", "Resource availability errors" and "Handle API errors".
 
 from __future__ import annotations
 
+import re
+
 from nodemanager.cloud.refusal import CodedRefusal
 from nodemanager.errors import (
     BadRequest,
     CapacityUnavailable,
     CloudError,
+    FamilyQuotaExceeded,
     QuotaExceeded,
+    SpotQuotaExceeded,
     Throttled,
     Unauthorized,
 )
@@ -29,6 +33,11 @@ QUOTA = frozenset(
 )
 """The project can have no more nodes of any size. A subnet without free addresses counts as such a
 limit, because the remedy is the same."""
+
+_METRIC = re.compile(r"Quota '(\w+)' exceeded")
+_OF_FAMILY = re.compile(r"\w+_CPUS|CPUS_PER_VM_FAMILY|(\w+_)?(NVIDIA|GPUS|LOCAL_SSD)_\w+")
+"""The quotas of one family's cores or accelerators; CPUS is that of the oldest families together,
+and of those that have none of their own."""
 
 CAPACITY = frozenset(
     {
@@ -100,6 +109,15 @@ class Refusal(CodedRefusal):
         (UNDECIDED, CloudError),
         (EXISTS, BadRequest),
     )
+
+    @property
+    def meaning(self) -> type[CloudError]:
+        found = _METRIC.search(self.message) if self.code in QUOTA else None
+        if found is None:
+            return super().meaning
+        if found[1] == "PREEMPTIBLE_CPUS":
+            return SpotQuotaExceeded
+        return FamilyQuotaExceeded if _OF_FAMILY.fullmatch(found[1]) else QuotaExceeded
 
     @property
     def is_not_found(self) -> bool:

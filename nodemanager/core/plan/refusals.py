@@ -8,7 +8,15 @@ from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.world import Size
 from nodemanager.core.observe.snapshot import Limits
 from nodemanager.core.plan import places
-from nodemanager.errors import BadRequest, CapacityUnavailable, PlaceFull, QuotaExceeded, Throttled
+from nodemanager.errors import (
+    BadRequest,
+    CapacityUnavailable,
+    FamilyQuotaExceeded,
+    PlaceFull,
+    QuotaExceeded,
+    SpotQuotaExceeded,
+    Throttled,
+)
 
 LONGEST_REFUSAL_S = 3600.0
 """The longest rest of a size after bad requests, unless max_poll_time is longer (D6)."""
@@ -19,11 +27,14 @@ def after_refusal(
 ) -> Limits:
     """The limits after the cloud refused a create of `size` while there were `nodes` (D6).
 
-    A quota is noted, and tried again later. After any other definite refusal the size rests for
+    A quota is noted, and tried again later; one of a family rests the size for boot_fail_after, one
+    of spot nodes all sizes that are. After any other definite refusal the size rests for
     max_poll_time, or only in its place where just that is full; each bad request in a row (for
     example for a wrong image) doubles that, up to LONGEST_REFUSAL_S. Throttling changes nothing;
     the claim of an unclear create stays and counts (U6).
     """
+    if isinstance(error, FamilyQuotaExceeded | SpotQuotaExceeded):
+        return _without(limits, _concerned(error, size, settings), now, settings)
     if isinstance(error, QuotaExceeded):
         return replace(limits, quota=nodes, quota_at=now)
     if isinstance(error, Throttled):
@@ -46,6 +57,22 @@ def after_refusal(
         limits,
         resting={**limits.resting, size: now + rest_s},
         bad={**limits.bad, size: bad},
+    )
+
+
+def _concerned(error: QuotaExceeded, size: str, settings: Settings) -> set[str]:
+    """The sizes of which the quota allows no more. Who shares a family, their creates find out."""
+    is_of_spot = isinstance(error, SpotQuotaExceeded)
+    return {size} | {one.name for one in settings.sizes if is_of_spot and one.preemptible}
+
+
+def _without(limits: Limits, sizes: set[str], now: float, settings: Settings) -> Limits:
+    """The limits once no node of these sizes may be had for as long as a quota is not probed."""
+    resting = dict.fromkeys(sizes, now + settings.boot_fail_after)
+    return replace(
+        limits,
+        resting={**limits.resting, **resting},
+        full={**limits.full, **dict.fromkeys(sizes, now)},
     )
 
 

@@ -13,8 +13,10 @@ from nodemanager.errors import (
     BadRequest,
     CapacityUnavailable,
     CloudError,
+    FamilyQuotaExceeded,
     ForeignAnswer,
     QuotaExceeded,
+    SpotQuotaExceeded,
     Throttled,
     Unauthorized,
 )
@@ -32,8 +34,8 @@ def refused(server: MotoServer) -> CloudError:
     ("code", "status", "kind"),
     [
         pytest.param("InstanceLimitExceeded", 400, QuotaExceeded, id="instance-limit"),
-        pytest.param("VcpuLimitExceeded", 400, QuotaExceeded, id="vcpu-limit"),
-        pytest.param("MaxSpotInstanceCountExceeded", 400, QuotaExceeded, id="spot-limit"),
+        pytest.param("VcpuLimitExceeded", 400, FamilyQuotaExceeded, id="vcpu-limit"),
+        pytest.param("MaxSpotInstanceCountExceeded", 400, SpotQuotaExceeded, id="spot-limit"),
         pytest.param("InsufficientFreeAddressesInSubnet", 400, QuotaExceeded, id="subnet-full"),
         pytest.param("VolumeLimitExceeded", 400, QuotaExceeded, id="volume-limit"),
         pytest.param("InsufficientInstanceCapacity", 500, CapacityUnavailable, id="capacity-500"),

@@ -22,8 +22,10 @@ from nodemanager.errors import (
     BadRequest,
     CapacityUnavailable,
     CloudError,
+    FamilyQuotaExceeded,
     PlaceFull,
     QuotaExceeded,
+    SpotQuotaExceeded,
     Throttled,
 )
 from tests.core.build import (
@@ -632,6 +634,27 @@ def test_each_refusal_has_its_own_effect_d6() -> None:
     assert after(BadRequest("b")).resting == {"small": 1300.0}
     assert after(Throttled("t")) == Limits()
     assert after(CloudError("time-out")) == Limits(is_unclear=True)
+
+
+@pytest.mark.parametrize(
+    ("error", "rests"),
+    [
+        pytest.param(FamilyQuotaExceeded("q"), {"large"}, id="of-a-family"),
+        pytest.param(SpotQuotaExceeded("q"), {"large", "spot"}, id="of-spot-nodes"),
+    ],
+)
+def test_a_quota_rests_those_whom_it_concerns_and_an_ordinary_job_boots_d6(
+    error: QuotaExceeded, rests: set[str]
+) -> None:
+    """CL5: it stopped every size of the pool."""
+    made = world(max_nodes=9, sizes=(SMALL, LARGE, SPOT))
+    made.flags["demand"] = (Job("j"),)
+    limits = after_refusal(Limits(), error, "large", 1, made.now, made.settings)
+    assert limits.quota is None
+    assert limits.resting == dict.fromkeys(rests, made.now + made.settings.boot_fail_after)
+    made.flags["limits"] = limits
+    made.round()
+    assert made.booted == ["small"]
 
 
 def test_bad_requests_in_a_row_rest_a_size_for_ever_longer_up_to_an_hour_n32() -> None:

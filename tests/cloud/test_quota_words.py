@@ -1,0 +1,62 @@
+"""Which nodes a cloud's quota concerns, by the words in which the cloud refuses (D6, CL5)."""
+
+from __future__ import annotations
+
+import pytest
+
+from nodemanager.cloud.azure.errors import Refusal as Azure
+from nodemanager.cloud.ec2.errors import Refusal as Ec2
+from nodemanager.cloud.gce.errors import Refusal as Gce
+from nodemanager.cloud.refusal import CodedRefusal
+from nodemanager.errors import (
+    CloudError,
+    FamilyQuotaExceeded,
+    QuotaExceeded,
+    SpotQuotaExceeded,
+)
+
+
+def of_google(metric: str) -> Gce:
+    text = f"Quota '{metric}' exceeded.  Limit: 24.0 in region us-central1."
+    return Gce("QUOTA_EXCEEDED", text, 403)
+
+
+def of_azure(name: str, code: str = "OperationNotAllowed") -> Azure:
+    text = f"Operation could not be completed as it results in exceeding approved {name} quota."
+    return Azure(code, text, 409)
+
+
+@pytest.mark.parametrize(
+    ("refusal", "meaning"),
+    [
+        pytest.param(Ec2("InstanceLimitExceeded", "", 400, None), QuotaExceeded, id="ec2"),
+        pytest.param(Ec2("VcpuLimitExceeded", "", 400, None), FamilyQuotaExceeded, id="ec2-family"),
+        pytest.param(
+            Ec2("MaxSpotInstanceCountExceeded", "", 400, None), SpotQuotaExceeded, id="ec2-spot"
+        ),
+        pytest.param(of_google("CPUS"), QuotaExceeded, id="gce"),
+        pytest.param(of_google("CPUS_ALL_REGIONS"), QuotaExceeded, id="gce-everywhere"),
+        pytest.param(of_google("IN_USE_ADDRESSES"), QuotaExceeded, id="gce-addresses"),
+        pytest.param(of_google("C3_CPUS"), FamilyQuotaExceeded, id="gce-family"),
+        pytest.param(of_google("NVIDIA_T4_GPUS"), FamilyQuotaExceeded, id="gce-gpus"),
+        pytest.param(
+            of_google("PREEMPTIBLE_NVIDIA_L4_GPUS"), FamilyQuotaExceeded, id="gce-spot-gpu"
+        ),
+        pytest.param(of_google("PREEMPTIBLE_CPUS"), SpotQuotaExceeded, id="gce-spot"),
+        pytest.param(Gce("quotaExceeded", "no metric", 403), QuotaExceeded, id="gce-unnamed"),
+        pytest.param(of_azure("Total Regional Cores"), QuotaExceeded, id="azure"),
+        pytest.param(of_azure("standardNDSFamily Cores"), FamilyQuotaExceeded, id="azure-family"),
+        pytest.param(
+            of_azure("standardDSv3Family Cores", "QuotaExceeded"),
+            FamilyQuotaExceeded,
+            id="azure-code",
+        ),
+        pytest.param(of_azure("LowPriorityCores"), SpotQuotaExceeded, id="azure-spot"),
+    ],
+)
+def test_a_quota_concerns_all_nodes_those_of_a_family_or_spot_nodes(
+    refusal: CodedRefusal, meaning: type[CloudError]
+) -> None:
+    error = refusal.typed("create n1")
+    assert type(error) is meaning
+    assert error.definite
