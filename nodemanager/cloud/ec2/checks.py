@@ -17,7 +17,7 @@ from xml.etree.ElementTree import Element
 
 from nodemanager.cloud.api import CreateOrder
 from nodemanager.cloud.checks import Check, CheckStatus, Found, Wanted, held_against
-from nodemanager.cloud.ec2.errors import UNAUTHORIZED, Refusal
+from nodemanager.cloud.ec2.errors import NO_SUCH_ACTION, UNAUTHORIZED, Refusal
 from nodemanager.cloud.ec2.options import SUBNET, Access, Template
 from nodemanager.cloud.ec2.order import filter_params, literal, run_params
 from nodemanager.cloud.ec2.wire import Wire
@@ -304,6 +304,8 @@ class _Asker:
         except Refusal as refusal:
             if refusal.code in UNAUTHORIZED:
                 return Found(f"needs ec2:{action}", CheckStatus.NOT_ASKED, CHECK_POLICY)
+            if refusal.code in NO_SUCH_ACTION:
+                return Found(f"this API has no {action}", CheckStatus.NOT_ASKED)
             if ".NotFound" in refusal.code or ".Malformed" in refusal.code:
                 return Found(
                     str(refusal)[:_KEPT], CheckStatus.FAILED, "give one of this region and account"

@@ -138,6 +138,19 @@ def test_what_the_daemon_never_asks_for_is_no_failure_where_it_is_not_allowed(
         assert "ec2-check.json" in found[name].to_do
 
 
+def test_what_an_api_like_ec2s_does_not_have_is_no_failure(server: MotoServer) -> None:
+    """CL13."""
+    for action in ("DescribeSubnets", "DescribeKeyPairs", "DescribeInstanceTypeOfferings"):
+        server.fault(action, before=refusal("InvalidAction", 400))
+    create = {"image_id": "ami-1", "subnet_id": "subnet-1", "key_name": "operators"}
+
+    found = asked(cloud(server, create=create))
+
+    for name in ("subnet", "key pair", "offer of m5.large"):
+        assert found[name].mark is CheckStatus.NOT_ASKED
+        assert "this API has no Describe" in found[name].text
+
+
 def test_subnet_groups_and_key_are_looked_up(server: MotoServer) -> None:
     there = by_hand(server, "DescribeSubnets")
     create = {
