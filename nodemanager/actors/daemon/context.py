@@ -48,6 +48,12 @@ KEPT: tuple[tuple[Kept[Any], Callable[[State], object]], ...] = (
 """What the next run must know, as it stands in the State."""
 
 
+LONG_S, REST = 0.05, 3.0
+"""A decision that takes so many seconds is followed by a rest of so many times that. In a large
+pool each of a hundred cleans and boots would else wait for a decision of its own, as the end of the
+one before it is news."""
+
+
 class Context:
     """The daemon's tools and its one State."""
 
@@ -86,6 +92,7 @@ class Context:
         self._timer = timer
         self._actor = actor
         self._deciding = False
+        self._rests_until = 0.0
 
     @property
     def history(self) -> History:
@@ -211,9 +218,15 @@ class Context:
     # What comes next.
 
     def decide_soon(self) -> None:
-        """Take one decision after all messages that wait already."""
-        if not self._deciding:
-            self._deciding = True
+        """Take one decision after all messages that wait already, and after the rest of the one
+        before."""
+        if self._deciding:
+            return
+        self._deciding = True
+        wait_s = self._rests_until - self.now
+        if wait_s > 0:
+            self.remind(wait_s, Decide())
+        else:
             self._actor().tell(Decide())
 
     @property
@@ -224,6 +237,11 @@ class Context:
     def decides(self) -> None:
         """Note that the decision that was asked for is taken now."""
         self._deciding = False
+
+    def decided(self, took_s: float) -> None:
+        """Note how long the decision took, so that the next one leaves time for all else."""
+        if took_s >= LONG_S:
+            self._rests_until = self.now + REST * took_s
 
     def remind(self, seconds: float, message: Any) -> None:
         """Send the daemon `message` after that many seconds."""

@@ -57,6 +57,7 @@ class Decisions:
             self._orders.carry_out(made, now)
         self._releases.tend()
         self._endings.settled()
+        self._context.decided(self._context.now - now)
 
     def _decided(self, now: float) -> Plan:
         """Make the plan of this moment, enter it into the State, log it and show it."""
