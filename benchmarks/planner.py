@@ -91,6 +91,7 @@ class Planner:
             ),
             settings,
             new_records=True,
+            before=self._plan,
         )
         self._history, self._breaker = made.history, made.breaker
         # The plan before goes here, and its end is part of a round, as in the daemon.
@@ -125,6 +126,25 @@ def rounds(count: int, *, stale: int, measured: int) -> Round:
         del made
     median = sorted(taken, key=lambda one: one.cpu_s)[len(taken) // 2]
     return replace(median, cold_s=statistics.median(colds))
+
+
+def little_changed(count: int, measured: int) -> tuple[float, float]:
+    """CPU seconds of a decision after which little changed, and of one after which all pinged.
+
+    Both take in their listings; the lowest of so many measured in turns.
+    """
+    planner, pool = Planner(pools.settings_for(count)), pools.Pool(count, stale=0)
+    taken: tuple[list[float], list[float]] = ([], [])
+    poll = pool.poll(0)
+    planner.round(poll)
+    for number in range(1, 2 * (WARM_UP + measured)):
+        is_whole = number % 2
+        poll = pool.poll(number) if is_whole else pool.little_after(poll, number)
+        gc.collect()
+        began = time.process_time()
+        planner.round(poll)
+        taken[is_whole].append(time.process_time() - began)
+    return min(taken[0]), min(taken[1])
 
 
 def _forget_cached() -> None:

@@ -58,28 +58,30 @@ class Rereader:
     """Lists all records, and remembers them with their rows until the next listing.
 
     A record has the values that its row alone would give. Those that did not change are the same
-    objects as in the listing before, because nobody changes a Record. Two threads may list at once.
+    objects as in the listing before, and so is a record of which nothing changed, because nobody
+    changes a Record. Two threads may list at once.
     """
 
     def __init__(self) -> None:
-        self._before: Mapping[str, _Known] = {}
+        self._before: Mapping[str, tuple[_Known, Record]] = {}
 
     def listed(self, connection: sa.Connection) -> Listed[Record]:
         """Every row as a Record, ordered by uuid."""
-        before: Mapping[str, _Known] = self._before
-        now: dict[str, _Known] = {}
+        before: Mapping[str, tuple[_Known, Record]] = self._before
+        now: dict[str, tuple[_Known, Record]] = {}
 
         def read(row: _Row) -> Record:
             uuid, rest = row[0], row[len(_FIRST) :]
-            known = before.get(uuid)
-            if known is not None and rest == known.rest:
+            found = before.get(uuid)
+            if found is not None and rest == found[0].rest:
                 # The texts of the row before are kept, so that these are freed at once.
-                now[uuid] = known
-                return _pinged(known, row)
+                record = _pinged(*found, row)
+                now[uuid] = found[0], record
+                return record
             record = _read(row)
             if not record.problems:
                 values = _VALUES(record)
-                now[uuid] = _Known(rest, uuid, values[_BETWEEN], values[_BEHIND])
+                now[uuid] = _Known(rest, uuid, values[_BETWEEN], values[_BEHIND]), record
             return record
 
         pages = connection.execute(_QUERY).partitions()
@@ -93,13 +95,16 @@ def _read(row: _Row) -> Record:
     return rows.record_of(values | {name: decoded(values[name]) for name in rows.JSON})
 
 
-def _pinged(known: _Known, row: _Row) -> Record:
-    """The record of a row that differs from the known one at most by a ping."""
+def _pinged(known: _Known, before: Record, row: _Row) -> Record:
+    """The record of a row that differs at most by pings from the known one, which gave `before`."""
     _, version, last_ping_at, modified_at = row[:4]
     if not type(version) is type(last_ping_at) is type(modified_at) is int:
         return _read(row)
     pinged_at = wire.epoch(last_ping_at)
     # A ping stamps both alike.
     at = pinged_at if modified_at == last_ping_at else wire.epoch(modified_at)
-    values = [known.uuid, str(version), *known.between, pinged_at, at, *known.behind]
+    named = str(version)
+    if before.version == named and before.last_ping_at == pinged_at and before.modified_at == at:
+        return before
+    values = [known.uuid, named, *known.between, pinged_at, at, *known.behind]
     return Record(*values)

@@ -12,7 +12,35 @@ _LEASE = "tests/core/safety/test_lease.py::"
 _FENCES = "tests/records/test_fences.py::"
 _SLOW = "tests/actors/test_slow_creates.py::"
 
+_BEFORE = "tests/core/plan/test_before.py::"
+
 GUARDS = (
+    # What a plan takes over from the plan before forgets one of its causes.
+    TextMutant(
+        "L4",
+        "a node that was busy at the plan before is busy still, however old its word has grown",
+        "core/judge/nodes.py",
+        "if not oldest < stamp <= newest or heard",
+        "if heard",
+        f"{_BEFORE}"
+        "test_a_word_that_grows_old_between_two_decisions_is_none_however_lately_it_was_seen",
+    ),
+    TextMutant(
+        "L4",
+        "a node that was busy at the plan before is busy still, though its shutdown is in flight",
+        "core/judge/nodes.py",
+        "*(snapshot.node_flights, snapshot.gone,",
+        "*(snapshot.gone,",
+        f"{_BEFORE}test_what_concerns_a_node_at_work_shows_at_once",
+    ),
+    TextMutant(
+        "L4",
+        "a record pairs as at the plan before, though it was claimed anew since",
+        "core/observe/pairing.py",
+        "node is None or before.record_of.get(node.id) is not record",
+        "node is None",
+        f"{_BEFORE}test_what_concerns_a_node_at_work_shows_at_once",
+    ),
     # A create that the cloud goes on with.
     TextMutant(
         "U6",

@@ -929,8 +929,8 @@ MUTANTS = (
         "T3",
         "another pool's node pairs by its instance id",
         "core/observe/pairing.py",
-        "if node.tags.pool is not None and node.tags.pool != pool:",
-        "if False:",
+        "return node if node is not None and node.tags.pool in (None, pool) else None",
+        "return node",
         "tests/core/observe/test_pairing.py::test_nothing_less_pairs_p1_t3",
     ),
     TextMutant(

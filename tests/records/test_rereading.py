@@ -73,6 +73,10 @@ def registry(tmp_path: Path) -> Iterator[Registry]:
     made.close()
 
 
+def test_a_record_of_which_nothing_changed_is_the_same_object(registry: Registry) -> None:
+    assert registry.record() is registry.record()
+
+
 def test_a_ping_that_says_nothing_new_changes_three_values_and_no_other_object(
     registry: Registry,
 ) -> None:

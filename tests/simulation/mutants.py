@@ -250,7 +250,10 @@ LARGER = Storm(("a job for a larger size", "demand changes"), count=8)
 """Jobs wait for nodes of several sizes."""
 DYING = Storm(("a node dies unseen",), count=20, dispatching=DISPATCHING)
 SEEN_IS_ABSENT = (
-    off(absence.absences, "own is not None and bears(own[0], record)"),
+    off(
+        absence.absences,
+        "own and claim is not None and own[0].tags.incarnation == claim.incarnation",
+    ),
     off(absence.absences, "node_of(record, bearers, present) is not None"),
 )
 JUDGED_BEFORE = (
@@ -300,6 +303,8 @@ MUTANTS: tuple[Mutant, ...] = (
         "a listed node does not hold its record",
         (
             off(RecordJudge._unpaired, "node is None", "True"),
+            # Else it stays paired without being asked.
+            off(records._stays_paired, "before.reason is not PAIRED", "True"),
             off(RecordJudge._unlisted, "listed is not None"),
             *SEEN_IS_ABSENT,
         ),

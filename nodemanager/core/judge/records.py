@@ -17,7 +17,7 @@ from nodemanager.core.judge.preconditions import standing_block
 from nodemanager.core.model.reasons import BY_PING, Kind, Reason, having
 from nodemanager.core.model.settings import CLOCK_AGREE_POLLS, Settings
 from nodemanager.core.model.verdict import NOTHING_BEFORE, Objection, Verdict, keep
-from nodemanager.core.model.world import Record, WorkerState
+from nodemanager.core.model.world import CloudNode, Record, WorkerState
 from nodemanager.core.observe.absence import NOT_ABSENT
 from nodemanager.core.observe.nodes_by_record import is_anothers, node_of
 from nodemanager.core.observe.pairing import Pairs
@@ -68,12 +68,22 @@ class RecordJudge:
             node.tags.record for node in self.history.partial if node.tags.record is not None
         )
         self.partial_nodes = {node.id: node for node in self.history.partial}
+        self._concerned = frozenset().union(
+            *(snapshot.holds, snapshot.touched, snapshot.record_flights, snapshot.node_flights)
+        )
         self._by_itself = asked_by(self, BY_ITSELF)
         self._paired = asked_by(self, [one for one in BY_ITSELF if not one.of_pairs])
         self._in_time = asked_by(self, IN_TIME)
 
     def judge(self, record: Record) -> Verdict:
         """The verdict on `record`: CLEAN or KEEP, and why (C0-C11, C21, C22, O3, P6)."""
+        node, before = self.pairs.node_of.get(record.uuid), self.before.get(record.uuid)
+        if (
+            node is not None
+            and before is not None
+            and _stays_paired(record, node, before, self._concerned)
+        ):
+            return before
         for check in self._paired if record.uuid in self.pairs.node_of else self._by_itself:
             kept = check.ask(self, record)
             if kept is not None:
@@ -369,6 +379,20 @@ class RecordJudge:
         by = ["tag"] if record.claim is not None else []
         by += ["instance id"] if record.instance_id is not None else []
         return {"asked_by": " and ".join(by) or "nothing"}
+
+
+def _stays_paired(
+    record: Record, node: CloudNode, before: Verdict, concerned: frozenset[str]
+) -> bool:
+    """Whether a record that was kept as paired with the node still is, by all checks, too.
+
+    `concerned` are the ids of all records and nodes that something besides the polls concerns.
+    """
+    if before.reason is not PAIRED or (before.measures or {}).get("node") != node.id:
+        return False
+    if record.held or record.fenced or record.problems or node.held:
+        return False
+    return not concerned or concerned.isdisjoint((record.uuid, record.instance_id, node.id))
 
 
 def _kept(

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.world import CloudNode, Record
-from nodemanager.core.observe.nodes_by_record import Bearers, Present, bears, is_anothers, node_of
+from nodemanager.core.observe.nodes_by_record import Bearers, Present, is_anothers, node_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +62,8 @@ def absences(
     result: dict[str, Absence] = {}
     for record in records:
         uuid = record.uuid
-        own = bearers.get(uuid)
-        if own is not None and bears(own[0], record):
+        own, claim = bearers.get(uuid), record.claim
+        if own and claim is not None and own[0].tags.incarnation == claim.incarnation:
             continue
         if not record.holds_anything or node_of(record, bearers, present) is not None:
             continue

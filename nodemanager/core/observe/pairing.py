@@ -42,6 +42,10 @@ class Pairs:
         """Whether these pairs were joined from the very same."""
         return self.joined is not None and same_items(self.joined, joined)
 
+    def has_nodes_of(self, joined: Joined) -> bool:
+        """Whether these pairs were joined from the very same but for the records."""
+        return self.joined is not None and same_items(self.joined[1:], joined[1:])
+
 
 NO_PAIRS = Pairs({}, {}, {})
 
@@ -69,20 +73,13 @@ def pair(
     record_of: dict[str, Record] = {}
     node_of: dict[str, CloudNode] = {}
     ambiguous: dict[str, tuple[str, ...]] = {}
+    known = before.node_of if before.has_nodes_of(joined) else {}
     for record in history.records.items:
-        if not_ours(record, pool, adopt_unclaimed) is not None:
-            continue
         uuid = record.uuid
-        candidates = bearers.get(uuid)
-        node = None
-        if candidates is not None:
-            node = _bearer(record, candidates, ambiguous)
-        elif ids_unique and record.instance_id is not None:
-            found = present.get(record.instance_id)
-            node = found if found is not None and _same_life(found, record) else None
+        node = known.get(uuid)
+        if node is None or before.record_of.get(node.id) is not record:
+            node = _candidate(record, joined, ambiguous)
         if node is None:
-            continue
-        if node.tags.pool is not None and node.tags.pool != pool:
             continue
         if node.id in record_of or node.id in ambiguous:
             _make_ambiguous(node.id, uuid, record_of, node_of, ambiguous)
@@ -90,6 +87,23 @@ def pair(
         record_of[node.id] = record
         node_of[uuid] = node
     return Pairs(record_of, node_of, ambiguous, joined)
+
+
+def _candidate(
+    record: Record, joined: Joined, ambiguous: dict[str, tuple[str, ...]]
+) -> CloudNode | None:
+    """The one node of the pool that is the record's, unless another record has it, too."""
+    _, bearers, present, pool, ids_unique, adopt_unclaimed = joined
+    if not_ours(record, pool, adopt_unclaimed) is not None:
+        return None
+    candidates = bearers.get(record.uuid)
+    node = None
+    if candidates is not None:
+        node = _bearer(record, candidates, ambiguous)
+    elif ids_unique and record.instance_id is not None:
+        found = present.get(record.instance_id)
+        node = found if found is not None and _same_life(found, record) else None
+    return node if node is not None and node.tags.pool in (None, pool) else None
 
 
 def _bearer(

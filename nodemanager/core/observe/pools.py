@@ -67,4 +67,12 @@ def uuids_of_ours(
 ) -> frozenset[str]:
     """The uuids of this pool's records (L3a); `others` as for `adopts_unclaimed`."""
     pool, adopts = settings.pool, adopts_unclaimed(others, settings)
-    return frozenset([one.uuid for one in records if not_ours(one, pool, adopts) is None])
+    # Most records are claimed for this pool and name it, and the call costs more than to see that.
+    return frozenset(
+        [
+            one.uuid
+            for one in records
+            if (one.pool == pool and one.claim is not None and one.claim.pool == pool)
+            or not_ours(one, pool, adopts) is None
+        ]
+    )

@@ -72,15 +72,26 @@ class Need:
 def rotations(supply: Supply, snapshot: Snapshot, settings: Settings, need: Need) -> Rotations:
     """What is replaced now, and what of each size is left to replace."""
     found: defaultdict[str, dict[str, Verdict]] = defaultdict(dict)
-    by_size: defaultdict[str, list[NodeView]] = defaultdict(list)
+    image, ages = snapshot.history.image, settings.max_node_age is not None
+    types = {size.name: size.instance_type for size in supply.sizes.by_price}
     for view in supply.views:
-        size = None if view.size is None else supply.sizes.named(view.size)
+        node, name = view.node, view.size
+        # Most nodes are as new ones are, and the calls cost more than to see that.
+        if not ages and node.image == image and node.size == types.get(name or ""):
+            continue
+        size = supply.sizes.named(name)
         if size is None or view.verdict.reason in OUTSIDE:
             continue
-        by_size[size.name].append(view)
-        why = outdated(view.node, view.record, size, snapshot, settings)
+        why = outdated(node, view.record, size, snapshot, settings)
         if why is not None:
-            found[size.name][view.node.id] = why
+            found[size.name][node.id] = why
+    if not found:
+        return NONE
+    by_size: defaultdict[str, list[NodeView]] = defaultdict(list)
+    for view in supply.views:
+        size = supply.sizes.named(view.size)
+        if size is not None and view.verdict.reason not in OUTSIDE:
+            by_size[size.name].append(view)
     sizes: dict[str, Rotation] = {}
     chosen: dict[str, Verdict] = {}
     for name, old in found.items():
