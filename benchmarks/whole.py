@@ -48,10 +48,10 @@ BACKLOG_PART, BOOTS_PART = 5, 50
 """The backlog is a fifth of the nodes, and a fiftieth as many are booted meanwhile."""
 POLL_S = 60.0
 RESTS_POLLS = 5
-RATE = 600
+RATE = 100
 """Records a minute that the backlog may free, and at most in one cycle."""
 CLIENTS = 16
-WITHIN_S = 1200.0
+WITHIN_S = 2400.0
 ANSWER_GOAL_S = 1.0
 
 

@@ -8,7 +8,14 @@ from collections.abc import Callable
 import pytest
 
 from nodemanager.core.model.world import WorkerState
-from nodemanager.errors import QuotaExceeded, Throttled
+from nodemanager.errors import (
+    CapacityUnavailable,
+    CloudError,
+    FamilyQuotaExceeded,
+    QuotaExceeded,
+    SpotQuotaExceeded,
+    Throttled,
+)
 from tests.actors.conftest import HOUR, MakeRig
 from tests.actors.rig import Rig
 from tests.actors.test_setup import heard_by
@@ -132,3 +139,23 @@ def test_a_quota_is_met_by_few_creates_in_vain_then_by_a_probe_u13(
     assert rig.cloud.calls["create"] == before
     rig.turn(60)
     assert rig.cloud.calls["create"] == before + 1, "one probe"
+
+
+@pytest.mark.parametrize("error", [FamilyQuotaExceeded, SpotQuotaExceeded, CapacityUnavailable])
+def test_what_rests_a_size_withdraws_those_of_it_that_wait_for_a_worker_u13(
+    make_rig: MakeRig, error: type[CloudError]
+) -> None:
+    room, wanted, at_once = 6, 20, 3
+    rig = make_rig(max_creates=at_once, min_nodes=wanted, max_nodes=wanted, boot_fail_after=200)
+
+    def refused() -> None:
+        if len(rig.nodes) >= room:
+            raise error("VcpuLimitExceeded")
+
+    rig.cloud.always("create", first(refused))
+    rig.start()
+    assert len(rig.nodes) == room
+    assert rig.cloud.calls["create"] <= room + at_once
+    withdrawn = rig.lines("node.setup_withdrawn", reason="size_rests")
+    assert len(withdrawn) >= wanted - room - at_once
+    assert len(rig.store.used_slots()) == room

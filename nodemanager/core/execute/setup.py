@@ -9,6 +9,7 @@ once that took too long, the record listing and the node's tag tell what became 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -424,15 +425,19 @@ def confirm_setup(order: SetUpOrder, seen: Seen, record: Record | None) -> Objec
     return None
 
 
-def _beyond_quota(order: SetUpOrder, seen: Seen) -> Objection | None:
-    """Why a create that was planned before the newest refusal for the quota is not sent (U13).
+def _refused_since(order: SetUpOrder, seen: Seen) -> Objection | None:
+    """Why a create that was planned before the newest refusal of its like is not sent (U13).
 
     The next plan knows of that refusal, and of the nodes that there are by then.
     """
-    limits, planned_at = seen.snapshot.limits, order.not_after - ORDER_TTL_S
-    if limits.quota is None or planned_at > limits.quota_at:
-        return None
-    return Objection(Reason.AT_QUOTA, {"limit": limits.quota})
+    snapshot, size = seen.snapshot, order.size.name
+    limits, planned_at = snapshot.limits, order.not_after - ORDER_TTL_S
+    if limits.quota is not None and planned_at <= limits.quota_at:
+        return Objection(Reason.AT_QUOTA, {"limit": limits.quota})
+    rests = limits.resting.get(size, 0.0) > snapshot.now
+    if rests and planned_at <= limits.full.get(size, -math.inf):
+        return Objection(Reason.SIZE_RESTS, {"size": size})
+    return None
 
 
 def _is_needless(order: SetUpOrder, seen: Seen, record: Record | None) -> bool:
@@ -510,7 +515,7 @@ def _checking(state: Checking, event: WorkflowEvent, seen: Seen) -> Step[SetupSt
             if seen.snapshot.now > order.not_after:
                 late_s = seen.snapshot.now - order.not_after
                 return withdrawn(order, Objection(Reason.ORDER_EXPIRED, {"late_s": late_s}))
-            block = confirm_setup(order, seen, order.record) or _beyond_quota(order, seen)
+            block = confirm_setup(order, seen, order.record) or _refused_since(order, seen)
             if block is not None and block.reason is Reason.THROTTLED:
                 return Step(state, (CheckImage(),))
             if block is not None:
@@ -561,7 +566,7 @@ def _go_on(order: SetUpOrder, record: Record, tries: int, seen: Seen) -> Step[Se
     """Send the create if nothing forbids it; first renew a claim that is too old for it (U5)."""
     block = confirm_setup(order, seen, record)
     if block is None and not tries:
-        block = _beyond_quota(order, seen)
+        block = _refused_since(order, seen)
     if block is None and not tries:
         order, block = _placed(order, seen)
     if block is not None and tries:
