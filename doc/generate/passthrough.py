@@ -6,6 +6,7 @@ The adapters decide which keys they take.
 from __future__ import annotations
 
 from nodemanager.cloud.ec2.options import PASSED
+from nodemanager.cloud.gce.options import PASSED as GCE_PASSED
 
 PING_HOST = """The address that nodes ping: host[:port], which means https, or a whole URL. It
         must lead to [Registry] listen, or to the Arvados server."""
@@ -52,8 +53,11 @@ GCE_CREATE: dict[str, str] = {
     "preemptible": "Whether all nodes are spot nodes; [Size NAME] preemptible is for one size.",
     "boot_disk_type": "The type of the boot disk.",
     "boot_disk_gb": "The size of the boot disk; by default the image's.",
-    "scratch_disk_type": """The disks for [Size NAME] scratch: local-ssd, pd-balanced, pd-ssd or
-        pd-standard.""",
+    "scratch_disk_type": """The disks for [Size NAME] scratch: local-ssd, or a type of persistent
+        disk such as pd-balanced or hyperdisk-balanced.""",
+    "accelerators": "The type of accelerators, and how many each node has.",
+    "label:owner": "A label of your own for every node and its disks.",
+    **{key: one.text for key, one in GCE_PASSED.items()},
     "user_data": """A template for what nodes do at boot, with {ping_url}, {record}, {hostname} and
         {incarnation}: a script (#!) for Google's guest agent, anything else for cloud-init.
         Without it they get the bare ping URL as metadata arv-ping-url.""",

@@ -25,6 +25,7 @@ from doc.generate.passthrough import (
     OPENSTACK_LIST,
 )
 from nodemanager.cloud.ec2.options import PASSED
+from nodemanager.cloud.gce.options import PASSED as GCE_PASSED
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,6 +297,9 @@ GCE = Sample(
                 "boot_disk_type": Hint("pd-balanced"),
                 "boot_disk_gb": Hint("20"),
                 "scratch_disk_type": Hint("local-ssd"),
+                "accelerators": Hint("nvidia-tesla-t4:1"),
+                "label:owner": Hint("example"),
+                **{key: Hint(one.example) for key, one in GCE_PASSED.items()},
             },
             GCE_CREATE,
         ),

@@ -17,13 +17,13 @@ from nodemanager.cloud.checks import Check, Wanted
 from nodemanager.cloud.cloud_config import CloudConfig
 from nodemanager.cloud.endpoint import Endpoint
 from nodemanager.cloud.gce import checks, options
-from nodemanager.cloud.gce.errors import EXISTS, Refusal
+from nodemanager.cloud.gce.errors import EXISTS, NOT_READY, Refusal
 from nodemanager.cloud.gce.images import BootImages, find_image, image_id
-from nodemanager.cloud.gce.instance import READER, Instance
+from nodemanager.cloud.gce.instance import GOING, READER, Instance
 from nodemanager.cloud.gce.labels import labels_for, tags_in
 from nodemanager.cloud.gce.leftovers import GceLeftovers
 from nodemanager.cloud.gce.options import Access, ListFilter, Template
-from nodemanager.cloud.gce.order import insert_body, request_id
+from nodemanager.cloud.gce.order import insert_body, request_id, template_path
 from nodemanager.cloud.gce.rights import Rights
 from nodemanager.cloud.gce.sizes import machine_types
 from nodemanager.cloud.gce.token import InstanceRole, ServiceAccount
@@ -150,6 +150,9 @@ class Gce(Provider):
         body = insert_body(order, self.template, zone, self._found_image(wire), self._scope)
         path = f"zones/{zone}/instances"
         params = {"requestId": request_id(order.client_token)}
+        base = template_path(self.template)
+        if base is not None:
+            params["sourceInstanceTemplate"] = base
         try:
             begun = wire.call("operation", path, method="POST", params=params, body=body)
             if not begun.get("targetId"):
@@ -218,7 +221,9 @@ class Gce(Provider):
         except Refusal as refusal:
             if refusal.is_not_found:
                 return Outcome.UNKNOWN
-            raise
+            # Google's word while an earlier delete or stop of it is under way.
+            if refusal.code != NOT_READY or node.text("status") not in GOING:
+                raise
         return Outcome.ACCEPTED
 
     def preflight(self, driver: NodeDriver, wanted: Wanted) -> Sequence[Check]:

@@ -94,6 +94,7 @@ UNDECIDED = frozenset(
 """The request may have taken effect."""
 
 NOT_FOUND = "notFound"
+NOT_READY = "resourceNotReady"
 EXISTS = frozenset({"alreadyExists", "RESOURCE_ALREADY_EXISTS"})
 IN_USE = frozenset({"resourceInUseByAnotherResource", "RESOURCE_IN_USE_BY_ANOTHER_RESOURCE"})
 

@@ -51,6 +51,10 @@ def disk_path(link: object) -> str | None:
     return None if found is None else found[1]
 
 
+GOING = frozenset({"STOPPING", "DEPROVISIONING"})
+"""What an instance that is being deleted is, and one that is being stopped."""
+
+
 @dataclass(frozen=True)
 class Instance:
     """One instance of an answer; reading a malformed field raises ValueError (P3).

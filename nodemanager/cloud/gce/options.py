@@ -15,7 +15,76 @@ from pathlib import Path
 from nodemanager import foreign
 from nodemanager.cloud.cloud_config import CloudConfig
 from nodemanager.cloud.endpoint import Endpoint
+from nodemanager.cloud.passed import Passed
+from nodemanager.cloud.passed import read as read_passed
 from nodemanager.cloud.section_reader import CREATE, CREDENTIALS, LIST, SectionReader, Sections
+
+_FLAG = "true|false"
+_LABEL = r"[a-z0-9_-]{0,63}"
+LABEL_KEYS = "label:?*"
+"""The pattern of keys that give a node a label of the operator's own."""
+
+PASSED: Mapping[str, Passed] = {
+    "secure_boot": Passed(
+        {_FLAG: "shieldedInstanceConfig.enableSecureBoot"},
+        "true or false",
+        "Whether nodes boot signed code alone (Shielded VM).",
+        "true",
+    ),
+    "vtpm": Passed(
+        {_FLAG: "shieldedInstanceConfig.enableVtpm"},
+        "true or false",
+        "Whether nodes have a virtual trusted platform module.",
+        "true",
+    ),
+    "integrity_monitoring": Passed(
+        {_FLAG: "shieldedInstanceConfig.enableIntegrityMonitoring"},
+        "true or false",
+        "Whether Google compares each boot with the one before.",
+        "true",
+    ),
+    "confidential_type": Passed(
+        {"SEV|SEV_SNP|TDX": "confidentialInstanceConfig.confidentialInstanceType"},
+        "SEV, SEV_SNP or TDX",
+        "How nodes' memory is encrypted (Confidential VM).",
+        "SEV",
+    ),
+    "min_cpu_platform": Passed(
+        {r"[A-Z].{2,40}": "minCpuPlatform"},
+        "the name of a platform, as Intel Ice Lake",
+        "The oldest processors that nodes may get.",
+        "Intel Ice Lake",
+    ),
+    "nic_type": Passed(
+        {"GVNIC|VIRTIO_NET|IDPF": "nicType"},
+        "GVNIC, VIRTIO_NET or IDPF",
+        "The kind of the nodes' network interface.",
+        "GVNIC",
+    ),
+    "reservation": Passed(
+        {
+            "any": "reservationAffinity.any",
+            "none": "reservationAffinity.none",
+            r"[a-z].*": "reservationAffinity.name",
+        },
+        "any, none, or a reservation's name",
+        "The reservation that nodes take, any that fits, or none.",
+        "any",
+    ),
+    "placement_policy": Passed(
+        {r"[a-z][-a-z0-9]{0,62}": "resourcePolicies"},
+        "a policy's name",
+        "The placement policy of the zone's region, such as a compact one.",
+        "compact",
+    ),
+    "instance_template": Passed(
+        {r"[a-z][-a-z0-9]{0,62}|.+/instanceTemplates/.+": "template"},
+        "a template's name or path",
+        "An instance template, for what this file does not say.",
+        "compute",
+    ),
+}
+"""By where their values go in the body of instances.insert."""
 
 ACCEPTED: Mapping[str, frozenset[str]] = {
     CREDENTIALS: frozenset(
@@ -35,6 +104,9 @@ ACCEPTED: Mapping[str, frozenset[str]] = {
     LIST: frozenset({"tags", "zone"}),
     CREATE: frozenset(
         {
+            LABEL_KEYS,
+            *PASSED,
+            "accelerators",
             "assign_public_ip",
             "boot_disk_gb",
             "boot_disk_type",
@@ -59,7 +131,7 @@ ACCEPTED: Mapping[str, frozenset[str]] = {
 GOOGLE = "https://compute.googleapis.com"
 GOOGLE_TOKENS = "https://accounts.google.com"
 FULL_SCOPE = "https://www.googleapis.com/auth/cloud-platform"
-SCRATCH_TYPES = ("local-ssd", "pd-balanced", "pd-ssd", "pd-standard")
+SCRATCH_TYPE = re.compile(r"local-ssd|(pd|hyperdisk)-[a-z-]+")
 
 IMAGE_PATH = re.compile(r"(?:.*/)?projects/([^/]+)/global/images/((?:family/)?[^/]+)")
 """An image's path or URL: its project, and its name, or `family/` and its family's."""
@@ -116,6 +188,11 @@ class Template:
     boot_disk_type: str | None = None
     boot_disk_gb: int | None = None
     scratch_disk_type: str = "local-ssd"
+    accelerators: tuple[str, int] | None = None
+    """The type, and how many each node has."""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    passed: Mapping[str, str] = field(default_factory=dict)
+    """By where it goes in the body; see PASSED."""
 
 
 def read(config: CloudConfig, timeout: float) -> tuple[Access, ListFilter, Template]:
@@ -245,8 +322,8 @@ def _template(given: SectionReader, listed: ListFilter) -> Template:
         given.wrong("image", "neither a name nor projects/PROJECT/global/images/NAME", image)
     gigabytes = given.number("boot_disk_gb")
     scratch = given.text("scratch_disk_type") or "local-ssd"
-    if scratch not in SCRATCH_TYPES:
-        given.wrong("scratch_disk_type", f"not one of {', '.join(SCRATCH_TYPES)}", scratch)
+    if not SCRATCH_TYPE.fullmatch(scratch):
+        given.wrong("scratch_disk_type", "not local-ssd, pd-... or hyperdisk-...", scratch)
     return Template(
         image=image or "",
         image_project=given.text("image_project"),
@@ -260,7 +337,35 @@ def _template(given: SectionReader, listed: ListFilter) -> Template:
         boot_disk_type=given.text("boot_disk_type"),
         boot_disk_gb=None if gigabytes is None else int(gigabytes),
         scratch_disk_type=scratch,
+        accelerators=_accelerators(given),
+        labels=_labels(given),
+        passed=read_passed(given, PASSED),
     )
+
+
+def _accelerators(given: SectionReader) -> tuple[str, int] | None:
+    text = given.text("accelerators")
+    if text is None:
+        return None
+    found = re.fullmatch(r"([a-z][-a-z0-9]+)(?::([1-9]|1[0-6]))?", text)
+    if found is None:
+        given.wrong("accelerators", "is a type and how many, as nvidia-tesla-t4:2", text)
+        return None
+    return found[1], int(found[2] or 1)
+
+
+def _labels(given: SectionReader) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for key, value in given.values.items():
+        name = key.removeprefix("label:")
+        if name == key:
+            continue
+        if name.startswith("nodemanager-"):
+            given.wrong(key, "this label is set by nodemanager itself")
+        elif not re.fullmatch(f"[a-z]{_LABEL}", name) or not re.fullmatch(_LABEL, value.strip()):
+            given.wrong(key, "name and value have small letters, digits, - and _", value)
+        found[name] = value.strip()
+    return found
 
 
 def _public_key(given: SectionReader) -> str | None:

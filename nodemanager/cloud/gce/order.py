@@ -19,6 +19,13 @@ LONGEST_METADATA = 262_144
 LOCAL_SSD_MB = 375_000
 LOCAL_SSDS = (1, 2, 3, 4, 5, 6, 7, 8, 16, 24)
 """How many local SSDs an instance can have; some machine types take fewer."""
+STAY_PUT = ("a2-", "a3-", "a4-", "a4x-", "g2-", "g4-", "h3-", "h4d-")
+"""How types begin whose instances can't be moved while they run, as Google's "Live migration
+process" says: their order must say that they end when their host is serviced."""
+RESERVATIONS = {
+    "any": {"consumeReservationType": "ANY_RESERVATION"},
+    "none": {"consumeReservationType": "NO_RESERVATION"},
+}
 _TOKENS = uuid.UUID("0f5a2cf1-57ab-5f0b-9b3a-6f2a3f0c7d10")
 """The name space of request ids."""
 
@@ -39,7 +46,7 @@ def insert_body(
     would refuse."""
     if len(order.user_data.encode("utf-8")) > LONGEST_METADATA:
         raise BadRequest(f"the user data is longer than Google's {LONGEST_METADATA} bytes")
-    labels = labels_for(order.tags, order.name)
+    labels = {**template.labels, **labels_for(order.tags, order.name)}
     body: dict[str, Any] = {
         "name": instance_name(order.name, order.tags.incarnation or ""),
         "machineType": f"zones/{zone}/machineTypes/{order.size.instance_type}",
@@ -52,6 +59,7 @@ def insert_body(
         "metadata": {"items": _metadata(order.user_data, template)},
         "serviceAccounts": [_account(one, scope_url) for one in template.service_accounts],
     }
+    _put(body, template, zone)
     if template.tags:
         body["tags"] = {"items": list(template.tags)}
     if template.preemptible or order.size.preemptible:
@@ -62,7 +70,41 @@ def insert_body(
             "automaticRestart": False,
             "onHostMaintenance": "TERMINATE",
         }
+    elif template.accelerators is not None or order.size.instance_type.startswith(STAY_PUT):
+        body["scheduling"] = {"onHostMaintenance": "TERMINATE"}
     return body
+
+
+def template_path(template: Template) -> str | None:
+    """The instance template that Google begins with, if one is named."""
+    name = template.passed.get("template")
+    return name if name is None or "/" in name else f"global/instanceTemplates/{name}"
+
+
+def _put(body: dict[str, Any], template: Template, zone: str) -> None:
+    """Put into the body what the file's own options say of it."""
+    if template.accelerators is not None:
+        kind, count = template.accelerators
+        path = f"zones/{zone}/acceleratorTypes/{kind}"
+        body["guestAccelerators"] = [{"acceleratorType": path, "acceleratorCount": count}]
+    for place, text in template.passed.items():
+        within, _, name = place.rpartition(".")
+        if place == "nicType":
+            body["networkInterfaces"][0]["nicType"] = text
+        elif place == "resourcePolicies":
+            region = zone.rpartition("-")[0]
+            body["resourcePolicies"] = [f"regions/{region}/resourcePolicies/{text}"]
+        elif within == "reservationAffinity":
+            body[within] = RESERVATIONS.get(text) or {
+                "consumeReservationType": "SPECIFIC_RESERVATION",
+                "key": "compute.googleapis.com/reservation-name",
+                "values": [text],
+            }
+        elif within:
+            value = {"true": True, "false": False}.get(text, text)
+            body.setdefault(within, {})[name] = value
+        elif place != "template":
+            body[place] = text
 
 
 def _boot_disk(template: Template, zone: str, image: str, labels: dict[str, str]) -> dict[str, Any]:

@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from nodemanager.cloud.gce.options import Template
+from nodemanager.cloud.gce.order import insert_body
 from nodemanager.cloud.tags import label_value
 from nodemanager.core.model.world import CloudState, Outcome, Tags
 from nodemanager.errors import (
@@ -441,6 +443,15 @@ def test_a_destroy_that_google_refuses_is_told(
     assert type(caught.value) is expected
 
 
+def test_one_that_stops_already_is_accepted_whatever_google_says_of_it(gce: GceServer) -> None:
+    """CL11: Google refuses the delete of what is not ready for one, and deletes it all the same."""
+    ours = cloud(gce)
+    made = ours.create(order())
+    gce.project.put(made.id, "STOPPING")
+    gce.fault("instances.delete", before=refusal("resourceNotReady", 400))
+    assert ours.destroy(made.id) is Outcome.ACCEPTED
+
+
 def test_an_adopted_node_keeps_its_labels(gce: GceServer) -> None:
     ours = cloud(gce)
     theirs = by_hand(gce)
@@ -481,3 +492,102 @@ def test_a_node_on_hold_is_held(gce: GceServer) -> None:
         node = ours.ask(by_hand(gce, labels=labels))
         assert node is not None
         assert node.held is held
+
+
+@pytest.mark.parametrize(
+    ("create", "expected"),
+    [
+        pytest.param(
+            {"secure_boot": "true", "vtpm": "true", "integrity_monitoring": "false"},
+            {
+                "shieldedInstanceConfig": {
+                    "enableSecureBoot": True,
+                    "enableVtpm": True,
+                    "enableIntegrityMonitoring": False,
+                }
+            },
+            id="shielded",
+        ),
+        pytest.param(
+            {"confidential_type": "SEV"},
+            {"confidentialInstanceConfig": {"confidentialInstanceType": "SEV"}},
+            id="confidential",
+        ),
+        pytest.param(
+            {"min_cpu_platform": "Intel Ice Lake"},
+            {"minCpuPlatform": "Intel Ice Lake"},
+            id="platform",
+        ),
+        pytest.param(
+            {"accelerators": "nvidia-tesla-t4:2"},
+            {
+                "guestAccelerators": [
+                    {
+                        "acceleratorType": f"zones/{ZONE}/acceleratorTypes/nvidia-tesla-t4",
+                        "acceleratorCount": 2,
+                    }
+                ],
+                "scheduling": {"onHostMaintenance": "TERMINATE"},
+            },
+            id="accelerators",
+        ),
+        pytest.param(
+            {"reservation": "ours"},
+            {
+                "reservationAffinity": {
+                    "consumeReservationType": "SPECIFIC_RESERVATION",
+                    "key": "compute.googleapis.com/reservation-name",
+                    "values": ["ours"],
+                }
+            },
+            id="reservation",
+        ),
+        pytest.param(
+            {"reservation": "none"},
+            {"reservationAffinity": {"consumeReservationType": "NO_RESERVATION"}},
+            id="no-reservation",
+        ),
+        pytest.param(
+            {"placement_policy": "compact"},
+            {"resourcePolicies": ["regions/us-central1/resourcePolicies/compact"]},
+            id="placement",
+        ),
+    ],
+)
+def test_an_option_goes_into_the_body_as_google_describes_it(
+    gce: GceServer, create: dict[str, str], expected: dict[str, Any]
+) -> None:
+    """The server holds each body against Google's own description of its API (`gce.wrong`)."""
+    cloud(gce, create=create).create(order())
+    body = inserted(gce)
+    assert {key: body[key] for key in expected} == expected
+
+
+def test_interface_labels_and_scratch_disk_are_as_the_file_says(gce: GceServer) -> None:
+    create = {
+        "nic_type": "GVNIC",
+        "label:owner": "ops",
+        "scratch_disk_type": "hyperdisk-balanced",
+        "instance_template": "compute",
+    }
+    size = replace(SMALL, scratch_mb=100_000)
+    cloud(gce, create=create).create(order(size=size))
+    body = inserted(gce)
+    assert body["networkInterfaces"][0]["nicType"] == "GVNIC"
+    assert body["labels"]["owner"] == "ops"
+    assert [disk["initializeParams"]["labels"]["owner"] for disk in body["disks"]] == ["ops", "ops"]
+    made = body["disks"][1]["initializeParams"]
+    assert made["diskType"] == f"zones/{ZONE}/diskTypes/hyperdisk-balanced"
+    assert gce.called(INSERT)[0].query["sourceInstanceTemplate"] == (
+        "global/instanceTemplates/compute"
+    )
+
+
+@pytest.mark.parametrize("machine", ["a2-highgpu-1g", "g2-standard-4", "h3-standard-88"])
+def test_a_type_that_google_can_not_move_ends_when_its_host_is_serviced(machine: str) -> None:
+    """CL8: Google refuses one whose order does not say so."""
+    asked = order(size=replace(SMALL, instance_type=machine))
+    body = insert_body(asked, Template("x"), ZONE, "projects/p/global/images/x", str)
+    assert body["scheduling"] == {"onHostMaintenance": "TERMINATE"}
+    plain = insert_body(order(), Template("x"), ZONE, "projects/p/global/images/x", str)
+    assert "scheduling" not in plain
