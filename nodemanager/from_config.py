@@ -59,10 +59,19 @@ def sizes_of(config: Config, cloud: CloudDriver) -> tuple[Size, ...]:
     return tuple(sizes)
 
 
-def with_spares(sizes: Sequence[Size], config: Config) -> tuple[Size, ...]:
-    """`sizes` with the spare_nodes of the file."""
-    given = {size.name: size.spare_nodes or 0 for size in config.sizes}
-    return tuple(replace(size, spare_nodes=given.get(size.name, 0)) for size in sizes)
+def as_in_file(sizes: Sequence[Size], config: Config) -> tuple[Size, ...]:
+    """The sizes with what the file says of them now, and those that it describes whole.
+
+    What it says no more stays as it was: a reload never waits for the cloud, which would know.
+    """
+    known = {size.name: size for size in sizes}
+    if not config.sizes:
+        return tuple(sizes)
+    return tuple(
+        replace(size_of(one, known.get(one.name)), places=places_of(config, one))
+        for one in config.sizes
+        if one.name in known or one.stands_alone
+    )
 
 
 def places_of(config: Config, size: SizeSection) -> tuple[str, ...]:

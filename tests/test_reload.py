@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -9,9 +10,10 @@ from typing import Any
 import pytest
 
 from nodemanager import adapters, log
-from nodemanager.actors.messages import ApplySettings, TakeCloud, TakeWishlist
+from nodemanager.actors.messages import ApplySettings, TakeCloud, TakeUserData, TakeWishlist
 from nodemanager.clock import SystemClock
 from nodemanager.config import Config, load
+from nodemanager.core.model.world import Record, Size
 from nodemanager.errors import ConfigError
 from nodemanager.service.reload import Reloader
 from tests.fakes import FakeCloud, FakeStore, TickingClock
@@ -56,6 +58,7 @@ class Team(SimpleNamespace):
     cloud_list: Actor
     record_list: Actor
     demand: Actor
+    setups: tuple[Actor, ...]
 
 
 class Reloading:
@@ -71,7 +74,9 @@ class Reloading:
         self.wrong: list[str] = []
         monkeypatch.setattr(adapters, "build_cloud", self.build_cloud)
         self.cloud = FakeCloud(TickingClock())
-        self.team = Team(cloud_list=Actor(), record_list=Actor(), demand=Actor())
+        self.team = Team(
+            cloud_list=Actor(), record_list=Actor(), demand=Actor(), setups=(Actor(), Actor())
+        )
         self.daemon = Actor()
         self.system: Any = SimpleNamespace(
             daemon=self.daemon,
@@ -134,6 +139,51 @@ def test_a_changed_image_reaches_the_cloud_and_what_only_a_start_reads_does_not(
     ]
     (config,) = reloading.built
     assert config.cloud_create == {"image_id": "ami-2", "ping_host": "registry.example.org"}
+
+
+def test_what_the_file_says_of_sizes_is_taken_over_and_what_the_cloud_would_have_to_tell_is_not(
+    reloading: Reloading,
+) -> None:
+    """SD100: for the nodes that are made after it."""
+    first = Size("m5.large", "m5.large", 2, 8000, price=0.1)
+    reloading.system.settings.sizes = (first,)
+    more = "[Size spot]\ninstance_type = m5.large\ncores = 2\nram = 8000\nprice = 0.03\n"
+    more += "preemptible = yes\n[Size c5.large]\ncores = 2\n"
+    text = FILE.replace("price = 0.1\n", "price = 0.2\nplaces = eu-central-1b\nscratch = 9000\n")
+    reloading.path.write_text(text + more)
+    told = {one["option"]: one["applied"] for one in reloading.reload()["changes"]}
+    assert told["[Size m5.large] price"]
+    assert told["[Size m5.large] scratch"]
+    assert told["[Size spot] preemptible"]
+    assert not told["[Size c5.large] cores"], "its memory and price are the cloud's to tell"
+    (applied,) = reloading.daemon.of(ApplySettings)
+    changed = replace(first, price=0.2, scratch_mb=9000, places=("eu-central-1b",))
+    spot = Size("spot", "m5.large", 2, 8000, price=0.03, preemptible=True)
+    assert [replace(size, ram_is_given=False) for size in applied.settings.sizes] == [changed, spot]
+    reloading.path.write_text(FILE.replace("price = 0.1\n", ""))
+    told = {one["option"]: one["applied"] for one in reloading.reload()["changes"]}
+    assert not told["[Size m5.large] price"], "what the cloud says is not known any more"
+
+
+def test_the_template_of_user_data_is_read_again_and_a_wrong_one_changes_nothing(
+    reloading: Reloading,
+) -> None:
+    template = reloading.directory / "user-data"
+    template.write_text("one {ping_url}")
+    text = FILE.replace("[Arvados]", f"user_data = {template}\n[Arvados]")
+    reloading.path.write_text(text)
+    assert reloading.reload()["done"]
+    template.write_text("two {ping_url}")
+    assert reloading.reload()["done"]
+    record = Record("zzzzz-7ekkf-000000000000001", "1")
+    for worker in reloading.team.setups:
+        said = [one.user_data(record, "URL") for one in worker.of(TakeUserData)]
+        assert said == ["one URL", "two URL"]
+    template.write_text("nothing to ping")
+    told = reloading.reload()
+    assert not told["done"]
+    assert "has no {ping_url}" in told["problems"][0]
+    assert len(reloading.team.setups[0].of(TakeUserData)) == 2
 
 
 def test_a_rotated_token_reaches_the_store_the_demand_and_no_new_cloud(

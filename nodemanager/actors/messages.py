@@ -10,7 +10,7 @@ from nodemanager.cloud.api import CloudDriver
 from nodemanager.core.execute.effects import Effect
 from nodemanager.core.execute.workflow import Key
 from nodemanager.core.model.settings import Settings
-from nodemanager.core.model.world import Job, LatePing, Leftover, Outcome, StoreTime
+from nodemanager.core.model.world import Job, LatePing, Leftover, Outcome, Record, StoreTime
 from nodemanager.core.observe.history import Nodes, Records
 from nodemanager.core.operate.verbs import Command, Reply
 from nodemanager.core.plan.errands import Errand
@@ -114,6 +114,13 @@ class CloudJudged:
 
     cloud: CloudDriver
     is_ours: bool
+
+
+@dataclass(frozen=True, slots=True)
+class TakeUserData:
+    """Make the user data of new nodes by another function from now on."""
+
+    user_data: Callable[[Record, str], str]
 
 
 @dataclass(frozen=True, slots=True)

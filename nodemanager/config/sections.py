@@ -450,12 +450,18 @@ class SizeSection:
     instance_type: str | None = option(
         kinds.optional(kinds.text()), "", "The cloud's own id of the size; NAME when blank."
     )
-    cores: int | None = option(kinds.optional(kinds.whole(1)), "", "The number of cores.")
+    cores: int | None = option(
+        kinds.optional(kinds.whole(1)),
+        "",
+        "The number of cores.",
+        reload=True,
+    )
     ram_mb: int | None = option(
         kinds.optional(kinds.whole(1, unit="MB")),
         "",
         "The memory that a job may have; node_mem_scaling is not applied to it.",
         name="ram",
+        reload=True,
     )
     scratch_mb: int | None = option(
         kinds.optional(kinds.whole(0, unit="MB")),
@@ -463,32 +469,45 @@ class SizeSection:
         """The scratch space; 100000 is 100 GB. If it is 0 or unknown, it counts as enough for every
         job.""",
         name="scratch",
+        reload=True,
     )
     price: float | None = option(
-        kinds.optional(kinds.number(least=0)), "", "The price per hour; 0 means unknown."
+        kinds.optional(kinds.number(least=0)),
+        "",
+        "The price per hour; 0 means unknown.",
+        reload=True,
     )
     preemptible: bool | None = option(
-        kinds.optional(kinds.yes_no()), "", "Boot it as a spot or preemptible node."
+        kinds.optional(kinds.yes_no()),
+        "",
+        "Boot it as a spot or preemptible node.",
+        reload=True,
     )
     features: tuple[str, ...] | None = option(
         kinds.optional(kinds.names()),
         "",
         """The features that its nodes have in the scheduler, separated by commas. A job that asks
         for others gets no node of this size.""",
+        reload=True,
     )
     gres: Gres | None = option(
         kinds.optional(kinds.gres()),
         "",
         """The generic resources that its nodes have in the scheduler, as in gpu:tesla:4.""",
+        reload=True,
     )
     places: tuple[str, ...] | None = option(
-        kinds.optional(kinds.names()), "", "Its zones or subnets, in place of [Cloud] places."
+        kinds.optional(kinds.names()),
+        "",
+        "Its zones or subnets, in place of [Cloud] places.",
+        reload=True,
     )
     place_order: PlaceOrder | None = option(
         kinds.optional(kinds.choice(PlaceOrder)),
         "",
         """In which of its places it is booted: first takes them in the written order, and is meant
         when blank; spread takes the one that has the fewest of the pool's nodes.""",
+        reload=True,
     )
 
     spare_nodes: int | None = option(

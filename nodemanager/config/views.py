@@ -15,8 +15,12 @@ from nodemanager.config.values import NO_SECRETS
 from nodemanager.redact import MASK, is_secret
 
 CREATE = "Cloud Create"
-AT_START = ("ping_host", "user_data")
+SPARE = "spare_nodes"
+"""The one option of a size for which it means something that the file does not have it."""
+AT_START = ("ping_host",)
 """Keys of [Cloud Create] that only a start reads."""
+UNSENT = (*AT_START, "user_data")
+"""Keys of [Cloud Create] that the cloud's adapter does not get."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,10 +74,31 @@ def diff(old: Config, new: Config) -> list[Change]:
                 *key,
                 old=None if was is None else was.shown,
                 new=None if now is None else now.shown,
-                reloadable=known.reloadable,
+                reloadable=known.reloadable and _may_differ(old, new, key, now),
             )
         )
     return changes
+
+
+def _may_differ(old: Config, new: Config, key: tuple[str, str], now: _Setting | None) -> bool:
+    """Whether a reload takes that option of a size over; those of other sections it may.
+
+    What the file says no more is the cloud's to tell, as is a new size that it does not describe
+    whole; and a reload never waits for the cloud.
+    """
+    section, option = key
+    name = section.removeprefix("Size ")
+    if name == section:
+        return True
+    there = next((one for one in new.sizes if one.name == name), None)
+    if there is None or (now is None and option != SPARE):
+        return False
+    return name in {one.name for one in old.sizes} or _is_taken_whole(old, there)
+
+
+def _is_taken_whole(old: Config, size: SizeSection) -> bool:
+    """Whether a size that is new in the file may be booted without asking the cloud for it."""
+    return bool(old.sizes) and size.stands_alone
 
 
 def reloaded(old: Config, new: Config) -> Config:
@@ -87,13 +112,17 @@ def reloaded(old: Config, new: Config) -> Config:
                 taken[option.attribute] = getattr(getattr(new, section.attribute), option.attribute)
                 places[section.name, option.name] = new.places[section.name, option.name]
         sections[section.attribute] = replace(getattr(old, section.attribute), **taken)
-    sizes = tuple(_reloaded_size(size, new, places) for size in old.sizes)
+    known = {size.name for size in old.sizes}
+    added = [one for one in new.sizes if one.name not in known and _is_taken_whole(old, one)]
+    sizes = (*(_reloaded_size(size, new, places) for size in old.sizes), *added)
+    of_added = {f"Size {one.name}" for one in added}
+    places |= {key: place for key, place in new.places.items() if key[0] in of_added}
     cloud: dict[str, Any] = {}
     if _is_read_again(old):
         kept = {key: old.cloud_create[key] for key in AT_START if key in old.cloud_create}
         given = {k: value for k, value in new.cloud_create.items() if k not in AT_START}
         cloud = {"cloud_credentials": new.cloud_credentials, "cloud_create": given | kept}
-        fresh = {key for key in {*places, *new.places} if _is_of_cloud(*key)}
+        fresh = {key for key in {*places, *new.places} if _is_taken(*key)}
         places = {key: place for key, place in places.items() if key not in fresh}
         places |= {key: new.places[key] for key in fresh if key in new.places}
     return replace(old, **sections, **cloud, sizes=sizes, places=places, warnings=new.warnings)
@@ -101,7 +130,12 @@ def reloaded(old: Config, new: Config) -> Config:
 
 def _is_of_cloud(section: str, key: str) -> bool:
     """Whether a reload takes the key over by a new connection to the cloud."""
-    return section == CREDENTIALS or (section == CREATE and key not in AT_START)
+    return section == CREDENTIALS or (section == CREATE and key not in UNSENT)
+
+
+def _is_taken(section: str, key: str) -> bool:
+    """Whether a reload takes the key of the cloud's own sections over."""
+    return _is_of_cloud(section, key) or (section == CREATE and key not in AT_START)
 
 
 def _is_read_again(config: Config) -> bool:
@@ -122,7 +156,10 @@ def _reloaded_size(
         key = f"Size {size.name}", option.name
         if not option.reload or found is None:
             continue
-        size = replace(size, **{option.attribute: getattr(found, option.attribute)})
+        value = getattr(found, option.attribute)
+        if value is None and option.name != SPARE:
+            continue
+        size = replace(size, **{option.attribute: value})
         places.pop(key, None)
         if key in new.places:
             places[key] = new.places[key]
@@ -148,7 +185,7 @@ def _settings(config: Config) -> Iterator[tuple[tuple[str, str], _Setting]]:
     for title, keys in (("Cloud List", config.cloud_list), (CREATE, config.cloud_create)):
         for key, value in keys.items():
             shown = MASK if is_secret(key) else value
-            yield (title, key), _Setting(value, shown, again and _is_of_cloud(title, key))
+            yield (title, key), _Setting(value, shown, again and _is_taken(title, key))
     for size in config.sizes:
         for option_name, value in _given(config, size):
             known = SIZE.option(option_name)

@@ -7,14 +7,14 @@ from typing import Any
 
 from nodemanager import adapters, log, sdnotify, wiring
 from nodemanager.actors.base import tell
-from nodemanager.actors.messages import ApplySettings, TakeCloud, TakeWishlist
+from nodemanager.actors.messages import ApplySettings, TakeCloud, TakeUserData, TakeWishlist
 from nodemanager.clock import Clock
 from nodemanager.cloud.api import CloudDriver
 from nodemanager.config import Config, diff, load, reloaded
 from nodemanager.config.views import Change, changes_cloud
 from nodemanager.core.model.reasons import Event
 from nodemanager.errors import ConfigError
-from nodemanager.from_config import secrets_of, settings_of, with_spares
+from nodemanager.from_config import as_in_file, secrets_of, settings_of, user_data_of
 
 
 class Reloader:
@@ -38,7 +38,7 @@ class Reloader:
         try:
             new = load(self.config.path, accepts=adapters.accepted_keys)
             changes, taken = diff(self.config, new), reloaded(self.config, new)
-            cloud = None
+            cloud, user_data = None, user_data_of(taken)
             if changes_cloud(changes):
                 cloud = adapters.build_cloud(taken, self._clock)
         except ConfigError as error:
@@ -47,6 +47,8 @@ class Reloader:
             return {"done": False, "problems": list(error.problems), "changes": []}
         tell_changes(self._log, changes)
         self._apply(system, taken, cloud)
+        for worker in system.team.setups:
+            tell(worker, TakeUserData(user_data))
         file = str(self.config.path)
         self._log.event(Event.DAEMON_RELOADED, file=file, outcome="applied", by=by)
         sdnotify.notify("READY=1")
@@ -73,8 +75,7 @@ class Reloader:
                 tell(system.team.demand, TakeWishlist(wishlist))
         if cloud is not None:
             tell(system.team.cloud_list, TakeCloud(cloud))
-        # Sizes stay as at the start, so that a reload never waits for the cloud.
-        sizes = with_spares(system.settings.sizes, taken)
+        sizes = as_in_file(system.settings.sizes, taken)
         settings = settings_of(taken, system.cloud, system.records.store, sizes)
         tell(system.daemon, ApplySettings(settings))
         team = system.team

@@ -159,7 +159,7 @@ def test_a_cloud_that_is_in_this_process_is_not_connected_anew(read: Read) -> No
     assert reloaded(old, new).cloud_credentials == {}
 
 
-def test_a_running_daemon_takes_over_the_spare_nodes_of_its_sizes(read: Read) -> None:
+def test_a_running_daemon_takes_over_what_the_file_says_of_its_sizes(read: Read) -> None:
     old = read(
         "[Daemon]\nmax_nodes = 2\n[Size m]\ncores = 1\nspare_nodes = 1\n[Size n]\ncores = 1\n"
     )
@@ -167,12 +167,12 @@ def test_a_running_daemon_takes_over_the_spare_nodes_of_its_sizes(read: Read) ->
         "[Daemon]\nmax_nodes = 2\n[Size m]\ncores = 2\n[Size n]\ncores = 1\nspare_nodes = 2\n"
     )
     assert [(one.section, one.option, one.reloadable) for one in diff(old, new)] == [
-        ("Size m", "cores", False),
+        ("Size m", "cores", True),
         ("Size m", "spare_nodes", True),
         ("Size n", "spare_nodes", True),
     ]
     taken = reloaded(old, new)
-    assert [(size.cores, size.spare_nodes) for size in taken.sizes] == [(1, None), (1, 2)]
+    assert [(size.cores, size.spare_nodes) for size in taken.sizes] == [(2, None), (1, 2)]
     assert not [change for change in diff(taken, new) if change.reloadable]
 
 

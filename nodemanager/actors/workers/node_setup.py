@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from nodemanager.actors.messages import TakeUserData
 from nodemanager.actors.team import TeamContext
 from nodemanager.actors.workers.worker import WorkerActor
 from nodemanager.cloud.api import CreateOrder
@@ -35,6 +36,9 @@ class NodeSetupActor(WorkerActor):
     def __init__(self, context: TeamContext, user_data: UserData) -> None:
         super().__init__(context)
         self._user_data = user_data
+
+    def on_TakeUserData(self, message: TakeUserData) -> None:
+        self._user_data = message.user_data
 
     def _carry_out(self, effect: Effect) -> Any:
         match effect:
