@@ -5,6 +5,7 @@ The adapters decide which keys they take.
 
 from __future__ import annotations
 
+from nodemanager.cloud.azure.options import PASSED as AZURE_PASSED
 from nodemanager.cloud.ec2.options import PASSED
 from nodemanager.cloud.gce.options import PASSED as GCE_PASSED
 
@@ -104,6 +105,13 @@ AZURE_CREATE: dict[str, str] = {
     "boot_disk_gb": "The size of the boot disk; by default the image's.",
     "scratch_disk_type": """The type of a disk for [Size NAME] scratch. By default there is none:
         many sizes have a temporary disk.""",
+    "ephemeral_os_disk": """Put the boot disk on the node's host, on its CacheDisk, NvmeDisk or
+        ResourceDisk: faster, and it costs nothing.""",
+    "eviction_policy": "What becomes of a Spot machine that is taken back: Delete or Deallocate.",
+    "identity": """Whom nodes are for Azure: system, or the resource ids of managed identities,
+        separated by commas.""",
+    "image_plan": "The purchase plan of a marketplace image, as Publisher:Product:Plan.",
+    **{key: one.text for key, one in AZURE_PASSED.items()},
     "user_data": """A template for what nodes do at boot, with {ping_url}, {record}, {hostname} and
         {incarnation}, for cloud-init. Without it they get a script that stores the bare ping
         URL.""",

@@ -24,6 +24,7 @@ from doc.generate.passthrough import (
     OPENSTACK_CREDENTIALS,
     OPENSTACK_LIST,
 )
+from nodemanager.cloud.azure.options import PASSED as AZURE_PASSED
 from nodemanager.cloud.ec2.options import PASSED
 from nodemanager.cloud.gce.options import PASSED as GCE_PASSED
 
@@ -378,6 +379,11 @@ AZURE = Sample(
                 "boot_disk_type": Hint("StandardSSD_LRS"),
                 "boot_disk_gb": Hint("30"),
                 "scratch_disk_type": Hint("StandardSSD_LRS"),
+                "ephemeral_os_disk": Hint("CacheDisk"),
+                "eviction_policy": Hint("Delete"),
+                "identity": Hint("system"),
+                "image_plan": Hint("Publisher:Product:Plan"),
+                **{key: Hint(one.example) for key, one in AZURE_PASSED.items()},
                 "tag_owner": Hint("example"),
             },
             AZURE_CREATE,

@@ -18,6 +18,8 @@ from libcloud.common.azure_arm import publicEnvironments
 from nodemanager.cloud.azure.sign_in import Certificate, ClientSecret, Federated, Proof
 from nodemanager.cloud.cloud_config import CloudConfig
 from nodemanager.cloud.endpoint import Endpoint
+from nodemanager.cloud.passed import Passed
+from nodemanager.cloud.passed import read as read_passed
 from nodemanager.cloud.section_reader import SectionReader
 from nodemanager.cloud.tags import OUR_TAGS
 from nodemanager.cloud.words import words
@@ -42,6 +44,57 @@ WITHOUT_EFFECT = words("ex_blob_container ex_os_disk_delete ex_storage_account")
 
 TAG_KEYS = frozenset({"tag_?*"})
 
+_ID = r"/subscriptions/[^/\s]+(/[^/\s]+)+"
+_SECURITY = "properties.securityProfile"
+
+PASSED: Mapping[str, Passed] = {
+    "security_type": Passed(
+        {"TrustedLaunch|ConfidentialVM|Standard": f"{_SECURITY}.securityType"},
+        "TrustedLaunch, ConfidentialVM or Standard",
+        "What guards nodes' boot and memory; by default as the image's generation has it.",
+        "TrustedLaunch",
+    ),
+    "secure_boot": Passed(
+        {"true|false": f"{_SECURITY}.uefiSettings.secureBootEnabled"},
+        "true or false",
+        "Whether nodes boot signed code alone; needs security_type.",
+        "true",
+    ),
+    "vtpm": Passed(
+        {"true|false": f"{_SECURITY}.uefiSettings.vTpmEnabled"},
+        "true or false",
+        "Whether nodes have a virtual trusted platform module; needs security_type.",
+        "true",
+    ),
+    "encryption_at_host": Passed(
+        {"true|false": f"{_SECURITY}.encryptionAtHost"},
+        "true or false",
+        "Whether a node's host encrypts its disks and caches.",
+        "true",
+    ),
+    "proximity_group": Passed(
+        {_ID: "properties.proximityPlacementGroup.id"},
+        "a resource id",
+        "The proximity placement group of all nodes.",
+        "/subscriptions/ID/resourceGroups/GROUP/providers/Microsoft.Compute/proximityPlacementGroups/NAME",
+    ),
+    "capacity_reservation_group": Passed(
+        {_ID: "properties.capacityReservation.capacityReservationGroup.id"},
+        "a resource id",
+        "The capacity reservation group that nodes take their capacity from.",
+        "/subscriptions/ID/resourceGroups/GROUP/providers/Microsoft.Compute/capacityReservationGroups/NAME",
+    ),
+    "host_group": Passed(
+        {_ID: "properties.hostGroup.id"},
+        "a resource id",
+        "The group of dedicated hosts that nodes run on.",
+        "/subscriptions/ID/resourceGroups/GROUP/providers/Microsoft.Compute/hostGroups/NAME",
+    ),
+}
+"""By where their values go in the machine's body."""
+EPHEMERAL = words("CacheDisk NvmeDisk ResourceDisk")
+EVICTIONS = words("Deallocate Delete")
+
 ACCEPTED: Mapping[str, frozenset[str]] = {
     CREDENTIALS: words(
         """
@@ -54,15 +107,17 @@ ACCEPTED: Mapping[str, frozenset[str]] = {
         """
         accelerated_networking assign_public_ip boot_disk_gb boot_disk_type ex_disk_size ex_network
         ex_storage_account_type ex_subnet ex_use_managed_disks ex_user_name image network
-        network_security_group ping_host preemptible scratch_disk_type spot_max_price ssh_key subnet
-        user_name zone
+        ephemeral_os_disk eviction_policy identity image_plan network_security_group ping_host
+        preemptible scratch_disk_type spot_max_price ssh_key subnet user_name zone
         """
     )
+    | PASSED.keys()
     | WITHOUT_EFFECT
     | TAG_KEYS,
 }
 """The keys that each section takes; `*` and `?` in them are wildcards, as in fnmatch."""
 
+SYSTEM = "system"
 CLASS_TAG = "tag_arvados-class"
 """By this tag Arvados Node Manager chose the machines that were its own."""
 DISK_TYPES = words(
@@ -122,6 +177,13 @@ class Template:
     boot_disk_type: str = "StandardSSD_LRS"
     boot_disk_gb: int | None = None
     scratch_disk_type: str | None = None
+    ephemeral_os_disk: str | None = None
+    """Where on its host a node's boot disk is; None: it is a managed disk."""
+    eviction_policy: str = "Delete"
+    identities: tuple[str, ...] = ()
+    plan: Mapping[str, str] = field(default_factory=dict)
+    passed: Mapping[str, str] = field(default_factory=dict)
+    """By where it goes in the body; see PASSED."""
     tags: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -304,8 +366,40 @@ def _template(given: SectionReader, access: Access, tags: Mapping[str, str]) -> 
         boot_disk_type=_disk_type(given, "boot_disk_type") or "StandardSSD_LRS",
         boot_disk_gb=None if gigabytes is None else int(gigabytes),
         scratch_disk_type=_disk_type(given, "scratch_disk_type"),
+        ephemeral_os_disk=_one_of(given, "ephemeral_os_disk", EPHEMERAL),
+        eviction_policy=_one_of(given, "eviction_policy", EVICTIONS) or "Delete",
+        identities=_identities(given),
+        plan=_plan(given),
+        passed=read_passed(given, PASSED),
         tags=every,
     )
+
+
+def _one_of(given: SectionReader, key: str, allowed: frozenset[str]) -> str | None:
+    text = given.text(key)
+    if text is not None and text not in allowed:
+        given.wrong(key, f"not one of {', '.join(sorted(allowed))}", text)
+    return text
+
+
+def _identities(given: SectionReader) -> tuple[str, ...]:
+    """The ids of identities that operators made, or `system` for one of each node's own."""
+    found = tuple(one.strip() for one in (given.text("identity") or "").split(",") if one.strip())
+    for one in found:
+        if one != SYSTEM and not _RESOURCE.fullmatch(one):
+            given.wrong("identity", "neither system nor resource ids of managed identities", one)
+    return found
+
+
+def _plan(given: SectionReader) -> dict[str, str]:
+    text = given.text("image_plan")
+    if text is None:
+        return {}
+    parts = text.split(":")
+    if len(parts) != 3 or not all(parts):
+        given.wrong("image_plan", "is Publisher:Product:Plan, as the image's page has it", text)
+        return {}
+    return dict(zip(("publisher", "product", "name"), parts, strict=True))
 
 
 def _image(given: SectionReader) -> dict[str, str]:

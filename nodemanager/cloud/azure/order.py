@@ -13,7 +13,7 @@ from typing import Any
 
 from nodemanager.cloud.api import CreateOrder
 from nodemanager.cloud.azure.node import azure_tags
-from nodemanager.cloud.azure.options import LONGEST_TAG, Template
+from nodemanager.cloud.azure.options import LONGEST_TAG, SYSTEM, Template
 from nodemanager.errors import BadRequest
 
 LONGEST_CUSTOM_DATA = 65_535
@@ -78,8 +78,8 @@ def machine_body(order: CreateOrder, template: Template, name: str, region: str)
     if template.preemptible or order.size.preemptible:
         about |= {
             "priority": "Spot",
-            # Deallocated, it would cost its disks and its quota.
-            "evictionPolicy": "Delete",
+            # Deallocated, it costs its disks and its quota.
+            "evictionPolicy": template.eviction_policy,
             # -1: what a machine of the size costs otherwise.
             "billingProfile": {"maxPrice": template.spot_max_price or -1},
         }
@@ -87,7 +87,24 @@ def machine_body(order: CreateOrder, template: Template, name: str, region: str)
     zone = order.place or template.zone
     if zone is not None:
         body["zones"] = [zone]
+    if template.plan:
+        body["plan"] = dict(template.plan)
+    if template.identities:
+        body["identity"] = _identity(template.identities)
+    for path, text in template.passed.items():
+        *within, name = path.split(".")
+        there = body
+        for key in within:
+            there = there.setdefault(key, {})
+        there[name] = {"true": True, "false": False}.get(text, text)
     return body
+
+
+def _identity(identities: tuple[str, ...]) -> dict[str, Any]:
+    """Whom the node is for Azure: itself, identities that operators made, or both."""
+    made: dict[str, Any] = {one: {} for one in identities if one != SYSTEM}
+    kinds = (["SystemAssigned"] if SYSTEM in identities else []) + ["UserAssigned"] * bool(made)
+    return {"type": ", ".join(kinds), **({"userAssignedIdentities": made} if made else {})}
 
 
 def _os_disk(template: Template, name: str) -> dict[str, Any]:
@@ -100,6 +117,11 @@ def _os_disk(template: Template, name: str) -> dict[str, Any]:
     }
     if template.boot_disk_gb is not None:
         disk["diskSizeGB"] = template.boot_disk_gb
+    if template.ephemeral_os_disk is not None:
+        # It is no disk of the account's, and Azure caches it for reading alone.
+        del disk["managedDisk"]
+        local = {"option": "Local", "placement": template.ephemeral_os_disk}
+        disk |= {"caching": "ReadOnly", "diffDiskSettings": local}
     return disk
 
 

@@ -162,6 +162,86 @@ def test_an_ordinary_node_is_no_spot_machine(azure: AzureServer) -> None:
     assert not {"priority", "evictionPolicy", "billingProfile"} & about.keys()
 
 
+IDS = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute"
+IDENTITY = "/subscriptions/s/resourceGroups/g/providers/Microsoft.ManagedIdentity/ids/one"
+
+
+@pytest.mark.parametrize(
+    ("create", "expected"),
+    [
+        pytest.param(
+            {"security_type": "TrustedLaunch", "secure_boot": "true", "vtpm": "false"},
+            {
+                "properties.securityProfile": {
+                    "securityType": "TrustedLaunch",
+                    "uefiSettings": {"secureBootEnabled": True, "vTpmEnabled": False},
+                }
+            },
+            id="trusted-launch",
+        ),
+        pytest.param(
+            {"encryption_at_host": "true"},
+            {"properties.securityProfile": {"encryptionAtHost": True}},
+            id="encryption",
+        ),
+        pytest.param(
+            {
+                "proximity_group": f"{IDS}/proximityPlacementGroups/p",
+                "host_group": f"{IDS}/hostGroups/h",
+                "capacity_reservation_group": f"{IDS}/capacityReservationGroups/c",
+            },
+            {
+                "properties.proximityPlacementGroup": {"id": f"{IDS}/proximityPlacementGroups/p"},
+                "properties.hostGroup": {"id": f"{IDS}/hostGroups/h"},
+                "properties.capacityReservation": {
+                    "capacityReservationGroup": {"id": f"{IDS}/capacityReservationGroups/c"}
+                },
+            },
+            id="groups",
+        ),
+        pytest.param(
+            {"identity": f"system, {IDENTITY}"},
+            {
+                "identity": {
+                    "type": "SystemAssigned, UserAssigned",
+                    "userAssignedIdentities": {IDENTITY: {}},
+                }
+            },
+            id="identity",
+        ),
+        pytest.param(
+            {"image_plan": "them:product:plan"},
+            {"plan": {"publisher": "them", "product": "product", "name": "plan"}},
+            id="plan",
+        ),
+        pytest.param(
+            {"preemptible": "yes", "eviction_policy": "Deallocate"},
+            {"properties.evictionPolicy": "Deallocate"},
+            id="eviction",
+        ),
+    ],
+)
+def test_an_option_goes_into_the_body_as_azure_describes_it(
+    azure: AzureServer, create: dict[str, str], expected: dict[str, Any]
+) -> None:
+    """The server holds each body against Microsoft's own models (`azure.wrong`)."""
+    cloud(azure, create=create).create(order())
+    body = put_body(azure)
+    for path, value in expected.items():
+        found: Any = body
+        for key in path.split("."):
+            found = found[key]
+        assert found == value
+
+
+def test_a_boot_disk_on_the_host_is_no_managed_disk(azure: AzureServer) -> None:
+    cloud(azure, create={"ephemeral_os_disk": "NvmeDisk"}).create(order())
+    disk = put_body(azure)["properties"]["storageProfile"]["osDisk"]
+    assert disk["diffDiskSettings"] == {"option": "Local", "placement": "NvmeDisk"}
+    assert disk["caching"] == "ReadOnly"
+    assert "managedDisk" not in disk
+
+
 # The image.
 
 
