@@ -105,22 +105,11 @@ class CapacityUnavailable(CloudError):
 
 
 class PlaceFull(CapacityUnavailable):
-    """The cloud has no room for this size in one place: rest it there, and boot it elsewhere (D6).
+    """The cloud has no room for this size in one place: rest it there, boot it elsewhere (D6)."""
 
-    `lingers`: what the refused create left is not gone yet, and has the node's tags.
-    """
-
-    def __init__(
-        self,
-        message: str,
-        *,
-        place: str,
-        lingers: bool = False,
-        retry_after: float | None = None,
-    ) -> None:
+    def __init__(self, message: str, *, place: str, retry_after: float | None = None) -> None:
         super().__init__(message, retry_after=retry_after)
         self.place = place
-        self.lingers = lingers
 
 
 class BadRequest(CloudError):

@@ -127,7 +127,7 @@ class CloudDriver(Protocol):
 
         None: the node is made. A text: the create goes on, and is asked for by that text next. An
         error: it was refused in the end, and is what `create` would have raised in that `place`;
-        what it left is gone, unless the error `lingers`. Raises where none of that can be told.
+        what it left is gone. Raises where none of that can be told.
         """
         ...
 

@@ -232,6 +232,8 @@ class LibcloudCloud:
         told = self._call("ask how a create ended", self._provider.finish, pending)
         if not isinstance(told, CodedRefusal):
             return told
+        # It may quote the order, whose secrets nobody has at hand any more.
+        told.hide(())
         error = self._provider.understand(told, "create") or translate(told, "create")
         error.__cause__ = told
         return error if place is None else _full_place(error, place) or error
@@ -319,8 +321,7 @@ def _full_place(error: CloudError, place: str) -> PlaceFull | None:
     full_there = refusal is not None and refusal.code in refusal.FULL_THERE
     if not full_there and not isinstance(error, CapacityUnavailable):
         return None
-    lingers = refusal is not None and refusal.lingers
-    return PlaceFull(str(error), place=place, lingers=lingers, retry_after=error.retry_after)
+    return PlaceFull(str(error), place=place, retry_after=error.retry_after)
 
 
 def with_managed(node: CloudNode, managed: bool) -> CloudNode:

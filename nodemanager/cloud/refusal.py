@@ -19,8 +19,6 @@ class CodedRefusal(Exception):
     without one it is the HTTP status."""
     FULL_THERE: ClassVar[Collection[str]] = ()
     """Further codes that say of one place alone that it has no room."""
-    lingers: bool = False
-    """What the refused create left is not gone yet."""
 
     def __init__(
         self, code: str, message: str, status: int, retry_after: float | None = None

@@ -16,6 +16,8 @@ REFUSED = frozenset({400, 404, 405, 406, 410, 411, 413, 414, 415, 422})
 """HTTP statuses that mean that the server did nothing; 408 and 409 don't mean that."""
 
 _QUERY = re.compile(r"\?[^\s'\"<>)\]]*")
+_BASE64 = re.compile(r"[A-Za-z0-9+/]{60,}={0,2}")
+"""Longer than any name or id: user data, which an operation may quote minutes after its order."""
 _LONGEST = 300
 
 
@@ -80,7 +82,7 @@ def describe(error: Exception, secrets: Iterable[str] = ()) -> str:
 
 
 def without_secrets(text: str, secrets: Iterable[str] = ()) -> str:
-    """`text` with every secret and every URL's query taken out.
+    """`text` with every secret, every URL's query and whatever is long in base64 taken out.
 
     A secret is also found in base64, and where its lines were folded into one.
     """
@@ -88,7 +90,7 @@ def without_secrets(text: str, secrets: Iterable[str] = ()) -> str:
         coded = base64.b64encode(secret.encode()).decode("ascii")
         for form in (secret, " ".join(secret.split()), coded):
             text = text.replace(form, "[secret]") if form else text
-    return _QUERY.sub("?[query]", text)
+    return _BASE64.sub("[data]", _QUERY.sub("?[query]", text))
 
 
 def tells_secrets(error: Exception, secrets: Iterable[str] = ()) -> bool:

@@ -62,8 +62,12 @@ class Subscription(ServerProcess):
         self.ask("deallocate", node_id)
 
     def next_create_fails(self, code: str) -> None:
-        """The next create begins an operation that fails."""
+        """The next create begins an operation that fails once `end_operations` ends it."""
         self.ask("fails", code)
+
+    def end_operations(self) -> None:
+        """What goes on ends, and what is begun from now on takes as long as ever."""
+        self.ask("end")
 
     def things(self) -> list[str]:
         """The resource ids of all that there is beside machines."""
@@ -102,7 +106,12 @@ def main(orders: TextIO, answers: TextIO) -> None:
             case "called":
                 return len(server.called(*rest))
             case "fails":
+                world.takes = float("inf")
                 return world.create_fails.append((*rest, "no room"))
+            case "end":
+                world.takes = TAKES_S
+                for one in world.operations.values():
+                    one.due = 0.0
             case "delete":
                 world.delete_machine(world.machine(*rest)["id"])
             case "evict":

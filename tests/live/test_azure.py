@@ -117,14 +117,18 @@ def test_a_deallocated_node_is_ended_and_what_azure_leaves_behind_is_released(
 def test_a_region_without_room_rests_the_size_and_leaves_nothing(
     cluster: AzureCluster, daemon: Daemon
 ) -> None:
-    """Azure says so only once the create's operation has begun, and keeps what is left of it. Its
-    record is free at once where no listing showed it meanwhile, else once the claim expires."""
+    """Azure says so only once the create's operation has gone on for long, and keeps what is left
+    of it (D6)."""
     before = daemon.last()
     cluster.cloud.next_create_fails("AllocationFailed")
     cluster.want(4)
+    claimed = daemon.wait_for("record.claimed", after=before)
+    # A listing shows the machine meanwhile.
+    daemon.wait_for("node.paired", after=claimed, record=claimed["record"])
+    cluster.cloud.end_operations()
 
     failed = daemon.wait_for("node.setup_failed", after=before)
-    daemon.wait_for("record.clean", record=failed["record"], reason="create_refused")
+    daemon.wait_for("record.cleaned", after=failed, record=failed["record"])
 
     assert "AllocationFailed" in str(failed)
     assert failed["definite"] == "true"

@@ -91,14 +91,6 @@ PLACES = (
         "tests/core/execute/explored/test_setup.py::test_with_several_places_it_makes_one_node_at_the_most_too",
     ),
     TextMutant(
-        "P2",
-        "another node is made while the refused one is not gone yet",
-        "core/execute/setup.py",
-        "    if error.lingers or _placed",
-        "    if _placed",
-        "tests/core/execute/explored/test_setup.py::test_a_refused_create_whose_rest_lingers_ends_the_set_up",
-    ),
-    TextMutant(
         "U9",
         "every place gets the same client token",
         "core/plan/places.py",
@@ -165,16 +157,16 @@ PLACES = (
         '[:OF_INCARNATION] + (zone or "")',
         "[:OF_INCARNATION]",
         "tests/cloud/azure/test_places.py::"
-        "test_a_machine_that_is_still_being_taken_back_lingers_and_the_next_has_another_name",
+        "test_a_machine_without_room_is_told_as_refused_once_it_is_gone_and_the_next_has_another_name",
     ),
     TextMutant(
         "P2",
         "on Azure a machine that is still being deleted passes for gone",
         "cloud/azure/adapter.py",
-        "                failure.lingers = left is not None\n",
-        "",
+        "        if left is None or failure.meaning is CloudError:\n",
+        "        if left is None or failure.meaning is CloudError or left.state == DELETING:\n",
         "tests/cloud/azure/test_places.py::"
-        "test_a_machine_that_is_still_being_taken_back_lingers_and_the_next_has_another_name",
+        "test_a_machine_without_room_is_told_as_refused_once_it_is_gone_and_the_next_has_another_name",
     ),
     TextMutant(
         "U6",
@@ -189,8 +181,8 @@ PLACES = (
         "D6",
         "on OpenStack a zone without a host is not noticed",
         "cloud/openstack/adapter.py",
-        "            self._room_found(wire, made.id)\n",
-        "            pass\n",
+        "        return GoesOn(server, made.id)\n",
+        "        return server\n",
         "tests/cloud/openstack/test_places.py::"
         "test_a_zone_without_a_host_is_told_its_server_is_ended_and_the_next_zone_takes_the_node",
     ),
@@ -198,9 +190,10 @@ PLACES = (
         "P2",
         "on OpenStack a server that is still being deleted passes for gone",
         "cloud/openstack/adapter.py",
-        "        refusal.lingers = lingers\n",
-        "",
-        "tests/cloud/openstack/test_places.py::test_what_is_left_of_it_is_told_while_it_lingers",
+        "        if server is None:\n            return Refusal",
+        "        if server is None or server.state == DELETING:\n            return Refusal",
+        "tests/cloud/openstack/test_places.py::"
+        "test_a_server_without_a_host_is_told_as_refused_once_it_is_gone",
     ),
     TextMutant(
         "D6",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -27,19 +28,16 @@ from nodemanager.cloud.azure.options import Access, Template
 from nodemanager.cloud.azure.order import machine_body, machine_name
 from nodemanager.cloud.azure.sign_in import ManagedIdentity, ServicePrincipal
 from nodemanager.cloud.azure.sizes import sizes
-from nodemanager.cloud.azure.wire import COMPUTE, RESOURCES, AzureAnswers, Wire
+from nodemanager.cloud.azure.wire import COMPUTE, RESOURCES, AzureAnswers, Wire, is_done
 from nodemanager.cloud.checks import Check, Wanted
 from nodemanager.cloud.cloud_config import CloudConfig
 from nodemanager.cloud.libcloud_base import TIMEOUT, LibcloudCloud, connected, load_driver_class
-from nodemanager.cloud.provider import Provider
+from nodemanager.cloud.provider import GoesOn, Provider
 from nodemanager.cloud.reading import checked_list
 from nodemanager.cloud.token import TokenSource
 from nodemanager.core.model.world import Outcome, Size, Tags
 from nodemanager.errors import BadRequest, CloudError, ForeignAnswer, MalformedId
 
-WAIT_S = 15.0
-"""How long a create waits for Azure's word whether the region has room. An operation that takes
-longer goes on; the listings show what came of it."""
 TAGS = "2021-04-01"
 MOST_NAMES_KNOWN = 100_000
 
@@ -149,14 +147,36 @@ class Azure(Provider):
             raise
         made = VirtualMachine.of(begun.content)
         self._note([made])
-        try:
-            wire.waited(begun, min(WAIT_S, self.access.timeout))
-        except Refusal as refusal:
-            return self._undone(wire, name, made, refusal)
-        # Once the create has begun, no error may say that nothing was made.
-        with suppress(Refusal, CloudError, OSError):
-            return wire.machine(name) or made
-        return made
+        link = begun.headers.get("azure-asyncoperation")
+        return made if link is None else GoesOn(made, json.dumps({"name": name, "link": link}))
+
+    def finish(self, driver: NodeDriver, pending: str) -> str | Refusal | None:
+        """By the operation, and by why it failed once that is told.
+
+        Azure keeps what is left of a machine whose create failed. Where the failure's code says
+        that it never ran, it is deleted, and the failure is told once it is gone: it has the node's
+        tags. A failure with another code says nothing about that.
+        """
+        wire, known = self.wire(driver), json.loads(pending)
+        failure = Refusal(known["code"], known["message"], 500) if "code" in known else None
+        if failure is None:
+            told = wire.operation(known["link"])
+            try:
+                return None if is_done(told) else pending
+            except Refusal as refusal:
+                failure = refusal
+        left = wire.machine(known["name"])
+        if left is None or failure.meaning is CloudError:
+            return failure
+        if left.state not in (FAILED, DELETING):
+            # It runs, whatever its operation says.
+            return None
+        if left.state == FAILED:
+            wire.call("DELETE", wire.machine_path(known["name"]), COMPUTE)
+        # The message may quote the order; the text is kept in the journal.
+        failure.hide(())
+        said = {"code": failure.code, "message": failure.message}
+        return json.dumps({"name": known["name"], **said})
 
     def _made_before(self, wire: Wire, name: str, tags: Tags, refusal: Refusal) -> VirtualMachine:
         made = wire.machine(name)
@@ -164,34 +184,6 @@ class Azure(Provider):
             raise refusal
         self._note([made])
         return made
-
-    def _undone(
-        self, wire: Wire, name: str, made: VirtualMachine, failure: Refusal
-    ) -> VirtualMachine:
-        """Azure keeps what is left of a machine whose create failed. Where the failure's code says
-        that it never ran, it is deleted again, and the failure is raised once it goes. Otherwise
-        gives the machine: the listings show what becomes of it."""
-        try:
-            found = wire.machine(name)
-            if found is None:
-                raise failure
-            if failure.meaning is CloudError or found.state != FAILED:
-                return found
-            ended = wire.call("DELETE", wire.machine_path(name), COMPUTE)
-            # While it is there its record stays claimed (C4), so its end is worth some seconds.
-            wire.waited(ended, min(WAIT_S, self.access.timeout))
-            # Only the machine itself tells whether it goes: a proxy may have answered the delete.
-            left = wire.machine(name)
-            if left is None or left.state == DELETING:
-                failure.lingers = left is not None
-                raise failure
-            return left
-        except Refusal as refusal:
-            if refusal is failure:
-                raise
-            return made
-        except (ValueError, CloudError, OSError):
-            return made
 
     def adopt(self, driver: NodeDriver, node_id: str, tags: Tags) -> None:
         node = self.find_node(driver, node_id)

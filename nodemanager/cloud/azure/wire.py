@@ -7,7 +7,6 @@ connection (TLS, proxies, time-outs) and check the answers here.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -23,9 +22,8 @@ from nodemanager.cloud.transport import (
     each_page,
     json_object,
     json_told,
-    wait_asked_for,
 )
-from nodemanager.errors import CloudError, ForeignAnswer, IncompleteListing
+from nodemanager.errors import ForeignAnswer, IncompleteListing
 
 COMPUTE = "2024-11-01"
 """The first version of virtualMachines that tags the interfaces and addresses that it makes."""
@@ -33,7 +31,6 @@ DISKS = "2024-03-02"
 NETWORK = "2024-05-01"
 RESOURCES = "2022-12-01"
 MACHINES = "Microsoft.Compute/virtualMachines"
-LONGEST_PAUSE_S = 3.0
 
 
 class AzureAnswers(EndpointAnswers):
@@ -151,32 +148,10 @@ class Wire:
             found += items
         return found
 
-    def waited(self, begun: AzureAnswer, seconds: float) -> bool:
-        """Whether the operation that an answer began has succeeded; False where it goes on.
-
-        Raises Refusal where the operation itself failed, and nothing else: it goes on when we can't
-        learn how it ends.
-        """
-        link = begun.headers.get("azure-asyncoperation")
-        if link is None:
-            return False
-        until, pause = time.monotonic() + seconds, 0.0
-        while time.monotonic() + pause < until:
-            time.sleep(pause)
-            try:
-                answer = self._connection.request(self._followed(link, "an operation"))
-                told = judged(answer, "GET an operation")
-            except (Refusal, CloudError, OSError):
-                # requests' exceptions are OSErrors.
-                return False
-            status = told.content.get("status")
-            if status in ("Failed", "Canceled"):
-                raise _failure(told.content)
-            if status == "Succeeded":
-                return True
-            asked = wait_asked_for(told.headers.get("retry-after"))
-            pause = min(asked or max(2 * pause, 0.1), LONGEST_PAUSE_S)
-        return False
+    def operation(self, link: str) -> Mapping[str, Any]:
+        """What Azure says of the operation at that link, which an answer gave."""
+        answer = self._connection.request(self._followed(link, "an operation"))
+        return judged(answer, "GET an operation").content
 
     def _pages(
         self, path: str, version: str, params: Mapping[str, str]
@@ -233,6 +208,14 @@ def _refusal(told: Mapping[str, Any]) -> tuple[str, str]:
     if not isinstance(said, dict):
         return "", ""
     return str(said.get("code") or ""), str(said.get("message", ""))
+
+
+def is_done(operation: Mapping[str, Any]) -> bool:
+    """Whether an operation has ended. Raises Refusal where it failed."""
+    status = operation.get("status")
+    if status in ("Failed", "Canceled"):
+        raise _failure(operation)
+    return status == "Succeeded"
 
 
 def _failure(operation: Mapping[str, Any]) -> Refusal:

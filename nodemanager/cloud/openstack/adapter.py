@@ -18,7 +18,7 @@ from nodemanager.cloud.libcloud_base import TIMEOUT, LibcloudCloud, load_driver_
 from nodemanager.cloud.openstack import checks, options, rights
 from nodemanager.cloud.openstack.errors import Refusal, is_no_room
 from nodemanager.cloud.openstack.leftovers import OpenStackLeftovers
-from nodemanager.cloud.openstack.node import STATES, Server
+from nodemanager.cloud.openstack.node import DELETING, STATES, UNDECIDED, Server
 from nodemanager.cloud.openstack.options import UUID, Access, Template
 from nodemanager.cloud.openstack.order import server_body
 from nodemanager.cloud.openstack.token import Keystone
@@ -29,11 +29,12 @@ from nodemanager.cloud.openstack.wire import (
     Wire,
     server_path,
 )
-from nodemanager.cloud.provider import Provider
+from nodemanager.cloud.provider import GoesOn, Provider
 from nodemanager.cloud.reading import NodeReader, epoch
 from nodemanager.cloud.tags import on_hold, tags_for, tags_from
+from nodemanager.cloud.translate import without_secrets
 from nodemanager.core.model.world import Outcome, Size, Tags
-from nodemanager.errors import BadRequest, CloudError, ForeignAnswer
+from nodemanager.errors import BadRequest, ForeignAnswer
 from nodemanager.near import did_you_mean
 
 READER = NodeReader(
@@ -48,9 +49,6 @@ READER = NodeReader(
     why=attrgetter("fault"),
 )
 """For Servers (nodemanager.cloud.openstack.node)."""
-WAIT_S = 15.0
-"""How long a create in a zone waits for nova's word whether the zone has room, and after that how
-long for the end of a server without a host."""
 
 
 @dataclass
@@ -177,34 +175,32 @@ class OpenStack(Provider):
             raise ForeignAnswer("the answer to a create names no server")
         # The answer has little but the id, and a password. The server itself shows what was made.
         known = Server(made.id, {"id": made.id, "name": order.name})
-        if order.place is not None:
-            self._room_found(wire, made.id)
         try:
-            return wire.server(made.id) or known
+            server = wire.server(made.id) or known
         except Exception:
             # It is made, so a failed question must not make the create look failed. The next
             # listing shows the rest.
-            return known
+            server = known
+        return GoesOn(server, made.id)
 
-    def _room_found(self, wire: Wire, node_id: str) -> None:
-        """Wait until nova has a host for the server, for some seconds at the most.
+    def finish(self, driver: NodeDriver, pending: str) -> str | Refusal | None:
+        """By the server's id, and why nova had no host for it once that is told.
 
-        If it has none, the server, which never ran, is deleted, and Refusal is raised. Any other
-        question that fails says nothing: the listings show what becomes of the server.
+        Such a server never ran. It is deleted, and the refusal is told once it is gone: it has the
+        node's tags. What else may be wrong with a server the listings show.
         """
-        try:
-            server = wire.scheduled(node_id, min(WAIT_S, self.access.timeout))
-            if server is None or server.state != "ERROR" or not is_no_room(server.fault):
-                return
-            fault = server.fault
+        node_id, _, fault = pending.partition(" ")
+        wire = self.wire(driver)
+        server = wire.server(node_id)
+        if server is None:
+            return Refusal("", fault, 500) if fault else None
+        if not fault and server.state in UNDECIDED:
+            return pending
+        if not fault and (server.state != "ERROR" or not is_no_room(server.fault)):
+            return None
+        if server.state != DELETING:
             wire.delete("compute", server_path(node_id))
-            lingers = wire.gone(node_id, min(WAIT_S, self.access.timeout)) is False
-        except (Refusal, CloudError, OSError, KeyError, ValueError, TypeError):
-            # requests' exceptions are OSErrors.
-            return
-        refusal = Refusal("", fault, 500)
-        refusal.lingers = lingers
-        raise refusal
+        return f"{node_id} {fault or without_secrets(server.fault)}"
 
     def adopt(self, driver: NodeDriver, node_id: str, tags: Tags) -> None:
         given = tags_for(tags)

@@ -28,7 +28,10 @@ QUOTA = re.compile(
 )
 WRONG_ORDER = re.compile(r"volume-backed|maximum number of metadata", re.IGNORECASE)
 """Refused with 403, but by no missing right."""
-CAPACITY = re.compile(r"no valid host was found|not enough hosts available", re.IGNORECASE)
+CAPACITY = re.compile(
+    r"no valid host was found|not enough hosts available|exhausted all hosts available",
+    re.IGNORECASE,
+)
 
 _LONGEST = 300
 

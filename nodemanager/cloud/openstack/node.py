@@ -10,6 +10,8 @@ from typing import Any
 from nodemanager.core.model.world import CloudState
 
 DELETING = "deleting"
+UNDECIDED = frozenset({"BUILD", "UNKNOWN"})
+"""What a server is while nova still looks for a host, or for another one; or can't tell."""
 
 STATES: Mapping[str, CloudState] = {
     "BUILD": CloudState.PENDING,
@@ -65,11 +67,6 @@ class Server:
         """Nova's status; `deleting` while a server is being deleted, whatever its status."""
         task = self.raw.get("OS-EXT-STS:task_state")
         return DELETING if task in (DELETING, "soft-deleting") else str(self.raw["status"])
-
-    @property
-    def is_scheduling(self) -> bool:
-        """Whether nova still looks for a host."""
-        return self.raw.get("OS-EXT-STS:task_state") == "scheduling"
 
     @property
     def fault(self) -> str:

@@ -8,8 +8,7 @@ its connections (TLS, proxies, headers) and check the answers here.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.parse import quote
 
@@ -33,7 +32,6 @@ NO_SUCH_SERVER = "itemNotFound"
 MOST_PAGES = 10_000
 PAGE_SIZE = "1000"
 """A service gives fewer where its own limit is lower."""
-FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 2.0
 """Between two questions about one server that is waited for."""
 _DONE = (200, 201, 202, 204)
 
@@ -163,25 +161,6 @@ class Wire:
                 raise IncompleteListing(f"GET {path}: the pages don't go on after {marker!r}")
             seen.add(marker)
             asked["marker"] = marker
-
-    def scheduled(self, node_id: str, seconds: float) -> Server | None:
-        """The server once nova looks for no host any more, or after some `seconds`."""
-        return self._awaited(node_id, seconds, lambda server: server.is_scheduling)
-
-    def gone(self, node_id: str, seconds: float) -> bool:
-        """Whether the server is gone within that many seconds."""
-        return self._awaited(node_id, seconds, lambda server: True) is None
-
-    def _awaited(
-        self, node_id: str, seconds: float, goes_on: Callable[[Server], bool]
-    ) -> Server | None:
-        until, pause = time.monotonic() + seconds, FIRST_PAUSE_S
-        while True:
-            server = self.server(node_id)
-            if server is None or not goes_on(server) or time.monotonic() + pause > until:
-                return server
-            time.sleep(pause)
-            pause = min(2 * pause, LONGEST_PAUSE_S)
 
     def server(self, node_id: str) -> Server | None:
         """The server of that id in any state; None only for nova's own "not found"."""

@@ -722,8 +722,7 @@ def _elsewhere(
     A claim that waited too long is renewed first. Without another place the order has failed.
     """
     order = replace(order, tried=(*order.tried, error.place))
-    # While something with the node's tags is left, another node would be its double.
-    if error.lingers or _placed(order, seen)[1] is not None:
+    if _placed(order, seen)[1] is not None:
         return refused(order, record, error, seen, node_id)
     step = _go_on(order, record, 0, seen)
     told = failed(order, record, "create", error)

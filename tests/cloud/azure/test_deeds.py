@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import logging
 import subprocess
+import traceback
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from tests.cloud.azure.helpers import SMALL, by_hand, cloud, custom_data, machin
 from tests.cloud.azure.server import AzureServer, changed, plain, refusal
 from tests.cloud.azure.world import DISKS, HOME, IPS, NICS, OWN_IMAGE, SUBNET, VMS
 from tests.cloud.faults import lost
+from tests.cloud.orders import finished
 
 pytestmark = pytest.mark.socket
 
@@ -60,8 +62,7 @@ def test_the_create_call_itself_tags_all_that_it_makes_and_ends_it_with_the_node
         assert thing["tags"] == expected
     assert (made.name, made.tags, made.size) == ("compute3", tags, "Standard_D2s_v5")
     assert made.id == machine(azure, made.id)["properties"]["vmId"]
-    # The create, its operation, and the machine as it then is.
-    assert [call.method for call in azure.calls] == [PUT, OPERATION, "virtualMachines.get"]
+    assert [call.method for call in azure.calls] == [PUT]
     assert ours.destroy(made.id) is Outcome.ACCEPTED
     assert ours.ask(made.id) is None
     assert azure.world.things == {}
@@ -362,17 +363,20 @@ def test_a_tag_that_azure_cant_hold_is_refused_before_anything_is_sent(azure: Az
 # What becomes of the operation.
 
 
-def test_a_create_that_takes_long_is_answered_with_the_node_as_it_is(
-    azure: AzureServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("nodemanager.cloud.azure.adapter.WAIT_S", 0.2)
+def test_a_create_is_answered_at_once_with_the_node_as_it_is(azure: AzureServer) -> None:
+    """No thread waits for the operation, which may take minutes (U13)."""
     azure.world.takes = 1000.0
     ours = cloud(azure)
     asked = order()
     made = ours.create(asked)
     assert (made.state, made.tags, made.problems) == (CloudState.PENDING, asked.tags, ())
     (listed,) = ours.list_nodes().items
-    assert listed == made
+    assert replace(listed, addresses=()) == replace(made, pending="", addresses=())
+    assert ours.finish(made.pending, None) == made.pending
+    for one in azure.world.operations.values():
+        one.due = 0.0
+    # Another process may ask, too: all that it needs is in `pending`.
+    assert cloud(azure).finish(made.pending, None) is None
 
 
 @pytest.mark.parametrize(
@@ -389,8 +393,8 @@ def test_a_create_that_azure_refuses_once_it_has_begun_leaves_nothing(
     """Azure keeps such a machine, which never ran, in the group."""
     azure.world.create_fails = [(code, "no room")]
     ours = cloud(azure, create={"assign_public_ip": "yes"})
-    with pytest.raises(expected, match=code) as caught:
-        ours.create(order())
+    with pytest.raises(expected, match=f"{code}: no room") as caught:
+        finished(ours, order())
     assert caught.value.definite
     assert ours.list_nodes().items == ()
     assert azure.world.things == {}
@@ -399,29 +403,34 @@ def test_a_create_that_azure_refuses_once_it_has_begun_leaves_nothing(
 def test_what_is_taken_back_is_waited_for_since_its_record_stays_claimed_meanwhile(
     azure: AzureServer,
 ) -> None:
-    azure.world.takes = 0.3
+    azure.world.takes = 0.1
     azure.world.create_fails = [NO_ROOM]
     asked, ours = order(), cloud(azure)
     with pytest.raises(CapacityUnavailable):
-        ours.create(asked)
+        finished(ours, asked)
     assert asked.tags.record is not None
     assert ours.find_by_record(asked.tags.record) == ()
 
 
-def test_a_machine_whose_taking_back_fails_is_told_as_made(azure: AzureServer) -> None:
+def test_a_machine_whose_taking_back_fails_is_taken_back_again(azure: AzureServer) -> None:
     azure.world.create_fails = [NO_ROOM]
-    azure.world.delete_fails = [("InternalExecutionError", "x")]
-    ours = cloud(azure)
-    made = ours.create(order())
-    assert ours.ask(made.id) is not None
+    azure.world.delete_fails = [("InternalExecutionError", "x")] * 2
+    with pytest.raises(CapacityUnavailable):
+        finished(cloud(azure), order())
+    assert len(azure.called("virtualMachines.delete")) == 3
+    assert azure.world.things == {}
 
 
-def test_a_create_that_failed_for_another_reason_is_a_node_that_is_ended(
+def test_a_create_that_failed_for_another_reason_is_told_and_its_node_left_to_the_listings(
     azure: AzureServer,
 ) -> None:
     azure.world.create_fails = [("VMAgentStatusCommunicationError", "who knows")]
-    ours = cloud(azure)
-    made = ours.create(order())
+    ours, asked = cloud(azure), order()
+    with pytest.raises(CloudError, match="VMAgentStatusCommunicationError: who knows") as caught:
+        finished(ours, asked)
+    assert not caught.value.definite
+    # The create is repeated, and answered with what the first one left.
+    made = finished(ours, asked)
     assert (made.state, made.raw_state) == (CloudState.STOPPED, "Failed")
     assert azure.called("virtualMachines.delete") == []
 
@@ -431,13 +440,12 @@ def test_a_machine_that_runs_is_not_taken_back_whatever_its_operation_says(
 ) -> None:
     azure.world.create_fails = [NO_ROOM]
     ours = cloud(azure)
-    asked = order()
 
     def runs(told: Any) -> None:
         told["properties"]["instanceView"] = {"statuses": [{"code": "PowerState/running"}]}
 
     azure.fault("virtualMachines.get", after=changed(runs))
-    assert ours.create(asked).state is CloudState.RUNNING
+    finished(ours, order())
     assert azure.called("virtualMachines.delete") == []
 
 
@@ -449,16 +457,21 @@ def test_a_machine_that_runs_is_not_taken_back_whatever_its_operation_says(
         pytest.param({"before": lambda: None}, id="cut"),
     ],
 )
-def test_what_cant_be_taken_back_is_told_as_made_u6(
+def test_what_cant_be_taken_back_is_no_refused_create_yet_u6(
     azure: AzureServer, how: dict[str, Any]
 ) -> None:
     azure.world.create_fails = [NO_ROOM]
     azure.fault("virtualMachines.delete", **how)
     ours = cloud(azure)
     made = ours.create(order())
+    with pytest.raises(CloudError):
+        ours.finish(made.pending, None)
     node = ours.ask(made.id)
     assert node is not None
     assert node.state is CloudState.STOPPED
+    # It is asked again.
+    pending = ours.finish(made.pending, None)
+    assert isinstance(ours.finish(str(pending), None), CapacityUnavailable)
 
 
 @pytest.mark.parametrize(
@@ -469,13 +482,6 @@ def test_what_cant_be_taken_back_is_told_as_made_u6(
         pytest.param(OPERATION, {"before": refusal("NotFound", 404)}, id="not-known"),
         pytest.param(OPERATION, {"before": plain(502, "")}, id="proxy"),
         pytest.param(OPERATION, {"after": lost}, id="cut"),
-        pytest.param(PUT, {"after": lambda reply: plain(201, "{}")()}, id="empty-answer"),
-        pytest.param(
-            "virtualMachines.get", {"before": refusal("ResourceNotFound", 404)}, id="not-shown-yet"
-        ),
-        pytest.param(
-            "virtualMachines.get", {"before": refusal("TooManyRequests", 429)}, id="api-quota"
-        ),
     ],
 )
 def test_once_the_create_has_begun_no_error_says_that_nothing_was_made_u6(
@@ -486,6 +492,9 @@ def test_once_the_create_has_begun_no_error_says_that_nothing_was_made_u6(
     asked = order()
     made = ours.create(asked)
     assert (made.name, made.tags, made.problems) == (asked.name, asked.tags, ())
+    with pytest.raises(CloudError):
+        ours.finish(made.pending, None)
+    assert ours.finish(made.pending, None) is None
     assert len(azure.called(PUT)) == 1
     assert ours.ask(made.id) is not None
 
@@ -540,9 +549,12 @@ def test_no_secret_is_in_an_error_that_repeats_what_was_sent(
         with pytest.raises(BadRequest) as caught:
             ours.create(order(user_data=data))
         azure.world.create_fails = [("AllocationFailed", said)]
-        with pytest.raises(CapacityUnavailable) as failed:
-            ours.create(order(user_data=data))
-        for text in (str(caught.value), str(failed.value), caplog.text):
+        made = ours.create(order(user_data=data))
+        pending = ours.finish(made.pending, None)
+        failed = ours.finish(str(pending), None)
+        assert isinstance(failed, CapacityUnavailable)
+        told = "".join(traceback.format_exception(failed))
+        for text in (str(caught.value), str(pending), told, caplog.text):
             assert "verysecret" not in text
             assert coded not in text
 

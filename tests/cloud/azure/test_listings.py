@@ -24,6 +24,7 @@ from tests.cloud.azure.helpers import POOL, by_hand, cloud, machine, order
 from tests.cloud.azure.server import AzureServer, changed, plain, refusal
 from tests.cloud.azure.world import GROUP, OTHER_GROUP, ROOT, VMS
 from tests.cloud.faults import lost, truncated
+from tests.cloud.orders import finished
 
 LIST = "virtualMachines.list"
 OURS = {"nodemanager-pool": POOL}
@@ -302,7 +303,7 @@ def test_a_node_is_asked_for_by_name_once_it_is_known_else_searched_for(azure: A
 
 def test_a_name_in_other_hands_is_not_our_node(azure: AzureServer) -> None:
     ours = cloud(azure)
-    made = ours.create(order())
+    made = finished(ours, order())
     one = machine(azure, made.id)
     one["properties"]["vmId"] = "0" * 8 + "-0000-4000-8000-" + "0" * 12
     assert ours.ask(made.id) is None

@@ -12,6 +12,7 @@ from nodemanager.errors import ConfigError, PlaceFull, QuotaExceeded
 from tests.cloud import asking
 from tests.cloud.azure.helpers import POOL, SMALL, cloud, order
 from tests.cloud.azure.server import AzureServer, changed, refusal
+from tests.cloud.orders import finished
 
 pytestmark = pytest.mark.socket
 
@@ -31,32 +32,32 @@ def test_a_full_zone_is_told_by_its_name_and_the_next_one_takes_the_node(
         azure.fault("virtualMachines.put", before=refusal("SkuNotAvailable", 409))
     first = replace(order(), place="1")
     with pytest.raises(PlaceFull) as full:
-        ours.create(first)
-    assert (full.value.place, full.value.lingers, full.value.definite) == ("1", False, True)
-    node = ours.create(replace(first, place="2"))
-    assert node.places == ("2",)
+        finished(ours, first)
+    assert (full.value.place, full.value.definite) == ("1", True)
+    finished(ours, replace(first, place="2"))
     assert [one.places for one in ours.list_nodes().items] == [("2",)]
 
 
-def test_a_machine_that_is_still_being_taken_back_lingers_and_the_next_has_another_name(
-    azure: AzureServer, monkeypatch: pytest.MonkeyPatch
+def test_a_machine_without_room_is_told_as_refused_once_it_is_gone_and_the_next_has_another_name(
+    azure: AzureServer,
 ) -> None:
-    """P2, U9: else the second create would be answered with what is left of the first."""
-    ours = cloud(azure, places=PLACES)
-    azure.world.create_fails = [NO_ROOM]
+    """P2, U9: it has the node's tags, and another node with these would be its double."""
+    world, ours = azure.world, cloud(azure, places=PLACES)
+    world.create_fails = [NO_ROOM]
     first = replace(order(), place="1")
-    begun = azure.world.begin
-
-    def slowly(*given: object, **how: object) -> object:
-        made = begun(*given, **how)  # type: ignore[arg-type]  # as it was asked
-        azure.world.takes = 1000.0
-        return made
-
-    monkeypatch.setattr(azure.world, "begin", slowly)
-    monkeypatch.setattr("nodemanager.cloud.azure.adapter.WAIT_S", 0.3)
-    with pytest.raises(PlaceFull) as full:
-        ours.create(first)
-    assert full.value.lingers
+    made = ours.create(first)
+    world.takes = 1000.0
+    pending: object = made.pending
+    for _ in range(3):
+        pending = ours.finish(str(pending), "1")
+        assert "no room" in str(pending)
+    assert len(azure.called("virtualMachines.delete")) == 1
+    for one in world.operations.values():
+        one.due = 0.0
+    # Another process may ask: all that it needs is in the text.
+    refused = cloud(azure, places=PLACES).finish(str(pending), "1")
+    assert isinstance(refused, PlaceFull)
+    assert "ZonalAllocationFailed: no room" in str(refused)
     life = str(first.tags.incarnation)
     assert len({machine_name("n", life, zone) for zone in (None, "1", "2")}) == 3
 
@@ -64,7 +65,7 @@ def test_a_machine_that_is_still_being_taken_back_lingers_and_the_next_has_anoth
 def test_a_quota_is_no_full_zone(azure: AzureServer) -> None:
     azure.world.create_fails = [("QuotaExceeded", "no")]
     with pytest.raises(QuotaExceeded):
-        cloud(azure, places=PLACES).create(replace(order(), place="1"))
+        finished(cloud(azure, places=PLACES), replace(order(), place="1"))
 
 
 def test_a_zone_that_azure_has_nowhere_is_refused(azure: AzureServer) -> None:

@@ -21,6 +21,7 @@ from tests.cloud.azure.auth import SUBSCRIPTION
 from tests.cloud.azure.helpers import IMAGE, POOL, attach, cloud, order
 from tests.cloud.azure.server import AzureServer, refusal
 from tests.cloud.azure.world import GROUP, HOME, IPS, REGION, SUBNET
+from tests.cloud.orders import finished
 
 pytestmark = pytest.mark.socket
 
@@ -159,7 +160,7 @@ def test_an_operation_that_fails_later_fails_for_both(azure: AzureServer, sdk: A
         sdk.virtual_machines.begin_create_or_update(GROUP, "by-sdk", new_machine()).result()
     assert sdk.virtual_machines.get(GROUP, "by-sdk").provisioning_state == "Failed"
     with pytest.raises(CapacityUnavailable, match="AllocationFailed"):
-        cloud(azure).create(order())
+        finished(cloud(azure), order())
 
 
 def test_a_name_that_is_taken_is_refused_to_both(azure: AzureServer, sdk: Any) -> None:

@@ -424,6 +424,7 @@ class World:
 
     def put(self, node_id: str, provisioning: str, power: str | None) -> None:
         """Bring a machine into that state, as Azure or another hand would."""
+        self.settle()
         about = self.machine(node_id)["properties"]
         about["provisioningState"] = provisioning
         level = {"level": "Info", "displayStatus": "x"}

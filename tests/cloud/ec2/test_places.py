@@ -88,7 +88,7 @@ def test_a_full_place_is_told_by_its_name_and_the_next_one_takes_the_node(
     life = str(first.tags.incarnation)
     with pytest.raises(PlaceFull, match=code) as full:
         ec2.create(replace(first, client_token=client_token(life, ZONE)))
-    assert (full.value.place, full.value.lingers, full.value.definite) == (ZONE, False, True)
+    assert (full.value.place, full.value.definite) == (ZONE, True)
     token = client_token(life, "us-east-1b")
     node = ec2.create(replace(first, place="us-east-1b", client_token=token))
     assert "us-east-1b" in node.places

@@ -35,7 +35,7 @@ def test_a_full_zone_is_told_by_its_name_and_the_next_one_takes_the_node(
     life = str(first.tags.incarnation)
     with pytest.raises(PlaceFull) as full:
         finished(ours, replace(first, client_token=client_token(life, ZONE)))
-    assert (full.value.place, full.value.lingers) == (ZONE, False)
+    assert full.value.place == ZONE
     node = finished(ours, replace(first, place=OTHER, client_token=client_token(life, OTHER)))
     assert node.places == (OTHER,)
     assert [one.places for one in ours.list_nodes().items] == [(OTHER,)]

@@ -8,10 +8,12 @@ import pytest
 
 from nodemanager.cloud.checks import CheckStatus, Found, Wanted
 from nodemanager.core.model.world import CloudState
-from nodemanager.errors import BadRequest, ConfigError, PlaceFull
+from nodemanager.errors import BadRequest, CapacityUnavailable, ConfigError, PlaceFull
 from tests.cloud import asking
 from tests.cloud.openstack.helpers import POOL, SMALL, cloud, order
+from tests.cloud.openstack.nova import NO_VALID_HOST
 from tests.cloud.openstack.server import OpenStackServer
+from tests.cloud.orders import finished
 
 pytestmark = pytest.mark.socket
 
@@ -27,45 +29,73 @@ def test_a_zone_without_a_host_is_told_its_server_is_ended_and_the_next_zone_tak
     openstack.nova.full = {"nova"}
     first = order(place="nova")
     with pytest.raises(PlaceFull, match="No valid host") as full:
-        ours.create(first)
-    assert (full.value.place, full.value.lingers, full.value.definite) == ("nova", False, True)
+        finished(ours, first)
+    assert (full.value.place, full.value.definite) == ("nova", True)
     assert openstack.nova.servers == {}
-    node = ours.create(replace(first, place="az-2"))
-    assert node.places == ("az-2",)
+    finished(ours, replace(first, place="az-2"))
     assert [one.places for one in ours.list_nodes().items] == [("az-2",)]
 
 
-def test_what_is_left_of_it_is_told_while_it_lingers(
-    openstack: OpenStackServer, monkeypatch: pytest.MonkeyPatch
+def test_a_server_without_a_host_is_told_as_refused_once_it_is_gone(
+    openstack: OpenStackServer,
 ) -> None:
-    monkeypatch.setattr("nodemanager.cloud.openstack.adapter.WAIT_S", 0.2)
-    openstack.nova.full, openstack.nova.delete_s = {"nova"}, 60.0
-    with pytest.raises(PlaceFull) as full:
-        cloud(openstack, places=PLACES).create(order(place="nova"))
-    assert full.value.lingers
+    """P2: it has the node's tags, and another node with these would be its double."""
+    nova, ours = openstack.nova, cloud(openstack, places=PLACES)
+    nova.full, nova.delete_s = {"nova"}, 1000.0
+    made = ours.create(order(place="nova"))
+    pending: object = made.pending
+    for _ in range(3):
+        pending = ours.finish(str(pending), "nova")
+        assert str(pending).startswith(f"{made.id} No valid host")
+    nova.servers[made.id].gone_at = 0.0
+    # Another process may ask: all that it needs is in the text.
+    refused = cloud(openstack, places=PLACES).finish(str(pending), "nova")
+    assert isinstance(refused, PlaceFull)
+    assert "No valid host" in str(refused)
 
 
+@pytest.mark.parametrize(
+    "fault",
+    [
+        "Build of instance aborted: Volume did not finish being created",
+        "Failed to allocate the network(s), not rescheduling.",
+    ],
+)
 def test_a_server_that_boots_for_long_or_fails_otherwise_is_left_to_the_listings(
-    openstack: OpenStackServer, monkeypatch: pytest.MonkeyPatch
+    openstack: OpenStackServer, monkeypatch: pytest.MonkeyPatch, fault: str
 ) -> None:
     """U6: once the create was accepted, no other error may say that nothing was made."""
-    monkeypatch.setattr("nodemanager.cloud.openstack.adapter.WAIT_S", 0.2)
     ours = cloud(openstack, places=PLACES)
-    openstack.nova.boot_s = 60.0
-    assert ours.create(order(place="nova")).state is CloudState.PENDING
-    monkeypatch.setattr("tests.cloud.openstack.nova.NO_VALID_HOST", "Build of instance aborted")
+    openstack.nova.boot_s = 1000.0
+    slow = ours.create(order(place="nova"))
+    assert (slow.state, ours.finish(slow.pending, "nova")) == (CloudState.PENDING, slow.pending)
+    monkeypatch.setattr("tests.cloud.openstack.nova.NO_VALID_HOST", fault)
     openstack.nova.boot_s, openstack.nova.full = 0.0, {"nova"}
-    assert ours.create(order(place="nova")).state is CloudState.STOPPED
+    failed = finished(ours, order(place="nova"))
+    node = ours.ask(failed.id)
+    assert node is not None
+    assert (node.state, node.why) == (CloudState.STOPPED, fault)
     assert len(openstack.nova.servers) == 2
 
 
-def test_without_a_place_a_server_in_error_is_left_to_the_listings_as_ever(
-    openstack: OpenStackServer,
+@pytest.mark.parametrize(
+    "fault",
+    [
+        NO_VALID_HOST,
+        "Exceeded maximum number of retries. Exhausted all hosts available for retrying build "
+        "failures for instance 4f3e.",
+    ],
+)
+def test_without_a_place_no_host_is_no_capacity_and_the_server_is_ended(
+    openstack: OpenStackServer, monkeypatch: pytest.MonkeyPatch, fault: str
 ) -> None:
+    monkeypatch.setattr("tests.cloud.openstack.nova.NO_VALID_HOST", fault)
     openstack.nova.no_host = True
-    node = cloud(openstack).create(order())
-    assert (node.state, node.places) == (CloudState.STOPPED, ())
-    assert len(openstack.nova.servers) == 1
+    with pytest.raises(CapacityUnavailable) as refused:
+        finished(cloud(openstack), order())
+    assert fault in str(refused.value)
+    assert not isinstance(refused.value, PlaceFull)
+    assert openstack.nova.servers == {}
 
 
 def test_a_zone_that_nova_does_not_know_is_a_bad_request(openstack: OpenStackServer) -> None:

@@ -115,8 +115,8 @@ AZURE = (
         "U6",
         "on Azure what a create without room left behind is told as ended",
         "cloud/azure/adapter.py",
-        "            if left is None or left.state == DELETING:\n",
-        "            if True:\n",
+        "        if left is None or failure.meaning is CloudError:\n",
+        "        if True:\n",
         "tests/cloud/azure/test_misbehaving.py::"
         "test_a_create_without_room_that_went_wrong_leaves_nothing_that_is_not_listed_u6",
     ),
@@ -124,17 +124,17 @@ AZURE = (
         "U6",
         "on Azure a machine whose create failed for unknown reasons is deleted",
         "cloud/azure/adapter.py",
-        "            if failure.meaning is CloudError or found.state != FAILED:\n",
-        "            if found.state != FAILED:\n",
+        "        if left is None or failure.meaning is CloudError:\n",
+        "        if left is None:\n",
         "tests/cloud/azure/test_deeds.py::"
-        "test_a_create_that_failed_for_another_reason_is_a_node_that_is_ended",
+        "test_a_create_that_failed_for_another_reason_is_told_and_its_node_left_to_the_listings",
     ),
     TextMutant(
         "U6",
         "on Azure a machine that runs is deleted since its operation failed",
         "cloud/azure/adapter.py",
-        "            if failure.meaning is CloudError or found.state != FAILED:\n",
-        "            if failure.meaning is CloudError:\n",
+        "        if left.state not in (FAILED, DELETING):\n",
+        "        if False:\n",
         "tests/cloud/azure/test_deeds.py::"
         "test_a_machine_that_runs_is_not_taken_back_whatever_its_operation_says",
     ),
@@ -145,7 +145,7 @@ AZURE = (
         'str(error.get("code") or operation.get("status")), message, 500)',
         'str(error.get("code") or operation.get("status")), message, 400)',
         "tests/cloud/azure/test_deeds.py::"
-        "test_a_create_that_failed_for_another_reason_is_a_node_that_is_ended",
+        "test_a_create_that_failed_for_another_reason_is_told_and_its_node_left_to_the_listings",
     ),
     TextMutant(
         "D6",

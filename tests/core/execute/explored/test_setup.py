@@ -382,17 +382,6 @@ def test_the_next_place_is_tried_at_once_and_none_twice() -> None:
     assert [one.action.name for one in step.begin] == ["CLEAN"]
 
 
-def test_a_refused_create_whose_rest_lingers_ends_the_set_up() -> None:
-    """Another node with its tags would be the double of what is being deleted (P2)."""
-    tiny = TinySetUp(tokens=True, places=("a", "b"))
-    seen, record = tiny.seen(Tiny(claimed=True)), tiny._record(Tiny(claimed=True))
-    error = PlaceFull("no room", place="a", lingers=True)
-    create = CreateNode(record, tiny._order.claim, tiny._order.size, "a")
-    step = tiny.workflow.on(setup.Creating(tiny._order, record), Failed(create, error), seen)
-    assert (step.state, step.effects) == (None, ())
-    assert CreateRefused((SMALL.name,), error) in step.learn
-
-
 def _nothing(*given: Any) -> None:
     return None
 
