@@ -89,4 +89,12 @@ SHARED = (
         "    return BadRequest(text, retry_after=wait)\n",
         "tests/cloud/test_translate.py::test_every_exception_becomes_one_of_ours",
     ),
+    TextMutant(
+        "D6",
+        "what an operation quotes of user data in base64 is told",
+        "cloud/translate.py",
+        '_BASE64.sub("[data]", _QUERY.sub("?[query]", text))',
+        '_QUERY.sub("?[query]", text)',
+        "tests/cloud/azure/test_deeds.py::test_no_secret_is_in_an_error_that_repeats_what_was_sent",
+    ),
 )
