@@ -31,10 +31,11 @@ such a limit, because the remedy is the same. So does a code that ends in CountL
 CAPACITY = words(
     """
     AllocationFailed OverconstrainedAllocationRequest OverconstrainedZonalAllocationRequest
-    SkuNotAvailable ZonalAllocationFailed
+    SkuNotAvailable SpotPriceGreaterThanProvidedMaxPrice ZonalAllocationFailed
     """
 )
-"""The region or zone has no capacity for this size now; it may have some for another size."""
+"""The region or zone has no capacity for this size now, or none at that price; it may have some for
+another size."""
 
 THROTTLED = words("ResourceRequestsThrottled SubscriptionRequestsThrottled TooManyRequests")
 
@@ -43,14 +44,14 @@ UNAUTHORIZED = words(
     AuthenticationFailed AuthenticationFailedMissingToken AuthorizationFailed
     ExpiredAuthenticationToken InvalidAuthenticationToken InvalidAuthenticationTokenTenant
     InvalidSubscriptionId LinkedAuthorizationFailed ReadOnlyDisabledSubscription
-    SubscriptionNotFound
+    SubscriptionDisabled SubscriptionNotFound
     """
 )
 
 REFUSED = words(
     """
     MissingSubscriptionRegistration OperationNotAllowed PropertyChangeNotAllowed
-    RequestDisallowedByPolicy ScopeLocked
+    RequestDisallowedByPolicy ScopeLocked VMMarketplaceInvalidInput
     """
 )
 """Definite, whatever the status: Azure sends them with 403 or 409."""

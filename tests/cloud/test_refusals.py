@@ -1,4 +1,4 @@
-"""Which nodes a cloud's quota concerns, by the words in which the cloud refuses (D6, CL5)."""
+"""What clouds mean by the words in which they refuse, and whom a quota concerns (D6, CL4, CL5)."""
 
 from __future__ import annotations
 
@@ -9,10 +9,13 @@ from nodemanager.cloud.ec2.errors import Refusal as Ec2
 from nodemanager.cloud.gce.errors import Refusal as Gce
 from nodemanager.cloud.refusal import CodedRefusal
 from nodemanager.errors import (
+    BadRequest,
+    CapacityUnavailable,
     CloudError,
     FamilyQuotaExceeded,
     QuotaExceeded,
     SpotQuotaExceeded,
+    Unauthorized,
 )
 
 
@@ -60,3 +63,18 @@ def test_a_quota_concerns_all_nodes_those_of_a_family_or_spot_nodes(
     error = refusal.typed("create n1")
     assert type(error) is meaning
     assert error.definite
+
+
+@pytest.mark.parametrize(
+    ("code", "meaning"),
+    [
+        ("SpotPriceGreaterThanProvidedMaxPrice", CapacityUnavailable),
+        ("SubscriptionDisabled", Unauthorized),
+        ("VMMarketplaceInvalidInput", BadRequest),
+    ],
+)
+def test_azures_words_for_an_operation_that_failed_are_known(
+    code: str, meaning: type[CloudError]
+) -> None:
+    """CL4: each was an error of which nobody knew whether it had an effect."""
+    assert type(Azure(code, "as it says", 409).typed("create n1")) is meaning
