@@ -173,7 +173,9 @@ class World:
                 self.put(node_id, "Succeeded", "PowerState/running")
 
         def fails() -> None:
-            self.put(node_id, "Failed", None)
+            # One that was deleted meanwhile is not there to fail.
+            if self.things.get(path.lower()) is made:
+                self.put(node_id, "Failed", None)
 
         return made, self.begin(runs, undo=fails, failure=failure), True
 
