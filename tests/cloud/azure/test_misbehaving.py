@@ -45,14 +45,14 @@ def test_the_sign_in_of_the_machines_own_identity_may_go_wrong_as_well(
     demand(identity)
 
 
-@pytest.mark.parametrize("takes", [0.0, 0.15], ids=["at-once", "later"])
+@pytest.mark.parametrize("asks", [0, 2], ids=["at-once", "later"])
 def test_a_create_without_room_that_went_wrong_leaves_nothing_that_is_not_listed_u6(
-    azure: AzureServer, takes: float
+    azure: AzureServer, asks: int
 ) -> None:
     """Azure takes the order, its operation fails, and what is left of the machine is deleted. Each
     request of that meets each fault."""
     with azure_world() as world, closing(world.straight):
-        azure.world.takes = takes
+        azure.world.create_asks = asks
         orders = iter([world.order() for _ in range(len(world.fates) * MOST_REQUESTS)])
         asked = next(orders)
 
