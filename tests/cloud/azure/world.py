@@ -75,9 +75,9 @@ class Operation:
 
 @dataclass
 class World:
-    """`takes` is how many seconds an operation is under way at the least; a create is so until it was
-    asked for `create_asks` times. `create_fails` and `delete_fails` are the code and message that
-    the next ones fail with, once they have begun."""
+    """`takes` is how many seconds an operation is under way at the least; a create is until it was
+    asked for `create_asks` times, too. `create_fails` and `delete_fails` are the code and message
+    that the next ones fail with, once they have begun."""
 
     takes: float = 0.0
     create_asks: int = 0
