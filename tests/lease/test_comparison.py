@@ -14,6 +14,7 @@ from nodemanager.core.explain.explain import APPLY, STANDBY
 from nodemanager.core.explain.picture import Picture
 from nodemanager.core.model.lease import LeaseRole, LeaseView
 from nodemanager.core.model.reasons import Event
+from nodemanager.core.model.scheduling import SchedulerVerb
 from nodemanager.core.model.world import WorkerState
 from nodemanager.errors import StartError
 from nodemanager.service.comparison import Comparison
@@ -149,6 +150,13 @@ def test_nothing_is_told_of_what_an_operator_marked_or_while_the_other_rests(
         managers.stands_by.exchange()
         managers.stands_by.take(picture(here, STANDBY))
     assert managers.said == []
+
+
+def test_options_alike_are_told_alike_whatever_process_tells_them() -> None:
+    """The order of a set differs between two processes."""
+    made = pool_of(2, scheduler_can=frozenset(SchedulerVerb))
+    told = differs.decided(picture(made, APPLY), 3).options["scheduler_can"]
+    assert told == repr(sorted(SchedulerVerb))
 
 
 def test_a_database_that_does_not_answer_is_no_reason_to_end(managers: Managers) -> None:

@@ -79,8 +79,13 @@ def decided(picture: Picture, token: int) -> Decided:
         rests=rests or snapshot.read_only is not None,
         orders=under_way | orders,
         marked=tuple(sorted(marked)),
-        options={one.name: repr(getattr(settings, one.name)) for one in fields(settings)},
+        options={one.name: _shown(getattr(settings, one.name)) for one in fields(settings)},
     )
+
+
+def _shown(value: object) -> str:
+    """The same text for the same value in all processes, which have sets in other orders."""
+    return repr(sorted(value) if isinstance(value, frozenset) else value)
 
 
 def differences(here: Decided, there: Decided) -> Differences:
