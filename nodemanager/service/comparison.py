@@ -4,27 +4,19 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import Protocol
 
 from nodemanager.clock import Clock
 from nodemanager.core.explain import differs
-from nodemanager.core.explain.differs import Decided, Differences
+from nodemanager.core.explain.differs import Differences, ManagerDecision
 from nodemanager.core.explain.explain import APPLY, STANDBY
 from nodemanager.core.explain.picture import Picture
 from nodemanager.core.model.lease import LeaseRole, LeaseView
 from nodemanager.core.model.reasons import Event
 from nodemanager.errors import StartError
 from nodemanager.log import WARNING, Logger
+from nodemanager.state import Facts
 
 FACT = "decided"
-
-
-class Facts(Protocol):
-    """What the managers of a pool tell each other. A failing call raises StartError."""
-
-    def recall(self, name: str) -> object: ...
-
-    def remember(self, name: str, value: str) -> None: ...
 
 
 class Comparison:
@@ -45,9 +37,9 @@ class Comparison:
     ) -> None:
         self._facts, self._lease, self._clock, self._log = facts, lease, clock, log
         self._every_s = every_s
-        self._ours: Decided | None = None
-        self._sent: Decided | None = None
-        self._theirs: Decided | None = None
+        self._ours: ManagerDecision | None = None
+        self._sent: ManagerDecision | None = None
+        self._theirs: ManagerDecision | None = None
         self._since: dict[str, float] = {}
         """By record or node id: since when it has differed (CLOCK_BOOTTIME)."""
         self._told: dict[str, object] = {}

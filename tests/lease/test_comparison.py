@@ -18,6 +18,7 @@ from nodemanager.core.model.scheduling import SchedulerVerb
 from nodemanager.core.model.world import WorkerState
 from nodemanager.errors import StartError
 from nodemanager.service.comparison import Comparison
+from nodemanager.state import JsonScalar
 from tests.core.build import World
 from tests.core.nodes import pool_of
 from tests.fakes.clock import ManualClock
@@ -27,15 +28,16 @@ from tests.fakes.clock import ManualClock
 class Facts:
     """What the managers of a pool tell each other, in memory."""
 
-    kept: dict[str, str] = field(default_factory=dict)
+    kept: dict[str, JsonScalar] = field(default_factory=dict)
     fails: bool = False
+    shown: str = "a test's memory"
 
-    def recall(self, name: str) -> object:
+    def recall(self, name: str) -> JsonScalar:
         if self.fails:
             raise StartError("connection refused")
         return self.kept.get(name)
 
-    def remember(self, name: str, value: str) -> None:
+    def remember(self, name: str, value: JsonScalar) -> None:
         if self.fails:
             raise StartError("connection refused")
         self.kept[name] = value

@@ -361,18 +361,7 @@ def _template(given: SectionReader, filters: Mapping[str, str]) -> Template:
     price = given.number("spot_max_price")
     volumes = read_passed(given, VOLUMES)
     root = read_passed(given, ROOT) | volumes
-    if (
-        root
-        and image is not None
-        and not image.startswith("ami-")
-        and not given.text("root_device")
-    ):
-        why = f"is needed beside image_id = {image}, of which EC2 does not say what it calls"
-        given.wrong("root_device", f"{why} the volume to boot from")
-    if "KmsKeyId" in volumes and volumes.get("Encrypted") != "true":
-        given.wrong("volumes_kms_key", "needs volumes_encrypted = true")
-    if given.text("launch_template_version") and not given.text("launch_template"):
-        given.wrong("launch_template_version", "needs launch_template")
+    _check_passed(given, image, root)
     return Template(
         image_id=image or "",
         subnet_id=given.text("subnet_id"),
@@ -397,6 +386,18 @@ def _template(given: SectionReader, filters: Mapping[str, str]) -> Template:
         instance=read_passed(given, INSTANCE),
         tags=_create_tags(given, filters),
     )
+
+
+def _check_passed(given: SectionReader, image: str | None, root: Mapping[str, str]) -> None:
+    """Say which of the options that are passed on lack one that they need."""
+    is_ami = image is None or image.startswith("ami-")
+    if root and not is_ami and not given.text("root_device"):
+        why = f"is needed beside image_id = {image}, of which EC2 does not say what it calls"
+        given.wrong("root_device", f"{why} the volume to boot from")
+    if "KmsKeyId" in root and root.get("Encrypted") != "true":
+        given.wrong("volumes_kms_key", "needs volumes_encrypted = true")
+    if given.text("launch_template_version") and not given.text("launch_template"):
+        given.wrong("launch_template_version", "needs launch_template")
 
 
 def _metadata_tokens(given: SectionReader) -> str:

@@ -67,14 +67,19 @@ def with_cloud(given: SectionReader) -> SectionReader:
     if cloud.get("verify") is False:
         told["insecure"] = "yes"
     own = {key: value for key, value in given.values.items() if value.strip()}
+    return SectionReader(given.section, {**_named_once(told, own), **own}, given.problems)
+
+
+def _named_once(told: dict[str, str], own: Mapping[str, str]) -> dict[str, str]:
+    """What the file told, without the names of what it tells the id of, too, as the one that
+    Horizon hands out does; and without what the section names itself."""
+    left_out: set[str] = set()
     for name_key, id_key in NAMED.items():
-        # The file that Horizon hands out has both of the project's.
         if id_key in told:
-            told.pop(name_key, None)
+            left_out.add(name_key)
         if name_key in own or id_key in own:
-            told.pop(name_key, None)
-            told.pop(id_key, None)
-    return SectionReader(given.section, {**told, **own}, given.problems)
+            left_out |= {name_key, id_key}
+    return {key: value for key, value in told.items() if key not in left_out}
 
 
 def _read(given: SectionReader, path: Path | None) -> dict[Any, Any] | None:

@@ -22,7 +22,7 @@ Differences = Mapping[str, tuple[str | None, str | None]]
 
 
 @dataclass(frozen=True, slots=True)
-class Decided:
+class ManagerDecision:
     """The newest decision of one manager, under the lease's `token`.
 
     `orders` has by record uuid or node id why it is freed or ended, or that this is under way.
@@ -41,11 +41,11 @@ class Decided:
         return json.dumps(asdict(self), separators=(",", ":"), sort_keys=True)
 
 
-def read(text: object) -> Decided | None:
+def read(text: object) -> ManagerDecision | None:
     """What another manager told; None if it is not readable, as of another version."""
     try:
         told: dict[str, Any] = json.loads(str(text))
-        return Decided(
+        return ManagerDecision(
             plan=str(told["plan"]),
             token=int(told["token"]),
             rests=bool(told["rests"]),
@@ -61,7 +61,7 @@ def _texts(given: Any) -> dict[str, str]:
     return {str(key): str(value) for key, value in dict(given).items()}
 
 
-def decided(picture: Picture, token: int) -> Decided:
+def decided(picture: Picture, token: int) -> ManagerDecision:
     snapshot, made, settings = picture.snapshot, picture.made, picture.settings
     flights = {**snapshot.record_flights, **snapshot.node_flights}
     under_way = {
@@ -73,7 +73,7 @@ def decided(picture: Picture, token: int) -> Decided:
     orders |= {one.node_id: one.reason.value for one in made.shutdowns}
     rests = made.aborted is not None or snapshot.breaker.is_open or snapshot.paused is not None
     marked = {*snapshot.holds, *snapshot.kills, *snapshot.drains, *snapshot.by_hand}
-    return Decided(
+    return ManagerDecision(
         plan=made.plan_id,
         token=token,
         rests=rests or snapshot.read_only is not None,
@@ -88,7 +88,7 @@ def _shown(value: object) -> str:
     return repr(sorted(value) if isinstance(value, frozenset) else value)
 
 
-def differences(here: Decided, there: Decided) -> Differences:
+def differences(here: ManagerDecision, there: ManagerDecision) -> Differences:
     """By id, why it is freed or ended here and there, each None where it is not."""
     if here.rests or there.rests:
         return {}
@@ -96,7 +96,7 @@ def differences(here: Decided, there: Decided) -> Differences:
     return {id: (here.orders.get(id), there.orders.get(id)) for id in ids.difference(there.marked)}
 
 
-def options(here: Decided, there: Decided) -> Differences:
+def options(here: ManagerDecision, there: ManagerDecision) -> Differences:
     """The options that decisions depend on and that are not the same here and there."""
     names = sorted({*here.options, *there.options})
     both = {name: (here.options.get(name), there.options.get(name)) for name in names}
