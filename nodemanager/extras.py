@@ -16,11 +16,11 @@ from nodemanager.errors import NodeManagerError
 DISTRIBUTION = "elastic-nodemanager"
 MODULES: Mapping[str, str] = {
     "arvados": "arvados",
-    "azure": "cryptography",
+    "azure": "azure.identity",
     "ec2": "botocore",
-    "gce": "cryptography",
+    "gce": "google.auth",
     "libvirt": "libvirt",
-    "openstack": "yaml",
+    "openstack": "keystoneauth1",
     "postgres": "psycopg",
     "replay": "pygal",
     "uvloop": "uvloop",
@@ -58,18 +58,16 @@ def needs(value: Value) -> Iterator[NeededExtra]:
         case "ec2" if not value(credentials, "key"):
             # Keys from the environment, shared files or an instance's role.
             yield NeededExtra("ec2", "Cloud", "provider")
-        case "gce" if value(credentials, "key"):
-            yield NeededExtra("gce", credentials, "key")
-        case "azure" if value(credentials, "certificate"):
-            yield NeededExtra("azure", credentials, "certificate")
-        case "openstack" if value(credentials, "cloud"):
-            yield NeededExtra("openstack", credentials, "cloud")
-        case "libvirt":
-            yield NeededExtra("libvirt", "Cloud", "provider")
+        case "azure" | "gce" | "libvirt" | "openstack" as provider:
+            yield NeededExtra(provider, "Cloud", "provider")
 
 
 def is_installed(extra: str) -> bool:
-    return find_spec(MODULES[extra]) is not None
+    try:
+        return find_spec(MODULES[extra]) is not None
+    except ModuleNotFoundError:
+        # The package that holds it is missing, too.
+        return False
 
 
 def lacks(extra: str) -> str:

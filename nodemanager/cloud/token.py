@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
 
 from nodemanager.errors import CloudError
 
@@ -18,9 +17,9 @@ EARLY_S = 300.0
 
 
 class TokenSource:
-    """Gives the token that is valid now. `ask` gets a new one: `access_token`, `expires_in`."""
+    """Gives the token that is valid now. `ask` gets a new one, and the seconds that it lasts."""
 
-    def __init__(self, ask: Callable[[], Mapping[str, Any]]) -> None:
+    def __init__(self, ask: Callable[[], tuple[str, float]]) -> None:
         self._ask = ask
         self._lock = threading.Lock()
         self._token: str | None = None
@@ -46,11 +45,7 @@ class TokenSource:
 
     def _renewed(self) -> str:
         asked_at = time.monotonic()
-        told = self._ask()
-        try:
-            token, life = str(told["access_token"]), float(told["expires_in"])
-        except (KeyError, TypeError, ValueError) as error:
-            raise CloudError("the answer has no access token") from error
+        token, life = self._ask()
         self._token = token
         # A token that is about to end may be all there is for some seconds.
         self._until = asked_at + max(life - EARLY_S, min(life / 2, 10.0))

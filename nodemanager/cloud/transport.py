@@ -62,7 +62,7 @@ class WholeAnswers:
         transport.session.max_redirects = 0
         within_its_time(transport.session)
         # Otherwise requests replaces the signature with credentials from ~/.netrc.
-        transport.session.auth = _keep_signature
+        transport.session.auth = keep_signature
         if self.trust is not None:
             transport.ca_cert = self.trust
 
@@ -92,7 +92,7 @@ class EndpointAnswers(WholeAnswers):
         return answer
 
 
-def _keep_signature(request: Any) -> Any:
+def keep_signature(request: Any) -> Any:
     return request
 
 

@@ -26,7 +26,7 @@ from nodemanager.cloud.azure.node import (
 )
 from nodemanager.cloud.azure.options import Access, Template
 from nodemanager.cloud.azure.order import machine_body, machine_name
-from nodemanager.cloud.azure.sign_in import ManagedIdentity, ServicePrincipal
+from nodemanager.cloud.azure.sign_in import SignIn
 from nodemanager.cloud.azure.sizes import sizes
 from nodemanager.cloud.azure.wire import COMPUTE, RESOURCES, AzureAnswers, Wire, is_done
 from nodemanager.cloud.checks import Check, Wanted
@@ -253,7 +253,10 @@ def build_cloud(config: CloudConfig, *, timeout: float = TIMEOUT) -> LibcloudClo
     own = load_driver_class(config.driver_class, AzureNodeDriver)
     access, listed, template = options.read(config, timeout)
     pool = config.pool
-    tokens = TokenSource(_signing_in(access))
+    signs_in = SignIn(
+        access.principal, access.client_id, access.login, access.scope, access.timeout
+    )
+    tokens = TokenSource(signs_in)
     driver_type = connected(own, AzureAnswers, endpoint=access.endpoint, tokens=tokens)
     azure = Azure(access, pool, tokens, listed, template, driver_type)
     return LibcloudCloud(
@@ -263,17 +266,4 @@ def build_cloud(config: CloudConfig, *, timeout: float = TIMEOUT) -> LibcloudClo
         reader=replace(READER, places=attrgetter("zones")) if config.places else READER,
         leftovers=AzureLeftovers(pool, azure.wire, azure.find_node),
         timeout=access.timeout,
-    )
-
-
-def _signing_in(access: Access) -> ServicePrincipal | ManagedIdentity:
-    if access.proof is None:
-        return ManagedIdentity(access.client_id, access.scope, access.timeout)
-    return ServicePrincipal(
-        access.tenant,
-        access.client_id,
-        access.proof,
-        access.login,
-        access.scope,
-        access.timeout,
     )

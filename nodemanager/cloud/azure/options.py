@@ -11,11 +11,11 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from libcloud.common.azure_arm import publicEnvironments
 
-from nodemanager.cloud.azure.sign_in import Certificate, ClientSecret, Federated, Proof
 from nodemanager.cloud.cloud_config import CloudConfig
 from nodemanager.cloud.endpoint import Endpoint
 from nodemanager.cloud.passed import Passed
@@ -24,6 +24,9 @@ from nodemanager.cloud.section_reader import SectionReader
 from nodemanager.cloud.tags import OUR_TAGS
 from nodemanager.cloud.words import words
 from nodemanager.errors import ConfigError
+
+if TYPE_CHECKING:
+    from nodemanager.cloud.azure.sign_in import Principal
 
 CREDENTIALS = "Cloud Credentials"
 LIST = "Cloud List"
@@ -118,6 +121,12 @@ ACCEPTED: Mapping[str, frozenset[str]] = {
 """The keys that each section takes; `*` and `?` in them are wildcards, as in fnmatch."""
 
 SYSTEM = "system"
+WAYS = {
+    "secret": "AZURE_CLIENT_SECRET",
+    "certificate": "AZURE_CLIENT_CERTIFICATE_PATH",
+    "federated_token_path": "AZURE_FEDERATED_TOKEN_FILE",
+}
+"""How a service principal shows who it is, by our options, and by azure-identity's names."""
 CLASS_TAG = "tag_arvados-class"
 """By this tag Arvados Node Manager chose the machines that were its own."""
 DISK_TYPES = words(
@@ -144,7 +153,7 @@ _USER = re.compile(r"[a-z_][a-z0-9_-]{0,31}")
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """`[Cloud Credentials]`, and the resource group. `proof` is None where the machine's own
+    """`[Cloud Credentials]`, and the resource group. `principal` is None where the machine's own
     identity is used. `scope` is what a token is asked for."""
 
     subscription: str
@@ -156,7 +165,7 @@ class Access:
     scope: str
     timeout: float
     client_id: str
-    proof: Proof | None = field(repr=False)
+    principal: Principal | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,11 +232,14 @@ def _renamed(section: str, given: Mapping[str, str], problems: list[str]) -> dic
 
 def _access(given: SectionReader, listed: SectionReader, timeout: float) -> Access:
     resources, directory = _environment(given)
-    proof, client_id, tenant = _proof(given)
+    given, how = _signing_in(given)
+    client_id, tenant = given.text("key") or "", given.text("tenant_id") or ""
+    if tenant and not _UUID.fullmatch(tenant) and "." not in tenant:
+        given.wrong("tenant_id", "neither a UUID nor a domain")
     subscription = _uuid(given, "subscription_id", "az account show --query id")
-    if proof is not None and not tenant:
+    if how and not tenant:
         given.wrong("tenant_id", "is missing: the directory (az account show --query tenantId)")
-    if proof is not None and not client_id:
+    if how and not client_id:
         given.wrong("key", "is missing: the client id of the service principal")
     return Access(
         subscription=subscription,
@@ -239,7 +251,7 @@ def _access(given: SectionReader, listed: SectionReader, timeout: float) -> Acce
         scope=f"{resources}/.default",
         timeout=given.number("timeout") or timeout,
         client_id=client_id,
-        proof=proof,
+        principal=_principal(given, how, tenant, client_id) if how else None,
     )
 
 
@@ -256,34 +268,47 @@ def _environment(given: SectionReader) -> tuple[str, str]:
     return f"https://{resources}", f"https://{directory}"
 
 
-def _proof(given: SectionReader) -> tuple[Proof | None, str, str]:
-    """How the manager shows who it is, its client id and its tenant.
+def _signing_in(given: SectionReader) -> tuple[SectionReader, str]:
+    """The section, and which of its options shows who the manager is; none of them where the
+    machine's own identity is used.
 
-    Without any, a pod's federated token as Azure's webhook gives it, else the machine's identity.
+    A section with none of them is filled from the environment, by azure-identity's names: a pod
+    has them from Azure's webhook.
     """
-    ways = [key for key in ("secret", "certificate", "federated_token_path") if given.text(key)]
+    ways = [key for key in WAYS if given.text(key)]
     for more in ways[1:]:
         given.wrong(more, f"contradicts {ways[0]}: give one of them")
-    client_id, tenant = given.text("key") or "", given.text("tenant_id") or ""
-    if tenant and not _UUID.fullmatch(tenant) and "." not in tenant:
-        given.wrong("tenant_id", "neither a UUID nor a domain")
-    if not ways:
-        token = os.environ.get("AZURE_FEDERATED_TOKEN_FILE")
-        if token is None:
-            return None, client_id, tenant
-        client_id = client_id or os.environ.get("AZURE_CLIENT_ID", "")
-        tenant = tenant or os.environ.get("AZURE_TENANT_ID", "")
-        return Federated(Path(token)), client_id, tenant
-    text = given.text(ways[0]) or ""
-    if ways[0] == "secret":
-        return ClientSecret(text), client_id, tenant
-    if ways[0] == "federated_token_path":
-        return Federated(Path(text).expanduser()), client_id, tenant
-    try:
-        return Certificate.of(text), client_id, tenant
-    except ValueError as error:
-        given.wrong("certificate", str(error))
-        return None, client_id, tenant
+    if ways:
+        return given, ways[0]
+    how = next((key for key, name in WAYS.items() if os.environ.get(name)), "")
+    if not how:
+        return given, ""
+    names = {how: WAYS[how], "key": "AZURE_CLIENT_ID", "tenant_id": "AZURE_TENANT_ID"}
+    found = {key: os.environ.get(name, "") for key, name in names.items()}
+    own = {key: text for key, text in given.values.items() if text.strip()}
+    return SectionReader(given.section, {**found, **own}, given.problems), how
+
+
+def _principal(given: SectionReader, how: str, tenant: str, client_id: str) -> Principal | None:
+    # The manual's generators read this module's tables without that library.
+    from nodemanager.cloud.azure.sign_in import Principal
+
+    text = given.text(how) or ""
+    if how == "certificate" and "-----BEGIN" not in text:
+        try:
+            text = Path(text).expanduser().read_text(encoding="ascii")
+        except (OSError, UnicodeDecodeError) as error:
+            why = getattr(error, "strerror", None) or "it is no PEM"
+            given.wrong(how, f"the file can't be read: {why}")
+            return None
+    made = Principal(tenant, client_id, text, how)
+    if how == "certificate" and not given.problems:
+        try:
+            made()
+        except Exception:
+            # Those of cryptography are many, and all mean the same here.
+            given.wrong(how, "no PEM with a certificate and its RSA key, without a password")
+    return made
 
 
 def _uuid(given: SectionReader, key: str, how: str) -> str:

@@ -131,7 +131,7 @@ class _Asker:
     # Who we are, and what we may do.
 
     def _who(self) -> Found:
-        who, scopes = self._rights.who(), self._rights.scopes()
+        who, scopes = self._rights.who()
         if scopes is None:
             return Found(f"{who}, by its key")
         text = f"{who}, of this instance, with the scopes {', '.join(scopes) or 'none'}"

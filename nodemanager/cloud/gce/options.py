@@ -7,10 +7,12 @@ unchanged, and our own; doc/gce.rst has a row for each. Reports every problem at
 from __future__ import annotations
 
 import ast
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from nodemanager import foreign
 from nodemanager.cloud.cloud_config import CloudConfig
@@ -129,7 +131,7 @@ ACCEPTED: Mapping[str, frozenset[str]] = {
 """The keys that each section takes."""
 
 GOOGLE = "https://compute.googleapis.com"
-GOOGLE_TOKENS = "https://accounts.google.com"
+GOOGLE_TOKENS = "https://oauth2.googleapis.com"
 FULL_SCOPE = "https://www.googleapis.com/auth/cloud-platform"
 SCRATCH_TYPE = re.compile(r"local-ssd|(pd|hyperdisk)-[a-z-]+")
 
@@ -142,15 +144,14 @@ _ZONE = re.compile(r"[a-z]+-[a-z]+\d+-[a-z][a-z0-9]*")
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """`[Cloud Credentials]`. `key` is None where the instance's own role is used."""
+    """`[Cloud Credentials]`. `info` is Google's JSON file of credentials; None where the instance's
+    own role is used."""
 
     project: str
     zone: str
     endpoint: Endpoint
-    tokens: Endpoint
     timeout: float
-    email: str
-    key: str | None = field(repr=False)
+    info: Mapping[str, Any] | None = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,71 +215,72 @@ def _access(
     given: SectionReader, create: SectionReader, timeout: float, places: tuple[str, ...]
 ) -> Access:
     auth = given.text("auth_type")
-    key, found = _key(given)
     if auth not in (None, "SA", "GCE"):
         given.wrong("auth_type", "SA (a service account's key) or GCE (the instance's role)", auth)
-    if auth == "SA" and not given.text("key"):
+    text = given.text("key")
+    if text is None and auth != "GCE":
+        text = os.environ.get("GOOGLE_APPLICATION_CREDENTIALS")
+    if auth == "SA" and text is None:
         given.wrong("key", "is missing: the file of the service account's key, for auth_type = SA")
-    email = given.text("user_id") or found.get("client_email", "")
-    if auth == "GCE":
-        key = None
-    elif key is not None and not email:
-        given.wrong("user_id", "is missing: the service account's address, where key is no JSON")
-    project = given.text("project") or found.get("project_id", "")
+    info = _info(given, text)
+    project = given.text("project") or (info or {}).get("project_id")
     if not project:
         given.wrong("project", "is missing: the id of the project (gcloud projects list)")
-    elif not _PROJECT.fullmatch(project):
-        given.wrong("project", "is no project's id, which has small letters", project)
+    elif not _PROJECT.fullmatch(str(project)):
+        given.wrong("project", "is no project's id, which has small letters", str(project))
     return Access(
-        project=project,
+        project=str(project),
         zone=_zone(given, create, places),
         endpoint=given.endpoint("endpoint", GOOGLE),
-        tokens=given.endpoint("token_endpoint", GOOGLE_TOKENS),
         timeout=given.number("timeout") or timeout,
-        email=email,
-        key=key,
+        info=None if auth == "GCE" else info,
     )
 
 
-def _key(given: SectionReader) -> tuple[str | None, dict[str, str]]:
-    """The private key in PEM, and what else its file says. `key` is a path, PEM or JSON.
+def _info(given: SectionReader, text: str | None) -> Mapping[str, Any] | None:
+    """Google's JSON of credentials: `text` is it, or its path, or a service account's key in PEM.
 
     No problem that is told here has any of the key in it.
     """
-    text = given.text("key")
+    # The manual's generators read this module's tables without that library.
+    from nodemanager.cloud.gce.token import credentials_of
+
     if text is None:
-        return None, {}
+        return None
     if "{" not in text and "-----BEGIN" not in text:
         try:
             text = Path(text).expanduser().read_text(encoding="utf-8").strip()
         except (OSError, UnicodeDecodeError) as error:
             why = getattr(error, "strerror", None) or "it is no text"
             given.wrong("key", f"the file can't be read: {why}")
-            return None, {}
-    found: dict[str, str] = {}
+            return None
+    info: dict[str, Any] = {"type": "service_account", "private_key": text}
     if text.startswith("{"):
         try:
-            told = foreign.loads(text)
-            found = {name: str(value) for name, value in told.items()}
+            info = foreign.loads(text)
         except ValueError:
             given.wrong("key", "the file is no whole JSON")
-            return None, {}
-        text = found.pop("private_key", "")
-    if not _signs(text):
-        given.wrong("key", "is no private key: give Google's JSON file, or PEM without a password")
-        return None, found
-    return text, found
-
-
-def _signs(pem: str) -> bool:
-    from cryptography.hazmat.primitives import serialization
-
+            return None
+    if info.get("type") == "service_account":
+        tokens = given.text("token_endpoint")
+        where = f"{given.endpoint('token_endpoint', GOOGLE_TOKENS)}/token"
+        info["token_uri"] = where if tokens else info.get("token_uri") or where
+        info |= {"client_email": mail} if (mail := given.text("user_id")) else {}
+        if not info.get("client_email"):
+            why = "is missing: the service account's address, where key is no JSON"
+            given.wrong("user_id", why)
+            return None
     try:
-        serialization.load_pem_private_key(pem.encode(), password=None)
+        credentials_of(info)
     except Exception:
-        # The library has many; all mean the same here.
-        return False
-    return True
+        # google-auth has many; all mean the same here.
+        given.wrong(
+            "key",
+            "is nothing that signs in: give the JSON file of a service account's key, of a "
+            "workload identity, of a user or of an impersonation, or PEM without a password",
+        )
+        return None
+    return info
 
 
 def _zone(given: SectionReader, create: SectionReader, places: tuple[str, ...]) -> str:

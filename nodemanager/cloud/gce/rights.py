@@ -13,7 +13,7 @@ from typing import Any
 
 from nodemanager.cloud.endpoint import Endpoint
 from nodemanager.cloud.gce.options import Access
-from nodemanager.cloud.gce.token import InstanceRole, ServiceAccount
+from nodemanager.cloud.gce.token import SignIn
 from nodemanager.cloud.gce.wire import granted
 from nodemanager.cloud.token import TokenSource
 
@@ -31,17 +31,15 @@ class Rights:
     access: Access
     connect: Callable[[Endpoint, TokenSource], Any]
 
-    @property
-    def _role(self) -> InstanceRole:
-        return InstanceRole(self.access.timeout)
-
-    def who(self) -> str:
-        """The service account's address."""
-        return self.access.email if self.access.key is not None else self._role.told("email")
-
-    def scopes(self) -> list[str] | None:
-        """The scopes that this instance gives its account; None with a key, which gives any."""
-        return None if self.access.key is not None else self._role.told("scopes").split()
+    def who(self) -> tuple[str, list[str] | None]:
+        """Whose credentials they are, and the scopes that this instance gives its account; None
+        for a file's credentials, which give any."""
+        access = self.access
+        made = SignIn(access.info, access.timeout).signed_in()
+        who = getattr(made, "service_account_email", None)
+        if access.info is None:
+            return str(who), list(made.scopes or ())
+        return str(who or access.info.get("audience") or access.info["type"]), None
 
     def on_project(self, asked: Sequence[str]) -> set[str]:
         """Which of the permissions we have on the whole project."""
@@ -55,11 +53,7 @@ class Rights:
 
     def _granted(self, service: str, scope: str, path: str, asked: Sequence[str]) -> set[str]:
         access = self.access
-        ask = (
-            self._role
-            if access.key is None
-            else ServiceAccount(access.email, access.key, access.tokens, access.timeout, scope)
-        )
+        ask = SignIn(access.info, access.timeout, scope)
         connection = self.connect(_address(access.endpoint, service), TokenSource(ask))
         try:
             return granted(connection, path, asked)

@@ -1,4 +1,4 @@
-"""Where an access token for Google comes from.
+"""Where an access token for Google comes from: google-auth, by a credential or an instance's role.
 
 libcloud's own credential keeps it in a file of the home folder, and takes what it finds there,
 whoever's it is (L5).
@@ -6,87 +6,83 @@ whoever's it is (L5).
 
 from __future__ import annotations
 
-import os
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import UTC
 from typing import Any
 
-from libcloud.common.google import GoogleAuthError, GoogleBaseError, GoogleServiceAcctAuthConnection
+from google.auth import aws, external_account_authorized_user, identity_pool
+from google.auth import impersonated_credentials as impersonated
+from google.auth.compute_engine import Credentials as Role
+from google.auth.transport.requests import Request
+from google.oauth2 import credentials as user
+from google.oauth2 import service_account
 
-from nodemanager.bounded_session import within_its_time
-from nodemanager.cloud.endpoint import Endpoint
-from nodemanager.cloud.libcloud_base import OneTry
-from nodemanager.cloud.metadata import as_token, from_metadata
-from nodemanager.cloud.transport import Answer
-from nodemanager.errors import Unauthorized
+from nodemanager.cloud.sign_in import SignInSession
+from nodemanager.errors import CloudError
 
 SCOPE = "https://www.googleapis.com/auth/compute"
+AWS = "urn:ietf:params:aws:token-type:aws4_request"
+
+
+def credentials_of(info: Mapping[str, Any] | None, scope: str = SCOPE) -> Any:
+    """google-auth's credentials for one of Google's JSON files; the instance's role without one.
+
+    google-auth's own function for all kinds asks its network while it reads. Raises ValueError or
+    another error for what is none; its text may have a secret in it.
+    """
+    if info is None:
+        return Role()
+    match info.get("type"):
+        case "service_account":
+            return service_account.Credentials.from_service_account_info(info, scopes=[scope])
+        case "authorized_user":
+            return user.Credentials.from_authorized_user_info(info, scopes=[scope])
+        case "external_account_authorized_user":
+            return external_account_authorized_user.Credentials.from_info(info, scopes=[scope])
+        case "impersonated_service_account":
+            made = impersonated.Credentials.from_impersonated_service_account_info
+            return made(info, scopes=[scope])
+        case "external_account" if "executable" not in info["credential_source"]:
+            kind = aws if info["subject_token_type"] == AWS else identity_pool
+            return kind.Credentials.from_info(info, scopes=[scope])
+    raise ValueError("no kind of credentials that is taken here")
 
 
 @dataclass(frozen=True, slots=True)
-class ServiceAccount:
-    """A service account's key; asks Google for tokens by a claim that the key signs."""
+class SignIn:
+    """Gets tokens, by one of Google's JSON files or by the instance's role."""
 
-    email: str
-    key: str = field(repr=False)
-    endpoint: Endpoint
+    info: Mapping[str, Any] | None = field(repr=False)
     timeout: float
     scope: str = SCOPE
 
-    def __call__(self) -> Mapping[str, Any]:
-        try:
-            connection = GoogleServiceAcctAuthConnection(
-                self.email,
-                {"private_key": self.key},
-                [self.scope],
-                secure=self.endpoint.secure,
-                host=self.endpoint.host,
-                port=self.endpoint.port,
-                timeout=self.timeout,
-            )
-            connection.retryCls = OneTry
-            connection.connect()
-            within_its_time(connection.connection.session)
+    def __call__(self) -> tuple[str, float]:
+        made = self.signed_in()
+        return made.token, made.expiry.replace(tzinfo=UTC).timestamp() - time.time()
+
+    def signed_in(self) -> Any:
+        """google-auth's credentials, which have a new token."""
+        with SignInSession(self.timeout, self._without) as session:
             try:
-                told: Mapping[str, Any] = connection.get_new_token()
-                answer = Answer(connection.connection.response)
-                if answer.status >= 300:
-                    # libcloud takes an error without a body for a token.
-                    raise answer.of_a_proxy(f"no access token: HTTP {answer.status}")
-                return told
-            finally:
-                connection.connection.session.close()
-        except GoogleAuthError as error:
-            # Its text may have the key in it.
-            raise Unauthorized("[Cloud Credentials] key: it can't sign") from error
-        except GoogleBaseError as error:
-            answer = Answer(connection.connection.response)
-            text = f"access for {self.email} is refused: HTTP {answer.status}, {error.value}"
-            # Google's own refusal is JSON; a proxy's page is nobody's word on the key.
-            is_json = "json" in answer.headers.get("content-type", "")
-            if is_json and 400 <= answer.status < 500 and answer.status not in (408, 429):
-                raise Unauthorized(text) from error
-            raise answer.of_a_proxy(text) from error
+                # Made anew each time: what a refused token came from is asked again, too.
+                made = credentials_of(self.info, self.scope)
+                made.refresh(Request(session))
+                return made
+            except CloudError:
+                raise
+            except Exception as error:
+                # google-auth lets errors of any kind through for an answer that it can't read.
+                raise session.failed(error, f"no access token{self._hint}") from None
 
+    @property
+    def _without(self) -> str | None:
+        """What to say where no metadata server is; None where none is asked."""
+        if self.info is None:
+            return "no key in [Cloud Credentials], and no metadata server"
+        return "no metadata server" if "credential_source" in self.info else None
 
-@dataclass(frozen=True, slots=True)
-class InstanceRole:
-    """The service account of the instance that this runs on, from its metadata server."""
-
-    timeout: float
-
-    def __call__(self) -> Mapping[str, Any]:
-        return as_token(self.told("token"))
-
-    def told(self, what: str) -> str:
-        """What the metadata server says of the account: `token`, `email` or `scopes`."""
-        # Google's own libraries take this variable, too.
-        host = os.environ.get("GCE_METADATA_HOST") or "metadata.google.internal"
-        return from_metadata(
-            f"http://{host}/computeMetadata/v1/instance/service-accounts/default/{what}",
-            what,
-            headers={"Metadata-Flavor": "Google"},
-            timeout=self.timeout,
-            without=f"no key in [Cloud Credentials], and no metadata server that tells its {what}",
-            refused="has the instance a service account?",
-        )
+    @property
+    def _hint(self) -> str:
+        return ", has this instance a service account?" if self.info is None else ""

@@ -23,11 +23,13 @@ AUTH: Mapping[str, str] = {
     "project_domain_name": "project_domain",
     "project_id": "project_id",
     "project_name": "project",
+    "trust_id": "trust_id",
     "user_domain_id": "domain_id",
     "user_domain_name": "domain",
     "user_id": "user_id",
     "username": "username",
 }
+"""keystoneauth1's words for what signs in, which a clouds.yaml has, too, and our options."""
 NAMED: Mapping[str, str] = {
     "project": "project_id",
     "project_domain": "project_domain_id",

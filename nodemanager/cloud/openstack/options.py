@@ -12,7 +12,7 @@ from typing import Any
 
 from nodemanager.cloud.cloud_config import CloudConfig
 from nodemanager.cloud.endpoint import Endpoint
-from nodemanager.cloud.openstack.clouds import NAMED, with_cloud
+from nodemanager.cloud.openstack.clouds import AUTH, NAMED, with_cloud
 from nodemanager.cloud.section_reader import CREATE, CREDENTIALS, LIST, SectionReader, Sections
 from nodemanager.cloud.tags import OUR_TAGS
 
@@ -21,6 +21,7 @@ METADATA_KEYS = frozenset({f"{METADATA}?*"})
 METADATA_NAME = re.compile(r"[a-zA-Z0-9\-_:. ]+")
 """Nova refuses a create with any other name."""
 LONGEST_METADATA = 255
+BY_CREDENTIAL = ("application_credential_id", "application_credential_secret")
 INTERFACES = ("public", "internal", "admin")
 AUTO, NONE = "auto", "none"
 UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
@@ -45,6 +46,7 @@ ACCEPTED: Mapping[str, frozenset[str]] = {
             "project_id",
             "region",
             "timeout",
+            "trust_id",
             "user_id",
             "username",
         }
@@ -71,7 +73,7 @@ ACCEPTED: Mapping[str, frozenset[str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """`[Cloud Credentials]`. `auth` is what keystone takes; `auth_url` ends with /v3."""
+    """`[Cloud Credentials]`. `auth_url` ends with /v3, `signs_in` is keystoneauth1's plugin."""
 
     auth_url: Endpoint
     region: str | None
@@ -79,7 +81,7 @@ class Access:
     timeout: float
     trust: str | bool | None
     insecure: bool
-    auth: Mapping[str, Any] = field(repr=False)
+    signs_in: Any = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,14 +127,15 @@ def _access(given: SectionReader, timeout: float) -> Access:
     interface = given.text("interface") or "public"
     if interface not in INTERFACES:
         given.wrong("interface", f"not one of {', '.join(INTERFACES)}", interface)
+    auth_url = _auth_url(given, insecure)
     return Access(
-        auth_url=_auth_url(given, insecure),
+        auth_url=auth_url,
         region=given.text("region"),
         interface=interface,
         timeout=given.number("timeout") or timeout,
         trust=False if insecure else given.text("ca_bundle"),
         insecure=insecure,
-        auth=_auth(given),
+        signs_in=_signs_in(given, str(auth_url)),
     )
 
 
@@ -150,18 +153,22 @@ def _auth_url(given: SectionReader, insecure: bool) -> Endpoint:
         return Endpoint("", 443)
 
 
-def _auth(given: SectionReader) -> dict[str, Any]:
-    """The `auth` object of keystone's POST /v3/auth/tokens."""
-    by_credential = ("application_credential_id", "application_credential_secret")
-    by_password = ("password", *NAMED, *NAMED.values())
-    if any(given.text(key) for key in by_credential):
-        _all_given(given, by_credential)
-        for key in by_password:
-            if given.text(key):
-                given.wrong(key, "contradicts application_credential_id, which has a project")
-        secret = {"id": given.text(by_credential[0]), "secret": given.values.get(by_credential[1])}
-        return _identity("application_credential", secret)
-    for name, id in NAMED.items():
+def _signs_in(given: SectionReader, auth_url: str) -> Any:
+    """keystoneauth1's plugin for the section; None where anything is wrong."""
+    # The manual's generators read this module's tables without that library.
+    from keystoneauth1.identity import v3
+
+    # A secret is taken as the file has it, with its spaces.
+    told = {key: given.values[ours] for key, ours in AUTH.items() if given.text(ours)}
+    told.pop("auth_url", None)
+    if any(given.text(key) for key in BY_CREDENTIAL):
+        _all_given(given, BY_CREDENTIAL)
+        for key, ours in AUTH.items():
+            if key in told and ours not in BY_CREDENTIAL:
+                given.wrong(ours, "contradicts application_credential_id, which has a project")
+                del told[key]
+        return None if given.problems else v3.ApplicationCredential(auth_url, **told)
+    for name, id in (*NAMED.items(), *(("trust_id", key) for key in ("project", "project_id"))):
         if given.text(name) and given.text(id):
             given.wrong(id, f"contradicts {name}: give one of them")
     who = "user_id" if given.text("user_id") else "username"
@@ -170,30 +177,20 @@ def _auth(given: SectionReader) -> dict[str, Any]:
             "application_credential_id",
             "is missing, with its secret; or else give username, password and project",
         )
-        return {}
+        return None
     _all_given(given, (who, "password"))
-    domain = _named(given, "domain") or {"name": "Default"}
-    user: dict[str, Any] = {**_named(given, "username"), "password": given.values.get("password")}
-    if "name" in user:
-        user["domain"] = domain
-    project: dict[str, Any] = {**_named(given, "project")}
-    if not project:
+    if not any(given.text(key) for key in ("project", "project_id", "trust_id")):
         given.wrong("project", "is missing: its name, or its id as project_id")
-    if "name" in project:
-        project["domain"] = _named(given, "project_domain") or domain
-    return {**_identity("password", {"user": user}), "scope": {"project": project}}
+    if given.problems:
+        return None
+    user = _domain(told, "user") or {"user_domain_name": "Default"}
+    project = {key.replace("user", "project"): text for key, text in user.items()}
+    return v3.Password(auth_url, **{**user, **(_domain(told, "project") or project), **told})
 
 
-def _named(given: SectionReader, name: str) -> dict[str, str]:
-    """What keystone is told of a user, project or domain: its id or its name; empty if neither."""
-    id_text, text = given.text(NAMED[name]), given.text(name)
-    if id_text is not None:
-        return {"id": id_text}
-    return {} if text is None else {"name": text}
-
-
-def _identity(method: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    return {"identity": {"methods": [method], method: given}}
+def _domain(told: Mapping[str, str], of: str) -> dict[str, str]:
+    """The domain that was told of a `user` or `project`, in keystoneauth1's words."""
+    return {key: told[key] for key in (f"{of}_domain_id", f"{of}_domain_name") if key in told}
 
 
 def _all_given(given: SectionReader, keys: tuple[str, ...]) -> None:

@@ -67,21 +67,17 @@ def checks(
     return asked
 
 
-def _who(about: Mapping[str, Any]) -> Found:
-    user, project = about.get("user", {}), about.get("project", {})
-    roles = sorted(str(role.get("name")) for role in about.get("roles", []))
-    credential = about.get("application_credential")
-    how = "" if credential is None else f", by application credential {credential.get('name')}"
+def _who(about: Any) -> Found:
+    roles = sorted(map(str, about.role_names))
+    credential = about.application_credential_id and about.application_credential
+    how = f", by application credential {credential['name']}" if credential else ""
     text = (
-        f"user {_named(user)}, project {_named(project)}, roles {', '.join(roles) or 'none'}{how}"
+        f"user {about.username} of domain {about.user_domain_name}, project {about.project_name} "
+        f"of domain {about.project_domain_name}, roles {', '.join(roles) or 'none'}{how}"
     )
     if set(roles) <= {"reader"}:
         return Found(text, CheckStatus.WARNING, "a reader boots no nodes: give it the role member")
     return Found(text)
-
-
-def _named(thing: Mapping[str, Any]) -> str:
-    return f"{thing.get('name')} of domain {thing.get('domain', {}).get('name')}"
 
 
 def _may_read(wire: Callable[[], Wire], service: str, path: str) -> Found:
@@ -138,8 +134,7 @@ def _unasked() -> Found:
 
 def _rules(token: Token) -> Found:
     """Whether the access rules allow each call of the daemon."""
-    credential = token.about.get("application_credential") or {}
-    rules = credential.get("access_rules")
+    rules = token.about.application_credential_access_rules
     if rules is None:
         return Found("none, so that only the user's roles limit the credential")
     calls = [call for call in CALLS if call[0] in token.endpoints]

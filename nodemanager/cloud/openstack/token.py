@@ -6,24 +6,21 @@ which we know the account (L5).
 
 from __future__ import annotations
 
-import json
 import re
 import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import datetime
 from typing import Any
 
-from libcloud.common.openstack_identity import OpenStackIdentity_3_0_Connection
+from keystoneauth1.exceptions import ClientException
+from keystoneauth1.session import Session
 
-from nodemanager import foreign
 from nodemanager.cloud.endpoint import Endpoint
-from nodemanager.cloud.libcloud_base import OneTry
 from nodemanager.cloud.openstack.errors import Refusal, error_of
 from nodemanager.cloud.openstack.options import Access
-from nodemanager.cloud.transport import WholeAnswers
+from nodemanager.cloud.sign_in import SignInSession
 from nodemanager.errors import BadRequest, CloudError, ForeignAnswer, Unauthorized
 
 RENEW_S = 60.0
@@ -39,7 +36,6 @@ TYPES: Mapping[str, tuple[str, ...]] = {
 """The names that catalogs have for a service."""
 _NO_CREDENTIAL = "Could not find Application Credential"
 """Keystone's 404 for one that was withdrawn or whose user is gone."""
-ABOUT = ("user", "project", "roles", "application_credential")
 VERSIONS = {"network": "/v2.0", "image": "/v2"}
 """The version of the API, for a catalog whose endpoint names none."""
 
@@ -52,9 +48,8 @@ class Token:
     project: str
     until: float
     endpoints: Mapping[str, str]
-    about: Mapping[str, Any] = field(default_factory=dict, repr=False)
-    """What keystone says of its owner, for people: `user`, `project`, `roles` and, of an
-    application credential, `application_credential`."""
+    about: Any = field(repr=False)
+    """keystoneauth1's AccessInfo, which says whose it is."""
 
     def endpoint(self, service: str) -> str:
         """Raises BadRequest where the catalog has no such service in our region."""
@@ -112,46 +107,35 @@ class Keystone:
         return token
 
     def _fetched(self) -> Token:
-        access = self._access
-        connection = _Identity(
-            auth_url=str(access.auth_url),
-            user_id="unset",
-            key="unset",
-            tenant_name="unset",
-            timeout=access.timeout,
-        )
-        connection.trust = access.trust
         asked_at = time.monotonic()
+        told = self._asked()
         try:
-            answer = connection.request(
-                "/auth/tokens",
-                data=json.dumps({"auth": access.auth}),
-                method="POST",
-                headers={"Content-Type": "application/json"},
-                retry_failed=False,
-            )
-        finally:
-            if connection.connection is not None:
-                connection.connection.session.close()
-        if answer.status >= 300:
-            error = error_of(answer, "ask keystone for a token")
-            if isinstance(error, Refusal) and _NO_CREDENTIAL in error.message:
-                raise Unauthorized(f"keystone: {error}")
-            raise error
-        try:
-            told = foreign.loads(answer.content)["token"]
-            life = _moment(told["expires_at"]) - _moment(told["issued_at"])
             return Token(
-                id=answer.headers["x-subject-token"],
-                project=str(told["project"]["id"]),
-                until=asked_at + life - RENEW_S,
-                endpoints=self._endpoints(told["catalog"]),
-                about={key: told[key] for key in ABOUT if key in told},
+                id=told.auth_token,
+                project=str(told.project_id),
+                until=asked_at + (told.expires - told.issued).total_seconds() - RENEW_S,
+                endpoints=self._endpoints(told.service_catalog.catalog),
+                about=told,
             )
-        except (KeyError, TypeError, ValueError) as error:
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
             # The text of a KeyError names the key alone, so no part of the answer is told.
             why = f"{type(error).__name__}: {error}"
             raise ForeignAnswer(f"keystone's answer can't be read ({why})") from None
+
+    def _asked(self) -> Any:
+        """keystoneauth1's AccessInfo, from a token that was asked for now."""
+        access = self._access
+        with SignInSession(access.timeout, trust=access.trust) as session:
+            try:
+                return access.signs_in.get_auth_ref(Session(session=session, redirect=False))
+            except (ClientException, KeyError) as failure:
+                answer = session.last
+                if answer is None or answer.status < 300:
+                    raise session.failed(failure, "ask keystone for a token") from None
+                error = error_of(answer, "ask keystone for a token")
+        if isinstance(error, Refusal) and _NO_CREDENTIAL in error.message:
+            raise Unauthorized(f"keystone: {error}")
+        raise error
 
     def _endpoints(self, catalog: list[Any]) -> dict[str, str]:
         """The URL of each service that the catalog has in our region."""
@@ -190,14 +174,3 @@ class Keystone:
             raise BadRequest(f"the catalog's endpoint of {service}, {url}: {error}") from error
         versioned = re.search(r"/v\d", endpoint.path)
         return str(endpoint) + ("" if versioned else VERSIONS.get(service, ""))
-
-
-# libcloud has no types, and its classes are Any to the checker.
-class _Identity(WholeAnswers, OpenStackIdentity_3_0_Connection):  # type: ignore[misc]
-    """libcloud's connection to keystone; `auth_url` ends with /v3."""
-
-    retryCls = OneTry
-
-
-def _moment(text: str) -> float:
-    return datetime.fromisoformat(text).timestamp()

@@ -14,6 +14,7 @@ import secrets
 import time
 import uuid
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs
 
@@ -29,6 +30,7 @@ CLIENT = "abcdefab-cdef-4abc-8def-abcdefabcdef"
 SECRET = "very~hush.client-secret"
 FEDERATED = "eyJhbGciOiJSUzI1NiJ9.federated.token"
 SCOPE = "https://management.azure.com/.default"
+ARC = "/arc/token"
 ASSERTION = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 
 Told = tuple[int, Any]
@@ -69,6 +71,11 @@ class Tokens:
         self.given = 0
         self.life_s = 3600
         self.federated = FEDERATED
+        self.requests = 0
+        """How many there were at the sign-in, with those that ask where to ask."""
+        self.arc_key: Path | None = None
+        """The file that a machine of Azure Arc shows the text of."""
+        self.arc_answer = "an-arc-key"
         self.asked: list[dict[str, str]] = []
         """The form or query of each request for a token."""
         self.identities: set[str] = {""}
@@ -95,26 +102,59 @@ class Tokens:
         headers: Mapping[str, str],
         sent: bytes,
     ) -> Told | None:
-        """Status and JSON for a request for a token; None for any other request."""
+        """Status, JSON and headers for a request for a token; None for any other request."""
+        told = self._answer(verb, path, query, headers, sent)
+        self.requests += told is not None
+        return told
+
+    def _answer(
+        self,
+        verb: str,
+        path: str,
+        query: Mapping[str, str],
+        headers: Mapping[str, str],
+        sent: bytes,
+    ) -> Told | None:
         if path.endswith("/oauth2/v2.0/token") and verb == "POST":
             form = {name: values[0] for name, values in parse_qs(sent.decode()).items()}
             self.asked.append(form)
-            return self._granted(path.split("/")[1], form, f"http://{headers.get('host')}{path}")
+            return self._granted(path.split("/")[1], form, f"https://{headers.get('host')}{path}")
+        if path.endswith("/v2.0/.well-known/openid-configuration"):
+            return self._discovered(path.split("/")[1], f"https://{headers.get('host')}")
         if path == "/metadata/identity/oauth2/token":
             self.asked.append(dict(query))
             return self._identity(query, headers)
+        if path == ARC:
+            return self._arc(headers)
         return None
+
+    def _arc(self, headers: Mapping[str, str]) -> Told:
+        """As Arc's agent: who asks shows that it can read a file of root's."""
+        if headers.get("authorization") == f"Basic {self.arc_answer}":
+            said = {"access_token": self.new(), "expires_in": str(self.life_s)}
+            return 200, {**said, "resource": "https://management.azure.com"}
+        return 401, _no("unauthorized_client", f"Basic realm={self.arc_key}")
 
     def _identity(self, query: Mapping[str, str], headers: Mapping[str, str]) -> Told:
         if headers.get("metadata") != "true":
             return 400, _no("bad_request_102", "Required metadata header not specified")
         fine = query.get("api-version") == "2018-02-01"
-        if not fine or query.get("resource") != "https://management.azure.com/":
+        if not fine or query.get("resource") != "https://management.azure.com":
             return 400, _no("invalid_resource", "AADSTS500011")
         if query.get("client_id", "") not in self.identities:
             return 400, _no("invalid_request", "Identity not found")
         # The metadata service gives numbers as texts.
         return 200, {"access_token": self.new(), "expires_in": str(self.life_s)}
+
+    def _discovered(self, tenant: str, host: str) -> Told:
+        if tenant != TENANT:
+            return 400, _no("invalid_tenant", f"AADSTS90002: Tenant '{tenant}' not found.")
+        here = f"{host}/{tenant}"
+        return 200, {
+            "issuer": f"{here}/v2.0",
+            "authorization_endpoint": f"{here}/oauth2/v2.0/authorize",
+            "token_endpoint": f"{here}/oauth2/v2.0/token",
+        }
 
     def _granted(self, tenant: str, form: Mapping[str, str], audience: str) -> Told:
         if tenant != TENANT:
@@ -147,7 +187,7 @@ def _signed(assertion: str, audience: str) -> bool:
         public.verify(
             _decoded(signature),
             f"{head}.{claims}".encode(),
-            padding.PSS(padding.MGF1(hashes.SHA256()), 32),
+            padding.PKCS1v15(),
             hashes.SHA256(),
         )
         said, by = json.loads(_decoded(claims)), json.loads(_decoded(head))
@@ -157,11 +197,11 @@ def _signed(assertion: str, audience: str) -> bool:
     der = known.public_bytes(serialization.Encoding.DER)
     now = time.time()
     return (
-        _decoded(by["x5t#S256"]) == hashlib.sha256(der).digest()
-        and by["alg"] == "PS256"
+        _decoded(by["x5t"]) == hashlib.sha1(der).digest()
+        and by["alg"] == "RS256"
         and said["iss"] == said["sub"] == CLIENT
         and said["aud"] == audience
-        and said["nbf"] <= now <= said["exp"] <= now + 86_400
+        and said.get("nbf", now) <= now <= said["exp"] <= now + 86_400
     )
 
 

@@ -211,7 +211,9 @@ class AzureServer(FaultsOnOrder):
         path, query = unquote(url.path), dict(parse_qsl(url.query, keep_blank_values=True))
         if (told := self.tokens.answer(verb, path, query, headers, sent)) is not None:
             status, said = told
-            return self.faulty("token", lambda: Reply(status, json.dumps(said).encode()))
+            # Arc's agent says where the key is.
+            realm = {"WWW-Authenticate": said["error_description"]} if status == 401 else {}
+            return self.faulty("token", lambda: Reply(status, json.dumps(said).encode(), realm))
         found = _route(verb, path)
         if found is None:
             return self._mistake(f"{verb} {path}: no such method")

@@ -4,17 +4,19 @@ identity of the machine."""
 from __future__ import annotations
 
 import logging
+import os
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msal.managed_identity import _supported_arc_platforms_and_their_prefixes
 
-from nodemanager.cloud.azure.sign_in import Certificate
-from nodemanager.errors import CloudError, ConfigError, Throttled, Unauthorized
+from nodemanager.errors import CloudError, ConfigError, ForeignAnswer, Throttled, Unauthorized
 from tests.cloud.azure import auth as azure_auth
-from tests.cloud.azure.auth import CLIENT, FEDERATED, SECRET, TENANT, certificate
+from tests.cloud.azure.auth import ARC, CLIENT, FEDERATED, SECRET, TENANT, certificate
 from tests.cloud.azure.helpers import cloud, order
 from tests.cloud.azure.server import AzureServer, plain, refusal
 from tests.cloud.faults import lost, truncated
@@ -26,8 +28,9 @@ NO_SECRET: dict[str, Any] = {"secret": None}
 
 @pytest.fixture(autouse=True)
 def no_identity_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("AZURE_FEDERATED_TOKEN_FILE", "AZURE_CLIENT_ID", "AZURE_TENANT_ID"):
-        monkeypatch.delenv(name, raising=False)
+    for name in os.environ:
+        if name.startswith(("AZURE_", "IDENTITY_", "IMDS_", "MSI_")):
+            monkeypatch.delenv(name)
     monkeypatch.setenv("AZURE_POD_IDENTITY_AUTHORITY_HOST", "http://127.0.0.1:1")
 
 
@@ -127,7 +130,8 @@ def test_a_token_that_is_refused_is_replaced_with_the_next_call(azure: AzureServ
     [
         pytest.param({"before": plain(503, "later", "7")}, CloudError, id="503"),
         pytest.param({"before": plain(429, "{}", "7")}, Throttled, id="429"),
-        pytest.param({"before": plain(404, "<html>")}, CloudError, id="a-proxy"),
+        pytest.param({"before": plain(500, '{"error": "x"}')}, CloudError, id="500"),
+        pytest.param({"before": plain(404, "<html>")}, ForeignAnswer, id="a-proxy"),
         pytest.param(
             {"before": plain(400, '{"error": "temporarily_unavailable"}', "7")},
             CloudError,
@@ -136,21 +140,113 @@ def test_a_token_that_is_refused_is_replaced_with_the_next_call(azure: AzureServ
         pytest.param(
             {"before": plain(401, '{"error": "invalid_client"}')}, Unauthorized, id="refused"
         ),
-        pytest.param({"before": plain(200, "[]")}, CloudError, id="a-list"),
-        pytest.param({"before": plain(200, "{}")}, CloudError, id="no-token"),
-        pytest.param({"after": truncated}, CloudError, id="half"),
+        pytest.param({"before": plain(200, "[]")}, ForeignAnswer, id="a-list"),
+        pytest.param({"before": plain(200, "{}")}, ForeignAnswer, id="no-token"),
+        pytest.param({"after": truncated}, ForeignAnswer, id="half"),
         pytest.param({"after": lost}, CloudError, id="cut"),
     ],
 )
+@pytest.mark.parametrize("proof", ["secret", "federated_token_path"])
 def test_only_entra_ids_own_no_is_a_refusal_of_the_credentials(
-    azure: AzureServer, how: dict[str, Any], expected: type[CloudError]
+    azure: AzureServer, tmp_path: Path, how: dict[str, Any], expected: type[CloudError], proof: str
 ) -> None:
+    """azure-identity itself asks up to eleven times; a secret's sign-in asks where to ask first."""
     azure.fault("token", **how)
-    ours = cloud(azure)
+    (tmp_path / "token").write_text(FEDERATED)
+    federated = {**NO_SECRET, proof: str(tmp_path / "token")}
+    ours = cloud(azure, credentials={} if proof == "secret" else federated)
     with pytest.raises(CloudError) as caught:
         ours.list_nodes()
     assert type(caught.value) is expected
+    assert azure.tokens.requests == 1
     assert ours.list_nodes().items == ()
+
+
+@pytest.mark.parametrize("by", ["secret", "federated", "machine", "arc"])
+def test_a_sign_in_that_hangs_takes_one_time_out(
+    azure: AzureServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by: str
+) -> None:
+    over = threading.Event()
+
+    def hang() -> Any:
+        over.wait(30)
+        return plain(503, "")()
+
+    azure.fault("token", times=9, before=hang)
+    (tmp_path / "token").write_text(FEDERATED)
+    credentials: dict[str, Any] = {} if by == "secret" else dict(NO_SECRET)
+    if by == "federated":
+        credentials["federated_token_path"] = str(tmp_path / "token")
+    monkeypatch.setenv("AZURE_POD_IDENTITY_AUTHORITY_HOST", azure.url)
+    if by == "arc":
+        monkeypatch.setenv("IDENTITY_ENDPOINT", f"{azure.url}{ARC}")
+        monkeypatch.setenv("IMDS_ENDPOINT", azure.url)
+    ours = cloud(azure, timeout=0.5, credentials=credentials)
+    began = time.monotonic()
+    with pytest.raises(CloudError, match="Timeout"):
+        ours.list_nodes()
+    took = time.monotonic() - began
+    over.set()
+    assert 0.4 < took < 1.5
+    assert azure.tokens.requests == 1
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        pytest.param({"before": plain(404, "")}, id="renewed"),
+        pytest.param({"before": plain(410, "gone")}, id="renewed-since-2024"),
+        pytest.param({"before": plain(500, "{}")}, id="500"),
+        pytest.param({"before": plain(429, "{}")}, id="429"),
+        pytest.param({"after": lost}, id="cut"),
+    ],
+)
+def test_a_metadata_server_that_fails_is_asked_once_and_no_word_about_the_identity(
+    azure: AzureServer, monkeypatch: pytest.MonkeyPatch, fault: dict[str, Any]
+) -> None:
+    """azure-identity itself asks six times, for up to 75 s."""
+    monkeypatch.setenv("AZURE_POD_IDENTITY_AUTHORITY_HOST", azure.url)
+    azure.fault("token", **fault)
+    ours = cloud(azure, credentials={**NO_SECRET, "key": None})
+    with pytest.raises(CloudError) as caught:
+        ours.list_nodes()
+    assert not isinstance(caught.value, Unauthorized)
+    assert azure.tokens.requests == 1
+    assert ours.list_nodes().items == ()
+
+
+@pytest.mark.parametrize("how", ["AZURE_CLIENT_SECRET", "AZURE_CLIENT_CERTIFICATE_PATH"])
+def test_the_environment_has_what_the_section_does_not(
+    azure: AzureServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    (tmp_path / "client.pem").write_text(certificate())
+    value = SECRET if how == "AZURE_CLIENT_SECRET" else str(tmp_path / "client.pem")
+    monkeypatch.setenv(how, value)
+    monkeypatch.setenv("AZURE_CLIENT_ID", CLIENT)
+    monkeypatch.setenv("AZURE_TENANT_ID", TENANT)
+    nothing = {**NO_SECRET, "key": None, "tenant_id": None}
+    assert cloud(azure, credentials=nothing).account()
+    monkeypatch.setenv("AZURE_CLIENT_ID", "another")
+    assert cloud(azure, credentials={**NO_SECRET, "key": CLIENT}).account()
+
+
+def test_a_machine_of_azure_arc_shows_a_key_that_it_alone_can_read(
+    azure: AzureServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("IDENTITY_ENDPOINT", f"{azure.url}{ARC}")
+    monkeypatch.setenv("IMDS_ENDPOINT", azure.url)
+    key = tmp_path / "arc.key"
+    key.write_text("an-arc-key")
+    azure.tokens.arc_key = key
+    # The agent's own directory is root's.
+    monkeypatch.setitem(_supported_arc_platforms_and_their_prefixes, "linux", str(tmp_path))
+    assert cloud(azure, credentials={**NO_SECRET, "key": None, "tenant_id": None}).account()
+    azure.tokens.revoke()
+    key.write_text("another")
+    ours = cloud(azure, credentials={**NO_SECRET, "key": None, "tenant_id": None})
+    azure.tokens.arc_answer = "an-arc-key"
+    with pytest.raises(Unauthorized, match="HTTP 401"):
+        ours.account()
 
 
 @pytest.mark.parametrize(
@@ -196,7 +292,8 @@ def test_no_secret_is_in_an_error_a_repr_or_the_log(
     assert ours.account()
     inside: Any = ours
     shown = [str(caught.value), caplog.text, repr(inside._provider), repr(inside._provider.access)]
-    shown.append(repr(Certificate.of(certificate())))
+    by_certificate: Any = cloud(azure, credentials={**NO_SECRET, "certificate": certificate()})
+    shown.append(repr(by_certificate._provider))
     token = next(iter(azure.tokens.valid))
     for text in shown:
         assert SECRET not in text

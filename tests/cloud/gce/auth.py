@@ -1,4 +1,5 @@
-"""The token endpoints of the GCE server: a service account's signed claim, and an instance's role.
+"""The token endpoints of the GCE server: a service account's signed claim, a user's refresh token,
+another issuer's token, an impersonation, and an instance's role.
 
 The claim is checked as Google does: its signature by the account's public key, its audience, its
 times.
@@ -21,11 +22,18 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 
 ACCOUNT = "someone@example.iam.gserviceaccount.com"
-TOKEN_PATHS = ("/o/oauth2/token", "/token")
+TOKEN_PATHS = ("/token", "/v1/token")
+IMPERSONATION = f"/v1/projects/-/serviceAccounts/{ACCOUNT}:generateAccessToken"
 METADATA = "/computeMetadata/v1/"
 COMPUTE = "https://www.googleapis.com/auth/compute"
-AUDIENCES = ("https://accounts.google.com/o/oauth2/token", "https://oauth2.googleapis.com/token")
+AUDIENCE = "https://oauth2.googleapis.com/token"
+POOL_AUDIENCE = (
+    "//iam.googleapis.com/projects/1/locations/global/workloadIdentityPools/p/providers/x"
+)
 GRANT = "urn:ietf:params:oauth:grant-type:jwt-bearer"
+EXCHANGE = "urn:ietf:params:oauth:grant-type:token-exchange"
+ALL = "https://www.googleapis.com/auth/cloud-platform"
+REFRESH, SUBJECT = "1//a-refresh-token", "a.subject.token"
 
 Told = tuple[int, Any]
 
@@ -59,9 +67,43 @@ def key_file(project: str = "some-project") -> str:
             "private_key_id": "0123456789abcdef",
             "private_key": pem(),
             "client_email": ACCOUNT,
-            "token_uri": AUDIENCES[1],
+            "token_uri": AUDIENCE,
         }
     )
+
+
+def user_file() -> dict[str, Any]:
+    """What `gcloud auth application-default login` writes."""
+    return {
+        "type": "authorized_user",
+        "client_id": "some-client",
+        "client_secret": "a-client-secret",
+        "refresh_token": REFRESH,
+    }
+
+
+def workload_file(url: str, path: str, *, impersonates: bool = False) -> dict[str, Any]:
+    """What `gcloud iam workload-identity-pools create-cred-config` writes, for a token in a
+    file."""
+    found: dict[str, Any] = {
+        "type": "external_account",
+        "audience": POOL_AUDIENCE,
+        "subject_token_type": "urn:ietf:params:oauth:token-type:jwt",
+        "token_url": f"{url}/v1/token",
+        "credential_source": {"file": path},
+    }
+    if impersonates:
+        found["service_account_impersonation_url"] = f"{url}{IMPERSONATION}"
+    return found
+
+
+def impersonation_file() -> dict[str, Any]:
+    """What `gcloud auth application-default login --impersonate-service-account` writes."""
+    return {
+        "type": "impersonated_service_account",
+        "service_account_impersonation_url": f"https://iamcredentials.googleapis.com{IMPERSONATION}",
+        "source_credentials": user_file(),
+    }
 
 
 class Tokens:
@@ -74,6 +116,8 @@ class Tokens:
         self.valid: dict[str, frozenset[str]] = {}
         """The scopes of each token."""
         self.given = 0
+        self.asked: list[str] = []
+        """The path of each request for a token."""
         self.life_s = 3600
         self.role = True
         """Whether the instance that asks has a service account."""
@@ -93,8 +137,13 @@ class Tokens:
     def answer(self, verb: str, path: str, headers: Mapping[str, str], sent: bytes) -> Told | None:
         """Status and JSON for a request for a token; None for any other request."""
         if path in TOKEN_PATHS and verb == "POST":
+            self.asked.append(path)
             return self._granted(parse_qs(sent.decode()))
+        if path == IMPERSONATION and verb == "POST":
+            self.asked.append(path)
+            return self._impersonated(headers.get("authorization", ""), json.loads(sent))
         if path.startswith(METADATA):
+            self.asked.append(path)
             return self._metadata(path.removeprefix(METADATA), headers)
         return None
 
@@ -104,14 +153,33 @@ class Tokens:
         what = path.removeprefix("instance/service-accounts/default/")
         if what == "token" and self.role:
             return 200, self._new(self.scopes)
-        if what in ("email", "scopes") and self.role:
-            # It answers with plain text, which the server sends as it is.
-            return 200, ACCOUNT if what == "email" else "".join(f"{one}\n" for one in self.scopes)
+        if not what and self.role:
+            return 200, {"email": ACCOUNT, "scopes": list(self.scopes), "aliases": ["default"]}
         return 404, {"error": "not found"}
 
     def _granted(self, form: Mapping[str, list[str]]) -> Told:
-        if form.get("grant_type") != [GRANT]:
-            return 400, _no("unsupported_grant_type", "another grant is needed")
+        match form.get("grant_type"):
+            case ["refresh_token"]:
+                if form.get("refresh_token") != [REFRESH]:
+                    return 400, _no("invalid_grant", "Token has been expired or revoked.")
+                return 200, self._new()
+            case [grant] if grant == EXCHANGE:
+                if form.get("subject_token") != [SUBJECT] or form["audience"] != [POOL_AUDIENCE]:
+                    return 400, _no("invalid_grant", "The subject token is not valid.")
+                said = {"issued_token_type": "urn:ietf:params:oauth:token-type:access_token"}
+                return 200, self._new(form["scope"][0].split()) | said
+            case [grant] if grant == GRANT:
+                return self._claimed(form)
+        return 400, _no("unsupported_grant_type", "another grant is needed")
+
+    def _impersonated(self, authorization: str, asked: Mapping[str, Any]) -> Told:
+        if not self.knows(authorization):
+            return 401, {"error": {"code": 401, "message": "Invalid", "status": "UNAUTHENTICATED"}}
+        until = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + self.life_s))
+        token = self._new(asked["scope"])["access_token"]
+        return 200, {"accessToken": token, "expireTime": until}
+
+    def _claimed(self, form: Mapping[str, list[str]]) -> Told:
         try:
             claim, said, signature = form["assertion"][0].split(".")
             claims = json.loads(_decoded(said))
@@ -128,7 +196,7 @@ class Tokens:
         now = time.time()
         fine = (
             claims.get("iss") == ACCOUNT
-            and claims.get("aud") in AUDIENCES
+            and claims.get("aud") == AUDIENCE
             and "auth/c" in claims.get("scope", "")
             and claims["iat"] - 60 <= now <= claims["exp"] <= claims["iat"] + 3600
         )

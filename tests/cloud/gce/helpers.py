@@ -6,6 +6,8 @@ import secrets
 from collections.abc import Mapping
 from typing import Any
 
+import pytest
+
 from nodemanager.cloud.api import CloudDriver, CreateOrder
 from nodemanager.cloud.gce.adapter import build_cloud
 from nodemanager.cloud.gce.labels import labels_for
@@ -36,6 +38,12 @@ def cloud(
     given["credentials"] = {"endpoint": url, "token_endpoint": url, **given["credentials"]}
     given["create"] = {"zone": ZONE, "image": IMAGE, **given["create"]}
     return build_cloud(cloud_config(**given), timeout=timeout, page_size=page_size)
+
+
+def role_at(host: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The metadata server of the instance that we run on is there."""
+    # google-auth reads the variable when it is imported.
+    monkeypatch.setattr("google.auth.compute_engine._metadata._GCE_METADATA_HOST", host)
 
 
 def order(name: str = "compute1", *, size: Size = SMALL, **rest: Any) -> CreateOrder:

@@ -14,7 +14,7 @@ from nodemanager.core.model.world import Size
 from tests.cloud.asking import asked
 from tests.cloud.gce.account import CUSTOM
 from tests.cloud.gce.auth import ACCOUNT, COMPUTE, key_file
-from tests.cloud.gce.helpers import IMAGE, POOL, SMALL, cloud, order
+from tests.cloud.gce.helpers import IMAGE, POOL, SMALL, cloud, order, role_at
 from tests.cloud.gce.project import IMAGES, NAME
 from tests.cloud.gce.server import GceServer, changed, plain, refusal
 
@@ -36,7 +36,7 @@ def answers(
 
 def by_role(gce: GceServer, monkeypatch: pytest.MonkeyPatch) -> dict[str, Found]:
     """The answers on an instance of Google's, whose own account is used."""
-    monkeypatch.setenv("GCE_METADATA_HOST", f"127.0.0.1:{gce.port}")
+    role_at(f"127.0.0.1:{gce.port}", monkeypatch)
     credentials = {"auth_type": "GCE", "project": NAME, "key": ""}
     return asked(cloud(gce, credentials=credentials), Wanted(POOL, (SMALL,)))
 

@@ -13,12 +13,12 @@ from typing import Any, NoReturn
 
 import pytest
 
-from nodemanager.cloud.gce.token import InstanceRole
+from nodemanager.cloud.gce.token import SignIn
 from nodemanager.cloud.token import TokenSource
 from nodemanager.errors import CloudError, ConfigError, ForeignAnswer, Throttled, Unauthorized
 from tests.cloud.faults import lost
 from tests.cloud.gce import auth as gce_auth
-from tests.cloud.gce.helpers import cloud, order
+from tests.cloud.gce.helpers import cloud, order, role_at
 from tests.cloud.gce.server import GceServer, plain
 from tests.live.proxy import LONGEST_DRIP_S, Fate, Proxy
 from tests.waiting import until
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.socket
 @pytest.fixture
 def role(gce: GceServer, monkeypatch: pytest.MonkeyPatch) -> GceServer:
     """The metadata server of the instance that we would run on."""
-    monkeypatch.setenv("GCE_METADATA_HOST", f"127.0.0.1:{gce.port}")
+    role_at(f"127.0.0.1:{gce.port}", monkeypatch)
     return gce
 
 
@@ -64,7 +64,12 @@ def test_one_token_serves_all_calls_and_threads_and_is_kept_in_no_file(
 def test_a_token_is_renewed_before_it_ends(gce: GceServer, monkeypatch: pytest.MonkeyPatch) -> None:
     now = [1000.0]
     monkeypatch.setattr("nodemanager.cloud.token.time.monotonic", lambda: now[0])
-    source = TokenSource(lambda: gce.tokens._new())
+
+    def ask() -> tuple[str, float]:
+        told = gce.tokens._new()
+        return told["access_token"], told["expires_in"]
+
+    source = TokenSource(ask)
     first = source.access_token
     now[0] += 3299
     assert source.access_token == first
@@ -143,7 +148,7 @@ def test_the_role_of_the_instance_needs_no_key(role: GceServer) -> None:
 def test_auth_type_gce_goes_before_a_key(role: GceServer) -> None:
     ours = cloud(role, credentials={"key": gce_auth.key_file(), "auth_type": "GCE"})
     role.tokens.role = False
-    with pytest.raises(Unauthorized, match="metadata server"):
+    with pytest.raises(Unauthorized, match="a service account"):
         ours.list_nodes()
 
 
@@ -152,12 +157,12 @@ def test_auth_type_gce_goes_before_a_key(role: GceServer) -> None:
     [
         pytest.param(lambda server: setattr(server.tokens, "role", False), "HTTP 404", id="none"),
         pytest.param(
-            lambda server: server.fault("token", before=plain(200, "<html>")), "no JSON", id="html"
+            lambda server: server.fault("token", before=plain(200, "<html>")), "no token", id="html"
         ),
         pytest.param(
-            lambda server: server.fault("token", before=plain(200, "{}")), "no access", id="empty"
+            lambda server: server.fault("token", before=plain(200, "{}")), "no token", id="empty"
         ),
-        pytest.param(lambda server: server.fault("token", after=lost), "no metadata", id="cut"),
+        pytest.param(lambda server: server.fault("token", after=lost), "Connection", id="cut"),
     ],
 )
 def test_an_instance_without_a_role_says_so(role: GceServer, break_it: object, said: str) -> None:
@@ -171,7 +176,7 @@ def test_an_instance_without_a_role_says_so(role: GceServer, break_it: object, s
     [
         pytest.param({"before": plain(503, "later", "7")}, (CloudError, 7), id="503"),
         pytest.param({"before": plain(429, "later", "7")}, (Throttled, 7), id="429"),
-        pytest.param({"before": plain(200, "<html>")}, (CloudError, None), id="a-page"),
+        pytest.param({"before": plain(200, "<html>")}, (ForeignAnswer, None), id="a-page"),
         pytest.param({"after": lost}, (CloudError, None), id="cut"),
     ],
 )
@@ -189,9 +194,137 @@ def test_a_metadata_server_that_fails_is_no_word_about_the_role(
 def test_nobody_answers_where_the_metadata_server_should_be(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setenv("GCE_METADATA_HOST", "127.0.0.1:9")
+    role_at("127.0.0.1:9", monkeypatch)
     with pytest.raises(Unauthorized, match="no key in"):
-        InstanceRole(1.0)()
+        SignIn(None, 1.0)()
+
+
+@pytest.fixture
+def files(
+    gce: GceServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> dict[str, dict[str, Any]]:
+    """Google's JSON files of credentials, by their kinds; those that name no server lead here."""
+    monkeypatch.setattr(
+        "google.oauth2.credentials._GOOGLE_OAUTH2_TOKEN_ENDPOINT", f"{gce.url}/token"
+    )
+    monkeypatch.setattr(
+        "google.auth.impersonated_credentials.iam._IAM_ENDPOINT",
+        f"{gce.url}/v1/projects/-/serviceAccounts/{{}}:generateAccessToken",
+    )
+    subject = tmp_path / "subject"
+    subject.write_text(gce_auth.SUBJECT)
+    return {
+        "user": gce_auth.user_file(),
+        "workload": gce_auth.workload_file(gce.url, str(subject)),
+        "workload-impersonates": gce_auth.workload_file(gce.url, str(subject), impersonates=True),
+        "impersonation": gce_auth.impersonation_file(),
+    }
+
+
+@pytest.mark.parametrize(
+    ("kind", "asked"),
+    [
+        pytest.param("user", ["/token"], id="application-default"),
+        pytest.param("workload", ["/v1/token"], id="workload-identity"),
+        pytest.param(
+            "workload-impersonates",
+            ["/v1/token", gce_auth.IMPERSONATION],
+            id="workload-identity-of-an-account",
+        ),
+        pytest.param("impersonation", ["/token", gce_auth.IMPERSONATION], id="impersonation"),
+    ],
+)
+@pytest.mark.parametrize("named", ["option", "environment"])
+def test_each_of_googles_files_signs_in(
+    gce: GceServer,
+    files: dict[str, dict[str, Any]],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    kind: str,
+    asked: list[str],
+    named: str,
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    path = tmp_path / "credentials.json"
+    path.write_text(json.dumps(files[kind]))
+    credentials = {"project": "some-project", "key": str(path)}
+    if named == "environment":
+        monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(path))
+        credentials["key"] = ""
+    ours = cloud(gce, credentials=credentials)
+    ours.create(order())
+    assert len(ours.list_nodes().items) == 1
+    assert gce.tokens.asked == asked
+    assert not (tmp_path / "home").exists()
+
+
+@pytest.mark.parametrize("kind", ["user", "workload"])
+def test_a_files_credentials_that_google_refuses_are_unauthorized(
+    gce: GceServer, files: dict[str, dict[str, Any]], tmp_path: Path, kind: str
+) -> None:
+    files["user"]["refresh_token"] = "a-secret-of-yesterday"
+    (tmp_path / "subject").write_text("a-secret-of-yesterday")
+    credentials = {"project": "some-project", "key": json.dumps(files[kind])}
+    with pytest.raises(Unauthorized, match=r"HTTP 400.*invalid_grant") as caught:
+        cloud(gce, credentials=credentials).list_nodes()
+    assert "yesterday" not in str(caught.value)
+
+
+def test_a_subject_token_that_cant_be_read_is_unauthorized(
+    gce: GceServer, files: dict[str, dict[str, Any]], tmp_path: Path
+) -> None:
+    (tmp_path / "subject").unlink()
+    credentials = {"project": "some-project", "key": json.dumps(files["workload"])}
+    with pytest.raises(Unauthorized, match="subject"):
+        cloud(gce, credentials=credentials).list_nodes()
+    assert gce.tokens.asked == []
+
+
+@pytest.mark.parametrize("by", ["key", "role", "user", "workload", "workload-impersonates"])
+@pytest.mark.parametrize(
+    "fault",
+    [
+        pytest.param({"before": plain(500, '{"error": "internal_failure"}')}, id="500"),
+        pytest.param({"before": plain(503, "later")}, id="503"),
+        pytest.param({"before": plain(429, '{"error": "slow"}')}, id="429"),
+        pytest.param({"before": plain(400, '{"error": "server_error"}')}, id="passing"),
+        pytest.param({"after": lost}, id="cut"),
+    ],
+)
+def test_a_sign_in_that_fails_is_asked_once(
+    role: GceServer, files: dict[str, dict[str, Any]], by: str, fault: dict[str, Any]
+) -> None:
+    """google-auth itself waits and asks again, three to five times."""
+    key = "" if by == "role" else gce_auth.key_file() if by == "key" else json.dumps(files[by])
+    role.fault("token", **fault)
+    ours = cloud(role, credentials={"project": "some-project", "key": key})
+    with pytest.raises(CloudError) as caught:
+        ours.list_nodes()
+    assert not isinstance(caught.value, Unauthorized)
+    assert len(role.tokens.asked) == 1
+    assert ours.list_nodes().items == ()
+
+
+@pytest.mark.parametrize("by", ["key", "role", "user", "workload"])
+def test_a_sign_in_that_hangs_takes_one_time_out(
+    role: GceServer, files: dict[str, dict[str, Any]], by: str
+) -> None:
+    key = "" if by == "role" else gce_auth.key_file() if by == "key" else json.dumps(files[by])
+    over = threading.Event()
+
+    def hang() -> Any:
+        over.wait(30)
+        return plain(503, "")()
+
+    role.fault("token", times=9, before=hang)
+    ours = cloud(role, timeout=0.5, credentials={"project": "some-project", "key": key})
+    began = time.monotonic()
+    with pytest.raises(CloudError, match="Timeout"):
+        ours.list_nodes()
+    took = time.monotonic() - began
+    over.set()
+    assert 0.4 < took < 1.5
+    assert len(role.tokens.asked) == 1
 
 
 def test_a_key_that_google_does_not_know_is_refused(gce: GceServer) -> None:
@@ -230,7 +363,7 @@ def test_a_token_that_comes_a_byte_now_and_then_is_not_waited_for(
     key = {"key": gce_auth.key_file()} if by == "service-account" else {}
     credentials = {"project": "some-project", **key}
     with closing(Proxy(gce.url, str)) as way:
-        monkeypatch.setenv("GCE_METADATA_HOST", way.url.removeprefix("http://"))
+        role_at(way.url.removeprefix("http://"), monkeypatch)
         ours = cloud(gce, timeout=0.5, credentials={"token_endpoint": way.url, **credentials})
         began = time.monotonic()
         with way.meeting(lambda _: Fate.DRIPPED), pytest.raises(CloudError):

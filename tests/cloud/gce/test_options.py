@@ -134,7 +134,7 @@ def test_the_forerunners_example_filled_in_builds_the_adapter(tmp_path: Path) ->
     try:
         provider = built._provider
         assert (provider.access.zone, provider.access.project) == ("us-central1-a", "some-project")
-        assert provider.access.email == "someone@example.iam.gserviceaccount.com"
+        assert provider.access.info["client_email"] == "someone@example.iam.gserviceaccount.com"
         assert provider.listed.tags == {"zzzzz", "compute"}
         assert provider.template.tags == ("compute", "zzzzz")
         (account,) = provider.template.service_accounts

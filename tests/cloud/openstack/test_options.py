@@ -56,6 +56,35 @@ def problems(**sections: Any) -> list[str]:
     return caught.value.problems
 
 
+class SignInWire(BaseAdapter):
+    """Takes what a client sends to keystone, and answers with a token."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sent: Any = None
+
+    def send(self, request: Any, *_: Any, **__: Any) -> requests.Response:
+        self.sent = json.loads(request.body)
+        answer = requests.Response()
+        answer.status_code, answer.headers["X-Subject-Token"] = 201, "t"
+        answer.headers["Content-Type"] = "application/json"
+        answer.raw = io.BytesIO(b'{"token": {}}')
+        answer.request, answer.url = request, request.url
+        return answer
+
+    def close(self) -> None:
+        pass
+
+
+def sent_by(plugin: Any) -> Any:
+    """What that plugin of keystoneauth1's sends to keystone."""
+    wire = SignInWire()
+    with requests.Session() as own:
+        own.mount("https://", wire)
+        plugin.get_auth_ref(Session(session=own))
+    return wire.sent["auth"]
+
+
 def test_the_least_file_is_enough() -> None:
     access, wanted, template = read()
     assert str(access.auth_url) == "https://keystone.example.org:5000/v3"
@@ -87,7 +116,7 @@ def test_everything_can_be_set() -> None:
     )
     assert (access.region, access.interface, access.trust) == ("R1", "internal", "/etc/ca.pem")
     assert access.timeout == 7.0
-    assert access.auth == {
+    assert sent_by(access.signs_in) == {
         "identity": {
             "methods": ["password"],
             "password": {
@@ -300,7 +329,7 @@ clouds:
       project_domain_name: projects
     cacert: /etc/ca.pem
   odd:
-    auth: {auth_url: "https://keystone.example.org", trust_id: t, username: u,
+    auth: {auth_url: "https://keystone.example.org", passcode: t, username: u,
            password: a-secret, project_id: p}
   downloaded:
     auth:
@@ -335,7 +364,7 @@ def clouds(tmp_path: Path) -> str:
 
 def test_a_cloud_of_clouds_yaml_has_what_the_section_does_not_give(clouds: str) -> None:
     access, _, _ = read({"cloud": "horizon", "clouds_yaml": clouds})
-    assert access.auth == read(CREDENTIAL)[0].auth
+    assert sent_by(access.signs_in) == sent_by(read(CREDENTIAL)[0].signs_in)
     assert (str(access.auth_url), access.region, access.interface) == (
         "https://keystone.example.org:5000/v3",
         "R1",
@@ -343,46 +372,32 @@ def test_a_cloud_of_clouds_yaml_has_what_the_section_does_not_give(clouds: str) 
     )
     own, _, _ = read({"cloud": "user", "clouds_yaml": clouds, "region": "R2"})
     assert (own.region, own.trust) == ("R2", "/etc/ca.pem")
-    assert own.auth["scope"] == {"project": {"name": "compute", "domain": {"name": "projects"}}}
-
-
-class SignInWire(BaseAdapter):
-    """Takes what a client sends to keystone, and answers with a token."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.sent: Any = None
-
-    def send(self, request: Any, *_: Any, **__: Any) -> requests.Response:
-        self.sent = json.loads(request.body)
-        answer = requests.Response()
-        answer.status_code, answer.headers["X-Subject-Token"] = 201, "t"
-        answer.headers["Content-Type"] = "application/json"
-        answer.raw = io.BytesIO(b'{"token": {}}')
-        answer.request, answer.url = request, request.url
-        return answer
-
-    def close(self) -> None:
-        pass
+    scope = sent_by(own.signs_in)["scope"]
+    assert scope == {"project": {"name": "compute", "domain": {"name": "projects"}}}
 
 
 @pytest.mark.parametrize("cloud", ["user", "downloaded", "devstack"])
 def test_a_cloud_signs_in_as_openstacks_own_library_does(clouds: str, cloud: str) -> None:
     """CL1: Horizon's file has the project's id beside its name, DevStack's the domains' ids."""
     region = OpenStackConfig(config_files=[clouds]).get_one(cloud=cloud)
-    wire = SignInWire()
-    with requests.Session() as own:
-        own.mount("https://", wire)
-        session = Session(session=own)
-        # The version is found by asking; the rest is what every sign-in sends.
-        plugin = region.get_auth().create_plugin(session, (3, 0), "https://keystone/v3")
-        plugin.get_auth_ref(session)
-    assert read({"cloud": cloud, "clouds_yaml": clouds})[0].auth == wire.sent["auth"]
+    # The version is found by asking; the rest is what every sign-in sends.
+    theirs = region.get_auth().create_plugin(Session(), (3, 0), "https://keystone/v3")
+    ours = read({"cloud": cloud, "clouds_yaml": clouds})[0].signs_in
+    assert sent_by(ours) == sent_by(theirs)
+
+
+def test_a_trust_takes_the_place_of_the_project() -> None:
+    trusted = {key: text for key, text in PASSWORD.items() if key != "project"}
+    access, _, _ = read({**trusted, "trust_id": "a-trust"})
+    assert sent_by(access.signs_in)["scope"] == {"OS-TRUST:trust": {"id": "a-trust"}}
+    assert problems(credentials={**PASSWORD, "trust_id": "a-trust"}) == [
+        "[Cloud Credentials] project: contradicts trust_id: give one of them"
+    ]
 
 
 def test_what_the_section_gives_goes_before_the_file_whether_by_name_or_by_id(clouds: str) -> None:
     own = {"cloud": "downloaded", "clouds_yaml": clouds, "project": "ours", "domain_id": "d"}
-    auth = read(own)[0].auth
+    auth = sent_by(read(own)[0].signs_in)
     assert auth["scope"] == {"project": {"name": "ours", "domain": {"id": "d"}}}
     assert auth["identity"]["password"]["user"]["domain"] == {"id": "d"}
 
@@ -402,7 +417,7 @@ def test_the_usual_place_of_clouds_yaml_is_looked_at(
         ),
         pytest.param(
             {"cloud": "odd"},
-            "cloud = odd: nodemanager does not understand its auth.trust_id",
+            "cloud = odd: nodemanager does not understand its auth.passcode",
             id="odd",
         ),
         pytest.param(

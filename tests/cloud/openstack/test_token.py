@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import logging
 import subprocess
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -137,6 +140,40 @@ def test_an_odd_answer_of_keystone_is_an_error(
     with pytest.raises(CloudError) as caught:
         cloud(openstack).account()
     assert type(caught.value) is expected
+    assert len(openstack.called(TOKENS)) == 1
+
+
+def test_a_keystone_that_hangs_takes_one_time_out(openstack: OpenStackServer) -> None:
+    over = threading.Event()
+
+    def hang() -> Reply:
+        over.wait(30.0)
+        return Reply(503, b"")
+
+    openstack.fault(TOKENS, times=9, before=hang)
+    began = time.monotonic()
+    with pytest.raises(CloudError, match="Timeout"):
+        cloud(openstack, timeout=0.5).account()
+    took = time.monotonic() - began
+    over.set()
+    assert 0.4 < took < 1.5
+    assert len(openstack.called(TOKENS)) == 1
+
+
+def test_a_sign_in_writes_nothing_into_the_home_folder_and_no_secret_into_the_log(
+    openstack: OpenStackServer,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    caplog.set_level(logging.DEBUG)
+    cloud(openstack).account()
+    (call,) = openstack.called(TOKENS)
+    assert BY_CREDENTIAL["application_credential_secret"] in json.dumps(call.body)
+    assert BY_CREDENTIAL["application_credential_secret"] not in caplog.text
+    assert not any(token in caplog.text for token in openstack._tokens)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_of_several_regions_one_must_be_named(openstack: OpenStackServer) -> None:

@@ -167,20 +167,28 @@ AZURE = (
     TextMutant(
         "D6",
         "on Azure the wait that the sign-in asks for is lost",
-        "cloud/azure/sign_in.py",
-        "kind = Throttled if answer.status == http.client.TOO_MANY_REQUESTS else CloudError",
-        "kind = CloudError",
+        "cloud/sign_in.py",
+        "        raise answer.of_a_proxy(text)\n",
+        "        raise CloudError(text)\n",
         "tests/cloud/azure/test_credentials.py::"
         "test_only_entra_ids_own_no_is_a_refusal_of_the_credentials",
     ),
     TextMutant(
         "D6",
         "an error of the metadata server is a refusal of the credentials",
-        "cloud/metadata.py",
-        "    if answer.status == http.client.TOO_MANY_REQUESTS or answer.status >= 500:\n",
+        "cloud/sign_in.py",
+        "    if answer.status == 429 or answer.status >= 500 or not (error or metadata):\n",
         "    if False:\n",
         "tests/cloud/gce/test_credentials.py::"
         "test_a_metadata_server_that_fails_is_no_word_about_the_role",
+    ),
+    TextMutant(
+        "D6",
+        "a passing fault of a sign-in is a refusal of the credentials",
+        "cloud/sign_in.py",
+        "    if answer.status == 408 or str(error) in PASSING:\n",
+        "    if answer.status == 408:\n",
+        "tests/cloud/gce/test_credentials.py::test_a_sign_in_that_fails_is_asked_once",
     ),
     TextMutant(
         "D4",
