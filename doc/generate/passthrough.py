@@ -199,14 +199,17 @@ OPENSTACK_LIST: dict[str, str] = {
 OPENSTACK_CREATE: dict[str, str] = {
     "ping_host": EC2_CREATE["ping_host"],
     "image": "The name or id of the image that nodes boot from. Must be given.",
-    "networks": """The ids of the nodes' networks, separated by commas; auto for the project's only
-        one, none for no network.""",
+    "networks": """The nodes' networks by id or name, separated by commas; auto for the project's
+        only one, none for no network.""",
     "security_groups": "The nodes' security groups, separated by commas.",
     "key_name": "The name of the SSH key pair to install on nodes.",
     "availability_zone": "The zone to place nodes in.",
     "boot_volume_gb": """The size of a volume for each node to boot from, in GB, where its flavor
         has no disk. Without it, nodes boot from their host's disk.""",
     "boot_volume_type": "The type of that volume.",
+    "server_group": """The server group that nodes are in, by id or name: nova places them by its
+        policy, together or apart.""",
+    "hint:different_cell": "A hint for nova's scheduler, as NAME = VALUE.",
     "config_drive": "Whether nodes get their user data on a drive, beside the metadata service.",
     "user_data": EC2_CREATE["user_data"],
     "metadata:owner": "Metadata to put on every node.",

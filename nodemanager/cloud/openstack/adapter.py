@@ -20,7 +20,7 @@ from nodemanager.cloud.openstack.errors import Refusal, is_no_room
 from nodemanager.cloud.openstack.leftovers import OpenStackLeftovers
 from nodemanager.cloud.openstack.node import DELETING, STATES, UNDECIDED, Server
 from nodemanager.cloud.openstack.options import UUID, Access, Template
-from nodemanager.cloud.openstack.order import server_body
+from nodemanager.cloud.openstack.order import Found, server_body
 from nodemanager.cloud.openstack.token import Keystone
 from nodemanager.cloud.openstack.wire import (
     MICROVERSION,
@@ -167,8 +167,14 @@ class OpenStack(Provider):
 
     def create(self, driver: NodeDriver, order: CreateOrder) -> object:
         wire = self.wire(driver)
-        flavor = self._flavor(driver, order.size)
-        body = server_body(order, self.template, self._image(wire), flavor)
+        template = self.template
+        found = Found(
+            flavor=self._flavor(driver, order.size),
+            image=self._image(wire),
+            networks=wire.networks(template.networks),
+            server_group=wire.server_group(template.server_group),
+        )
+        body = server_body(order, template, found)
         answer = wire.post("compute", "/servers", body).get("server")
         made = Server.of(answer)
         if made is None or made.id is None:

@@ -66,6 +66,8 @@ class _Asker:
             asks |= {f"network {one}": partial(self._network, one) for one in template.networks}
         for name in template.security_groups:
             asks[f"security group {name}"] = partial(self._group, name)
+        if template.server_group is not None:
+            asks["server group"] = partial(self._server_group, template.server_group)
         if template.key_name is not None:
             asks["key pair"] = self._key
         if template.availability_zone is not None:
@@ -209,8 +211,21 @@ class _Asker:
             )
         return _of_network(found[0])
 
-    def _network(self, network_id: str) -> Found:
-        return _of_network(self._wire().get("network", f"/networks/{network_id}")["network"])
+    def _network(self, asked: str) -> Found:
+        wire = self._wire()
+        if UUID.fullmatch(asked):
+            return _of_network(wire.get("network", f"/networks/{asked}")["network"])
+        found = wire.networks_named(asked)
+        if len(found) != 1:
+            return _not_one(len(found), "networks", "openstack network list")
+        return _of_network(found[0])
+
+    def _server_group(self, asked: str) -> Found:
+        found = self._wire().server_groups(asked)
+        if len(found) != 1:
+            return _not_one(len(found), "server groups", "openstack server group list")
+        policy = found[0].get("policy") or ", ".join(found[0].get("policies", []))
+        return Found(f"{found[0].get('name')}, id {found[0]['id']}, {policy}")
 
     def _group(self, name: str) -> Found:
         key = "id" if UUID.fullmatch(name) else "name"
@@ -218,11 +233,7 @@ class _Asker:
         found = [*self._wire().listing("network", "/security-groups", "security_groups", **given)]
         if len(found) == 1:
             return Found(f"{found[0].get('name')}, id {found[0]['id']}")
-        return Found(
-            f"the project has {len(found)} of that {key}",
-            CheckStatus.FAILED,
-            "give one's id: openstack security group list",
-        )
+        return _not_one(len(found), "security groups", "openstack security group list")
 
     # Quotas.
 
@@ -259,6 +270,12 @@ class _Asker:
         each = 1 if isinstance(networks, str) else len(networks)
         limit = _limit(told["limit"], told["used"] + told.get("reserved", 0))
         return room(limit, self._wanted, lambda size: each, MORE)
+
+
+def _not_one(number: int, what: str, command: str) -> Found:
+    """What is asked for by a name that none or several have."""
+    text = f"the project has {number or 'no'} {what} of that name"
+    return Found(text, CheckStatus.FAILED, f"give one's id: {command}")
 
 
 def _of_network(network: Mapping[str, Any]) -> Found:

@@ -22,6 +22,7 @@ METADATA_NAME = re.compile(r"[a-zA-Z0-9\-_:. ]+")
 """Nova refuses a create with any other name."""
 LONGEST_METADATA = 255
 BY_CREDENTIAL = ("application_credential_id", "application_credential_secret")
+HINT = "hint:"
 INTERFACES = ("public", "internal", "admin")
 AUTO, NONE = "auto", "none"
 UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
@@ -63,7 +64,9 @@ ACCEPTED: Mapping[str, frozenset[str]] = {
             "networks",
             "ping_host",
             "security_groups",
+            "server_group",
             "user_data",
+            f"{HINT}?*",
             *METADATA_KEYS,
         }
     ),
@@ -86,9 +89,10 @@ class Access:
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """`[Cloud Create]`: the settings of every new node. `networks` is as nova takes it.
+    """`[Cloud Create]`: the settings of every new node.
 
-    Without `boot_volume_gb` a node boots from its host's disk.
+    `networks` and `server_group` are ids or names, which the adapter looks up. Without
+    `boot_volume_gb` a node boots from its host's disk. `hints` are for nova's scheduler.
     """
 
     image: str
@@ -99,6 +103,8 @@ class Template:
     config_drive: bool = False
     boot_volume_gb: int | None = None
     boot_volume_type: str | None = None
+    server_group: str | None = None
+    hints: Mapping[str, str] = field(default_factory=dict)
     metadata: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -212,27 +218,34 @@ def _template(given: SectionReader, wanted: Mapping[str, str]) -> Template:
     groups = (name.strip() for name in (given.text("security_groups") or "").split(","))
     return Template(
         image=image or "",
-        networks=_networks(given),
+        networks=_networks(given.text("networks") or AUTO),
         security_groups=tuple(name for name in groups if name),
         key_name=given.text("key_name"),
         availability_zone=given.text("availability_zone"),
         config_drive=given.flag("config_drive"),
         boot_volume_gb=None if gigabytes is None else int(gigabytes),
         boot_volume_type=kind,
+        server_group=given.text("server_group"),
+        hints=_hints(given),
         # New nodes match [Cloud List].
         metadata={**wanted, **_metadata(given)},
     )
 
 
-def _networks(given: SectionReader) -> str | tuple[str, ...]:
-    text = given.text("networks") or AUTO
+def _networks(text: str) -> str | tuple[str, ...]:
     if text in (AUTO, NONE):
         return text
-    networks = tuple(name.strip() for name in text.split(",") if name.strip())
-    for network in networks:
-        if not UUID.fullmatch(network):
-            given.wrong("networks", "no id; `openstack network list` shows them", network)
-    return networks
+    return tuple(name.strip() for name in text.split(",") if name.strip())
+
+
+def _hints(given: SectionReader) -> dict[str, str]:
+    found = {key: given.text(key) for key in given.values if key.startswith(HINT)}
+    if given.text("server_group") and f"{HINT}group" in found:
+        given.wrong(f"{HINT}group", "contradicts server_group: give one of them")
+    for key, text in found.items():
+        if text is None:
+            given.wrong(key, "is empty; leave it out")
+    return {key.removeprefix(HINT): text for key, text in found.items() if text is not None}
 
 
 def _metadata(given: SectionReader) -> dict[str, str]:

@@ -7,6 +7,7 @@ failed question would look like a failed create.
 from __future__ import annotations
 
 import base64
+from dataclasses import dataclass
 from typing import Any
 
 from nodemanager.cloud.api import CreateOrder
@@ -18,10 +19,21 @@ LONGEST_USER_DATA = 65_535
 """Characters of base64 (nova's limit)."""
 
 
-def server_body(order: CreateOrder, template: Template, image: str, flavor: str) -> dict[str, Any]:
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The ids of what the file and the order name. `networks` may also be nova's own `auto` or
+    `none`."""
+
+    image: str
+    flavor: str
+    networks: str | tuple[str, ...]
+    server_group: str | None = None
+
+
+def server_body(order: CreateOrder, template: Template, found: Found) -> dict[str, Any]:
     """The create call for exactly one server, with its tags as metadata.
 
-    `image` and `flavor` are ids. Raises BadRequest for what nova would refuse or can't give.
+    Raises BadRequest for what nova would refuse or can't give.
     """
     coded = base64.b64encode(order.user_data.encode("utf-8")).decode("ascii")
     if len(coded) > LONGEST_USER_DATA:
@@ -30,16 +42,16 @@ def server_body(order: CreateOrder, template: Template, image: str, flavor: str)
         )
     if order.size.preemptible:
         raise BadRequest(f"[Size {order.size.name}] preemptible: OpenStack has no such nodes")
-    networks = template.networks
+    networks = found.networks
     server: dict[str, Any] = {
         "name": order.name,
-        "flavorRef": flavor,
+        "flavorRef": found.flavor,
         # Ours come last and so override others.
         "metadata": {**template.metadata, **tags_for(order.tags)},
         "user_data": coded,
         "networks": networks if isinstance(networks, str) else [{"uuid": one} for one in networks],
     }
-    server |= _disk(template, image)
+    server |= _disk(template, found.image)
     if template.security_groups:
         server["security_groups"] = [{"name": name} for name in template.security_groups]
     if template.key_name is not None:
@@ -49,7 +61,11 @@ def server_body(order: CreateOrder, template: Template, image: str, flavor: str)
         server["availability_zone"] = zone
     if template.config_drive:
         server["config_drive"] = True
-    return {"server": server}
+    hints = dict(template.hints)
+    if found.server_group is not None:
+        hints["group"] = found.server_group
+    # Nova's schema has them beside the server, not in it.
+    return {"server": server} | ({"os:scheduler_hints": hints} if hints else {})
 
 
 def _disk(template: Template, image: str) -> dict[str, Any]:

@@ -9,6 +9,7 @@ token: they are compared here as keystone's middleware does.
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -18,7 +19,7 @@ from uuid import uuid4
 
 from nodemanager.cloud.checks import Check, CheckStatus, Found
 from nodemanager.cloud.openstack.errors import Refusal
-from nodemanager.cloud.openstack.options import Template
+from nodemanager.cloud.openstack.options import UUID, Template
 from nodemanager.cloud.openstack.token import TYPES, Token
 from nodemanager.cloud.openstack.wire import Wire, server_path
 
@@ -45,6 +46,9 @@ CALLS = (
 )
 """All that the daemon sends, as in etc/iam/openstack.json."""
 
+NAMES = (("network", "GET", "/networks"), ("compute", "GET", "/os-server-groups"))
+"""What it sends besides where `[Cloud Create]` has names of networks, or of a server group."""
+
 RIGHTS = (
     "give the user the role member, and an application credential all of etc/iam/openstack.json"
 )
@@ -63,7 +67,7 @@ def checks(
         asked.append(Check(f"permission GET {path}", ask, RIGHTS))
     asked.append(Check("permission POST /servers", lambda: _may_create(wire(), template), RIGHTS))
     asked.append(Check("permissions to end nodes", _unasked))
-    asked.append(Check("access rules", lambda: _rules(token())))
+    asked.append(Check("access rules", lambda: _rules(token(), template)))
     return asked
 
 
@@ -132,12 +136,19 @@ def _unasked() -> Found:
     )
 
 
-def _rules(token: Token) -> Found:
+def _rules(token: Token, template: Template) -> Found:
     """Whether the access rules allow each call of the daemon."""
     rules = token.about.application_credential_access_rules
     if rules is None:
         return Found("none, so that only the user's roles limit the credential")
-    calls = [call for call in CALLS if call[0] in token.endpoints]
+    networks, group = template.networks, template.server_group
+    by_name = (
+        not isinstance(networks, str) and not all(map(UUID.fullmatch, networks)),
+        group is not None and not UUID.fullmatch(group),
+    )
+    calls = [
+        call for call in (*CALLS, *itertools.compress(NAMES, by_name)) if call[0] in token.endpoints
+    ]
     missing = [
         f"{method} {_path(token, service, path, '*')}"
         for service, method, path in calls

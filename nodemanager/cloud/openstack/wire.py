@@ -20,6 +20,7 @@ from nodemanager.cloud.openstack.options import UUID
 from nodemanager.cloud.openstack.token import Keystone
 from nodemanager.cloud.transport import Answer, WholeAnswers
 from nodemanager.errors import (
+    BadRequest,
     ForeignAnswer,
     IncompleteListing,
     MalformedId,
@@ -175,6 +176,46 @@ class Wire:
         if server is None or server.id != node_id:
             raise ForeignAnswer(f"asked for {node_id}, answered with another server or none")
         return server
+
+    def networks(self, asked: str | tuple[str, ...]) -> str | tuple[str, ...]:
+        """The networks' ids; each name among them is looked up. `auto` and `none` stay.
+
+        Raises BadRequest where none or several have a name.
+        """
+        if isinstance(asked, str):
+            return asked
+        return tuple(
+            one if UUID.fullmatch(one) else self._only("networks", one, self.networks_named(one))
+            for one in asked
+        )
+
+    def networks_named(self, name: str) -> list[Any]:
+        """The networks of that name, the project's own and those that it shares."""
+        return self.page("network", "/networks", "networks", {"name": name})
+
+    def server_group(self, asked: str | None) -> str | None:
+        """The id of the server group, whose name is looked up; raises as `networks` does."""
+        if asked is None or UUID.fullmatch(asked):
+            return asked
+        return self._only("server_group", asked, self.server_groups(asked))
+
+    def server_groups(self, asked: str) -> list[Any]:
+        """The project's server groups of that name or id.
+
+        Nova gives this list no marker, and up to 1000 of them at once.
+        """
+        listed = self.page("compute", "/os-server-groups", "server_groups", {})
+        return [one for one in listed if asked in (one.get("name"), one.get("id"))]
+
+    @staticmethod
+    def _only(option: str, name: str, found: list[Any]) -> str:
+        if len(found) != 1:
+            ids = ", ".join(str(one.get("id")) for one in found)
+            raise BadRequest(
+                f"[Cloud Create] {option} = {name}: {len(found) or 'none'} of that name"
+                + (f", so give one's id: {ids}" if ids else " is there")
+            )
+        return str(found[0]["id"])
 
     def _sent(
         self,

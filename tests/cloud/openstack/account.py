@@ -13,6 +13,7 @@ from tests.cloud.openstack.nova import Nova, Refused, refused
 from tests.cloud.openstack.things import NETWORK, PORT, VOLUME, Things, neutron
 
 GROUP = "33333333-3333-4333-8333-333333333333"
+SERVER_GROUP = "77777777-7777-4777-8777-777777777777"
 KEY, ZONE, VOLUME_TYPE = "operators", "nova", "ssd"
 UNLIMITED = -1
 UNAUTHENTICATED = "The request you have made requires authentication."
@@ -28,6 +29,7 @@ class Account:
     def reset(self) -> None:
         self.networks = [network(NETWORK, "private")]
         self.groups = [{"id": GROUP, "name": "default", "security_group_rules": []}]
+        self.server_groups = [server_group(SERVER_GROUP, "apart")]
         self.zones = {ZONE: True}
         self.quotas = {
             "instances": 10,
@@ -70,6 +72,11 @@ class Account:
 
     def list_groups(self, query: Mapping[str, str]) -> Any:
         return {"security_groups": _paged(self.groups, query)}
+
+    def list_server_groups(self, query: Mapping[str, str]) -> Any:
+        """As nova, which knows no marker here."""
+        first = int(query.get("offset", "0"))
+        return {"server_groups": self.server_groups[first:][: int(query.get("limit", "1000"))]}
 
     def quota_details(self, things: Things) -> Any:
         used = {"limit": self.quotas["port"], "used": len(things.all[PORT]), "reserved": 0}
@@ -131,6 +138,19 @@ def network(network_id: str, name: str, **fields: Any) -> dict[str, Any]:
         "tenant_id": 32 * "a",
         "project_id": 32 * "a",
         **fields,
+    }
+
+
+def server_group(group_id: str, name: str) -> dict[str, Any]:
+    """A server group of the project, as nova shows it from 2.64 on."""
+    return {
+        "id": group_id,
+        "name": name,
+        "policy": "anti-affinity",
+        "rules": {},
+        "members": [],
+        "project_id": 32 * "a",
+        "user_id": "user",
     }
 
 

@@ -33,6 +33,7 @@ ORDERED = {
     *("min_count", "max_count"),
 }
 """What a create may have here; nova knows more, and refuses what it does not know."""
+HINTS = "os:scheduler_hints"
 KEYS, ZONES, GROUPS = {"operators"}, {"nova", "az-2"}, {"default", "compute"}
 NO_VALID_HOST = "No valid host was found. There are not enough hosts available."
 FAULTS = {
@@ -124,7 +125,7 @@ class Nova:
     of one page, whatever was asked for. Servers of a cell in `down` can't be read. `no_host` makes
     each new server end in ERROR, as do new servers of the zones in `full`. `cores` is the quota.
     `ended` is called with each server that is gone. A marker in `begins_anew` is taken for none,
-    once. `knows` says whether there is an image or a network of that id.
+    once. `knows` says whether there is an image, a network or a server group of that id.
     """
 
     def __init__(self, ended: Callable[[Server], None], knows: Callable[[str, str], bool]) -> None:
@@ -153,6 +154,8 @@ class Nova:
     # The API, one method each; `version` is the microversion.
 
     def create(self, body: Mapping[str, Any], project: str, version: tuple[int, int]) -> Any:
+        for name in body.keys() - {"server", HINTS}:
+            raise _wrong("", f"Additional properties are not allowed ('{name}')")
         asked = body.get("server")
         if not isinstance(asked, dict):
             raise refused(400, "'server' is a required property")
@@ -167,6 +170,9 @@ class Nova:
         if flavor is None:
             raise refused(400, f"Flavor {asked['flavorRef']} could not be found.")
         self._check_names(asked)
+        group = body.get(HINTS, {}).get("group")
+        if group is not None and not self._knows("server group", group):
+            raise refused(400, f"Instance group {group} could not be found.")
         volumes = asked.get("block_device_mapping_v2", [])
         if not volumes and not flavor["disk"]:
             raise refused(403, "Only volume-backed servers are allowed for flavors with zero disk.")

@@ -93,7 +93,7 @@ class OpenStackServer(FaultsOnOrder):
         super().__init__()
         self.things = Things()
         self.account = Account()
-        self.nova = Nova(self.things.ended, self.things.knows)
+        self.nova = Nova(self.things.ended, self._knows)
         self._tokens: dict[str, Token] = {}
         server = type("_Server", (ThreadingHTTPServer,), {"daemon_threads": True})
         self._http = server(("127.0.0.1", port), type("_Bound", (_Handler,), {"cloud": self}))
@@ -132,6 +132,12 @@ class OpenStackServer(FaultsOnOrder):
             "identity": f"{self.url}/identity",
         }
         self.regions = [REGION]
+
+    def _knows(self, kind: str, thing_id: str) -> bool:
+        """Whether there is an image, a network or a server group of that id."""
+        if kind == "server group":
+            return any(one["id"] == thing_id for one in self.account.server_groups)
+        return self.things.knows(kind, thing_id)
 
     def revoke_tokens(self) -> None:
         """Every token is refused from now on, as after a change of the password."""
@@ -401,6 +407,12 @@ ROUTES = [
     _route("compute", "GET", "/limits", lambda a: a.cloud.account.compute_limits(a.cloud.nova)),
     _route("compute", "GET", "/os-keypairs/{name}", lambda a: a.cloud.account.key(a.parts[0])),
     _route("compute", "GET", "/os-availability-zone", lambda a: a.cloud.account.list_zones()),
+    _route(
+        "compute",
+        "GET",
+        "/os-server-groups",
+        lambda a: a.cloud.account.list_server_groups(a.query),
+    ),
     _route("network", "GET", "/networks", lambda a: a.cloud.account.list_networks(a.query)),
     _route("network", "GET", "/networks/{id}", lambda a: a.cloud.account.network(a.parts[0])),
     _route("network", "GET", "/security-groups", lambda a: a.cloud.account.list_groups(a.query)),

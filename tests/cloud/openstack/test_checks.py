@@ -9,10 +9,19 @@ from typing import Any
 import pytest
 
 from nodemanager.cloud.checks import CheckStatus, Found, Wanted
-from nodemanager.cloud.openstack.rights import CALLS
+from nodemanager.cloud.openstack.rights import CALLS, NAMES
 from nodemanager.core.model.world import Size
 from tests.cloud.asking import asked
-from tests.cloud.openstack.account import GROUP, KEY, UNLIMITED, VOLUME_TYPE, ZONE, network
+from tests.cloud.openstack.account import (
+    GROUP,
+    KEY,
+    SERVER_GROUP,
+    UNLIMITED,
+    VOLUME_TYPE,
+    ZONE,
+    network,
+    server_group,
+)
 from tests.cloud.openstack.helpers import (
     BY_CREDENTIAL,
     BY_PASSWORD,
@@ -200,7 +209,7 @@ def test_the_calls_that_are_compared_are_those_of_the_file() -> None:
     names = {"volume": "volumev3"}
     calls = [
         (names.get(service, service), method, place + path.format("*"))
-        for service, method, path in CALLS
+        for service, method, path in (*CALLS, *NAMES)
         for place in places[service]
     ]
     rules = [(one["service"], one["method"], one["path"]) for one in rules_of("openstack.json")]
@@ -238,6 +247,25 @@ def test_a_call_without_an_access_rule_is_named(
     assert all("rule of the credential allows" in found[name].text for name in checks)
     shown = path.replace("/v3/*", f"/v3/{32 * 'a'}")
     assert found["access rules"].text.endswith(f"allows {method} {shown}")
+
+
+@pytest.mark.parametrize(
+    ("path", "create"),
+    [
+        ("/networking/v2.0/networks", {"networks": "private"}),
+        ("/compute/v2.1/os-server-groups", {"server_group": "apart"}),
+    ],
+)
+def test_a_rule_for_names_is_needed_only_where_the_file_has_names(
+    openstack: OpenStackServer, path: str, create: dict[str, str]
+) -> None:
+    rules = placed("openstack.json")
+    openstack.account.rules = [rule for rule in rules if rule["path"] != path]
+    assert len(openstack.account.rules) == len(rules) - 1
+    ids = {"networks": NETWORK, "server_group": SERVER_GROUP}
+    assert "access rules" not in failed(answers(openstack, **ids))
+    found = answers(openstack, **ids | create)["access rules"]
+    assert found.text.endswith(f"allows GET {path}")
 
 
 def test_a_rule_of_another_service_allows_nothing(openstack: OpenStackServer) -> None:
@@ -283,7 +311,7 @@ def test_what_only_the_checks_read_is_not_asked_without_their_rules(
     assert failed(found) == set()
     unasked = {name for name, one in found.items() if one.mark is CheckStatus.NOT_ASKED}
     assert unasked == {
-        *("permissions to end nodes", "network", "security group default", "key pair"),
+        *("permissions to end nodes", "security group default", "key pair"),
         *("availability zone", "volume type", "quota instances", "quota cores", "quota ram"),
         *("quota volumes", "quota gigabytes", "quota ports"),
     }
@@ -471,6 +499,19 @@ def test_each_network_of_the_file_is_looked_up(openstack: OpenStackServer) -> No
     openstack.account.networks[0]["status"] = "DOWN"
     assert answers(openstack, networks=NETWORK)[f"network {NETWORK}"].mark is CheckStatus.FAILED
     assert "network" not in answers(openstack, networks="none")
+
+
+def test_what_the_file_names_is_looked_up(openstack: OpenStackServer) -> None:
+    found = answers(openstack, networks="private", server_group="apart")
+    assert f"private, id {NETWORK}, ACTIVE" in found["network private"].text
+    assert found["server group"].text == f"apart, id {SERVER_GROUP}, anti-affinity"
+    openstack.account.networks.append(network(OTHER, "private"))
+    openstack.account.server_groups.append(server_group(OTHER, "apart"))
+    found = answers(openstack, networks="private, nobody", server_group="apart")
+    assert failed(found) == {"network private", "network nobody", "server group"}
+    assert found["network private"].text == "the project has 2 networks of that name"
+    assert found["network nobody"].text == "the project has no networks of that name"
+    assert found["server group"].to_do == "give one's id: openstack server group list"
 
 
 def test_groups_keys_zones_and_types_are_looked_up(openstack: OpenStackServer) -> None:

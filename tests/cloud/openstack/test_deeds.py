@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import re
 from typing import Any
 
 import pytest
@@ -19,12 +20,14 @@ from nodemanager.errors import (
     Unauthorized,
 )
 from tests.cloud.faults import Reply, lost, truncated
+from tests.cloud.openstack.account import SERVER_GROUP, network, server_group
 from tests.cloud.openstack.helpers import by_hand, cloud, order
 from tests.cloud.openstack.nova import NO_VALID_HOST
 from tests.cloud.openstack.server import OpenStackServer, changed, plain, refusal
 from tests.cloud.openstack.things import IMAGE, NETWORK
 
 pytestmark = pytest.mark.socket
+OTHER, ANOTHER = (f"{n}-6666-4666-8666-666666666666" for n in ("66666666", "99999999"))
 CREATE, SHOW = "compute POST /servers", "compute GET /servers/{id}"
 DELETE = "compute DELETE /servers/{id}"
 
@@ -93,6 +96,44 @@ def test_without_more_a_node_is_on_the_project_s_only_network(openstack: OpenSta
     cloud(openstack).create(order())
     (call,) = openstack.called(CREATE)
     assert call.body["server"]["networks"] == "auto"
+
+
+def test_networks_and_a_server_group_may_be_named_and_hints_go_beside_the_server(
+    openstack: OpenStackServer,
+) -> None:
+    hints = {"hint:different_cell": "cell1"}
+    named = {"image": IMAGE, "networks": "private", "server_group": "apart", **hints}
+    cloud(openstack, create=named).create(order())
+    by_id = {"image": IMAGE, "networks": NETWORK, "server_group": SERVER_GROUP, **hints}
+    cloud(openstack, create=by_id).create(order())
+    one, other = openstack.called(CREATE)
+    assert one.body["server"]["networks"] == other.body["server"]["networks"] == [{"uuid": NETWORK}]
+    expected = {"different_cell": "cell1", "group": SERVER_GROUP}
+    assert one.body["os:scheduler_hints"] == other.body["os:scheduler_hints"] == expected
+    assert len(openstack.called("network GET /networks")) == 1
+    assert len(openstack.called("compute GET /os-server-groups")) == 1
+
+
+@pytest.mark.parametrize(
+    ("option", "said"),
+    [
+        ("networks", f"networks = twice: 2 of that name, so give one's id: {OTHER}, {ANOTHER}"),
+        ("server_group", f"server_group = twice: 2 of that name, so give one's id: {OTHER}"),
+        ("networks", "networks = nobody: none of that name is there"),
+        ("server_group", "server_group = nobody: none of that name is there"),
+    ],
+)
+def test_a_name_that_none_or_several_have_makes_no_server(
+    openstack: OpenStackServer, option: str, said: str
+) -> None:
+    for thing_id in (OTHER, ANOTHER):
+        openstack.account.networks.append(network(thing_id, "twice"))
+        openstack.account.server_groups.append(server_group(thing_id, "twice"))
+    name = "twice" if "twice" in said else "nobody"
+    ours = cloud(openstack, create={"image": IMAGE, option: name})
+    with pytest.raises(BadRequest, match=re.escape(f"[Cloud Create] {said}")):
+        ours.create(order())
+    assert openstack.called(CREATE) == []
 
 
 @pytest.mark.parametrize(

@@ -111,6 +111,8 @@ def test_everything_can_be_set() -> None:
             "key_name": "k",
             "availability_zone": "z",
             "config_drive": "yes",
+            "server_group": "apart",
+            "hint:different_cell": "cell1",
             "metadata:team": "physics",
         },
     )
@@ -132,6 +134,7 @@ def test_everything_can_be_set() -> None:
     assert wanted == {"cluster": "blue"}
     assert template.networks == tuple(NETWORKS.split(", "))
     assert template.security_groups == ("a", "b")
+    assert (template.server_group, template.hints) == ("apart", {"different_cell": "cell1"})
     assert template.metadata == {"cluster": "blue", "team": "physics"}
 
 
@@ -195,7 +198,9 @@ def test_no_repr_shows_a_secret() -> None:
         pytest.param(
             {
                 "create": {
-                    "networks": "private",
+                    "server_group": "apart",
+                    "hint:group": "apart",
+                    "hint:query": " ",
                     "config_drive": "perhaps",
                     "boot_volume_gb": "1.5",
                 }
@@ -203,7 +208,8 @@ def test_no_repr_shows_a_secret() -> None:
             [
                 "[Cloud Create] boot_volume_gb = 1.5: not a whole number",
                 "[Cloud Create] image: is missing",
-                "[Cloud Create] networks = private: no id; `openstack network list` shows them",
+                "[Cloud Create] hint:group: contradicts server_group: give one of them",
+                "[Cloud Create] hint:query: is empty; leave it out",
                 "[Cloud Create] config_drive = perhaps: neither yes nor no",
             ],
             id="create",
@@ -252,7 +258,7 @@ def test_every_key_that_is_read_is_accepted_and_the_other_way_round() -> None:
         read(Noted(credentials), {}, Noted(IMAGE))
     taken = openstack_options.ACCEPTED
     keys = taken["Cloud Credentials"] | taken["Cloud Create"]
-    elsewhere = {"ping_host", "user_data", "metadata:?*"}
+    elsewhere = {"ping_host", "user_data", "metadata:?*", "hint:?*"}
     assert asked == keys - elsewhere
 
 

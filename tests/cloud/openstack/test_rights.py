@@ -46,7 +46,10 @@ def everything(server: OpenStackServer) -> list[tuple[str, str]]:
     ours.list_sizes()
     ours.check_image()
     cloud(server, create={"image": "node-image"}).check_image()
-    made = ours.create(order(record="zzzzz-7ekkf-000000000000001"))
+    named = {"image": IMAGE, "networks": "private", "server_group": "apart"}
+    made = cloud(server, listing={"metadata:team": "physics"}, create=named).create(
+        order(record="zzzzz-7ekkf-000000000000001")
+    )
     ours.list_nodes()
     ours.find_by_record("zzzzz-7ekkf-000000000000001")
     ours.ask(made.id)
