@@ -8,6 +8,7 @@ from __future__ import annotations
 from nodemanager.cloud.azure.options import PASSED as AZURE_PASSED
 from nodemanager.cloud.ec2.options import PASSED
 from nodemanager.cloud.gce.options import PASSED as GCE_PASSED
+from nodemanager.cloud.libvirt.options import PASSED as LIBVIRT_PASSED
 
 PING_HOST = """The address that nodes ping: host[:port], which means https, or a whole URL. It
         must lead to [Registry] listen, or to the Arvados server."""
@@ -235,6 +236,9 @@ LIBVIRT_CREATE: dict[str, str] = {
     "memory": "The memory of that size, in MB.",
     "os_memory": """The memory, in MB, that a node gets beyond [Size NAME] ram, for its operating
         system.""",
+    "host_devices": """The host's PCI devices that nodes get, such as GPUs, separated by commas:
+        each node gets the first that no domain has. A plus joins what one node gets.""",
+    **{key: one.text for key, one in LIBVIRT_PASSED.items()},
     "domain_xml": """A libvirt domain that every node is like: machine, processor, devices. Its
         name, uuid, memory, vcpu and our disks are filled in.""",
     "user_data": EC2_CREATE["user_data"],

@@ -27,6 +27,7 @@ from doc.generate.passthrough import (
 from nodemanager.cloud.azure.options import PASSED as AZURE_PASSED
 from nodemanager.cloud.ec2.options import PASSED
 from nodemanager.cloud.gce.options import PASSED as GCE_PASSED
+from nodemanager.cloud.libvirt.options import PASSED as LIBVIRT_PASSED
 
 
 @dataclass(frozen=True, slots=True)
@@ -534,6 +535,8 @@ LIBVIRT = Sample(
                 "vcpus": Hint("1"),
                 "memory": Hint("1024"),
                 "os_memory": Hint("512"),
+                "host_devices": Hint("0000:65:00.0+0000:65:00.1, 0000:66:00.0"),
+                **{key: Hint(one.example) for key, one in LIBVIRT_PASSED.items()},
                 "domain_xml": Hint("/etc/nodemanager/domain.xml"),
                 "user_data": Hint("/etc/nodemanager/user-data.yaml"),
             },

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -18,6 +19,7 @@ from nodemanager.cloud.checks import Check, Wanted
 from nodemanager.cloud.cloud_config import CloudConfig
 from nodemanager.cloud.libcloud_base import TIMEOUT, LibcloudCloud, load_driver_class
 from nodemanager.cloud.libvirt import checks, options
+from nodemanager.cloud.libvirt.devices import Devices, first_free
 from nodemanager.cloud.libvirt.domain import PREFIX, READER, STARTING, URI, Domain, metadata
 from nodemanager.cloud.libvirt.driver import Hypervisor, TimeLimit
 from nodemanager.cloud.libvirt.errors import is_lost, typed
@@ -61,6 +63,7 @@ class Libvirt(Provider):
     _image_seen: bool = field(default=False, init=False)
     _being_made: set[str] = field(default_factory=set, init=False)
     """The domains that a create is at work on."""
+    _choosing: threading.Lock = field(default_factory=threading.Lock, init=False)
 
     def new_driver(self) -> Hypervisor:
         """Always the same: libvirt's connections serve several threads at once."""
@@ -147,8 +150,7 @@ class Libvirt(Provider):
         try:
             plan = VolumePlan.of(driver, order, self.template)
             if domain is None:
-                xml = self._xml(driver, order, node_id, plan)
-                domain = self.within(driver.ex_live().defineXML, xml)
+                domain = self._define(driver, order, node_id, plan)
             plan.make(driver, order, self.template, node_id)
             self.within(domain.create)
         except Exception as error:
@@ -176,12 +178,32 @@ class Libvirt(Provider):
         except Exception as another:
             raise CloudError(f"{error}; and that could not be taken back: {another}") from error
 
-    def _xml(self, driver: Hypervisor, order: CreateOrder, node_id: str, plan: VolumePlan) -> str:
+    def _define(
+        self, driver: Hypervisor, order: CreateOrder, node_id: str, plan: VolumePlan
+    ) -> Any:
+        if not self.template.host_devices:
+            return self._defined(driver, order, node_id, plan, ())
+        # Until it is defined, another create would take the same ones.
+        with self._choosing:
+            devices = first_free(self.template.host_devices, driver.list_nodes())
+            return self._defined(driver, order, node_id, plan, devices)
+
+    def _defined(
+        self,
+        driver: Hypervisor,
+        order: CreateOrder,
+        node_id: str,
+        plan: VolumePlan,
+        devices: Devices,
+    ) -> Any:
         if self._guest is None:
             self._guest = best_guest(self.within(driver.ex_live().getCapabilities))
         now = self.clock.wall()
         image = plan.image.id
-        return domain_xml(order, self.template, self._guest, node_id, now, plan.disks, image)
+        xml = domain_xml(
+            order, self.template, self._guest, node_id, now, plan.disks, image, devices
+        )
+        return self.within(driver.ex_live().defineXML, xml)
 
     def adopt(self, driver: Hypervisor, node_id: str, tags: Tags) -> None:
         domain, node = driver.ex_domain(_checked(node_id)), driver.ex_node(node_id)
@@ -222,7 +244,7 @@ def build_cloud(config: CloudConfig, *, timeout: float = TIMEOUT) -> LibcloudClo
     `timeout` is in seconds and applies to each of libvirt's calls; a listing makes one for each
     domain. Raises ConfigError with every problem of the sections.
     """
-    access, template = options.read(config.credentials, config.create, timeout)
+    access, template = options.read(config, timeout)
     try:
         libvirt = importlib.import_module("libvirt")
     except ImportError as error:

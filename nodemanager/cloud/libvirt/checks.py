@@ -11,8 +11,15 @@ from functools import partial
 from typing import Any
 
 from nodemanager.cloud.checks import Check, CheckStatus, Found, Wanted
+from nodemanager.cloud.libvirt.devices import node_device, taken
 from nodemanager.cloud.libvirt.driver import Hypervisor
-from nodemanager.cloud.libvirt.errors import NO_DOMAIN, OPERATION_DENIED, XML_ERROR, code_of
+from nodemanager.cloud.libvirt.errors import (
+    NO_DOMAIN,
+    NO_NODE_DEVICE,
+    OPERATION_DENIED,
+    XML_ERROR,
+    code_of,
+)
 from nodemanager.cloud.libvirt.options import Template
 from nodemanager.cloud.libvirt.order import best_guest, memory_of
 from nodemanager.cloud.libvirt.volumes import MIB, Image, StoragePool, root_size
@@ -53,6 +60,7 @@ class _Asker:
             Check("storage pool", self._storage, "virsh pool-list --all"),
             Check("image id", self._image, "virsh vol-list POOL"),
             network,
+            *([Check("host devices", self._devices)] if self._template.host_devices else []),
             *rooms,
             Check("host memory", self._memory),
             Check("storage space", self._space),
@@ -144,6 +152,29 @@ class _Asker:
             CheckStatus.NOT_ASKED,
             "on the host: ip link show type bridge",
         )
+
+    def _devices(self) -> Found:
+        """Whether the host has them, and how many nodes still get some."""
+        devices = self._template.host_devices
+        lacking = [one for each in devices for one in each if not self._has(one)]
+        if lacking:
+            return Found(
+                f"the host has no {', '.join(lacking)}",
+                CheckStatus.FAILED,
+                "virsh nodedev-list --cap pci",
+            )
+        used = taken(self._driver.list_nodes())
+        has = sum(not used.isdisjoint(each) for each in devices)
+        return room(Limit(len(devices), has), self._wanted, lambda size: 1, "lower max_nodes")
+
+    def _has(self, device: str) -> bool:
+        try:
+            self._call("nodeDeviceLookupByName", node_device(device))
+        except Exception as error:
+            if code_of(error) != NO_NODE_DEVICE:
+                raise
+            return False
+        return True
 
     # Room.
 

@@ -10,8 +10,27 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from xml.etree import ElementTree
 
-from nodemanager.cloud.section_reader import CREATE, CREDENTIALS, LIST
-from nodemanager.errors import ConfigError
+from nodemanager.cloud.cloud_config import CloudConfig
+from nodemanager.cloud.libvirt.devices import Devices, parse
+from nodemanager.cloud.passed import Passed
+from nodemanager.cloud.passed import read as read_passed
+from nodemanager.cloud.section_reader import CREATE, CREDENTIALS, LIST, SectionReader, Sections
+
+PASSED: Mapping[str, Passed] = {
+    "firmware": Passed(
+        {"bios|efi": "firmware"},
+        "bios or efi",
+        "What starts the node's system; a node with efi is a machine of the type q35.",
+        "efi",
+    ),
+    "secure_boot": Passed(
+        {"yes|no": "secure-boot"},
+        "yes or no",
+        "Whether efi starts signed systems alone; by default as the host's first firmware does.",
+        "yes",
+    ),
+}
+"""By libvirt's attribute of `<os>`, and its name of a firmware's feature."""
 
 ACCEPTED: Mapping[str, frozenset[str]] = {
     CREDENTIALS: frozenset({"key", "secret", "timeout", "uri"}),
@@ -21,6 +40,7 @@ ACCEPTED: Mapping[str, frozenset[str]] = {
             "bridge",
             "disk",
             "domain_xml",
+            "host_devices",
             "image",
             "memory",
             "network",
@@ -30,7 +50,8 @@ ACCEPTED: Mapping[str, frozenset[str]] = {
             "user_data",
             "vcpus",
         }
-    ),
+    )
+    | PASSED.keys(),
 }
 """The keys that each section takes."""
 
@@ -61,75 +82,97 @@ class Template:
     vcpus: int = 1
     memory: int = 1024
     os_memory: int = 512
+    host_devices: tuple[Devices, ...] = ()
+    """PCI devices; each node gets the first of these that no domain has."""
+    passed: Mapping[str, str] = field(default_factory=dict)
+    """By what it is for libvirt; see PASSED."""
     domain_xml: str | None = None
 
 
-def read(
-    credentials: Mapping[str, str], create: Mapping[str, str], timeout: float
-) -> tuple[Access, Template]:
+def read(config: CloudConfig, timeout: float) -> tuple[Access, Template]:
     """The settings of the sections. Raises ConfigError with every problem."""
-    problems: list[str] = []
+    given = Sections.of(config)
+    access = _access(given.credentials, timeout)
+    template = _template(given.create)
+    given.check()
+    return access, template
 
-    def text(section: Mapping[str, str], key: str) -> str | None:
-        return section.get(key, "").strip() or None
 
-    def number(section: str, given: Mapping[str, str], key: str, otherwise: int) -> int:
-        written = text(given, key)
-        if written is None:
-            return otherwise
-        if not written.isdecimal() or (int(written) == 0 and key != "os_memory"):
-            problems.append(f"[{section}] {key} = {written}: not a whole number above zero")
-            return otherwise
-        return int(written)
-
-    uri = text(credentials, "uri")
+def _access(given: SectionReader, timeout: float) -> Access:
+    uri, key, secret = (given.text(name) for name in ("uri", "key", "secret"))
     if uri is None:
-        problems.append(
-            f"[{CREDENTIALS}] uri: is missing: the hypervisor, such as qemu:///system, "
-            "qemu+ssh://root@HOST/system?no_tty=1 or qemu+tls://HOST/system"
+        given.wrong(
+            "uri",
+            "is missing: the hypervisor, such as qemu:///system, "
+            "qemu+ssh://root@HOST/system?no_tty=1 or qemu+tls://HOST/system",
         )
-    key, secret = text(credentials, "key"), text(credentials, "secret")
     needs_both = uri is not None and "+tcp" in uri
     if (key is None) != (secret is None) or (needs_both and key is None):
-        problems.append(f"[{CREDENTIALS}] key: a +tcp uri needs key and secret; others take none")
-    image = text(create, "image")
+        given.wrong("key", "a +tcp uri needs key and secret; others take none")
+    return Access(uri or "", given.number("timeout") or timeout, key, secret)
+
+
+def _template(given: SectionReader) -> Template:
+    image = given.text("image")
     if image is None:
-        problems.append(
-            f"[{CREATE}] image: is missing: the volume that nodes boot from, by its name in "
-            "storage_pool, or by its path in any storage pool"
+        given.wrong(
+            "image",
+            "is missing: the volume that nodes boot from, by its name in storage_pool, or by its "
+            "path in any storage pool",
         )
-    network, bridge = text(create, "network"), text(create, "bridge")
+    network, bridge = given.text("network"), given.text("bridge")
     if network and bridge:
-        problems.append(f"[{CREATE}] bridge = {bridge}: contradicts network: give one of them")
-    template = Template(
+        given.wrong("bridge", "contradicts network: give one of them", bridge)
+    domain_xml = given.text("domain_xml")
+    passed = read_passed(given, PASSED)
+    if domain_xml is not None:
+        for key in PASSED.keys() & given.values.keys():
+            given.wrong(key, "contradicts domain_xml: give it there")
+    if given.text("secure_boot") and given.text("firmware") != "efi":
+        given.wrong("secure_boot", "needs firmware = efi")
+    return Template(
         image=image or "",
-        storage_pool=text(create, "storage_pool") or "default",
+        storage_pool=given.text("storage_pool") or "default",
         network=network,
         bridge=bridge,
-        disk=number(CREATE, create, "disk", 0) or None,
-        vcpus=number(CREATE, create, "vcpus", 1),
-        memory=number(CREATE, create, "memory", 1024),
-        os_memory=number(CREATE, create, "os_memory", 512),
-        domain_xml=_domain_xml(text(create, "domain_xml"), problems),
+        disk=_whole(given, "disk", 0) or None,
+        vcpus=_whole(given, "vcpus", 1),
+        memory=_whole(given, "memory", 1024),
+        os_memory=_whole(given, "os_memory", 512),
+        host_devices=_host_devices(given),
+        passed=passed,
+        domain_xml=None if domain_xml is None else _domain_xml(given, domain_xml),
     )
-    seconds = number(CREDENTIALS, credentials, "timeout", 0) or timeout
-    if problems:
-        raise ConfigError(problems)
-    return Access(uri or "", seconds, key, secret), template
 
 
-def _domain_xml(path: str | None, problems: list[str]) -> str | None:
-    """The text of the file; None where there is none, or it is no domain."""
-    if path is None:
-        return None
-    where = f"[{CREATE}] domain_xml = {path}"
+def _whole(given: SectionReader, key: str, otherwise: int) -> int:
+    written = given.text(key)
+    if written is None:
+        return otherwise
+    if not written.isdecimal() or (int(written) == 0 and key != "os_memory"):
+        given.wrong(key, "not a whole number above zero", written)
+        return otherwise
+    return int(written)
+
+
+def _host_devices(given: SectionReader) -> tuple[Devices, ...]:
+    text = given.text("host_devices") or ""
+    try:
+        return parse(text)
+    except ValueError as error:
+        given.wrong("host_devices", str(error), text)
+        return ()
+
+
+def _domain_xml(given: SectionReader, path: str) -> str | None:
+    """The text of the file; None where it is no domain."""
     try:
         text = Path(path).read_text(encoding="utf-8")
         root = ElementTree.fromstring(text)  # noqa: S314  # the operator's own file
     except (OSError, UnicodeDecodeError, ElementTree.ParseError) as error:
-        problems.append(f"{where}: can't be read: {error}")
+        given.wrong("domain_xml", f"can't be read: {error}", path)
         return None
     if root.tag != "domain":
-        problems.append(f"{where}: its outermost element is <{root.tag}>, not <domain>")
+        given.wrong("domain_xml", f"its outermost element is <{root.tag}>, not <domain>", path)
         return None
     return text

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from string import ascii_lowercase
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element, SubElement
 
 from nodemanager.cloud.api import CreateOrder
+from nodemanager.cloud.libvirt.devices import Devices, add
 from nodemanager.cloud.libvirt.domain import metadata
 from nodemanager.cloud.libvirt.options import Template
 from nodemanager.cloud.tags import tags_for
@@ -79,6 +80,7 @@ def domain_xml(
     created_at: float,
     disks: Iterable[Disk],
     image: str | None,
+    host_devices: Devices,
 ) -> str:
     """The domain of an order; its first disk is the one it boots from.
 
@@ -86,7 +88,7 @@ def domain_xml(
     """
     root = ElementTree.fromstring(template.domain_xml or PLAIN)  # noqa: S314  # our own XML
     if template.domain_xml is None:
-        _for_guest(root, guest)
+        _for_guest(root, guest, template.passed)
     root.set("type", root.get("type") or guest.type)
     for name in ("name", "uuid", "memory", "currentMemory", "vcpu"):
         for element in root.findall(name):
@@ -104,13 +106,23 @@ def domain_xml(
     for disk in disks:
         _add_disk(devices, disk)
     _add_interface(devices, template)
+    add(devices, host_devices)
     return ElementTree.tostring(root, encoding="unicode")
 
 
-def _for_guest(root: Element, guest: Guest) -> None:
-    system = root.find("os/type")
+def _for_guest(root: Element, guest: Guest, passed: Mapping[str, str]) -> None:
+    about, system = root.find("os"), root.find("os/type")
+    assert about is not None
     assert system is not None
     system.set("arch", guest.arch)
+    if "firmware" in passed:
+        about.set("firmware", passed["firmware"])
+    if "secure-boot" in passed:
+        feature = {"enabled": passed["secure-boot"], "name": "secure-boot"}
+        SubElement(SubElement(about, "firmware"), "feature", feature)
+    if passed.get("firmware") == "efi" and guest.arch in X86:
+        # The default of x86, a PC of 1996, has no PCI Express and no secure boot.
+        system.set("machine", "q35")
     if guest.type == "kvm":
         # Otherwise libvirt gives a model so old that newer systems refuse to run on it.
         SubElement(root, "cpu", {"mode": "host-passthrough"})

@@ -5,9 +5,12 @@ from __future__ import annotations
 import errno
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 from xml.etree import ElementTree
 
 import mock
@@ -25,6 +28,8 @@ from nodemanager.cloud.libvirt.domain import (
     state_name,
 )
 from nodemanager.cloud.libvirt.driver import Hypervisor
+from nodemanager.cloud.libvirt.options import Template
+from nodemanager.cloud.libvirt.order import Guest, domain_xml
 from nodemanager.cloud.libvirt.volumes import VolumePlan
 from nodemanager.core.model.world import CloudState, Leftover, LeftoverKind, Outcome, Size, Tags
 from nodemanager.errors import (
@@ -48,6 +53,8 @@ RECORD = "zzzzz-7ekkf-000000000000001"
 INCARNATION = "a" * 32
 TAGS = Tags("mine", RECORD, INCARNATION, "large")
 LARGE = Size("large", "l.1", cores=3, ram_mb=2048, scratch_mb=5000, ram_is_given=True)
+BY_THE_SCHEMA = 1
+"""VIR_DOMAIN_DEFINE_VALIDATE."""
 SECRET_URL = "http://127.0.0.1:9/ping?ping_secret=verysecret"
 
 
@@ -168,6 +175,81 @@ def test_a_domain_of_the_operator_s_own_is_filled_in(hypervisor: Any, tmp_path: 
     assert [one.get("type") for one in root.iterfind("devices/interface")] == ["bridge"]
     targets = [one.get("dev") for one in root.iterfind("devices/disk/target")]
     assert sorted(map(str, targets)) == ["vda", "vdb", "vdc", "vdd"]
+
+
+GPUS = "65:00.0+65:00.1, 66:00.0"
+
+
+def devices_of(hypervisor: Any, node_id: str) -> list[str]:
+    """Bus and function of the host's devices that a domain has."""
+    return [
+        f"{address.get('bus')} {address.get('function')}"
+        for address in xml_of(hypervisor, node_id).iterfind("devices/hostdev/source/address")
+    ]
+
+
+def test_a_node_gets_the_first_of_the_host_s_devices_that_no_domain_has(hypervisor: Any) -> None:
+    with closing(libvirt_driver.cloud(ManualClock(), host_devices=GPUS)) as cloud:
+        one = cloud.create(order("one"))
+        other = cloud.create(order("other", tags=replace(TAGS, incarnation="b" * 32)))
+        assert devices_of(hypervisor, one.id) == ["0x65 0x0", "0x65 0x1"]
+        assert devices_of(hypervisor, other.id) == ["0x66 0x0"]
+        third = order("third", tags=replace(TAGS, incarnation="c" * 32))
+        with pytest.raises(CapacityUnavailable, match="domains have all 2 of them"):
+            cloud.create(third)
+        assert len(mine(hypervisor)) == 2
+        # One that is shut off may be started at any time.
+        hypervisor.lookupByUUIDString(one.id).destroy()
+        with pytest.raises(CapacityUnavailable):
+            cloud.create(third)
+        assert cloud.destroy(one.id) is Outcome.GONE
+        assert devices_of(hypervisor, cloud.create(third).id) == ["0x65 0x0", "0x65 0x1"]
+
+
+def test_nodes_that_are_created_at_once_get_other_devices(hypervisor: Any) -> None:
+    """Each of the creates has listed the domains before another has defined its own."""
+    wanted = ", ".join(f"{bus}:00.0" for bus in range(60, 68))
+    with (
+        closing(libvirt_driver.cloud(ManualClock(), host_devices=wanted)) as cloud,
+        ThreadPoolExecutor(8) as threads,
+    ):
+        orders = [order(c, tags=replace(TAGS, incarnation=c * 32)) for c in "abcdef01"]
+        made = list(threads.map(cloud.create, orders))
+        taken = [devices_of(hypervisor, node.id)[0] for node in made]
+    assert len(set(taken)) == len(made)
+
+
+@pytest.mark.parametrize(
+    ("passed", "os", "features"),
+    [
+        ({}, {}, []),
+        ({"firmware": "bios"}, {"firmware": "bios"}, []),
+        (
+            {"firmware": "efi", "secure-boot": "yes"},
+            {"firmware": "efi"},
+            [{"enabled": "yes", "name": "secure-boot"}],
+        ),
+    ],
+)
+def test_firmware_and_devices_are_as_libvirt_s_own_schema_has_them(
+    hypervisor: Any, passed: dict[str, str], os: dict[str, str], features: list[dict[str, str]]
+) -> None:
+    template = Template(libvirt_driver.IMAGE, passed=passed)
+    xml = domain_xml(
+        order(),
+        template,
+        Guest("test", "i686"),
+        str(UUID(int=7)),
+        0.0,
+        [],
+        None,
+        ("0000:65:00.0", "0001:66:1f.7"),
+    )
+    about = ElementTree.fromstring(xml).find("os")
+    assert about is not None
+    assert about.attrib == os
+    assert [dict(one.attrib) for one in about.iterfind("firmware/feature")] == features
+    hypervisor.defineXMLFlags(xml, BY_THE_SCHEMA).undefine()
 
 
 def test_a_bridge_takes_the_place_of_the_network(hypervisor: Any) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from typing import Any
 
+import mock
 import pytest
 
 from nodemanager.cloud.checks import CheckStatus, Found, Wanted
@@ -236,3 +237,38 @@ def test_a_larger_boot_volume_counts(hypervisor: Any) -> None:
     # 102400 MB, less those of the image.
     found = answers(SMALL, disk="20000")["storage space"].text
     assert "room for 4 more small" in found
+
+
+class WithGpus(Uploading):
+    """The host has two PCI devices, which libvirt's test driver can't."""
+
+    def ex_live(self) -> Any:
+        live = super().ex_live()
+        found = mock.Mock(wraps=live)
+
+        def lookup(name: str) -> Any:
+            if name in ("pci_0000_65_00_0", "pci_0000_66_00_0"):
+                return object()
+            return live.nodeDeviceLookupByName(name)
+
+        found.nodeDeviceLookupByName = lookup
+        return found
+
+
+def test_devices_that_the_host_lacks_are_told(hypervisor: Any) -> None:
+    found = answers(host_devices="65:00.0, 66:00.0")["host devices"]
+    assert found.mark is CheckStatus.FAILED
+    assert found.text == "the host has no 0000:65:00.0, 0000:66:00.0"
+    assert "host devices" not in answers()
+
+
+def test_devices_are_counted_against_max_nodes(
+    hypervisor: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(libvirt_driver, "DRIVER", f"{__name__}.WithGpus")
+    found = answers(max_nodes=3, host_devices="65:00.0, 66:00.0")["host devices"]
+    assert found.mark is CheckStatus.WARNING
+    assert found.text.startswith("0 of 2 used: room for 2 more small")
+    assert answers(max_nodes=2, host_devices="65:00.0, 66:00.0")["host devices"].mark is (
+        CheckStatus.FINE
+    )
