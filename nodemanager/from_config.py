@@ -99,6 +99,7 @@ def size_of(wanted: SizeSection, listed: Size | None) -> Size:
         ram_is_given=wanted.ram_mb is not None,
         spread=wanted.place_order is PlaceOrder.SPREAD,
         spare_nodes=wanted.spare_nodes or 0,
+        group=wanted.group,
         **{key: value for key, value in given.items() if value is not None},
     )
 

@@ -59,6 +59,24 @@ def test_a_size_that_is_described_needs_no_cloud_to_list_it(
     assert from_config.sizes_of(config, cloud) == (new,)
 
 
+def test_each_of_several_instance_types_has_what_the_cloud_says_of_it(
+    configured: Configured, cloud: FakeCloud
+) -> None:
+    config = configured("[Size any]\ninstance_types = large, small\npreemptible = yes\n")
+    small, large = cloud.sizes
+    assert (small.name, large.name) == ("small", "large")
+    more = {"preemptible": True, "group": "any"}
+    assert from_config.sizes_of(config, cloud) == (
+        dataclasses.replace(large, name="any/large", **more),
+        dataclasses.replace(small, name="any/small", **more),
+    )
+    config = configured("[Size any]\ninstance_types = large, smal\n")
+    with pytest.raises(ConfigError) as caught:
+        from_config.sizes_of(config, cloud)
+    (problem,) = caught.value.problems
+    assert "[Size any/smal] instance_type = smal: this version knows no such size" in problem
+
+
 def test_a_size_is_booted_in_its_own_places_else_in_those_of_the_cloud(
     configured: Configured, cloud: FakeCloud
 ) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -267,7 +267,7 @@ def _read_size(draft: Draft, header: str) -> None:
     if not name:
         draft.report.at_line(line, f"[{header}]: must name a size, like [Size m4.large]")
         return
-    if any(size.name == name for size in draft.sizes):
+    if any(name in (size.name, size.group) for size in draft.sizes):
         draft.report.at_line(line, f"[{header}]: this size has a section already")
         return
     section = Section(f"Size {name}", SIZE.attribute, SIZE.doc, SIZE.type, SIZE.options)
@@ -278,7 +278,37 @@ def _read_size(draft: Draft, header: str) -> None:
         place, value = _written(draft, section, option, entry)
         draft.places[section.name, option.name] = place
         given[option.attribute] = value
-    draft.sizes.append(SizeSection(name=name, **given))
+    draft.sizes += _one_each(draft, SizeSection(name=name, **given))
+
+
+def _one_each(draft: Draft, size: SizeSection) -> list[SizeSection]:
+    """The section, or one for each of its instance types, at the same places of the file."""
+    section = f"Size {size.name}"
+    if size.instance_types is None:
+        return [size]
+    types = draft.place(section, "instance_types")
+    if size.instance_type is not None:
+        draft.report.clash(
+            draft.place(section, "instance_type"), types, "{one} contradicts {other}"
+        )
+    if size.spare_nodes:
+        text = "give it to the [Size] of one instance type: each of these would keep so many"
+        draft.report.wrong(draft.place(section, "spare_nodes"), text)
+    written = {
+        option: place
+        for (name, option), place in draft.places.items()
+        if name == section and option != "instance_types"
+    }
+    found: list[SizeSection] = []
+    for kind in dict.fromkeys(size.instance_types):
+        name = f"{size.name}/{kind}"
+        if any(one.name == name for one in draft.sizes):
+            draft.report.wrong(types, f"[Size {name}] is a section already")
+        draft.places |= {(f"Size {name}", option): place for option, place in written.items()}
+        found.append(
+            replace(size, name=name, instance_type=kind, instance_types=None, group=size.name)
+        )
+    return found
 
 
 def _read_keys(draft: Draft, section: str) -> None:

@@ -450,6 +450,13 @@ class SizeSection:
     instance_type: str | None = option(
         kinds.optional(kinds.text()), "", "The cloud's own id of the size; NAME when blank."
     )
+    instance_types: tuple[str, ...] | None = option(
+        kinds.optional(kinds.names()),
+        "",
+        """Several of the cloud's ids, where any will do, in place of instance_type: one size for
+        each, called NAME/ID, all with what this section says. The cheapest that has room is booted,
+        and of the same price the first. A job may ask for NAME.""",
+    )
     cores: int | None = option(
         kinds.optional(kinds.whole(1)),
         "",
@@ -517,6 +524,9 @@ class SizeSection:
         max_total_price; 0 when blank. They count towards min_nodes.""",
         reload=True,
     )
+
+    group: str | None = None
+    """The NAME of the section that this is one of the `instance_types` of."""
 
     @property
     def cloud_id(self) -> str:

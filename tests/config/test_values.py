@@ -269,6 +269,47 @@ def test_a_size_says_what_it_replaces(read: Read) -> None:
     assert (size.price, size.preemptible, size.stands_alone) == (0.5, None, True)
 
 
+def test_a_section_of_several_instance_types_is_a_size_for_each(read: Read) -> None:
+    config = read("[Size any]\ninstance_types = m5.large, m6i.large\ncores = 2\nprice = 1\n")
+    assert [(one.name, one.cloud_id, one.cores, one.group) for one in config.sizes] == [
+        ("any/m5.large", "m5.large", 2, "any"),
+        ("any/m6i.large", "m6i.large", 2, "any"),
+    ]
+    # What is told of any of them names the section that the file has.
+    assert {config.places[f"Size {one.name}", "cores"].section for one in config.sizes} == {
+        "Size any"
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (
+            "[Size any]\ninstance_type = c\ninstance_types = a, b\n",
+            "3: [Size any] instance_types = a, b: "
+            "[Size any] instance_type = c (line 2) contradicts this",
+        ),
+        (
+            "[Size any]\ninstance_types = a, b\nspare_nodes = 1\n",
+            "3: [Size any] spare_nodes = 1: give it to the [Size] of one instance type: each of "
+            "these would keep so many",
+        ),
+        (
+            "[Size any/a]\n[Size any]\ninstance_types = a, b\n",
+            "3: [Size any] instance_types = a, b: [Size any/a] is a section already",
+        ),
+        (
+            "[Size any]\ninstance_types = a, b\n[Size  any]\ncores = 1\n",
+            "3: [Size  any]: this size has a section already",
+        ),
+    ],
+)
+def test_instance_types_that_contradict_another_option_are_told(
+    refused: Refused, text: str, told: str
+) -> None:
+    assert refused(text) == [told]
+
+
 @pytest.mark.parametrize(
     ("text", "size"),
     [

@@ -28,4 +28,4 @@ def may_take(record: Record, size: Size, host: str | None) -> bool:
     if host is not None and seat_of(record) != host:
         return False
     named = record.properties.get(SEAT_SIZE) or ()
-    return not named or size.name in named or size.instance_type in named
+    return not named or not set(size.names).isdisjoint(named)

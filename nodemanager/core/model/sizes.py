@@ -8,10 +8,13 @@ from nodemanager.core.model.world import CloudNode, Record, Size
 
 
 def by_price(sizes: Iterable[Size]) -> tuple[Size, ...]:
-    """`sizes`, cheapest first; those of unknown or zero price come last (S4)."""
-    return tuple(
-        sorted(sizes, key=lambda size: (not size.price, size.price or 0.0, size.cores, size.name))
-    )
+    """`sizes`, cheapest first; those of unknown or zero price come last (S4). Those of one group
+    and price stay in their order."""
+
+    def key(size: Size) -> tuple[bool, float, int, str]:
+        return not size.price, size.price or 0.0, size.cores, size.group or size.name
+
+    return tuple(sorted(sizes, key=key))
 
 
 def size_name(node: CloudNode, record: Record | None = None) -> str | None:

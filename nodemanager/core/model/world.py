@@ -331,11 +331,12 @@ class Size:
     """A kind of node that can be booted. `price` is per hour; None or 0 is unknown (S4).
 
     `name` is the name in the configuration and the log; `instance_type` is the cloud's own id.
-    Memory or scratch space of 0 is unknown. If `ram_is_given`, the configuration set `ram_mb` and
-    jobs may use all of it; else they may use `node_mem_scaling` of it. `features` and `gres` are
-    what its nodes have of those in the scheduler (`has_features`, `has_gres`). `places` are the
-    zones or subnets to boot it in: in this order or, with `spread`, where the fewest nodes are.
-    `spare_nodes` are kept idle beyond demand.
+    `group` is what it is called with others of other types, any of which will do. Memory or scratch
+    space of 0 is unknown. If `ram_is_given`, the configuration set `ram_mb` and jobs may use all of
+    it; else they may use `node_mem_scaling` of it. `features` and `gres` are what its nodes have of
+    those in the scheduler (`has_features`, `has_gres`). `places` are the zones or subnets to boot
+    it in: in this order or, with `spread`, where the fewest nodes are. `spare_nodes` are kept idle
+    beyond demand.
     """
 
     name: str
@@ -351,6 +352,12 @@ class Size:
     places: tuple[str, ...] = ()
     spread: bool = False
     spare_nodes: int = 0
+    group: str | None = None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What a job or a node of a scheduler may call it."""
+        return (self.name, *filter(None, (self.group,)), self.instance_type)
 
 
 @dataclass(frozen=True, slots=True)

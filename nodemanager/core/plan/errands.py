@@ -319,7 +319,7 @@ def described(node: SchedulerNode, size: Size, of_any: Iterable[str]) -> Describ
 
     `of_any` are the features of any size: the node has those of its own alone.
     """
-    names = (f"{SIZE_FEATURE}{name}" for name in (size.name, size.instance_type))
+    names = (f"{SIZE_FEATURE}{name}" for name in size.names)
     features = tuple(dict.fromkeys((*names, *size.features)))
     if not all(_FEATURE.fullmatch(one) for one in features):
         return None

@@ -65,7 +65,7 @@ def sizes_instead(
 def _fitting(job: Job, sizes: Sequence[Size], settings: Settings) -> Iterator[Size]:
     asked: Sequence[Size] = sizes
     if job.instance_type is not None:
-        asked = [size for size in sizes if size.name == job.instance_type]
+        asked = [size for size in sizes if job.instance_type in (size.name, size.group)]
         asked = asked or [size for size in sizes if size.instance_type == job.instance_type]
     return (size for size in asked if _fits(job, size, settings))
 
@@ -83,6 +83,6 @@ def _fits(job: Job, size: Size, settings: Settings) -> bool:
 
 
 def _features_of(size: Size) -> tuple[str, ...]:
-    """The size's features, with those that its own name and its instance type are."""
-    names = (f"{SIZE_FEATURE}{name}" for name in (size.name, size.instance_type))
+    """The size's features, with those that its names are."""
+    names = (f"{SIZE_FEATURE}{name}" for name in size.names)
     return (*size.features, *names)

@@ -134,8 +134,8 @@ def gres(resources: Gres) -> str:
 
 
 def features_of(size: Size) -> tuple[str, ...]:
-    """The features that the daemon gives its nodes: its name, its instance type, and its own."""
-    names = (f"{SIZE_FEATURE}{name}" for name in (size.name, size.instance_type))
+    """The features that the daemon gives its nodes: its names, and its own."""
+    names = (f"{SIZE_FEATURE}{name}" for name in size.names)
     return tuple(dict.fromkeys((*names, *size.features)))
 
 

@@ -43,6 +43,10 @@ from tests.core.build import (
 from tests.core.nodes import pinging
 
 SPOT = replace(SMALL, name="spot", instance_type="t.spot", price=0.05, preemptible=True)
+ANY = (
+    replace(LARGE, name="any/t.a", instance_type="t.a", group="any", price=9.0),
+    replace(SMALL, name="any/t.b", instance_type="t.b", group="any", price=8.0),
+)
 FREE = replace(LARGE, name="free", instance_type="t.free", price=0.0)
 UNKNOWN = replace(LARGE, name="unknown", instance_type="t.unknown", price=None)
 
@@ -75,19 +79,27 @@ def refused(made: World) -> dict[tuple[str, Reason], int]:
         pytest.param(Job("j", scratch_mb=10_001), "large", id="scratch"),
         pytest.param(Job("j", instance_type="t.large"), "large", id="by-type"),
         pytest.param(Job("j", instance_type="large"), "large", id="by-name"),
+        pytest.param(Job("j", instance_type="any"), "any/t.b", id="by-group-the-cheapest"),
+        pytest.param(Job("j", cores=3, instance_type="any"), "any/t.a", id="by-group-that-fits"),
         pytest.param(Job("j", preemptible=True), "spot", id="preemptible-is-cheapest"),
         pytest.param(Job("j", cores=17), None, id="too-many-cores"),
         pytest.param(Job("j", instance_type="t.none"), None, id="no-such-type"),
     ],
 )
 def test_a_job_gets_the_cheapest_size_that_has_it_all(job: Job, size: str | None) -> None:
-    found = size_for(job, by_price([LARGE, SPOT, SMALL]), Settings(pool=POOL))
+    found = size_for(job, by_price([LARGE, SPOT, SMALL, *ANY]), Settings(pool=POOL))
     assert (found and found.name) == size
 
 
 def test_a_size_of_unknown_or_zero_price_sorts_last_s4() -> None:
     names = [size.name for size in by_price([UNKNOWN, LARGE, FREE, SMALL])]
     assert names == ["small", "large", "free", "unknown"]
+
+
+def test_sizes_of_a_group_that_cost_the_same_stay_in_the_written_order() -> None:
+    group = [replace(SMALL, name=f"any/{one}", group="any") for one in ("z", "a", "m")]
+    names = [size.name for size in by_price([LARGE, *group])]
+    assert names == ["any/z", "any/a", "any/m", "large"]
 
 
 @pytest.mark.parametrize(

@@ -243,5 +243,6 @@ def test_may_take():
     assert not may_take(SEATS[0], SMALL, "s2")
     assert not may_take(SEATS[0], LARGE, "s1")
     assert may_take(seat("r9", "any", None), LARGE, None)
+    assert may_take(SEATS[0], replace(LARGE, group=SMALL.name), "s1")
     assert may_take(cleaned("r8", at=EPOCH), LARGE, None)
     assert not may_take(cleaned("r8", at=EPOCH), LARGE, "s1")
