@@ -195,6 +195,15 @@ def test_the_table_of_sizes_says_what_azures_api_does() -> None:
         assert (size.cores, size.ram_mb) == (cores, ram_gib * 1024)
         assert size.scratch_mb == disk_gib * 1000
     assert len(known) == len(sizes())
+    for name, cores, ram_gib, disk_gib in (
+        ("Standard_D96ads_v6", 96, 384, 5280),
+        ("Standard_D160ads_v7", 160, 640, 8800),
+        ("Standard_E20ds_v6", 20, 160, 1100),
+        ("Standard_HB176-24rs_v4", 24, 768, 480),
+        ("Standard_NC80adis_H100_v5", 80, 640, 7152),
+    ):
+        assert (known[name].cores, known[name].ram_mb) == (cores, ram_gib * 1024)
+        assert known[name].scratch_mb == disk_gib * 1000
 
 
 def test_the_group_of_the_tests_is_taken_as_it_is() -> None:

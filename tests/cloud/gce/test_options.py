@@ -170,6 +170,26 @@ def test_sizes_are_told_without_a_request() -> None:
     assert sizes["n1-highmem-96"] == (96, 638_976)
 
 
+@pytest.mark.parametrize(
+    ("name", "cores", "ram_gb"),
+    [
+        ("c4-standard-2", 2, 7),
+        ("c4-highmem-192-lssd", 192, 1488),
+        ("c4a-highmem-72", 72, 576),
+        ("c4d-highcpu-4", 4, 7),
+        ("c3d-highcpu-30", 30, 59),
+        ("g2-standard-96", 96, 384),
+        ("a3-highgpu-8g", 208, 1872),
+        ("m4-ultramem-224", 224, 5952),
+        ("z3-highmem-88-standardlssd", 88, 704),
+        ("n4d-standard-96", 96, 384),
+    ],
+)
+def test_types_of_each_rule_are_as_google_lists_them(name: str, cores: int, ram_gb: int) -> None:
+    (found,) = (size for size in machine_types() if size.name == name)
+    assert (found.cores, found.ram_mb) == (cores, ram_gb * 1024)
+
+
 def test_libclouds_gce_is_imported_only_where_it_is_chosen() -> None:
     code = (
         "import sys; from nodemanager import adapters, cli; adapters.accepted_keys('gce');"
