@@ -23,14 +23,16 @@ def pings() -> Iterator[PingServer]:
 
 
 @pytest.fixture
-def server() -> MotoServer:
-    """EC2's API, an account as new."""
+def server() -> Iterator[MotoServer]:
+    """EC2's API, an account as new. No request and no answer contradicts Amazon's own
+    description."""
     # Moto takes seconds to import, and most files here do without.
     from tests.cloud.ec2.moto_server import shared
 
     moto = shared()
     moto.reset()
-    return moto
+    yield moto
+    assert moto.wrong == []
 
 
 @pytest.fixture
@@ -59,10 +61,13 @@ def azure() -> Iterator[AzureServer]:
 
 @pytest.fixture
 def openstack() -> Iterator[OpenStackServer]:
-    """An OpenStack cloud, a project as new."""
+    """An OpenStack cloud, a project as new. No body and no answer has what OpenStack's own
+    description does not know."""
     from tests.cloud.openstack.server import shared
 
     server = shared()
     server.reset()
     yield server
+    wrong = server.wrong
     server.reset()
+    assert wrong == []

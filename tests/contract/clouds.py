@@ -171,6 +171,7 @@ def ec2_cloud(_tmp_path: Path) -> Iterator[CloudFixture]:
             by_hand=lambda: ec2_helpers.node_by_hand(server),
             unknown_id="i-0123456789abcdef0",
         )
+        assert server.wrong == []
     finally:
         for cloud in opened:
             cloud.close()
@@ -298,6 +299,7 @@ def openstack_cloud(_tmp_path: Path) -> Iterator[CloudFixture]:
             newer_image=lambda: openstack_helpers.newer_image(server),
             unknown_id="6695eb01-0000-4000-8000-97f2502e193f",
         )
+        assert server.wrong == []
     finally:
         for cloud in opened:
             cloud.close()

@@ -29,6 +29,7 @@ from moto.moto_server.werkzeug_app import (
 from werkzeug.serving import make_server
 
 from tests.cloud.ec2 import moto_things
+from tests.cloud.ec2 import schema as ec2_schema
 from tests.cloud.faults import FaultsOnOrder
 
 ACCOUNT = "123456789012"
@@ -140,6 +141,8 @@ class MotoServer(FaultsOnOrder):
         """Instances are told of only to who names their ids."""
         self.quota: int | None = None
         """No more instances than that run."""
+        self.wrong: list[str] = []
+        """What requests and answers had that Amazon's own description of EC2 does not allow."""
         self.allowance: Allowance | None = None
         """How many calls are served; without it, all of them."""
         self.spans: list[tuple[str, float, float]] = []
@@ -185,6 +188,7 @@ class MotoServer(FaultsOnOrder):
         self.full.clear()
         self.lists_nothing = False
         self.quota = self.allowance = None
+        self.wrong.clear()
         self.spans.clear()
         self.start_afresh()
         self._tokens.clear()
@@ -232,12 +236,21 @@ class MotoServer(FaultsOnOrder):
         """The answer; None where the connection is cut without one."""
         if self.allowance is not None and not self.allowance.takes():
             return refusal("RequestLimitExceeded", 503, "Request limit exceeded.")()
+        if ec2_schema.knows(call.action) and (
+            wrong := ec2_schema.wrong_in_request(_from_one(call.params))
+        ):
+            with self._lock:
+                self.wrong += wrong
+            return refusal("UnknownParameter", 400, "; ".join(wrong))()
         fault = self.fault_for(call.action)
         reply: Reply | None
         if fault is not None and fault.before is not None:
             reply = fault.before()
         else:
             reply = self._work(environ, call)
+            if ec2_schema.knows(call.action) and reply.status.startswith("200"):
+                with self._lock:
+                    self.wrong += ec2_schema.wrong_in_answer(call.action, reply.body)
             if fault is not None and fault.after is not None:
                 reply = fault.after(reply)
         return reply

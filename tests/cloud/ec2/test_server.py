@@ -9,6 +9,7 @@ import pytest
 import requests
 from libcloud.compute.drivers.ec2 import EC2NodeDriver
 
+from tests.cloud.ec2 import schema as ec2_schema
 from tests.cloud.ec2.helpers import cloud, order
 from tests.cloud.ec2.moto_server import MotoServer, refusal
 
@@ -48,3 +49,36 @@ def test_it_runs_as_a_process_of_its_own() -> None:
     finally:
         process.kill()
         process.communicate(timeout=30)
+
+
+@pytest.mark.parametrize(
+    ("params", "told"),
+    [
+        ({"Placement.AvailabiltyZone": "a"}, "Placement.AvailabiltyZone: EC2 knows no such"),
+        ({"BlockDeviceMapping.0.DeviceName": "x"}, "a list is numbered from 1"),
+        ({"BlockDeviceMapping.1.Ebs.VolumeSize": "large"}, "'large' is no whole number"),
+        ({"BlockDeviceMapping.1.Ebs.VolumeType": "gp9"}, "'gp9' is not one of standard, io1"),
+        ({"EbsOptimized": "yes"}, "'yes' is neither true nor false"),
+        ({"ImageId.Name": "x"}, "ImageId has no parts"),
+        ({"MinCount": None}, "RunInstances: MinCount is missing"),
+    ],
+)
+def test_a_request_that_amazons_own_description_does_not_allow_is_told(
+    params: dict[str, str | None], told: str
+) -> None:
+    whole = {"Action": "RunInstances", "MinCount": "1", "MaxCount": "1"} | params
+    given = {name: value for name, value in whole.items() if value is not None}
+    (wrong,) = ec2_schema.wrong_in_request(given)
+    assert told in wrong
+
+
+def test_an_answer_that_amazons_own_description_does_not_allow_is_told() -> None:
+    body = (
+        "<R><reservationSet><item><colour/><instancesSet><item><instanceState><name>asleep</name>"
+        "</instanceState></item></instancesSet></item></reservationSet></R>"
+    )
+    wrong = ec2_schema.wrong_in_answer("DescribeInstances", body.encode())
+    assert [one.partition(": ")[2][:20] for one in wrong] == [
+        "EC2 knows no such fi",
+        "'asleep' is not one ",
+    ]

@@ -24,6 +24,7 @@ from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from tests.cloud.faults import FaultsOnOrder, Reply
+from tests.cloud.openstack import schema as openstack_schema
 from tests.cloud.openstack.account import Account
 from tests.cloud.openstack.nova import MINIMUM, Nova, Refused, refused
 from tests.cloud.openstack.things import ADDRESS, PORT, VOLUME, Things, page
@@ -122,6 +123,8 @@ class OpenStackServer(FaultsOnOrder):
         self.things.reset()
         self.account.reset()
         self.start_afresh()
+        self.wrong: list[str] = []
+        """What bodies and answers had that OpenStack's own description does not know."""
         self.token_s, self.lies_s = 3600.0, 0.0
         self.project_id = PROJECT_ID
         self.catalog: dict[str, str] = {
@@ -163,7 +166,10 @@ class OpenStackServer(FaultsOnOrder):
                 self.nova.settle()
                 project = self._project(route, url.path, headers)
                 asked = Asked(self, query, body, headers, found, project)
-                return _reply(*_result(route.work(asked)))
+                status, told, more = _result(route.work(asked))
+                with self._lock:
+                    self.wrong += openstack_schema.wrong_in(body) + openstack_schema.wrong_in(told)
+                return _reply(status, told, more)
             except Refused as error:
                 return _reply(error.status, error.body, error.headers)
 

@@ -14,6 +14,7 @@ import pytest
 import requests
 
 from nodemanager.cloud.openstack.wire import MICROVERSION
+from tests.cloud.openstack import schema as openstack_schema
 from tests.cloud.openstack.server import PASSWORD, PROJECT, USER, shared
 from tests.cloud.openstack.things import ADDRESS, IMAGE, NETWORK
 from tests.openstack import CLOUD_FILE, people
@@ -249,3 +250,11 @@ def test_a_marker_that_is_gone_begins_the_addresses_anew(site: Site) -> None:
     )
     assert len(first) == 2
     assert [one["id"] for one in first] == [one["id"] for one in again]
+
+
+def test_what_openstacks_own_description_does_not_know_is_told() -> None:
+    body = {"servers": [{"id": "x", "status": "ASLEEP", "colour": "red"}], "links": []}
+    assert openstack_schema.wrong_in(body) == [
+        "server.colour: OpenStack knows no such field",
+        "server.status: 'ASLEEP' is no state of it",
+    ]

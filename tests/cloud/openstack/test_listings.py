@@ -22,6 +22,7 @@ from nodemanager.errors import (
     Unauthorized,
 )
 from tests.cloud.faults import Reply, truncated
+from tests.cloud.openstack import schema as openstack_schema
 from tests.cloud.openstack.helpers import by_hand, cloud, order
 from tests.cloud.openstack.server import OpenStackServer, changed, plain, refusal
 
@@ -287,6 +288,9 @@ def test_only_a_deleted_server_is_absent_t4(openstack: OpenStackServer) -> None:
         assert seen is not None
         assert (seen.state, seen.raw_state) == (state, status)
         assert seen.is_absent is (status == "DELETED")
+    assert STATES.keys() - {"OF_NEXT_YEAR"} == openstack_schema.STATES["server"]
+    assert set(openstack.wrong) == {"server.status: 'OF_NEXT_YEAR' is no state of it"}
+    openstack.wrong.clear()
 
 
 def test_a_server_that_is_being_deleted_is_stopping(openstack: OpenStackServer) -> None:

@@ -1,0 +1,88 @@
+"""OpenStack's own description of its resources, as its SDK has it: what contradicts it is told.
+
+The SDK names each field that a service takes or tells. The states are those of the services'
+API references ("Server concepts", "Volume status", "Image status", "Show port details").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from openstack.block_storage.v3.volume import Volume
+from openstack.compute.v2.flavor import Flavor
+from openstack.compute.v2.server import Server
+from openstack.compute.v2.server_group import ServerGroup
+from openstack.image.v2.image import Image
+from openstack.network.v2.floating_ip import FloatingIP
+from openstack.network.v2.network import Network
+from openstack.network.v2.port import Port
+from openstack.network.v2.security_group import SecurityGroup
+
+from nodemanager.cloud.words import words
+
+ITEMS: Mapping[str, type[Any]] = {
+    "server": Server,
+    "flavor": Flavor,
+    "server_group": ServerGroup,
+    "volume": Volume,
+    "image": Image,
+    "network": Network,
+    "port": Port,
+    "floatingip": FloatingIP,
+    "security_group": SecurityGroup,
+}
+"""By the name under which an answer has one; a list's name has an s more."""
+
+STATES: Mapping[str, frozenset[str]] = {
+    "server": words(
+        """
+        ACTIVE BUILD DELETED ERROR HARD_REBOOT MIGRATING PASSWORD PAUSED REBOOT REBUILD RESCUE
+        RESIZE REVERT_RESIZE SHELVED SHELVED_OFFLOADED SHUTOFF SOFT_DELETED SUSPENDED UNKNOWN
+        VERIFY_RESIZE
+        """
+    ),
+    "volume": words(
+        """
+        creating available reserved attaching detaching in-use maintenance deleting
+        awaiting-transfer error error_deleting backing-up restoring-backup error_backing-up
+        error_restoring error_extending downloading uploading retyping extending
+        """
+    ),
+    "image": words(
+        """
+        queued saving active killed deleted pending_delete deactivated uploading importing
+        """
+    ),
+    "network": words("ACTIVE DOWN BUILD ERROR"),
+    "port": words("ACTIVE DOWN BUILD ERROR N/A"),
+    "floatingip": words("ACTIVE DOWN ERROR"),
+}
+
+BESIDE_IT = {
+    "server": words("availability_zone user_data"),
+    "network": words("tenant_id"),
+}
+"""Fields that a create sends under another name than an answer has, and the old name of a project,
+which neutron tells beside the new one."""
+
+
+def wrong_in(body: object) -> list[str]:
+    """What contradicts the description in a body that was sent, or in an answer."""
+    found: list[str] = []
+    for name, value in body.items() if isinstance(body, dict) else ():
+        if name in ITEMS:
+            found += _wrong(name, value)
+        elif name.removesuffix("s") in ITEMS:
+            for one in value:
+                found += _wrong(name.removesuffix("s"), one)
+    return found
+
+
+def _wrong(kind: str, item: Mapping[str, object]) -> Iterator[str]:
+    known = {*ITEMS[kind]._body_mapping(), *BESIDE_IT.get(kind, ())}
+    for key in sorted(item.keys() - known):
+        yield f"{kind}.{key}: OpenStack knows no such field"
+    state = item.get("status")
+    if kind in STATES and state is not None and state not in STATES[kind]:
+        yield f"{kind}.status: {state!r} is no state of it"
