@@ -10,8 +10,10 @@ import ipaddress
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from email.utils import parsedate_to_datetime
+from typing import Any, NamedTuple
 
+from nodemanager.core.model.world import Taking
 from nodemanager.errors import StoreRefused
 from nodemanager.records import rows, wire
 from nodemanager.records.view import view
@@ -21,6 +23,7 @@ _LEADING_NUMBER = re.compile(r"\s*(\d{1,15})")
 _INSTANCE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/+=@-]*")
 """The form of every cloud's node ids; only the cloud itself can say whether an id is valid."""
 _MAX_WORD = 255
+_NO_NOTICE = "none"
 
 
 class WrongSecret(StoreRefused):
@@ -46,6 +49,17 @@ class Pinged:
 
     node: dict[str, Any]
     taken_from: tuple[str, ...] = ()
+
+
+class SaidNotice(NamedTuple):
+    """What a ping says of the cloud's taking its node (D18).
+
+    `why` is None where it says nothing that can be read, `at` a stamp, and `problem` what can't be.
+    """
+
+    why: str | None = None
+    at: str | None = None
+    problem: str | None = None
 
 
 def told(row: rows.Row, ping: Ping) -> dict[str, Any]:
@@ -95,6 +109,32 @@ def address_or_caller(ping: Ping) -> str:
         return ping.caller
 
 
+def said_of_notice(params: Mapping[str, Any]) -> SaidNotice:
+    """What the ping says of the cloud's taking its node."""
+    if not params.get("notice"):
+        return SaidNotice()
+    why = (word_or_none(params, "notice") or "").strip().lower()
+    if why not in (_NO_NOTICE, *Taking):
+        return SaidNotice(problem="notice is not none, spot or maintenance")
+    if why == _NO_NOTICE or not params.get("notice_at"):
+        return SaidNotice(why)
+    at = _moment(word_or_none(params, "notice_at") or "")
+    return SaidNotice(why, at) if at else SaidNotice(why, problem="notice_at is not a time")
+
+
+def _moment(text: str) -> str | None:
+    """The stamp of a time in one of the forms in which clouds write it (RFC 3339 and 5322)."""
+    try:
+        return wire.stamp(wire.parse_stamp(text))
+    except ValueError:
+        pass
+    try:
+        moment = parsedate_to_datetime(text)
+        return wire.stamp(moment.timestamp()) if moment.tzinfo is not None else None
+    except (ValueError, OverflowError):
+        return None
+
+
 def _check_secret(info: Mapping[str, Any], given: str | None) -> None:
     if not given:
         raise StoreRefused("a ping needs its ping_secret")
@@ -107,8 +147,9 @@ def _check_secret(info: Mapping[str, Any], given: str | None) -> None:
 def _say(properties: dict[str, Any], info: dict[str, Any], params: Mapping[str, Any]) -> None:
     """Put a ping's parameters into info and properties; keeps our own keys there."""
     _say_whose(properties, info, params)
-    for key in wire.WORDS:
+    for key in wire.STATE:
         info.pop(key, None)
+    say_notice(info, params)
     state = (word(params, "worker_state") or "").strip().lower()
     if state:
         info[wire.WORKER_STATE] = state
@@ -124,6 +165,23 @@ def _say(properties: dict[str, Any], info: dict[str, Any], params: Mapping[str, 
             properties.pop(name, None)
         else:
             properties[name] = int(number[1])
+
+
+def say_notice(info: dict[str, Any], params: Mapping[str, Any]) -> None:
+    """Put in what the node read of the cloud's taking it.
+
+    A ping that tells nothing of it, or nothing that can be read, changes nothing: the node may not
+    have got an answer (D18).
+    """
+    said = said_of_notice(params)
+    if said.why is None:
+        return
+    for key in (wire.NOTICE, wire.NOTICE_AT):
+        info.pop(key, None)
+    if said.why != _NO_NOTICE:
+        info[wire.NOTICE] = said.why
+    if said.at is not None:
+        info[wire.NOTICE_AT] = said.at
 
 
 def _say_whose(properties: dict[str, Any], info: dict[str, Any], params: Mapping[str, Any]) -> None:

@@ -17,7 +17,7 @@ from urllib.parse import quote
 
 from nodemanager import foreign
 from nodemanager.core.model.worker_words import FAIL, words_of, worker_state
-from nodemanager.core.model.world import Claim, Listed, Record, WorkerState
+from nodemanager.core.model.world import Claim, Listed, Notice, Record, Taking, WorkerState
 from nodemanager.errors import StoreRefused
 
 POOL = "nodemanager_pool"
@@ -39,8 +39,13 @@ NOTHING_HELD: Mapping[str, None] = dict.fromkeys(
     ("slot_number", "hostname", "ip_address", "first_ping_at", "last_ping_at")
 )
 """The fields that a clean empties, beside those in properties and info (C12)."""
-WORDS = (WORKER_STATE, DRAIN_HOOK, DRAIN_ORDER)
+STATE = (WORKER_STATE, DRAIN_HOOK, DRAIN_ORDER)
 """The keys of info for a node's own state, which each ping reports."""
+NOTICE = "notice"
+NOTICE_AT = "notice_at"
+"""The keys of info for why and when the cloud will take the node, as its pings say (D18)."""
+WORDS = (*STATE, NOTICE, NOTICE_AT)
+"""All keys of info that a node's pings report of this life of it."""
 UUID = re.compile(r"[a-z0-9]{5}-7ekkf-[a-z0-9]{15}")
 _STAMP = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?Z")
 _LONGEST_WINDOW_S = 1e9
@@ -260,7 +265,19 @@ def read(fields: Mapping[str, Any], *, version: str, when: Callable[[Any], float
         drain=drain,
         drained=drained,
         drain_hook=info.get(DRAIN_HOOK) is True,
+        notice=notice_of(info),
     )
+
+
+def notice_of(info: Mapping[str, Any]) -> Notice | None:
+    """The notice that pings have put into `info`; what somebody else has written there is none."""
+    if NOTICE not in info:
+        return None
+    try:
+        at = info.get(NOTICE_AT)
+        return Notice(Taking(info[NOTICE]), None if at is None else parse_stamp(at))
+    except ValueError:
+        return None
 
 
 def _said_state(said: str | None, drained: str | None) -> WorkerState | None:

@@ -32,7 +32,7 @@ from nodemanager.errors import (
     StoreRefused,
 )
 from nodemanager.records import wire
-from nodemanager.records.pings import Ping, WrongInstance, WrongSecret
+from nodemanager.records.pings import Ping, WrongInstance, WrongSecret, said_of_notice
 from nodemanager.records.query import ListQuery, selected
 from nodemanager.records.resource import NodesResource
 from nodemanager.records.sql import SqlRecordStore
@@ -216,7 +216,15 @@ class _Ping:
         for loser in done.taken_from:
             address = done.node["ip_address"]
             log.info("%s now has the address %s, which %s had", ping.uuid, address, loser)
+        self._tell_odd_notice(ping)
         return _json(done.node)
+
+    def _tell_odd_notice(self, ping: Ping) -> None:
+        """Log a notice that can't be read; its ping counts."""
+        problem = said_of_notice(ping.params).problem
+        if problem is not None and (count := self._refusals.to_tell(problem)):
+            told = (ping.uuid, problem, count)
+            log.warning("a ping of %s: %s; one of %d since the last such line", *told)
 
 
 def _readable(uuid: str) -> str:

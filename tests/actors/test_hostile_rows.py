@@ -21,7 +21,15 @@ from tests.hostile import VALUES
 HOUR = 3600.0
 FIELDS = ("slot_number", "hostname", "ip_address", "last_ping_at", "modified_at", "drain")
 INSIDE = ("nodemanager_pool", "nodemanager_claim", "nodemanager_hold", "cloud_node", "note")
-WORDS = ("ping_secret", "ec2_instance_id", "worker_state", "drain_hook", "drain_order", "note")
+WORDS = (
+    "ping_secret",
+    "ec2_instance_id",
+    "worker_state",
+    "drain_hook",
+    "drain_order",
+    "notice",
+    "note",
+)
 SPOILT = [*FIELDS, *(f"properties.{one}" for one in INSIDE), *(f"info.{one}" for one in WORDS)]
 
 

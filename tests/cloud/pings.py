@@ -50,6 +50,8 @@ class PingServer:
         self.gate.set()
         self.pings: list[Ping] = []
         self.pages: dict[str, str] = {}
+        self.failing: set[str] = set()
+        """The pages that are answered with 500 now."""
         seen = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -69,10 +71,12 @@ class PingServer:
 
             def do_GET(self) -> None:
                 page = seen.pages.get(self.path)
-                if self.path.startswith("/computeMetadata/"):
+                if self.path in seen.failing:
+                    self.answer(500, "")
+                elif self.path.startswith("/computeMetadata/"):
                     knows = self.headers.get("Metadata-Flavor") == "Google" and page is not None
                     self.answer(200 if knows else 404, page or "")
-                elif self.path.startswith("/metadata/instance/"):
+                elif self.path.startswith("/metadata/"):
                     knows = self.headers.get("Metadata") == "true" and page is not None
                     self.answer(200 if knows else 404, page or "")
                 elif self.headers.get("X-aws-ec2-metadata-token") != "a-token==":

@@ -107,6 +107,8 @@ def test_on_google_they_come_from_its_metadata_server(pings: PingServer, key: st
         f"{instance}/attributes/{key}": pings.url(),
         f"{instance}/id": "4000000000000000001",
         f"{instance}/network-interfaces/0/ip": "10.128.0.2",
+        f"{instance}/preempted": "FALSE",
+        f"{instance}/maintenance-event": "NONE",
     }
     done = ping("--metadata", pings.base)
     assert (done.returncode, done.stderr) == (0, "")
@@ -125,6 +127,8 @@ def test_on_azure_the_nodes_facts_come_from_its_metadata_service(
     pings.pages = {
         f"/metadata/instance/compute/vmId?{asked}": "02AAB8A4-74EF-476E-8182-F6D2BA4166A6",
         f"/metadata/instance/{interface}?{asked}": "10.0.0.4",
+        f"/metadata/instance/compute/name?{asked}": "m1",
+        "/metadata/scheduledevents?api-version=2020-07-01": '{"Events": []}',
     }
     done = ping("--metadata", pings.base, "--url-file", url_file)
     assert (done.returncode, done.stderr) == (0, "")

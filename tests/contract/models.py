@@ -91,6 +91,7 @@ def _fake(guarantee: Guarantee) -> Model:
             address=told.get("local_ipv4", "10.0.0.1"),
             drain_hook=told.get("drain_hook") == "yes",
             drained=drained,
+            notice=told,
         )
 
     return Model(store, lambda: store, ping)
@@ -120,6 +121,7 @@ def _simulated(*, fenced: bool) -> Model:
             address=told.get("local_ipv4", "10.0.0.1"),
             hook=told.get("drain_hook") == "yes",
             drained=told.get("drain_order"),
+            notice=told,
         )
         return pinged.drain
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from typing import TypeVar
+from types import MappingProxyType
+from typing import Any, TypeVar
 
 from nodemanager.clock import Clock
 from nodemanager.core.model.world import (
@@ -13,6 +14,7 @@ from nodemanager.core.model.world import (
     Guarantee,
     LatePing,
     Listed,
+    Notice,
     Record,
     StoreTime,
     WorkerState,
@@ -26,6 +28,7 @@ from nodemanager.errors import (
     StoreRefused,
 )
 from nodemanager.records import wire
+from nodemanager.records.pings import say_notice
 from tests.fakes.script import Scripted
 
 T = TypeVar("T")
@@ -148,6 +151,7 @@ class FakeStore(Scripted):
         address: str = "10.0.0.1",
         drain_hook: bool = False,
         drained: str | None = None,
+        notice: Mapping[str, str] = MappingProxyType({}),
     ) -> str | None:
         """A node's ping, as the registry takes it: refused with another secret or instance.
 
@@ -179,6 +183,7 @@ class FakeStore(Scripted):
                 worker_state=worker_state,
                 drain_hook=drain_hook,
                 drained=drained if worker_state is WorkerState.IDLE else None,
+                notice=_notice_after(row.notice, notice),
             )
             return self.rows[uuid].drain
 
@@ -268,7 +273,9 @@ class FakeStore(Scripted):
         if row.holds_anything and not renewed:
             raise StoreRefused(f"{row.uuid} still holds something")
         slot = row.slot_number if row.holds_slot else self.free_slot()
-        said = {} if renewed else {"drain": None, "drained": None, "drain_hook": False}
+        said = (
+            {} if renewed else {"drain": None, "drained": None, "drain_hook": False, "notice": None}
+        )
         return self.write(
             row.uuid,
             **said,
@@ -304,6 +311,7 @@ class FakeStore(Scripted):
             drain=None,
             drained=None,
             drain_hook=False,
+            notice=None,
         )
 
     def _restore(self, record: Record, before: Record) -> Record:
@@ -369,3 +377,14 @@ class FakeStore(Scripted):
             conflict.unsent = self.guarantee is Guarantee.FENCED
             raise conflict
         return row
+
+
+def _notice_after(before: Notice | None, told: Mapping[str, str]) -> Notice | None:
+    """What the record says of the cloud's taking the node after a ping that told that (D18)."""
+    info: dict[str, Any] = {}
+    if before is not None:
+        info[wire.NOTICE] = before.why.value
+        if before.at is not None:
+            info[wire.NOTICE_AT] = wire.stamp(before.at)
+    say_notice(info, told)
+    return wire.notice_of(info)

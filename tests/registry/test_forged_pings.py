@@ -133,3 +133,22 @@ def test_nodes_behind_one_address_leave_each_other_alone_x12(registry: Registry)
     shown = [row(registry, record) for record in records]
     assert {one.ip_address for one in shown} == {"127.0.0.1"}
     assert all(one.first_ping_at != one.last_ping_at for one in shown)
+
+
+@pytest.mark.parametrize(
+    ("told", "problem"),
+    [
+        ({"notice": "perhaps"}, "notice is not none, spot or maintenance"),
+        ({"notice": "spot", "notice_at": "soon"}, "notice_at is not a time"),
+    ],
+)
+def test_a_notice_that_cannot_be_read_is_told_and_its_ping_counts_d18(
+    registry: Registry, told: dict[str, str], problem: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    record = claimed(registry)
+    with caplog.at_level(logging.WARNING, logger="nodemanager"):
+        assert ping(registry, record, **told).status_code == 200
+        assert ping(registry, record, **told).status_code == 200
+    (line,) = caplog.messages
+    assert line.startswith(f"a ping of {record.uuid}: {problem}")
+    assert row(registry, record).last_ping_at is not None

@@ -10,6 +10,7 @@ import string
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
 from nodemanager.clock import Clock
@@ -23,7 +24,7 @@ from nodemanager.errors import (
     StoreRefused,
 )
 from nodemanager.records import rows, seats, wire
-from nodemanager.records.pings import WrongInstance
+from nodemanager.records.pings import WrongInstance, say_notice
 from nodemanager.records.resource import KEEPS_ADDRESS_S
 from nodemanager.records.schema import nodes
 from tests.simulation.engine import EPOCH, Engine, SimClock
@@ -296,6 +297,7 @@ class Registry:
         address: str,
         hook: bool = False,
         drained: str | None = None,
+        notice: Mapping[str, str] = MappingProxyType({}),
     ) -> Record:
         """A node's ping; raises what it is refused with. `drain` of the record is its answer."""
         if not self.up:
@@ -319,7 +321,8 @@ class Registry:
             if before is not None and before != instance:
                 raise WrongInstance("this record is another instance_id's")
             info[wire.INSTANCE_ID] = instance
-        info = wire.without_word(info)
+        info = {key: value for key, value in info.items() if key not in wire.STATE}
+        say_notice(info, notice)
         info |= {} if state is None else {wire.WORKER_STATE: state}
         info |= {wire.DRAIN_HOOK: True} if hook else {}
         info |= {wire.DRAIN_ORDER: drained} if drained and state == wire.DRAINED else {}

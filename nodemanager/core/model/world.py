@@ -180,6 +180,24 @@ class Claim:
     instance_type: str | None = None
 
 
+class Taking(StrEnum):
+    """Why a cloud takes a node away."""
+
+    SPOT = "spot"
+    MAINTENANCE = "maintenance"
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """The cloud's word that it will take a node, as the node read it (D18).
+
+    `at` is when, epoch seconds by the cloud's clock; None where the cloud says no time.
+    """
+
+    why: Taking
+    at: float | None = None
+
+
 @made_often(frozen=True, slots=True)
 class Record:
     """A row of the record API.
@@ -191,8 +209,9 @@ class Record:
     says that a fence locks its node out (C12). `failed` says that the node reported `fail`: it is
     down, and its boot grace is over (D1). `drain` is the number of the drain order in the answers
     to its pings, or None; `drained` is the order that the node's newest ping reports as carried
-    out; `drain_hook` says that the node has a drain hook (D12). `ping_secret` authorises a ping: it
-    is never logged and never in a repr.
+    out; `drain_hook` says that the node has a drain hook (D12). `notice` is the cloud's word that it
+    will take the node, as the node's pings say (D18). `ping_secret` authorises a ping: it is
+    never logged and never in a repr.
     """
 
     uuid: str
@@ -218,6 +237,7 @@ class Record:
     drain: str | None = None
     drained: str | None = None
     drain_hook: bool = False
+    notice: Notice | None = None
 
     @property
     def holds_slot(self) -> bool:

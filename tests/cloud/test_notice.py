@@ -1,0 +1,274 @@
+"""What the shipped ping script reads of a cloud's taking its node, and what the node does (D18).
+
+The answers of the metadata services have the form of the examples that each cloud publishes.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cloud.pings import PingServer, ping
+
+ORDER = "00c0ffee00c0ffee"
+Notice = tuple[str | None, str | None]
+NONE: Notice = ("none", None)
+
+# docs.aws.amazon.com/AWSEC2/latest/UserGuide/spot-instance-termination-notices.html
+SPOT_PAGE = "/latest/meta-data/spot/instance-action"
+TERMINATES = '{"action": "terminate", "time": "2017-09-18T08:22:00Z"}'
+STOPS = '{"action": "stop", "time": "2017-09-18T08:22:00Z"}'
+# docs.aws.amazon.com/AWSEC2/latest/UserGuide/viewing_scheduled_events.html
+EVENTS_PAGE = "/latest/meta-data/events/maintenance/scheduled"
+REBOOTS = """[
+  {
+    "NotBefore" : "21 Jan 2019 09:00:43 GMT",
+    "Code" : "system-reboot",
+    "Description" : "scheduled reboot",
+    "EventId" : "instance-event-0d59937288b749b32",
+    "NotAfter" : "21 Jan 2019 09:17:23 GMT",
+    "State" : "active"
+  }
+]"""
+# cloud.google.com/compute/docs/instances/create-use-preemptible and
+# cloud.google.com/compute/docs/metadata/getting-live-migration-notice
+GOOGLE = "/computeMetadata/v1/instance"
+# learn.microsoft.com/azure/virtual-machines/linux/scheduled-events
+AZURE_EVENTS = "/metadata/scheduledevents?api-version=2020-07-01"
+AZURE_NAME = "/metadata/instance/compute/name?api-version=2021-02-01&format=text"
+AZURE_ID = "/metadata/instance/compute/vmId?api-version=2021-02-01&format=text"
+
+
+def azure(kind: str, *names: str, at: str = "Mon, 19 Sep 2016 18:29:47 GMT") -> dict[str, Any]:
+    return {
+        "EventId": "f020ba2e-3bc0-4c40-a10b-86575a9eabd5",
+        "EventType": kind,
+        "ResourceType": "VirtualMachine",
+        "Resources": list(names),
+        "EventStatus": "Scheduled",
+        "NotBefore": at,
+        "Description": "Host server is undergoing maintenance.",
+        "EventSource": "Platform",
+        "DurationInSeconds": 9,
+    }
+
+
+class Node:
+    """A node whose metadata service has the pages of `pings`, with a drain hook."""
+
+    def __init__(self, home: Path, pings: PingServer) -> None:
+        self.home, self.pings = home, pings
+        self.hook, self.ran, self.state = home / "drain", home / "ran", home / "state"
+        (home / "ping-url").write_text(pings.url())
+        self.works(False)
+        pings.pages = {"/latest/meta-data/instance-id": "i-1"}
+
+    def works(self, yes: bool) -> None:
+        word = "busy" if yes else "drained"
+        self.hook.write_text(f"#!/bin/sh\necho $1 >>{self.ran}\necho {word}\n")
+        self.hook.chmod(0o755)
+
+    def is_at_google(self, preempted: str, event: str) -> None:
+        pages = {"id": "400", "preempted": preempted, "maintenance-event": event}
+        self.pings.pages = {f"{GOOGLE}/{name}": text for name, text in pages.items()}
+
+    def is_at_azure(self, *events: dict[str, Any], indent: int | None = None) -> None:
+        document = json.dumps({"DocumentIncarnation": 3, "Events": events}, indent=indent)
+        self.pings.pages = {AZURE_ID: "02aa", AZURE_NAME: "Node-7", AZURE_EVENTS: document}
+
+    def ping(self, worker: str = "idle") -> subprocess.CompletedProcess[str]:
+        self.pings.pings.clear()
+        return ping(
+            *("--metadata", self.pings.base, "--url-file", self.home / "ping-url"),
+            *("--worker-state", worker, "--drain-hook", self.hook),
+            *("--state-directory", self.state),
+        )
+
+    def told(self, order: str | None) -> None:
+        self.pings.body = json.dumps({"drain": order is not None, "drain_order": order})
+
+    @property
+    def notice(self) -> Notice:
+        assert self.ping().returncode == 0
+        form = self.pings.pings[-1].form
+        return form.get("notice"), form.get("notice_at")
+
+    @property
+    def said(self) -> list[tuple[str | None, str | None]]:
+        """Of each ping: worker_state, drain_order."""
+        forms = [one.form for one in self.pings.pings]
+        return [(form.get("worker_state"), form.get("drain_order")) for form in forms]
+
+    @property
+    def hook_runs(self) -> list[str]:
+        return self.ran.read_text().split() if self.ran.exists() else []
+
+
+@pytest.fixture
+def node(tmp_path: Path, pings: PingServer) -> Node:
+    return Node(tmp_path, pings)
+
+
+# What each cloud says.
+
+
+@pytest.mark.parametrize(
+    ("pages", "expected"),
+    [
+        pytest.param({}, NONE, id="nothing"),
+        pytest.param({SPOT_PAGE: TERMINATES}, ("spot", "2017-09-18T08:22:00Z"), id="terminates"),
+        pytest.param({SPOT_PAGE: STOPS}, ("spot", "2017-09-18T08:22:00Z"), id="stops"),
+        pytest.param({EVENTS_PAGE: "[]"}, NONE, id="no-events"),
+        pytest.param(
+            {EVENTS_PAGE: REBOOTS}, ("maintenance", "21 Jan 2019 09:00:43 GMT"), id="reboots"
+        ),
+        pytest.param(
+            {EVENTS_PAGE: REBOOTS.replace('"active"', '"canceled"')}, NONE, id="canceled-event"
+        ),
+        pytest.param(
+            {SPOT_PAGE: TERMINATES, EVENTS_PAGE: REBOOTS},
+            ("spot", "2017-09-18T08:22:00Z"),
+            id="both",
+        ),
+        pytest.param({SPOT_PAGE: "{}"}, ("spot", None), id="without-a-time"),
+        pytest.param({SPOT_PAGE: '{"time": "\\\\\\nurl = x"}'}, ("spot", None), id="odd-time"),
+    ],
+)
+def test_on_amazon(node: Node, pages: dict[str, str], expected: Notice) -> None:
+    node.pings.pages |= pages
+    assert node.notice == expected
+
+
+@pytest.mark.parametrize(
+    ("preempted", "event", "expected"),
+    [
+        pytest.param("FALSE", "NONE", NONE, id="nothing"),
+        pytest.param("TRUE", "NONE", ("spot", None), id="preempted"),
+        pytest.param("FALSE", "MIGRATE_ON_HOST_MAINTENANCE", NONE, id="moved-while-it-runs"),
+        pytest.param(
+            "FALSE", "TERMINATE_ON_HOST_MAINTENANCE", ("maintenance", None), id="maintenance"
+        ),
+        pytest.param("TRUE", "TERMINATE_ON_HOST_MAINTENANCE", ("spot", None), id="both"),
+    ],
+)
+def test_on_google(node: Node, preempted: str, event: str, expected: Notice) -> None:
+    node.is_at_google(preempted, event)
+    assert node.notice == expected
+
+
+AT = "Mon, 19 Sep 2016 18:29:47 GMT"
+
+
+@pytest.mark.parametrize("indent", [None, 4])
+@pytest.mark.parametrize(
+    ("events", "expected"),
+    [
+        pytest.param([], NONE, id="nothing"),
+        pytest.param([azure("Preempt", "Node-7")], ("spot", AT), id="spot"),
+        pytest.param([azure("Preempt", "node-7")], ("spot", AT), id="its-name-in-small-letters"),
+        pytest.param([azure("Reboot", "Node-7")], ("maintenance", AT), id="reboot"),
+        pytest.param([azure("Redeploy", "a", "Node-7")], ("maintenance", AT), id="redeploy"),
+        pytest.param([azure("Terminate", "Node-7")], ("maintenance", AT), id="terminate"),
+        pytest.param([azure("Freeze", "Node-7")], NONE, id="a-pause-of-seconds"),
+        pytest.param([azure("Preempt", "Node-71", "xNode-7")], NONE, id="its-neighbours"),
+        pytest.param(
+            [azure("Preempt", "other"), azure("Reboot", "Node-7")],
+            ("maintenance", AT),
+            id="its-own-among-others",
+        ),
+        pytest.param(
+            [azure("Reboot", "Node-7"), azure("Preempt", "Node-7", at="")],
+            ("spot", None),
+            id="one-that-has-begun",
+        ),
+    ],
+)
+def test_on_azure(
+    node: Node, events: list[dict[str, Any]], indent: int | None, expected: Notice
+) -> None:
+    node.is_at_azure(*events, indent=indent)
+    assert node.notice == expected
+
+
+@pytest.mark.parametrize("page", [SPOT_PAGE, EVENTS_PAGE])
+def test_a_service_that_fails_says_nothing_not_that_there_is_none(node: Node, page: str) -> None:
+    node.pings.failing = {page}
+    assert node.notice == (None, None)
+
+
+def test_so_on_google_and_azure(node: Node) -> None:
+    node.is_at_google("FALSE", "NONE")
+    node.pings.failing = {f"{GOOGLE}/maintenance-event", AZURE_EVENTS}
+    assert node.notice == (None, None)
+    node.is_at_azure()
+    assert node.notice == (None, None)
+
+
+def test_a_node_without_a_metadata_service_says_nothing(node: Node) -> None:
+    node.pings.pages = {}
+    assert node.notice == (None, None)
+
+
+# What the node does.
+
+
+def test_a_node_that_will_be_taken_stops_taking_work_before_anybody_tells_it(node: Node) -> None:
+    """It is often gone before an order could come; idle, as it answers none."""
+    node.pings.pages[SPOT_PAGE] = TERMINATES
+    node.ping()
+    assert (node.said, node.hook_runs) == ([("idle", None)], ["drain"])
+    node.works(True)
+    node.ping("busy")
+    assert node.said == [("busy", None)]
+
+
+def test_it_then_answers_the_managers_order(node: Node) -> None:
+    node.pings.pages[SPOT_PAGE] = TERMINATES
+    node.told(ORDER)
+    node.ping()
+    assert node.said == [("idle", None), ("drained", ORDER)]
+
+
+def test_it_takes_work_again_once_the_cloud_takes_the_notice_back(node: Node) -> None:
+    node.pings.pages[SPOT_PAGE] = TERMINATES
+    node.ping()
+    del node.pings.pages[SPOT_PAGE]
+    node.ping()
+    node.ping()
+    assert node.hook_runs == ["drain", "resume"]
+
+
+def test_a_service_that_fails_takes_no_notice_back(node: Node) -> None:
+    node.pings.pages[SPOT_PAGE] = TERMINATES
+    node.ping()
+    node.pings.failing = {SPOT_PAGE}
+    node.ping()
+    assert node.hook_runs == ["drain", "drain"]
+
+
+def test_a_notice_taken_back_leaves_the_managers_order_alone(node: Node) -> None:
+    node.pings.pages[SPOT_PAGE] = TERMINATES
+    node.told(ORDER)
+    node.ping()
+    del node.pings.pages[SPOT_PAGE]
+    node.ping()
+    assert node.said == [("drained", ORDER)]
+    assert "resume" not in node.hook_runs
+    node.told(None)
+    node.ping()
+    assert node.said == [("drained", ORDER), ("idle", None)]
+    assert node.hook_runs[-1] == "resume"
+
+
+def test_an_order_taken_back_leaves_a_node_that_will_be_taken_without_work(node: Node) -> None:
+    node.pings.pages[SPOT_PAGE] = TERMINATES
+    node.told(ORDER)
+    node.ping()
+    node.told(None)
+    node.ping()
+    assert node.said == [("drained", ORDER), ("idle", None)]
+    assert "resume" not in node.hook_runs
