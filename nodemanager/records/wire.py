@@ -17,7 +17,7 @@ from urllib.parse import quote
 
 from nodemanager import foreign
 from nodemanager.core.model.worker_words import FAIL, words_of, worker_state
-from nodemanager.core.model.world import Claim, Listed, Notice, Record, Taking, WorkerState
+from nodemanager.core.model.world import Claim, CloudNotice, Listed, Record, Taking, WorkerState
 from nodemanager.errors import StoreRefused
 
 POOL = "nodemanager_pool"
@@ -269,13 +269,13 @@ def read(fields: Mapping[str, Any], *, version: str, when: Callable[[Any], float
     )
 
 
-def notice_of(info: Mapping[str, Any]) -> Notice | None:
+def notice_of(info: Mapping[str, Any]) -> CloudNotice | None:
     """The notice that pings have put into `info`; what somebody else has written there is none."""
     if NOTICE not in info:
         return None
     try:
         at = info.get(NOTICE_AT)
-        return Notice(Taking(info[NOTICE]), None if at is None else parse_stamp(at))
+        return CloudNotice(Taking(info[NOTICE]), None if at is None else parse_stamp(at))
     except ValueError:
         return None
 

@@ -178,6 +178,13 @@ def _drained(rig: Rig) -> str:
     return uuid
 
 
+def _noticed(rig: Rig) -> str:
+    node, uuid = _pair(rig)
+    rig.fleet.notices[node] = {"notice": "spot"}
+    rig.fleet.states[node] = WorkerState.IDLE
+    return uuid
+
+
 def _killed(rig: Rig) -> str:
     node, uuid = _pair(rig)
     _order(rig, Verb.KILL, node)
@@ -301,6 +308,7 @@ WAYS = (
         options=(("dispatcher", "slurm"),),
     ),
     Way(Reason.DRAINED, "An operator drains it.", _drained),
+    Way(Reason.NOTICED, "It is idle, and its cloud will take it.", _noticed),
     Way(Reason.KILLED, "An operator kills it.", _killed),
     Way(Reason.NODE_DOWN, "It says that it is down.", _says_down),
     Way(Reason.NODE_STOPPED, "The cloud stopped it.", _stopped),

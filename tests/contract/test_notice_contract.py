@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from nodemanager.core.model.world import Notice, Taking
+from nodemanager.core.model.world import CloudNotice, Taking
 from tests.contract.stores import Backend, cas_stores, claim, pinged, read
 
 AT = 1474309787.0
-SPOT = Notice(Taking.SPOT, AT)
+SPOT = CloudNotice(Taking.SPOT, AT)
 
 
 @cas_stores
@@ -29,7 +29,7 @@ def test_a_ping_tells_why_and_when_the_node_will_be_taken(
     backend: Backend, at: str, expected: float | None
 ) -> None:
     record = pinged(backend, notice="spot", notice_at=at)
-    assert record.notice == Notice(Taking.SPOT, expected)
+    assert record.notice == CloudNotice(Taking.SPOT, expected)
     assert not record.problems
 
 
@@ -41,7 +41,7 @@ def test_it_stands_until_a_ping_says_otherwise(backend: Backend) -> None:
         assert backend.ping(record, **odd).status_code == 200
         assert read(backend, record).notice == SPOT
     backend.ping(record, notice="maintenance")
-    assert read(backend, record).notice == Notice(Taking.MAINTENANCE)
+    assert read(backend, record).notice == CloudNotice(Taking.MAINTENANCE)
     backend.ping(record, notice="none", notice_at="2016-09-19T18:29:47Z")
     assert read(backend, record).notice is None
 

@@ -17,7 +17,8 @@ class Fleet:
     """Pings for all running machines but the `silent` ones; `states` is what each reports.
 
     `refused` are the pings that the store did not take, by node id. With `drain_hooks` they drain
-    as they are told, and say so at once; `drained` is by which order, by node id.
+    as they are told, and say so at once; `drained` is by which order, by node id. `notices` are
+    what each reads of its cloud's taking it (D18).
     """
 
     def __init__(self, cloud: FakeCloud, store: FakeStore) -> None:
@@ -30,6 +31,7 @@ class Fleet:
         self.refused: dict[str, str] = {}
         self.drain_hooks = False
         self.drained: dict[str, str] = {}
+        self.notices: dict[str, dict[str, str]] = {}
 
     def beat(self) -> None:
         """One round of pings."""
@@ -51,6 +53,7 @@ class Fleet:
                 worker_state=self.states.get(node_id, self.state),
                 drain_hook=self.drain_hooks,
                 drained=self.drained.get(node_id),
+                notice=self.notices.get(node_id, {}),
             )
             if self.drain_hooks and order != self.drained.get(node_id):
                 self.drained.pop(node_id, None)

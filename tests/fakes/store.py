@@ -11,10 +11,10 @@ from typing import Any, TypeVar
 from nodemanager.clock import Clock
 from nodemanager.core.model.world import (
     Claim,
+    CloudNotice,
     Guarantee,
     LatePing,
     Listed,
-    Notice,
     Record,
     StoreTime,
     WorkerState,
@@ -379,7 +379,7 @@ class FakeStore(Scripted):
         return row
 
 
-def _notice_after(before: Notice | None, told: Mapping[str, str]) -> Notice | None:
+def _notice_after(before: CloudNotice | None, told: Mapping[str, str]) -> CloudNotice | None:
     """What the record says of the cloud's taking the node after a ping that told that (D18)."""
     info: dict[str, Any] = {}
     if before is not None:

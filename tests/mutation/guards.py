@@ -13,6 +13,7 @@ _FENCES = "tests/records/test_fences.py::"
 _SLOW = "tests/actors/test_slow_creates.py::"
 
 _BEFORE = "tests/core/plan/test_before.py::"
+_TAKEN = "tests/actors/test_cloud_notice.py::"
 
 GUARDS = (
     # What a plan takes over from the plan before forgets one of its causes.
@@ -214,6 +215,70 @@ GUARDS = (
         "was_ended",
         "tests/core/plan/test_plan.py::"
         "test_a_node_that_is_known_to_be_gone_takes_no_place_though_it_is_listed_d3",
+    ),
+    # The cloud will take the node (D18).
+    TextMutant(
+        "D18",
+        "a busy node that its cloud will take is judged as any busy one",
+        "core/judge/nodes.py",
+        "node.problems or record.problems or record.notice:",
+        "node.problems or record.problems:",
+        f"{_TAKEN}test_a_busy_node_keeps_its_job_is_replaced_and_goes_once_the_job_is_done",
+    ),
+    TextMutant(
+        "D18",
+        "a node that its cloud will take is ended though it works",
+        "core/judge/overrides.py",
+        "    if state is WorkerState.IDLE:\n        return Verdict(Kind.SHUTDOWN, goes,",
+        "    if state is not WorkerState.UNKNOWN:\n        return Verdict(Kind.SHUTDOWN, goes,",
+        "tests/core/judge/test_cloud_notice.py::"
+        "test_one_that_may_be_busy_is_left_to_its_job_until_the_cloud_ends_it[busy]",
+    ),
+    TextMutant(
+        "D18",
+        "a node that its cloud will take counts as one that stays",
+        "core/judge/nodes.py",
+        "            seen.counts = seen.surplus_if_idle = False\n        return seen\n\n"
+        "    def _checked(",
+        "        return seen\n\n    def _checked(",
+        "tests/core/judge/test_cloud_notice.py::"
+        "test_a_hold_is_stronger_and_it_is_no_supply_all_the_same",
+    ),
+    TextMutant(
+        "D18",
+        "a notice that was taken back ends its node all the same",
+        "core/plan/destroy.py",
+        "off = _not_taken(order, record) or _not_idle(",
+        "off = _not_idle(",
+        "tests/core/judge/test_cloud_notice.py::"
+        "test_right_before_the_destroy_its_notice_and_its_own_word_are_read_again_d2",
+    ),
+    TextMutant(
+        "D18",
+        "a ping of a node that could read nothing takes its notice back",
+        "records/pings.py",
+        "    if said.why is None:\n        return\n",
+        "",
+        "tests/contract/test_notice_contract.py::"
+        "test_it_stands_until_a_ping_says_otherwise[sqlite]",
+    ),
+    TextMutant(
+        "D18",
+        "the next life of a record has the notice of the one before",
+        "records/wire.py",
+        "WORDS = (*STATE, NOTICE, NOTICE_AT)",
+        "WORDS = STATE",
+        "tests/contract/test_notice_contract.py::"
+        "test_the_next_life_of_a_record_has_no_notice[sqlite]",
+    ),
+    TextMutant(
+        "D11",
+        "a node without our tag is told to drain because its cloud will take it",
+        "core/judge/overrides.py",
+        "return record is not None and record.notice is not None and node.tags.pool is not None",
+        "return record is not None and record.notice is not None",
+        "tests/core/judge/test_cloud_notice.py::"
+        "test_an_untagged_node_is_never_drained_nor_destroyed_d11",
     ),
     # What an order waits for has changed.
     TextMutant(

@@ -10,9 +10,11 @@ from nodemanager.core.explain.events import event_of_node, event_of_record, reco
 from nodemanager.core.model.changed import same_items
 from nodemanager.core.model.reasons import OURS, Event, Kind, Reason
 from nodemanager.core.model.verdict import Verdict
+from nodemanager.core.model.world import CloudNotice
 from nodemanager.core.observe.pairing import NO_PAIRS
 from nodemanager.core.plan.plan import Plan
 from nodemanager.log import DEBUG, INFO, WARNING, Logger
+from nodemanager.logline import timestamp
 
 TOLD_ELSEWHERE = OURS | {
     *(Reason.PAIRED, Reason.HOLDS_NOTHING, Reason.NODE_ABSENT, Reason.NODE_EXPECTED)
@@ -37,11 +39,13 @@ class VerdictLog:
         self._unlisted: dict[str, Reason] = {}
         self._short: frozenset[str] = frozenset()
         self._short_told_at = 0.0
+        self._cloud_notices: dict[str, CloudNotice] = {}
 
     def plan(self, plan: Plan, now: float) -> None:
         """Log what is new in the plan's pairs, and in its verdicts on records and nodes."""
         self._tell_pairs(plan)
         self._tell_unlisted(plan, now)
+        self._tell_cloud_notices(plan)
         self._tell_records(plan)
         for verdict in plan.not_restored:
             self.not_restored(verdict)
@@ -114,6 +118,33 @@ class VerdictLog:
             self._short_told_at = now
         if not short:
             self._short = frozenset()
+
+    def _tell_cloud_notices(self, plan: Plan) -> None:
+        """Log once which nodes their cloud will take, and which it will not any more (D18)."""
+        before = self._cloud_notices
+        after: dict[str, CloudNotice] = {}
+        for view in plan.views:
+            if view.leaves and view.record is not None and view.record.notice is not None:
+                after[view.node.id] = view.record.notice
+                if before.get(view.node.id) != view.record.notice:
+                    self._tell_cloud_notice(plan, view.node.id, "given", view.record.notice)
+        for node_id in (before.keys() - after.keys()) & plan.pairs.record_of.keys():
+            self._tell_cloud_notice(plan, node_id, "withdrawn", before[node_id])
+        self._cloud_notices = after
+
+    def _tell_cloud_notice(
+        self, plan: Plan, node_id: str, action: str, notice: CloudNotice
+    ) -> None:
+        record = plan.pairs.record_of[node_id]
+        self._log.event(
+            Event.NODE_NOTICE,
+            node=node_id,
+            **record_fields(record, record.uuid),
+            action=action,
+            cause=notice.why.value,
+            until=None if notice.at is None else timestamp(notice.at),
+            plan=plan.plan_id,
+        )
 
     def not_restored(self, verdict: Verdict) -> None:
         """Log why a record freed by mistake stays free, once for each reason (U8)."""

@@ -17,7 +17,7 @@ from nodemanager.core.observe.history import History
 from nodemanager.core.observe.scheduled import word_on
 from nodemanager.core.observe.snapshot import Snapshot
 
-AS_IDLE = frozenset({Reason.IDLE_BEYOND_DEMAND, Reason.DRAINED}) | ROTATE
+AS_IDLE = frozenset({Reason.IDLE_BEYOND_DEMAND, Reason.DRAINED, Reason.NOTICED}) | ROTATE
 """The reasons for a shutdown that rests on the node's own report that it is idle."""
 
 

@@ -71,7 +71,8 @@ class NodeView:
     silent, down or unpaired, None if it does not count as that (D9). `hostnames` are those under
     which the scheduler may know it, of a node that is to go without a record (D7). `beneath` is the
     reason that it would have without an operator's order or an action of ours since its listing,
-    None where neither hides it.
+    None where neither hides it. `leaves` says that it takes no more work, whatever demand says:
+    an operator drains it, or its cloud will take it.
     """
 
     node: CloudNode
@@ -84,6 +85,7 @@ class NodeView:
     size: str | None = None
     hostnames: tuple[str, ...] = ()
     beneath: Reason | None = None
+    leaves: bool = False
 
     @property
     def bad(self) -> bool:

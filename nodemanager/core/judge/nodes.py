@@ -21,7 +21,15 @@ from nodemanager.core.judge.node_view import (
     opens_in,
     window_open,
 )
-from nodemanager.core.judge.overrides import cordoned, drained, killed, of_node
+from nodemanager.core.judge.overrides import (
+    cordoned,
+    drained,
+    is_leaving,
+    killed,
+    measures_of_notice,
+    noticed,
+    of_node,
+)
 from nodemanager.core.model.annotations import Mark
 from nodemanager.core.model.reasons import Kind, Reason
 from nodemanager.core.model.settings import CREATE_MARGIN_S, CREATE_WITHIN_S, Settings
@@ -266,8 +274,8 @@ def _not_cordoned(facts: NodeFacts, subject: Subject) -> NodeView | None:
 
 
 def ordered_away(subject: Subject, ordered: Verdict | None) -> NodeView | None:
-    """The view of a node that an operator ordered away, or out of use, which no longer counts; None
-    without an order."""
+    """The view of a node that is ordered away, or out of use, which no longer counts; None without
+    an order."""
     if ordered is None:
         return None
     view = subject.view(ordered)
@@ -521,6 +529,10 @@ BUSY, IDLE, AT_WORK = WorkerState.BUSY, WorkerState.IDLE, Reason.BUSY
 
 def _not_drained(facts: NodeFacts, subject: Subject) -> NodeView | None:
     return ordered_away(subject, drained(subject.node, subject.state, facts.snapshot))
+
+
+def _not_noticed(facts: NodeFacts, subject: Subject) -> NodeView | None:
+    return ordered_away(subject, noticed(subject.node, subject.own, subject.state, facts.snapshot))
 
 
 def _up(facts: NodeFacts, subject: Subject) -> NodeView | None:
@@ -790,6 +802,14 @@ PAIRED: tuple[RuleCheck[Ask], ...] = (
         course="draining",
     ),
     RuleCheck(
+        "D18",
+        _not_noticed,
+        "its cloud will take it, and it says that it is idle",
+        "not while it says that it is busy",
+        lambda facts, subject: measures_of_notice(subject.own, facts.snapshot),
+        course="leaving",
+    ),
+    RuleCheck(
         "D12",
         _not_suspended,
         "its scheduler has switched it off",
@@ -897,7 +917,6 @@ class NodeJudge:
         before: Mapping[str, Verdict] = NOTHING_BEFORE,
     ) -> None:
         self._facts = NodeFacts(snapshot, settings, pairs, before)
-        self._drains = snapshot.drains
         self._at_all = asked_by(self._facts, AT_ALL)
         self._paired = asked_by(self._facts, PAIRED)
         self._alone = asked_by(self._facts, ALONE)
@@ -932,7 +951,7 @@ class NodeJudge:
             return False
         if record.worker_state is not BUSY or node.state is not RUNNING or not node.managed:
             return False
-        if node.held or record.held or node.problems or record.problems:
+        if node.held or record.held or node.problems or record.problems or record.notice:
             return False
         facts = self._facts
         heard, stamp = facts.history.heard.get(record.uuid), record.last_ping_at
@@ -948,8 +967,15 @@ class NodeJudge:
 
     def _judged(self, node: CloudNode) -> NodeView:
         """The view, by all checks."""
-        facts, drains = self._facts, self._drains
-        subject = facts.subject(node)
+        subject = self._facts.subject(node)
+        seen = self._checked(node, subject)
+        if is_leaving(node, subject.record, self._facts.snapshot):
+            seen.leaves = True
+            seen.counts = seen.surplus_if_idle = False
+        return seen
+
+    def _checked(self, node: CloudNode, subject: Subject) -> NodeView:
+        facts = self._facts
         for check in self._at_all:
             outside = check.ask(facts, subject)
             if outside is not None:
@@ -965,8 +991,7 @@ class NodeJudge:
             seen.bad_s, seen.beneath = beneath.bad_s, beneath.verdict.reason
         if seen.bad_s is None and subject.state is not UNKNOWN:
             seen.bad_s = facts.counted_silence(subject)
-        # A drained node takes no more work, so that it does not count as serving.
-        if node.state in DYING or (drains and of_node(drains, node) is not None):
+        if node.state in DYING:
             seen.counts = seen.surplus_if_idle = False
         return seen
 

@@ -1,13 +1,17 @@
-"""The verdicts of operators' orders on a node, after the checks that protect it (O1, O2, O5)."""
+"""The verdicts on a node that somebody takes out of use, after the checks that protect it.
+
+Operators' orders (O1, O2, O5), and the cloud's word that it will take the node (D18).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from nodemanager.core.model.annotations import Mark
 from nodemanager.core.model.reasons import Kind, Reason
 from nodemanager.core.model.verdict import Verdict, keep
-from nodemanager.core.model.world import CloudNode, WorkerState
+from nodemanager.core.model.world import CloudNode, Record, WorkerState
 from nodemanager.core.observe.snapshot import Snapshot
 
 BY_HAND = frozenset({Reason.DRAINED, Reason.KILLED})
@@ -18,6 +22,16 @@ def of_node(marks: Mapping[str, Mark], node: CloudNode) -> Mark | None:
     """The mark on this node, but not one on an earlier node with the same id."""
     mark = marks.get(node.id)
     return mark if mark is not None and mark.is_on(node.tags.incarnation) else None
+
+
+def is_leaving(node: CloudNode, record: Record | None, snapshot: Snapshot) -> bool:
+    """Whether a node takes no more work, whatever demand says (O1, O5, D18).
+
+    An operator drains or cordons it, or its cloud will take it.
+    """
+    if snapshot.drains and of_node(snapshot.drains, node) is not None:
+        return True
+    return record is not None and record.notice is not None and node.tags.pool is not None
 
 
 def killed(node: CloudNode, snapshot: Snapshot) -> Verdict | None:
@@ -45,9 +59,39 @@ def drained(node: CloudNode, state: WorkerState, snapshot: Snapshot) -> Verdict 
     drain = of_node(snapshot.drains, node)
     if drain is None or drain.kept or node.tags.pool is None:
         return None
-    measures = {**drain.measures(snapshot.wall), "state": state.value}
+    measures = drain.measures(snapshot.wall)
+    return _once_idle(node, state, Reason.DRAINED, Reason.DRAINING, measures)
+
+
+def noticed(
+    node: CloudNode, record: Record, state: WorkerState, snapshot: Snapshot
+) -> Verdict | None:
+    """The verdict on a node that its cloud will take, as of a drained one; None without notice.
+
+    Its job has the time that is left: nobody but the cloud ends it (D18).
+    """
+    if record.notice is None or node.tags.pool is None:
+        return None
+    measures = measures_of_notice(record, snapshot)
+    return _once_idle(node, state, Reason.NOTICED, Reason.LEAVING, measures)
+
+
+def measures_of_notice(record: Record, snapshot: Snapshot) -> dict[str, Any]:
+    """The measures that a verdict shows of the cloud's notice, none without one."""
+    notice = record.notice
+    if notice is None:
+        return {}
+    left = {} if notice.at is None else {"left_s": max(0.0, notice.at - snapshot.wall)}
+    return {"cause": notice.why.value, **left}
+
+
+def _once_idle(
+    node: CloudNode, state: WorkerState, goes: Reason, waits: Reason, measures: dict[str, Any]
+) -> Verdict | None:
+    """The shutdown of an idle node, the keeping of a busy one; None for any other state."""
+    measures = {**measures, "state": state.value}
     if state is WorkerState.IDLE:
-        return Verdict(Kind.SHUTDOWN, Reason.DRAINED, node.id, measures)
+        return Verdict(Kind.SHUTDOWN, goes, node.id, measures)
     if state is WorkerState.BUSY:
-        return Verdict(Kind.KEEP, Reason.DRAINING, node.id, measures)
+        return Verdict(Kind.KEEP, waits, node.id, measures)
     return None

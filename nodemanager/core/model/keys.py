@@ -86,6 +86,7 @@ class LogKey(Documented):
     LOST = "lost", "How many known items the listing lacks."
     KNOWN = "known", "How many items were known before."
 
+    LEFT_S = "left_s", "How long until the cloud takes the node; left out if it does not say."
     LIMIT_S = "limit_s", "The threshold that an age or a silence is compared with."
     NEEDED_LISTINGS = "needed_listings", "Complete listings that must lack the node."
     RECORD_LISTINGS = "record_listings", "Record listings in which the node was without a record."
@@ -109,7 +110,7 @@ class LogKey(Documented):
     ATTEMPT = "attempt", "Attempt number, from 1."
     RETRY_S = "retry_s", "Seconds until the next attempt."
     WAIT_S = "wait_s", "Seconds until this manager acts."
-    UNTIL = "until", "When a place takes nodes again, UTC."
+    UNTIL = "until", "When a place takes nodes again, or a cloud takes a node away, UTC."
     PINGS_ANSWERED = (
         "pings_answered",
         "Whether the nodes' own ping URL answered; silence counts only while it does (D8).",
@@ -166,7 +167,10 @@ class LogKey(Documented):
     SHUTDOWNS = "shutdowns", "Shutdowns ordered."
     BREAKER = "breaker", "closed, or why it is open."
     PAUSED = "paused", "Who paused the pool; left out if nobody did."
-    DRAINING = "draining", "Nodes that an operator drains or kills; left out if there are none."
+    DRAINING = (
+        "draining",
+        "Nodes that an operator drains or kills, or their cloud will take; left out if none.",
+    )
 
     # The effective windows on `daemon.started`.
     NODE_STALE_AFTER_S = "node_stale_after_s", "Effective `node_stale_after`."

@@ -543,6 +543,13 @@ class Reason(Explained):
         NODE | SETTLED,
     )
 
+    LEAVING = ReasonRow(
+        "leaving",
+        "Its cloud will take it (spot, maintenance): it takes no more work, and its job has the "
+        "time that is left; it goes once a new ping of it says idle (D18).",
+        NODE | SETTLED,
+    )
+
     # A node is destroyed.
     CORDONED = ReasonRow(
         "cordoned",
@@ -553,6 +560,12 @@ class Reason(Explained):
     DRAINED = ReasonRow(
         "drained",
         "An operator drains it, and its own new ping says that it is idle (O1).",
+        NODE | SETTLING,
+    )
+    NOTICED = ReasonRow(
+        "noticed",
+        "Its cloud will take it (spot, maintenance), and its own new ping says that it is idle: it "
+        "goes before (D18).",
         NODE | SETTLING,
     )
     KILLED = ReasonRow(
@@ -864,6 +877,11 @@ class Event(Documented):
         "A zone or subnet had no room for a size; it is not tried for that size before `until`.",
     )
     PLACE_RESUMED = "place.resumed", "A zone or subnet that rested for a size is tried again."
+    NODE_NOTICE = (
+        "node.notice",
+        "A node says that its cloud will take it (`action=given`), why (`cause`: spot, "
+        "maintenance) and when (`until`), or that it will not any more (`action=withdrawn`) (D18).",
+    )
     NODE_DRAIN = (
         "node.drain",
         "The answers to a node's pings tell it to take no more work (`action=drain`), or to take "

@@ -188,7 +188,7 @@ class Taking(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Notice:
+class CloudNotice:
     """The cloud's word that it will take a node, as the node read it (D18).
 
     `at` is when, epoch seconds by the cloud's clock; None where the cloud says no time.
@@ -209,9 +209,9 @@ class Record:
     says that a fence locks its node out (C12). `failed` says that the node reported `fail`: it is
     down, and its boot grace is over (D1). `drain` is the number of the drain order in the answers
     to its pings, or None; `drained` is the order that the node's newest ping reports as carried
-    out; `drain_hook` says that the node has a drain hook (D12). `notice` is the cloud's word that it
-    will take the node, as the node's pings say (D18). `ping_secret` authorises a ping: it is
-    never logged and never in a repr.
+    out; `drain_hook` says that the node has a drain hook (D12). `notice` is the cloud's word that
+    it will take the node, by its pings (D18). `ping_secret` authorises a ping: it is never
+    logged and never in a repr.
     """
 
     uuid: str
@@ -237,7 +237,7 @@ class Record:
     drain: str | None = None
     drained: str | None = None
     drain_hook: bool = False
-    notice: Notice | None = None
+    notice: CloudNotice | None = None
 
     @property
     def holds_slot(self) -> bool:

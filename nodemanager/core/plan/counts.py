@@ -44,12 +44,13 @@ def cycle_counts(
         counts[f"nodes_{place}"] += count
         counts["nodes_paired"] += 0 if unpaired else count
         counts["nodes_bad"] += count if reason in BAD else 0
-    ordered = {**snapshot.drains, **snapshot.kills}
-    if ordered:
-        counts["nodes_draining"] = sum(
-            of_node(ordered, view.node) is not None and view.verdict.reason not in OUTSIDE
-            for view in views
-        )
+    kills = snapshot.kills
+    leaving = [
+        view for view in views if view.leaves or (kills and of_node(kills, view.node) is not None)
+    ]
+    if leaving:
+        there = [view for view in leaving if view.verdict.reason not in OUTSIDE]
+        counts["nodes_draining"] = len(there)
     counts["nodes_booting"] += len(pending) + len(snapshot.boots_unclaimed)
     counts["records"] = len(verdicts)
     return dict(counts)

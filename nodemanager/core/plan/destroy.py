@@ -185,6 +185,9 @@ def _undone(
         listed = snapshot.history.present.get(order.node_id)
         off = _kept_after_all(order, listed, record, snapshot, settings)
         return off or _not_done(order, found, settings)
+    if order.reason is Reason.NOTICED:
+        off = _not_taken(order, record) or _not_idle(order, record, snapshot, settings)
+        return off or _not_done(order, found, settings)
     if order.reason in BY_HAND:
         off = called_off(order, record, snapshot, settings)
         return off if order.reason is Reason.KILLED else off or _not_done(order, found, settings)
@@ -267,6 +270,14 @@ def _kept_after_all(
         if why is None or why.reason is not order.reason:
             return keep(node_id, Reason.NO_LONGER_WANTED, detail="it is not outdated any more")
     return _not_idle(order, record, snapshot, settings)
+
+
+def _not_taken(order: ShutdownOrder, record: Record | None) -> Verdict | None:
+    """What shows that the cloud will not take the node after all (D18)."""
+    if record is not None and record.notice is not None:
+        return None
+    detail = "its cloud does not say any more that it will take it"
+    return keep(order.node_id, Reason.NO_LONGER_WANTED, detail=detail)
 
 
 def called_off(

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 
 from nodemanager.core.judge.idle import can_drain, stays, stays_drained
 from nodemanager.core.judge.node_view import NodeView
-from nodemanager.core.judge.overrides import of_node
 from nodemanager.core.judge.preconditions import standing_block
 from nodemanager.core.model.reasons import OURS, Reason
 from nodemanager.core.model.settings import LATE_ORDER_S, Settings
@@ -40,9 +39,9 @@ def drain_orders(
     """The orders that this plan calls for.
 
     A node is told to drain where only that keeps it from its shutdown, or where an operator drains
-    it. Only orders of this run count as told: a late write of a former run may still take back the
-    order that it gave. A node that is wanted again is told so, whoever drained it, but not while a
-    destroy that was sent may still hit it.
+    it, or its cloud will take it. Only orders of this run count as told: a late write of a former
+    run may still take back the order that it gave. A node that is wanted again is told so, whoever
+    drained it, but not while a destroy that was sent may still hit it.
     """
     # An open breaker forbids destroying a node, not giving it work again.
     if not settings.tells_drain or standing_block(snapshot, settings, breaker=False) is not None:
@@ -55,10 +54,8 @@ def drain_orders(
         if node_id not in unwanted:
             if record.drain is not None and not stays_drained(node_id, record, snapshot):
                 yield DrainOrder(node_id, record, False, reason, snapshot.plan_id)
-        elif record.uuid not in told and not snapshot.breaker.is_open:
-            drains = reason is Reason.DRAIN_AWAITED or of_node(snapshot.drains, view.node)
-            if drains and can_drain(record, settings):
-                yield DrainOrder(node_id, record, True, reason, snapshot.plan_id)
+        elif record.uuid not in told and _is_to_go(view, snapshot) and can_drain(record, settings):
+            yield DrainOrder(node_id, record, True, reason, snapshot.plan_id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,9 +89,10 @@ def dispatch_orders(
 def _order_of(view: NodeView, snapshot: Snapshot, settings: Settings) -> DispatchOrder | None:
     """The order about one node, if any.
 
-    A node is drained where only that keeps it from its shutdown, or where an operator drains it.
-    One that we drained, in whatever run, gets work again once it is wanted, but not while a destroy
-    that was sent may still hit it. What somebody else drained is left alone.
+    A node is drained where only that keeps it from its shutdown, or where an operator drains it, or
+    its cloud will take it. One that we drained, in whatever run, gets work again once it is wanted,
+    but not while a destroy that was sent may still hit it. What somebody else drained is left
+    alone.
     """
     record, node_id, reason = view.record, view.node.id, view.verdict.reason
     if record is None or record.uuid in snapshot.record_flights or reason in UNDECIDED:
@@ -114,11 +112,11 @@ def _order_of(view: NodeView, snapshot: Snapshot, settings: Settings) -> Dispatc
 
 
 def _is_to_go(view: NodeView, snapshot: Snapshot) -> bool:
-    """Whether a drain is all that the node's shutdown waits for, or an operator's order."""
+    """Whether only a drain keeps the node from its shutdown, or it is to leave whatever it does."""
     if snapshot.breaker.is_open:
         return False
     is_awaited = view.verdict.reason is Reason.DRAIN_AWAITED
-    return is_awaited or of_node(snapshot.drains, view.node) is not None
+    return is_awaited or view.leaves
 
 
 def _off(order: DispatchOrder) -> DispatchOrder:

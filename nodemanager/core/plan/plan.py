@@ -15,7 +15,6 @@ from nodemanager.core.judge import false_clean
 from nodemanager.core.judge.idle import is_kept_drained, stays_drained
 from nodemanager.core.judge.node_view import OUTSIDE, NodeView
 from nodemanager.core.judge.nodes import NodeJudge
-from nodemanager.core.judge.overrides import of_node
 from nodemanager.core.judge.records import RecordJudge
 from nodemanager.core.judge.recovered import recovered
 from nodemanager.core.model.annotations import Mark
@@ -439,10 +438,9 @@ def _after_eligible(judge: RecordJudge, backlog: frozenset[str]) -> Snapshot:
 
 
 def _after_unwanted(snapshot: Snapshot, views: list[NodeView], wants: Wants) -> Snapshot:
-    """Note the nodes that demand or an operator wants no more, and since when (D12)."""
-    drains = snapshot.drains
-    drained = [view.node.id for view in views if drains and of_node(drains, view.node) is not None]
-    unwanted = wants.unwanted | frozenset(drained)
+    """Note the nodes that demand, an operator or the cloud wants no more, and since when (D12)."""
+    leaving = [view.node.id for view in views if view.leaves]
+    unwanted = wants.unwanted | frozenset(leaving)
     history = nodes_since.unwanted_seen(snapshot.history, unwanted, wants.over_max, snapshot.now)
     return _with(snapshot, history)
 
