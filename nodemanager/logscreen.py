@@ -6,6 +6,7 @@ A file, a pipe and the journal get every line, with whole ids (`logline`).
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -38,14 +39,17 @@ CODES = {
 }
 """The escape code of each word of a style."""
 ALARM = "bold red"
+ALARMS = frozenset({"opened", "false", "invariant", "died"})
+"""Words of the names of events that stop the pool, or say that a promise was broken."""
+LEVELS = {"critical": ALARM, "error": ALARM, "warning": "yellow"}
 STYLES = (
-    (("opened", "false_clean", "failed", "invariant", "died", "stuck"), ALARM),
-    (("operator.", "breaker.", "config."), "magenta"),
-    (("cleaned", "created", "gone", "restored", "paired", "started"), "green"),
-    (("clean", "shutdown", "setup", "claimed"), "yellow"),
-    (("deferred", "skipped", "aborted", "foreign", "refused"), "cyan"),
+    ({"operator", "breaker", "config"}, "magenta"),
+    ({"clean", "shutdown", "setup", "claimed"}, "cyan"),
+    ({"cleaned", "created", "gone", "restored", "paired", "started"}, "green"),
 )
-"""The style of an event's name, by words in it; the first that fits counts."""
+"""The style of an event that is no warning, by the words of its name; the first that fits
+counts."""
+_WORDS = re.compile("[._]")
 
 
 class Shortened:
@@ -93,7 +97,7 @@ class Screen:
     def line(self, fields: Fields, at: float, level: str) -> str:
         """One line: time, event, reason, whom it is about, and the measures."""
         event, reason = str(fields.get("event", "")), fields.get("reason")
-        style = ALARM if level in ("error", "critical") else style_of(event)
+        style = style_of(event, level)
         parts = [
             self._in("dim", time.strftime("%H:%M:%S", time.localtime(at))),
             self._in(style, f"{visible(event):<21}"),
@@ -102,8 +106,8 @@ class Screen:
         ]
         more = [measure(key, value) for key, value in self._rest(event, fields)]
         parts.append(self._in("dim", "  ".join(one for one in more if one)))
-        if level in ("warning", "error", "critical"):
-            parts.insert(1, self._in("yellow" if level == "warning" else ALARM, level.upper()))
+        if level in LEVELS:
+            parts.insert(1, self._in(style, level.upper()))
         return " ".join(part for part in parts if part).rstrip()
 
     def _rest(self, event: str, fields: Fields) -> Iterator[tuple[str, Any]]:
@@ -150,9 +154,9 @@ def measure(key: str, value: Any) -> str:
     return logfmt({key: value}).replace("=", " ", 1)
 
 
-def style_of(event: str) -> str:
-    """The style of that event's name, in rich's words; blank for none."""
-    for words, style in STYLES:
-        if any(word in event for word in words):
-            return style
-    return ""
+def style_of(event: str, level: str) -> str:
+    """The style of an event's name, in rich's words, by its level in lower case; blank for none."""
+    named = frozenset(_WORDS.split(event))
+    if named & ALARMS or level in LEVELS:
+        return ALARM if named & ALARMS else LEVELS[level]
+    return next((style for words, style in STYLES if words & named), "")

@@ -10,7 +10,7 @@ import pytest
 
 from nodemanager import log
 from nodemanager.core.model.reasons import Event, Reason
-from nodemanager.logscreen import Screen, Shortened, is_terminal, wants_colours
+from nodemanager.logscreen import Screen, Shortened, is_terminal, style_of, wants_colours
 
 AT = time.mktime((2026, 3, 1, 14, 5, 7, 0, 0, -1))
 UUID = "zzzzz-7ekkf-000000000000007"
@@ -66,9 +66,28 @@ def test_colours_are_only_for_who_wants_them() -> None:
     coloured = Screen(colours=True).line({"event": "breaker.opened"}, AT, "warning")
     assert "\x1b[1m\x1b[31mbreaker.opened" in coloured
     assert "WARNING" in coloured
+    warning = Screen(colours=True).line({"event": "node.setup_failed"}, AT, "warning")
+    assert "\x1b[33mnode.setup_failed" in warning
     assert wants_colours({})
     assert not wants_colours({"NO_COLOR": "1"})
     assert not wants_colours({"TERM": "dumb"})
+
+
+@pytest.mark.parametrize(
+    ("event", "level", "style"),
+    [
+        ("node.paired", "info", "green"),
+        ("node.unpaired", "info", ""),
+        ("node.lost", "warning", "yellow"),
+        ("node.shutdown_started", "info", "cyan"),
+        ("record.not_restored", "warning", "yellow"),
+        ("record.false_clean", "warning", "bold red"),
+        ("poll.failed", "error", "bold red"),
+    ],
+)
+def test_how_bad_an_event_is_decides_its_colour(event: str, level: str, style: str) -> None:
+    """The words of a name count whole: what is unpaired is not paired."""
+    assert style_of(event, level) == style
 
 
 QUIET = {"event": Event.CYCLE_DONE, "boots": 0, "shutdowns": 0, "cleans": 0, "deferred": 0}

@@ -13,7 +13,7 @@ from nodemanager.logscreen import measure, style_of
 def line_of(one: LoggedEvent) -> Text:
     """An event's line for a terminal: time, event, reason, subject and measures."""
     line = Text(f"{local(one.at)}  ", style="dim")
-    line.append(f"{one.event:<21} ", style=f"not dim {style_of(one.event)}")
+    line.append(f"{one.event:<21} ", style=f"not dim {style_of(one.event, one.level)}")
     line.append(f"{one.reason or '':<22} ", style="not dim bold")
     whom = [one.host or "", one.record or "", one.node or ""]
     line.append(show.cell(" ".join(word for word in whom if word), "not dim"))

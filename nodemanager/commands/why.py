@@ -87,7 +87,7 @@ def why(size: str | None, watch: float | None, as_json: bool, config: str | None
 def events(
     since: float | None, quiet: bool, journal: Path | None, as_json: bool, config: str | None
 ) -> None:
-    """List what happened lately, in groups of one event and reason, the newest first.
+    """List what happened lately, in groups of one event and reason, the worst first.
 
     Each group has its count, the times of its first and last event, and whom the newest were
     about. `log --event EVENT` shows them one by one.

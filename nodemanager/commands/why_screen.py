@@ -103,7 +103,7 @@ def groups_screen(groups: Sequence[Json], *, terminal: bool, now: float) -> Tabl
             _when(one["last_at"], now, terminal=terminal),
             _when(one["first_at"], now, terminal=terminal),
             show.cell(one["count"]),
-            show.cell(one["event"], style_of(one["event"])),
+            show.cell(one["event"], style_of(one["event"], one["level"])),
             show.cell(one["reason"] or "-"),
             show.cell(named if one["names"] else "-"),
         )

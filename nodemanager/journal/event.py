@@ -28,6 +28,12 @@ class LoggedEvent:
     plan: str | None = None
     more: Mapping[str, Any] = field(default_factory=dict)
 
+    @property
+    def level(self) -> str:
+        """How bad it is, in lower case."""
+        told: str = self.more.get(LEVEL, "info")
+        return told
+
 
 LEVEL = "level"
 """The key in `more` of an event's level above INFO, in lower case."""

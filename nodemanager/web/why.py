@@ -1,7 +1,7 @@
 """Why sizes don't grow or shrink, and what happened lately, over HTTP; both need the token.
 
 GET /api/why?size=NAME          the active sizes, or that one
-GET /api/events?since=EPOCH     the journal's events since then, in groups, the newest first
+GET /api/events?since=EPOCH     the journal's events since then, in groups, the worst first
 """
 
 from __future__ import annotations

@@ -35,7 +35,13 @@ class Daemon:
 
     def events(self, since: float | None, *, all: bool) -> dict[str, Any]:
         self.asked.append((since, all))
-        group = {"event": "node.gone", "reason": "node_down", "count": 5, "names": ["compute1"]}
+        group = {
+            "event": "node.gone",
+            "level": "info",
+            "reason": "node_down",
+            "count": 5,
+            "names": ["compute1"],
+        }
         return {"since": 0.0, "groups": [{**group, "first_at": 1e9, "last_at": 1e9 + 60}]}
 
 

@@ -33,6 +33,8 @@ class VerdictLog:
         self._told_nodes: Sequence[Verdict] = ()
         self._told_pairs = NO_PAIRS
         self._pairs: dict[str, str] = {}
+        self._missing: dict[str, tuple[str, Reason | None]] = {}
+        """By record: the node of it that no listing shows any more, and why it was kept."""
         self._gone: set[str] = set()
         self._ambiguous: frozenset[str] = frozenset()
         self._not_restored: dict[str, Reason] = {}
@@ -44,6 +46,7 @@ class VerdictLog:
     def plan(self, plan: Plan, now: float) -> None:
         """Log what is new in the plan's pairs, and in its verdicts on records and nodes."""
         self._tell_pairs(plan)
+        self._tell_lost(plan)
         self._tell_unlisted(plan, now)
         self._tell_cloud_notices(plan)
         self._tell_records(plan)
@@ -64,6 +67,7 @@ class VerdictLog:
         if pairs != self._pairs:
             present = plan.history.present
             for node_id, uuid in pairs.items():
+                self._missing.pop(uuid, None)
                 if self._pairs.get(node_id) != uuid:
                     record = plan.pairs.record_of[node_id]
                     fields = record_fields(record, uuid)
@@ -82,6 +86,8 @@ class VerdictLog:
                         record=uuid,
                         plan=plan.plan_id,
                     )
+                    if not listed:
+                        self._missing[uuid] = node_id, self._nodes.get(node_id)
             self._pairs = pairs
         ambiguous = frozenset(plan.pairs.ambiguous)
         for one in sorted(ambiguous - self._ambiguous):
@@ -95,6 +101,30 @@ class VerdictLog:
                 plan=plan.plan_id,
             )
         self._ambiguous = ambiguous
+
+    def _tell_lost(self, plan: Plan) -> None:
+        """Log each node that is gone for certain once; one that is listed again was not lost."""
+        absent, listed = plan.history.absence, plan.history.records
+        self._missing = {uuid: one for uuid, one in self._missing.items() if uuid in absent}
+        if listed is None or self._missing.keys().isdisjoint(plan.lost):
+            return
+        records = {one.uuid: one for one in listed.items if one.uuid in self._missing}
+        for verdict in plan.records:
+            uuid = verdict.id
+            if uuid not in plan.lost or uuid not in self._missing or verdict.reason in OURS:
+                continue
+            node_id, was = self._missing.pop(uuid)
+            self._log.event(
+                Event.NODE_LOST,
+                level=WARNING,
+                node=node_id,
+                reason=Reason.NODE_ABSENT,
+                **record_fields(records.get(uuid), uuid),
+                was=was,
+                slot_kept=verdict.reason if verdict.kind is Kind.KEEP else None,
+                **(verdict.measures or {}),
+                plan=plan.plan_id,
+            )
 
     def _tell_unlisted(self, plan: Plan, now: float) -> None:
         """Log each record's answer once, and a short listing as more nodes show it (P6)."""
@@ -213,4 +243,5 @@ class VerdictLog:
     def forget_node(self, node_id: str) -> None:
         """Log a node that we destroyed neither as paired again nor, once unlisted, as unpaired."""
         self._pairs.pop(node_id, None)
+        self._missing = {uuid: one for uuid, one in self._missing.items() if one[0] != node_id}
         self._gone.add(node_id)

@@ -19,6 +19,8 @@ QUIET = frozenset(
     }
 )
 """Events that only say that nothing was done; `nodes` and `slots` have the newest of each."""
+SEVERITY = ("critical", "error", "warning", "info", "debug")
+"""The levels of events, the worst first."""
 NAMED = 3
 """The most nodes and records that a group names, the newest first."""
 
@@ -30,6 +32,8 @@ class Happened(Protocol):
     def at(self) -> float: ...
     @property
     def event(self) -> str: ...
+    @property
+    def level(self) -> str: ...
     @property
     def reason(self) -> str | None: ...
     @property
@@ -44,10 +48,11 @@ class Happened(Protocol):
 class Group:
     """Events of one kind for one reason, from the first at `first_at` to the last at `last_at`.
 
-    `names` are the hosts, or else nodes or records, of the newest.
+    `level` is the worst of theirs. `names` are the hosts, or else nodes or records, of the newest.
     """
 
     event: str
+    level: str
     reason: str | None
     count: int
     first_at: float
@@ -56,17 +61,23 @@ class Group:
 
 
 def grouped(events: Iterable[Happened], *, quiet: bool = False) -> tuple[Group, ...]:
-    """The groups, the newest first; `quiet` includes events that say that nothing was done."""
+    """The groups, the worst first, and of those the newest; `quiet` includes events that say that
+    nothing was done."""
     found: dict[tuple[str, str | None], list[Happened]] = {}
     for one in events:
         if quiet or one.event not in QUIET:
             found.setdefault((one.event, one.reason), []).append(one)
     groups = [_group(event, reason, those) for (event, reason), those in found.items()]
-    return tuple(sorted(groups, key=lambda one: (-one.last_at, one.event, one.reason or "")))
+
+    def key(one: Group) -> tuple[int, float, str, str]:
+        return SEVERITY.index(one.level), -one.last_at, one.event, one.reason or ""
+
+    return tuple(sorted(groups, key=key))
 
 
 def _group(event: str, reason: str | None, those: list[Happened]) -> Group:
     those = sorted(those, key=lambda one: -one.at)
     names = (one.host or one.node or one.record for one in those)
     named = tuple(dict.fromkeys(name for name in names if name))[:NAMED]
-    return Group(event, reason, len(those), those[-1].at, those[0].at, named)
+    level = min((one.level for one in those), key=SEVERITY.index)
+    return Group(event, level, reason, len(those), those[-1].at, those[0].at, named)

@@ -55,6 +55,8 @@ class LogKey(Documented):
     STATE = "state", "State of the record or node."
     WORKER_STATE = "worker_state", "What the node does: busy, idle, down, unknown."
     OUTCOME = "outcome", "What became of a destroy: gone, accepted, failed, unknown."
+    WAS = "was", "Why the node was kept before it was lost: one of the reasons below."
+    SLOT_KEPT = "slot_kept", "Why the record of a lost node keeps its slot for now."
     CANDIDATES = "candidates", "All candidates to pair with, if there is more than one."
     LEFTOVER = "leftover", "The cloud's id of what a node left behind."
     KIND = "kind", "What that is: interface, volume or address."

@@ -838,7 +838,15 @@ class Event(Documented):
         "measured: no age by it counts time before now (T1).",
     )
     NODE_PAIRED = "node.paired", "A cloud node is paired with its record."
-    NODE_UNPAIRED = "node.unpaired", "A cloud node has no record, or lost it."
+    NODE_UNPAIRED = (
+        "node.unpaired",
+        "A cloud node has no record, or lost it; or it is not listed any more (`node_absent`).",
+    )
+    NODE_LOST = (
+        "node.lost",
+        "A paired node is gone for certain, and not by us: `was` says why it was kept until then, "
+        "as `busy`, and `slot_kept` why its record keeps the slot for now.",
+    )
     NODE_KEEP = "node.keep", "A node is left alone."
     NODE_FOREIGN = "node.foreign", "A node is another pool's, or does not match `[Cloud List]`."
     PAIR_AMBIGUOUS = "pair.ambiguous", "More than one candidate fits, so none is paired."

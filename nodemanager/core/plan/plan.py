@@ -60,7 +60,8 @@ class Plan:
     """All that one snapshot calls for.
 
     `aborted` says why no decision may be made from it. `views` are of listed nodes, `unheard` of
-    silent ones that no listing shows but the cloud has (D13). `history` and `breaker` are what the
+    silent ones that no listing shows but the cloud has (D13). `lost` are the uuids of the records
+    whose node is gone from the listings for certain (C5). `history` and `breaker` are what the
     next snapshot starts from. `ask` are ids of nodes to ask the cloud for, `ask_tagged` uuids of
     records to ask for by tag (B3, P6, U8). `restores` are freed lives to restore, `not_restored`
     says why others can't be. `lifts` are fences to lift, that no clean follows any more (C12).
@@ -75,6 +76,7 @@ class Plan:
     records: tuple[Verdict, ...] = ()
     views: tuple[NodeView, ...] = ()
     unheard: tuple[NodeView, ...] = ()
+    lost: frozenset[str] = frozenset()
     boots: tuple[BootOrder, ...] = ()
     shutdowns: tuple[ShutdownOrder, ...] = ()
     drains: tuple[DrainOrder, ...] = ()
@@ -182,6 +184,9 @@ def _planned(
         records=tuple(verdicts),
         views=tuple(views),
         unheard=tuple(unheard),
+        lost=frozenset(
+            uuid for uuid, one in snapshot.history.absence.items() if one.has_settled(settings)
+        ),
         boots=boots,
         shutdowns=shutdowns,
         drains=tuple(drain_orders(views, snapshot, settings)),

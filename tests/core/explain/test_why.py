@@ -175,6 +175,18 @@ def test_events_of_one_kind_and_reason_are_one_group_the_newest_first() -> None:
     assert groups[1].names == ("compute3", "compute1")
 
 
+def test_what_is_wrong_comes_first_however_old_it_is() -> None:
+    lost = LoggedEvent(1.0, "node.lost", host="compute1", more={"level": "warning"})
+    broken = LoggedEvent(2.0, "invariant.broken", more={"level": "error"})
+    groups = grouped([lost, broken, event(3.0, "node.paired"), event(4.0, "node.gone")])
+    assert [(one.event, one.level) for one in groups] == [
+        ("invariant.broken", "error"),
+        ("node.lost", "warning"),
+        ("node.gone", "info"),
+        ("node.paired", "info"),
+    ]
+
+
 def test_what_was_only_kept_is_told_when_asked_for() -> None:
     kept = [event(float(at), "node.keep", "busy", node=f"i-{at}") for at in range(9)]
     assert grouped(kept) == ()

@@ -1,0 +1,52 @@
+"""A node that is lost: one line at WARNING, with its host, what it did, and its slot's fate."""
+
+from __future__ import annotations
+
+from nodemanager.core.model.world import WorkerState
+from tests.actors.conftest import MakeRig
+
+HOUR = 3600.0
+
+
+def test_a_node_that_is_lost_is_told_once_with_its_host_and_what_it_did(make_rig: MakeRig) -> None:
+    rig = make_rig(min_nodes=3, max_nodes=3)
+    busy, record = rig.fleet.add_node(age=HOUR)
+    for _ in range(2):
+        rig.fleet.add_node(age=HOUR)
+    rig.start()
+    rig.turn(120)
+    rig.cloud.vanish(busy.node.id)
+
+    lost = rig.turn_until("node.lost", within=600)
+
+    assert lost["level"] == "warning"
+    assert (lost["host"], lost["slot"]) == (record.hostname, record.slot_number)
+    assert (lost["node"], lost["record"]) == (busy.node.id, record.uuid)
+    assert (lost["was"], lost["slot_kept"]) == ("busy", "within_window")
+    assert 0 < lost["idle_s"] < lost["window_s"]
+    rig.turn(5 * HOUR)
+    assert len(rig.lines("node.lost")) == 1
+    assert rig.lines("record.cleaned")
+
+
+def test_a_node_that_one_listing_lacks_is_not_lost(make_rig: MakeRig) -> None:
+    rig = make_rig(min_nodes=3, max_nodes=3)
+    machines = [rig.fleet.add_node(age=HOUR)[0] for _ in range(3)]
+    rig.start()
+    rig.turn(60)
+    hidden = rig.cloud.vanish(machines[0].node.id)
+    rig.turn_until("node.unpaired", within=60)
+    rig.cloud.machines[hidden.node.id] = hidden
+    rig.turn(HOUR)
+    assert rig.lines("node.lost") == []
+
+
+def test_a_node_that_we_end_is_not_lost(make_rig: MakeRig) -> None:
+    rig = make_rig(min_nodes=0, max_nodes=3)
+    for _ in range(2):
+        rig.fleet.add_node(age=10 * HOUR)
+    rig.fleet.state = WorkerState.IDLE
+    rig.start()
+    rig.turn(2 * HOUR)
+    assert len(rig.lines("node.gone")) == 2
+    assert rig.lines("node.lost") == []
