@@ -123,8 +123,12 @@ def alerts(seen: ShownDecision) -> Iterator[Alert]:
         yield Alert("odd", "The rotation is paused", text, rotation.at, resume)
     if status.aborted is not None:
         yield Alert("bad", f"No decision: {status.aborted}", doc_of(status.aborted))
-    if status.slots.free is not None and status.slots.free <= 0:
-        yield Alert("odd", "No slot is free", "No node can be booted until one is.")
+    waiting = sum(
+        count for (_, reason), count in status.refused.items() if reason == Reason.NO_FREE_SLOT
+    )
+    if waiting:
+        text = f"Wanted nodes that wait for one: {waiting}."
+        yield Alert("odd", "No slot is free", text)
     for notice in status.notices:
         what = "slots" if notice.slots else "records"
         text = f"{notice.count} {what}: {doc_of(notice.reason.value)} {notice.clear}."

@@ -74,7 +74,7 @@ def test_an_open_breaker_is_seen_on_each_page_with_the_way_to_end_it() -> None:
         assert "Reset the breaker" in told
 
 
-def test_a_pause_a_full_store_and_an_aborted_decision_are_seen() -> None:
+def test_a_pause_is_seen_and_a_full_pool_that_nobody_waits_for_is_no_alarm() -> None:
     console = Console()
     made = small()
     paused = Mark("Bob", EPOCH + START, "upgrade")
@@ -83,7 +83,8 @@ def test_a_pause_a_full_store_and_an_aborted_decision_are_seen() -> None:
     told = section(console.get("/").text, "alerts")
     assert "The pool is paused" in told
     assert "by Bob: upgrade" in told
-    assert "No slot is free" in told
+    # A full pool that nothing waits for is fine.
+    assert "No slot is free" not in told
 
 
 def test_demand_says_what_it_waits_for() -> None:
@@ -94,6 +95,9 @@ def test_demand_says_what_it_waits_for() -> None:
     told = section(console.get("/").text, "demand")
     assert "no_free_slot" in told
     assert "job j2: no_fitting_size" in told
+    alerts = section(console.get("/").text, "alerts")
+    assert "No slot is free" in alerts
+    assert "Wanted nodes that wait for one: 1." in alerts
 
 
 def test_nodes_are_listed_filtered_and_sorted(signed_in: Console) -> None:
