@@ -1,20 +1,39 @@
 """What nodes leave behind, the same in every cloud: whose it is, and the order of its release (D4).
 
-A cloud's `leftovers.py` reads its answers into Things, and gives `release` its own calls.
+A cloud's `leftovers.py` reads its answers into CloudResources, and has its calls.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Container, Iterable, Mapping
-from dataclasses import dataclass
-from types import MappingProxyType
-from typing import Protocol, TypeVar
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
+
+from libcloud.compute.base import NodeDriver
 
 from nodemanager.cloud.tags import INCARNATION_TAG, POOL_TAG, on_hold
 from nodemanager.core.model.world import Leftover, LeftoverKind, Outcome
 from nodemanager.errors import IncompleteListing, LeftAlone
 
-N = TypeVar("N")
+
+class ReadNode(Protocol):
+    """A node of an answer."""
+
+    @property
+    def id(self) -> str | None:
+        """The cloud's id for it; empty or None where the answer has none."""
+        ...
+
+    @property
+    def state(self) -> str:
+        """The cloud's own word for its state; raises ValueError where it can't be read."""
+        ...
+
+
+N = TypeVar("N", bound=ReadNode)
+W = TypeVar("W")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +54,8 @@ class CloudResource:
     ending: bool = False
     stays: bool = True
     made_with_node: bool = False
+    handle: Any = field(default=None, compare=False, repr=False)
+    """What a cloud's library knows it by, beside its id."""
 
     @property
     def what(self) -> str:
@@ -60,122 +81,158 @@ class CloudResource:
         return self.is_ours(pool) and not (self.used or self.ending or self.held)
 
 
-def orphans(
-    free: Iterable[CloudResource],
-    live: Container[str],
-    ended: Mapping[str, str] = MappingProxyType({}),
-) -> tuple[Leftover, ...]:
-    """The leftovers among free things: those whose incarnation is not in `live`.
+class PoolLeftovers(ABC, Generic[W, N]):
+    """See nodemanager.cloud.provider.Leftovers. A cloud says how its things and nodes are listed,
+    read and deleted. `wire` gives its API on a driver's connection, `node` the node of an id in any
+    pool and state, None only for the cloud's own "no such node".
 
-    `ended` has the ids of nodes that have ended and are still listed, by their incarnations.
+    The order of all calls is the same in every cloud, and nothing is ever detached.
     """
-    return tuple(
-        Leftover(thing.kind, thing.id, ended.get(thing.incarnation, ""))
-        for thing in free
-        if thing.incarnation not in live
-    )
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Calls:
-    """A cloud's own part in the release of one thing; `release` says when each is called."""
-
-    others: Callable[[], Iterable[str]]
-    """What uses it and is not its own node, in an operator's words."""
-    states: Callable[[], Collection[str]]
-    """The cloud's words for the states of its nodes that exist (see `owners`)."""
-    stopping: str
+    STOPPING: ClassVar[str]
     """The state of a node that is being deleted."""
-    delete: Callable[[], Outcome]
-    """Sends the delete: ACCEPTED, or GONE where the cloud says so at once."""
-    refused: Callable[[Exception], Outcome | None] = lambda error: None
-    """What the error of a delete means: GONE for the cloud's own "not found"; ACCEPTED where the
-    thing came into use after it was checked, for the next attempt sees by whom; else None."""
-    marks: str = "tags"
+    ENDED: ClassVar[str] = ""
+    """The state of a node that has ended and is still listed."""
+    MARKS: ClassVar[str] = "tags"
     """What the cloud calls our tags."""
 
+    def __init__(
+        self,
+        pool: str,
+        wire: Callable[[NodeDriver], W],
+        node: Callable[[NodeDriver, str], N | None],
+    ) -> None:
+        self.pool = pool
+        self.wire = wire
+        self.node = node
 
-def release(leftover: Leftover, thing: CloudResource, pool: str, calls: Calls) -> Outcome:
-    """Check a thing and its node, and only then send the delete; see CloudDriver.release.
+    @abstractmethod
+    def pinned(self, driver: NodeDriver, node_id: str) -> Iterable[CloudResource]:
+        """What the node uses and the cloud does not delete with it; others' may be among them."""
 
-    The order is the same in every cloud. What the cloud has told without being asked again comes
-    first, and the delete is sent only if each check before it lets it. Nothing is ever detached:
-    a thing waits as long as its node still uses it.
-    """
-    what = f"{leftover.kind} {leftover.id}"
-    if thing.held:
-        raise LeftAlone(f"{what} is held by an operator")
-    if leftover.tagged and not thing.is_ours(pool):
-        raise LeftAlone(f"{what} does not bear the {calls.marks} of pool {pool} any more")
-    if thing.ending:
-        return Outcome.ACCEPTED
-    if others := sorted(calls.others()):
-        raise LeftAlone(f"{what} is used by {', '.join(others)}")
-    if states := sorted(set(calls.states())):
-        if states == [calls.stopping]:
+    @abstractmethod
+    def things(self, wire: W) -> Iterable[CloudResource]:
+        """Everything that bears our pool's tag; others' may be among it."""
+
+    @abstractmethod
+    def nodes(self, wire: W, incarnation: str | None = None) -> list[N]:
+        """The pool's nodes, or those of that incarnation in any pool, in any state."""
+
+    @abstractmethod
+    def incarnation(self, node: N) -> str | None:
+        """The incarnation of a node. Raises ValueError where it can't be read."""
+
+    @abstractmethod
+    def asked(self, wire: W, leftover: Leftover) -> CloudResource | None:
+        """What the cloud tells of it now; None only for the cloud's own "not found"."""
+
+    @abstractmethod
+    def delete(self, wire: W, thing: CloudResource) -> Outcome | None:
+        """Send the delete. GONE where the cloud says so at once; the next question tells it
+        otherwise."""
+
+    @abstractmethod
+    def refused(self, thing: CloudResource, error: Exception) -> Outcome | None:
+        """What the error of a delete means: GONE for the cloud's own "not found"; ACCEPTED where
+        the thing came into use after it was checked, for the next attempt sees by whom; else None.
+        """
+
+    def others(
+        self, wire: W, leftover: Leftover, thing: CloudResource, owners: Callable[[], list[N]]
+    ) -> Iterable[str]:
+        """What uses it and is not its own node, in an operator's words."""
+        return thing.holders - {leftover.node_id}
+
+    def is_used(self, leftover: Leftover, thing: CloudResource) -> bool:
+        """Whether the cloud would refuse to delete it now."""
+        return thing.used
+
+    def state(self, node: N) -> str:
+        """The node's state; one that can't be read is neither ENDED nor STOPPING (P3)."""
+        try:
+            return node.state
+        except ValueError:
+            return "unreadable"
+
+    def pins(self, driver: NodeDriver, node_id: str) -> tuple[Leftover, ...]:
+        """What is ours, or was made for the node, stays when it ends, and is not held."""
+        return tuple(
+            Leftover(thing.kind, thing.id, node_id, tagged=thing.is_ours(self.pool))
+            for thing in self.pinned(driver, node_id)
+            if (thing.is_ours(self.pool) or thing.made_with_node) and not thing.held
+        )
+
+    def find(self, driver: NodeDriver) -> tuple[Leftover, ...]:
+        """Unused things of ours whose node has ended or is not listed.
+
+        Lists the nodes after the things, so that every thing's node is listed, too. The exception
+        is a very new node (A1), which the caller must allow for.
+        """
+        wire = self.wire(driver)
+        free = [thing for thing in self.things(wire) if thing.is_free(self.pool)]
+        live: set[str] = set()
+        ended: dict[str, str] = {}
+        for node in self.nodes(wire) if free else ():
+            incarnation = self.read_incarnation(node)
+            if self.ENDED and self.state(node) == self.ENDED:
+                ended[incarnation] = node.id or ""
+            else:
+                live.add(incarnation)
+        return tuple(
+            Leftover(thing.kind, thing.id, ended.get(thing.incarnation, ""))
+            for thing in free
+            if thing.incarnation not in live
+        )
+
+    def release(self, driver: NodeDriver, leftover: Leftover) -> Outcome:
+        """Check a thing and its node, and only then send the delete; see CloudDriver.release.
+
+        What the cloud has told without being asked again comes first, and the delete is sent only
+        if each check before it lets it: a thing waits as long as its node still uses it.
+        """
+        wire = self.wire(driver)
+        thing = self.asked(wire, leftover)
+        if thing is None:
+            return Outcome.GONE
+        what = f"{leftover.kind} {leftover.id}"
+        if thing.held:
+            raise LeftAlone(f"{what} is held by an operator")
+        if leftover.tagged and not thing.is_ours(self.pool):
+            raise LeftAlone(f"{what} does not bear the {self.MARKS} of pool {self.pool} any more")
+        if thing.ending:
             return Outcome.ACCEPTED
-        raise LeftAlone(f"{what} belongs to a node that is {', '.join(states)}")
-    if thing.used:
-        return Outcome.ACCEPTED
-    try:
-        return calls.delete()
-    except Exception as error:
-        outcome = calls.refused(error)
-        if outcome is None:
-            raise
-        return outcome
+        owners = cache(lambda: self.owners(driver, leftover, thing))
+        if others := sorted(self.others(wire, leftover, thing, owners)):
+            raise LeftAlone(f"{what} is used by {', '.join(others)}")
+        if states := sorted({self.state(node) for node in owners()} - {self.ENDED}):
+            if states == [self.STOPPING]:
+                return Outcome.ACCEPTED
+            raise LeftAlone(f"{what} belongs to a node that is {', '.join(states)}")
+        if self.is_used(leftover, thing):
+            return Outcome.ACCEPTED
+        try:
+            return self.delete(wire, thing) or Outcome.ACCEPTED
+        except Exception as error:
+            outcome = self.refused(thing, error)
+            if outcome is None:
+                raise
+            return outcome
 
+    def owners(self, driver: NodeDriver, leftover: Leftover, thing: CloudResource) -> list[N]:
+        """The nodes that owned the thing, by id where it is known, else by incarnation.
 
-def owners(
-    leftover: Leftover,
-    thing: CloudResource,
-    by_id: Callable[[str], N | None],
-    by_incarnation: Callable[[str], list[N]],
-) -> list[N]:
-    """The nodes that owned the thing, by id where it is known, else by incarnation.
+        Raises LeftAlone where both are unknown.
+        """
+        if leftover.node_id:
+            found = self.node(driver, leftover.node_id)
+            return [] if found is None else [found]
+        if not thing.incarnation:
+            raise LeftAlone(f"the node of {thing.what} is unknown")
+        return self.nodes(self.wire(driver), thing.incarnation)
 
-    Neither question may filter by pool or state. Raises LeftAlone where both are unknown.
-    """
-    if leftover.node_id:
-        found = by_id(leftover.node_id)
-        return [] if found is None else [found]
-    if not thing.incarnation:
-        raise LeftAlone(f"the node of {thing.what} is unknown")
-    return by_incarnation(thing.incarnation)
-
-
-class _Read(Protocol):
-    """A node of an answer."""
-
-    @property
-    def id(self) -> str:
-        """The cloud's id for it; empty where the answer has none."""
-        ...
-
-    @property
-    def state(self) -> str:
-        """The cloud's own word for its state; raises ValueError where it can't be read."""
-        ...
-
-
-R = TypeVar("R", bound=_Read)
-
-
-def state_of(node: _Read) -> str:
-    """The node's raw state; one that can't be read is neither that of a node that has ended nor
-    that of one that ends (P3)."""
-    try:
-        return node.state
-    except ValueError:
-        return "unreadable"
-
-
-def incarnation_of(node: R, read: Callable[[R], str | None]) -> str:
-    """The node's incarnation; empty where it has none.
-
-    Raises IncompleteListing where it can't be read: any thing might then belong to this node.
-    """
-    try:
-        return read(node) or ""
-    except ValueError as error:
-        raise IncompleteListing(f"find leftovers: node {node.id or '?'}: {error}") from error
+    def read_incarnation(self, node: N) -> str:
+        """Raises IncompleteListing where it can't be read: any thing might then belong to it."""
+        try:
+            return self.incarnation(node) or ""
+        except ValueError as error:
+            raise IncompleteListing(f"find leftovers: node {node.id or '?'}: {error}") from error

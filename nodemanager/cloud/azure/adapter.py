@@ -98,10 +98,7 @@ class Azure(Provider):
     def by_record(self, driver: NodeDriver, record_uuid: str) -> object:
         return self._seen(self.wire(driver).machines())
 
-    def by_id(self, driver: NodeDriver, node_id: str) -> object | None:
-        return self.find_node(driver, node_id)
-
-    def find_node(self, driver: NodeDriver, node_id: str) -> VirtualMachine | None:
+    def by_id(self, driver: NodeDriver, node_id: str) -> VirtualMachine | None:
         """The machine of that id, in any state: asked for by its name where that is known, else
         searched for among the group's machines."""
         if not _ID.fullmatch(node_id):
@@ -186,7 +183,7 @@ class Azure(Provider):
         return made
 
     def adopt(self, driver: NodeDriver, node_id: str, tags: Tags) -> None:
-        node = self.find_node(driver, node_id)
+        node = self.by_id(driver, node_id)
         if node is None:
             raise BadRequest(f"there is no machine {node_id} in {self.access.group}")
         given = azure_tags(tags)
@@ -204,7 +201,7 @@ class Azure(Provider):
 
     def destroy(self, driver: NodeDriver, node_id: str) -> Outcome:
         """Azure never says that a machine is gone: it does not know it any more (D3)."""
-        node = self.find_node(driver, node_id)
+        node = self.by_id(driver, node_id)
         if node is None:
             return Outcome.UNKNOWN
         told = self.wire(driver).call("DELETE", node.path, COMPUTE)
@@ -264,6 +261,6 @@ def build_cloud(config: CloudConfig, *, timeout: float = TIMEOUT) -> LibcloudClo
         provider=azure,
         # Without places nobody asks where a node is.
         reader=replace(READER, places=attrgetter("zones")) if config.places else READER,
-        leftovers=AzureLeftovers(pool, azure.wire, azure.find_node),
+        leftovers=AzureLeftovers(pool, azure.wire, azure.by_id),
         timeout=access.timeout,
     )

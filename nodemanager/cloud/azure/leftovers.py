@@ -11,7 +11,7 @@ id here is Azure's resource id, in lower case.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,8 +20,8 @@ from libcloud.compute.base import NodeDriver
 from nodemanager.cloud.azure.errors import IN_USE, Refusal
 from nodemanager.cloud.azure.node import DELETING, VirtualMachine, tags_in, texts_in
 from nodemanager.cloud.azure.wire import DISKS, NETWORK, Wire
-from nodemanager.cloud.tags import on_hold
-from nodemanager.core.model.world import Leftover, LeftoverKind, Outcome, Tags
+from nodemanager.cloud.leftovers import CloudResource, PoolLeftovers
+from nodemanager.core.model.world import Leftover, LeftoverKind, Outcome
 from nodemanager.errors import IncompleteListing, LeftAlone
 
 
@@ -33,6 +33,10 @@ class ResourceType:
     provider: str
     version: str
 
+    def has(self, path: str) -> bool:
+        """Whether that resource id, in lower case, is one of this kind."""
+        return f"/providers/{self.provider}/".lower() in path
+
 
 SORTS = (
     ResourceType(LeftoverKind.INTERFACE, "Microsoft.Network/networkInterfaces", NETWORK),
@@ -40,52 +44,36 @@ SORTS = (
     ResourceType(LeftoverKind.ADDRESS, "Microsoft.Network/publicIPAddresses", NETWORK),
 )
 BY_KIND = {sort.kind: sort for sort in SORTS}
-_INTERFACE = BY_KIND[LeftoverKind.INTERFACE]
+_INTERFACE, _DISK, _ADDRESS = SORTS
 _MACHINE = re.compile(r"/subscriptions/.+/virtualmachines/[^/]+")
 
 
-@dataclass(frozen=True, slots=True)
-class AzureResource:
-    """An interface, disk or address from an answer.
+def _thing(sort: ResourceType, item: object) -> CloudResource:
+    """The thing of an item. Its holder is the resource id of the machine that uses it, in lower
+    case, for an address that of its interface.
 
-    `holder` is the resource id of the machine that uses it, in lower case, for an address that of
-    its interface; `used` is True when anything uses it.
+    Raises IncompleteListing for an item without an id.
     """
-
-    sort: ResourceType
-    id: str
-    item: Mapping[str, Any]
-    names: Mapping[str, str]
-    holder: str
-    used: bool
-    ending: bool
-
-    @classmethod
-    def of(cls, sort: ResourceType, item: object) -> AzureResource:
-        found = item if isinstance(item, Mapping) else {}
-        if not isinstance(found.get("id"), str):
-            raise IncompleteListing(f"{sort.provider}: an item without an id")
-        about = found.get("properties")
-        about = about if isinstance(about, Mapping) else {}
-        holder, used = _use(sort, found, about)
-        try:
-            names = texts_in(found.get("tags"))
-        except ValueError:
-            # Without readable tags nothing shows that it is ours.
-            names = {}
-        ending = about.get("provisioningState") == DELETING
-        return cls(sort, found["id"].lower(), found, names, holder, used, ending)
-
-    @property
-    def tags(self) -> Tags:
-        return tags_in(self.names)
-
-    @property
-    def held(self) -> bool:
-        return on_hold({name.lower(): value for name, value in self.names.items()})
-
-    def is_ours(self, pool: str) -> bool:
-        return self.tags.pool == pool and bool(self.tags.incarnation)
+    found = item if isinstance(item, Mapping) else {}
+    if not isinstance(found.get("id"), str):
+        raise IncompleteListing(f"{sort.provider}: an item without an id")
+    about = found.get("properties")
+    about = about if isinstance(about, Mapping) else {}
+    holder, used = _use(sort, found, about)
+    try:
+        # Azure's tag names have no case, and may change it.
+        tags = {name.lower(): value for name, value in texts_in(found.get("tags")).items()}
+    except ValueError:
+        # Without readable tags nothing shows that it is ours.
+        tags = {}
+    return CloudResource(
+        sort.kind,
+        found["id"].lower(),
+        tags,
+        frozenset({holder} - {""}),
+        used=used,
+        ending=about.get("provisioningState") == DELETING,
+    )
 
 
 def _use(sort: ResourceType, item: Mapping[str, Any], about: Mapping[str, Any]) -> tuple[str, bool]:
@@ -104,131 +92,85 @@ def _id_in(found: object) -> str:
     return str(found.get("id") or "").lower() if isinstance(found, Mapping) else ""
 
 
-@dataclass(frozen=True, slots=True)
-class AzureLeftovers:
-    """See nodemanager.cloud.provider.Leftovers; `wire` gives the API on a driver's connection,
-    `find_node` a machine by its id."""
+class AzureLeftovers(PoolLeftovers[Wire, VirtualMachine]):
+    STOPPING = DELETING
 
-    pool: str
-    wire: Callable[[NodeDriver], Wire]
-    find_node: Callable[[NodeDriver, str], VirtualMachine | None]
-
-    def pins(self, driver: NodeDriver, node_id: str) -> tuple[Leftover, ...]:
-        """The things of ours that the machine uses and that Azure does not delete with it."""
-        node = self.find_node(driver, node_id)
+    def pinned(self, driver: NodeDriver, node_id: str) -> Iterator[CloudResource]:
+        node, wire = self.node(driver, node_id), self.wire(driver)
         if node is None:
-            return ()
-        return tuple(
-            Leftover(thing.sort.kind, thing.id, node_id)
-            for thing in self._staying(self.wire(driver), node)
-            if thing.is_ours(self.pool) and not thing.held
-        )
-
-    def _staying(self, wire: Wire, node: VirtualMachine) -> Iterator[AzureResource]:
+            return
         for path, deleted in node.disks():
-            if not deleted and (disk := _asked(wire, BY_KIND[LeftoverKind.VOLUME], path)):
+            if not deleted and (disk := _asked(wire, _DISK, path)):
                 yield disk
         for path, deleted in node.interfaces():
-            interface = _asked(wire, _INTERFACE, path)
+            interface = _item(wire, _INTERFACE, path)
             if interface is None:
                 continue
             if not deleted:
-                yield interface
+                yield _thing(_INTERFACE, interface)
             for address, deleted_with_it in _addresses(interface):
                 gone = deleted and deleted_with_it
-                if not gone and (thing := _asked(wire, BY_KIND[LeftoverKind.ADDRESS], address)):
+                if not gone and (thing := _asked(wire, _ADDRESS, address)):
                     yield thing
 
-    def find(self, driver: NodeDriver) -> tuple[Leftover, ...]:
-        """Unused things of ours whose incarnation no listed machine has.
+    def things(self, wire: Wire) -> Iterator[CloudResource]:
+        for sort in SORTS:
+            for item in wire.listed(f"{wire.group}/providers/{sort.provider}", sort.version):
+                yield _thing(sort, item)
 
-        Lists the machines after the things, so that every thing's machine is listed, too. The
-        exception is a very new machine (A1), which the caller must allow for.
-        """
-        wire = self.wire(driver)
-        free = [
-            thing
-            for sort in SORTS
-            for item in wire.listed(f"{wire.group}/providers/{sort.provider}", sort.version)
-            if (thing := AzureResource.of(sort, item)).is_ours(self.pool)
-            and not thing.used
-            and not thing.ending
-            and not thing.held
-        ]
-        live = {_incarnation_of(node) for node in wire.machines()} if free else set()
-        return tuple(
-            Leftover(thing.sort.kind, thing.id, "")
-            for thing in free
-            if thing.tags.incarnation not in live
-        )
+    def nodes(self, wire: Wire, incarnation: str | None = None) -> list[VirtualMachine]:
+        every = wire.machines()
+        if incarnation is None:
+            return every
+        return [one for one in every if self.read_incarnation(one) == incarnation]
 
-    def release(self, driver: NodeDriver, leftover: Leftover) -> Outcome:
-        """Checks the thing and its machine before it sends the delete."""
-        wire, sort = self.wire(driver), BY_KIND[leftover.kind]
-        if f"/providers/{sort.provider}/".lower() not in leftover.id:
-            # No such thing has such an id.
+    def incarnation(self, node: VirtualMachine) -> str | None:
+        return tags_in(node.tags).incarnation
+
+    def asked(self, wire: Wire, leftover: Leftover) -> CloudResource | None:
+        sort = BY_KIND[leftover.kind]
+        # No such thing has another id.
+        return _asked(wire, sort, leftover.id) if sort.has(leftover.id) else None
+
+    def others(
+        self,
+        wire: Wire,
+        leftover: Leftover,
+        thing: CloudResource,
+        owners: Callable[[], list[VirtualMachine]],
+    ) -> Iterable[str]:
+        own = {node.path for node in owners()}
+        return {one for one in _machines_of(wire, thing) - own if _lives(wire, one)}
+
+    def delete(self, wire: Wire, thing: CloudResource) -> None:
+        wire.call("DELETE", thing.id, BY_KIND[thing.kind].version)
+
+    def refused(self, thing: CloudResource, error: Exception) -> Outcome | None:
+        if not isinstance(error, Refusal):
+            return None
+        if error.is_not_found:
             return Outcome.GONE
-        thing = _asked(wire, sort, leftover.id)
-        if thing is None:
-            return Outcome.GONE
-        what = f"{leftover.kind} {leftover.id}"
-        if thing.held:
-            raise LeftAlone(f"{what} is held by an operator")
-        if leftover.tagged and not thing.is_ours(self.pool):
-            raise LeftAlone(f"{what} does not bear the tags of pool {self.pool} any more")
-        if thing.ending:
-            return Outcome.ACCEPTED
-        nodes = self._nodes(driver, leftover, thing)
-        holder = _machine_of(wire, thing)
-        if holder and holder not in {node.path for node in nodes} and _lives(wire, holder):
-            raise LeftAlone(f"{what} is used by {holder}")
-        states = {_state_of(node) for node in nodes}
-        if living := sorted(states - {DELETING}):
-            raise LeftAlone(f"{what} belongs to a node that is {', '.join(living)}")
-        return Outcome.ACCEPTED if states or thing.used else _deleted(wire, thing)
-
-    def _nodes(
-        self, driver: NodeDriver, leftover: Leftover, thing: AzureResource
-    ) -> list[VirtualMachine]:
-        """The machines that owned the thing, by id where it is known, else by incarnation.
-
-        Raises LeftAlone where both are unknown.
-        """
-        if leftover.node_id:
-            found = self.find_node(driver, leftover.node_id)
-            return [] if found is None else [found]
-        incarnation = thing.tags.incarnation
-        if not incarnation:
-            raise LeftAlone(f"the node of {leftover.kind} {thing.id} is unknown")
-        every = self.wire(driver).machines()
-        return [node for node in every if _incarnation_of(node) == incarnation]
+        return Outcome.ACCEPTED if error.code in IN_USE else None
 
 
-def _asked(wire: Wire, sort: ResourceType, path: str) -> AzureResource | None:
-    """The thing at that path; None only for Azure's own "no such resource"."""
+def _item(wire: Wire, sort: ResourceType, path: str) -> Mapping[str, Any] | None:
+    """What is at that path; None only for Azure's own "no such resource"."""
     try:
-        return AzureResource.of(sort, wire.get(path, sort.version))
+        return wire.get(path, sort.version)
     except Refusal as refusal:
         if refusal.is_not_found:
             return None
         raise
 
 
-def _deleted(wire: Wire, thing: AzureResource) -> Outcome:
-    """What became of the request to delete a thing; the next question tells whether it is gone."""
-    try:
-        wire.call("DELETE", thing.id, thing.sort.version)
-    except Refusal as refusal:
-        if refusal.is_not_found:
-            return Outcome.GONE
-        if refusal.code not in IN_USE:
-            raise
-    return Outcome.ACCEPTED
+def _asked(wire: Wire, sort: ResourceType, path: str) -> CloudResource | None:
+    item = _item(wire, sort, path)
+    return None if item is None else _thing(sort, item)
 
 
-def _addresses(interface: AzureResource) -> Iterator[tuple[str, bool]]:
+def _addresses(interface: Mapping[str, Any]) -> Iterator[tuple[str, bool]]:
     """Each public address of an interface, and whether Azure deletes it with the interface."""
-    about = interface.item.get("properties") or {}
+    about = interface.get("properties") or {}
     for one in about.get("ipConfigurations") or []:
         address = (one.get("properties") or {}).get("publicIPAddress") or {}
         if address.get("id"):
@@ -236,14 +178,16 @@ def _addresses(interface: AzureResource) -> Iterator[tuple[str, bool]]:
             yield str(address["id"]), option == "Delete"
 
 
-def _machine_of(wire: Wire, thing: AzureResource) -> str:
-    """The resource id of the machine that uses the thing; empty where none does."""
-    if thing.sort.kind is not LeftoverKind.ADDRESS or not thing.holder:
-        return thing.holder
-    if f"/providers/{_INTERFACE.provider}/".lower() not in thing.holder:
-        raise LeftAlone(f"{thing.id} is used by {thing.holder}")
-    interface = _asked(wire, _INTERFACE, thing.holder)
-    return "" if interface is None else interface.holder
+def _machines_of(wire: Wire, thing: CloudResource) -> frozenset[str]:
+    """The resource ids of the machines that use the thing."""
+    if thing.kind is not LeftoverKind.ADDRESS:
+        return thing.holders
+    for holder in thing.holders:
+        if not _INTERFACE.has(holder):
+            raise LeftAlone(f"{thing.id} is used by {holder}")
+        interface = _asked(wire, _INTERFACE, holder)
+        return frozenset() if interface is None else interface.holders
+    return frozenset()
 
 
 def _lives(wire: Wire, holder: str) -> bool:
@@ -253,20 +197,3 @@ def _lives(wire: Wire, holder: str) -> bool:
     if not holder.startswith(f"{wire.group}/".lower()):
         return True
     return wire.machine(holder.rpartition("/")[2]) is not None
-
-
-def _state_of(node: VirtualMachine) -> str:
-    """Its raw state; an unreadable one is not that of a node that ends (P3)."""
-    try:
-        return node.state
-    except ValueError:
-        return "unreadable"
-
-
-def _incarnation_of(node: VirtualMachine) -> str:
-    """Its incarnation. Raises IncompleteListing where that can't be read: any thing might then
-    belong to this machine."""
-    try:
-        return tags_in(node.tags).incarnation or ""
-    except ValueError as error:
-        raise IncompleteListing(f"find leftovers: node {node.id or '?'}: {error}") from error

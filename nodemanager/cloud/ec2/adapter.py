@@ -24,6 +24,7 @@ from nodemanager.cloud.ec2.errors import (
     UNAUTHORIZED,
     Refusal,
 )
+from nodemanager.cloud.ec2.instance import Instance
 from nodemanager.cloud.ec2.leftovers import Ec2Leftovers
 from nodemanager.cloud.ec2.options import Access, Template
 from nodemanager.cloud.ec2.order import filter_params, literal, run_params
@@ -165,7 +166,7 @@ class Ec2(Provider):
         wanted = filter_params({f"tag:{RECORD_TAG}": literal(record_uuid)})
         return self.wire(driver).instances(wanted)
 
-    def by_id(self, driver: NodeDriver, node_id: str) -> object | None:
+    def by_id(self, driver: NodeDriver, node_id: str) -> Instance | None:
         return self.wire(driver).instance(node_id)
 
     def sizes(self, driver: NodeDriver) -> tuple[Size, ...]:
@@ -313,6 +314,6 @@ def build_cloud(
         provider=ec2,
         # Without places nobody asks where a node is.
         reader=replace(READER, places=attrgetter("places")) if config.places else READER,
-        leftovers=Ec2Leftovers(config.pool, ec2.wire),
+        leftovers=Ec2Leftovers(config.pool, ec2.wire, ec2.by_id),
         timeout=access.timeout,
     )

@@ -10,7 +10,7 @@ its cost.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from xml.etree.ElementTree import Element
@@ -21,15 +21,7 @@ from nodemanager.cloud.ec2.errors import Refusal
 from nodemanager.cloud.ec2.instance import Instance, tags_in
 from nodemanager.cloud.ec2.order import filter_params, literal
 from nodemanager.cloud.ec2.wire import Wire
-from nodemanager.cloud.leftovers import (
-    Calls,
-    CloudResource,
-    incarnation_of,
-    orphans,
-    owners,
-    release,
-    state_of,
-)
+from nodemanager.cloud.leftovers import CloudResource, PoolLeftovers
 from nodemanager.cloud.tags import INCARNATION_TAG, POOL_TAG
 from nodemanager.cloud.words import words
 from nodemanager.core.model.world import Leftover, LeftoverKind, Outcome
@@ -99,85 +91,49 @@ SORTS = (
 BY_KIND = {sort.kind: sort for sort in SORTS}
 
 
-@dataclass(frozen=True, slots=True)
-class Ec2Leftovers:
-    """See nodemanager.cloud.provider.Leftovers; `wire` gives EC2's API on a driver's connection."""
+class Ec2Leftovers(PoolLeftovers[Wire, Instance]):
+    STOPPING = "shutting-down"
+    ENDED = "terminated"
 
-    pool: str
-    wire: Callable[[NodeDriver], Wire]
-
-    def pins(self, driver: NodeDriver, node_id: str) -> tuple[Leftover, ...]:
-        """The resources of ours that the instance uses and that stay when it ends.
-
-        The deleteOnTermination flag may change later. A resource that is deleted with the node
-        after all will be found gone at its release.
-        """
-        wire, found = self.wire(driver), []
+    def pinned(self, driver: NodeDriver, node_id: str) -> Iterator[CloudResource]:
+        """The deleteOnTermination flag may change later. A resource that is deleted with the node
+        after all will be found gone at its release."""
+        wire = self.wire(driver)
         for sort in SORTS:
             wanted = {sort.of_node: node_id, f"tag:{POOL_TAG}": literal(self.pool)}
             for thing in _things(wire, sort, filter_params(wanted)):
-                pinned = node_id in thing.holders and thing.stays and not thing.held
-                if pinned and thing.is_ours(self.pool):
-                    found.append(Leftover(sort.kind, thing.id, node_id))
-        return tuple(found)
+                if node_id in thing.holders and thing.stays:
+                    yield thing
 
-    def find(self, driver: NodeDriver) -> tuple[Leftover, ...]:
-        """Unused resources of ours whose instance is terminated or not listed.
+    def things(self, wire: Wire) -> Iterator[CloudResource]:
+        for sort in SORTS:
+            yield from _things(wire, sort, _tagged(POOL_TAG, self.pool))
 
-        Lists the instances after the resources, so that every resource's instance is listed, too.
-        The exception is a very new instance (A1), which the caller must allow for.
-        """
-        wire, ours = self.wire(driver), filter_params({f"tag:{POOL_TAG}": literal(self.pool)})
-        free = [
-            thing
-            for sort in SORTS
-            for thing in _things(wire, sort, ours)
-            if thing.is_free(self.pool)
-        ]
-        if not free:
-            return ()
-        live: set[str] = set()
-        ended: dict[str, str] = {}
-        for instance in wire.instances(ours):
-            incarnation = incarnation_of(instance, _incarnation)
-            if state_of(instance) == "terminated":
-                ended[incarnation] = instance.id
-            else:
-                live.add(incarnation)
-        return orphans(free, live, ended)
+    def nodes(self, wire: Wire, incarnation: str | None = None) -> list[Instance]:
+        if incarnation is not None:
+            return wire.instances(_tagged(INCARNATION_TAG, incarnation))
+        return wire.instances(_tagged(POOL_TAG, self.pool))
 
-    def release(self, driver: NodeDriver, leftover: Leftover) -> Outcome:
-        """Checks the resource and its node before it sends the delete."""
-        wire, sort = self.wire(driver), BY_KIND[leftover.kind]
-        thing = _asked(wire, sort, leftover.id)
-        if thing is None:
+    def incarnation(self, node: Instance) -> str | None:
+        return node.tags.get(INCARNATION_TAG)
+
+    def asked(self, wire: Wire, leftover: Leftover) -> CloudResource | None:
+        return _asked(wire, BY_KIND[leftover.kind], leftover.id)
+
+    def delete(self, wire: Wire, thing: CloudResource) -> None:
+        sort = BY_KIND[thing.kind]
+        wire.call(sort.release, {sort.id_name: thing.id})
+
+    def refused(self, thing: CloudResource, error: Exception) -> Outcome | None:
+        if not isinstance(error, Refusal):
+            return None
+        if error.code == BY_KIND[thing.kind].missing:
             return Outcome.GONE
-
-        def states() -> set[str]:
-            nodes = owners(leftover, thing, wire.instance, partial(_of_incarnation, wire))
-            return {state_of(node) for node in nodes} - {"terminated"}
-
-        def delete() -> Outcome:
-            wire.call(sort.release, {sort.id_name: leftover.id})
-            # EC2 has accepted the delete; the next query tells whether it is gone.
-            return Outcome.ACCEPTED
-
-        calls = Calls(
-            others=lambda: thing.holders - {leftover.node_id},
-            states=states,
-            stopping="shutting-down",
-            delete=delete,
-            refused=partial(_refused, sort),
-        )
-        return release(leftover, thing, self.pool, calls)
+        return Outcome.ACCEPTED if error.code in IN_USE else None
 
 
-def _refused(sort: ResourceType, error: Exception) -> Outcome | None:
-    if not isinstance(error, Refusal):
-        return None
-    if error.code == sort.missing:
-        return Outcome.GONE
-    return Outcome.ACCEPTED if error.code in IN_USE else None
+def _tagged(name: str, value: str) -> dict[str, str]:
+    return filter_params({f"tag:{name}": literal(value)})
 
 
 def _thing(sort: ResourceType, item: Element, namespace: str) -> CloudResource:
@@ -223,7 +179,7 @@ def _texts(item: Element, namespace: str, *path: str) -> list[str]:
     return [text for element in found if (text := (element.text or "").strip())]
 
 
-def _things(wire: Wire, sort: ResourceType, params: Mapping[str, str]) -> Iterable[CloudResource]:
+def _things(wire: Wire, sort: ResourceType, params: Mapping[str, str]) -> Iterator[CloudResource]:
     for item in wire.listing(sort.describe, sort.items, params, paged=sort.paged):
         yield _thing(sort, item, wire.namespace)
 
@@ -241,11 +197,3 @@ def _asked(wire: Wire, sort: ResourceType, thing_id: str) -> CloudResource | Non
     if [thing.id for thing in found] != [thing_id]:
         raise ForeignAnswer(f"asked for {thing_id}, answered with {len(found)} other things")
     return None if _texts(items[0], wire.namespace, "status") == ["deleted"] else found[0]
-
-
-def _of_incarnation(wire: Wire, incarnation: str) -> list[Instance]:
-    return wire.instances(filter_params({f"tag:{INCARNATION_TAG}": literal(incarnation)}))
-
-
-def _incarnation(instance: Instance) -> str | None:
-    return instance.tags.get(INCARNATION_TAG)

@@ -101,10 +101,7 @@ class Gce(Provider):
         wanted = f'labels.{RECORD_TAG}="{label_value(record_uuid)}"'
         return self._seen(self.wire(driver).instances(wanted))
 
-    def by_id(self, driver: NodeDriver, node_id: str) -> object | None:
-        return self.find_node(driver, node_id)
-
-    def find_node(self, driver: NodeDriver, node_id: str) -> Instance | None:
+    def by_id(self, driver: NodeDriver, node_id: str) -> Instance | None:
         """The instance of that id, in any zone and state: asked for in its zone where that is
         known, else searched for among all instances."""
         if not _ID.fullmatch(node_id):
@@ -199,7 +196,7 @@ class Gce(Provider):
     def adopt(self, driver: NodeDriver, node_id: str, tags: Tags) -> None:
         """Google replaces all labels at once, so the node's other ones are sent along. It refuses
         that where they were changed since they were read."""
-        node = self.find_node(driver, node_id)
+        node = self.by_id(driver, node_id)
         if node is None:
             raise BadRequest(f"there is no instance {node_id} in project {self.access.project}")
         wire, labels = self.wire(driver), {**node.labels, **labels_for(tags)}
@@ -212,7 +209,7 @@ class Gce(Provider):
             raise CloudError(f"the labels of {node_id} are not set yet")
 
     def destroy(self, driver: NodeDriver, node_id: str) -> Outcome:
-        node = self.find_node(driver, node_id)
+        node = self.by_id(driver, node_id)
         if node is None:
             return Outcome.UNKNOWN
         try:
@@ -236,7 +233,7 @@ class Gce(Provider):
 
         return checks.checks(
             partial(self.wire, driver),
-            partial(self.find_node, driver),
+            partial(self.by_id, driver),
             Rights(self.access, connect),
             self.template,
             wanted,
@@ -296,6 +293,6 @@ def build_cloud(
         provider=gce,
         # Without places nobody asks where a node is.
         reader=replace(reader, places=lambda raw: (raw.zone,)) if config.places else reader,
-        leftovers=GceLeftovers(config.pool, gce.wire, gce.find_node),
+        leftovers=GceLeftovers(config.pool, gce.wire, gce.by_id),
         timeout=access.timeout,
     )

@@ -133,7 +133,7 @@ class _Asker:
     def _who(self) -> Found:
         who, scopes = self._rights.who()
         if scopes is None:
-            return Found(f"{who}, by its key")
+            return Found(f"{who}, by a file of credentials")
         text = f"{who}, of this instance, with the scopes {', '.join(scopes) or 'none'}"
         if {ALL, COMPUTE} & set(scopes):
             return Found(text)

@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
-from functools import cache, partial
 from typing import Any
 
 from libcloud.compute.base import NodeDriver
@@ -20,15 +18,7 @@ from nodemanager.cloud.gce.errors import IN_USE, Refusal
 from nodemanager.cloud.gce.instance import Instance, disk_path
 from nodemanager.cloud.gce.labels import tags_in
 from nodemanager.cloud.gce.wire import Wire
-from nodemanager.cloud.leftovers import (
-    Calls,
-    CloudResource,
-    incarnation_of,
-    orphans,
-    owners,
-    release,
-    state_of,
-)
+from nodemanager.cloud.leftovers import CloudResource, PoolLeftovers
 from nodemanager.cloud.tags import INCARNATION_TAG, POOL_TAG, label_value, tags_for
 from nodemanager.core.model.world import Leftover, LeftoverKind, Outcome
 from nodemanager.errors import IncompleteListing, LeftAlone
@@ -38,82 +28,68 @@ UNUSED = frozenset({"READY", "FAILED"})
 _INSTANCE = re.compile(r"(?:.*/)?(zones/[a-z0-9-]+/instances/[a-z0-9-]+)")
 
 
-@dataclass(frozen=True, slots=True)
-class GceLeftovers:
-    """See nodemanager.cloud.provider.Leftovers; `wire` gives the API on a driver's connection,
-    `find_node` an instance by its id, in any zone."""
+class GceLeftovers(PoolLeftovers[Wire, Instance]):
+    """`node` gives an instance in any zone."""
 
-    pool: str
-    wire: Callable[[NodeDriver], Wire]
-    find_node: Callable[[NodeDriver, str], Instance | None]
+    STOPPING = "STOPPING"
+    MARKS = "labels"
 
-    def pins(self, driver: NodeDriver, node_id: str) -> tuple[Leftover, ...]:
-        """The disks of ours that the instance uses and that stay when it ends."""
-        node = self.find_node(driver, node_id)
-        if node is None:
-            return ()
-        wire, found = self.wire(driver), []
-        for attached in node.item.get("disks", []):
+    def pinned(self, driver: NodeDriver, node_id: str) -> Iterator[CloudResource]:
+        node, wire = self.node(driver, node_id), self.wire(driver)
+        for attached in node.item.get("disks", []) if node else []:
             path = disk_path(attached.get("source"))
-            if path is None or attached.get("autoDelete") is True:
-                continue
-            disk = _asked(wire, path)
-            if disk is not None and disk.is_ours(self.pool) and not disk.held:
-                found.append(Leftover(disk.kind, disk.id, node_id))
-        return tuple(found)
+            if path is not None and attached.get("autoDelete") is not True:
+                disk = _asked(wire, path)
+                if disk is not None:
+                    yield disk
 
-    def find(self, driver: NodeDriver) -> tuple[Leftover, ...]:
-        """Unused disks of ours whose incarnation no listed instance has.
+    def things(self, wire: Wire) -> Iterator[CloudResource]:
+        return map(_disk, wire.aggregated("disk", "disks", _labelled(POOL_TAG, self.pool)))
 
-        Lists the instances after the disks, so that every disk's instance is listed, too. The
-        exception is a very new instance (A1), which the caller must allow for.
-        """
-        wire = self.wire(driver)
-        disks = [_disk(item) for item in wire.aggregated("disk", "disks", self._ours)]
-        free = [disk for disk in disks if disk.is_free(self.pool)]
-        if not free:
-            return ()
-        live = {incarnation_of(node, _incarnation) for node in wire.instances(self._ours)}
-        return orphans(free, live)
+    def nodes(self, wire: Wire, incarnation: str | None = None) -> list[Instance]:
+        if incarnation is not None:
+            return wire.instances(_labelled(INCARNATION_TAG, incarnation))
+        return wire.instances(_labelled(POOL_TAG, self.pool))
 
-    def release(self, driver: NodeDriver, leftover: Leftover) -> Outcome:
-        """Checks the disk and its node before it sends the delete."""
+    def incarnation(self, node: Instance) -> str | None:
+        return tags_in(node.labels).incarnation
+
+    def asked(self, wire: Wire, leftover: Leftover) -> CloudResource | None:
         if leftover.kind is not LeftoverKind.VOLUME or disk_path(leftover.id) is None:
             # No disk has such an id.
-            return Outcome.GONE
-        wire = self.wire(driver)
-        disk = _asked(wire, leftover.id)
-        if disk is None:
-            return Outcome.GONE
-        of_incarnation = partial(_of_incarnation, wire)
-        find_node = partial(self.find_node, driver)
-        nodes = cache(partial(owners, leftover, disk, find_node, of_incarnation))
+            return None
+        return _asked(wire, leftover.id)
 
-        def others() -> Iterator[str]:
-            for user in disk.holders:
-                other = _user(wire, user)
-                if other is not None and other.id not in {node.id for node in nodes()}:
-                    yield f"{other.own_name} ({other.id})"
+    def others(
+        self,
+        wire: Wire,
+        leftover: Leftover,
+        thing: CloudResource,
+        owners: Callable[[], list[Instance]],
+    ) -> Iterator[str]:
+        for user in thing.holders:
+            other = _user(wire, user)
+            if other is not None and other.id not in {node.id for node in owners()}:
+                yield f"{other.own_name} ({other.id})"
 
-        def delete() -> Outcome:
-            wire.call("operation", leftover.id, method="DELETE")
-            # Google has begun to delete it; the next question tells whether it is gone.
-            return Outcome.ACCEPTED
-
-        calls = Calls(
-            others=others,
-            states=lambda: {state_of(node) for node in nodes()},
-            stopping="STOPPING",
-            delete=delete,
-            refused=_refused,
-            marks="labels",
-        )
+    def is_used(self, leftover: Leftover, thing: CloudResource) -> bool:
         # Google itself refuses to delete one that it still makes.
-        return release(leftover, replace(disk, used=bool(disk.holders)), self.pool, calls)
+        return bool(thing.holders)
 
-    @property
-    def _ours(self) -> str:
-        return f'labels.{POOL_TAG}="{label_value(self.pool)}"'
+    def delete(self, wire: Wire, thing: CloudResource) -> None:
+        wire.call("operation", thing.id, method="DELETE")
+
+    def refused(self, thing: CloudResource, error: Exception) -> Outcome | None:
+        if not isinstance(error, Refusal):
+            return None
+        if error.is_not_found:
+            return Outcome.GONE
+        return Outcome.ACCEPTED if error.code in IN_USE else None
+
+
+def _labelled(name: str, value: str) -> str:
+    """Google's filter for what bears that label of ours."""
+    return f'labels.{name}="{label_value(value)}"'
 
 
 def _disk(item: object) -> CloudResource:
@@ -136,22 +112,6 @@ def _disk(item: object) -> CloudResource:
         used=bool(users) or status not in UNUSED,
         ending=status == "DELETING",
     )
-
-
-def _of_incarnation(wire: Wire, incarnation: str) -> list[Instance]:
-    return wire.instances(f'labels.{INCARNATION_TAG}="{label_value(incarnation)}"')
-
-
-def _incarnation(node: Instance) -> str | None:
-    return tags_in(node.labels).incarnation
-
-
-def _refused(error: Exception) -> Outcome | None:
-    if not isinstance(error, Refusal):
-        return None
-    if error.is_not_found:
-        return Outcome.GONE
-    return Outcome.ACCEPTED if error.code in IN_USE else None
 
 
 def _asked(wire: Wire, path: str) -> CloudResource | None:

@@ -7,13 +7,14 @@ libvirt never deletes a volume with its domain, so every node leaves its volumes
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element, SubElement
 
 from nodemanager.cloud.api import CreateOrder
-from nodemanager.cloud.leftovers import Calls, CloudResource, release
+from nodemanager.cloud.leftovers import CloudResource, PoolLeftovers
 from nodemanager.cloud.libvirt.domain import Domain
 from nodemanager.cloud.libvirt.driver import Hypervisor
 from nodemanager.cloud.libvirt.errors import NO_STORAGE_VOL, code_of
@@ -22,7 +23,7 @@ from nodemanager.cloud.libvirt.order import Disk
 from nodemanager.cloud.libvirt.seed import seed_image
 from nodemanager.cloud.tags import INCARNATION_TAG, POOL_TAG
 from nodemanager.core.model.world import Leftover, LeftoverKind, Outcome
-from nodemanager.errors import BadRequest, IncompleteListing, LeftAlone
+from nodemanager.errors import BadRequest, IncompleteListing
 
 FILE_POOLS = frozenset({"dir", "fs", "netfs"})
 """Storage pools of files: there a boot volume holds only its changes to the image."""
@@ -181,83 +182,96 @@ class VolumePlan:
         return driver.within(self.pool.handle.createXML, xml)
 
 
-@dataclass(frozen=True, slots=True)
-class LibvirtLeftovers:
-    """See nodemanager.cloud.provider.Leftovers. An id is `STORAGEPOOL/VOLUME`.
+class LibvirtLeftovers(PoolLeftovers[Hypervisor, Domain]):
+    """An id is `STORAGEPOOL/VOLUME`. A volume's name stands for the tags that no volume has.
 
     Each domain is defined before its volumes are made, so a volume without a domain of its
     incarnation belongs to no create under way.
     """
 
-    pool: str
-    storage_pool: str
+    STOPPING = "shutdown"
+    MARKS = "name"
 
-    def pins(self, driver: Hypervisor, node_id: str) -> tuple[Leftover, ...]:
-        node = driver.ex_node(node_id)
-        if node is None or node.tags.get(POOL_TAG) != self.pool:
-            return ()
-        incarnation = node.tags.get(INCARNATION_TAG)
-        names = self._volumes(driver, StoragePool.named(driver, self.storage_pool))
-        return tuple(
-            self._leftover(name, node_id) for name, of in names.items() if of == incarnation
+    def __init__(self, pool: str, storage_pool: str) -> None:
+        super().__init__(
+            pool, lambda driver: driver, lambda driver, node_id: driver.ex_node(node_id)
         )
+        self.storage_pool = storage_pool
+
+    def pinned(self, driver: Hypervisor, node_id: str) -> list[CloudResource]:
+        node = self.node(driver, node_id)
+        if node is None or node.tags.get(POOL_TAG) != self.pool:
+            return []
+        incarnation = self.incarnation(node)
+        return [thing for thing in self.things(driver) if thing.incarnation == incarnation]
+
+    def things(self, wire: Hypervisor) -> list[CloudResource]:
+        storage = StoragePool.named(wire, self.storage_pool)
+        names = [volume.name() for volume in wire.within(storage.handle.listAllVolumes)]
+        return [_thing(f"{self.storage_pool}/{name}", storage) for name in sorted(names)]
+
+    def nodes(self, wire: Hypervisor, incarnation: str | None = None) -> list[Domain]:
+        """All of them: what a domain's disks name is not free, either, whosever it is."""
+        return list(wire.list_nodes())
+
+    def incarnation(self, node: Domain) -> str | None:
+        return node.tags.get(INCARNATION_TAG)
 
     def find(self, driver: Hypervisor) -> tuple[Leftover, ...]:
-        """Lists the volumes before the domains, so that every volume's domain is listed, too."""
-        storage = StoragePool.named(driver, self.storage_pool)
-        names = self._volumes(driver, storage)
-        used = [_holdings(node) for node in (driver.list_nodes() if names else [])]
+        things = [thing for thing in self.things(driver) if thing.is_ours(self.pool)]
+        used = [_holdings(node) for node in (self.nodes(driver) if things else [])]
         held = frozenset[str]().union(*used)
         return tuple(
-            self._leftover(name, "")
-            for name, incarnation in names.items()
-            if held.isdisjoint((incarnation, name, f"{storage.path}/{name}"))
+            Leftover(thing.kind, thing.id, "") for thing in things if held.isdisjoint(_marks(thing))
         )
 
-    def release(self, driver: Hypervisor, leftover: Leftover) -> Outcome:
-        storage_name, _, name = leftover.id.rpartition("/")
+    def asked(self, wire: Hypervisor, leftover: Leftover) -> CloudResource | None:
         if leftover.kind is not LeftoverKind.VOLUME:
-            return Outcome.GONE
-        storage = StoragePool.named(driver, storage_name or self.storage_pool)
-        volume = storage.volume(driver, name)
-        if volume is None:
-            return Outcome.GONE
-        match = _OURS.fullmatch(name)
-        if match is None or match["pool"] != self.pool:
-            raise LeftAlone(f"volume {leftover.id} does not have a name of pool {self.pool}")
-        incarnation = match["incarnation"]
-        marks = {leftover.node_id, incarnation, name, f"{storage.path}/{name}"}
-        nodes = driver.list_nodes()
-        users = [node for node in nodes if marks & {node.id, *_holdings(node)}]
-        states = {node.state for node in users}
-        living = users if states - {"shutdown"} else []
+            return None
+        storage_name, _, name = leftover.id.rpartition("/")
+        storage = StoragePool.named(wire, storage_name or self.storage_pool)
+        volume = storage.volume(wire, name)
+        return None if volume is None else _thing(leftover.id, storage, volume)
 
-        def delete() -> Outcome:
-            driver.within(volume.delete)
-            return Outcome.GONE if storage.volume(driver, name) is None else Outcome.ACCEPTED
+    def owners(self, driver: Hypervisor, leftover: Leftover, thing: CloudResource) -> list[Domain]:
+        """Those with its incarnation, and those whose disks name it."""
+        marks = {leftover.node_id, *_marks(thing)}
+        return [node for node in self.nodes(driver) if marks & {node.id, *_holdings(node)}]
 
-        calls = Calls(
-            others=lambda: [f"{node.name} ({node.state})" for node in living],
-            states=lambda: states,
-            stopping="shutdown",
-            delete=delete,
-        )
-        # Its name stands for the tags that no volume has.
-        tags = {POOL_TAG: self.pool, INCARNATION_TAG: incarnation}
-        return release(leftover, CloudResource(leftover.kind, leftover.id, tags), self.pool, calls)
+    def others(
+        self,
+        wire: Hypervisor,
+        leftover: Leftover,
+        thing: CloudResource,
+        owners: Callable[[], list[Domain]],
+    ) -> list[str]:
+        """Its own node, too, unless it ends: it is named here."""
+        ends = {self.state(node) for node in owners()} <= {self.STOPPING}
+        return [] if ends else [f"{node.name} ({self.state(node)})" for node in owners()]
 
-    def _volumes(self, driver: Hypervisor, storage: StoragePool) -> dict[str, str]:
-        """The incarnation of each volume of our pool's nodes, by the volume's name."""
-        names = [volume.name() for volume in driver.within(storage.handle.listAllVolumes)]
-        matches = {name: _OURS.fullmatch(name) for name in sorted(names)}
-        return {
-            name: match["incarnation"]
-            for name, match in matches.items()
-            if match is not None and match["pool"] == self.pool
-        }
+    def delete(self, wire: Hypervisor, thing: CloudResource) -> Outcome | None:
+        storage, volume = thing.handle
+        wire.within(volume.delete)
+        return Outcome.GONE if storage.volume(wire, _name(thing)) is None else None
 
-    def _leftover(self, name: str, node_id: str) -> Leftover:
-        return Leftover(LeftoverKind.VOLUME, f"{self.storage_pool}/{name}", node_id)
+    def refused(self, thing: CloudResource, error: Exception) -> Outcome | None:
+        return None
+
+
+def _thing(id: str, storage: StoragePool, volume: Any = None) -> CloudResource:
+    found = _OURS.fullmatch(id.rpartition("/")[2])
+    tags = {POOL_TAG: found["pool"], INCARNATION_TAG: found["incarnation"]} if found else {}
+    return CloudResource(LeftoverKind.VOLUME, id, tags, handle=(storage, volume))
+
+
+def _name(thing: CloudResource) -> str:
+    return thing.id.rpartition("/")[2]
+
+
+def _marks(thing: CloudResource) -> tuple[str, str, str]:
+    """What a domain that has the volume bears: its incarnation, its name or its path."""
+    storage, _ = thing.handle
+    return thing.incarnation, _name(thing), f"{storage.path}/{_name(thing)}"
 
 
 def _holdings(node: Domain) -> frozenset[str]:

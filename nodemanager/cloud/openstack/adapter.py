@@ -106,7 +106,7 @@ class OpenStack(Provider):
     def by_record(self, driver: NodeDriver, record_uuid: str) -> object:
         return self.wire(driver).servers()
 
-    def by_id(self, driver: NodeDriver, node_id: str) -> object | None:
+    def by_id(self, driver: NodeDriver, node_id: str) -> Server | None:
         return self.wire(driver).server(node_id)
 
     def sizes(self, driver: NodeDriver) -> tuple[Size, ...]:
@@ -251,7 +251,7 @@ def build_cloud(config: CloudConfig, *, timeout: float = TIMEOUT) -> LibcloudClo
         provider=provider,
         # Without places nobody asks where a node is.
         reader=replace(READER, places=attrgetter("places")) if config.places else READER,
-        leftovers=OpenStackLeftovers(config.pool, provider.wire),
+        leftovers=OpenStackLeftovers(config.pool, provider.wire, provider.by_id),
         timeout=access.timeout,
     )
 

@@ -11,15 +11,14 @@ those that it did not make.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
-from functools import partial
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
 from libcloud.compute.base import NodeDriver
 
-from nodemanager.cloud.leftovers import Calls, CloudResource, orphans, owners, release
+from nodemanager.cloud.leftovers import CloudResource, PoolLeftovers
 from nodemanager.cloud.openstack.errors import Refusal
 from nodemanager.cloud.openstack.node import STATES, Server
 from nodemanager.cloud.openstack.wire import Wire
@@ -52,77 +51,91 @@ SORTS = (
 BY_KIND = {sort.kind: sort for sort in SORTS}
 
 
-@dataclass(frozen=True, slots=True)
-class OpenStackLeftovers:
-    """See nodemanager.cloud.provider.Leftovers; `wire` gives a driver's connections."""
+class OpenStackLeftovers(PoolLeftovers[Wire, Server]):
+    STOPPING = CloudState.STOPPING
+    ENDED = CloudState.TERMINATED
 
-    pool: str
-    wire: Callable[[NodeDriver], Wire]
-
-    def pins(self, driver: NodeDriver, node_id: str) -> tuple[Leftover, ...]:
-        """The things of ours that the server uses, and the ports that nova made for it.
-
-        Nova deletes its ports with the server. One that it has deleted will be found gone at its
-        release, and one that it forgot is then deleted.
-        """
+    def pinned(self, driver: NodeDriver, node_id: str) -> Iterator[CloudResource]:
+        """Nova deletes its ports with the server. One that it has deleted will be found gone at its
+        release, and one that it forgot is then deleted."""
         wire = self.wire(driver)
         server = wire.server(node_id)
         if server is None or server.metadata.get(POOL_TAG) != self.pool:
-            return ()
+            return
         ports = [
             port
             for port in _things(wire, BY_KIND[LeftoverKind.INTERFACE], device_id=node_id)
             if node_id in port.holders
         ]
-        found = [*ports]
+        yield from ports
         for volume_id in server.volumes:
-            volume = _asked(wire, BY_KIND[LeftoverKind.VOLUME], volume_id)
-            found += [] if volume is None else [volume]
+            if volume := _asked(wire, BY_KIND[LeftoverKind.VOLUME], volume_id):
+                yield volume
         for port in ports:
             addresses = _things(wire, BY_KIND[LeftoverKind.ADDRESS], port_id=port.id)
-            found += [address for address in addresses if port.id in address.holders]
-        return tuple(
-            Leftover(thing.kind, thing.id, node_id, tagged=thing.is_ours(self.pool))
-            for thing in found
-            if (thing.is_ours(self.pool) or thing.made_with_node) and not thing.held
-        )
+            yield from (address for address in addresses if port.id in address.holders)
 
-    def find(self, driver: NodeDriver) -> tuple[Leftover, ...]:
-        """Unused things of ours whose server is not listed; what nova made can't be told here.
+    def things(self, wire: Wire) -> Iterator[CloudResource]:
+        """Without what nova made, which can't be told here."""
+        for sort in SORTS:
+            yield from _things(wire, sort)
 
-        Lists the servers after the things, so that every thing's server is listed, too. The
-        exception is a very new server (A1), which the caller must allow for.
-        """
-        wire = self.wire(driver)
-        free = [
-            thing for sort in SORTS for thing in _things(wire, sort) if thing.is_free(self.pool)
-        ]
-        return orphans(free, _incarnations(wire.servers()) if free else ())
+    def nodes(self, wire: Wire, incarnation: str | None = None) -> list[Server]:
+        """Raises IncompleteListing where one is unreadable: any thing might belong to that one."""
+        listed = wire.servers()
+        if any(server is None for server in listed):
+            raise IncompleteListing("an item of the servers is none")
+        return [one for one in listed if incarnation in (None, self.incarnation(one))]
 
-    def release(self, driver: NodeDriver, leftover: Leftover) -> Outcome:
-        """Checks the thing and its server before it sends the delete."""
-        wire, sort = self.wire(driver), BY_KIND[leftover.kind]
-        thing = _asked(wire, sort, leftover.id)
-        if thing is None:
-            return Outcome.GONE
+    def owners(self, driver: NodeDriver, leftover: Leftover, thing: CloudResource) -> list[Server]:
+        try:
+            return super().owners(driver, leftover, thing)
+        except MalformedId as error:
+            raise LeftAlone(f"{thing.what}: {error}") from error
 
-        def delete() -> Outcome:
-            wire.delete(sort.service, f"{sort.root}/{quote(leftover.id, safe='')}")
-            # The next question tells whether it is gone.
-            return Outcome.ACCEPTED
+    def incarnation(self, node: Server) -> str | None:
+        return node.metadata.get(INCARNATION_TAG)
 
-        calls = Calls(
-            others=partial(_others, leftover, thing),
-            states=partial(_node_states, wire, leftover, thing),
-            stopping=CloudState.STOPPING,
-            delete=delete,
-            refused=partial(_refused, thing),
-        )
+    def state(self, node: Server) -> str:
+        return STATES.get(node.state, CloudState.UNKNOWN)
+
+    def asked(self, wire: Wire, leftover: Leftover) -> CloudResource | None:
+        return _asked(wire, BY_KIND[leftover.kind], leftover.id)
+
+    def others(
+        self,
+        wire: Wire,
+        leftover: Leftover,
+        thing: CloudResource,
+        owners: Callable[[], list[Server]],
+    ) -> Iterable[str]:
+        """Raises LeftAlone for a port that nova did not make."""
+        if not leftover.tagged and thing.holders != {leftover.node_id}:
+            why = "is not bound to its server any more: nova did not make it"
+            raise LeftAlone(f"{thing.what} {why}")
+        # The holder of an address is a port, which goes before it.
+        is_address = thing.kind is LeftoverKind.ADDRESS
+        return frozenset() if is_address else thing.holders - {leftover.node_id}
+
+    def is_used(self, leftover: Leftover, thing: CloudResource) -> bool:
         # What nova made is deleted while it is bound to its server: afterwards nothing shows that
         # it is ours.
-        return release(
-            leftover, replace(thing, used=thing.used and leftover.tagged), self.pool, calls
-        )
+        return thing.used and leftover.tagged
+
+    def delete(self, wire: Wire, thing: CloudResource) -> None:
+        sort = BY_KIND[thing.kind]
+        wire.delete(sort.service, f"{sort.root}/{quote(thing.id, safe='')}")
+
+    def refused(self, thing: CloudResource, error: Exception) -> Outcome | None:
+        """Raises LeftAlone for a port that is nova's to delete."""
+        if not isinstance(error, Refusal):
+            return None
+        if error.status == 404:
+            return Outcome.GONE
+        if thing.made_with_node and BY_POLICY in error.message:
+            why = "neutron lets only administrators delete a port that nova made"
+            raise LeftAlone(f"{thing.what}: {why}: {error}") from error
+        return Outcome.ACCEPTED if error.status in (400, 409) else None
 
 
 def _thing(sort: ResourceType, raw: Any) -> CloudResource:
@@ -190,50 +203,3 @@ def _asked(wire: Wire, sort: ResourceType, thing_id: str) -> CloudResource | Non
     if thing.id != thing_id:
         raise ForeignAnswer(f"asked for {thing_id}, answered with {thing.id}")
     return thing
-
-
-def _others(leftover: Leftover, thing: CloudResource) -> frozenset[str]:
-    """The other servers that use it. Raises LeftAlone for a port that nova did not make."""
-    if not leftover.tagged and thing.holders != {leftover.node_id}:
-        raise LeftAlone(f"{thing.what} is not bound to its server any more: nova did not make it")
-    # The holder of an address is a port, which goes before it.
-    is_address = thing.kind is LeftoverKind.ADDRESS
-    return frozenset() if is_address else thing.holders - {leftover.node_id}
-
-
-def _node_states(wire: Wire, leftover: Leftover, thing: CloudResource) -> set[CloudState]:
-    """The states of the servers that owned the thing; empty where there is none any more."""
-
-    def of_incarnation(incarnation: str) -> list[Server]:
-        listed = _readable(wire.servers())
-        return [one for one in listed if one.metadata.get(INCARNATION_TAG) == incarnation]
-
-    try:
-        found = owners(leftover, thing, wire.server, of_incarnation)
-    except MalformedId as error:
-        raise LeftAlone(f"{thing.what}: {error}") from error
-    return {STATES.get(one.state, CloudState.UNKNOWN) for one in found} - {CloudState.TERMINATED}
-
-
-def _refused(thing: CloudResource, error: Exception) -> Outcome | None:
-    """See Calls.refused. Raises LeftAlone for a port that is nova's to delete."""
-    if not isinstance(error, Refusal):
-        return None
-    if error.status == 404:
-        return Outcome.GONE
-    if thing.made_with_node and BY_POLICY in error.message:
-        why = "neutron lets only administrators delete a port that nova made"
-        raise LeftAlone(f"{thing.what}: {why}: {error}") from error
-    return Outcome.ACCEPTED if error.status in (400, 409) else None
-
-
-def _incarnations(servers: list[Any]) -> set[str]:
-    listed = _readable(servers)
-    return {one.metadata.get(INCARNATION_TAG, "") for one in listed if one.state != "DELETED"}
-
-
-def _readable(servers: list[Any]) -> list[Server]:
-    """Raises IncompleteListing where one is unreadable: any thing might belong to that one."""
-    if any(server is None for server in servers):
-        raise IncompleteListing("an item of the servers is none")
-    return servers

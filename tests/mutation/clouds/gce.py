@@ -200,8 +200,8 @@ GCE = (
         "D4",
         "on Google a disk that goes with its node is a leftover",
         "cloud/gce/leftovers.py",
-        'if path is None or attached.get("autoDelete") is True:',
-        "if path is None:",
+        'if path is not None and attached.get("autoDelete") is not True:',
+        "if path is not None:",
         "tests/cloud/gce/test_leftovers.py::"
         "test_a_boot_disk_that_goes_with_its_node_is_no_leftover",
     ),
@@ -209,8 +209,8 @@ GCE = (
         "D4",
         "on Google a disk that another instance uses is deleted",
         "cloud/gce/leftovers.py",
-        "                if other is not None and other.id not in {node.id for node in nodes()}:\n",
-        "                if False:\n",
+        "            if other is not None and other.id not in {node.id for node in owners()}:\n",
+        "            if False:\n",
         "tests/cloud/gce/test_leftovers.py::"
         "test_a_disk_that_another_instance_uses_now_is_left_alone",
     ),

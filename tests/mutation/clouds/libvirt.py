@@ -144,18 +144,10 @@ LIBVIRT = (
     ),
     TextMutant(
         "T3",
-        "on libvirt another pool's volume is deleted",
-        "cloud/libvirt/volumes.py",
-        '        if match is None or match["pool"] != self.pool:\n',
-        "        if match is None:\n",
-        "tests/cloud/libvirt/test_adapter.py::test_only_a_volume_named_by_us_is_ever_deleted",
-    ),
-    TextMutant(
-        "T3",
         "on libvirt another pool's volume is a leftover",
         "cloud/libvirt/volumes.py",
-        '            if match is not None and match["pool"] == self.pool\n',
-        "            if match is not None\n",
+        "        things = [thing for thing in self.things(driver) if thing.is_ours(self.pool)]\n",
+        "        things = self.things(driver)\n",
         "tests/cloud/libvirt/test_adapter.py::test_only_a_volume_named_by_us_is_ever_deleted",
     ),
     TextMutant(
@@ -170,8 +162,8 @@ LIBVIRT = (
         "D4",
         "on libvirt a volume of a domain that lives is a leftover",
         "cloud/libvirt/volumes.py",
-        '            if held.isdisjoint((incarnation, name, f"{storage.path}/{name}"))\n',
-        "",
+        "for thing in things if held.isdisjoint(_marks(thing))",
+        "for thing in things",
         "tests/cloud/libvirt/test_adapter.py::test_a_node_keeps_its_volumes_while_it_lives",
     ),
 )
