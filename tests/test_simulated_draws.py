@@ -497,7 +497,8 @@ def test_a_ping_that_finds_no_free_slot_counts_and_is_told_no_order(slots: int) 
     world._boot(node, f"{record.uuid}?{record.ping_secret}")
     machine = node.machine
     assert machine is not None
-    machine._arrive("idle", None, machine.life, world.engine.now)
+    now = world.engine.now
+    machine._arrive(Word(now, now, "idle"), None, machine.life)
     assert machine.heard_at == world.engine.now
     assert [word.is_answered for word in machine.words.values()] == [slots > 1]
     assert machine.told == (None if slots == 1 else "00c0ffee")

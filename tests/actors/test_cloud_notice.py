@@ -44,12 +44,14 @@ def test_a_busy_node_keeps_its_job_is_replaced_and_goes_once_the_job_is_done(
     assert rig.reasons("node.keep", node=node)[-1] == "leaving"
     assert len(rig.lines("node.notice")) == 1
     assert rig.summary()["draining"] == 1
+    rig.cloud.destroy_takes = 90.0
     rig.fleet.states[node] = WorkerState.IDLE
     started = rig.turn_until("node.shutdown_started", within=300)
     assert (started["node"], started["reason"]) == (node, "noticed")
     rig.turn(300)
     assert len(rig.nodes) == 1
     assert node not in {one.id for one in rig.nodes}
+    assert len(rig.lines("node.notice")) == 1
     assert rig.violations() == []
 
 

@@ -12,18 +12,24 @@ from typing import Any
 
 import pytest
 
+from tests.cloud.metadata import (
+    AZURE_EVENTS,
+    EVENTS_PAGE,
+    GOOGLE,
+    SPOT_PAGE,
+    amazon,
+    azure_event,
+    azure_pages,
+    google,
+)
 from tests.cloud.pings import PingServer, ping
 
 ORDER = "00c0ffee00c0ffee"
 Notice = tuple[str | None, str | None]
 NONE: Notice = ("none", None)
 
-# docs.aws.amazon.com/AWSEC2/latest/UserGuide/spot-instance-termination-notices.html
-SPOT_PAGE = "/latest/meta-data/spot/instance-action"
 TERMINATES = '{"action": "terminate", "time": "2017-09-18T08:22:00Z"}'
 STOPS = '{"action": "stop", "time": "2017-09-18T08:22:00Z"}'
-# docs.aws.amazon.com/AWSEC2/latest/UserGuide/viewing_scheduled_events.html
-EVENTS_PAGE = "/latest/meta-data/events/maintenance/scheduled"
 REBOOTS = """[
   {
     "NotBefore" : "21 Jan 2019 09:00:43 GMT",
@@ -34,27 +40,11 @@ REBOOTS = """[
     "State" : "active"
   }
 ]"""
-# cloud.google.com/compute/docs/instances/create-use-preemptible and
-# cloud.google.com/compute/docs/metadata/getting-live-migration-notice
-GOOGLE = "/computeMetadata/v1/instance"
-# learn.microsoft.com/azure/virtual-machines/linux/scheduled-events
-AZURE_EVENTS = "/metadata/scheduledevents?api-version=2020-07-01"
-AZURE_NAME = "/metadata/instance/compute/name?api-version=2021-02-01&format=text"
-AZURE_ID = "/metadata/instance/compute/vmId?api-version=2021-02-01&format=text"
+AT = "Mon, 19 Sep 2016 18:29:47 GMT"
 
 
-def azure(kind: str, *names: str, at: str = "Mon, 19 Sep 2016 18:29:47 GMT") -> dict[str, Any]:
-    return {
-        "EventId": "f020ba2e-3bc0-4c40-a10b-86575a9eabd5",
-        "EventType": kind,
-        "ResourceType": "VirtualMachine",
-        "Resources": list(names),
-        "EventStatus": "Scheduled",
-        "NotBefore": at,
-        "Description": "Host server is undergoing maintenance.",
-        "EventSource": "Platform",
-        "DurationInSeconds": 9,
-    }
+def azure(kind: str, *names: str, at: str = AT) -> dict[str, Any]:
+    return azure_event(kind, *names, at=at)
 
 
 class Node:
@@ -65,7 +55,7 @@ class Node:
         self.hook, self.ran, self.state = home / "drain", home / "ran", home / "state"
         (home / "ping-url").write_text(pings.url())
         self.works(False)
-        pings.pages = {"/latest/meta-data/instance-id": "i-1"}
+        pings.pages = amazon("i-1", None)
 
     def works(self, yes: bool) -> None:
         word = "busy" if yes else "drained"
@@ -73,12 +63,10 @@ class Node:
         self.hook.chmod(0o755)
 
     def is_at_google(self, preempted: str, event: str) -> None:
-        pages = {"id": "400", "preempted": preempted, "maintenance-event": event}
-        self.pings.pages = {f"{GOOGLE}/{name}": text for name, text in pages.items()}
+        self.pings.pages = google("400", "soon" if preempted == "TRUE" else None, event)
 
     def is_at_azure(self, *events: dict[str, Any], indent: int | None = None) -> None:
-        document = json.dumps({"DocumentIncarnation": 3, "Events": events}, indent=indent)
-        self.pings.pages = {AZURE_ID: "02aa", AZURE_NAME: "Node-7", AZURE_EVENTS: document}
+        self.pings.pages = azure_pages(*events, indent=indent)
 
     def ping(self, worker: str = "idle") -> subprocess.CompletedProcess[str]:
         self.pings.pings.clear()
@@ -158,9 +146,6 @@ def test_on_amazon(node: Node, pages: dict[str, str], expected: Notice) -> None:
 def test_on_google(node: Node, preempted: str, event: str, expected: Notice) -> None:
     node.is_at_google(preempted, event)
     assert node.notice == expected
-
-
-AT = "Mon, 19 Sep 2016 18:29:47 GMT"
 
 
 @pytest.mark.parametrize("indent", [None, 4])

@@ -6,7 +6,7 @@ Each cloud has a module that makes such a cluster: ec2, openstack, hypervisor, a
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from configparser import RawConfigParser
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
@@ -31,6 +31,7 @@ class CloudCluster(Cluster, Generic[C]):
         module: str = "nodemanager",
         ping_every: float = PING_EVERY_S,
         drain_hooks: bool = False,
+        metadata: Callable[[str], str] | None = None,
     ) -> None:
         home.mkdir(parents=True, exist_ok=True)
         self.module = module
@@ -39,7 +40,13 @@ class CloudCluster(Cluster, Generic[C]):
         """What the environment of its daemons has beside."""
         self._closing = ExitStack()
         self._closing.callback(cloud.close)
-        self.farm = NodeFarm(cloud, home / "farm", ping_every=ping_every, drain_hooks=drain_hooks)
+        self.farm = NodeFarm(
+            cloud,
+            home / "farm",
+            ping_every=ping_every,
+            drain_hooks=drain_hooks,
+            metadata=metadata,
+        )
         self._closing.callback(self.farm.close)
         self._wishlist = home / "wishlist"
         command = home / "print-wishlist"

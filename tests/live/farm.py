@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -80,7 +80,8 @@ class NodeFarm:
     """Watches the instances, and has each running one ping, over and over, from `start` to `close`.
 
     Its nodes do what `everyone` and `node_does` say, through the script's hook for worker states.
-    With `drain_hooks` they can be told to take no more work.
+    With `drain_hooks` they can be told to take no more work. `metadata` gives the URL of the
+    metadata service of a node, by its id; None where they have none.
     """
 
     def __init__(
@@ -90,11 +91,13 @@ class NodeFarm:
         *,
         ping_every: float = PING_EVERY_S,
         drain_hooks: bool = False,
+        metadata: Callable[[str], str] | None = None,
     ) -> None:
         self._api = api
         self._home = home
         self._ping_every = ping_every
         self._drain_hooks = drain_hooks
+        self._metadata = metadata
         home.mkdir(parents=True)
         self.machines: dict[str, Machine] = {}
         self._over = threading.Event()
@@ -145,8 +148,9 @@ class NodeFarm:
         own, default = self._home / f"{node_id}.state", self._home / "default"
         hook.write_text(HOOK.format(own=own, default=default), encoding="utf-8")
         hook.chmod(0o700)
+        asks = ("--metadata", self._metadata(node_id)) if self._metadata else ("--no-metadata",)
         command = [
-            *("/bin/sh", str(PING_SCRIPT), "--no-metadata"),
+            *("/bin/sh", str(PING_SCRIPT), *asks),
             *("--url-file", str(user_data), "--instance-id", node_id),
             *("--interface", f"127.0.7.{len(self.machines) + 1}", "--state-hook", str(hook)),
         ]

@@ -39,7 +39,7 @@ class Causes:
         self.read_at: dict[str, float] = {}
         """By manager, when that was read, or its scheduler asked for it."""
         self._sent_away: dict[str, set[str]] = defaultdict(set)
-        """By pool, the nodes that a plan ever ordered away."""
+        """By pool, the nodes that a plan ever ordered away, or that the cloud would take."""
         self._named: set[tuple[str, str]] = set()
         """Manager and id of each job of which it said that it can't be had."""
         self._owed: dict[str, set[str]] = defaultdict(set)
@@ -74,6 +74,7 @@ class Causes:
             return
         away = self._sent_away[manager.pool.name]
         away |= {one.node_id for one in (*plan.shutdowns, *plan.drains)}
+        away |= {one.node.id for one in plan.views if one.record and one.record.notice}
         queue = self.queue.get(manager.name, ())
         if plan.boots:
             self._boots(manager, plan, queue, settings)

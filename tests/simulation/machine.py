@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from nodemanager.core.model.world import CloudState, Record
@@ -58,6 +58,8 @@ class Word:
     arrived: float
     state: str | None
     is_answered: bool = True
+    is_taken: bool = False
+    """It said that the cloud will take it (D18)."""
 
 
 @dataclass
@@ -89,6 +91,8 @@ class Machine:
     """The order by which it takes no more work."""
     is_down: bool = False
     """It says so, and takes no work."""
+    is_taken: bool = False
+    """Its cloud says that it will take it; then it takes no work, if it can be told to (D18)."""
     slot: int | None = None
     hostname: str | None = None
     refused: int = 0
@@ -111,8 +115,12 @@ class Machine:
     def is_ready(self) -> bool:
         """Whether its scheduler may give it a job: it is up, can be reached, and has none."""
         up = self.on and self.heard_at is not None and not self.cut_off and not self.is_down
-        up = up and self.told is None
+        up = up and self.takes_work
         return up and self.busy_since is None
+
+    @property
+    def takes_work(self) -> bool:
+        return self.told is None and not (self.is_taken and self.habits.drain_hook)
 
     def drains_for(self, shape: Shape) -> bool:
         """Whether it can be told to take no more work, in that world."""
@@ -175,7 +183,7 @@ class Machine:
         chance = self.habits.ping_every / self.habits.job_s
         if self._random.random() < chance:
             works = self._random.random() < self.habits.works
-            busy = self.wanted(self) and works and self.told is None
+            busy = self.wanted(self) and works and self.takes_work
             busy = busy and not self.engine.calm
             self.busy_since = (self.busy_since or self.engine.now) if busy else None
 
@@ -185,7 +193,7 @@ class Machine:
             state = "drained"
         if self.is_down:
             state = "down"
-        drained = self.told
+        drained, is_taken = self.told, self.is_taken
         travel = self.engine.trip()
         late = self.late or self.moods.late_pings
         if late:
@@ -196,22 +204,27 @@ class Machine:
             return
         life, sent = self.life, self.engine.now
         arrives = travel + fate.there
-        self.engine.after(arrives, lambda: self._arrive(state, drained, life, sent))
+
+        def arrive() -> None:
+            self._arrive(Word(sent, self.engine.now, state, is_taken=is_taken), drained, life)
+
+        self.engine.after(arrives, arrive)
         if fate.again is not None:
             again = arrives + fate.again
-            self.engine.after(again, lambda: self._arrive(state, drained, life, sent))
+            self.engine.after(again, arrive)
 
-    def _arrive(self, state: str | None, drained: str | None, life: int, sent: float) -> None:
+    def _arrive(self, word: Word, drained: str | None, life: int) -> None:
         instance = self.instance.id if self.habits.tells_instance else None
         try:
             record = self.registry.ping(
                 self.uuid,
                 self.secret,
                 instance=instance,
-                state=state,
+                state=word.state,
                 address=self.address,
                 hook=self.habits.drain_hook,
                 drained=drained,
+                notice={"notice": "spot" if word.is_taken else "none"},
             )
         except WrongSecret:
             self.refused += 1
@@ -220,11 +233,11 @@ class Machine:
             # The store took the ping before it looked for a slot.
             taken = self.registry.record(self.uuid)
             assert taken is not None
-            self._heard(taken, Word(sent, self.engine.now, state, is_answered=False))
+            self._heard(taken, replace(word, is_answered=False))
             return
         except (StoreError, RemoteError):
             return
-        self._heard(record, Word(sent, self.engine.now, state))
+        self._heard(record, word)
         if life == self.life and self.habits.drain_hook and record.drain != self.told:
             # It carries that out, and says so at once.
             self.told = record.drain

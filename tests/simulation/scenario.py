@@ -59,6 +59,7 @@ NOT_SEATED: Mapping[str, str] = {
     "the controller forgets who is drained": f"{_OF_QUEUE}slurmctld is killed",
     "the controller is killed": f"{_OF_QUEUE}slurmctld is killed",
     "the cloud takes back what boots": "only storms name it",
+    "the cloud takes nodes with notice": "only storms name it",
     "the wishlist fails": f"{_QUEUE}the scheduler's polls fail",
 }
 """Kinds that can't come where Slurm's nodes are the records, each with the reason.

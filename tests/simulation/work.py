@@ -23,7 +23,7 @@ from tests.simulation.world import World
 
 ROTATED = frozenset({Reason.OTHER_IMAGE, Reason.OTHER_TYPE, Reason.TOO_OLD})
 """Another node takes its place (D15)."""
-AS_IDLE = frozenset({Reason.IDLE_BEYOND_DEMAND, Reason.DRAINED}) | ROTATED
+AS_IDLE = frozenset({Reason.IDLE_BEYOND_DEMAND, Reason.DRAINED, Reason.NOTICED}) | ROTATED
 CARRIED_OUT_S = 30.0
 """From the plan to the destroy: its look, and messages and calls that are slow."""
 A_ROUNDING = 1e-6
@@ -90,14 +90,16 @@ class Work:
     def _destroyed(self, one: Instance, by: str) -> None:
         machine, sent_at = one.machine, self.world.weather.sent_at
         known = self.rules.order_of(by, one.id, sent_at)
-        if known is None or machine is None or machine.busy_since is None:
+        if known is None or machine is None or known[1].reason not in AS_IDLE:
             return
         reason, record = known[1].reason, known[1].record
-        if reason not in AS_IDLE:
-            return
         read, _, _ = self.told.ears[by].last_look(record or "", None, sent_at)
         seen = read.record if read is not None else None
         word = machine.words.get(seen.last_ping_at) if seen is not None else None
+        if reason is Reason.NOTICED and word is not None and not word.is_taken:
+            self.world.violate("D18", f"{by} destroys {one.id}, which its cloud does not take")
+        if machine.busy_since is None:
+            return
         if word is None and seen is not None and self._is_twins_word(one, seen.last_ping_at):
             return
         # While no slot is free, the store answers the pings of a node without one with an error.

@@ -151,14 +151,12 @@ class VerdictLog:
 
     def _tell_cloud_notices(self, plan: Plan) -> None:
         """Log once which nodes their cloud will take, and which it will not any more (D18)."""
-        before = self._cloud_notices
-        after: dict[str, CloudNotice] = {}
-        for view in plan.views:
-            if view.leaves and view.record is not None and view.record.notice is not None:
-                after[view.node.id] = view.record.notice
-                if before.get(view.node.id) != view.record.notice:
-                    self._tell_cloud_notice(plan, view.node.id, "given", view.record.notice)
-        for node_id in (before.keys() - after.keys()) & plan.pairs.record_of.keys():
+        before, record_of = self._cloud_notices, plan.pairs.record_of
+        after = {id: one.notice for id, one in record_of.items() if one.notice is not None}
+        for node_id, notice in after.items():
+            if before.get(node_id) != notice:
+                self._tell_cloud_notice(plan, node_id, "given", notice)
+        for node_id in (before.keys() - after.keys()) & record_of.keys():
             self._tell_cloud_notice(plan, node_id, "withdrawn", before[node_id])
         self._cloud_notices = after
 

@@ -14,6 +14,23 @@ def _(scene: Scene) -> None:
         scene.world.cloud.end(node)
 
 
+@fault("the cloud takes nodes with notice", lasts=LONG, apart=True)
+def _(scene: Scene) -> None:
+    """Some in time; of the others it takes its notice back (D18)."""
+    chosen = [one for one in scene.machines() if scene.random.random() < 0.5]
+    for machine in chosen:
+        machine.is_taken = True
+        if scene.random.random() < 0.5:
+            node, after = machine.instance, scene.random.uniform(30.0, 300.0)
+            scene.world.engine.after(after, lambda node=node: scene.world.cloud.end(node))
+
+    def take_back() -> None:
+        for machine in chosen:
+            machine.is_taken = False
+
+    scene.finally_(take_back)
+
+
 @fault("all nodes die", weight=0.7)
 def _(scene: Scene) -> None:
     for node in scene.nodes():
