@@ -257,3 +257,28 @@ def test_an_order_taken_back_leaves_a_node_that_will_be_taken_without_work(node:
     node.ping()
     assert node.said == [("drained", ORDER), ("idle", None)]
     assert "resume" not in node.hook_runs
+
+
+def test_a_node_that_cannot_keep_its_notice_pings_all_the_same(node: Node) -> None:
+    """Its silence would end it; it takes work until it is told not to."""
+    node.pings.pages[SPOT_PAGE] = TERMINATES
+    node.state.write_text("no directory")
+    done = node.ping()
+    assert (done.returncode, node.said) == (0, [("idle", None)])
+    assert "can't write" in done.stderr
+    assert node.pings.pings[0].form["notice"] == "spot"
+    assert node.hook_runs == []
+
+
+def test_a_resume_that_fails_is_tried_again_and_the_node_pings(node: Node) -> None:
+    node.pings.pages[SPOT_PAGE] = TERMINATES
+    node.ping()
+    del node.pings.pages[SPOT_PAGE]
+    node.hook.write_text(f"#!/bin/sh\necho $1 >>{node.ran}\n[ $1 = drain ] && echo drained\n")
+    done = node.ping()
+    assert (done.returncode, node.said) == (0, [("idle", None)])
+    assert "resume failed" in done.stderr
+    node.works(False)
+    node.ping()
+    node.ping()
+    assert node.hook_runs == ["drain", "resume", "drain", "resume"]
