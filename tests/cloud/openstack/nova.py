@@ -67,6 +67,13 @@ def refused(status: int, message: str, retry_after: str | None = None) -> Refuse
     return Refused(status, {FAULTS.get(status, "computeFault"): fault}, headers)
 
 
+def _is_uuid(text: str) -> bool:
+    try:
+        return str(uuid.UUID(text)) == text
+    except ValueError:
+        return False
+
+
 def _wrong(field: str, why: str) -> Refused:
     return refused(400, f"Invalid input for field/attribute {field}. {why}")
 
@@ -171,6 +178,8 @@ class Nova:
             raise refused(400, f"Flavor {asked['flavorRef']} could not be found.")
         self._check_names(asked)
         group = body.get(HINTS, {}).get("group")
+        if group is not None and not _is_uuid(group):
+            raise _wrong("group", f"'{group}' is not a 'uuid'")
         if group is not None and not self._knows("server group", group):
             raise refused(400, f"Instance group {group} could not be found.")
         volumes = asked.get("block_device_mapping_v2", [])

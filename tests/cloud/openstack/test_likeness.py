@@ -123,6 +123,9 @@ def outline(answer: requests.Response) -> tuple[int, str]:
         ("GET", "compute", "/no-such-path", (404, HTML), "could not be found"),
         ("GET", "compute", "/flavors/detail", (200, "flavors"), "OS-FLV-EXT-DATA:ephemeral"),
         ("GET", "compute", f"/flavors/detail?marker={NONE}", (400, "badRequest"), "not found"),
+        ("GET", "compute", "/os-server-groups", (200, "server_groups"), ""),
+        ("GET", "compute", "/os-server-groups?limit=1&offset=9", (200, "server_groups"), "[]"),
+        ("GET", "network", "/networks?name=nobody", (200, "networks"), "[]"),
         ("GET", "network", f"/ports/{NONE}", (404, "NeutronError"), "PortNotFound"),
         ("DELETE", "network", f"/ports/{NONE}", (404, "NeutronError"), "PortNotFound"),
         ("GET", "network", f"/ports?limit=1&marker={NONE}", (404, "NeutronError"), "PortNotFound"),
@@ -179,6 +182,26 @@ def test_an_order_is_refused_alike(
 ) -> None:
     answer = site.ask("POST", "compute", "/servers", site.server(**changes))
     assert outline(answer) == (status, {400: "badRequest", 403: "forbidden"}[status]), answer.text
+    assert says in answer.text
+
+
+@pytest.mark.parametrize(
+    ("beside", "says"),
+    [
+        pytest.param(
+            {"os:scheduler_hints": {"group": NONE}},
+            f"Instance group {NONE} could not be found",
+            id="no-such-group",
+        ),
+        pytest.param({"os:scheduler_hints": {"group": "apart"}}, "Invalid input", id="by-name"),
+        pytest.param({"surprise": 1}, "Additional properties are not allowed", id="surprise"),
+    ],
+)
+def test_what_is_beside_an_order_is_refused_alike(
+    site: Site, beside: dict[str, Any], says: str
+) -> None:
+    answer = site.ask("POST", "compute", "/servers", {**site.server(), **beside})
+    assert outline(answer) == (400, "badRequest"), answer.text
     assert says in answer.text
 
 
