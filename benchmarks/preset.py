@@ -2,15 +2,17 @@
 
 `python -m benchmarks.preset ARGUMENTS...` is `nodemanager ARGUMENTS...` but for that: the dummy
 cloud lives in the daemon's memory, so that nobody outside can put nodes into it. BENCH_NODES in
-the environment says how many.
+the environment says how many, and BENCH_ANSWER_S how many seconds each of the cloud's answers
+takes, as one of a cloud at a distance does.
 """
 
 from __future__ import annotations
 
 import os
+import time
 from typing import Any
 
-from libcloud.compute.base import Node
+from libcloud.compute.base import Node, NodeDriver
 from libcloud.compute.drivers.dummy import DummyNodeDriver
 from libcloud.compute.types import NodeState
 
@@ -19,6 +21,24 @@ from nodemanager import cli
 from nodemanager.clock import Clock
 from nodemanager.cloud.dummy import adapter as dummy
 from nodemanager.core.model.world import Tags
+
+ANSWER_S = float(os.environ.get("BENCH_ANSWER_S", "0"))
+
+
+class Distant(dummy.Dummy):
+    """The dummy, which answers late, and finds the nodes with a tag by itself, as clouds do."""
+
+    def by_record(self, driver: NodeDriver, record_uuid: str) -> object:
+        time.sleep(ANSWER_S)
+        nodes: Any = super().by_record(driver, record_uuid)
+        entries = self.book.entries
+        if not record_uuid:
+            return nodes
+        return [node for node in nodes if entries[node.id].tags.record == record_uuid]
+
+    def by_id(self, driver: NodeDriver, node_id: str) -> object | None:
+        time.sleep(ANSWER_S)
+        return super().by_id(driver, node_id)
 
 
 def fill(book: dummy.Book, count: int, launched_at: float) -> None:
@@ -54,6 +74,8 @@ def main() -> None:
         return book
 
     dummy.open_book = preset
+    # mypy takes a class for no variable.
+    dummy.Dummy = Distant  # type: ignore[misc]
     cli.main()
 
 

@@ -50,6 +50,8 @@ POLL_S = 60.0
 RESTS_POLLS = 5
 RATE = 100
 """Records a minute that the backlog may free, and at most in one cycle."""
+ANSWER_S = 0.2
+"""Seconds that each answer of the cloud takes."""
 CLIENTS = 16
 WITHIN_S = 2400.0
 ANSWER_GOAL_S = 1.0
@@ -163,7 +165,7 @@ def running(count: int) -> Iterator[Pool]:
             home / "state",
             log=home / "daemon.log",
             module="benchmarks.preset",
-            told={"BENCH_NODES": str(count)},
+            told={"BENCH_NODES": str(count), "BENCH_ANSWER_S": str(ANSWER_S)},
             patience_s=WITHIN_S,
         )
         stack.callback(end_all, [daemon])

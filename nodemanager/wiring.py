@@ -127,7 +127,7 @@ def start_actors(
         _demand_of(context, demand_every, wishlist or wishlist_of(config)),
         tuple(NodeSetupActor.start(context, user_data) for _ in range(settings.max_creates)),
         tuple(NodeShutdownActor.start(context) for _ in range(settings.max_creates)),
-        RecordCleanerActor.start(context),
+        tuple(RecordCleanerActor.start(context) for _ in range(settings.max_creates)),
     )
     daemon.tell(Begin(team))
     return System(config, context, records, settings, daemon, team)

@@ -249,14 +249,14 @@ class Team:
     demand: Ref | None
     setups: tuple[Ref, ...]
     shutdowns: tuple[Ref, ...]
-    cleaner: Ref
+    cleaners: tuple[Ref, ...]
 
     @property
     def actors(self) -> tuple[Ref, ...]:
         """All of them."""
         demand = () if self.demand is None else (self.demand,)
         lists = (self.cloud_list, self.record_list)
-        return (*lists, *self.setups, *self.shutdowns, self.cleaner, *demand)
+        return (*lists, *self.setups, *self.shutdowns, *self.cleaners, *demand)
 
 
 @dataclass(frozen=True, slots=True)

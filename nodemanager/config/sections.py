@@ -140,9 +140,9 @@ class CloudSection:
     max_creates: int = option(
         kinds.whole(1),
         "16",
-        """The number of creates that may run at once, and of destroys as well. When the cloud asks
-        for fewer calls, the number is halved; each create or destroy that succeeds raises it by one
-        again.""",
+        """The number of creates that may run at once, and of destroys and of cleans as well. When
+        the cloud asks for fewer calls, the number is halved; each create or destroy that succeeds
+        raises it by one again.""",
         decides=Decides(fixed="nodes come as fast as recorded"),
     )
     timeout: float | None = option(

@@ -56,8 +56,8 @@ def test_a_steady_round_costs_the_same_calls_and_actors_however_many_nodes(
     assert rig.store.calls == dict.fromkeys(
         ("store_id", "late_pings", "store_time", "list_records", "probe", "slots"), 5
     )
-    # The daemon, two pollers and the cleaner; and those that set nodes up and shut them down.
-    assert len(pykka.ActorRegistry.get_all()) == 4 + 2 * 4
+    # The daemon and two pollers; and those that set nodes up, shut them down and clean records.
+    assert len(pykka.ActorRegistry.get_all()) == 3 + 3 * 4
 
 
 def test_leaked_records_are_freed_at_the_cap_a_round_until_none_is_left(

@@ -646,6 +646,42 @@ GUARDS = (
     ),
     TextMutant(
         "U13",
+        "all cleans wait for one worker",
+        "wiring.py",
+        "tuple(RecordCleanerActor.start(context) for _ in range(settings.max_creates))",
+        "(RecordCleanerActor.start(context),)",
+        "tests/actors/test_many_cleans.py::"
+        "test_sixteen_cleans_run_at_once_and_the_daemon_answers_meanwhile_u13",
+    ),
+    TextMutant(
+        "U13",
+        "a clean's first look calls a cloud that wants fewer calls",
+        "core/execute/effects.py",
+        "return effect.not_after is not None",
+        "return False",
+        "tests/actors/test_many_cleans.py::"
+        "test_a_clean_that_waits_for_a_worker_does_not_call_a_cloud_that_wants_fewer_calls_d6",
+    ),
+    TextMutant(
+        "C11",
+        "a void order is looked at before it is dropped",
+        "actors/workers/record_cleaner.py",
+        "if effect.not_after is not None:",
+        "if False:",
+        "tests/actors/test_many_cleans.py::"
+        "test_an_order_that_waited_until_it_was_void_costs_no_request_c11",
+    ),
+    TextMutant(
+        "C20",
+        "a clean whose order waited too long is forgotten, though its node is gone",
+        "core/execute/clean.py",
+        "(Reason.DENIED_TOO_EARLY, Reason.ORDER_EXPIRED, Reason.STOPPING)",
+        "(Reason.DENIED_TOO_EARLY, Reason.STOPPING)",
+        "tests/core/execute/explored/test_clean.py::"
+        "test_no_living_nodes_record_is_freed_and_no_fence_is_left_whatever_happens",
+    ),
+    TextMutant(
+        "U13",
         "what waits for a worker when the quota is met is tried in vain",
         "core/execute/setup.py",
         "if limits.quota is not None and planned_at <= limits.quota_at:",

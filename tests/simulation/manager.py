@@ -166,7 +166,10 @@ class Manager:
                 self._actor(NodeShutdownActor, context=context)
                 for _ in range(world.shape.shutdowns)
             ),
-            self._actor(RecordCleanerActor, context=context),
+            tuple(
+                self._actor(RecordCleanerActor, context=context)
+                for _ in range(world.shape.cleaners)
+            ),
         )
         self.daemon.tell(Begin(team))
 

@@ -159,7 +159,7 @@ def _with_slow_creates(drawn: Scenario) -> Scenario:
 
 
 def _with_width(seed: int, shape: Shape) -> Shape:
-    """In some worlds, with another number of creates, and of destroys, at once (U13).
+    """In some worlds, with another number of creates, destroys and cleans at once (U13).
 
     The stream's name spares each world that a test or a mutant names.
     """
@@ -168,7 +168,7 @@ def _with_width(seed: int, shape: Shape) -> Shape:
         return shape
     most = random.choice((1, 4, 16, 16))
     pools = tuple((replace(one, max_creates=most), every) for one, every in shape.pools)
-    return replace(shape, pools=pools, setups=most, shutdowns=most)
+    return replace(shape, pools=pools, setups=most, shutdowns=most, cleaners=most)
 
 
 def _drawn(seed: int, storm: Storm | None, *, seated: bool) -> Scenario:

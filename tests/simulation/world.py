@@ -105,9 +105,10 @@ class Shape:
     leasing: Leasing | None = None
     """How the managers of a pool share a lease; None where each pool has one machine."""
     setups: int = 3
-    """So many creates run at once, at the most, and so many destroys: most worlds have had these
-    two numbers from the first on."""
+    """So many creates run at once, at the most, so many destroys and so many cleans: most worlds
+    have had these numbers from the first on."""
     shutdowns: int = 2
+    cleaners: int = 1
 
 
 @dataclass(frozen=True)

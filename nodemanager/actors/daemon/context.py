@@ -61,7 +61,7 @@ class Context:
     team: Team
     setups: WorkerPool
     shutdowns: WorkerPool
-    cleaner: WorkerPool
+    cleaners: WorkerPool
     # Set once the parts that it serves are made.
     runner: Runner
 
@@ -128,7 +128,7 @@ class Context:
     @property
     def worker_pools(self) -> tuple[WorkerPool, ...]:
         """All workers."""
-        return (self.setups, self.shutdowns, self.cleaner)
+        return (self.setups, self.shutdowns, self.cleaners)
 
     # What is known.
 
@@ -272,5 +272,5 @@ class Context:
         self.decide_soon()
 
     def may_run(self) -> int:
-        """How many creates, and as many destroys, may run now (U13)."""
+        """How many creates, as many destroys and as many cleans may run now (U13)."""
         return may_run(self.limits, self.now, self.settings)

@@ -123,7 +123,7 @@ class NodeManagerDaemonActor(RoleActor):
         context.team = team
         context.setups = WorkerPool(team.setups, context.may_run)
         context.shutdowns = WorkerPool(team.shutdowns, context.may_run)
-        context.cleaner = WorkerPool((team.cleaner,), context.may_run)
+        context.cleaners = WorkerPool(team.cleaners, context.may_run)
         self._recovery.load()
         context.journal_writer.begin(
             Start(

@@ -56,7 +56,7 @@ class Endings:
         waiting = tuple(context.shutdowns.drop_waiting())
         context.runner.drop(Action.SHUTDOWN, waiting)
         context.runner.drop(Action.DISPATCH, waiting)
-        context.cleaner.drop_waiting()
+        context.cleaners.drop_waiting()
         # A step that a worker has begun ends by itself.
         context.runner.stop(context.now, self._is_busy)
         context.log.event(Event.DAEMON_STOPPING, level=DEBUG, reason=message.reason)

@@ -15,7 +15,14 @@ from nodemanager.actors.daemon.intents import action_of, entry_of, fields_of, st
 from nodemanager.actors.messages import CarriedOut, CarryOut, WaitOver
 from nodemanager.actors.report.journal_writer import JournalWriter
 from nodemanager.actors.workers.worker_pool import WorkerPool
-from nodemanager.core.execute.effects import CloudWrite, Effect, Paced, StoreWrite, Wait, Write
+from nodemanager.core.execute.effects import (
+    CloudWrite,
+    Effect,
+    StoreWrite,
+    Wait,
+    Write,
+    is_paced,
+)
 from nodemanager.core.execute.flights import Flights, LeftOpen, Stepped
 from nodemanager.core.execute.news import Learned
 from nodemanager.core.execute.workflow import (
@@ -403,7 +410,7 @@ class Runner:
             self._shell.remind(effect.seconds, WaitOver(key, running.serial))
             return False
         pool = self._shell.crew_for(key.action)
-        order, paced = CarryOut(key, running.serial, effect), isinstance(effect, Paced)
+        order, paced = CarryOut(key, running.serial, effect), is_paced(effect)
         if pool is at:
             pool.go_on(key.id, order, paced=paced)
             return True

@@ -76,9 +76,9 @@ class WorkflowShell:
         context = self._context
         if action in (Action.SETUP, Action.ADOPT):
             return context.setups
-        # A scheduler that hangs must not keep the one cleaner waiting.
+        # A scheduler that hangs must not keep the cleaners waiting.
         ends = (Action.SHUTDOWN, Action.DISPATCH)
-        return context.shutdowns if action in ends else context.cleaner
+        return context.shutdowns if action in ends else context.cleaners
 
     def remind(self, seconds: float, message: WaitOver) -> None:
         self._context.remind(seconds, message)

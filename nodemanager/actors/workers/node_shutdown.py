@@ -24,7 +24,7 @@ from nodemanager.core.execute.effects import (
 from nodemanager.core.model.scheduling import SchedulerNode
 from nodemanager.core.model.world import Outcome
 from nodemanager.core.plan.destroy import ShutdownEvidence
-from nodemanager.errors import RemoteError, SchedulerError, SchedulerRefused, TooLate
+from nodemanager.errors import RemoteError, SchedulerError, SchedulerRefused
 from nodemanager.schedulers.api import Scheduler
 
 
@@ -36,9 +36,7 @@ class NodeShutdownActor(WorkerActor):
             case LookAtNode():
                 return self._look(effect)
             case DestroyNode(node_id=node_id, not_after=not_after):
-                late_s = self._context.clock.boottime() - not_after
-                if late_s > 0:
-                    raise TooLate(f"its order expired {late_s:.0f} s before it could be sent")
+                self._check_in_time(not_after)
                 return self._context.cloud.destroy(node_id)
             case AskNode(node_id=node_id):
                 return self._context.cloud.ask(node_id)

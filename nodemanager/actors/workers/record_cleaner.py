@@ -48,6 +48,8 @@ class RecordCleanerActor(WorkerActor):
         raise self._not_mine(effect)
 
     def _look(self, effect: LookAtRecord) -> CleanEvidence:
+        if effect.not_after is not None:
+            self._check_in_time(effect.not_after)
         record = self._context.store.read(effect.uuid)
         asked_at = self._context.clock.boottime()
         tagged = self._context.cloud.find_by_record(effect.uuid)

@@ -8,7 +8,7 @@ from nodemanager.actors.base import RoleActor
 from nodemanager.actors.messages import CarriedOut, CarryOut
 from nodemanager.actors.team import TeamContext
 from nodemanager.core.execute.effects import Effect
-from nodemanager.errors import RemoteError
+from nodemanager.errors import RemoteError, TooLate
 
 
 class WorkerActor(RoleActor):
@@ -32,6 +32,12 @@ class WorkerActor(RoleActor):
     def _carry_out(self, effect: Effect) -> Any:
         """The effect's result; each worker has its own effects."""
         raise self._not_mine(effect)
+
+    def _check_in_time(self, not_after: float) -> None:
+        """Raise TooLate once the order is void (C11)."""
+        late_s = self._context.clock.boottime() - not_after
+        if late_s > 0:
+            raise TooLate(f"its order expired {late_s:.0f} s before it could be sent")
 
     def _not_mine(self, effect: Effect) -> TypeError:
         return TypeError(f"{self.name} carries out no {type(effect).__name__}")

@@ -44,7 +44,7 @@ from nodemanager.core.model.world import FreedLife, Guarantee, Record
 from nodemanager.core.observe.evidence import Look, look_at
 from nodemanager.core.observe.facts import Fact, LivesFreed, NodesAnswered, TagsAnswered
 from nodemanager.core.safety.orders import NEVER, CleanOrder, fenced_order, order_release
-from nodemanager.errors import RemoteError
+from nodemanager.errors import RemoteError, TooLate
 
 # The states of a clean: where one record stands on the way to its write.
 
@@ -252,6 +252,11 @@ def look_at_record(order: CleanOrder) -> LookAtRecord:
     return LookAtRecord(order.uuid, asks_id=True, instance_id=order.instance_id)
 
 
+def first_look(order: CleanOrder) -> LookAtRecord:
+    """The look before any write: nothing hangs on it once the order is void."""
+    return replace(look_at_record(order), not_after=order.not_after)
+
+
 def free(order: CleanOrder, record: Record) -> FreeRecord:
     return FreeRecord(record, order.reason.value)
 
@@ -311,11 +316,12 @@ def passes(order: CleanOrder, why: Verdict, seen: Seen) -> bool:
     """Whether what keeps the record passes by itself.
 
     A failed write may have opened the breaker: then the clean waits for the store to work again.
-    A stop ends this run alone: the next one finishes what a destroy or a refused create began.
+    A stop ends this run alone: the next one finishes what a destroy or a refused create began. So
+    does the next attempt where the order waited too long for a worker.
     """
     if why.reason is Reason.BREAKER_OPEN:
         return seen.failing
-    if why.reason in (Reason.DENIED_TOO_EARLY, Reason.STOPPING):
+    if why.reason in (Reason.DENIED_TOO_EARLY, Reason.ORDER_EXPIRED, Reason.STOPPING):
         return order.is_exception
     if why.reason is Reason.NODE_ALIVE:
         # A listing still shows what a refused create had begun.
@@ -582,11 +588,6 @@ def _lifted(state: Lifting, outcome: str, seen: Seen) -> Step[CleanState]:
     order = state.order
     if order.is_exception and state.again:
         return again(order, state.tries, seen)
-    relieved = outcome == LIFTED and order.not_after == NEVER
-    if relieved and order.is_exception and not seen.stopping:
-        # A former run began this clean: begin it again.
-        order = afresh(order, seen)
-        return Step(Checking(order, state.tries), (look_at_record(order),))
     return Step(None, ended=ended_as(order, outcome, state.why))
 
 
@@ -619,16 +620,14 @@ class Clean:
     def start(self, order: CleanOrder, seen: Seen) -> Step[CleanState]:
         if order.reason is Reason.FENCE_LEFT:
             return found_fenced(order, seen)
-        return Step(Looking(order), (look_at_record(order),))
+        return Step(Looking(order), (first_look(order),))
 
     def resume(self, state: CleanState, seen: Seen) -> Step[CleanState]:
         order, fences = state.order, seen.guarantee is Guarantee.FENCED
         match state:
             case Looking() if order.is_exception:
                 order = afresh(order, seen)
-                return Step(
-                    Looking(order, inherited=True, error=UNANSWERED), (look_at_record(order),)
-                )
+                return Step(Looking(order, inherited=True, error=UNANSWERED), (first_look(order),))
             case Writing(before=before) if fences and order.fenced:
                 past = only_looked_at(order)
                 if order.is_exception:
@@ -677,6 +676,10 @@ def _looking(state: Fenceless, event: WorkflowEvent, seen: Seen) -> Step[CleanSt
     match event:
         case Answered(answer=CleanEvidence() as found):
             return _looked(replace(state, error=None), found, seen)
+        case Failed(error=TooLate()):
+            why = keep(order.uuid, Reason.ORDER_EXPIRED, late_s=seen.snapshot.now - order.not_after)
+            told = LogLine(Event.RECORD_CLEAN_SKIPPED, skip_fields(order, why, known(order)))
+            return _kept(state, why, seen, told, may_wait=passes(order, why, seen))
         case Failed(error=error):
             unanswered = replace(state, error=str(error))
             return _looked(unanswered, CleanEvidence(None, None, error=str(error)), seen)
@@ -742,9 +745,9 @@ def _pausing(state: Pausing, event: WorkflowEvent, seen: Seen) -> Step[CleanStat
         case Due():
             if order.is_exception:
                 order = afresh(order, seen)
-            kind = Looking if state.is_first else Checking
+            kind, look = (Looking, first_look) if state.is_first else (Checking, look_at_record)
             looking = kind(order, state.tries, state.inherited, state.error)
-            return Step(looking, (look_at_record(order),))
+            return Step(looking, (look(order),))
         case Refused():
             return pause(state, seen)
         case Expired():

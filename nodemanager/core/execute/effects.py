@@ -19,12 +19,14 @@ class LookAtRecord:
     """Read the record, and ask the cloud which nodes have its tag (C11).
 
     With `asks_id` the worker also asks the cloud by instance id: by `instance_id` or, without one,
-    by the record's. Answered with CleanEvidence.
+    by the record's. Answered with CleanEvidence. With `not_after` (CLOCK_BOOTTIME) it serves an
+    order that is void later on: then nobody is asked, and TooLate is the answer.
     """
 
     uuid: str
     asks_id: bool = False
     instance_id: str | None = None
+    not_after: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,7 +269,15 @@ StoreWrite = (
 )
 CloudWrite = CreateNode | FinishCreate | DestroyNode | AdoptNode
 SchedulerWrite = TellScheduler | MarkDown
-Paced = CheckImage | FindByTag | LookAtNode | AskNode | CloudWrite
-"""What set-ups and shut-downs ask the cloud for: it waits while that wants fewer calls (U13)."""
 Write = StoreWrite | CloudWrite | SchedulerWrite
 Effect = Question | Write | Wait
+
+
+def is_paced(effect: Effect) -> bool:
+    """Whether it waits while the cloud wants fewer calls (U13).
+
+    A clean's first look does. Its later ones do not: behind a fence the node can't ping meanwhile.
+    """
+    if isinstance(effect, LookAtRecord):
+        return effect.not_after is not None
+    return isinstance(effect, CheckImage | FindByTag | LookAtNode | AskNode | CloudWrite)

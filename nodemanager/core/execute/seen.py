@@ -8,7 +8,6 @@ from typing import Any
 from nodemanager.core.execute.state import State
 from nodemanager.core.execute.workflow import Action, Key
 from nodemanager.core.observe.snapshot import Snapshot
-from nodemanager.core.operate.backlog_run import let_go
 
 
 def snapshot_of(
@@ -55,7 +54,7 @@ def snapshot_of(
         lease=lease,
         first_clean=backlog.first_clean,
         backlog=backlog.records,
-        let_go=let_go(backlog.run),
+        let_go=frozenset() if backlog.run is None else backlog.run.let_go,
         skipped=recent.skipped,
         late=state.writes.late,
         touched=recent.touched,

@@ -825,7 +825,7 @@ class Event(Documented):
     CLOUD_THROTTLED = (
         "cloud.throttled",
         "The cloud asks for fewer calls: none is sent for retry_s seconds; then the limit says how "
-        "many creates, and as many destroys, run at once.",
+        "many creates run at once, as many destroys and as many cleans.",
     )
     DEMAND_SOURCE = (
         "demand.source",

@@ -83,7 +83,7 @@ class Limits:
     throttled: int = 0
     """How many times the cloud asked for fewer calls since a create or a destroy succeeded."""
     at_once: int | None = None
-    """How many creates, and as many destroys, may run at once (U13); None: max_creates."""
+    """How many creates, destroys and cleans may run at once, each (U13); None: max_creates."""
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from functools import cached_property
 from typing import Any
 
 from nodemanager.core.judge.preconditions import standing_block
@@ -93,6 +94,16 @@ class Run:
     def is_open(self) -> bool:
         return self.ended_at is None
 
+    @cached_property
+    def let_go(self) -> frozenset[str]:
+        """The records that are no longer held back, each as `uuid@version`."""
+        gone = (Where.LET_GO, Where.DONE)
+        return frozenset(
+            f"{item.id}@{item.version}"
+            for item in self.items
+            if item.deed is ItemAction.CLEAN and self.steps[item.key].where in gone
+        )
+
     @property
     def counts(self) -> Mapping[str, int]:
         """The number of items at each `Where`."""
@@ -151,18 +162,6 @@ def begun(order: Order, id: str, seen: IndexedPlan, settings: Settings) -> Run:
 def resumed(run: Run) -> Run:
     """The run as a former process left it, with a new credit."""
     return replace(run, credit=1.0, credited_at=None)
-
-
-def let_go(run: Run | None) -> frozenset[str]:
-    """The records that are no longer held back, each as `uuid@version`."""
-    if run is None:
-        return frozenset()
-    gone = (Where.LET_GO, Where.DONE)
-    return frozenset(
-        f"{item.id}@{item.version}"
-        for item in run.items
-        if item.deed is ItemAction.CLEAN and run.steps[item.key].where in gone
-    )
 
 
 def after_plan(run: Run, seen: IndexedPlan, settings: Settings) -> Run:

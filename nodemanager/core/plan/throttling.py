@@ -1,4 +1,4 @@
-"""How many creates and destroys run at once, and how long all calls wait (SAFETY.md U13, D6).
+"""How many creates, destroys and cleans run at once, and how long all calls wait (SAFETY.md U13, D6).
 
 Additive increase, multiplicative decrease: the cloud's "fewer calls" halves the number, and each
 create or destroy that succeeds raises it by one again.
@@ -17,7 +17,7 @@ FIRST_WAIT_S = 1.0
 
 
 def may_run(limits: Limits, now: float, settings: Settings) -> int:
-    """How many creates, and as many destroys, may run at this moment; none while calls wait."""
+    """How many creates, as many destroys and as many cleans may run now; none while calls wait."""
     return 0 if limits.throttled_until > now else _at_once(limits, settings)
 
 

@@ -26,7 +26,6 @@ from nodemanager.core.operate.backlog_run import (
     Where,
     after_plan,
     begun,
-    let_go,
     refusal,
     resumed,
     stopped,
@@ -161,7 +160,7 @@ def test_what_is_let_go_is_cleaned_and_the_rest_still_held_s5() -> None:
     made = leaky()
     run, _ = started(made, count=3)
     assert run.counts["let_go"] == 1
-    plan = made.plan(let_go=let_go(run))
+    plan = made.plan(let_go=run.let_go)
     assert [order.uuid for order in plan.cleans] == ["r00"]
     held = [one for one in plan.records if one.reason is Reason.BACKLOG_HELD]
     assert len(held) == 29
@@ -224,7 +223,7 @@ def test_a_run_that_is_ended_holds_the_rest_back_again() -> None:
     ended = stopped(run, 1.0)
     assert not ended.is_open
     assert ended.counts["stopped"] == 30
-    assert let_go(ended) == frozenset()
+    assert ended.let_go == frozenset()
     assert stopped(ended, 2.0) is ended
 
 

@@ -23,6 +23,7 @@ from nodemanager.core.execute.workflow import Answered, Seen, Step
 from nodemanager.core.model.annotations import Mark
 from nodemanager.core.model.breaker import Breaker, Cause
 from nodemanager.core.model.reasons import Kind, Reason
+from nodemanager.core.model.settings import ORDER_TTL_S
 from nodemanager.core.model.verdict import Verdict
 from nodemanager.core.model.world import Guarantee, Record
 from nodemanager.core.observe.facts import CloudPollBegun, NodesAnswered, TagsAnswered
@@ -30,7 +31,7 @@ from nodemanager.core.observe.snapshot import Snapshot
 from nodemanager.core.replay.fold import after_fact
 from nodemanager.core.safety.breaker import opened
 from nodemanager.core.safety.orders import NEVER, CleanOrder, order_release
-from nodemanager.errors import Conflict
+from nodemanager.errors import Conflict, TooLate
 from tests.core.build import World, claim, incarnation_of, node, world
 from tests.core.execute.explored.drawn import differences
 from tests.core.execute.explored.explorer import Explored, Explorer, Scene
@@ -40,6 +41,7 @@ pytestmark = pytest.mark.slow
 HOUR = 3600.0
 DUE, FREE, CLAIMED = "due", "free", "claimed"
 UNKNOWN = ("unknown", "expired")
+FORGOTTEN = (None, "order_expired")
 CAS, FENCED = Guarantee.CAS, Guarantee.FENCED
 
 
@@ -61,6 +63,8 @@ class Tiny:
     open: bool = False
     lease: bool = True
     short: bool = False
+    late: bool = False
+    """The order waited for a worker until it was void."""
     hours: int = 0
 
 
@@ -118,7 +122,7 @@ class TinyClean:
         listing = replace(records, items=(self._is(world), *others))
         snapshot = replace(
             snapshot,
-            now=snapshot.now + 3 * HOUR * world.hours,
+            now=snapshot.now + 3 * HOUR * world.hours + (ORDER_TTL_S + 1.0) * world.late,
             history=replace(snapshot.history, records=listing),
             lease=world.lease,
             paused=Mark("somebody", 1.0, "") if world.paused else None,
@@ -151,6 +155,8 @@ class TinyClean:
         now = self._is(world)
         compares = world.guarantee is CAS
         match effect:
+            case LookAtRecord(not_after=float(until)) if self.seen(world).snapshot.now > until:
+                return TooLate("void"), world
             case LookAtRecord():
                 life = 2 if world.record == CLAIMED else 1
                 shown = (world.alive and not world.hidden) or world.record == CLAIMED
@@ -193,6 +199,8 @@ class TinyClean:
             yield "lease lost", replace(world, lease=False)
         if not world.short and self._reason is Reason.STALE_SLOT:
             yield "the listing turns out short", replace(world, short=True)
+        if not world.late:
+            yield "a minute passes", replace(world, late=True)
 
     def progress(self, world: Tiny) -> Iterator[tuple[str, Tiny]]:
         if world.paused:
@@ -243,7 +251,7 @@ class TinyClean:
             # What takes effect when nobody asks for it any more is seen by the listings alone.
             asked = after.ended not in UNKNOWN and "late FreeRecord" not in after.told
             return "freed, and nobody will know whose life it was" if asked else None
-        if self._order.is_exception and now.record == DUE and after.ended is None:
+        if self._order.is_exception and now.record == DUE and after.ended in FORGOTTEN:
             return "the record of a node that is gone was forgotten (C20)"
         return None
 
