@@ -48,7 +48,7 @@ BACKLOG_PART, BOOTS_PART = 5, 50
 """The backlog is a fifth of the nodes, and a fiftieth as many are booted meanwhile."""
 POLL_S = 60.0
 RESTS_POLLS = 5
-RATE = 100
+RATE = 600
 """Records a minute that the backlog may free, and at most in one cycle."""
 ANSWER_S = 0.2
 """Seconds that each answer of the cloud takes."""

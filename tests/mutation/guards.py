@@ -417,8 +417,8 @@ GUARDS = (
         "C10",
         "what was freed since the listing does not count for the cap",
         "core/plan/due.py",
-        "return snapshot.cleaned_lately + under_way",
-        "return under_way",
+        "return snapshot.cleaned_lately + _under_way(snapshot)",
+        "return _under_way(snapshot)",
         "tests/core/plan/test_plan.py::test_what_was_freed_since_the_listing_uses_up_the_cap_c10",
     ),
     TextMutant(
@@ -670,6 +670,15 @@ GUARDS = (
         "if False:",
         "tests/actors/test_many_cleans.py::"
         "test_an_order_that_waited_until_it_was_void_costs_no_request_c11",
+    ),
+    TextMutant(
+        "C11",
+        "more cleans are ordered than can be done while their orders stand",
+        "core/plan/due.py",
+        "if capped <= in_time else",
+        "if True else",
+        "tests/core/judge/test_records.py::"
+        "test_no_more_cleans_are_under_way_than_the_workers_do_while_an_order_stands_c11",
     ),
     TextMutant(
         "C20",

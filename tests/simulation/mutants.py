@@ -407,7 +407,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "C10",
         "the cycle has no cap",
-        (instead(due.judge_records, "max(0, settings.max_cleans_per_cycle - taken)", "len(due)"),),
+        (instead(due._room, "cap - _taken(snapshot)", "at_once"),),
     ),
     Mutant(
         "C11",

@@ -91,7 +91,10 @@ def ask_of_plan(
     asks, limit = "the cycle's cap is not used up", judge.settings.max_cleans_per_cycle
     cap = Finding("C10", "cap", asks, RuleStatus.PASSED, measures={"limit": limit})
     if verdict.reason is Reason.CAP_REACHED:
-        cap = replace(cap, status=RuleStatus.BLOCKS, reason=verdict.reason, wait_s=0.0)
+        used_up = {"limit": (verdict.measures or {})["limit"]}
+        cap = replace(
+            cap, status=RuleStatus.BLOCKS, reason=verdict.reason, wait_s=0.0, measures=used_up
+        )
     return [sane], [old, cap]
 
 

@@ -249,7 +249,8 @@ class Reason(Explained):
     )
     CAP_REACHED = ReasonRow(
         "cap_reached",
-        "The cap on cleans is used up until the next cycle (C10).",
+        "The cap on cleans is used up until the next cycle (C10), or as many are under way as can "
+        "be done while their orders stand (C11).",
         RECORD | SETTLING,
         clear="Try again after the next poll.",
     )

@@ -13,6 +13,8 @@ CREATE_WITHIN_S = 60.0
 """A create is sent at most this long after its claim; later it first renews the claim (U5)."""
 ORDER_TTL_S = 60.0
 """An order is carried out at most this long after its plan, or not at all (C11)."""
+CLEANS_EACH = 4
+"""At most this many cleans are under way for each worker: the last must be done in time (C11)."""
 CLOCK_STEP_S = 60.0
 """A larger move of the store's clock is a step; a stamp further ahead is not believed (T1)."""
 CLOCK_AGREE_POLLS = 3

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from nodemanager.core.judge.records import RecordJudge
 from nodemanager.core.model.reasons import Kind, Reason
-from nodemanager.core.model.settings import Settings
+from nodemanager.core.model.settings import CLEANS_EACH, Settings
 from nodemanager.core.model.verdict import Verdict, keep
 from nodemanager.core.model.world import Record
 from nodemanager.core.observe.consistency import Impossible, of_one_slot
@@ -55,10 +55,10 @@ def judge_records(judge: RecordJudge, impossible: Impossible) -> Judged:
     backlog = _backlog(due, snapshot, settings)
     if backlog:
         due = _hold_back(backlog, due, verdicts, snapshot)
+    room, limit = _room(snapshot, settings)
     taken = _taken(snapshot)
-    room = max(0, settings.max_cleans_per_cycle - taken)
     for _, uuid, index, _ in due[room:]:
-        measures = {**(verdicts[index].measures or {}), "limit": settings.max_cleans_per_cycle}
+        measures = {**(verdicts[index].measures or {}), "limit": limit}
         verdicts[index] = Verdict(Kind.DEFER, Reason.CAP_REACHED, uuid, measures)
     cleans = tuple(
         order_clean(record, verdicts[index], snapshot, settings, place)
@@ -97,10 +97,23 @@ def _hold_back(
     return left
 
 
+def _room(snapshot: Snapshot, settings: Settings) -> tuple[int, int]:
+    """How many more cleans may be ordered, and the limit that says so.
+
+    It is the cycle's cap (C10), or what the workers can do while an order stands (C11).
+    """
+    cap, at_once = settings.max_cleans_per_cycle, CLEANS_EACH * settings.max_creates
+    capped, in_time = cap - _taken(snapshot), at_once - _under_way(snapshot)
+    return (max(0, capped), cap) if capped <= in_time else (max(0, in_time), at_once)
+
+
 def _taken(snapshot: Snapshot) -> int:
     """How much of the cycle's cap is used: cleans and prunes that ended lately or are in flight."""
-    under_way = sum(flight.kind in CAPPED for flight in snapshot.record_flights.values())
-    return snapshot.cleaned_lately + under_way
+    return snapshot.cleaned_lately + _under_way(snapshot)
+
+
+def _under_way(snapshot: Snapshot) -> int:
+    return sum(flight.kind in CAPPED for flight in snapshot.record_flights.values())
 
 
 CAPPED = frozenset({"clean", "prune"})
@@ -116,7 +129,7 @@ def to_prune(
     """The records to delete with what the cleans leave of the cap (C10); none of `kept`."""
     if settings.prune_after is None or unlisted.short:
         return ()
-    room = settings.max_cleans_per_cycle - _taken(snapshot) - len(cleans)
+    room = _room(snapshot, settings)[0] - len(cleans)
     return prune_orders(snapshot, settings, kept, room)
 
 

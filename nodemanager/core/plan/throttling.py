@@ -1,4 +1,4 @@
-"""How many creates, destroys and cleans run at once, and how long all calls wait (SAFETY.md U13, D6).
+"""How many creates, destroys and cleans run at once, and how long all calls wait (U13, D6).
 
 Additive increase, multiplicative decrease: the cloud's "fewer calls" halves the number, and each
 create or destroy that succeeds raises it by one again.

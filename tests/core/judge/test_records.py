@@ -463,6 +463,30 @@ def test_cleans_in_flight_use_up_the_cap_c10() -> None:
 
 
 @pytest.mark.parametrize(
+    ("cap", "limit", "cleaned"),
+    [
+        pytest.param(100, 8, ["r7", "r8", "r9"], id="the-workers"),
+        pytest.param(7, 7, ["r8", "r9"], id="the-cap"),
+    ],
+)
+def test_no_more_cleans_are_under_way_than_the_workers_do_while_an_order_stands_c11(
+    cap: int, limit: int, cleaned: list[str]
+) -> None:
+    """Of two workers each does four at the most; what ended lately counts for the cap alone."""
+    made = world(max_cleans_per_cycle=cap, max_creates=2)
+    for number in range(15):
+        made.add_record(f"r{number}", quiet=8000.0 + 100.0 * number)
+    made.settle()
+    flights = {f"r{n}": Flight("clean", made.now) for n in range(10, 15)}
+    made.plan(record_flights=flights, cleaned_lately=0)
+    assert made.cleaned == cleaned
+    assert made.of_record("r0").reason is Reason.CAP_REACHED
+    assert (made.of_record("r0").measures or {})["limit"] == limit
+    made.plan(cleaned_lately=50)
+    assert len(made.cleaned) == (8 if cap > 50 else 0)
+
+
+@pytest.mark.parametrize(
     ("age", "reason"),
     [
         pytest.param(1800.0, Reason.NODE_EXPECTED, id="in-time"),
