@@ -114,15 +114,19 @@ class VerdictLog:
             if uuid not in plan.lost or uuid not in self._missing or verdict.reason in OURS:
                 continue
             node_id, was = self._missing.pop(uuid)
+            # A verdict may name a node, too: the one that its record is kept for.
+            fields = {
+                **(verdict.measures or {}),
+                **record_fields(records.get(uuid), uuid),
+                "node": node_id,
+                "was": was,
+                "slot_kept": verdict.reason if verdict.kind is Kind.KEEP else None,
+            }
             self._log.event(
                 Event.NODE_LOST,
                 level=WARNING,
-                node=node_id,
                 reason=Reason.NODE_ABSENT,
-                **record_fields(records.get(uuid), uuid),
-                was=was,
-                slot_kept=verdict.reason if verdict.kind is Kind.KEEP else None,
-                **(verdict.measures or {}),
+                **fields,
                 plan=plan.plan_id,
             )
 
