@@ -125,6 +125,10 @@ class Client:
         """What keeps each size, or that one, from growing or shrinking (web.why)."""
         return dict(self._get("/api/why" if size is None else f"/api/why?size={quote(size)}"))
 
+    def jobs(self) -> dict[str, Any]:
+        """The waiting jobs, and what each gets or waits for (core.explain.jobs)."""
+        return dict(self._get("/api/jobs"))
+
     def events(self, since: float | None = None, *, all: bool = False) -> dict[str, Any]:
         """What happened since (epoch seconds; by default in the last hour), in groups."""
         query = f"all={'yes' if all else 'no'}" + ("" if since is None else f"&since={since}")

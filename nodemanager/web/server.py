@@ -6,7 +6,7 @@
     GET /api/explain/ID with the token: see explain.py
     GET /api/nodes      with the token, and /api/slots: see inventory.py
     GET /api/verify     with the token: see verify.py
-    GET /api/why        with the token, and /api/events: see why.py
+    GET /api/why        with the token, and /api/jobs, /api/events: see why.py
     POST /api/...       with the token: see commands.py, backlog.py and reload.py
     /                   the dashboard, behind a sign-in: see dashboard/site.py
 

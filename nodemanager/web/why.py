@@ -1,6 +1,8 @@
-"""Why sizes don't grow or shrink, and what happened lately, over HTTP; both need the token.
+"""Why sizes don't grow or shrink, what waiting jobs get, and what happened lately, over HTTP; all
+need the token.
 
 GET /api/why?size=NAME          the active sizes, or that one
+GET /api/jobs                   the waiting jobs, in the order of the queue
 GET /api/events?since=EPOCH     the journal's events since then, in groups, the worst first
 """
 
@@ -12,6 +14,7 @@ from typing import Any
 import falcon
 from falcon.asgi import Request, Response
 
+from nodemanager.core.explain.jobs import jobs
 from nodemanager.core.explain.lately import grouped
 from nodemanager.core.explain.picture import Picture
 from nodemanager.core.explain.why import Blocker, SizeWhy, why
@@ -30,6 +33,7 @@ LATELY_S = 3600.0
 
 def add_why(app: Any, explanations: Explanations, door: Doorkeeper, workers: Workers) -> None:
     app.add_route("/api/why", _Why(explanations, door, workers))
+    app.add_route("/api/jobs", _Jobs(explanations, door, workers))
     app.add_route("/api/events", _Events(explanations, door, workers))
 
 
@@ -59,6 +63,21 @@ def answer(picture: Picture, size: str | None) -> Json:
     }
 
 
+def waiting(picture: Picture) -> Json:
+    """The answer of GET /api/jobs; each reason has its sentence, `says`."""
+    return {
+        "pool": picture.settings.pool,
+        "plan": picture.made.plan_id,
+        "at": picture.snapshot.wall,
+        "aborted": _aborted(picture.made),
+        "polled": picture.snapshot.demand is not None,
+        "jobs": [
+            {**plain(asdict(one)), "says": None if one.reason is None else one.reason.doc}
+            for one in jobs(picture)
+        ],
+    }
+
+
 def _aborted(made: Plan) -> Json | None:
     """Why no decision could be taken; None where one was."""
     if made.aborted is None:
@@ -71,6 +90,11 @@ class _Why(Pictured):
     async def on_get(self, request: Request, response: Response) -> None:
         picture, size = self.picture(request), request.get_param("size")
         response.media = await self.workers.run(answer, picture, size)
+
+
+class _Jobs(Pictured):
+    async def on_get(self, request: Request, response: Response) -> None:
+        response.media = await self.workers.run(waiting, self.picture(request))
 
 
 class _Events(Pictured):

@@ -33,6 +33,10 @@ class Daemon:
         told: dict[str, Any] = json.loads(json.dumps(answers.answer(self._picture, size)))
         return told
 
+    def jobs(self) -> dict[str, Any]:
+        told: dict[str, Any] = json.loads(json.dumps(answers.waiting(self._picture)))
+        return told
+
     def events(self, since: float | None, *, all: bool) -> dict[str, Any]:
         self.asked.append((since, all))
         group = {
@@ -116,3 +120,40 @@ def test_events_in_a_pipe_are_a_row_a_group(run: Run, daemon: Daemon) -> None:
 def test_all_events_are_asked_for_since_then(run: Run, daemon: Daemon) -> None:
     run("events", "--all", "--since", "2001-09-09T00:00:00Z")
     assert daemon.asked == [(999993600.0, True)]
+
+
+def test_jobs_in_a_pipe_are_a_row_a_job(run: Run) -> None:
+    code, out, _ = run("jobs")
+    assert code == 0
+    head, row = (re.split(r"\s{2,}", line.strip()) for line in out.splitlines())
+    assert head == ["job", "state", "count", "asks", "size", "nodes", "reason", "ends_in"]
+    assert row == [
+        *("j", "waiting", "3", "1 core,1 MB,scratch 1 MB", "small", "1_coming", "at_max_nodes"),
+        "-",
+    ]
+
+
+def test_one_job_says_in_its_first_line_what_becomes_of_it(run: Run) -> None:
+    code, out, _ = run("jobs", "j")
+    assert code == 0
+    first, *more = out.splitlines()
+    assert first.startswith("j  waiting: at_max_nodes (nodes 2, limit 3)")
+    assert [line.strip() for line in more] == [
+        "asks    3 nodes, 1 core, 1 MB, scratch 1 MB each",
+        "has     1 coming",
+        "lacks   2 nodes of size small",
+    ]
+
+
+def test_a_job_that_does_not_wait_is_told_with_those_that_do(run: Run) -> None:
+    code, _, err = run("jobs", "k")
+    assert code == 2
+    assert "no waiting job has the id 'k'" in err
+
+
+def test_jobs_for_machines_have_each_reason_s_sentence(run: Run) -> None:
+    code, out, _ = run("jobs", "--json")
+    assert code == 0
+    (one,) = json.loads(out)["jobs"]
+    assert (one["job"], one["state"], one["coming"]) == ("j", "waiting", 1)
+    assert one["says"] == "`max_nodes` is reached."

@@ -91,14 +91,14 @@ def why(picture: Picture, size: str | None = None) -> tuple[SizeWhy, ...]:
     made = picture.made
     if made.aborted is not None or made.wants is None or made.slots is None:
         return ()
-    asking = _Asking(picture, made.slots)
+    asking = Asking(picture, made.slots)
     if size is not None:
         return tuple(one for one in asking.sizes() if size in (one.size, asking.type_of(one.size)))
     return tuple(one for one in asking.sizes() if one.is_active)
 
 
-class _Asking:
-    """The demand's rules for one decision, asked again."""
+class Asking:
+    """The demand's rules for one decision, asked again; `weighed` is what the queue wants."""
 
     def __init__(self, picture: Picture, slots: Slots) -> None:
         made = picture.made
@@ -113,7 +113,7 @@ class _Asking:
         seats = free_seats(self._snapshot, self._settings, impossible | taken)
         self._market = Market(supply, self._snapshot, self._settings, slots, seats)
         self._boots = [boot.size for boot in made.boots]
-        self._wished = self._market.wished()
+        self.weighed = self._market.weighed()
 
     def sizes(self) -> Iterator[SizeWhy]:
         views: dict[str, list[NodeView]] = {}
@@ -146,7 +146,7 @@ class _Asking:
             price=None if size is None else size.price,
             nodes=dict(Counter(place_of(view) or "unknown" for view in views)),
             coming=self._supply.coming[name],
-            wished=self._wished.get(name, 0),
+            wished=self.weighed.by_size.get(name, 0),
             booting=sum(one.name == name for one in self._boots),
             grows=grows,
             one_more=one_more,

@@ -105,7 +105,7 @@ class Market:
     def trade(self) -> Wants:
         """What demand calls for: the boots, the refusals, and the nodes that may go."""
         refused: defaultdict[tuple[str, Reason], int] = defaultdict(int)
-        weighed = self._weighed()
+        weighed = self.weighed()
         wishes, lots = weighed.by_size, weighed.lots
         boots = self._grant(lots, refused, [])
         spares = spares_of(self.supply, self.settings, wishes, refused, boots)
@@ -154,11 +154,8 @@ class Market:
             wished=self._wished(),
         )
 
-    def wished(self) -> Mapping[str, int]:
-        """How many nodes of each size the queue wants, those that there are included."""
-        return self._weighed().by_size
-
-    def _weighed(self) -> Wishes:
+    def weighed(self) -> Wishes:
+        """What the queue wants, those nodes that there are included."""
         return weigh(self.supply, self.snapshot, self.settings, self.free_seats, self.names)
 
     def apart(self) -> Apart | None:

@@ -97,16 +97,17 @@ class Packing:
         self._first: dict[object, int] = {}
         """By what a job asks for: the first room that may still have that."""
 
-    def join(self, job: Job, sizes: Collection[str], count: int) -> int:
-        """Put up to `count` shares of the job beside other jobs, each on another node."""
+    def join(self, job: Job, sizes: Collection[str], count: int) -> list[str | None]:
+        """The nodes on which up to `count` shares of the job go beside other jobs, one on each."""
         asked = (job.cores, job.ram_mb, job.gres, job.not_on, frozenset(sizes))
         first = max(self._first.get(asked, 0), len(self._rooms) - MOST_ROOMS)
-        joined, at = 0, first
-        while joined < count and at < len(self._rooms):
+        joined: list[str | None] = []
+        at = first
+        while len(joined) < count and at < len(self._rooms):
             room = self._rooms[at]
             if room.fits(job, sizes):
                 room.take(job)
-                joined += 1
+                joined.append(room.host)
             if at == first and not room.fits(job, sizes):
                 # A node only fills: what has no room for this now never will.
                 first += 1
@@ -114,17 +115,17 @@ class Packing:
         self._first[asked] = first
         return joined
 
-    def take(self, job: Job, size: Size, count: int) -> int:
-        """Give the job up to `count` nodes of the size that no job has yet; how many it got."""
+    def take(self, job: Job, size: Size, count: int) -> list[str | None]:
+        """Give the job up to `count` nodes of the size that no job has yet; those that it got."""
         hosts = self._spare.get(size.name)
-        taken = 0
-        while hosts and taken < count:
+        taken: list[str | None] = []
+        while hosts and len(taken) < count:
             host = next((one for one in hosts if one is None or one not in job.not_on), "")
             if host == "":
                 break
             hosts.remove(host)
             self.open(job, size, host)
-            taken += 1
+            taken.append(host)
         return taken
 
     def take_host(self, host: str) -> str | None:

@@ -34,12 +34,29 @@ class Lot:
 
 
 @dataclass(frozen=True, slots=True)
+class Share:
+    """What a job of the queue has: the nodes that serve it, by hostname (None: not known yet).
+
+    `lacks` is how many more of the `size` are wanted for it.
+    """
+
+    job: Job
+    hosts: tuple[str | None, ...] = ()
+    size: Size | None = None
+    lacks: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Wishes:
-    """What the queue wants: nodes by size, the missing lots in its order, the impossible jobs."""
+    """What the queue wants: nodes by size, the missing lots in its order, the impossible jobs.
+
+    `shares` has each job that a boot can serve, in its order.
+    """
 
     by_size: defaultdict[str, int] = field(default_factory=lambda: defaultdict(int))
     lots: list[Lot] = field(default_factory=list)
     unsatisfiable: list[Verdict] = field(default_factory=list)
+    shares: list[Share] = field(default_factory=list)
 
 
 def is_over(price: float, settings: Settings) -> bool:
@@ -109,8 +126,10 @@ class _Weighing:
             self.found.by_size[size.name] += job.count
             lacks = 0 if self.free_seats is None else self.free_seats.count_for(job.host)
             self.found.lots.append(Lot(size, Reason.WANTED, lacks, job.host))
+            hosts = (job.host,) * (job.count - min(lacks, job.count))
+            self.found.shares.append(Share(job, hosts, size, min(lacks, job.count)))
         else:
-            self._serve(self._without_its_own(job), size)
+            self._serve(job, size)
 
     def _without_its_own(self, job: Job) -> Job:
         """The rest of a job that names some of its nodes, which are there or come already."""
@@ -122,30 +141,34 @@ class _Weighing:
             return job
         return replace(job, count=max(0, job.count - len(job.on)), not_on=(*job.not_on, *job.on))
 
-    def _serve(self, job: Job, size: Size) -> None:
+    def _serve(self, whole: Job, size: Size) -> None:
         """Give the job what is there, and ask for the rest."""
+        job = self._without_its_own(whole)
         others = self._instead_of(size, job)
-        lacks = job.count - self._joined(job, size)
+        joined = self._joined(job, size)
+        hosts, lacks = [*whole.on, *joined], job.count - len(joined)
         for one in (size, *others):
             served = self._packing.take(job, one, lacks)
-            self.found.by_size[one.name] += served
-            lacks -= served
+            self.found.by_size[one.name] += len(served)
+            hosts += served
+            lacks -= len(served)
+        boot = self._with_room((size, *others)) if lacks else size
+        self.found.shares.append(Share(whole, tuple(hosts), boot, lacks))
         left_out = set(job.not_on).intersection(self._names[: self._booted + lacks])
         if lacks and left_out:
             detail = f"it excludes {min(left_out)}, a name that the next nodes would get"
             self.found.unsatisfiable.append(keep(job.id, Reason.JOB_TIED, detail=detail))
         elif lacks:
             self._booted += lacks
-            boot = self._with_room((size, *others))
             self.found.by_size[boot.name] += lacks
             self.found.lots.append(Lot(boot, Reason.WANTED, lacks))
             for _ in range(lacks):
                 self._packing.open(job, boot)
 
-    def _joined(self, job: Job, size: Size) -> int:
-        """How many of the job's nodes are such that other jobs have, too."""
+    def _joined(self, job: Job, size: Size) -> list[str | None]:
+        """The job's nodes that other jobs have, too."""
         if not job.shares:
-            return 0
+            return []
         instead = sizes_instead(job, size, self.sizes, self.settings)
         return self._packing.join(job, {one.name for one in (size, *instead)}, job.count)
 

@@ -1,4 +1,5 @@
-"""The lists of nodes and of records that hold a slot, filtered and sorted as the address says."""
+"""The lists of nodes, of records that hold a slot and of waiting jobs, filtered and sorted as the
+address says."""
 
 from __future__ import annotations
 
@@ -11,6 +12,7 @@ from urllib.parse import urlencode
 
 from nodemanager.core.explain import inventory
 from nodemanager.core.explain.inventory import NodeRow, SlotRow
+from nodemanager.core.explain.jobs import JobRow, jobs
 from nodemanager.web.dashboard.overview import alerts_block
 from nodemanager.web.dashboard.page import Block, Page, Table, row_id
 from nodemanager.web.dashboard.render import part
@@ -49,6 +51,32 @@ RECORDS = (
     DashboardColumn("reason", "reason"),
     DashboardColumn("orders", "orders"),
 )
+
+
+JOBS = (
+    DashboardColumn("job", "job"),
+    DashboardColumn("state", "state"),
+    DashboardColumn("nodes", "wants", number=True),
+    DashboardColumn("asks", "asks"),
+    DashboardColumn("size", "size"),
+    DashboardColumn("has", "has"),
+    DashboardColumn("reason", "reason"),
+    DashboardColumn("may end", "ends", number=True),
+)
+
+
+class JobLine(NamedTuple):
+    """A waiting job as its row shows it; `place` is that in the queue, `ends` epoch seconds."""
+
+    place: int
+    job: str
+    state: str
+    wants: int
+    asks: str
+    size: str | None
+    has: str
+    reason: str | None
+    ends: int | None
 
 
 class NodeLine(NamedTuple):
@@ -101,10 +129,12 @@ class PageQuery:
             and (not text or any(isinstance(it, str) and text in it.lower() for it in one))
         ]
 
-    def ordered(self, lines: list[Any], columns: Sequence[DashboardColumn]) -> list[Any]:
-        """The lines by the column that the address names; by slot without one."""
+    def ordered(
+        self, lines: list[Any], columns: Sequence[DashboardColumn], first: str
+    ) -> list[Any]:
+        """The lines by the column that the address names; by the field `first` without one."""
         sort = self.get("sort")
-        field = next((one.field for one in columns if one.name == sort.removeprefix("-")), "slot")
+        field = next((one.field for one in columns if one.name == sort.removeprefix("-")), first)
         there = [one for one in lines if getattr(one, field) is not None]
         rest = [one for one in lines if getattr(one, field) is None]
         # The younger one's moment is the later one.
@@ -140,6 +170,24 @@ def records(seen: ShownDecision, query: Mapping[str, str]) -> Page:
     return Page("Records and their slots", "Records", blocks)
 
 
+def waiting(seen: ShownDecision, query: Mapping[str, str]) -> Page:
+    """The waiting jobs, the queue's first job first."""
+    wall = seen.picture.snapshot.wall
+    lines = [_job_line(place, one, wall) for place, one in enumerate(jobs(seen.picture))]
+    table, html = _table(
+        lines,
+        PageQuery("/jobs", query),
+        JOBS,
+        ("state", "size", "reason"),
+        "Waiting jobs",
+        _job_row,
+        "no such job",
+        first="place",
+    )
+    blocks = (alerts_block(seen), Block("list", "", html, table, wide=True))
+    return Page("Waiting jobs", "Jobs", blocks)
+
+
 def _taken(seen: ShownDecision) -> inventory.Inventory:
     picture = seen.picture
     return inventory.take(picture.made, picture.snapshot, picture.settings)
@@ -150,6 +198,15 @@ def _node_line(one: NodeRow, wall: float) -> NodeLine:
     return NodeLine(
         *(one.host, one.node, one.size, one.state, since, one.slot, one.reason, one.orders),
         *(one.record, one.name),
+    )
+
+
+def _job_line(place: int, one: JobRow, wall: float) -> JobLine:
+    coming = (f"{one.coming} coming",) if one.coming else ()
+    return JobLine(
+        *(place, one.job, one.state.value, one.count, one.asks, one.size),
+        *(", ".join((*one.nodes, *coming)), None if one.reason is None else one.reason.value),
+        None if one.in_s is None else round(wall + one.in_s),
     )
 
 
@@ -176,6 +233,12 @@ def _slot_row(line: SlotLine) -> tuple[str, str]:
     return id, part("slot_row", id, line)
 
 
+@lru_cache(maxsize=20_000)
+def _job_row(line: JobLine) -> tuple[str, str]:
+    id = row_id(f"job {line.job}")
+    return id, part("job_row", id, line)
+
+
 def _table(
     lines: list[Any],
     wanted: PageQuery,
@@ -184,10 +247,11 @@ def _table(
     caption: str,
     row: Callable[[Any], tuple[str, str]],
     empty: str,
+    first: str = "slot",
 ) -> tuple[Table, str]:
     """The table of the wanted lines, and above it the filters with how many there are of each."""
     chosen = wanted.chosen(lines, filters)
-    shown = wanted.ordered(chosen, columns)[:MOST_ROWS]
+    shown = wanted.ordered(chosen, columns, first)[:MOST_ROWS]
     sort = wanted.get("sort")
     fields = []
     for name in filters:

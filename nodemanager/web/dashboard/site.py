@@ -1,6 +1,6 @@
 """The dashboard's pages over HTTP, behind a sign-in.
 
-    GET  /                     the overview; /nodes, /records, /log, /windows
+    GET  /                     the overview; /nodes, /records, /jobs, /log, /windows
     GET  /nodes/ID             a node, or /records/ID: its explanation and history
     GET  /live?of=PATH         the changes of that page, as server-sent events
     GET  /act/VERB?id=ID       what an order will do; POST gives it
@@ -32,7 +32,7 @@ from nodemanager.core.model.reasons import Reason
 from nodemanager.core.operate.naming import UnknownIdError
 from nodemanager.web.dashboard import forms
 from nodemanager.web.dashboard.decisions import decisions
-from nodemanager.web.dashboard.lists import nodes, records
+from nodemanager.web.dashboard.lists import nodes, records, waiting
 from nodemanager.web.dashboard.live import Live, Viewers
 from nodemanager.web.dashboard.overview import overview
 from nodemanager.web.dashboard.page import Page
@@ -49,6 +49,7 @@ NAV = (
     ("Overview", "/"),
     ("Nodes", "/nodes"),
     ("Records", "/records"),
+    ("Jobs", "/jobs"),
     ("Decisions", "/log"),
     ("Windows", "/windows"),
 )
@@ -101,6 +102,8 @@ class Site:
                 return nodes(seen, query)
             case "/records":
                 return records(seen, query)
+            case "/jobs":
+                return waiting(seen, query)
             case "/log":
                 return decisions(source, seen, query)
             case "/windows":
@@ -227,7 +230,15 @@ def own_path(given: str) -> str:
 def add_dashboard(app: Any, site: Site) -> None:
     """Add the routes of the pages, but for those that give orders."""
     page = _Page(site)
-    for path in ("/", "/nodes", "/records", "/log", "/nodes/{id:path}", "/records/{id:path}"):
+    for path in (
+        "/",
+        "/nodes",
+        "/records",
+        "/jobs",
+        "/log",
+        "/nodes/{id:path}",
+        "/records/{id:path}",
+    ):
         app.add_route(path, page)
     app.add_route("/windows", _Windows(site))
     app.add_route("/live", _LiveChanges(site))

@@ -339,9 +339,9 @@ def test_every_job_has_room_on_the_nodes_that_it_was_put_on(
 
     with mock.patch.object(_Room, "take", noted):
         for job in queue:
-            left = job.count - packing.join(job, names, job.count)
+            left = job.count - len(packing.join(job, names, job.count))
             for size in SIZES:
-                left -= packing.take(job, size, left) if fits(job, size) else 0
+                left -= len(packing.take(job, size, left)) if fits(job, size) else 0
             for _ in range(left):
                 packing.open(job, GPU)
     sizes = {id(room): room.size for room in kept}

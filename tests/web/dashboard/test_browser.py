@@ -42,7 +42,7 @@ def ann(browser: Browser, shown: Scene) -> Iterator[Visitor]:
 
 def paths(shown: Scene) -> list[str]:
     node, record = shown.world.nodes[0].id, shown.world.records[3].uuid
-    lists = ["/", "/nodes", "/records?state=leaked", "/log", "/windows"]
+    lists = ["/", "/nodes", "/records?state=leaked", "/jobs", "/log", "/windows"]
     return [*lists, f"/nodes/{node}", f"/records/{record}", f"/act/kill?id={node}"]
 
 

@@ -100,6 +100,20 @@ def test_demand_says_what_it_waits_for() -> None:
     assert "Wanted nodes that wait for one: 1." in alerts
 
 
+def test_waiting_jobs_are_listed_in_the_queue_s_order_with_what_each_waits_for() -> None:
+    console = Console()
+    made = small().with_settings(max_nodes=50)
+    console.decides(made, demand=(Job("j1", cores=1), Job("j2", cores=99)), slots=3)
+    console.sign_in()
+    told = text_of(console.get("/jobs").text)
+    assert told.index("j1 waiting 1 1 core small") < told.index("j2 impossible 1 99 cores")
+    assert "no_free_slot" in told
+    assert "2 of 2 shown" in told
+    told = text_of(console.get("/jobs?state=impossible").text)
+    assert "1 of 2 shown" in told
+    assert "no_fitting_size" in told
+
+
 def test_nodes_are_listed_filtered_and_sorted(signed_in: Console) -> None:
     made = small(nodes=13)
     signed_in.decides(made)

@@ -15,7 +15,17 @@ from nodemanager.web.dashboard.sessions import LASTS_S, Sessions
 from nodemanager.web.door import Door, Role
 from tests.web.dashboard.console import HOST, READ_TOKEN, TOKEN, Console, small
 
-PAGES = ["/", "/nodes", "/records", "/log", "/windows", "/nodes/i-1", "/records/r7", "/act/drain"]
+PAGES = [
+    "/",
+    "/nodes",
+    "/records",
+    "/jobs",
+    "/log",
+    "/windows",
+    "/nodes/i-1",
+    "/records/r7",
+    "/act/drain",
+]
 CHANGES = ["/act/drain", "/act/kill", "/act/pause", "/act/breaker_reset"]
 GIVEN = {"id": "i-1", "reason": "why not"}
 
