@@ -11,15 +11,13 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from nodemanager.core.model.reasons import Event, Means, Reason, having
+from nodemanager.core.model.reasons import FLIPS, Event
 from nodemanager.logline import Fields, logfmt, span, visible
 
 SUMMARY_EVERY_S = 60.0
 """A cycle in which nothing was done is told that often."""
 DEEDS = ("boots", "shutdowns", "cleans", "deferred")
 """The counts of a cycle's summary that say that something was done."""
-FOLDED = having(Means.IDLES) | {Reason.BUSY, Reason.IDLE_WORD_OLD}
-"""Kept nodes change between these all day: the summaries count them."""
 
 TAIL = 6
 """The number of characters shown after an id's last dash; more where two ids look alike."""
@@ -92,7 +90,7 @@ class Screen:
                 return False
             self._summary_at = at
             return True
-        return event != Event.NODE_KEEP or fields.get("reason") not in FOLDED
+        return event != Event.NODE_KEEP or fields.get("reason") not in FLIPS
 
     def line(self, fields: Fields, at: float, level: str) -> str:
         """One line: time, event, reason, whom it is about, and the measures."""

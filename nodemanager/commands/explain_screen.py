@@ -242,9 +242,12 @@ def _history(shown: Json, *, terminal: bool, most: int | None) -> Iterator[Rende
         at = datetime.fromisoformat(one["at"]).timestamp()
         table.add_row(
             show.cell(local(at) if terminal else one["at"], "dim"),
-            show.cell(one["event"]),
+            show.cell(one["event"] + (f" ({one['count']})" if one["count"] > 1 else "")),
             show.cell(one["reason"] or "", "bold"),
             show.cell(measured),
             show.cell(threshold),
         )
     yield table
+    if most is None and shown["history_left_out"]:
+        told = f"{shown['history_left_out']} older ones are left out: nodemanager log {shown['id']}"
+        yield show.cell(told, "dim")

@@ -17,6 +17,7 @@ from typing import Any
 from nodemanager.core.explain.explain import APPLY, DRY_RUN, Explanation, explain
 from nodemanager.core.explain.findings import Finding
 from nodemanager.core.explain.picture import Picture
+from nodemanager.core.model.reasons import FLIPS, Event
 from nodemanager.core.operate.naming import UnknownIdError
 from nodemanager.errors import JournalError
 from nodemanager.journal.event import LoggedEvent
@@ -95,34 +96,50 @@ def told(
         raise UnknownIdError(f"{error}{last or ''}", error.near) from error
     shown = as_json(explanation, source)
     history: list[Json] = []
-    problem = None
+    problem, left_out = None, 0
     if journal is not None:
         begin = explanation.wall - LOOK_BACK_S if since is None else since
         try:
-            history = _history(journal, explanation, begin)
+            history, left_out = _history(journal, explanation, begin)
         except JournalError as error:
             problem = str(error)
-    return {**shown, "history": history, "history_problem": problem}
+    beside = {"history_left_out": left_out, "history_problem": problem}
+    return {**shown, "history": history, **beside}
 
 
-def _history(path: Path, explanation: Explanation, since: float) -> list[Json]:
-    """The events about the record or node itself, up to and including those of the decision."""
-    newest: deque[LoggedEvent] = deque(maxlen=MOST)
+def _history(path: Path, explanation: Explanation, since: float) -> tuple[list[Json], int]:
+    """The newest events about the record or node itself, up to and including those of the decision,
+    and how many older ones there are.
+
+    A node that turns busy and idle again and again has one event of that until another comes.
+    """
+    newest: deque[tuple[LoggedEvent, int]] = deque(maxlen=MOST)
+    found = 0
     try:
         for one in Story(path, since, explanation.id).news():
             mine = one.record if explanation.subject == "record" else one.node
             is_past = one.at <= explanation.wall or one.plan == explanation.plan_id
-            if mine == explanation.id and is_past:
-                newest.append(one)
+            if mine != explanation.id or not is_past:
+                continue
+            if newest and _is_flip(one) and _is_flip(newest[-1][0]):
+                newest[-1] = one, newest[-1][1] + 1
+            else:
+                newest.append((one, 1))
+                found += 1
     except UnknownIdError:
-        return []
-    return [_told(one) for one in newest]
+        return [], 0
+    return [_told(one, count) for one, count in newest], found - len(newest)
 
 
-def _told(one: LoggedEvent) -> Json:
+def _is_flip(one: LoggedEvent) -> bool:
+    return one.event == Event.NODE_KEEP and one.reason in FLIPS
+
+
+def _told(one: LoggedEvent, count: int) -> Json:
     return {
         "at": timestamp(one.at),
         "event": one.event,
+        "count": count,
         "reason": one.reason,
         "record": one.record,
         "node": one.node,

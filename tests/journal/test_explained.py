@@ -13,6 +13,7 @@ from nodemanager.core.explain.picture import Picture
 from nodemanager.core.operate.naming import UnknownIdError
 from nodemanager.errors import JournalError
 from nodemanager.journal import recording
+from nodemanager.journal.event import LoggedEvent
 from nodemanager.journal.explained import picture_at, told
 from nodemanager.journal.sqlite import SqliteJournal
 from nodemanager.logline import Json
@@ -108,3 +109,27 @@ def test_a_journal_that_can_not_be_read_costs_the_history_alone(
     shown = told(picture, ids(picture)[0], source="test", journal=path.with_name("none.db"))
     assert shown["history"] == []
     assert "none.db" in shown["history_problem"]
+
+
+def test_a_history_folds_what_only_turns_busy_and_idle_and_says_what_it_leaves_out(
+    opened: Opener, path: Path
+) -> None:
+    journal = opened()
+    world = recorded(journal, 11, ROUNDS)
+    picture = in_memory(world, ROUNDS - 1)
+    node, wall = picture.snapshot.history.cloud.items[0].id, picture.snapshot.wall  # type: ignore[union-attr]
+    for number in range(300):
+        reason = "busy" if number % 2 else "not_idle_long"
+        journal.tell(LoggedEvent(wall - 500 + number, "node.keep", reason, node=node))
+
+    def shown() -> Json:
+        assert journal.retry()
+        return told(picture, node, source="test", journal=path, since=wall - 501)
+
+    folded = [one for one in shown()["history"] if one["count"] > 1]
+    assert [(one["event"], one["count"]) for one in folded] == [("node.keep", 300)]
+    assert shown()["history_left_out"] == 0
+    for number in range(120):
+        journal.tell(LoggedEvent(wall - 200 + number, "node.drain", node=node))
+    assert len(shown()["history"]) == 100
+    assert shown()["history_left_out"] > 20

@@ -806,6 +806,9 @@ def having(means: Means) -> frozenset[Reason]:
     return frozenset(one for one in Reason if means in one.row.means)
 
 
+FLIPS = having(Means.IDLES) | {Reason.BUSY, Reason.IDLE_WORD_OLD}
+"""Kept nodes change between these all day."""
+
 OURS = frozenset({Reason.SHUTTING_DOWN, Reason.IN_FLIGHT, Reason.CHANGED_SINCE_LISTING})
 """The reasons that an action of ours gives, under way or too new for the listings (C8)."""
 

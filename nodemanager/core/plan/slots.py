@@ -64,7 +64,8 @@ class Slots:
     """The slot gate (U7). `total` and `free` are None where the store can't say how many there are.
 
     `held_by` counts the taken slots by holder. `earliest_free_s` is in how many seconds the windows
-    let the next slot be freed, None where no window tells. `leaks` has the most slots first.
+    let the next slot be freed, 0 while one is being freed, None where no window tells. `leaks` has
+    the most slots first.
     """
 
     total: int | None
@@ -130,6 +131,8 @@ def count_slots(
     total = snapshot.slots
     free = None if total is None else total - sum(held_by.values())
     times = [at for _, verdict in nodeless if (at := free_in_s(verdict)) is not None]
+    if any(flight.kind in ("clean", "shutdown") for flight in snapshot.record_flights.values()):
+        times.append(0.0)
     leaks = _leaks(nodeless, snapshot) if nodeless else ()
     return Slots(total, free, held_by, min(times, default=None), leaks)
 

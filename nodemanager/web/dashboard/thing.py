@@ -137,7 +137,10 @@ def _history(shown: Json) -> Table:
             more=one["measures"],
         )
         rows[id] = part("event_row", id, event)
-    return Table("Events, the newest first", EVENT_HEAD, rows, shown["history_problem"] or "none")
+    caption = "Events, the newest first"
+    if shown["history_left_out"]:
+        caption += f"; {shown['history_left_out']} older ones are left out: nodemanager log ID"
+    return Table(caption, EVENT_HEAD, rows, shown["history_problem"] or "none")
 
 
 def _epoch(stamp: str) -> float:
