@@ -96,18 +96,18 @@ class Outline:
 
 
 def outline(path: Path, *, since: float = 0.0, until: float = float("inf")) -> Outline:
-    """The outline of what `read` would give. Raises JournalError as `read` does, and where there
-    is no decision."""
+    """The outline of the decisions from `since` to `until`. Raises JournalError as `read` does, and
+    where there is none."""
     with opened(path) as connection:
         segments = [segment for (segment,) in connection.execute(_SEGMENTS, (since, until))]
         last = segments[-1] if segments else None
         marks = ",".join("?" * len(segments))
         what = "count(*), sum(length(body)), min(wall), max(wall)"
         # Only our own texts and question marks are formatted in.
-        count = f"SELECT {what} FROM entries WHERE kind = ? AND segment IN"  # noqa: S608
+        count = f"SELECT {what} FROM entries WHERE kind = ? AND wall BETWEEN ? AND ?"  # noqa: S608
         decisions, size, first, end = connection.execute(
-            f"{count} ({marks})",
-            (CYCLE, *segments),
+            f"{count} AND segment IN ({marks})",
+            (CYCLE, since, until, *segments),
         ).fetchone()
         acts = connection.execute(_ACTS, _ENDS).fetchone()[0]
         rows = connection.execute(

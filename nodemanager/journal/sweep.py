@@ -25,6 +25,7 @@ from nodemanager.core.plan.plan import Plan
 from nodemanager.core.replay.worth import ReplayOutcome
 from nodemanager.errors import JournalError
 from nodemanager.journal.reading import Decided, Outline, read
+from nodemanager.journal.replay import within
 from nodemanager.journal.scenarios import Course, Scenario, drive
 from nodemanager.journal.verdicts import digest, verdicts_of
 from nodemanager.memory import collecting
@@ -156,7 +157,8 @@ def _work(task: _Task, tick: Tick) -> _Done:
     course = Course()
     differing = 0
     differences: list[Difference] = []
-    entries = read(task.path, since=task.since, until=task.until)
+    recorded = read(task.path, since=task.since, until=task.until)
+    entries = within(recorded, task.since, task.until)
     for entry, plans in drive(entries, tuple(scenarios.values()), course):
         if plain is not None and digest(verdicts_of(plans[plain])) != entry.digest:
             differing += 1

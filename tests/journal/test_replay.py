@@ -13,10 +13,11 @@ from nodemanager.core.observe.history import History
 from nodemanager.core.replay.fold import Start
 from nodemanager.errors import JournalError
 from nodemanager.journal import recording
-from nodemanager.journal.reading import Decided, read
-from nodemanager.journal.replay import replayed
+from nodemanager.journal.reading import Decided, outline, read
+from nodemanager.journal.replay import replayed, within
 from nodemanager.journal.sqlite import SqliteJournal
 from nodemanager.journal.states import decode_history, encode_history
+from nodemanager.journal.sweep import replay
 from nodemanager.journal.verdicts import VerdictChange, verdicts_of
 from tests.fakes.journal import MemoryJournal
 from tests.journal.random_world import RandomWorld, bare_fact, bare_history
@@ -194,6 +195,25 @@ def test_a_part_is_read_by_time(
     walls = [snapshot.wall for snapshot, _, _ in world.snapshots]
     part = [one for one in read(path, since=walls[25], until=walls[44]) if isinstance(one, Decided)]
     assert [one.snapshot.wall for one in part] == walls[20:50]
+
+
+@pytest.mark.parametrize(("first", "last"), [(25, 44), (20, 29), (23, 23), (0, 59)])
+def test_a_part_begins_and_ends_with_the_very_decisions_that_are_asked_for(
+    first: int, last: int, opened: Opener, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Though the journal keeps whole segments, here of ten decisions."""
+    monkeypatch.setattr(recording, "SEGMENT_DECISIONS", 10)
+    world = recorded(opened(), 6)
+    walls = [snapshot.wall for snapshot, _, _ in world.snapshots]
+    since, until = walls[first], walls[last]
+    steps = list(replayed(within(read(path, since=since, until=until), since, until)))
+    assert [one.snapshot.wall for one in steps] == walls[first : last + 1]
+    assert all(one.is_same for one in steps)
+    told = outline(path, since=since, until=until)
+    assert (told.decisions, told.first, told.last) == (last - first + 1, since, until)
+    made = replay(path, told, [{"node_stale_after": 1.0}], since=since, until=until, jobs=1)
+    assert made.walls == tuple(walls[first : last + 1])
+    assert (made.differing, made.differences) == (0, ())
 
 
 def test_what_is_no_journal_is_refused(tmp_path: Path) -> None:
