@@ -40,6 +40,10 @@ NEVER: Mapping[Reason, str] = {
         (Reason.JOB_TIED, Reason.JOB_UNREADABLE, Reason.PARTITION_LIMIT),
         "Simulated jobs say nothing of where they may run: the tests of schedulers and plan do.",
     ),
+    **dict.fromkeys(
+        (Reason.LEAVING, Reason.NOTICED),
+        "Only storms take nodes with notice: tests/test_simulated_notices.py plays them.",
+    ),
     Reason.ONE_PLAN: "No simulated manager runs with `--once`: the tests of commands by hand do.",
     Reason.OTHER_TYPE: "No simulated cloud has other types than the file: the ways out have.",
     Reason.ROTATION_PAUSED: "No simulated operator pauses it: the tests of the actors do.",
