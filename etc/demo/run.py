@@ -223,11 +223,26 @@ def watch(state: Path, config: Path, held: int) -> int:
 
 
 def tell_where(state: Path, config: Path) -> None:
-    """What another terminal needs for the commands to find this daemon."""
-    command = Path(sys.executable).with_name("nodemanager")
-    where = f"STATE_DIRECTORY={shlex.quote(str(state))}"
-    where += f" NODEMANAGER_CONFIG={shlex.quote(str(config.resolve()))}"
-    say(f"Look at it from another terminal: {where} {shlex.quote(str(command))} status --watch")
+    """What another terminal and a browser need to find this daemon.
+
+    A command of its own in the state directory, as a line with all of it is too long to be typed.
+    """
+    command = state / "nodemanager"
+    command.write_text(
+        "#!/bin/sh\n"
+        f"STATE_DIRECTORY={shlex.quote(str(state))}\n"
+        f"NODEMANAGER_CONFIG={shlex.quote(str(config.resolve()))}\n"
+        "export STATE_DIRECTORY NODEMANAGER_CONFIG\n"
+        f'exec {shlex.quote(str(Path(sys.executable).with_name("nodemanager")))} "$@"\n'
+    )
+    command.chmod(0o700)
+    near = Path(os.path.relpath(state))
+    say(f"In another terminal:  {shlex.quote(str(near / 'nodemanager'))} status --watch")
+    told = config.read_text() if config.is_file() else ""
+    port = re.search(r"^port *= *(\d+)", told, re.MULTILINE)
+    if port is not None:
+        page, token = f"http://127.0.0.1:{port[1]}/", near / "management.token"
+        say(f"In a browser:         {page} with any name; the token is in {token}")
 
 
 def end(state: Path) -> int:

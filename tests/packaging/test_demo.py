@@ -214,7 +214,7 @@ def test_each_start_is_a_first_start(start, tree: Path):
 
     again = start()
 
-    assert again.before[-1:] == ["found ['lock', 'run.lock']"]
+    assert again.before[-1:] == ["found ['lock', 'nodemanager', 'run.lock']"]
     assert (tree / ".demo").stat().st_mode & 0o777 == 0o700
 
 
