@@ -213,7 +213,7 @@ def test_where_the_store_tells_its_nodes_nothing_the_time_rule_stands_alone(
 
 def amid_drains(make_rig: MakeRig, happens: Callable[[Rig], None]) -> Rig:
     """Two nodes are to drain, and `happens` happens while the one worker tells the first."""
-    rig = make_rig(min_nodes=0)
+    rig = make_rig(min_nodes=0, max_creates=1)
     rig.fleet.state, rig.fleet.drain_hooks = WorkerState.IDLE, True
     for _ in range(2):
         rig.fleet.add_node(age=10 * HOUR)

@@ -239,7 +239,8 @@ def test_curl_shows_no_secret_on_its_command_line_and_in_its_environment(
         curls = [
             entry
             for entry in Path("/proc").glob("[0-9]*")
-            if is_curl(entry) and str(SCRIPT).encode() in parents_cmdline(entry)
+            # Other tests run the script at the same time.
+            if is_curl(entry) and str(url_file).encode() in parents_cmdline(entry)
         ]
         assert curls
         for entry in curls:

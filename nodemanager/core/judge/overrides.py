@@ -59,8 +59,9 @@ def drained(node: CloudNode, state: WorkerState, snapshot: Snapshot) -> Verdict 
     drain = of_node(snapshot.drains, node)
     if drain is None or drain.kept or node.tags.pool is None:
         return None
-    measures = drain.measures(snapshot.wall)
-    return _once_idle(node, state, Reason.DRAINED, Reason.DRAINING, measures)
+    measures = {**drain.measures(snapshot.wall), "state": state.value}
+    goes = Verdict(Kind.SHUTDOWN, Reason.DRAINED, node.id, measures)
+    return _once_idle(state, goes, Verdict(Kind.KEEP, Reason.DRAINING, node.id, measures))
 
 
 def noticed(
@@ -72,8 +73,9 @@ def noticed(
     """
     if record.notice is None or node.tags.pool is None:
         return None
-    measures = measures_of_notice(record, snapshot)
-    return _once_idle(node, state, Reason.NOTICED, Reason.LEAVING, measures)
+    measures = {**measures_of_notice(record, snapshot), "state": state.value}
+    goes = Verdict(Kind.SHUTDOWN, Reason.NOTICED, node.id, measures)
+    return _once_idle(state, goes, Verdict(Kind.KEEP, Reason.LEAVING, node.id, measures))
 
 
 def measures_of_notice(record: Record, snapshot: Snapshot) -> dict[str, Any]:
@@ -85,13 +87,6 @@ def measures_of_notice(record: Record, snapshot: Snapshot) -> dict[str, Any]:
     return {"cause": notice.why.value, **left}
 
 
-def _once_idle(
-    node: CloudNode, state: WorkerState, goes: Reason, waits: Reason, measures: dict[str, Any]
-) -> Verdict | None:
+def _once_idle(state: WorkerState, goes: Verdict, waits: Verdict) -> Verdict | None:
     """The shutdown of an idle node, the keeping of a busy one; None for any other state."""
-    measures = {**measures, "state": state.value}
-    if state is WorkerState.IDLE:
-        return Verdict(Kind.SHUTDOWN, goes, node.id, measures)
-    if state is WorkerState.BUSY:
-        return Verdict(Kind.KEEP, waits, node.id, measures)
-    return None
+    return {WorkerState.IDLE: goes, WorkerState.BUSY: waits}.get(state)

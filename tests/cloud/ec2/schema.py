@@ -16,6 +16,8 @@ from botocore.session import Session
 
 MOTOS_OWN = ("DescribeImages.imagesSet.platform", "DescribeImages.imagesSet.rootDeviceType")
 """What moto's images say in words of its own; nothing here reads them."""
+OPEN = frozenset({"InstanceType"})
+"""Lists to which Amazon adds all the time."""
 _WHOLE = re.compile(r"-?\d+")
 _PLAIN = frozenset({"Action", "Version"})
 _SIGNED = re.compile(r"AWSAccessKeyId|Signature(Method|Version)?|Timestamp|SecurityToken|X-Amz-.*")
@@ -69,7 +71,8 @@ def _wrong(shape: Any, names: list[str], value: str, where: str) -> Iterator[str
 
 
 def _mistyped(shape: Any, value: str, where: str) -> Iterator[str]:
-    kind, values = shape.type_name, shape.metadata.get("enum")
+    kind = shape.type_name
+    values = None if shape.name in OPEN else shape.metadata.get("enum")
     if kind in ("integer", "long") and not _WHOLE.fullmatch(value):
         yield f"{where}: {value!r} is no whole number"
     elif kind == "boolean" and value not in ("true", "false"):
