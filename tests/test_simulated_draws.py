@@ -410,7 +410,7 @@ def test_an_unlisted_node_is_killed_if_an_operator_did_and_the_cloud_has_it_d13_
     world, rules, node = late.world, late.rules, late.node
     manager, now = world.managers[late.by], world.engine.now
     uuid = node.tags.record or ""
-    events = {"kill": Event.OPERATOR_KILL, "run": Event.OPERATOR_RUN}
+    events = {"kill": Event.OPERATOR_KILL, "run": Event.OPERATOR_UNDRAIN}
     for word in said:
         verb, result = word.split()
         world.logged(manager, events[verb], {"node": node.id, "result": result})

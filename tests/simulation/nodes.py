@@ -140,7 +140,7 @@ class NodeRules:
         ordered = manager.pool.name, str(fields.get("node"))
         if event is Event.OPERATOR_KILL:
             self.kills.add(ordered)
-        elif event is Event.OPERATOR_RUN:
+        elif event is Event.OPERATOR_UNDRAIN:
             self.kills.discard(ordered)
         elif event is Event.OPERATOR_BREAKER_RESET:
             memory = self.memory[manager.name]

@@ -69,7 +69,7 @@ class StandingOrders:
         if manager.mode != "apply" or fields.get("result") != "done":
             return
         of = manager.pool.name, str(fields.get("node"))
-        if event is Event.OPERATOR_RUN:
+        if event is Event.OPERATOR_UNDRAIN:
             for given in self._given.values():
                 given.discard(of)
         elif event is Event.OPERATOR_CORDON:

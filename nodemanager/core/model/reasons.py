@@ -1025,7 +1025,10 @@ class Event(Documented):
     OPERATOR_DRAIN = "operator.drain", "An operator wants a node gone once it is idle (O1)."
     OPERATOR_CORDON = "operator.cordon", "An operator drains a node and keeps it (O5)."
     OPERATOR_UNCORDON = "operator.uncordon", "An operator ended a cordon: the node works again."
-    OPERATOR_RUN = "operator.run", "An operator undoes a drain, or a kill not yet carried out."
+    OPERATOR_UNDRAIN = (
+        "operator.undrain",
+        "An operator undoes a drain, or a kill not yet carried out.",
+    )
     OPERATOR_KILL = "operator.kill", "An operator wants a node gone now (O2)."
     OPERATOR_CLEAN = "operator.clean", "An operator wants a record freed now (O3)."
     OPERATOR_PAUSE = "operator.pause", "An operator pauses the pool (O4)."

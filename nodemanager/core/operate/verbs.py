@@ -65,7 +65,9 @@ _ROWS: Mapping[Verb, VerbRow] = {
     Verb.DRAIN: VerbRow("Drain", Event.OPERATOR_DRAIN, CommandTarget.NODE),
     Verb.CORDON: VerbRow("Cordon", Event.OPERATOR_CORDON, CommandTarget.NODE),
     Verb.UNCORDON: VerbRow("Uncordon", Event.OPERATOR_UNCORDON, CommandTarget.NODE, undoes=True),
-    Verb.RUN: VerbRow("Undo drain or kill", Event.OPERATOR_RUN, CommandTarget.NODE, undoes=True),
+    Verb.RUN: VerbRow(
+        "Undo drain or kill", Event.OPERATOR_UNDRAIN, CommandTarget.NODE, undoes=True
+    ),
     Verb.KILL: VerbRow(
         "Kill", Event.OPERATOR_KILL, CommandTarget.NODE, danger=True, needs_reason=True
     ),
