@@ -379,7 +379,9 @@ def orders(as_json: bool, config: str | None) -> None:
     rows = [("pause", "the whole pool", paused)] if paused.get("paused") else []
     rotation = status.get("rotation", {})
     rows += [("pause", "the rotation", rotation)] if rotation.get("paused") else []
-    rows += [(mark["kind"], mark["id"], mark) for mark in marks]
+    for mark in marks:
+        named = f"{mark['host']} ({mark['id']})" if mark.get("host") else mark["id"]
+        rows.append((mark["kind"], named, mark))
     if not rows:
         click.echo("no standing orders")
         return

@@ -9,6 +9,7 @@ from dataclasses import replace
 from nodemanager.core.explain.picture import Picture
 from nodemanager.core.explain.slot_states import slot_states
 from nodemanager.core.explain.why import why
+from nodemanager.core.model.annotations import Marks
 from nodemanager.core.model.reasons import Event
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.observe.signs import classify
@@ -116,6 +117,7 @@ class WebObserver:
             account=picture.account,
             store=picture.store,
             marks=replace(picture.marks, paused=snapshot.paused, rotation=snapshot.rotation_paused),
+            hosts=_hosts(plan, picture.marks),
             paused_at=(
                 None
                 if snapshot.paused is None
@@ -164,6 +166,17 @@ def _resting(snapshot: Snapshot) -> tuple[tuple[str, str, float], ...]:
         for place, until in sorted(places.items())
         if until > snapshot.now
     )
+
+
+def _hosts(plan: Plan, marks: Marks) -> dict[str, str]:
+    """The hostname of each node and record that an operator's order is about."""
+    ordered = {id for of_kind in marks.by_kind.values() for id in of_kind}
+    if not ordered:
+        return {}
+    listed = plan.history.records
+    records = {} if listed is None else {one.uuid: one for one in listed.items}
+    found = {id: plan.pairs.record_of.get(id) or records.get(id) for id in ordered}
+    return {id: one.hostname for id, one in found.items() if one is not None and one.hostname}
 
 
 def _unsatisfiable(plan: Plan) -> tuple[tuple[str, str], ...]:

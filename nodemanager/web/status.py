@@ -91,7 +91,7 @@ class Status:
 
     `idle_times` (node name -> seconds), `held` (ids), `account`, `store` and `holder` contain
     names. They are shown only with the token, as are `read_only`, the breaker's sentences and the
-    details of the operators' standing orders, `marks`.
+    details of the operators' standing orders, `marks`; `hosts` has the hostnames of their subjects.
     """
 
     made_at: float
@@ -104,6 +104,7 @@ class Status:
     spares: Mapping[str, Spares] = field(default_factory=dict)
     rotations: Mapping[str, Rotation] = field(default_factory=dict)
     leaked_by_end: Mapping[str, int] = field(default_factory=dict)
+    hosts: Mapping[str, str] = field(default_factory=dict)
     errors: ErrorCounts = ErrorCounts()
     max_nodes: int = 0
     quota: int | None = None
@@ -184,7 +185,7 @@ class Status:
             shown["account"] = self.account
             shown["store"] = self.store
             shown["marks"] = [
-                {"kind": kind, "id": id, **_told(mark)}
+                {"kind": kind, "id": id, "host": self.hosts.get(id), **_told(mark)}
                 for kind, marks in self._orders().items()
                 for id, mark in sorted(marks.items())
             ]

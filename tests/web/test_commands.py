@@ -233,7 +233,8 @@ def test_before_the_daemon_runs_a_command_is_told_to_try_again() -> None:
 def test_status_and_metrics_show_the_pause_and_the_orders(manager: Manager) -> None:
     mark = Mark("name-of-ann", 1_700_000_000.0, "name-of-reason")
     marks = Marks({"name-of-r": mark}, {"name-of-a": mark, "name-of-b": mark}, {}, mark)
-    status = Status(made_at=10.0, pool="prod", marks=marks, paused_at=4.0)
+    hosts = {"name-of-b": "name-of-host"}
+    status = Status(made_at=10.0, pool="prod", marks=marks, paused_at=4.0, hosts=hosts)
     manager.board.replace(status.made_at, lambda: status)
 
     shown = manager.get("/status.json")
@@ -243,7 +244,8 @@ def test_status_and_metrics_show_the_pause_and_the_orders(manager: Manager) -> N
     told = manager.get("/status.json", WITH_TOKEN).json()
     who = {"by": "name-of-ann", "since": "2023-11-14T22:13:20.000Z", "reason": "name-of-reason"}
     assert {key: told["pause"][key] for key in who} == who
-    assert {"kind": "drain", "id": "name-of-b", **who} in told["marks"]
+    assert {"kind": "drain", "id": "name-of-b", "host": "name-of-host", **who} in told["marks"]
+    assert {"kind": "drain", "id": "name-of-a", "host": None, **who} in told["marks"]
     assert len(told["marks"]) == 3
     metrics = manager.get("/metrics").text
     assert "nodemanager_paused 1.0" in metrics

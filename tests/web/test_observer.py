@@ -7,6 +7,7 @@ from functools import partial
 import pytest
 
 from nodemanager.core.explain.picture import Picture
+from nodemanager.core.model.annotations import Mark, Marks
 from nodemanager.core.model.lease import LeaseRole, LeaseView
 from nodemanager.web.metrics import Metrics
 from nodemanager.web.observer import WebObserver
@@ -62,6 +63,25 @@ def test_the_leaks_meter_is_the_slots_that_the_pool_holds_for_each_live_node() -
     assert meter() == 2.0
     made.drop_node("i-r1")
     assert meter() == 2.0
+
+
+def test_each_order_is_shown_with_the_host_of_its_node_or_record() -> None:
+    board = Board(ManualClock())
+    observer = WebObserver(board, Metrics("main", ManualClock()))
+    made = world()
+    for uuid in ("r1", "r2"):
+        made.add_record(uuid)
+        made.add_node(uuid)
+    made.round()
+    assert made.decided is not None
+    assert made.last is not None
+    mark = Mark("ann", 1.0)
+    marks = Marks(holds={"i-r1": mark, "r2": mark, "i-unknown": mark})
+    observer.show(Picture(made.decided, made.last, made.settings, marks=marks))
+    status = board.read()
+    assert status is not None
+    names = {record.uuid: record.hostname for record in made.records}
+    assert status.hosts == {"i-r1": names["r1"], "r2": names["r2"]}
 
 
 def test_a_status_is_made_when_it_is_first_read() -> None:
