@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import UTC, datetime
+from urllib.parse import urlencode
 
 from nodemanager.web.dashboard.overview import (
     EVENT_HEAD,
@@ -18,11 +20,41 @@ MOST_EVENTS = 200
 
 
 def decisions(source: Source, seen: ShownDecision, query: Mapping[str, str]) -> Page:
-    """The newest events; with `only=done` without those that leave something as it is."""
+    """The newest events, or those before the one of a number, or up to a time.
+
+    With `only=done` without those that leave something as it is.
+    """
     about, only_done = query.get("q", "").strip() or None, query.get("only") == "done"
     without = UNCHANGED if only_done else frozenset()
-    rows, problem = event_rows(source, MOST_EVENTS, without=without, about=about)
-    html = part("log_filters", about or "", only_done)
+    before, until = _number(query.get("before")), _moment(query.get("until"))
+    rows, problem = event_rows(
+        source, MOST_EVENTS, without=without, about=about, before=before, until=until
+    )
+    html = part("log_filters", about or "", only_done, query.get("until", ""))
+    if before is not None:
+        html += part("log_way", "Newest", _query(query, before=None))
+    if len(rows) == MOST_EVENTS:
+        oldest = min(int(row.removeprefix("e")) for row in rows)
+        html += part("log_way", "Older", _query(query, before=str(oldest)))
     table = Table("Decisions and actions", EVENT_HEAD, rows, problem or "none such")
     blocks = (alerts_block(seen), Block("list", "", html, table, wide=True))
     return Page("Decisions", "Decisions", blocks)
+
+
+def _query(query: Mapping[str, str], before: str | None) -> str:
+    kept = {name: value for name, value in query.items() if name != "before" and value}
+    return urlencode(kept if before is None else {**kept, "before": before})
+
+
+def _number(text: str | None) -> int | None:
+    # More than SQLite's numbers have is no number of an event.
+    return int(text) if text is not None and text.isdecimal() and len(text) < 19 else None
+
+
+def _moment(text: str | None) -> float | None:
+    """The epoch seconds of `2026-11-28 02:30`, which is UTC; None for what is no time."""
+    try:
+        moment = datetime.fromisoformat(text or "")
+    except ValueError:
+        return None
+    return moment.replace(tzinfo=moment.tzinfo or UTC).timestamp()

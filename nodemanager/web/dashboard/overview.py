@@ -244,13 +244,13 @@ def _stream(source: Source) -> Block:
 
 
 def event_rows(
-    source: Source, most: int, *, without: frozenset[str] = frozenset(), about: str | None = None
+    source: Source, most: int, *, without: frozenset[str] = frozenset(), **which: Any
 ) -> tuple[dict[str, str], str | None]:
-    """The newest events as rows, or why there are none."""
+    """The newest events as rows, or why there are none; `which` are those of `latest`."""
     if source.explanations.journal is None:
         return {}, "there is no journal"
     try:
-        found = latest(source.explanations.journal, most, without=without, about=about)
+        found = latest(source.explanations.journal, most, without=without, **which)
     except JournalError as error:
         return {}, str(error)
     return {f"e{number}": part("event_row", f"e{number}", one) for number, one in found}, None

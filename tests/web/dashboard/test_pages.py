@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import lzma
 import re
 from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 
@@ -11,7 +14,9 @@ from nodemanager.core.explain.slot_states import SlotStates, slot_states
 from nodemanager.core.model.annotations import Mark, Marks
 from nodemanager.core.model.breaker import Breaker, Cause
 from nodemanager.core.model.world import Job, WorkerState
+from nodemanager.journal.latest import latest
 from tests.core.build import EPOCH, START, World, world
+from tests.journal.test_incident import INCIDENT
 from tests.web.dashboard.console import READ_TOKEN, Console, small
 
 
@@ -112,6 +117,32 @@ def test_waiting_jobs_are_listed_in_the_queue_s_order_with_what_each_waits_for()
     told = text_of(console.get("/jobs?state=impossible").text)
     assert "1 of 2 shown" in told
     assert "no_fitting_size" in told
+
+
+def test_decisions_are_turned_back_page_by_page_and_to_a_time(tmp_path: Path) -> None:
+    """An incident's journal, of 252 events."""
+    journal = tmp_path / "journal.db"
+    journal.write_bytes(lzma.decompress((INCIDENT / "journal.db.xz").read_bytes()))
+    console = Console(journal)
+    console.decides(small())
+    console.sign_in()
+
+    def numbers(path: str) -> list[int]:
+        return [int(one) for one in re.findall(r'<tr id="e(\d+)"', console.get(path).text)]
+
+    assert numbers("/log") == [*range(252, 52, -1)]
+    assert 'href="/log?before=53"' in console.get("/log").text
+    assert numbers("/log?before=53") == [*range(52, 0, -1)]
+    back = console.get("/log?before=53&only=done").text
+    assert "Older" not in back
+    assert 'href="/log?only=done"' in back
+    first = latest(journal, 300)[-1][1].at
+    at = datetime.fromtimestamp(first + 30, UTC).strftime("%Y-%m-%d %H:%M:%S")
+    early = numbers(f"/log?until={at.replace(' ', '+')}")
+    assert early[-1] == 1
+    assert 0 < len(early) < 200
+    for odd in ("/log?before=x", "/log?before=" + "9" * 30, "/log?until=yesterday"):
+        assert numbers(odd) == numbers("/log"), odd
 
 
 def test_nodes_are_listed_filtered_and_sorted(signed_in: Console) -> None:
