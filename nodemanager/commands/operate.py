@@ -11,7 +11,7 @@ import click
 from nodemanager.commands.common import answered, client, examples
 from nodemanager.commands.ids import complete_id
 from nodemanager.commands.show import print_json
-from nodemanager.commands.waiting import until_clean, until_gone, wait_options
+from nodemanager.commands.waiting import until_clean, until_gone, wait_option
 from nodemanager.core.model.annotations import FORCIBLE
 from nodemanager.core.operate.verbs import Verb
 from nodemanager.logline import Json, span, visible
@@ -68,13 +68,15 @@ def _is_done(answer: Json) -> bool:
     return bool(answer.get("done")) or answer.get("result") == "under_way"
 
 
-def _gone_within(wait: bool, limit_s: float) -> Callable[[Any, list[Json]], None] | None:
-    """With `wait`: waits until the nodes of the answers are gone."""
+def _gone_within(limit_s: float | None) -> Callable[[Any, list[Json]], None] | None:
+    """With a limit: waits that long until the nodes of the answers are gone."""
+    if limit_s is None:
+        return None
 
     def then(daemon: Any, answers: list[Json]) -> None:
         until_gone(daemon, [one["node"] for one in answers if one.get("node")], limit_s)
 
-    return then if wait else None
+    return then
 
 
 def _ids(name: str) -> Callable[[click.decorators.FC], click.decorators.FC]:
@@ -125,17 +127,16 @@ def release(id: tuple[str, ...], reason: str, as_json: bool, config: str | None)
 @click.command(
     epilog=examples(
         "drain i-0abc --reason 'new image'",
-        "drain compute7 compute8 --wait --timeout 2h",
+        "drain compute7 compute8 --wait 2h",
         "drain $(nodemanager nodes -o name --size old) --reason 'another size'",
     )
 )
 @_ids("node")
-@wait_options
+@wait_option
 @_noted
 def drain(
     node: tuple[str, ...],
-    wait: bool,
-    timeout: float,
+    wait: float | None,
     reason: str,
     as_json: bool,
     config: str | None,
@@ -145,7 +146,7 @@ def drain(
     Another node is booted where the demand needs one. `undrain` undoes it. NODE is a cloud node's
     id, its record's uuid, or its hostname. `cordon` keeps the node instead.
     """
-    then = _gone_within(wait, timeout)
+    then = _gone_within(wait)
     tell(config, Verb.DRAIN, *node, reason=reason, as_json=as_json, then=then)
 
 
@@ -186,14 +187,13 @@ def uncordon(node: tuple[str, ...], reason: str, as_json: bool, config: str | No
 @_ids("node")
 @_why
 @click.option("--yes", "-y", is_flag=True, help="Don't ask; needed without a terminal.")
-@wait_options
+@wait_option
 @answered
 def kill(
     node: tuple[str, ...],
     reason: str,
     yes: bool,
-    wait: bool,
-    timeout: float,
+    wait: float | None,
     as_json: bool,
     config: str | None,
 ) -> None:
@@ -206,7 +206,7 @@ def kill(
     while breaker, pause, lease or old polls forbid every shutdown.
     """
     meant = node if yes else _confirmed(config, node)
-    then = _gone_within(wait, timeout)
+    then = _gone_within(wait)
     tell(config, Verb.KILL, *meant, reason=reason, as_json=as_json, then=then)
 
 
@@ -268,13 +268,12 @@ _NEVER = (
     metavar="RULE",
     help="Break this rule, and note that in journal and log; may be repeated.",
 )
-@wait_options
+@wait_option
 @_noted
 def clean(
     record: tuple[str, ...],
     forced: tuple[str, ...],
-    wait: bool,
-    timeout: float,
+    wait: float | None,
     reason: str,
     as_json: bool,
     config: str | None,
@@ -282,7 +281,7 @@ def clean(
     """Free a record now, by the usual rules (C0 to C12).
 
     A refusal names the rule that forbids it and the measured values. Waits some seconds for the
-    outcome, and with --wait until it is there. RECORD is a record's uuid or hostname, or the id of
+    outcome, and with --wait TIME that long. RECORD is a record's uuid or hostname, or the id of
     its former node.
     """
     if forced and not reason:
@@ -290,7 +289,7 @@ def clean(
 
     def then(daemon: Any, answers: list[Json]) -> None:
         under_way = [one for one in zip(record, answers, strict=True) if not one[1].get("done")]
-        until_clean(daemon, [one.get("record") or id for id, one in under_way], timeout)
+        until_clean(daemon, [one.get("record") or id for id, one in under_way], wait or 0.0)
 
     tell(
         config,
@@ -299,7 +298,7 @@ def clean(
         forced=forced,
         reason=reason,
         as_json=as_json,
-        then=then if wait else None,
+        then=None if wait is None else then,
     )
 
 

@@ -12,6 +12,7 @@ import click
 
 from nodemanager.client import TIMEOUT_S, ClientError
 from nodemanager.commands.common import answered, client, examples
+from nodemanager.commands.waiting import seconds
 from nodemanager.logline import Json, visible
 
 FIRST_S = 10.0
@@ -49,18 +50,6 @@ class VerifyResult:
             "error": self.error,
             "snapshot": self.snapshot,
         }
-
-
-def seconds(context: click.Context, param: click.Parameter, text: str) -> float:
-    """The seconds of a duration; --wait may be 0."""
-    from nodemanager.config import kinds
-
-    if param.name == "wait" and text.strip() == "0":
-        return 0.0
-    try:
-        return kinds.duration().parse(text)
-    except ValueError as error:
-        raise click.BadParameter(str(error)) from error
 
 
 @click.command(

@@ -18,13 +18,24 @@ STYLES = {"settled": "green", "settling": "yellow", "stuck": "bold red"}
 
 @contextmanager
 def progress() -> Iterator[Callable[[Json, float], None]]:
-    """Tells each attempt on the standard error: in place on a terminal, a line each in a pipe."""
+    """Tells each attempt on the standard error: in place on a terminal; in a pipe a line each
+    that says something else than the one before."""
     out = show.console(stderr=True)
     if out.is_terminal and not out.is_dumb_terminal:
         with out.status("asking the daemon") as spinner:
-            yield lambda shown, waited_s: spinner.update(show.cell(_line(shown, waited_s)))
+            yield lambda shown, waited_s: spinner.update(
+                show.cell(f"{span(waited_s)}: {_line(shown)}")
+            )
         return
-    yield lambda shown, waited_s: show.say(out, show.cell(_line(shown, waited_s)))
+    told = ""
+
+    def tell(shown: Json, waited_s: float) -> None:
+        nonlocal told
+        before, told = told, _line(shown)
+        if told != before:
+            show.say(out, show.cell(f"{span(waited_s)}: {told}"))
+
+    yield tell
 
 
 def print_snapshot(shown: Json, attempts: int, waited_s: float) -> None:
@@ -66,11 +77,11 @@ def _of(shown: Json, after: str) -> str:
     return f"pool {shown['pool']}  {shown['mode']}  {plan}, {after}"
 
 
-def _line(shown: Json, waited_s: float) -> str:
+def _line(shown: Json) -> str:
     """One attempt: what it counted, and the first thing that is not at rest."""
     first, *others = shown["open"]
     more = f" and {len(others)} more" if others else ""
-    return f"{span(waited_s)}: {_nodes(shown)}; {first['id'] or 'pool'} {first['reason']}{more}"
+    return f"{_nodes(shown)}; {first['id'] or 'pool'} {first['reason']}{more}"
 
 
 def _nodes(shown: Json) -> str:

@@ -12,7 +12,6 @@ from nodemanager.errors import NodeManagerError
 from nodemanager.logline import visible
 
 LOOK_EVERY_S = 1.0
-LIMIT = "15m"
 SENT_AWAY = ("drain", "kill")
 GOING = ("shutting_down", "changed_since_listing", "node_absent", "in_flight")
 """The reasons of a node that a listing from before its end may still show."""
@@ -30,27 +29,26 @@ class DaemonClient(Protocol):
     def explain(self, id: str) -> dict[str, Any]: ...
 
 
-def _seconds(ctx: click.Context, param: click.Parameter, text: str) -> float:
+def seconds(ctx: click.Context, param: click.Parameter, text: str | None) -> float | None:
+    """The seconds of a duration; --wait may be 0, and then looks once."""
     from nodemanager.config import kinds
 
+    if text is None:
+        return None
+    if param.name == "wait" and text.strip() == "0":
+        return 0.0
     try:
         return kinds.duration().parse(text)
     except ValueError as error:
         raise click.BadParameter(str(error)) from error
 
 
-def wait_options(command: click.decorators.FC) -> click.decorators.FC:
-    """--wait and --timeout."""
-    wait = click.option("--wait", is_flag=True, help="Wait until it is done.")
-    limit = click.option(
-        "--timeout",
-        default=LIMIT,
-        show_default=True,
-        callback=_seconds,
-        metavar="TIME",
-        help="How long --wait waits.",
-    )
-    return wait(limit(command))
+wait_option = click.option(
+    "--wait",
+    callback=seconds,
+    metavar="TIME",
+    help="Wait that long until it is done: 90, 15m; without it, nothing is waited for.",
+)
 
 
 def until_gone(daemon: DaemonClient, nodes: Iterable[str], limit_s: float) -> None:

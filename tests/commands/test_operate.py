@@ -181,7 +181,7 @@ def test_a_drain_waits_until_each_node_is_gone(
     daemon: Daemon, capsys: pytest.CaptureFixture[str]
 ) -> None:
     daemon.ordered = ["i-1", "i-2"]
-    assert run("drain", "i-1", "i-2", "--wait") == 0
+    assert run("drain", "i-1", "i-2", "--wait", "15m") == 0
     assert capsys.readouterr().err.splitlines() == ["i-1 is gone", "i-2 is gone"]
 
 
@@ -190,7 +190,7 @@ def test_a_drain_that_somebody_undoes_is_not_waited_for_any_longer(
     daemon: Daemon, capsys: pytest.CaptureFixture[str]
 ) -> None:
     daemon.ordered, daemon.listed = ["i-1"], ["i-1"]
-    assert run("drain", "i-1", "--wait") == 1
+    assert run("drain", "i-1", "--wait", "15m") == 1
     assert "called off: i-1 is listed" in capsys.readouterr().err
 
 
@@ -199,7 +199,7 @@ def test_a_node_that_an_old_listing_still_shows_is_waited_for(
     daemon: Daemon, capsys: pytest.CaptureFixture[str]
 ) -> None:
     daemon.listed, daemon.reason = ["i-1"], "changed_since_listing"
-    assert run("drain", "i-1", "--wait") == 0
+    assert run("drain", "i-1", "--wait", "15m") == 0
     assert daemon.plans == 4
     assert capsys.readouterr().err == "i-1 is gone\n"
 
@@ -210,7 +210,7 @@ def test_waiting_ends_in_time_and_names_what_is_left(
     daemon: Daemon, capsys: pytest.CaptureFixture[str]
 ) -> None:
     daemon.ordered = ["i-1"] * 10_000_000
-    assert run("drain", "i-1", "--wait", "--timeout", "0.05") == 1
+    assert run("drain", "i-1", "--wait", "0.05") == 1
     assert "not done within 0.05 s: i-1; the order stands" in capsys.readouterr().err
 
 
@@ -220,7 +220,7 @@ def test_a_clean_that_is_under_way_is_waited_for(
 ) -> None:
     assert run("clean", "r1") == 0
     assert daemon.looks == 0
-    assert run("clean", "r1", "--wait") == 0
+    assert run("clean", "r1", "--wait", "15m") == 0
     assert daemon.looks == 2
     assert "r1 is clean" in capsys.readouterr().err
 

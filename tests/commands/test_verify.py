@@ -101,8 +101,22 @@ def test_a_pool_whose_first_node_is_still_to_come_is_told_in_numbers_too() -> No
     made = pool(nodes=0)
     look_at(made)
     wanted = {"open": [{"id": None, "reason": "wanted"}]}
-    line = verify_screen._line(shown(made, allow_empty=True) | wanted, 3.0)
-    assert line == "3s: 0 up, 0 settling, 0 stuck; pool wanted"
+    line = verify_screen._line(shown(made, allow_empty=True) | wanted)
+    assert line == "0 up, 0 settling, 0 stuck; pool wanted"
+
+
+def test_in_a_pipe_only_an_attempt_that_says_something_else_is_a_line(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    made = pool(nodes=0)
+    look_at(made)
+    first = shown(made, allow_empty=True) | {"open": [{"id": None, "reason": "wanted"}]}
+    other = first | {"open": [{"id": "i-1", "reason": "booting"}]}
+    with verify_screen.progress() as tell:
+        for waited_s, one in enumerate((first, first, other, other, first)):
+            tell(one, float(waited_s))
+    told = [line.partition(":")[0] for line in capsys.readouterr().err.splitlines()]
+    assert told == ["0s", "2s", "4s"]
 
 
 def test_what_waiting_can_not_mend_ends_it_at_once() -> None:
