@@ -229,8 +229,8 @@ GUARDS = (
         "D18",
         "a node that its cloud will take is ended though it works",
         "core/judge/overrides.py",
-        "    if state is WorkerState.IDLE:\n        return Verdict(Kind.SHUTDOWN, goes,",
-        "    if state is not WorkerState.UNKNOWN:\n        return Verdict(Kind.SHUTDOWN, goes,",
+        "{WorkerState.IDLE: goes, WorkerState.BUSY: waits}",
+        "{WorkerState.IDLE: goes, WorkerState.BUSY: goes}",
         "tests/core/judge/test_cloud_notice.py::"
         "test_one_that_may_be_busy_is_left_to_its_job_until_the_cloud_ends_it[busy]",
     ),
