@@ -26,7 +26,7 @@ from nodemanager.cloud.azure.node import (
 )
 from nodemanager.cloud.azure.options import Access, Template
 from nodemanager.cloud.azure.order import machine_body, machine_name
-from nodemanager.cloud.azure.sign_in import SignIn
+from nodemanager.cloud.azure.sign_in import EntraSignIn
 from nodemanager.cloud.azure.sizes import sizes
 from nodemanager.cloud.azure.wire import COMPUTE, RESOURCES, AzureAnswers, Wire, is_done
 from nodemanager.cloud.checks import Check, Wanted
@@ -250,7 +250,7 @@ def build_cloud(config: CloudConfig, *, timeout: float = TIMEOUT) -> LibcloudClo
     own = load_driver_class(config.driver_class, AzureNodeDriver)
     access, listed, template = options.read(config, timeout)
     pool = config.pool
-    signs_in = SignIn(
+    signs_in = EntraSignIn(
         access.principal, access.client_id, access.login, access.scope, access.timeout
     )
     tokens = TokenSource(signs_in)

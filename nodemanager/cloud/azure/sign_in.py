@@ -62,7 +62,7 @@ class Principal:
 
 
 @dataclass(frozen=True, slots=True)
-class SignIn:
+class EntraSignIn:
     """Gets tokens: for the principal, else for the identity of the machine that this runs on,
     where `client_id` chooses one of several."""
 

@@ -26,7 +26,7 @@ from nodemanager.cloud.gce.options import Access, ListFilter, Template
 from nodemanager.cloud.gce.order import insert_body, request_id, template_path
 from nodemanager.cloud.gce.rights import Rights
 from nodemanager.cloud.gce.sizes import machine_types
-from nodemanager.cloud.gce.token import SignIn
+from nodemanager.cloud.gce.token import GoogleSignIn
 from nodemanager.cloud.gce.wire import PAGE_SIZE, GceAnswers, Wire, is_done, operation_path
 from nodemanager.cloud.libcloud_base import TIMEOUT, LibcloudCloud, connected, load_driver_class
 from nodemanager.cloud.provider import GoesOn, Provider
@@ -284,7 +284,7 @@ def build_cloud(
         label_value(config.pool)
     except ValueError as error:
         raise ConfigError([f"[Daemon] pool = {config.pool}: {error}"]) from error
-    tokens = TokenSource(SignIn(access.info, access.timeout))
+    tokens = TokenSource(GoogleSignIn(access.info, access.timeout))
     driver_type = connected(own, GceAnswers, endpoint=access.endpoint, tokens=tokens)
     gce = Gce(config.pool, access, tokens, listed, template, driver_type, page_size)
     reader = replace(READER, image=gce.boot_images.of)

@@ -13,7 +13,7 @@ from typing import Any
 
 from nodemanager.cloud.endpoint import Endpoint
 from nodemanager.cloud.gce.options import Access
-from nodemanager.cloud.gce.token import SignIn
+from nodemanager.cloud.gce.token import GoogleSignIn
 from nodemanager.cloud.gce.wire import granted
 from nodemanager.cloud.token import TokenSource
 
@@ -35,7 +35,7 @@ class Rights:
         """Whose credentials they are, and the scopes that this instance gives its account; None
         for a file's credentials, which give any."""
         access = self.access
-        made = SignIn(access.info, access.timeout).signed_in()
+        made = GoogleSignIn(access.info, access.timeout).signed_in()
         who = getattr(made, "service_account_email", None)
         if access.info is None:
             return str(who), list(made.scopes or ())
@@ -53,7 +53,7 @@ class Rights:
 
     def _granted(self, service: str, scope: str, path: str, asked: Sequence[str]) -> set[str]:
         access = self.access
-        ask = SignIn(access.info, access.timeout, scope)
+        ask = GoogleSignIn(access.info, access.timeout, scope)
         connection = self.connect(_address(access.endpoint, service), TokenSource(ask))
         try:
             return granted(connection, path, asked)

@@ -51,7 +51,7 @@ def credentials_of(info: Mapping[str, Any] | None, scope: str = SCOPE) -> Any:
 
 
 @dataclass(frozen=True, slots=True)
-class SignIn:
+class GoogleSignIn:
     """Gets tokens, by one of Google's JSON files or by the instance's role."""
 
     info: Mapping[str, Any] | None = field(repr=False)

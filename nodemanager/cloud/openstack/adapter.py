@@ -20,7 +20,7 @@ from nodemanager.cloud.openstack.errors import Refusal, is_no_room
 from nodemanager.cloud.openstack.leftovers import OpenStackLeftovers
 from nodemanager.cloud.openstack.node import DELETING, STATES, UNDECIDED, Server
 from nodemanager.cloud.openstack.options import UUID, Access, Template
-from nodemanager.cloud.openstack.order import Found, server_body
+from nodemanager.cloud.openstack.order import ServerParts, server_body
 from nodemanager.cloud.openstack.token import Keystone
 from nodemanager.cloud.openstack.wire import (
     MICROVERSION,
@@ -168,7 +168,7 @@ class OpenStack(Provider):
     def create(self, driver: NodeDriver, order: CreateOrder) -> object:
         wire = self.wire(driver)
         template = self.template
-        found = Found(
+        found = ServerParts(
             flavor=self._flavor(driver, order.size),
             image=self._image(wire),
             networks=wire.networks(template.networks),

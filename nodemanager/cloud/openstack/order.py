@@ -20,7 +20,7 @@ LONGEST_USER_DATA = 65_535
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class ServerParts:
     """The ids of what the file and the order name. `networks` may also be nova's own `auto` or
     `none`."""
 
@@ -30,7 +30,7 @@ class Found:
     server_group: str | None = None
 
 
-def server_body(order: CreateOrder, template: Template, found: Found) -> dict[str, Any]:
+def server_body(order: CreateOrder, template: Template, found: ServerParts) -> dict[str, Any]:
     """The create call for exactly one server, with its tags as metadata.
 
     Raises BadRequest for what nova would refuse or can't give.

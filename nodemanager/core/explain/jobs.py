@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from nodemanager.core.explain.picture import Picture
-from nodemanager.core.explain.why import Asking, Blocker
+from nodemanager.core.explain.why import Blocker, DemandAgain
 from nodemanager.core.model.features import shown, shown_gres
 from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.world import Job
@@ -33,7 +33,7 @@ class JobState(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class JobRow:
+class WaitingJob:
     """One job of the queue. `asks` is what each of its `count` nodes must have, in words.
 
     `nodes` are the hostnames of those that it has, `coming` how many are ordered and have no name
@@ -52,12 +52,12 @@ class JobRow:
     measures: Mapping[str, object] = field(default_factory=dict)
 
 
-def jobs(picture: Picture) -> tuple[JobRow, ...]:
+def jobs(picture: Picture) -> tuple[WaitingJob, ...]:
     """The waiting jobs in the order of the queue; empty where no decision could be taken."""
     made = picture.made
     if made.aborted is not None or made.wants is None or made.slots is None:
         return ()
-    asking = Asking(picture, made.slots)
+    asking = DemandAgain(picture, made.slots)
     refused = {one.size: one.grows for one in asking.sizes()}
     granted = Counter(boot.size.name for boot in made.boots)
     up = {
@@ -73,7 +73,7 @@ def jobs(picture: Picture) -> tuple[JobRow, ...]:
         if verdict is not None:
             told = dict(verdict.measures or {})
             size = told.pop("size", None)
-            row = JobRow(
+            row = WaitingJob(
                 job.id,
                 JobState.IMPOSSIBLE,
                 job.count,
@@ -95,7 +95,7 @@ def _row(
     refused: Mapping[str, Sequence[Blocker]],
     granted: Counter[str],
     up: set[str | None],
-) -> JobRow:
+) -> WaitingJob:
     """The row of a job that boots can serve; takes what it lacks from the `granted` boots."""
     job, size = share.job, None if share.size is None else share.size.name
     ordered = 0 if size is None else min(share.lacks, granted[size])
@@ -108,7 +108,7 @@ def _row(
         state = JobState.WAITING
     else:
         state = JobState.SERVED if not coming and up.issuperset(nodes) else JobState.BOOTING
-    return JobRow(
+    return WaitingJob(
         job.id,
         state,
         job.count,

@@ -91,13 +91,13 @@ def why(picture: Picture, size: str | None = None) -> tuple[SizeWhy, ...]:
     made = picture.made
     if made.aborted is not None or made.wants is None or made.slots is None:
         return ()
-    asking = Asking(picture, made.slots)
+    asking = DemandAgain(picture, made.slots)
     if size is not None:
         return tuple(one for one in asking.sizes() if size in (one.size, asking.type_of(one.size)))
     return tuple(one for one in asking.sizes() if one.is_active)
 
 
-class Asking:
+class DemandAgain:
     """The demand's rules for one decision, asked again; `weighed` is what the queue wants."""
 
     def __init__(self, picture: Picture, slots: Slots) -> None:

@@ -12,7 +12,7 @@ from urllib.parse import urlencode
 
 from nodemanager.core.explain import inventory
 from nodemanager.core.explain.inventory import NodeRow, SlotRow
-from nodemanager.core.explain.jobs import JobRow, jobs
+from nodemanager.core.explain.jobs import WaitingJob, jobs
 from nodemanager.web.dashboard.overview import alerts_block
 from nodemanager.web.dashboard.page import Block, Page, Table, row_id
 from nodemanager.web.dashboard.render import part
@@ -201,7 +201,7 @@ def _node_line(one: NodeRow, wall: float) -> NodeLine:
     )
 
 
-def _job_line(place: int, one: JobRow, wall: float) -> JobLine:
+def _job_line(place: int, one: WaitingJob, wall: float) -> JobLine:
     coming = (f"{one.coming} coming",) if one.coming else ()
     return JobLine(
         *(place, one.job, one.state.value, one.count, one.asks, one.size),

@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 
 import pytest
 
-from nodemanager.cloud.gce.token import SignIn
+from nodemanager.cloud.gce.token import GoogleSignIn
 from nodemanager.cloud.token import TokenSource
 from nodemanager.errors import CloudError, ConfigError, ForeignAnswer, Throttled, Unauthorized
 from tests.cloud.faults import lost
@@ -196,7 +196,7 @@ def test_nobody_answers_where_the_metadata_server_should_be(
 ) -> None:
     role_at("127.0.0.1:9", monkeypatch)
     with pytest.raises(Unauthorized, match="no key in"):
-        SignIn(None, 1.0)()
+        GoogleSignIn(None, 1.0)()
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from nodemanager.core.explain.jobs import JobRow, JobState, asks, jobs
+from nodemanager.core.explain.jobs import JobState, WaitingJob, asks, jobs
 from nodemanager.core.explain.picture import Picture
 from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.world import Job, WorkerState
@@ -15,7 +15,7 @@ from tests.core.explain.test_why import pool
 ONE = Job("one", cores=1)
 
 
-def told(made: World, *queue: Job) -> dict[str, JobRow]:
+def told(made: World, *queue: Job) -> dict[str, WaitingJob]:
     made.flags["demand"] = queue
     made.settle()
     assert made.last is not None
