@@ -6,26 +6,23 @@ from dataclasses import replace
 from pathlib import Path
 
 from nodemanager.config import kinds
+from nodemanager.config.check_addresses import PING_HOST, check_addresses
 from nodemanager.config.check_queues import check_queues
 from nodemanager.config.placeholders import warn_of_placeholders
 from nodemanager.config.providers import traits_of
-from nodemanager.config.reader import Draft
+from nodemanager.config.reader import Draft, is_wrong
 from nodemanager.config.report import Place
 from nodemanager.config.values import (
     Dispatcher,
     LeaseStore,
-    Listen,
-    ServerAddress,
     StoreProvider,
 )
 from nodemanager.core.observe.pools import PREFLIGHT
-from nodemanager.hosts import is_loopback, is_wildcard
 
 POLLS = ("cloudlist_poll_time", "nodelist_poll_time", "wishlist_poll_time")
 FRESH_POLLS = 2
 SHORTEST_LEASE_S = 3.0
 """A renewal takes a moment, and three of them must fit in."""
-PING_HOST = ("Cloud Create", "ping_host")
 SLURM, SCHEDULER = "Slurm", "Scheduler"
 CANCELS = SCHEDULER, "cancel_unsatisfiable"
 SERVICE_LOGS = Path("/var/log/nodemanager")
@@ -48,8 +45,7 @@ def check_all(draft: Draft) -> None:
     _store(draft)
     _lease(draft)
     _prune(draft)
-    _endpoints(draft)
-    _servers(draft)
+    check_addresses(draft)
     _prices(draft)
     _preemptible(draft)
     _places(draft)
@@ -158,7 +154,7 @@ def _store(draft: Draft) -> None:
         cause = place if place.line is not None else host
         for name in ("host", "token"):
             needed = draft.place("Arvados", name)
-            if draft.value("Arvados", name) is None and not _is_wrong(draft, "Arvados", name):
+            if draft.value("Arvados", name) is None and not is_wrong(draft, "Arvados", name):
                 draft.report.clash(cause, needed, "the Arvados store needs [Arvados] " + name)
     elif provider is StoreProvider.REGISTRY:
         asked = draft.value("Arvados", "containers_queue")
@@ -170,12 +166,21 @@ def _store(draft: Draft) -> None:
             draft.report.warn(
                 draft.place("Records", "slots"), "not used; the slots are [Registry] slots"
             )
-    elif (
-        provider is StoreProvider.SLURM
-        and draft.value("Daemon", "dispatcher") is not Dispatcher.SLURM
-    ):
-        dispatcher = draft.place("Daemon", "dispatcher")
-        draft.report.clash(place, dispatcher, "{one} needs [Daemon] dispatcher = slurm")
+    elif provider is StoreProvider.SLURM:
+        if draft.value("Daemon", "dispatcher") is not Dispatcher.SLURM:
+            dispatcher = draft.place("Daemon", "dispatcher")
+            draft.report.clash(place, dispatcher, "{one} needs [Daemon] dispatcher = slurm")
+        _of_seats(draft)
+
+
+def _of_seats(draft: Draft) -> None:
+    """Warn of what only a registry that nodes ping would use."""
+    for place in draft.places.values():
+        pinged = (place.section, place.option) == PING_HOST
+        registry = place.section == "Registry" and place.option not in ("database", "domain")
+        if place.line is not None and (pinged or registry):
+            text = "not used: the slots are Slurm's nodes ([Records] provider), which don't ping"
+            draft.report.warn(place, f"{text}; leave it out")
 
 
 def _lease(draft: Draft) -> None:
@@ -183,10 +188,10 @@ def _lease(draft: Draft) -> None:
     store, duration = draft.place("Lease", "store"), draft.value("Lease", "duration")
     if draft.value("Lease", "store") is not LeaseStore.DATABASE:
         return
-    if draft.value("Lease", "database") is None and not _is_wrong(draft, "Lease", "database"):
+    if draft.value("Lease", "database") is None and not is_wrong(draft, "Lease", "database"):
         needed = "{one} needs {other}: postgresql://... that all managers of the pool reach"
         draft.report.clash(store, draft.place("Lease", "database"), needed)
-    if draft.value("Journal", "database") is None and not _is_wrong(draft, "Journal", "database"):
+    if draft.value("Journal", "database") is None and not is_wrong(draft, "Journal", "database"):
         needed = "{one} needs {other}: who takes over goes on with what is open there (R1)"
         draft.report.clash(store, draft.place("Journal", "database"), needed)
     records, place = draft.value("Registry", "database"), draft.place("Registry", "database")
@@ -212,130 +217,6 @@ def _prune(draft: Draft) -> None:
             draft.place("Cleaning", "prune_after"),
             draft.place("Records", "provider"),
             "{one} needs a registry: Arvados ({other}) can't delete a record on a condition",
-        )
-
-
-def _endpoints(draft: Draft) -> None:
-    insecure = draft.value("Arvados", "insecure")
-    ping = _ping_host(draft)
-    for key, endpoint in (
-        (("Arvados", "host"), draft.value("Arvados", "host")),
-        (PING_HOST, ping),
-    ):
-        if endpoint is None or insecure is None or insecure:
-            continue
-        if endpoint.is_plain and not endpoint.is_loopback:
-            draft.report.clash(
-                draft.places[key],
-                draft.place("Arvados", "insecure"),
-                "{one} is plain http to another machine, which {other} forbids",
-            )
-    public: ServerAddress | None = draft.value("Registry", "public_url")
-    if public is not None and public.is_plain and not public.is_loopback:
-        place = draft.place("Registry", "public_url")
-        draft.report.warn(place, "clients would send the registry's token in plain http")
-    _ping_is_answered(draft, ping)
-    _ping_reaches_us(draft, ping)
-
-
-def _ping_host(draft: Draft) -> ServerAddress | None:
-    section, key = PING_HOST
-    written = draft.keys[section].get(key)
-    if written is None:
-        return None
-    try:
-        endpoint = kinds.endpoint().parse(written)
-    except ValueError as error:
-        draft.report.wrong(draft.places[PING_HOST], str(error))
-        return None
-    draft.values[PING_HOST] = endpoint
-    return endpoint
-
-
-def _ping_is_answered(draft: Draft, ping: ServerAddress | None) -> None:
-    """Warn when nodes must ping by https and the registry on a public address has no TLS."""
-    listen: Listen | None = draft.value("Registry", "listen")
-    if ping is None or ping.is_plain or listen is None or is_loopback(listen.host):
-        return
-    if draft.value("Records", "provider") is not StoreProvider.REGISTRY:
-        return
-    if draft.value("Registry", "tls_cert") is None and not _is_wrong(draft, "Registry", "tls_cert"):
-        draft.report.clash(
-            draft.places[PING_HOST],
-            draft.place("Registry", "listen"),
-            "by {one} nodes ping https, but {other} answers plain http: set [Registry] tls_cert "
-            "and tls_key, or put a TLS proxy in front of it",
-            refuse=False,
-        )
-
-
-def _ping_reaches_us(draft: Draft, ping: ServerAddress | None) -> None:
-    """Warn when a remote cloud's nodes would ping a loopback address or use plain http."""
-    provider = draft.value("Cloud", "provider")
-    if draft.value("Records", "provider") is StoreProvider.SLURM:
-        return
-    if provider is None or traits_of(provider).near or _is_wrong(draft, *PING_HOST):
-        return
-    place, loopback, plain = _ping_target(draft, ping)
-    if place is None:
-        return
-    hint = "" if place.section == PING_HOST[0] else "; set [Cloud Create] ping_host"
-    if loopback:
-        draft.report.warn(place, f"nodes of {provider} can't ping this machine's loopback{hint}")
-    elif plain:
-        draft.report.warn(place, f"nodes of {provider} would ping in plain http{hint}")
-
-
-def _ping_target(draft: Draft, ping: ServerAddress | None) -> tuple[Place | None, bool, bool]:
-    """The option that sets where nodes ping; whether that is loopback; whether it is plain http."""
-    if ping is not None:
-        return draft.places[PING_HOST], ping.is_loopback, ping.is_plain
-    if draft.value("Records", "provider") is StoreProvider.ARVADOS:
-        host: ServerAddress | None = draft.value("Arvados", "host")
-        place = None if host is None else draft.place("Arvados", "host")
-        return place, host is not None and host.is_loopback, host is not None and host.is_plain
-    public: ServerAddress | None = draft.value("Registry", "public_url")
-    if public is not None:
-        return draft.place("Registry", "public_url"), public.is_loopback, public.is_plain
-    listen: Listen | None = draft.value("Registry", "listen")
-    if listen is None:
-        return None, False, False
-    plain = draft.value("Registry", "tls_cert") is None
-    return draft.place("Registry", "listen"), is_loopback(listen.host), plain
-
-
-def _servers(draft: Draft) -> None:
-    cert, key = draft.place("Registry", "tls_cert"), draft.place("Registry", "tls_key")
-    given = [place.line is not None and place.written != "" for place in (cert, key)]
-    if given[0] != given[1]:
-        one, other = (cert, key) if given[0] else (key, cert)
-        draft.report.clash(one, other, "{one} needs {other} as well")
-    listen: Listen | None = draft.value("Registry", "listen")
-    port, address = draft.value("Manage", "port"), draft.value("Manage", "address")
-    if port is not None and address is not None and not is_loopback(address):
-        draft.report.warn(
-            draft.place("Manage", "address"),
-            "the management server has no TLS, so others on the network can read its token",
-        )
-    _tokens(draft)
-    if listen is None or port is None or address is None:
-        return
-    overlap = address == listen.host or is_wildcard(address) or is_wildcard(listen.host)
-    if port and port == listen.port and overlap:
-        draft.report.clash(
-            draft.place("Manage", "port"),
-            draft.place("Registry", "listen"),
-            "{one} and {other} use the same port",
-        )
-
-
-def _tokens(draft: Draft) -> None:
-    full, read = draft.value("Manage", "ManagementToken"), draft.value("Manage", "read_token")
-    if full is not None and full == read:
-        draft.report.clash(
-            draft.place("Manage", "read_token"),
-            draft.place("Manage", "ManagementToken"),
-            "{one} and {other} are the same token, so that it could change everything",
         )
 
 
@@ -430,13 +311,13 @@ def _dispatcher(draft: Draft) -> None:
 def _a_program_for_each_verb(draft: Draft, place: Place) -> None:
     for name in ("nodes", "queue", "drain", "resume", "down"):
         needed = f"{name}_command"
-        if draft.value(SCHEDULER, needed) is None and not _is_wrong(draft, SCHEDULER, needed):
+        if draft.value(SCHEDULER, needed) is None and not is_wrong(draft, SCHEDULER, needed):
             draft.report.wrong(place, f"needs [{SCHEDULER}] {needed}")
     cancels = draft.place(*CANCELS)
     for name in ("comment", "cancel") if draft.value(*CANCELS) else ():
         # A job's owner is told why before it is cancelled.
         needed = f"{name}_command"
-        if draft.value(SCHEDULER, needed) is None and not _is_wrong(draft, SCHEDULER, needed):
+        if draft.value(SCHEDULER, needed) is None and not is_wrong(draft, SCHEDULER, needed):
             draft.report.wrong(cancels, f"needs [{SCHEDULER}] {needed}")
 
 
@@ -500,14 +381,3 @@ def _longest_poll(draft: Draft) -> tuple[Place, float] | None:
 def _poll_place(draft: Draft, name: str) -> Place:
     """The option that sets this poll's time: its own, or else poll_time."""
     return draft.place("Daemon", name if draft.is_set("Daemon", name) else "poll_time")
-
-
-def _is_wrong(draft: Draft, section: str, option: str) -> bool:
-    """Whether the file sets it to a bad value, which was reported already."""
-    place = draft.places.get((section, option))
-    return (
-        place is not None
-        and place.line is not None
-        and place.written != ""
-        and draft.value(section, option) is None
-    )

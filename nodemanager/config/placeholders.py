@@ -8,13 +8,19 @@ from nodemanager.config.reader import Draft
 from nodemanager.config.values import Secret, ServerAddress
 
 _STANDS_FOR = re.compile(
-    r"""SECRET | TOKEN | \.\.\.
+    r"""SECRET | TOKEN | .*\.\.\. | example | zzzzz
       | .*0123456789abcdef.*
+      | (?:.*@)?my-project(?:\..*)? | .*/example\.pem
+      | Publisher:Product:Plan | /subscriptions/ID/.*
       | 00000000-0000-0000-0000-000000000000 | 11111111-2222-4333-8444-555555555555
       | (?:.*[./@])?example\.(?:com|net|org)(?:[:/].*)?""",
     re.VERBOSE,
 )
-"""Ids that no cloud gives, and hosts under the domains that nobody can have (RFC 2606)."""
+"""Ids that no cloud gives, names that only stand for one, and domains that nobody can have
+(RFC 2606)."""
+
+_DECLARED = (("Arvados", "host"), ("Arvados", "token"), ("Registry", "domain"))
+"""The options with declarations whose samples' values are nobody's."""
 
 
 def warn_of_placeholders(draft: Draft) -> None:
@@ -22,12 +28,13 @@ def warn_of_placeholders(draft: Draft) -> None:
     for section, keys in draft.keys.items():
         for key, value in keys.items():
             _warn(draft, section, key, value)
-    for option in ("host", "token"):
-        value = draft.value("Arvados", option)
+    for section, option in _DECLARED:
+        value = draft.value(section, option)
         if isinstance(value, Secret):
-            _warn(draft, "Arvados", option, value.reveal())
+            value = value.reveal()
         elif isinstance(value, ServerAddress):
-            _warn(draft, "Arvados", option, value.url)
+            value = value.url
+        _warn(draft, section, option, value or "")
 
 
 def _warn(draft: Draft, section: str, key: str, value: str) -> None:

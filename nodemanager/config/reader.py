@@ -51,6 +51,17 @@ class Draft:
         return place is not None and place.line is not None
 
 
+def is_wrong(draft: Draft, section: str, option: str) -> bool:
+    """Whether the file sets it to a bad value, which was reported already."""
+    place = draft.places.get((section, option))
+    return (
+        place is not None
+        and place.line is not None
+        and place.written != ""
+        and draft.value(section, option) is None
+    )
+
+
 def read_all(draft: Draft, *, require_cloud: bool) -> None:
     """Read every section of `draft.ini` into the draft."""
     known = [section.name for section in SECTIONS]

@@ -12,7 +12,8 @@ from typing import Any
 
 from nodemanager import extras
 from nodemanager.config import ini
-from nodemanager.config.checks import PING_HOST, check_all
+from nodemanager.config.check_addresses import PING_HOST
+from nodemanager.config.checks import check_all
 from nodemanager.config.daemon import DaemonSection, LoggingSection, ManageSection
 from nodemanager.config.providers import ALSO_CALLED, PROVIDERS, listed
 from nodemanager.config.reader import Draft, read_all

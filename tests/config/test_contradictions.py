@@ -260,6 +260,37 @@ def test_a_management_server_on_the_network_is_a_warning(read: Read) -> None:
             id="host",
         ),
         pytest.param("[Arvados]\ntoken = TOKEN\n", "2: [Arvados] token = ***", id="token"),
+        pytest.param(
+            "[Registry]\ndomain = example.org\n", "2: [Registry] domain = example.org", id="domain"
+        ),
+        pytest.param(
+            "[Cloud Credentials]\nkey = AKIA...\n", "2: [Cloud Credentials] key = ***", id="cut-off"
+        ),
+        pytest.param(
+            "[Cloud Create]\nservice_account_name = node@my-project.iam.gserviceaccount.com\n",
+            "2: [Cloud Create] service_account_name = node@my-project.iam.gserviceaccount.com",
+            id="project",
+        ),
+        pytest.param(
+            "[Cloud Create]\nimage_plan = Publisher:Product:Plan\n",
+            "2: [Cloud Create] image_plan = Publisher:Product:Plan",
+            id="plan",
+        ),
+        pytest.param(
+            "[Cloud Create]\nhost_group = /subscriptions/ID/resourceGroups/GROUP\n",
+            "2: [Cloud Create] host_group = /subscriptions/ID/resourceGroups/GROUP",
+            id="subscription",
+        ),
+        pytest.param(
+            "[Cloud List]\ntag_cluster = example\n",
+            "2: [Cloud List] tag_cluster = example",
+            id="tag",
+        ),
+        pytest.param(
+            "[Cloud List]\ntag_cluster = zzzzz\n",
+            "2: [Cloud List] tag_cluster = zzzzz",
+            id="cluster",
+        ),
     ],
 )
 def test_a_value_that_a_sample_only_stands_for_is_a_warning(
@@ -281,9 +312,32 @@ def test_a_value_that_is_somebodys_own_is_no_warning(read: Read, text: str) -> N
     assert read(text).warnings == ()
 
 
+SEATS = "[Daemon]\ndispatcher = slurm\n[Records]\nprovider = slurm\n"
+
+
+@pytest.mark.parametrize(
+    "option", ["slots = 64", "listen = 0.0.0.0:8990", "hostname = node%(slot_number)d"]
+)
+def test_what_a_registry_of_its_own_would_use_is_a_warning_beside_slurm_s_nodes(
+    read: Read, option: str
+) -> None:
+    (warning,) = read(f"{SEATS}[Registry]\n{option}\n").warnings
+    assert f"pool.cfg:6: [Registry] {option}: not used" in warning
+    assert "leave it out" in warning
+    assert read(f"{SEATS}[Registry]\ndatabase = sqlite:////tmp/x.db\n").warnings == ()
+
+
+def test_where_nodes_ping_is_a_warning_beside_slurm_s_nodes(read: Read) -> None:
+    (warning,) = read(f"{SEATS}[Cloud Create]\nping_host = ping.lab.net\n").warnings
+    assert "pool.cfg:6: [Cloud Create] ping_host = ping.lab.net: not used" in warning
+
+
 @pytest.mark.parametrize(
     ("provider", "meant"),
-    [("aws", "ec2"), ("Amazon", "ec2"), ("gcp", "gce"), ("google", "gce"), ("kvm", "libvirt")],
+    [
+        *(("aws", "ec2"), ("Amazon", "ec2"), ("gcp", "gce"), ("google", "gce"), ("kvm", "libvirt")),
+        *(("azurerm", "azure"), ("microsoft", "azure"), ("nova", "openstack")),
+    ],
 )
 def test_another_name_of_a_cloud_leads_to_ours(refused: Refused, provider: str, meant: str) -> None:
     (problem,) = refused(
