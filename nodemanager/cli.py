@@ -36,7 +36,7 @@ SECTIONS: Mapping[str, Mapping[str, Subcommand]] = {
         "nodes": Subcommand("listing", "nodes", "Every node: state, age, reason."),
         "slots": Subcommand("listing", "slots", "Every held slot, and when it will be free."),
         "why": Subcommand("why", "why", "What keeps each size from growing or shrinking."),
-        "jobs": Subcommand("why", "jobs", "What each waiting job gets, or waits for."),
+        "jobs": Subcommand("listing", "jobs", "What each waiting job gets, or waits for."),
         "events": Subcommand("why", "events", "What happened lately, in groups."),
         "explain": Subcommand("explain", "explain", "Why a node or record is left alone, or not."),
         "log": Subcommand("log", "log", "What was decided and done, from the journal."),

@@ -21,6 +21,9 @@ Fields = Mapping[str, Any]
 Json = dict[str, Any]
 """A JSON object."""
 
+MEASURES = {"idle_s": "quiet", "stale_s": "quiet"}
+"""Measures that another word says better than their key."""
+
 # The journal splits lines longer than 48 KiB (LineMax=). A library's message may be a thread dump.
 LONGEST_VALUE = 2_000
 LONGEST = {"message": 20_000, "traceback": 20_000}
@@ -79,6 +82,16 @@ def span(seconds: float) -> str:
         return f"{hours}h {minute:02d}m"
     days, hour = divmod(hours, 24)
     return f"{days}d {hour:02d}h"
+
+
+def measure(key: str, value: Any) -> str:
+    """A measure in words, the same on every screen: `quiet 2h 05m`, `limit 5`; empty for None."""
+    if value is None:
+        return ""
+    name = MEASURES.get(key) or key.removesuffix("_s").replace("_", " ")
+    if key.endswith("_s") and isinstance(value, (int, float)) and not isinstance(value, bool):
+        return f"{name} {span(value)}"
+    return f"{visible(name)} {_quoted(_text(value, key))}"
 
 
 def visible(text: str) -> str:

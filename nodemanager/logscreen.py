@@ -8,11 +8,12 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Iterator, Mapping
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from nodemanager.core.model.reasons import FLIPS, Event
-from nodemanager.logline import Fields, logfmt, span, visible
+from nodemanager.logline import Fields, measure, visible
 
 SUMMARY_EVERY_S = 60.0
 """A cycle in which nothing was done is told that often."""
@@ -51,24 +52,21 @@ _WORDS = re.compile("[._]")
 
 
 class Shortened:
-    """Ids as short as they may be: each a beginning that no other id had so far."""
+    """Ids as short as they may be: each a beginning that no other known id has."""
 
-    def __init__(self) -> None:
-        self._known: dict[str, str] = {}
-        """Whose each beginning is."""
+    def __init__(self, ids: Iterable[str] = ()) -> None:
+        self._known = sorted(set(ids))
 
     def of(self, id: str) -> str:
-        least = id.rfind("-") + 1 + TAIL
-        for length in range(least, len(id)):
-            owner = self._known.setdefault(id[:length], id)
-            if owner == id:
-                self._forget()
-                return id[:length]
-        return id
-
-    def _forget(self) -> None:
-        while len(self._known) > MOST_IDS:
-            del self._known[next(iter(self._known))]
+        """The beginning of `id`, which is known from now on."""
+        place = bisect_left(self._known, id)
+        if self._known[place : place + 1] != [id]:
+            if len(self._known) >= MOST_IDS:
+                self._known, place = [], 0
+            self._known.insert(place, id)
+        beside = self._known[max(0, place - 1) : place] + self._known[place + 1 : place + 2]
+        alike = max((len(os.path.commonprefix([id, one])) for one in beside), default=0)  # noqa: RUF071 - by character
+        return id[: max(id.rfind("-") + 1 + TAIL, alike + 1)]
 
 
 class Screen:
@@ -141,15 +139,6 @@ def is_terminal(descriptor: int | None) -> bool:
         return descriptor is not None and os.isatty(descriptor)
     except OSError:
         return False
-
-
-def measure(key: str, value: Any) -> str:
-    """`key value`, a duration in its two largest units; blank for nothing."""
-    if value is None:
-        return ""
-    if key.endswith("_s") and isinstance(value, (int, float)) and not isinstance(value, bool):
-        return f"{key.removesuffix('_s')} {span(value)}"
-    return logfmt({key: value}).replace("=", " ", 1)
 
 
 def style_of(event: str, level: str) -> str:

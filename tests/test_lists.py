@@ -7,7 +7,6 @@ The text is in tests/golden. After a change that is meant, write it anew with
 from __future__ import annotations
 
 import json
-import os
 import re
 import time
 from collections.abc import Iterator
@@ -15,14 +14,12 @@ from contextlib import redirect_stderr, redirect_stdout
 from io import StringIO
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import pytest
 import rich.console
 
 from nodemanager import cli
 from nodemanager.commands import listing, listing_screen, show
-from nodemanager.commands import why as why_command
 from nodemanager.core.explain.picture import Picture
 from nodemanager.core.model.annotations import Mark, Marks
 from nodemanager.core.model.world import Job, WorkerState
@@ -87,15 +84,15 @@ def typed(picture: Picture, words: str, *, terminal: bool = False) -> str:
         return rich.console.Console(file=file, force_terminal=True, width=100, highlight=False)
 
     with (
-        mock.patch.object(listing, "client", lambda config: daemon),
-        mock.patch.object(why_command, "client", lambda config: daemon),
-        mock.patch.object(listing_screen.time, "time", lambda: picture.snapshot.wall + 2.0),
-        mock.patch.object(show, "console", console if terminal else show.console),
+        pytest.MonkeyPatch.context() as patch,
         redirect_stdout(out),
         redirect_stderr(err),
-        pytest.raises(SystemExit) as end,
     ):
-        cli.main(words.split())
+        patch.setattr(listing, "client", lambda config: daemon)
+        patch.setattr(listing_screen.time, "time", lambda: picture.snapshot.wall + 2.0)
+        patch.setattr(show, "console", console if terminal else show.console)
+        with pytest.raises(SystemExit) as end:
+            cli.main(words.split())
     assert not end.value.code
     said = re.sub(r"\x1b\[[\d;]*m", "", out.getvalue() + err.getvalue())
     return "".join(f"{line.rstrip()}\n" for line in said.splitlines())
@@ -126,7 +123,9 @@ def answers_of_all() -> Iterator[str]:
 
 
 def written() -> str:
-    with mock.patch.dict(os.environ, {"TZ": "UTC"}):
+    """All of it, in the time zone that the text was written in."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TZ", "UTC")
         time.tzset()
         return "\n".join(answers_of_all())
 

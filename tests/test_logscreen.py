@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from nodemanager import log
+from nodemanager import log, logscreen
 from nodemanager.core.model.reasons import Event, Reason
 from nodemanager.logscreen import Screen, Shortened, is_terminal, style_of, wants_colours
 
@@ -32,7 +32,7 @@ def test_a_line_has_local_time_event_reason_whom_and_measures_in_words() -> None
         node=None,
     )
     assert re.sub(" +", " ", line) == (
-        "14:05:07 record.keep within_window compute7 idle 13m 32s window 2h 00m"
+        "14:05:07 record.keep within_window compute7 quiet 13m 32s window 2h 00m"
     )
 
 
@@ -50,9 +50,24 @@ def test_a_record_is_named_where_neither_host_nor_node_is_known() -> None:
 def test_ids_are_as_short_as_they_may_be_and_no_other_s() -> None:
     short = Shortened()
     assert short.of("local-1c3ff4e420cc") == "local-1c3ff4"
-    assert short.of("local-1c3ff4e499cc") == "local-1c3ff4e"
-    assert short.of("local-1c3ff4e420cc") == "local-1c3ff4"
+    # A beginning of both would be refused as ambiguous.
+    assert short.of("local-1c3ff4e499cc") == "local-1c3ff4e49"
+    assert short.of("local-1c3ff4e420cc") == "local-1c3ff4e42"
     assert short.of("i-7") == "i-7"
+    assert short.of("local-e2aea51dac44") == "local-e2aea5"
+
+
+def test_ids_that_are_known_before_are_told_apart_from_the_first_on() -> None:
+    ids = ("i-b-0123456789", "i-b-0123456788", "i-c-0123456789")
+    short = Shortened(ids)
+    assert [short.of(id) for id in ids] == ["i-b-0123456789", "i-b-0123456788", "i-c-012345"]
+
+
+def test_no_more_ids_are_remembered_than_a_screen_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(logscreen, "MOST_IDS", 2)
+    short = Shortened()
+    shown = [short.of(f"i-{number:09d}") for number in range(3)]
+    assert shown == ["i-000000", "i-000000001", "i-000000"]
 
 
 def test_what_a_cloud_wrote_moves_no_cursor() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from datetime import datetime
-from typing import Any
 
 from rich.console import RenderableType
 from rich.table import Table
@@ -12,7 +11,7 @@ from rich.text import Text
 
 from nodemanager.commands import show
 from nodemanager.commands.times import local
-from nodemanager.logline import Json, number, span
+from nodemanager.logline import Json, measure, span
 
 THRESHOLDS = frozenset(
     {
@@ -29,17 +28,14 @@ THRESHOLDS = frozenset(
 )
 """The measures that are thresholds for others."""
 NAMES = {
-    "idle_s": "quiet",
     "absent_listings": "listings",
     "record_listings": "listings",
     "needed_listings": "listings",
     "idle_polls": "polls",
     "needed_polls": "polls",
     "agreed_polls": "polls",
-    "limit_s": "limit",
-    "stale_s": "quiet",
-    "window_s": "window",
 }
+"""Measures that are called as their thresholds in the column beside."""
 AT_ONCE_S = 1.0
 SAYS = {"blocks": "blocks", "passed": "passed", "calls": "calls for it", "not_asked": "not asked"}
 STYLES = {"blocks": "bold red", "passed": "green", "calls": "yellow", "not_asked": "dim"}
@@ -174,20 +170,10 @@ def _rules(rules: Iterable[Json], *, terminal: bool) -> Table:
 
 def _beside(measures: Json) -> tuple[str, str]:
     """The measured values, and the thresholds."""
-    values = [_measure(k, v) for k, v in measures.items() if k not in THRESHOLDS and v is not None]
-    limits = [_measure(k, v) for k, v in measures.items() if k in THRESHOLDS and v is not None]
+    told = {key: measure(NAMES.get(key, key), value) for key, value in measures.items()}
+    values = [one for key, one in told.items() if one and key not in THRESHOLDS]
+    limits = [one for key, one in told.items() if one and key in THRESHOLDS]
     return ", ".join(values), ", ".join(limits)
-
-
-def _measure(key: str, value: Any) -> str:
-    name = NAMES.get(key, key.removesuffix("_s").replace("_", " "))
-    if key.endswith("_s") and isinstance(value, (int, float)):
-        return f"{name} {span(value)}"
-    if isinstance(value, float):
-        return f"{name} {number(value)}"
-    if isinstance(value, list):
-        return f"{name} {' '.join(str(one) for one in value)}"
-    return f"{name} {value}"
 
 
 def _blocking(shown: Json) -> Text:

@@ -1,62 +1,66 @@
-"""`nodemanager nodes` and `nodemanager slots`: lists from the running daemon's newest cycle."""
+"""`nodemanager nodes`, `slots` and `jobs`: lists from the running daemon's newest cycle."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from nodemanager.commands import show
-from nodemanager.commands.columns import NODES, NODES_WIDE, SLOTS, SLOTS_WIDE, Column, TableRow
 from nodemanager.commands.common import client, daemon_flags, examples
 from nodemanager.commands.watch import watch as watch_it
 from nodemanager.commands.watch import watch_option
+from nodemanager.core.explain.lists import (
+    JOBS,
+    NODES,
+    SLOTS,
+    ListKind,
+    TableRow,
+    UnknownColumnError,
+    Width,
+)
 from nodemanager.logline import Json, visible
 from nodemanager.near import did_you_mean
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-
-@dataclass(frozen=True, slots=True)
-class ListKind:
-    """One of the lists: its key in the answer, the word for a row, and its columns.
-
-    `name` is the key of what `-o name` prints, with which other commands name the row.
-    """
-
-    key: str
-    what: str
-    columns: Sequence[Column]
-    wide: Sequence[Column]
-    name: tuple[str, ...]
-
-
-NODES_LIST = ListKind("nodes", "node", NODES, NODES_WIDE, ("node", "record"))
-SLOTS_LIST = ListKind("slots", "slot", SLOTS, SLOTS_WIDE, ("record",))
+Seen = Callable[[Json], tuple[list[TableRow], str]]
+"""The rows of an answer, and what the foot adds."""
 
 
 @dataclass(frozen=True, slots=True)
 class ListOptions:
-    """Which rows are wanted, in which order and form; `choices` are by key of a row."""
+    """Which rows are wanted (`query` is that of core.explain.lists), and in which form."""
 
-    choices: Mapping[str, Sequence[str]]
-    sort: str | None
+    query: Mapping[str, str]
     output: str
     watch: float | None
 
-    @property
-    def for_people(self) -> bool:
-        return self.output in ("table", "wide")
+    @classmethod
+    def of(cls, given: Mapping[str, Any]) -> ListOptions:
+        """Those of the options as click has them."""
+        several = {key: ",".join(one) for key, one in given.items() if isinstance(one, tuple)}
+        output = "json" if given["as_json"] else given["output"]
+        return cls({**several, "sort": given["sort"] or ""}, output, given["watch"])
 
 
 def _options(kind: ListKind) -> Callable[[click.decorators.FC], click.decorators.FC]:
-    """The options of both lists."""
-    headings = [one.heading for one in kind.columns]
+    """The options of every list, and one for each of its filters."""
+    headings = ", ".join(one.heading for one in kind.shown(Width.NARROW))
+    filters = (
+        click.option(
+            f"--{one}",
+            multiple=True,
+            metavar=one.upper(),
+            help=f"Only rows with this {one}: {one.upper()}[,{one.upper()}...].",
+        )
+        for one in kind.filters
+    )
     options = (
+        *filters,
         click.option(
             "--output",
             "-o",
@@ -67,16 +71,10 @@ def _options(kind: ListKind) -> Callable[[click.decorators.FC], click.decorators
         ),
         click.option("--json", "as_json", is_flag=True, help="The same as -o json."),
         click.option(
-            "--state", multiple=True, metavar="STATE", help="Only these states: STATE[,STATE...]."
-        ),
-        click.option(
-            "--reason", multiple=True, metavar="REASON", help="Only rows with this reason code."
-        ),
-        click.option(
             "--sort",
             metavar="COLUMN",
-            callback=_sort_key(headings),
-            help=f"By {', '.join(headings)}; -COLUMN sorts in reverse.",
+            callback=_column_of(kind),
+            help=f"By {headings}; -COLUMN sorts in reverse.",
         ),
         watch_option,
         daemon_flags,
@@ -90,11 +88,13 @@ def _options(kind: ListKind) -> Callable[[click.decorators.FC], click.decorators
     return decorated
 
 
-def _sort_key(headings: Sequence[str]) -> Callable[..., str | None]:
+def _column_of(kind: ListKind) -> Callable[..., str | None]:
     def checked(ctx: click.Context, param: click.Parameter, given: str | None) -> str | None:
-        if given is not None and given.removeprefix("-") not in headings:
-            hint = did_you_mean(given.removeprefix("-"), list(headings))
-            raise click.BadParameter(f"{given!r} is none of {', '.join(headings)}{hint}")
+        try:
+            if given is not None:
+                kind.sort_key(given)
+        except UnknownColumnError as error:
+            raise click.BadParameter(f"{error}{did_you_mean(error.given, error.known)}") from error
         return given
 
     return checked
@@ -110,36 +110,24 @@ def _sort_key(headings: Sequence[str]) -> Callable[..., str | None]:
         "nodes --json | jq -r '.nodes[] | select(.state == \"busy\") | .node'",
     )
 )
-@click.option("--size", multiple=True, metavar="SIZE", help="Only these sizes: SIZE[,SIZE...].")
 @click.option("--all", "-a", "foreign", is_flag=True, help="Include nodes of other pools.")
-@_options(NODES_LIST)
-def nodes(
-    size: tuple[str, ...],
-    foreign: bool,
-    output: str,
-    as_json: bool,
-    state: tuple[str, ...],
-    reason: tuple[str, ...],
-    sort: str | None,
-    watch: float | None,
-    config: str | None,
-) -> None:
+@_options(NODES)
+def nodes(foreign: bool, config: str | None, **given: Any) -> None:
     """List the cloud nodes with their state, their age and the decision about each.
 
     Sorted by slot unless --sort is given. The state is busy, idle, booting, unpaired, down, unknown
     or shutdown, as `status` counts them; `explain NODE` tells more about the reason. On a terminal
     ids are shortened: every command takes them so.
     """
-    choices = {"state": state, "reason": reason, "size": size}
-    wanted = ListOptions(choices, sort, "json" if as_json else output, watch)
 
     def seen(shown: Json) -> tuple[list[TableRow], str]:
-        rows = [one for one in shown["nodes"] if foreign or state or one["state"] != "foreign"]
+        all_wanted = foreign or given["state"]
+        rows = [one for one in shown["nodes"] if all_wanted or one["state"] != "foreign"]
         hidden = len(shown["nodes"]) - len(rows)
         more = f"; {hidden} that are not this pool's are left out (--all)" if hidden else ""
         return rows, more
 
-    _show(client(config).nodes, NODES_LIST, wanted, seen)
+    _show(client(config).nodes, NODES, ListOptions.of(given), seen)
 
 
 @click.command(
@@ -151,120 +139,123 @@ def nodes(
         "slots --json | jq '.total - (.slots | length)'",
     )
 )
-@_options(SLOTS_LIST)
-def slots(
-    output: str,
-    as_json: bool,
-    state: tuple[str, ...],
-    reason: tuple[str, ...],
-    sort: str | None,
-    watch: float | None,
-    config: str | None,
-) -> None:
+@_options(SLOTS)
+def slots(config: str | None, **given: Any) -> None:
     """List the held slots: their records, how long these are quiet, and when they will be free.
 
     The state is listed_node (its node is listed), claim (a node will come), leaked (its node is
     gone, but the record is not cleaned yet), no_node or other_pool; the reason is why the record is
     kept.
     """
-    choices = {"state": state, "reason": reason}
-    wanted = ListOptions(choices, sort, "json" if as_json else output, watch)
 
     def seen(shown: Json) -> tuple[list[TableRow], str]:
         rows, total = shown["slots"], shown["total"]
         free = None if total is None else max(0, total - len(rows))
         return rows, "" if free is None else f"; {free} of {total} are free"
 
-    _show(client(config).slots, SLOTS_LIST, wanted, seen)
+    _show(client(config).slots, SLOTS, ListOptions.of(given), seen)
+
+
+class UnknownJobError(click.UsageError):
+    """No waiting job has that id."""
+
+
+@click.command(
+    epilog=examples(
+        "jobs",
+        "jobs 1234",
+        "jobs --watch 5 --state waiting,impossible",
+        "jobs --json | jq '.jobs[] | select(.state == \"impossible\") | {job, says}'",
+    )
+)
+@click.argument("id", required=False)
+@_options(JOBS)
+def jobs(id: str | None, config: str | None, **given: Any) -> None:
+    """List the waiting jobs in the order of the queue, and what each gets or waits for.
+
+    A job is served (its nodes are up, and its scheduler may start it), booting (all its nodes are
+    there or ordered), waiting (a node of it can't be booted now; the reason and when that may end)
+    or impossible (no boot can ever serve it). With ID only that job, with what it asks for. The
+    queue is that of Slurm, Arvados or the wishlist; a job that runs is not in it any more.
+    """
+    from nodemanager.commands.why_screen import job_screen
+
+    daemon = client(config)
+
+    def ask() -> Json:
+        shown = daemon.jobs()
+        if id is None or shown["aborted"] is not None:
+            return shown
+        found = [one for one in shown["jobs"] if one["job"] == id]
+        if not found:
+            known = [one["job"] for one in shown["jobs"]]
+            raise UnknownJobError(
+                f"no waiting job has the id {id!r}{did_you_mean(id, known)}; of {len(known)} that "
+                "wait. One that runs or has ended is not in the queue any more"
+            )
+        return {**shown, "jobs": found}
+
+    def seen(shown: Json) -> tuple[list[TableRow], str]:
+        why, more = shown["aborted"], ""
+        if why is not None:
+            more = f"; no decision: {why['reason']}. {why['says']}"
+        elif not shown["polled"]:
+            more = "; the queue has not been read yet, or nothing asks for nodes"
+        return shown["jobs"], more
+
+    def alone(shown: Json) -> RenderableType | None:
+        return job_screen(shown["jobs"][0]) if id is not None and shown["jobs"] else None
+
+    _show(ask, JOBS, ListOptions.of(given), seen, alone)
 
 
 def _show(
     ask: Callable[[], Json],
     kind: ListKind,
     wanted: ListOptions,
-    seen: Callable[[Json], tuple[list[TableRow], str]],
+    seen: Seen,
+    alone: Callable[[Json], RenderableType | None] = lambda shown: None,
 ) -> None:
-    """Print the list, once or again and again; `seen` gives its rows and what the foot adds."""
+    """Print the list, once or again and again; `alone` draws an answer that is no list."""
+    from nodemanager.commands import listing_screen as screen
 
-    def told(shown: Json) -> None:
-        _print(shown, kind, wanted, seen)
+    whole = wanted.output == "wide"
+    columns = kind.shown(Width.WIDE if whole else Width.NARROW)
 
     def drawn(shown: Json) -> RenderableType:
         from rich.console import Group
 
-        from nodemanager.commands import listing_screen as screen
-
+        if (one := alone(shown)) is not None:
+            return one
         rows, more = seen(shown)
-        found = _sorted(_filtered(rows, wanted.choices), wanted.sort, kind.columns)
-        whole = wanted.output == "wide"
-        columns = kind.wide if whole else kind.columns
+        found = kind.chosen(rows, wanted.query)
         foot = screen.foot(found, rows, kind.what, shown["at"], more)
-        if not found:
-            return foot
-        return Group(screen.table(found, columns, whole=whole, terminal=True), foot)
+        return (
+            Group(screen.table(found, columns, whole=whole, terminal=True), foot) if found else foot
+        )
+
+    def told(shown: Json) -> None:
+        """Print it; its foot only on a terminal, in a pipe only where no row was found."""
+        rows, more = seen(shown)
+        found = kind.chosen(rows, wanted.query)
+        if wanted.output == "json":
+            show.print_json({**shown, kind.key: found}, a_line=wanted.watch is not None)
+        elif wanted.output == "name":
+            for name in filter(None, map(kind.name_of, found)):
+                click.echo(visible(name))
+        elif (one := alone(shown)) is not None:
+            show.say(show.console(), one)
+        else:
+            out = show.console()
+            if found:
+                table = screen.table(found, columns, whole=whole, terminal=out.is_terminal)
+                show.say(out, table)
+            if not found or out.is_terminal:
+                foot = screen.foot(found, rows, kind.what, shown["at"], more)
+                show.say(show.console(stderr=True), foot)
 
     if wanted.watch is None:
         told(ask())
     else:
-        watch_it(ask, wanted.watch, drawn=drawn, told=told, in_place=wanted.for_people)
-
-
-def _print(
-    shown: Json,
-    kind: ListKind,
-    wanted: ListOptions,
-    seen: Callable[[Json], tuple[list[TableRow], str]],
-) -> None:
-    """Print the list; its foot only on a terminal, in a pipe only where no row was found."""
-    rows, more = seen(shown)
-    found = _sorted(_filtered(rows, wanted.choices), wanted.sort, kind.columns)
-    if wanted.output == "json":
-        show.print_json({**shown, kind.key: found}, a_line=wanted.watch is not None)
-        return
-    if wanted.output == "name":
-        names = (next((one[key] for key in kind.name if one[key]), None) for one in found)
-        for name in names:
-            if name is not None:
-                click.echo(visible(name))
-        return
-    from nodemanager.commands import listing_screen as screen
-
-    out, whole = show.console(), wanted.output == "wide"
-    columns = kind.wide if whole else kind.columns
-    if found:
-        show.say(out, screen.table(found, columns, whole=whole, terminal=out.is_terminal))
-    if not found or out.is_terminal:
-        foot = screen.foot(found, rows, kind.what, shown["at"], more)
-        show.say(show.console(stderr=True), foot)
-
-
-def _filtered(rows: Iterable[TableRow], wanted: Mapping[str, Sequence[str]]) -> list[TableRow]:
-    choices = {
-        key: {word.strip() for value in values for word in value.split(",")}
-        for key, values in wanted.items()
-        if values
-    }
-    return [one for one in rows if all(one[key] in words for key, words in choices.items())]
-
-
-def _sorted(rows: list[TableRow], by: str | None, columns: Sequence[Column]) -> list[TableRow]:
-    """The rows by slot, or by the given column; rows without a value always come last."""
-    rows = sorted(
-        rows, key=lambda one: _rank(one["slot"]) + _rank(one["host"]) + _rank(one["node"])
-    )
-    if by is None:
-        return rows
-    key = next(one.key for one in columns if one.heading == by.removeprefix("-"))
-    there = [one for one in rows if one[key] is not None]
-    there.sort(key=lambda one: _rank(one[key]), reverse=by.startswith("-"))
-    return there + [one for one in rows if one[key] is None]
-
-
-def _rank(value: Any) -> tuple[Any, ...]:
-    """A sort key: compute2 comes before compute10, and None comes last."""
-    if value is None:
-        return (1, ())
-    if isinstance(value, (int, float)):
-        return (0, ((0, value, ""),))
-    parts = re.split(r"(\d+)", str(value))
-    return (0, tuple((0, int(one), "") if one.isdecimal() else (1, 0, one) for one in parts))
+        in_place = wanted.output in ("table", "wide")
+        watch_it(ask, wanted.watch, drawn=drawn, told=told, in_place=in_place)

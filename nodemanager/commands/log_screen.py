@@ -7,7 +7,8 @@ from rich.text import Text
 from nodemanager.commands import show
 from nodemanager.commands.times import local
 from nodemanager.journal.event import LEVEL, LoggedEvent
-from nodemanager.logscreen import measure, style_of
+from nodemanager.logline import measure
+from nodemanager.logscreen import style_of
 
 
 def line_of(one: LoggedEvent) -> Text:

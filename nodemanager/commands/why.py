@@ -1,4 +1,4 @@
-"""`nodemanager why`, `jobs` and `events`: what keeps the pool as it is, and what happened."""
+"""`nodemanager why` and `events`: what keeps the pool as it is, and what happened."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from nodemanager.logline import Json
 from nodemanager.near import did_you_mean
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
+    pass
 
 LATELY_S = 3600.0
 
@@ -67,63 +67,6 @@ def why(size: str | None, watch: float | None, as_json: bool, config: str | None
         told(ask())
     else:
         watch_it(ask, watch, drawn=screen, told=told, in_place=not as_json)
-
-
-class UnknownJobError(click.UsageError):
-    """No waiting job has that id."""
-
-
-@click.command(
-    epilog=examples(
-        "jobs",
-        "jobs 1234",
-        "jobs --watch 5",
-        "jobs --json | jq '.jobs[] | select(.state == \"impossible\") | {job, says}'",
-    )
-)
-@click.argument("id", required=False)
-@watch_option
-@answered
-def jobs(id: str | None, watch: float | None, as_json: bool, config: str | None) -> None:
-    """List the waiting jobs in the order of the queue, and what each gets or waits for.
-
-    A job is served (its nodes are up, and its scheduler may start it), booting (all its nodes are
-    there or ordered), waiting (a node of it can't be booted now; the reason and when that may end)
-    or impossible (no boot can ever serve it). With ID only that job, with what it asks for. The
-    queue is that of Slurm, Arvados or the wishlist; a job that runs is not in it any more.
-    """
-    from nodemanager.commands.why_screen import job_screen, jobs_screen
-
-    daemon = client(config)
-
-    def ask() -> Json:
-        shown = daemon.jobs()
-        if id is None or shown["aborted"] is not None:
-            return shown
-        found = [one for one in shown["jobs"] if one["job"] == id]
-        if not found:
-            known = [one["job"] for one in shown["jobs"]]
-            raise UnknownJobError(
-                f"no waiting job has the id {id!r}{did_you_mean(id, known)}; of {len(known)} that "
-                "wait. One that runs or has ended is not in the queue any more"
-            )
-        return {**shown, "jobs": found}
-
-    def drawn(shown: Json) -> RenderableType:
-        if id is not None and shown["jobs"]:
-            return job_screen(shown["jobs"][0])
-        return jobs_screen(shown, terminal=show.console().is_terminal)
-
-    def told(shown: Json) -> None:
-        if as_json:
-            show.print_json(shown, a_line=watch is not None)
-        else:
-            show.say(show.console(), drawn(shown))
-
-    if watch is None:
-        told(ask())
-    else:
-        watch_it(ask, watch, drawn=drawn, told=told, in_place=not as_json)
 
 
 @click.command(

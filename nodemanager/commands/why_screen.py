@@ -1,4 +1,4 @@
-"""The screens of `nodemanager why`, `nodemanager jobs` and `nodemanager events`."""
+"""The screens of `nodemanager why`, a job and `nodemanager events`."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from rich.table import Table
 from rich.text import Text
 
 from nodemanager.commands import show
+from nodemanager.commands.listing_screen import STYLES
 from nodemanager.commands.times import told
-from nodemanager.logline import Json, span
+from nodemanager.logline import Json, measure, span
 from nodemanager.logscreen import style_of
 
-JOB_STYLES = {"served": "green", "booting": "cyan", "waiting": "yellow", "impossible": "bold red"}
 LABEL = 8
 """The width of what stands before the lines of a size."""
 
@@ -86,46 +86,16 @@ def _cause(said: str, cause: Json, style: str) -> Text:
 
 def _more(cause: Json) -> Text:
     """The measures of a cause, and when it may end."""
-    measures = {key: value for key, value in cause["measures"].items() if value is not None}
-    parts = [f"{key.replace('_', ' ')} {value}" for key, value in measures.items()]
+    parts = [measure(key, value) for key, value in cause["measures"].items() if value is not None]
     if cause["in_s"] is not None:
         parts.append(f"may end in {span(cause['in_s'])}")
     return show.cell(f" ({', '.join(parts)})") if parts else Text()
 
 
-def jobs_screen(shown: Json, *, terminal: bool) -> RenderableType:
-    """A row for each waiting job, the queue's first job first."""
-    if shown["aborted"] is not None:
-        why = shown["aborted"]
-        return Text.assemble("no decision: ", (why["reason"], "bold red"), f". {why['says']}")
-    if not shown["polled"]:
-        return Text("the queue has not been read yet, or nothing asks for nodes")
-    if not shown["jobs"]:
-        return Text("no job waits")
-    headings = ("job", "state", "count", "asks", "size", "nodes", "reason", "ends_in")
-    table = show.table(*headings, terminal=terminal, right="count,ends_in")
-    for one in shown["jobs"]:
-        table.add_row(
-            show.cell(one["job"]),
-            show.cell(one["state"], JOB_STYLES[one["state"]]),
-            show.cell(one["count"]),
-            show.cell(one["asks"].replace(", ", ",")),
-            show.cell(one["size"] or "-"),
-            show.cell(_nodes(one) or "-"),
-            show.cell(one["reason"] or "-"),
-            show.cell("-" if one["in_s"] is None else span(one["in_s"]).replace(" ", "")),
-        )
-    return table
-
-
-def _nodes(one: Json) -> str:
-    return ",".join([*one["nodes"], *([f"{one['coming']}_coming"] if one["coming"] else [])])
-
-
 def job_screen(one: Json) -> RenderableType:
     """A job: what becomes of it in the first line, then what it asks for and has."""
     head = Text().append(show.cell(one["job"], "bold"))
-    head.append(f"  {one['state']}", JOB_STYLES[one["state"]])
+    head.append(f"  {one['state']}", STYLES[one["state"]])
     if one["reason"] is not None:
         head.append(": ").append(show.cell(one["reason"], "bold")).append(_more(one))
         head.append(f"  {one['says']}", style="dim")
@@ -133,7 +103,8 @@ def job_screen(one: Json) -> RenderableType:
     lines = [head, _line("asks", Text(f"{_number(one['count'], 'node')}, {one['asks']}{each}"))]
     lacks = one["count"] - len(one["nodes"]) - one["coming"]
     if one["state"] != "impossible":
-        lines.append(_line("has", show.cell(_nodes(one).replace("_", " ") or "no node yet")))
+        has = [*one["nodes"], *([f"{one['coming']} coming"] if one["coming"] else [])]
+        lines.append(_line("has", show.cell(", ".join(has) or "no node yet")))
         if lacks > 0:
             lines.append(_line("lacks", Text(f"{_number(lacks, 'node')} of size {one['size']}")))
     return Group(*lines)

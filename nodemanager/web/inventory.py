@@ -3,17 +3,21 @@
 GET /api/nodes       every node of the newest decision
 GET /api/nodes/ID    the node that ID names; else 404 with similar ids
 GET /api/slots       every held slot
+
+A list takes the query of core.explain.lists: filters, `sort` and `q`.
 """
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import fields
 from typing import Any
+from urllib.parse import parse_qsl
 
 import falcon
 from falcon.asgi import Request, Response
 
 from nodemanager.core.explain import inventory
+from nodemanager.core.explain.lists import NODES, SLOTS, ListKind, UnknownColumnError
 from nodemanager.core.explain.picture import Picture
 from nodemanager.core.operate.naming import UnknownIdError
 from nodemanager.journal.explained import plain
@@ -56,17 +60,28 @@ def _head(taken: inventory.Inventory) -> Json:
 
 
 def _row(row: inventory.NodeRow | inventory.SlotRow) -> Json:
-    return {key: plain(value) for key, value in asdict(row).items()}
+    return {one.name: plain(getattr(row, one.name)) for one in fields(row)}
+
+
+def as_asked(kind: ListKind, shown: Json, request: Request) -> Json:
+    """The answer with the rows that the request asks for. Raises falcon's 400."""
+    try:
+        rows = kind.chosen(shown[kind.key], dict(parse_qsl(request.query_string)))
+    except UnknownColumnError as error:
+        raise falcon.HTTPBadRequest(title="no such column", description=str(error)) from error
+    return {**shown, kind.key: rows}
 
 
 class _Nodes(Pictured):
     async def on_get(self, request: Request, response: Response) -> None:
-        response.media = await self.workers.run(nodes, self.picture(request))
+        shown = await self.workers.run(nodes, self.picture(request))
+        response.media = as_asked(NODES, shown, request)
 
 
 class _Slots(Pictured):
     async def on_get(self, request: Request, response: Response) -> None:
-        response.media = await self.workers.run(slots, self.picture(request))
+        shown = await self.workers.run(slots, self.picture(request))
+        response.media = as_asked(SLOTS, shown, request)
 
 
 class _Node(Pictured):

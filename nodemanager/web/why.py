@@ -16,6 +16,7 @@ from falcon.asgi import Request, Response
 
 from nodemanager.core.explain.jobs import jobs
 from nodemanager.core.explain.lately import grouped
+from nodemanager.core.explain.lists import JOBS
 from nodemanager.core.explain.picture import Picture
 from nodemanager.core.explain.why import Blocker, SizeWhy, why
 from nodemanager.core.plan.plan import Plan
@@ -25,6 +26,7 @@ from nodemanager.journal.story import Story
 from nodemanager.logline import Json
 from nodemanager.web.commands import Doorkeeper
 from nodemanager.web.explain import Explanations, Pictured
+from nodemanager.web.inventory import as_asked
 from nodemanager.workers import Workers
 
 LATELY_S = 3600.0
@@ -94,7 +96,8 @@ class _Why(Pictured):
 
 class _Jobs(Pictured):
     async def on_get(self, request: Request, response: Response) -> None:
-        response.media = await self.workers.run(waiting, self.picture(request))
+        shown = await self.workers.run(waiting, self.picture(request))
+        response.media = as_asked(JOBS, shown, request)
 
 
 class _Events(Pictured):

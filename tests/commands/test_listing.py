@@ -11,7 +11,6 @@ from rich.console import Console
 
 from nodemanager import cli
 from nodemanager.commands import listing, show
-from nodemanager.commands.listing_screen import short_ids
 from nodemanager.core.explain.explain import APPLY
 from nodemanager.core.explain.picture import Picture
 from nodemanager.core.model.world import WorkerState
@@ -169,13 +168,3 @@ def test_on_a_terminal_ids_are_as_short_as_they_may_be(
     _, printed, error = run("slots")
     assert "compute10" in printed
     assert "60 of 64 are free" in error
-
-
-def test_a_short_id_is_no_other_s() -> None:
-    ids = ["local-e2aea51dac44", "local-1c3ff4e420cc", "local-1c3ff4e499cc", "i-7", None]
-    assert short_ids(ids) == {
-        "local-e2aea51dac44": "local-e2aea5",
-        "local-1c3ff4e420cc": "local-1c3ff4e42",
-        "local-1c3ff4e499cc": "local-1c3ff4e49",
-        "i-7": "i-7",
-    }

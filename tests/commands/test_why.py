@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from nodemanager import cli
+from nodemanager.commands import listing
 from nodemanager.commands import why as command
 from nodemanager.core.explain.explain import APPLY
 from nodemanager.core.explain.picture import Picture
@@ -62,7 +63,8 @@ def daemon() -> Daemon:
 
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], daemon: Daemon) -> Run:
-    monkeypatch.setattr(command, "client", lambda config: daemon)
+    for module in (command, listing):
+        monkeypatch.setattr(module, "client", lambda config: daemon)
 
     def ran(*words: str) -> tuple[int, str, str]:
         code = 0
@@ -125,12 +127,18 @@ def test_all_events_are_asked_for_since_then(run: Run, daemon: Daemon) -> None:
 def test_jobs_in_a_pipe_are_a_row_a_job(run: Run) -> None:
     code, out, _ = run("jobs")
     assert code == 0
+    tail = ["reason", "ends_in"]
     head, row = (re.split(r"\s{2,}", line.strip()) for line in out.splitlines())
-    assert head == ["job", "state", "count", "asks", "size", "nodes", "reason", "ends_in"]
-    assert row == [
-        *("j", "waiting", "3", "1 core,1 MB,scratch 1 MB", "small", "1_coming", "at_max_nodes"),
-        "-",
-    ]
+    assert head == ["job", "state", "count", "asks", "size", "nodes", "coming", *tail]
+    assert row[:-3] == ["j", "waiting", "3", "1 core, 1 MB, scratch 1 MB", "small", "-"]
+    assert row[-3:] == ["1", "at_max_nodes", "-"]
+
+
+def test_jobs_are_chosen_as_other_rows_are(run: Run) -> None:
+    code, _, error = run("jobs", "--state", "impossible")
+    assert code == 0
+    assert "no job matches; there are 1 waiting" in error
+    assert run("jobs", "-o", "name", "--size", "small", "--sort", "-job")[1] == "j\n"
 
 
 def test_one_job_says_in_its_first_line_what_becomes_of_it(run: Run) -> None:

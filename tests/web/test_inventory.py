@@ -40,3 +40,16 @@ def test_one_node_is_given_by_any_name_and_an_unknown_one_is_404(
     missing = get(daemon, "nodes/no-such-node")
     assert missing.status_code == 404
     assert missing.json()["title"] == "unknown"
+
+
+def test_the_address_chooses_and_sorts_the_rows(daemon: Daemon, small: World) -> None:
+    daemon.decides(small)
+    rows = get(daemon, "slots?sort=-slot").json()["slots"]
+    slots = [one["slot"] for one in rows]
+    assert slots == sorted(slots, reverse=True)
+    assert get(daemon, "slots?state=leaked,claim&q=COMPUTE7").json()["slots"] == [
+        one for one in rows if one["host"] == "compute7" and one["state"] == "leaked"
+    ]
+    assert get(daemon, "jobs?state=waiting&sort=job").json()["jobs"] == []
+    refused = get(daemon, "nodes?sort=colour")
+    assert (refused.status_code, refused.json()["title"]) == (400, "no such column")

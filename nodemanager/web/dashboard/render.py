@@ -11,13 +11,9 @@ from markupsafe import Markup
 
 from nodemanager import __version__
 from nodemanager.core.model.reasons import Event, Reason
-from nodemanager.logline import number, span, timestamp, visible
+from nodemanager.logline import measure, span, timestamp, visible
 
 _DOCS: dict[str, str] = {one.value: one.doc for one in (*Reason, *Event)}
-
-
-_QUIET = {"idle_s": "quiet"}
-"""Measures that another word says better."""
 
 
 def _shown(value: Any) -> Any:
@@ -71,19 +67,6 @@ def path_of(kind: str, id: str) -> str:
 def act_path(verb: str, id: str | None = None) -> str:
     """The page that asks before it gives that order."""
     return f"/act/{verb}" + ("" if id is None else f"?{urlencode({'id': id})}")
-
-
-def measure(key: str, value: Any) -> str:
-    """A measure of a verdict in words: seconds as a duration."""
-    name = _QUIET.get(key) or words(key.removesuffix("_s"))
-    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if key.endswith("_s") and is_number:
-        return f"{name} {span(value)}"
-    if isinstance(value, float):
-        return f"{name} {number(value)}"
-    if isinstance(value, (list, tuple)):
-        return f"{name} {' '.join(str(one) for one in value)}"
-    return f"{name} {value}"
 
 
 def measures(told: Any) -> str:

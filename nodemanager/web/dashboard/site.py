@@ -32,7 +32,7 @@ from nodemanager.core.model.reasons import Reason
 from nodemanager.core.operate.naming import UnknownIdError
 from nodemanager.web.dashboard import forms
 from nodemanager.web.dashboard.decisions import decisions
-from nodemanager.web.dashboard.lists import nodes, records, waiting
+from nodemanager.web.dashboard.lists import PAGES, list_page
 from nodemanager.web.dashboard.live import Live, Viewers
 from nodemanager.web.dashboard.overview import overview
 from nodemanager.web.dashboard.page import Page
@@ -98,16 +98,12 @@ class Site:
         match path:
             case "/":
                 return overview(source, seen, query)
-            case "/nodes":
-                return nodes(seen, query)
-            case "/records":
-                return records(seen, query)
-            case "/jobs":
-                return waiting(seen, query)
             case "/log":
                 return decisions(source, seen, query)
             case "/windows":
                 return windows(seen, self.sweeps)
+        if path in PAGES:
+            return list_page(path, seen, query)
         for prefix in ("/nodes/", "/records/"):
             if path.startswith(prefix):
                 return thing(source, seen, path.removeprefix(prefix))

@@ -179,6 +179,18 @@
     addEventListener("pagehide", () => stream.close(), { once: true });
   }
 
+  // The keyboard: `/` goes to the search of the page.
+
+  document.addEventListener("keydown", (event) => {
+    const plain = !event.ctrlKey && !event.altKey && !event.metaKey;
+    if (event.key !== "/" || !plain || /^(input|select|textarea)$/.test(event.target.localName)) return;
+    const search = document.querySelector("input[type=search]");
+    if (search === null) return;
+    event.preventDefault();
+    search.select();
+    search.focus();
+  });
+
   addEventListener("pageshow", (event) => { if (event.persisted) location.reload(); });
   showTimes(document);
   showClocks(document);
