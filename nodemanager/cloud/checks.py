@@ -56,12 +56,11 @@ class Check:
 class Wanted:
     """What the pool would boot: its sizes, and the tag `pool` of its nodes.
 
-    It may have `max_nodes` at a time, and has `nodes` now, by their ids.
+    It has `nodes` now, by their ids.
     """
 
     pool: str
     sizes: tuple[Size, ...]
-    max_nodes: int = 1
     nodes: tuple[str, ...] = ()
 
     @property

@@ -98,7 +98,7 @@ def _of_cloud(config: Config, cloud: CloudDriver, clock: Clock) -> Iterator[Chec
     daemon = config.daemon
     ours = tuple(one.id for one in _alive(listed, daemon.pool))
     sizes = _wanted_sizes(config, cloud)
-    yield from cloud.preflight(Wanted(daemon.pool, sizes, daemon.max_nodes, ours))
+    yield from cloud.preflight(Wanted(daemon.pool, sizes, ours))
     yield Check("earlier pre-flight", partial(_left, config, clock))
 
 

@@ -1,4 +1,4 @@
-"""What Azure can be asked before the first node boots: permissions by name, subnet, sizes, quota.
+"""What Azure can be asked before the first node boots: permissions by name, sizes and zones.
 
 Azure tells a caller's permissions on a resource group, so nothing is tried: no check changes
 anything. What is only asked here, or only on the subscription, is in etc/iam/azure-read.json.
@@ -7,15 +7,14 @@ anything. What is only asked here, or only on the subscription, is in etc/iam/az
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cached_property, partial
 from typing import Any
 
 from nodemanager.cloud.azure.errors import Refusal
 from nodemanager.cloud.azure.options import Access, Template
-from nodemanager.cloud.azure.quotas import Quotas
-from nodemanager.cloud.azure.wire import COMPUTE, MACHINES, NETWORK, Wire
+from nodemanager.cloud.azure.wire import COMPUTE, MACHINES, Wire
 from nodemanager.cloud.checks import Check, CheckStatus, Found, Wanted, held_against
 from nodemanager.core.model.world import Size
 from nodemanager.errors import Unauthorized
@@ -51,8 +50,7 @@ def checks(
     wire: Callable[[], Wire], access: Access, template: Template, wanted: Wanted
 ) -> Sequence[Check]:
     """Azure's own checks, in order. `wire` gives a connection; nothing is sent before a check."""
-    asker = _Asker(wire, access, template, wanted)
-    return asker.checks()
+    return _Asker(wire, access, template, wanted).checks()
 
 
 @dataclass
@@ -66,20 +64,12 @@ class _Asker:
         found = [
             Check(f"permissions on {self._access.group}", self._permissions, ROLE),
             Check("power states", self._states),
-            Check("subnet", self._subnet, "correct [Cloud Create] network and subnet"),
         ]
         types = self._wanted.types
         found += [Check(f"offer of {name}", partial(self._offer, name)) for name in types]
         places = self._wanted.places
         found += [Check(f"place {zone}", partial(self._place, zone)) for zone in places]
-        quotas = self._quotas
-        found += [Check(f"quota {name}", partial(self._quota, name)) for name in quotas.names]
-        found += [Check(f"quota of {name}", partial(self._family, name)) for name in quotas.types]
         return found
-
-    @cached_property
-    def _quotas(self) -> Quotas:
-        return Quotas(self._wire, self._access.region, self._wanted, self._is_spot)
 
     def _permissions(self) -> Found:
         """By what Azure says of the caller's roles; deny assignments and locks are not in it."""
@@ -109,15 +99,6 @@ class _Asker:
                 "give the manager etc/iam/azure-read.json on the subscription",
             )
         return Found("in one request")
-
-    def _subnet(self) -> Found:
-        subnet = self._template.subnet
-        told = self._optional(lambda: self._wire().get(subnet, NETWORK))
-        if isinstance(told, Found):
-            return told
-        about = told.get("properties")
-        prefix = about.get("addressPrefix") if isinstance(about, dict) else None
-        return Found(f"{subnet.rpartition('/')[2]} ({prefix or 'several ranges'})")
 
     def _offer(self, name: str) -> Found:
         """Whether Azure lets this subscription have the size there, and what it says of it."""
@@ -180,30 +161,6 @@ class _Asker:
             if one.get("type") != "Zone" or zone in zones:
                 return str(one.get("reasonCode") or one.get("type"))
         return ""
-
-    def _quota(self, name: str) -> Found:
-        found: Found = self._optional(lambda: self._quotas.ask(name, *self._known()))
-        return found
-
-    def _family(self, instance_type: str) -> Found:
-        """Whether the cores of the type's family are enough; Azure tells the family with the type,
-        if it may be asked."""
-        offers = self._offers
-        if isinstance(offers, Found):
-            return offers
-        family = offers.get(instance_type, {}).get("family")
-        if not family:
-            return Found(
-                "Azure does not tell its family", CheckStatus.NOT_ASKED, "look in the portal"
-            )
-        found = self._quota(str(family))
-        return replace(found, text=f"{family}: {found.text}")
-
-    def _known(self) -> tuple[dict[str, int], dict[str, str]]:
-        """The cores and the family of each type of machine, as far as they may be asked for."""
-        offers = {} if isinstance(self._offers, Found) else self._offers
-        cores = {name: int(_capabilities(sku).get("vCPUs", "0")) for name, sku in offers.items()}
-        return cores, {name: str(sku.get("family")) for name, sku in offers.items()}
 
     def _is_spot(self, size: Size) -> bool:
         return bool(size.preemptible or self._template.preemptible)

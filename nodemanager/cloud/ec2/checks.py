@@ -1,9 +1,9 @@
-"""What EC2 can be asked before the first node boots: each permission by name, network, key, sizes.
+"""What EC2 can be asked before the first node boots: each permission by name, sizes and places.
 
 A permission is asked for by the call itself with DryRun: EC2 answers `DryRunOperation` where it
 would do the work. An API that ignores DryRun would do the work, so nothing that changes anything is
 sent to an endpoint that did not honour DryRun for a harmless call before, and TerminateInstances to
-none but Amazon's.
+none but Amazon's. What else the file names, such as groups and a key, is part of RunInstances.
 """
 
 from __future__ import annotations
@@ -34,7 +34,6 @@ READS = (
     "DescribeImages",
 )
 """Needed by the daemon itself. What is only asked here is in etc/iam/ec2-check.json."""
-UNASKED = "ec2:DeleteVolume, ec2:DeleteNetworkInterface, ec2:ReleaseAddress"
 DRY_RUN_WORKS = "DryRunOperation"
 POLICY = "allow it in the manager's policy: etc/iam/ec2.json has all that is needed"
 CHECK_POLICY = "to have it asked, allow what etc/iam/ec2-check.json has"
@@ -66,7 +65,6 @@ class _Asker:
         found.append(self._permission("TerminateInstances", self._may_terminate))
         if template.ssh_key is not None:
             found.append(self._permission("ImportKeyPair", self._may_import))
-        found.append(Check("permission to release", self._unasked))
         if not self._access.amazon:
             found.append(Check("image listed", self._image))
         types = self._wanted.types
@@ -76,10 +74,6 @@ class _Asker:
         for place in self._wanted.places:
             look = self._subnet if place.startswith(SUBNET) else self._zone
             found.append(Check(f"place {place}", partial(look, place)))
-        if template.group_ids:
-            found.append(Check("security groups", self._groups))
-        if template.key_name is not None:
-            found.append(Check("key pair", self._key))
         return found
 
     @staticmethod
@@ -147,14 +141,6 @@ class _Asker:
         if not self._honours_dry_run:
             return Found("this API is not known to honour DryRun", CheckStatus.NOT_ASKED)
         return self._dry("ImportKeyPair", {"KeyName": name, "PublicKeyMaterial": "bm9uZQ=="})
-
-    @staticmethod
-    def _unasked() -> Found:
-        return Found(
-            f"{UNASKED}: there is nothing yet to ask about; without them, "
-            "leftover.release_failed will say so",
-            CheckStatus.NOT_ASKED,
-        )
 
     def _dry(
         self,
@@ -234,8 +220,8 @@ class _Asker:
         pairs = zip(self._texts(root, "zoneName"), self._texts(root, "zoneState"), strict=False)
         states = dict(pairs)
         if zone not in states:
-            text = f"{self._access.region} has no zone {zone}"
-            return self._unknown(text, zone, [*states])
+            text = f"{self._access.region} has no zone {zone}{did_you_mean(zone, [*states])}"
+            return Found(text, CheckStatus.FAILED, f"name one of: {', '.join(sorted(states))}")
         state = states[zone]
         if state != "available":
             return Found(f"{zone} is {state}", CheckStatus.FAILED, "take another zone")
@@ -244,8 +230,6 @@ class _Asker:
     def _subnet(self, subnet: str) -> Found:
         root = self._optional("DescribeSubnets", {"SubnetId.1": subnet})
         if isinstance(root, Found):
-            if root.mark is CheckStatus.FAILED and (near := self._near_subnet(subnet)):
-                return replace(root, text=f"{root.text}{near}")
             return root
         (free,) = self._texts(root, "availableIpAddressCount") or ["?"]
         (zone,) = self._texts(root, "availabilityZone") or ["?"]
@@ -262,40 +246,6 @@ class _Asker:
         if free == "0":
             return Found(text, CheckStatus.FAILED, "no node fits there: use another subnet")
         return Found(text)
-
-    def _near_subnet(self, subnet: str) -> str:
-        root = self._optional("DescribeSubnets", {})
-        known = [] if isinstance(root, Found) else self._texts(root, "subnetId")
-        return did_you_mean(subnet, known)
-
-    @staticmethod
-    def _unknown(text: str, name: str, known: Sequence[str]) -> Found:
-        known = sorted(one for one in known if one)
-        return Found(
-            f"{text}{did_you_mean(name, known)}",
-            CheckStatus.FAILED,
-            f"name one of: {', '.join(known)}",
-        )
-
-    def _groups(self) -> Found:
-        ids = self._template.group_ids
-        params = {f"GroupId.{number}": one for number, one in enumerate(ids, 1)}
-        root = self._optional("DescribeSecurityGroups", params)
-        if isinstance(root, Found):
-            return root
-        vpcs = sorted(set(self._texts(root, "vpcId")))
-        if len(vpcs) > 1:
-            return Found(
-                f"they are of several networks: {', '.join(vpcs)}",
-                CheckStatus.FAILED,
-                "give groups of the subnet's network",
-            )
-        return Found(f"{', '.join(ids)} of {', '.join(vpcs) or 'no VPC'}")
-
-    def _key(self) -> Found:
-        name = self._template.key_name or ""
-        root = self._optional("DescribeKeyPairs", {"KeyName.1": name})
-        return root if isinstance(root, Found) else Found(name)
 
     def _optional(self, action: str, params: Mapping[str, str]) -> Element | Found:
         """The answer, or what a refusal means for a call that only this pre-flight makes."""

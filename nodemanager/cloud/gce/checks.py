@@ -1,7 +1,7 @@
-"""What Google can be asked before the first node boots: permissions, image, network, sizes, quotas.
+"""What Google can be asked before the first node boots: permissions, image, zones and sizes.
 
 Everything is a question: Google has calls that tell which permissions one has, on a project and on
-one thing of it. What only these checks need is in etc/iam/gce-check.yaml.
+a node of it. What only these checks need is in etc/iam/gce-check.yaml.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from functools import partial
-from ipaddress import ip_network
 from typing import Any
 
 from nodemanager.cloud.checks import Check, CheckStatus, Found, Wanted, held_against
@@ -17,7 +16,6 @@ from nodemanager.cloud.gce.errors import Refusal
 from nodemanager.cloud.gce.images import find_image
 from nodemanager.cloud.gce.instance import Instance
 from nodemanager.cloud.gce.options import Access, Template
-from nodemanager.cloud.gce.quotas import Quotas
 from nodemanager.cloud.gce.rights import ALL, COMPUTE, Rights
 from nodemanager.cloud.gce.wire import Wire
 from nodemanager.errors import Unauthorized
@@ -43,8 +41,6 @@ END = ("compute.disks.delete",)
 NODE = ("compute.instances.delete", "compute.instances.get")
 """Asked on a node of the pool, where there is one: a role may be given for some instances only."""
 RUN_AS = "compute.instances.setServiceAccount"
-IMAGE = "compute.images.useReadOnly"
-SUBNET, PUBLIC = "compute.subnetworks.use", "compute.subnetworks.useExternalIp"
 
 ROLE = "give the account the role of etc/iam/gce.yaml"
 CHECK_ROLE = "to have it asked, give the account the role of etc/iam/gce-check.yaml, too"
@@ -53,13 +49,7 @@ UNREADY = {
     "OBSOLETE": CheckStatus.FAILED,
     "DEPRECATED": CheckStatus.WARNING,
 }
-RESERVED = 4
-"""Addresses of a subnet that Google keeps."""
 _NEEDED = re.compile(r"'([a-zA-Z]+\.[a-zA-Z]+\.[a-zA-Z]+)' permission")
-_PLACE = re.compile(
-    r"(?:(?:.*/)?projects/(?P<project>[^/]+)/)?"
-    r"(?:(?:regions/(?P<region>[^/]+)/subnetworks|global/networks)/)?(?P<name>[^/]+)"
-)
 _KEPT = 300
 
 
@@ -89,9 +79,7 @@ class _Asker:
         self._access: Access = rights.access
         self._template = template
         self._wanted = wanted
-        self._region = self._access.zone.rpartition("-")[0]
         self._image: dict[str, Any] = {}
-        self._cores: dict[str, int] = {}
 
     def checks(self) -> list[Check]:
         template, found = self._template, [self._check("service account", self._who)]
@@ -104,24 +92,12 @@ class _Asker:
             found.append(self._check(f"permissions {what}", partial(self._may, names), ROLE))
         if self._wanted.nodes:
             found.append(self._check("permissions on a node", self._may_end, ROLE))
-        for one in template.service_accounts:
-            ask = partial(self._may_act_as, one.email)
-            found.append(self._check(f"permission to act as {one.email}", ask))
         found.append(self._check("zone", self._zone))
         for place in self._wanted.places:
             found.append(self._check(f"place {place}", partial(self._place_of_sizes, place)))
         found.append(self._check("image id", self._image_id))
-        found.append(self._check("permission to use the image", self._may_use_image, ROLE))
         for kind in sorted({size.instance_type for size in self._wanted.sizes}):
             found.append(self._check(f"machine type {kind}", partial(self._machine, kind)))
-        for kind in self._disk_types():
-            found.append(self._check(f"disk type {kind}", partial(self._disk_type, kind)))
-        found.append(self._check("subnet", self._subnet))
-        found.append(self._check("permission to use the subnet", self._may_use_subnet, ROLE))
-        quotas = Quotas(self._wire, self._access.zone, template, self._wanted)
-        for metric in quotas.metrics():
-            ask = partial(quotas.ask, metric, self._cores, self._image)
-            found.append(self._check(f"quota {metric}", ask))
         return found
 
     @staticmethod
@@ -161,15 +137,6 @@ class _Asker:
             return Found(f"node {node_id} has ended meanwhile", CheckStatus.NOT_ASKED, "ask again")
         path = f"zones/{node.zone}/instances/{node_id}"
         return _told(NODE, self._wire().granted(path, NODE), f"node {node.own_name}")
-
-    def _may_act_as(self, email: str) -> Found:
-        if self._rights.on_account(email):
-            return Found("allowed")
-        return Found(
-            f"iam.serviceAccounts.actAs is not allowed on {email}: no node can run as it",
-            CheckStatus.FAILED,
-            "give the manager's account roles/iam.serviceAccountUser on that account",
-        )
 
     # What nodes are made of.
 
@@ -231,7 +198,7 @@ class _Asker:
             )
         _, project, _, _, *steps = path.split("/")
         found = wire.call("image", f"global/images/{'/'.join(steps)}", project=project)
-        self._image.update(found, project=project)
+        self._image.update(found)
         status, disk_gb = found.get("status"), int(found.get("diskSizeGb") or 0)
         text = f"{project}/{found.get('name')}, id {found.get('id')}, {status}, {disk_gb} GB"
         ended = (found.get("deprecated") or {}).get("state")
@@ -249,13 +216,6 @@ class _Asker:
             )
         return Found(text)
 
-    def _may_use_image(self) -> Found:
-        if not self._image:
-            return Found("the image is not known", CheckStatus.NOT_ASKED)
-        project, name = self._image["project"], self._image["name"]
-        had = self._wire().granted(f"global/images/{name}", (IMAGE,), project=project)
-        return _told((IMAGE,), had, f"image {project}/{name}")
-
     def _machine(self, kind: str) -> Found:
         zone = self._access.zone
         try:
@@ -267,7 +227,6 @@ class _Asker:
                 f"{zone} has no {kind}", CheckStatus.FAILED, "take another machine type or zone"
             )
         cores, ram_mb = int(found["guestCpus"]), int(found["memoryMb"])
-        self._cores[kind] = cores
         text = f"in {zone}: {cores} cores, {ram_mb} MB"
         ended = (found.get("deprecated") or {}).get("state")
         if ended in UNREADY:
@@ -280,85 +239,6 @@ class _Asker:
                 "take another machine type, or another image",
             )
         return held_against(self._wanted.types[kind], text, cores, ram_mb)
-
-    def _disk_types(self) -> list[str]:
-        template = self._template
-        kinds = {template.boot_disk_type} if template.boot_disk_type else set()
-        if any(size.scratch_mb for size in self._wanted.sizes):
-            kinds.add(template.scratch_disk_type)
-        return sorted(kinds)
-
-    def _disk_type(self, kind: str) -> Found:
-        self._wire().call("diskType", f"zones/{self._access.zone}/diskTypes/{kind}")
-        return Found(f"in {self._access.zone}")
-
-    # The network.
-
-    def _subnet(self) -> Found:
-        template, place = self._template, self._place()
-        if isinstance(place, Found):
-            return place
-        project, region, name = place
-        found = self._wire().call(
-            "subnetwork", f"regions/{region}/subnetworks/{name}", project=project
-        )
-        network, reach = str(found.get("network")).rpartition("/")[2], found.get("ipCidrRange")
-        text = f"{name} in {region} of network {network}, {reach}"
-        if region != self._region:
-            return Found(
-                f"{text}, but the zone is of {self._region}",
-                CheckStatus.FAILED,
-                "take one of that region",
-            )
-        if template.subnet and _name(template.network) not in ("default", network):
-            return Found(
-                f"{text}, but network = {template.network}",
-                CheckStatus.FAILED,
-                "leave one of them out",
-            )
-        if reach and ip_network(reach).num_addresses - RESERVED < self._wanted.max_nodes:
-            return Found(
-                f"{text}, which has fewer addresses than max_nodes = {self._wanted.max_nodes}",
-                CheckStatus.WARNING,
-                "expand the subnet, or lower max_nodes",
-            )
-        return Found(text)
-
-    def _place(self) -> tuple[str, str, str] | Found:
-        """Project, region and name of the nodes' subnet; what the network says where it has
-        none."""
-        given = _PLACE.fullmatch(self._template.subnet or self._template.network)
-        project = (given and given["project"]) or self._access.project
-        name = given["name"] if given else ""
-        if self._template.subnet is not None:
-            return project, (given and given["region"]) or self._region, name
-        network = self._wire().call("network", f"global/networks/{name}", project=project)
-        places = [_PLACE.fullmatch(str(link)) for link in network.get("subnetworks", [])]
-        here = [one for one in places if one is not None and one["region"] == self._region]
-        if "IPv4Range" in network:
-            return Found(f"network {name} is of the old kind, without subnets")
-        if network.get("autoCreateSubnetworks") is not True:
-            return Found(
-                f"network {name} has subnets of its own making, and none is named",
-                CheckStatus.FAILED,
-                "set [Cloud Create] subnet",
-            )
-        if not here:
-            return Found(
-                f"network {name} has no subnet in {self._region}",
-                CheckStatus.FAILED,
-                "make one, or take another network or zone",
-            )
-        return here[0]["project"] or project, self._region, here[0]["name"]
-
-    def _may_use_subnet(self) -> Found:
-        place = self._place()
-        if isinstance(place, Found):
-            return Found("the subnet is not known", CheckStatus.NOT_ASKED)
-        project, region, name = place
-        names = (SUBNET, PUBLIC) if self._template.assign_public_ip else (SUBNET,)
-        path = f"regions/{region}/subnetworks/{name}"
-        return _told(names, self._wire().granted(path, names, project=project), f"subnet {name}")
 
 
 def _answered(ask: Callable[[], Found]) -> Found:
@@ -385,10 +265,7 @@ def _advice(refusal: Refusal) -> str:
             "gcloud projects get-iam-policy PROJECT"
         )
     if "has not been used" in text or "disabled" in text:
-        return (
-            "to have it asked: gcloud services enable cloudresourcemanager.googleapis.com "
-            "iam.googleapis.com"
-        )
+        return "to have it asked: gcloud services enable cloudresourcemanager.googleapis.com"
     return CHECK_ROLE
 
 
@@ -397,7 +274,3 @@ def _told(names: Sequence[str], had: set[str], where: str) -> Found:
     if not missing:
         return Found(f"allowed on {where}: {', '.join(names)}")
     return Found(f"not allowed on {where}: {', '.join(missing)}", CheckStatus.FAILED, ROLE)
-
-
-def _name(path: str) -> str:
-    return path.rpartition("/")[2]

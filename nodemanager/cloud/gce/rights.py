@@ -1,8 +1,7 @@
 """What the account may do at Google, by the names of permissions. Asking changes nothing.
 
-A permission on the whole project is asked of the Resource Manager API, the right to act as a
-node's service account of the IAM API. Both want another scope than the daemon's own token has, so
-that a token of its own is asked for.
+A permission on the whole project is asked of the Resource Manager API. It wants another scope than
+the daemon's own token has, so that a token of its own is asked for.
 """
 
 from __future__ import annotations
@@ -20,8 +19,6 @@ from nodemanager.cloud.token import TokenSource
 READ_ALL = "https://www.googleapis.com/auth/cloud-platform.read-only"
 ALL = "https://www.googleapis.com/auth/cloud-platform"
 COMPUTE = "https://www.googleapis.com/auth/compute"
-
-ACT_AS = "iam.serviceAccounts.actAs"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,27 +40,19 @@ class Rights:
 
     def on_project(self, asked: Sequence[str]) -> set[str]:
         """Which of the permissions we have on the whole project."""
-        path = f"/v1/projects/{self.access.project}:testIamPermissions"
-        return self._granted("cloudresourcemanager", READ_ALL, path, asked)
-
-    def on_account(self, email: str) -> bool:
-        """Whether we may boot nodes that run as that service account."""
-        path = f"/v1/projects/-/serviceAccounts/{email}:testIamPermissions"
-        return ACT_AS in self._granted("iam", ALL, path, (ACT_AS,))
-
-    def _granted(self, service: str, scope: str, path: str, asked: Sequence[str]) -> set[str]:
         access = self.access
-        ask = GoogleSignIn(access.info, access.timeout, scope)
-        connection = self.connect(_address(access.endpoint, service), TokenSource(ask))
+        path = f"/v1/projects/{access.project}:testIamPermissions"
+        tokens = TokenSource(GoogleSignIn(access.info, access.timeout, READ_ALL))
+        connection = self.connect(_resource_manager(access.endpoint), tokens)
         try:
             return granted(connection, path, asked)
         finally:
             connection.connection.session.close()
 
 
-def _address(compute: Endpoint, service: str) -> Endpoint:
-    """Where another of Google's APIs is: beside the compute API. An address that is not Google's
-    own has them all."""
+def _resource_manager(compute: Endpoint) -> Endpoint:
+    """Where that API is: beside the compute API. An address that is not Google's own has both."""
     if compute.host.startswith("compute") and compute.host.endswith(".googleapis.com"):
-        return replace(compute, host=service + compute.host.removeprefix("compute"), path="")
+        host = "cloudresourcemanager" + compute.host.removeprefix("compute")
+        return replace(compute, host=host, path="")
     return compute

@@ -1,7 +1,7 @@
-"""What a hypervisor can be asked before the first domain: its host, storage, network and room.
+"""What a hypervisor can be asked before the first domain: its host, storage, image and sizes.
 
-libvirt has neither permissions nor quotas to ask for. A connection that may only read is found by a
-definition that can't be one: such a connection is refused before libvirt looks at it.
+libvirt has no permissions to ask for. A connection that may only read is found by a definition that
+can't be one: such a connection is refused before libvirt looks at it.
 """
 
 from __future__ import annotations
@@ -11,25 +11,17 @@ from functools import partial
 from typing import Any
 
 from nodemanager.cloud.checks import Check, CheckStatus, Found, Wanted
-from nodemanager.cloud.libvirt.devices import node_device, taken
 from nodemanager.cloud.libvirt.driver import Hypervisor
-from nodemanager.cloud.libvirt.errors import (
-    NO_DOMAIN,
-    NO_NODE_DEVICE,
-    OPERATION_DENIED,
-    XML_ERROR,
-    code_of,
-)
+from nodemanager.cloud.libvirt.errors import OPERATION_DENIED, XML_ERROR, code_of
 from nodemanager.cloud.libvirt.options import Template
 from nodemanager.cloud.libvirt.order import best_guest, memory_of
-from nodemanager.cloud.libvirt.volumes import MIB, Image, StoragePool, root_size
-from nodemanager.cloud.room import Limit, room
+from nodemanager.cloud.libvirt.volumes import MIB, Image, StoragePool
 from nodemanager.core.model.world import Size
 
 NO_DOMAIN_AT_ALL = "<nodemanager-check-cloud/>"
 """XML that libvirt can make no domain of."""
-POOL_RUNS, MEMORY_KIB, RUNNING = 2, 2, 1
-"""VIR_STORAGE_POOL_RUNNING; a place in a domain's info; VIR_CONNECT_LIST_DOMAINS_ACTIVE."""
+POOL_RUNS = 2
+"""VIR_STORAGE_POOL_RUNNING."""
 
 
 def checks(driver: Hypervisor, template: Template, wanted: Wanted) -> Sequence[Check]:
@@ -44,12 +36,6 @@ class _Asker:
         self._wanted = wanted
 
     def checks(self) -> list[Check]:
-        template = self._template
-        network = (
-            Check("bridge", self._bridge)
-            if template.bridge
-            else Check("network", self._network, "virsh net-list --all")
-        )
         rooms = [
             Check(f"room for {one.name}", partial(self._size, one)) for one in self._wanted.sizes
         ]
@@ -59,11 +45,7 @@ class _Asker:
             Check("virtualisation", self._guest),
             Check("storage pool", self._storage, "virsh pool-list --all"),
             Check("image id", self._image, "virsh vol-list POOL"),
-            network,
-            *([Check("host devices", self._devices)] if self._template.host_devices else []),
             *rooms,
-            Check("host memory", self._memory),
-            Check("storage space", self._space),
         ]
 
     def _call(self, name: str, *args: Any) -> Any:
@@ -122,61 +104,10 @@ class _Asker:
         return Found(text)
 
     def _image(self) -> Found:
-        image = self._found_image()
+        pool = StoragePool.named(self._driver, self._template.storage_pool)
+        image = Image.named(self._driver, pool, self._template.image)
         size = f"{image.capacity / MIB:.0f} MB"
         return Found(f"{image.path}, key {self._driver.within(image.handle.key)}, {size}")
-
-    def _found_image(self) -> Image:
-        pool = StoragePool.named(self._driver, self._template.storage_pool)
-        return Image.named(self._driver, pool, self._template.image)
-
-    def _network(self) -> Found:
-        name = self._template.network
-        if name is None and self._template.domain_xml is not None:
-            return Found("domain_xml may name others", CheckStatus.NOT_ASKED)
-        network = self._call("networkLookupByName", name or "default")
-        name = self._driver.within(network.name)
-        if not self._driver.within(network.isActive):
-            return Found(f"{name} is not active", CheckStatus.FAILED, f"virsh net-start {name}")
-        if not self._driver.within(network.autostart):
-            return Found(
-                f"{name} is active; it does not start with the host",
-                CheckStatus.WARNING,
-                f"virsh net-autostart {name}",
-            )
-        return Found(f"{name} is active")
-
-    def _bridge(self) -> Found:
-        return Found(
-            f"{self._template.bridge}: libvirt does not say which bridges a host has",
-            CheckStatus.NOT_ASKED,
-            "on the host: ip link show type bridge",
-        )
-
-    def _devices(self) -> Found:
-        """Whether the host has them, and how many nodes still get some."""
-        devices = self._template.host_devices
-        lacking = [one for each in devices for one in each if not self._has(one)]
-        if lacking:
-            return Found(
-                f"the host has no {', '.join(lacking)}",
-                CheckStatus.FAILED,
-                "virsh nodedev-list --cap pci",
-            )
-        used = taken(self._driver.list_nodes())
-        has = sum(not used.isdisjoint(each) for each in devices)
-        return room(Limit(len(devices), has), self._wanted, lambda size: 1, "lower max_nodes")
-
-    def _has(self, device: str) -> bool:
-        try:
-            self._call("nodeDeviceLookupByName", node_device(device))
-        except Exception as error:
-            if code_of(error) != NO_NODE_DEVICE:
-                raise
-            return False
-        return True
-
-    # Room.
 
     def _size(self, size: Size) -> Found:
         """Whether the host is large enough for one node, were it alone there."""
@@ -190,43 +121,6 @@ class _Asker:
                 text, CheckStatus.WARNING, "its cores share the host's: lower [Size] cores"
             )
         return Found(text)
-
-    def _memory(self) -> Found:
-        """By what running domains may use, as libvirt starts more of them than fit."""
-        memory_mb = self._call("getInfo")[1]
-        used = sum(map(self._memory_mb, self._call("listAllDomains", RUNNING)))
-        limit = Limit(memory_mb, used, "MB")
-        advice = "lower max_nodes: the host ends what it has no memory for"
-        return room(limit, self._wanted, lambda size: memory_of(size, self._template), advice)
-
-    def _memory_mb(self, domain: Any) -> int:
-        try:
-            return int(self._driver.within(domain.info)[MEMORY_KIB]) // 1024
-        except Exception as error:
-            if code_of(error) != NO_DOMAIN:
-                raise
-            # It has ended meanwhile.
-            return 0
-
-    def _space(self) -> Found:
-        """By what the volumes may grow to: files take space only as it is written."""
-        pool = StoragePool.named(self._driver, self._template.storage_pool)
-        _, capacity, _, available = self._driver.within(pool.handle.info)
-        root_mb = root_size(self._found_image(), self._template) / MIB
-        limit = Limit(capacity // MIB, (capacity - available) // MIB, "MB")
-        found = room(
-            limit,
-            self._wanted,
-            lambda size: root_mb + size.scratch_mb,
-            "make room in the pool, or lower max_nodes",
-        )
-        if found.mark is CheckStatus.FINE or pool.block:
-            return found
-        return Found(
-            f"{found.text}; they begin small, and a full disk stops all of them",
-            CheckStatus.WARNING,
-            found.to_do,
-        )
 
 
 def _version(number: int) -> str:

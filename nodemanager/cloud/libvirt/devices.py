@@ -74,8 +74,3 @@ def add(parent: Element, devices: Devices) -> None:
         assert match is not None
         address = {part: f"0x{text}" for part, text in zip(_PARTS, match.groups(), strict=True)}
         SubElement(SubElement(element, "source"), "address", address)
-
-
-def node_device(device: str) -> str:
-    """libvirt's name for the device among the host's."""
-    return "pci_" + re.sub(r"[:.]", "_", device)

@@ -15,7 +15,7 @@ from nodemanager.cloud.api import CreateOrder
 from nodemanager.cloud.checks import Check, Wanted
 from nodemanager.cloud.cloud_config import CloudConfig
 from nodemanager.cloud.libcloud_base import TIMEOUT, LibcloudCloud, load_driver_class
-from nodemanager.cloud.openstack import checks, options, rights
+from nodemanager.cloud.openstack import checks, options
 from nodemanager.cloud.openstack.errors import Refusal, is_no_room
 from nodemanager.cloud.openstack.leftovers import OpenStackLeftovers
 from nodemanager.cloud.openstack.node import DELETING, STATES, UNDECIDED, Server
@@ -228,10 +228,7 @@ class OpenStack(Provider):
 
     def preflight(self, driver: NodeDriver, wanted: Wanted) -> Sequence[Check]:
         wire, token = partial(self.wire, driver), self.keystone.token
-        return (
-            *rights.checks(wire, token, self.template),
-            *checks.checks(wire, token, self.template, wanted),
-        )
+        return checks.checks(wire, token, self.template, wanted)
 
 
 def build_cloud(config: CloudConfig, *, timeout: float = TIMEOUT) -> LibcloudCloud:

@@ -1,42 +1,33 @@
-"""What OpenStack can be asked before the first node boots: image, flavors, networks, keys, quotas.
+"""What OpenStack can be asked before the first node boots: who we are, image, flavors, zones.
 
 What only these checks read is in etc/iam/openstack-check.json.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
-from urllib.parse import quote
 
 from nodemanager.cloud.checks import Check, CheckStatus, Found, Wanted
 from nodemanager.cloud.openstack.errors import Refusal
-from nodemanager.cloud.openstack.options import AUTO, NONE, UUID, Template
-from nodemanager.cloud.openstack.rights import CHECK_RULES, refused
+from nodemanager.cloud.openstack.options import UUID, Template
 from nodemanager.cloud.openstack.token import Token
 from nodemanager.cloud.openstack.wire import Wire
-from nodemanager.cloud.room import Limit, room
 from nodemanager.core.model.world import Size
-from nodemanager.errors import ForeignAnswer
 from nodemanager.near import did_you_mean
 
-QUOTAS: Mapping[str, tuple[str, str, str, str]] = {
-    "instances": ("compute", "maxTotalInstances", "totalInstancesUsed", ""),
-    "cores": ("compute", "maxTotalCores", "totalCoresUsed", ""),
-    "ram": ("compute", "maxTotalRAMSize", "totalRAMUsed", "MB"),
-    "volumes": ("volume", "maxTotalVolumes", "totalVolumesUsed", ""),
-    "gigabytes": ("volume", "maxTotalVolumeGigabytes", "totalGigabytesUsed", "GB"),
-}
-"""Service, most, used and unit of each quota that has a name in a service's limits."""
-MORE = "ask the cloud's operators for more, or lower max_nodes"
+CHECK_RULES = "to have it asked, put the rules of etc/iam/openstack-check.json into the credential"
+_POLICY = re.compile(r"policy doesn't allow (\S+)|rule:([\w:]+).* is disallowed by policy", re.I)
+_KEPT = 300
 GIB = 1024**3
 
 
 def checks(
     wire: Callable[[], Wire], token: Callable[[], Token], template: Template, wanted: Wanted
 ) -> Sequence[Check]:
-    """OpenStack's own checks of what nodes are made of, in order."""
+    """OpenStack's own checks, in order. Nothing is sent before a check is asked."""
     return _Asker(wire, token, template, wanted).checks()
 
 
@@ -57,29 +48,12 @@ class _Asker:
 
     def checks(self) -> list[Check]:
         template = self._template
-        asks: dict[str, Callable[[], Found]] = {"image id": self._image_id}
+        asks: dict[str, Callable[[], Found]] = {"user": self._who, "image id": self._image_id}
         for kind in sorted({size.instance_type for size in self._wanted.sizes}):
             asks[f"flavor {kind}"] = partial(self._flavor, kind)
-        if template.networks == AUTO:
-            asks["network"] = self._only_network
-        elif template.networks != NONE:
-            asks |= {f"network {one}": partial(self._network, one) for one in template.networks}
-        for name in template.security_groups:
-            asks[f"security group {name}"] = partial(self._group, name)
-        if template.server_group is not None:
-            asks["server group"] = partial(self._server_group, template.server_group)
-        if template.key_name is not None:
-            asks["key pair"] = self._key
         if template.availability_zone is not None:
             asks["availability zone"] = partial(self._zone, template.availability_zone)
         asks |= {f"place {zone}": partial(self._zone, zone) for zone in self._wanted.places}
-        if template.boot_volume_type is not None:
-            asks["volume type"] = self._volume_type
-        boots_from = () if template.boot_volume_gb is None else ("volumes", "gigabytes")
-        for name in ("instances", "cores", "ram", *boots_from):
-            asks[f"quota {name}"] = partial(self._quota, name)
-        if template.networks != NONE:
-            asks["quota ports"] = self._ports
         return [Check(name, partial(self._answered, ask)) for name, ask in asks.items()]
 
     @staticmethod
@@ -89,10 +63,26 @@ class _Asker:
             return ask()
         except Refusal as refusal:
             if refusal.status in (401, 403):
-                return Found(refused(refusal, "the question"), CheckStatus.NOT_ASKED, CHECK_RULES)
+                return Found(_refused(refusal, "the question"), CheckStatus.NOT_ASKED, CHECK_RULES)
             if refusal.status == 404:
                 return Found(str(refusal), CheckStatus.FAILED, "correct the file, or make it")
             raise
+
+    def _who(self) -> Found:
+        about = self._token().about
+        roles = sorted(map(str, about.role_names))
+        credential = about.application_credential_id and about.application_credential
+        how = f", by application credential {credential['name']}" if credential else ""
+        text = (
+            f"user {about.username} of domain {about.user_domain_name}, "
+            f"project {about.project_name} of domain {about.project_domain_name}, "
+            f"roles {', '.join(roles) or 'none'}{how}"
+        )
+        if set(roles) <= {"reader"}:
+            return Found(
+                text, CheckStatus.WARNING, "a reader boots no nodes: give it the role member"
+            )
+        return Found(text)
 
     # What nodes are made of.
 
@@ -173,126 +163,17 @@ class _Asker:
         text = f"{zone} is not among {', '.join(up)}{did_you_mean(zone, up)}"
         return Found(text, CheckStatus.FAILED, "give one of those")
 
-    def _key(self) -> Found:
-        name = self._template.key_name or ""
-        found = self._wire().get("compute", f"/os-keypairs/{quote(name, safe='')}")["keypair"]
-        return Found(f"{name}, {found.get('fingerprint')}")
-
-    def _volume_type(self) -> Found:
-        kind = self._template.boot_volume_type
-        listed = self._wire().listing("volume", "/types", "volume_types")
-        names = {text for one in listed for text in (str(one["name"]), str(one["id"]))}
-        if kind in names:
-            return Found(f"{kind} is there")
-        return Found(
-            f"{kind}: cinder has no such type", CheckStatus.FAILED, "openstack volume type list"
-        )
-
-    # The network.
-
-    def _only_network(self) -> Found:
-        """Nova takes the project's only network, its own or a shared one."""
-        own = {"tenant_id": self._token().project, "shared": "false", "admin_state_up": "true"}
-        wire = self._wire()
-        found = [*wire.listing("network", "/networks", "networks", **own)]
-        found += wire.listing("network", "/networks", "networks", shared="true")
-        names = ", ".join(f"{one.get('name')} ({one['id']})" for one in found)
-        if len(found) > 1:
-            return Found(
-                f"the project has several: {names}",
-                CheckStatus.FAILED,
-                "set [Cloud Create] networks",
-            )
-        if not found:
-            return Found(
-                "the project has none",
-                CheckStatus.WARNING,
-                "nova may make one, if the cloud allows it; or make one, with a router",
-            )
-        return _of_network(found[0])
-
-    def _network(self, asked: str) -> Found:
-        wire = self._wire()
-        if UUID.fullmatch(asked):
-            return _of_network(wire.get("network", f"/networks/{asked}")["network"])
-        found = wire.networks_named(asked)
-        if len(found) != 1:
-            return _not_one(len(found), "networks", "openstack network list")
-        return _of_network(found[0])
-
-    def _server_group(self, asked: str) -> Found:
-        found = self._wire().server_groups(asked)
-        if len(found) != 1:
-            return _not_one(len(found), "server groups", "openstack server group list")
-        policy = found[0].get("policy") or ", ".join(found[0].get("policies", []))
-        return Found(f"{found[0].get('name')}, id {found[0]['id']}, {policy}")
-
-    def _group(self, name: str) -> Found:
-        key = "id" if UUID.fullmatch(name) else "name"
-        given = {key: name}
-        found = [*self._wire().listing("network", "/security-groups", "security_groups", **given)]
-        if len(found) == 1:
-            return Found(f"{found[0].get('name')}, id {found[0]['id']}")
-        return _not_one(len(found), "security groups", "openstack security group list")
-
-    # Quotas.
-
-    def _quota(self, name: str) -> Found:
-        service, most, used, unit = QUOTAS[name]
-        told = self._wire().get(service, "/limits")["limits"]["absolute"]
-        return room(_limit(told[most], told[used], unit), self._wanted, self._need(name), MORE)
-
-    def _need(self, name: str) -> Callable[[Size], float]:
-        def of(size: Size) -> float:
-            flavor = self._flavors.get(size.instance_type, {})
-            match name:
-                case "cores":
-                    return float(flavor.get("vcpus", size.cores))
-                case "ram":
-                    return float(flavor.get("ram", size.ram_mb))
-                case "gigabytes":
-                    return float(self._template.boot_volume_gb or 0)
-            return 1
-
-        return of
-
-    def _ports(self) -> Found:
-        path = f"/quotas/{self._token().project}/details"
-        try:
-            told = self._wire().get("network", path)["quota"]["port"]
-        except (ForeignAnswer, Refusal) as error:
-            if isinstance(error, Refusal) and error.status != 404:
-                raise
-            return Found(
-                "this neutron does not tell it", CheckStatus.NOT_ASKED, "openstack quota show"
-            )
-        networks = self._template.networks
-        each = 1 if isinstance(networks, str) else len(networks)
-        limit = _limit(told["limit"], told["used"] + told.get("reserved", 0))
-        return room(limit, self._wanted, lambda size: each, MORE)
-
-
-def _not_one(number: int, what: str, command: str) -> Found:
-    """What is asked for by a name that none or several have."""
-    text = f"the project has {number or 'no'} {what} of that name"
-    return Found(text, CheckStatus.FAILED, f"give one's id: {command}")
-
-
-def _of_network(network: Mapping[str, Any]) -> Found:
-    text = f"{network.get('name')}, id {network.get('id')}, {network.get('status')}"
-    if network.get("admin_state_up") is False or network.get("status") not in ("ACTIVE", None):
-        return Found(text, CheckStatus.FAILED, "bring it up, or take another")
-    if network.get("subnets") == []:
-        return Found(
-            f"{text}, without a subnet", CheckStatus.FAILED, "make one, or take another network"
-        )
-    return Found(text)
-
-
-def _limit(most: int, used: int, unit: str = "") -> Limit:
-    """OpenStack tells -1 for no limit."""
-    return Limit(None if most < 0 else most, used, unit)
-
 
 def _is_less(has: tuple[int, int, int], size: Size) -> bool:
     return size.cores > has[0] or size.ram_mb > has[1] or size.scratch_mb > has[2]
+
+
+def _refused(refusal: Refusal, call: str) -> str:
+    """What forbids a call: the policy rule that the service names, or the access rules."""
+    if refusal.status == 401:
+        # The credentials work: keystone's middleware says so of a call without a rule.
+        return f"no access rule of the credential allows {call}"
+    named = _POLICY.search(refusal.message)
+    if named is None:
+        return f"{call} is not allowed: {str(refusal)[:_KEPT]}"
+    return f"{named[1] or named[2]} is not allowed ({call})"

@@ -9,7 +9,7 @@ import pytest
 from nodemanager.cloud.checks import CheckStatus, Found, Wanted
 from nodemanager.core.model.world import Size
 from nodemanager.errors import CloudError
-from tests.cloud.azure.helpers import POOL, SMALL, cloud, order
+from tests.cloud.azure.helpers import POOL, SMALL, cloud
 from tests.cloud.azure.server import AzureServer, changed, refusal
 from tests.cloud.azure.world import GROUP
 
@@ -19,13 +19,11 @@ pytestmark = pytest.mark.socket
 def asked(
     azure: AzureServer,
     *sizes: Size,
-    max_nodes: int = 1,
-    nodes: tuple[str, ...] = (),
     **create: str,
 ) -> dict[str, Found]:
     """Every answer by its check's name; an error is a failure."""
     answers = {}
-    wanted = Wanted(POOL, sizes or (SMALL,), max_nodes, nodes)
+    wanted = Wanted(POOL, sizes or (SMALL,))
     for check in cloud(azure, create=create).preflight(wanted):
         try:
             answers[check.name] = check.ask()
@@ -39,12 +37,7 @@ def test_all_is_fine_and_nothing_is_changed(azure: AzureServer) -> None:
     assert {name: one.mark for name, one in found.items()} == {
         f"permissions on {GROUP}": CheckStatus.FINE,
         "power states": CheckStatus.FINE,
-        "subnet": CheckStatus.FINE,
         "offer of Standard_D2s_v5": CheckStatus.FINE,
-        "quota virtualMachines": CheckStatus.FINE,
-        "quota cores": CheckStatus.FINE,
-        "quota lowPriorityCores": CheckStatus.FINE,
-        "quota of Standard_D2s_v5": CheckStatus.FINE,
     }
     assert found["offer of Standard_D2s_v5"].text == "2 cores, 8192 MB of memory"
     assert all(call.body is None for call in azure.calls)
@@ -157,60 +150,6 @@ def test_a_restriction_of_a_zone_is_one_only_there(
 
     azure.fault("skus.list", after=changed(zonal))
     assert asked(azure, zone=zone)[f"offer of {SMALL.name}"].mark is mark
-
-
-SPOT = replace(SMALL, name="spot", preemptible=True)
-
-
-@pytest.mark.parametrize(
-    ("size", "quota", "limit", "mark"),
-    [
-        (SMALL, "quota cores", 1, CheckStatus.FAILED),
-        (SMALL, "quota cores", 7, CheckStatus.WARNING),
-        (SMALL, "quota cores", 8, CheckStatus.FINE),
-        (SPOT, "quota lowPriorityCores", 7, CheckStatus.WARNING),
-        (SMALL, "quota of Standard_D2s_v5", 7, CheckStatus.WARNING),
-        (SMALL, "quota virtualMachines", 3, CheckStatus.WARNING),
-        (SMALL, "quota virtualMachines", 4, CheckStatus.FINE),
-    ],
-)
-def test_a_quota_without_room_for_max_nodes_is_told(
-    azure: AzureServer, size: Size, quota: str, limit: int, mark: CheckStatus
-) -> None:
-    match quota:
-        case "quota virtualMachines":
-            azure.world.machines = limit
-        case "quota of Standard_D2s_v5":
-            azure.world.families = {"standardDSv5Family": limit}
-        case _:
-            azure.world.cores = limit
-    found = asked(azure, size, max_nodes=4)
-    assert found[quota].mark is mark
-    assert "max_nodes = 4" in found[quota].text
-    assert {name for name, one in found.items() if one.mark is not CheckStatus.FINE} <= {
-        quota,
-        # The family has no more than the region.
-        *(["quota of Standard_D2s_v5"] if quota == "quota cores" else []),
-    }
-
-
-def test_what_the_pools_own_nodes_use_of_a_quota_is_not_missing(azure: AzureServer) -> None:
-    node = cloud(azure).create(order())
-    azure.world.cores = 4
-    found = asked(azure, max_nodes=2, nodes=(node.id,))["quota cores"]
-    assert found == Found(
-        f"2 of 4 cores used: room for 1 more {SMALL.name}; the pool has 1 of max_nodes = 2"
-    )
-
-
-def test_the_cores_of_spot_nodes_count_in_no_family(azure: AzureServer) -> None:
-    azure.world.families = {"standardDSv5Family": 0}
-    assert {one.mark for one in asked(azure, SPOT).values()} == {CheckStatus.FINE}
-
-
-def test_a_subnet_that_is_not_there_is_told(azure: AzureServer) -> None:
-    found = asked(azure, subnet="nowhere")["subnet"]
-    assert (found.mark, "ResourceNotFound" in found.text) == (CheckStatus.FAILED, True)
 
 
 def test_an_answer_that_fails_is_no_word_about_permissions(azure: AzureServer) -> None:

@@ -127,46 +127,44 @@ def test_a_node_that_was_made_in_spite_of_dry_run_is_ended_and_was_never_the_poo
 def test_what_the_daemon_never_asks_for_is_no_failure_where_it_is_not_allowed(
     server: MotoServer,
 ) -> None:
-    for action in ("DescribeSubnets", "DescribeKeyPairs", "DescribeInstanceTypeOfferings"):
+    for action in ("DescribeSubnets", "DescribeInstanceTypeOfferings"):
         server.fault(action, before=refusal("UnauthorizedOperation", 403))
-    create = {"image_id": "ami-1", "subnet_id": "subnet-1", "key_name": "operators"}
+    create = {"image_id": "ami-1", "subnet_id": "subnet-1"}
 
     found = asked(as_at_amazon(cloud(server, create=create)))
 
-    for name in ("subnet", "key pair", "offer of m5.large"):
+    for name in ("subnet", "offer of m5.large"):
         assert found[name].mark is CheckStatus.NOT_ASKED
         assert "ec2-check.json" in found[name].to_do
 
 
 def test_what_an_api_like_ec2s_does_not_have_is_no_failure(server: MotoServer) -> None:
     """CL13."""
-    for action in ("DescribeSubnets", "DescribeKeyPairs", "DescribeInstanceTypeOfferings"):
+    for action in ("DescribeSubnets", "DescribeInstanceTypeOfferings"):
         server.fault(action, before=refusal("InvalidAction", 400))
-    create = {"image_id": "ami-1", "subnet_id": "subnet-1", "key_name": "operators"}
+    create = {"image_id": "ami-1", "subnet_id": "subnet-1"}
 
     found = asked(cloud(server, create=create))
 
-    for name in ("subnet", "key pair", "offer of m5.large"):
+    for name in ("subnet", "offer of m5.large"):
         assert found[name].mark is CheckStatus.NOT_ASKED
         assert "this API has no Describe" in found[name].text
 
 
-def test_subnet_groups_and_key_are_looked_up(server: MotoServer) -> None:
+def test_the_subnet_is_looked_up(server: MotoServer) -> None:
     there = by_hand(server, "DescribeSubnets")
-    create = {
-        "image_id": "ami-1",
-        "subnet_id": there["subnetId"],
-        "security_groups": "sg-0123456789abcdef0",
-        "key_name": "nobody",
-    }
+    create = {"image_id": "ami-1", "subnet_id": there["subnetId"]}
+    found = asked(as_at_amazon(cloud(server, create=create)))["subnet"]
+    assert found.mark is CheckStatus.FINE
+    assert there["vpcId"] in found.text
 
-    found = asked(as_at_amazon(cloud(server, create=create)))
 
-    assert found["subnet"].mark is CheckStatus.FINE
-    assert there["vpcId"] in found["subnet"].text
-    assert found["security groups"].mark is CheckStatus.FAILED
-    assert "InvalidGroup.NotFound" in found["security groups"].text
-    assert found["key pair"].mark is CheckStatus.FAILED
+def test_what_else_the_file_names_is_part_of_the_question_about_a_boot(server: MotoServer) -> None:
+    create = {"image_id": "ami-1", "security_groups": "sg-1", "key_name": "nobody"}
+    asked(as_at_amazon(cloud(server, create=create)))
+    (call,) = server.called("RunInstances")
+    assert "sg-1" in call.params.values()
+    assert (call.params["KeyName"], call.params["DryRun"]) == ("nobody", "true")
 
 
 def test_a_size_that_the_zone_lacks_is_told(server: MotoServer) -> None:

