@@ -17,7 +17,7 @@ from nodemanager.httpserver import HttpServer
 from nodemanager.operators import BacklogCommands, OperatorCommands
 from nodemanager.state import StateDirectory
 from nodemanager.web.dashboard.dashboard import Dashboard
-from nodemanager.web.dashboard.history import SlotHistory
+from nodemanager.web.dashboard.history import ChartHistory
 from nodemanager.web.explain import Explanations
 from nodemanager.web.metrics import Metrics
 from nodemanager.web.observer import WebObserver
@@ -57,7 +57,7 @@ class Management:
         )
         public = config.manage.public_url
         healthy_for = max(config.daemon.poll_stale_after, 2 * config.daemon.max_poll_time)
-        slots = SlotHistory(self.state.path / f"slots{'-dry-run' * dry_run}.history")
+        charts = ChartHistory(self.state.path / f"charts{'-dry-run' * dry_run}.history")
         metrics = self._metrics()
         server = ManagementServer(
             board,
@@ -72,12 +72,12 @@ class Management:
             healthy_for=healthy_for,
             read_token=read_token,
             public_url=None if public is None else public.url,
-            dashboard=Dashboard(board, explanations, slots, self.clock, old_after=healthy_for),
+            dashboard=Dashboard(board, explanations, charts, self.clock, old_after=healthy_for),
             reload=self.reload,
         )
         server.start()
         stack.callback(server.stop)
-        observer = WebObserver(board, metrics, explanations=explanations, slots=slots)
+        observer = WebObserver(board, metrics, explanations=explanations, charts=charts)
         for one in logs:
             one.listeners.append(observer.heard)
         return server, observer.show

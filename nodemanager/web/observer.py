@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from nodemanager.core.explain.picture import Picture
-from nodemanager.core.explain.slot_states import slot_states
 from nodemanager.core.explain.why import why
 from nodemanager.core.model.annotations import Marks
 from nodemanager.core.model.reasons import Event
@@ -16,7 +15,7 @@ from nodemanager.core.observe.signs import classify
 from nodemanager.core.observe.snapshot import Snapshot
 from nodemanager.core.plan.plan import Plan
 from nodemanager.logline import Fields
-from nodemanager.web.dashboard.history import SlotHistory
+from nodemanager.web.dashboard.history import ChartHistory
 from nodemanager.web.explain import Explanations
 from nodemanager.web.metrics import Metrics
 from nodemanager.web.status import NO_SLOTS, Board, ErrorCounts, NodeCounts, PollStatus, Status
@@ -31,17 +30,19 @@ class WebObserver:
         metrics: Metrics,
         *,
         explanations: Explanations | None = None,
-        slots: SlotHistory | None = None,
+        charts: ChartHistory | None = None,
     ) -> None:
         self._board = board
         self._metrics = metrics
         self._explanations = explanations
-        self._slots = slots
+        self._charts = charts
         self._polls: dict[str, PollStatus] = {}
 
     def heard(self, event: Event, level: int, fields: Fields) -> None:
         """Take a logged event; a log listener."""
         self._metrics.heard(event, level, fields)
+        if self._charts is not None:
+            self._charts.heard(event)
         if event is Event.LIST_OK:
             self._polls[fields["source"]] = PollStatus(items=fields["items"])
         elif event is Event.LIST_FAILED:
@@ -56,9 +57,8 @@ class WebObserver:
             self._metrics.slots(picture.made.slots)
         if self._explanations is not None:
             self._explanations.picture = picture
-        states = None if self._slots is None else slot_states(picture.made)
-        if self._slots is not None and states is not None:
-            self._slots.add(picture.snapshot.wall, states)
+        if self._charts is not None:
+            self._charts.add(picture.snapshot.wall, picture.made)
         polls, errors = self._polls_of(picture.snapshot), self._metrics.error_counts()
         self._board.replace(
             picture.snapshot.now, lambda: self._status(picture, polls=polls, errors=errors)

@@ -5,18 +5,20 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby, pairwise
+from typing import NamedTuple
 
 from markupsafe import Markup, escape
 
 from nodemanager.logline import timestamp
 from nodemanager.web.dashboard.history import EVERY_S, Sample
+from nodemanager.web.dashboard.series import Chart, Series
 
 WIDTH, HEIGHT = 720, 240
 _LEFT, _RIGHT, _TOP, _BOTTOM = 48, 30, 20, 28
 MOST_POINTS = 240
 _GAP = 5
 """Minutes without a sample that are shown as a gap, not as a line."""
-LAYERS = ("used", "idle", "leaked", "free")
 _STEPS_S = (300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400)
 
 
@@ -41,23 +43,57 @@ class _Scale:
         return round(self.begin + share * (self.end - self.begin), 1)
 
 
-def slots_chart(samples: Sequence[Sample], begin: float, end: float) -> Markup:
-    """The slots by state from `begin` to `end` (epoch seconds), stacked; empty without samples."""
+class DrawnChart(NamedTuple):
+    """A chart as SVG, and its legend: each series' name, and the sum of what is counted."""
+
+    svg: Markup
+    legend: tuple[tuple[str, str], ...]
+
+
+class _Point(NamedTuple):
+    """The values of the shown series from `at` on."""
+
+    at: float
+    values: tuple[float, ...]
+
+
+def drawn(chart: Chart, samples: Sequence[Sample], begin: float, end: float) -> DrawnChart | None:
+    """The chart from `begin` to `end` (epoch seconds), in steps; None for less than two samples.
+
+    A series that is 0 all the time is left out.
+    """
     shown = [one for one in samples if begin <= one.at <= end]
-    if len(shown) < 2:
-        return Markup()
-    runs = [list(_thinned(run, begin, end)) for run in _runs(shown)]
-    most = max(one.held + (one.free or 0) for one in shown)
+    there = {key for one in shown for key, value in one.values.items() if value}
+    series = [one for one in chart.series if chart.key(one) in there]
+    if len(shown) < 2 or not series:
+        return None
+    width = max(EVERY_S, (end - begin) / MOST_POINTS)
+    runs = [list(_thinned(chart, series, run, width)) for run in _runs(shown)]
+    points = [point for run in runs for point in run]
+    most = max(sum(one.values) if chart.stacked else max(one.values) for one in points)
     step = max(1.0, nice_step(most))
     x = _Scale(begin, end, _LEFT, WIDTH - _RIGHT)
     y = _Scale(0, math.ceil(most / step) * step or 1, HEIGHT - _BOTTOM, _TOP)
-    parts = [_grid(y, 0.0, step), _time_axis(x)]
-    for number, layer in enumerate(LAYERS):
-        for run in runs:
-            parts.append(
-                Markup('<path class="{}" d="{}"/>').format(layer, _area(run, number, x, y))
-            )
-    return _svg("Slots by state over time", _told(shown), parts)
+    draw = _area if chart.stacked else _line
+    paths = (
+        Markup('<path class="{}" d="{}"/>').format(
+            one.name if chart.stacked else f"line {one.name}", draw(run, place, x, y, width)
+        )
+        for place, one in enumerate(series)
+        for run in runs
+    )
+    keys = [chart.key(one) for one in series]
+    sums = [sum(one.values.get(key, 0) for one in shown) for key in keys]
+    legend = tuple(
+        (one.name, f"{total:g}" if one.event is not None else "")
+        for one, total in zip(series, sums, strict=True)
+    )
+    svg = _svg(
+        f"{chart.title} over time",
+        _told(chart, series, shown),
+        [_grid(y, 0.0, step), _time_axis(x), *paths],
+    )
+    return DrawnChart(svg, legend)
 
 
 def _runs(samples: Sequence[Sample]) -> Iterator[list[Sample]]:
@@ -71,29 +107,52 @@ def _runs(samples: Sequence[Sample]) -> Iterator[list[Sample]]:
     yield run
 
 
-def _thinned(run: Sequence[Sample], begin: float, end: float) -> Iterator[Sample]:
-    """At most about MOST_POINTS samples of the whole span; of each group the fullest."""
-    width = max(EVERY_S, (end - begin) / MOST_POINTS)
-    group: list[Sample] = []
-    for one in run:
-        if group and one.at // width != group[0].at // width:
-            yield max(group, key=lambda sample: sample.held)
-            group = []
-        group.append(one)
-    yield max(group, key=lambda sample: sample.held)
+def _thinned(
+    chart: Chart, series: Sequence[Series], run: Sequence[Sample], width: float
+) -> Iterator[_Point]:
+    """A point for each `width` seconds: the levels of the fullest moment, and all that was
+    counted."""
+    weigh = [chart.key(one) for one in series if one.event is None and not one.is_rest]
+    for _, group in groupby(run, lambda one: one.at // width):
+        several = list(group)
+        fullest = max(several, key=lambda one: sum(one.values.get(key, 0) for key in weigh))
+        yield _Point(
+            several[0].at,
+            tuple(
+                sum(each.values.get(chart.key(one), 0) for each in several)
+                if one.event is not None
+                else fullest.values.get(chart.key(one), 0)
+                for one in series
+            ),
+        )
 
 
-def _area(run: Sequence[Sample], layer: int, x: _Scale, y: _Scale) -> str:
+def _along(points: Sequence[tuple[float, float]]) -> str:
+    """Steps from the first place on: each height stays until the next place."""
+    parts = [f"V{points[0][1]}"]
+    for (_, before), (at, height) in pairwise(points):
+        if height != before:
+            parts.append(f"H{at}V{height}")
+    return "".join(parts)
+
+
+def _line(run: Sequence[_Point], place: int, x: _Scale, y: _Scale, width: float) -> str:
+    """The path of one series by itself."""
+    points = [(x(one.at), y(one.values[place])) for one in run]
+    last = x(min(run[-1].at + width, x.high))
+    return f"M{points[0][0]} {points[0][1]}{_along(points)}H{last}"
+
+
+def _area(run: Sequence[_Point], place: int, x: _Scale, y: _Scale, width: float) -> str:
     """The path of one layer: along its top, and back along that of the layer below."""
-    counts = [(one.used, one.idle, one.leaked, one.free or 0) for one in run]
-    tops = [y(sum(these[: layer + 1])) for these in counts]
-    bases = [y(sum(these[:layer])) for these in counts]
-    places = [x(one.at) for one in run]
-    if len(run) == 1:
-        places, tops, bases = [places[0] - 0.5, places[0] + 0.5], tops * 2, bases * 2
-    there = [f"{at} {top}" for at, top in zip(places, tops, strict=True)]
-    back = [f"{at} {base}" for at, base in zip(places, bases, strict=True)]
-    return f"M{'L'.join([*there, *reversed(back)])}Z"
+    tops = [(x(one.at), y(sum(one.values[: place + 1]))) for one in run]
+    last = x(min(run[-1].at + width, x.high))
+    # Backwards, the height of a step begins at its end.
+    ends = [*(at for at, _ in tops[1:]), last]
+    bases = [y(sum(one.values[:place])) for one in run]
+    back = list(zip(ends, bases, strict=True))[::-1]
+    first = tops[0][0]
+    return f"M{first} {tops[0][1]}{_along(tops)}H{last}{_along(back)}H{first}Z"
 
 
 def _grid(y: _Scale, low: float, step: float) -> Markup:
@@ -121,13 +180,17 @@ def _time_axis(x: _Scale) -> Markup:
     return marks
 
 
-def _told(samples: Sequence[Sample]) -> str:
-    last = samples[-1]
-    free = [one.free for one in samples if one.free is not None]
-    told = f"At the end {last.used} used, {last.idle} idle, {last.leaked} leaked"
-    told += f", {last.free} free" if last.free is not None else ""
-    told += f". At most {max(one.leaked for one in samples)} leaked"
-    return told + (f", at least {min(free)} free." if free else ".")
+def _told(chart: Chart, series: Sequence[Series], samples: Sequence[Sample]) -> str:
+    """The chart in words, for who does not see it."""
+    said = []
+    for one in series:
+        values = [each.values.get(chart.key(one), 0) for each in samples]
+        if one.event is not None:
+            said.append(f"{sum(values):g} {one.name}")
+        else:
+            worst = f"at least {min(values):g}" if one.is_rest else f"at most {max(values):g}"
+            said.append(f"{one.name}: {values[-1]:g} at the end, {worst}")
+    return "; ".join(said) + "."
 
 
 def sweep_chart(

@@ -8,7 +8,7 @@ from nodemanager.clock import Clock
 from nodemanager.connections import ServerLimits
 from nodemanager.web.commands import Commands
 from nodemanager.web.dashboard.acts import add_acts
-from nodemanager.web.dashboard.history import SlotHistory
+from nodemanager.web.dashboard.history import ChartHistory
 from nodemanager.web.dashboard.live import Viewers
 from nodemanager.web.dashboard.site import Site, add_dashboard
 from nodemanager.web.dashboard.source import Source
@@ -29,7 +29,7 @@ class Dashboard:
         self,
         board: Board,
         explanations: Explanations,
-        history: SlotHistory,
+        history: ChartHistory,
         clock: Clock,
         *,
         old_after: float,

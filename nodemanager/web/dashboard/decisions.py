@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from urllib.parse import urlencode
 
 from nodemanager.web.dashboard.overview import (
@@ -13,6 +12,7 @@ from nodemanager.web.dashboard.overview import (
     event_rows,
 )
 from nodemanager.web.dashboard.page import Block, Page, Table
+from nodemanager.web.dashboard.ranges import moment_of
 from nodemanager.web.dashboard.render import part
 from nodemanager.web.dashboard.source import ShownDecision, Source
 
@@ -26,7 +26,7 @@ def decisions(source: Source, seen: ShownDecision, query: Mapping[str, str]) -> 
     """
     about, only_done = query.get("q", "").strip() or None, query.get("only") == "done"
     without = UNCHANGED if only_done else frozenset()
-    before, until = _number(query.get("before")), _moment(query.get("until"))
+    before, until = _number(query.get("before")), moment_of(query.get("until"))
     rows, problem = event_rows(
         source, MOST_EVENTS, without=without, about=about, before=before, until=until
     )
@@ -49,12 +49,3 @@ def _query(query: Mapping[str, str], before: str | None) -> str:
 def _number(text: str | None) -> int | None:
     # More than SQLite's numbers have is no number of an event.
     return int(text) if text is not None and text.isdecimal() and len(text) < 19 else None
-
-
-def _moment(text: str | None) -> float | None:
-    """The epoch seconds of `2026-11-28 02:30`, which is UTC; None for what is no time."""
-    try:
-        moment = datetime.fromisoformat(text or "")
-    except ValueError:
-        return None
-    return moment.replace(tzinfo=moment.tzinfo or UTC).timestamp()

@@ -1,21 +1,26 @@
-"""The slots by state over the last week, one sample a minute, kept over restarts.
+"""What the charts show, over the last week: one sample a minute, kept over restarts.
 
-The file has one line a minute: epoch seconds, used, idle, leaked and free slots (- where the store
-does not tell). It is written by a thread of its own, so that no slow disk stops a decision, and
-only shown: nothing is decided by it.
+The file has one line a minute: epoch seconds, and `key=value` of each series that had one. It is
+written by a thread of its own, so that no slow disk stops a decision, and only shown: nothing is
+decided by it.
 """
 
 from __future__ import annotations
 
 import logging
+import math
 import os
 import threading
 from bisect import bisect_left
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from nodemanager.core.explain.slot_states import SlotStates
+from nodemanager.core.model.reasons import Event
+from nodemanager.core.plan.plan import Plan
+from nodemanager.logline import number
+from nodemanager.web.dashboard.series import EVENTS, LEVELS
 from nodemanager.workers import Workers
 
 EVERY_S = 60
@@ -28,21 +33,14 @@ _log = logging.getLogger(__name__)
 
 
 class Sample(NamedTuple):
-    """The slots at one moment, `at` in epoch seconds."""
+    """The values of the series in the minute that ended with `at` (epoch seconds)."""
 
     at: float
-    used: int
-    idle: int
-    leaked: int
-    free: int | None
-
-    @property
-    def held(self) -> int:
-        return self.used + self.idle + self.leaked
+    values: Mapping[str, float]
 
 
-class SlotHistory:
-    """Samples of the slots, oldest first; any thread may use it. Without `path` only in memory."""
+class ChartHistory:
+    """Samples of all series, oldest first; any thread may use it. Without `path` only in memory."""
 
     def __init__(self, path: Path | None = None) -> None:
         self._path = path
@@ -50,15 +48,29 @@ class SlotHistory:
         self._samples = [] if path is None else _read(path)
         self._lines = len(self._samples)
         self._current: Sample | None = None
-        self._workers = Workers("slot-history", 1)
+        self._heard: Counter[str] = Counter()
+        """What was counted since the last decision."""
+        self._workers = Workers("chart-history", 1)
         self._fails = False
 
-    def add(self, at: float, states: SlotStates) -> None:
-        """Note the slots of a decision at `at`; the last one of each minute is kept."""
-        new = Sample(at, states.used, states.idle, states.leaked, states.free)
+    def heard(self, event: Event) -> None:
+        """Count a logged event, if a series counts it."""
+        if event in EVENTS:
+            with self._lock:
+                self._heard[EVENTS[event]] += 1
+
+    def add(self, at: float, made: Plan) -> None:
+        """Note a decision at `at`; the last one of each minute is kept, and all that was counted
+        in it."""
+        levels = {key: level(made) for key, level in LEVELS.items()}
+        values = {key: value for key, value in levels.items() if value is not None}
         with self._lock:
-            before, self._current = self._current, new
-            if before is None or before.at // EVERY_S == at // EVERY_S:
+            before, heard = self._current, self._heard
+            is_same = before is not None and before.at // EVERY_S == at // EVERY_S
+            earlier = before.values if before is not None and is_same else {}
+            values |= {key: earlier.get(key, 0) + heard[key] for key in EVENTS.values()}
+            self._current, self._heard = Sample(at, values), Counter()
+            if before is None or is_same:
                 return
             self._samples.append(before)
             del self._samples[: max(0, len(self._samples) - _MOST)]
@@ -68,7 +80,7 @@ class SlotHistory:
     def since(self, at: float) -> list[Sample]:
         """The samples of finished minutes from `at` on."""
         with self._lock:
-            return self._samples[bisect_left(self._samples, (at,)) :]
+            return self._samples[bisect_left(self._samples, at, key=lambda one: one.at) :]
 
     def _write(self, path: Path, sample: Sample) -> None:
         try:
@@ -97,8 +109,8 @@ def _append(path: Path, samples: Iterable[Sample], how: int) -> None:
 
 
 def _line(one: Sample) -> str:
-    free = "-" if one.free is None else one.free
-    return f"{one.at:.0f} {one.used} {one.idle} {one.leaked} {free}\n"
+    values = (f"{key}={number(value)}" for key, value in one.values.items())
+    return f"{one.at:.0f} {' '.join(values)}\n"
 
 
 def _read(path: Path) -> list[Sample]:
@@ -109,13 +121,12 @@ def _read(path: Path) -> list[Sample]:
         return []
     samples = []
     for line in text.splitlines():
-        words = line.split()
-        if len(words) != 5:
-            continue
         try:
-            at, used, idle, leaked = (int(word) for word in words[:4])
-            free = None if words[4] == "-" else int(words[4])
+            at, *pairs = line.split(" ")
+            values = {key: float(value) for key, value in (one.split("=") for one in pairs)}
+            sample = Sample(float(at), values)
         except ValueError:
             continue
-        samples.append(Sample(float(at), used, idle, leaked, free))
-    return sorted(samples)[-_MOST:]
+        if values and all(map(math.isfinite, (sample.at, *values.values()))):
+            samples.append(sample)
+    return sorted(samples, key=lambda one: one.at)[-_MOST:]

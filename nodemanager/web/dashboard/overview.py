@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
+from urllib.parse import urlencode
 
+from nodemanager.core.explain.lately import SEVERITY, grouped
+from nodemanager.core.explain.lists import natural
 from nodemanager.core.explain.slot_states import slot_states
 from nodemanager.core.explain.why import why
 from nodemanager.core.model.breaker import HOW_TO_CLEAR
@@ -15,15 +18,16 @@ from nodemanager.core.model.reasons import Event, Reason
 from nodemanager.core.operate.verbs import Verb
 from nodemanager.core.plan.leftovers import LedgerState
 from nodemanager.errors import JournalError
+from nodemanager.journal.event import LoggedEvent
 from nodemanager.journal.latest import latest
-from nodemanager.web.dashboard.charts import slots_chart
 from nodemanager.web.dashboard.page import Block, Page, Table, row_id
+from nodemanager.web.dashboard.ranges import RANGES, TimeRange, chart_blocks
 from nodemanager.web.dashboard.render import act_path, doc_of, part, words
 from nodemanager.web.dashboard.source import ShownDecision, Source
 
-RANGES = {"1h": 3600, "6h": 6 * 3600, "24h": 86400, "7d": 7 * 86400}
-USUAL_RANGE = "6h"
 LATEST = 12
+LATELY_S = 3600.0
+MOST_WARNINGS = 4
 UNCHANGED = frozenset(
     {
         Event.RECORD_KEEP.value,
@@ -56,30 +60,51 @@ TITLES = {
     Reason.UNUSED_RECORDS: "Far more records than needed",
 }
 """The titles of notices; the others are of stuck slots."""
+REFUSED = {
+    Reason.NO_FREE_SLOT: "No slot is free",
+    Reason.AT_QUOTA: "The cloud's quota is reached",
+    Reason.BOOT_LOOP: "Boots come to nothing",
+    Reason.SIZE_RESTS: "The cloud has no room",
+    Reason.PLACES_REST: "The cloud has no room",
+    Reason.NOT_AUTHORISED: "The cloud refuses the credentials",
+    Reason.UNPRICED_SIZE: "A size has no price",
+    Reason.NOT_IN_SCHEDULER: "The scheduler does not know the node",
+}
+"""What is wrong where wanted nodes are refused for that reason; `max_nodes` is as it was set."""
+LEVELS = ("bad", "odd", "good")
+"""The levels of alerts, the worst first."""
+WARNINGS = SEVERITY[: SEVERITY.index("warning") + 1]
 
 
 @dataclass(frozen=True, slots=True)
 class Alert:
-    """What an operator should see first. `acts` are links that end it, with their labels."""
+    """What an operator should see first. `acts` are the orders that end it, with their labels,
+    `links` the pages that tell more."""
 
     level: str
     title: str
     text: str
     since: float | None = None
     acts: tuple[tuple[str, str], ...] = ()
+    links: tuple[tuple[str, str], ...] = ()
 
 
 def overview(source: Source, seen: ShownDecision, query: Mapping[str, str]) -> Page:
-    """The first page; `query` has the chart's `range`."""
+    """The first page; `query` has the range of the charts."""
+    span = TimeRange.of(query, seen.picture.snapshot.wall)
+    found = sorted([*alerts(seen), *_warnings(source, seen)], key=_rank)
+    slots, *others = chart_blocks(source, span)
+    ranges = part("ranges", "/", tuple(RANGES), span.name, span.query)
     blocks = (
-        alerts_block(seen),
+        Block("alerts", "", part("alerts", found or [_calm(seen)]), wide=True),
         _slots(seen),
-        _chart(source, seen, query.get("range", USUAL_RANGE)),
+        replace(slots, html=ranges + slots.html),
         _nodes(seen),
         _demand(seen),
         _health(seen),
-        _why(seen),
         Block("orders", "Operators' orders", part("orders", *_marks(seen))),
+        *others,
+        _why(seen),
         _stream(source),
     )
     return Page("Overview", "Overview", blocks)
@@ -87,8 +112,41 @@ def overview(source: Source, seen: ShownDecision, query: Mapping[str, str]) -> P
 
 def alerts_block(seen: ShownDecision) -> Block:
     """What is wrong with the pool as a whole, for the top of every page."""
-    found = [{**asdict(one), "acts": one.acts} for one in alerts(seen)]
-    return Block("alerts", "", part("alerts", found), wide=True)
+    return Block("alerts", "", part("alerts", sorted(alerts(seen), key=_rank)), wide=True)
+
+
+def _rank(alert: Alert) -> int:
+    return LEVELS.index(alert.level)
+
+
+def _calm(seen: ShownDecision) -> Alert:
+    """That nothing is wrong, in one line."""
+    states, total = slot_states(seen.picture.made), seen.status.slots.total
+    held = "" if states is None else f"{states.used + states.idle} slots have a node"
+    free = "" if states is None or total is None else f", {states.free} of {total} are free"
+    return Alert("good", "All is well.", f"{held}{free}.")
+
+
+def _warnings(source: Source, seen: ShownDecision) -> Iterator[Alert]:
+    """What the journal warned of in the last hour, the worst first."""
+    journal, since = source.explanations.journal, seen.picture.snapshot.wall - LATELY_S
+    try:
+        newest = [] if journal is None else latest(journal, 500, without=UNCHANGED)
+    except JournalError:
+        # The list of what was done last says so.
+        return
+    groups = grouped(one for _, one in newest if one.at >= since)
+    bad = [one for one in groups if one.level in WARNINGS]
+    for one in bad[:MOST_WARNINGS]:
+        names = f": {', '.join(one.names)}" if one.names else ""
+        more = "" if one.count == 1 else f", {one.count} times"
+        yield Alert(
+            "odd" if one.level == "warning" else "bad",
+            doc_of(one.event),
+            f"{one.event}{' ' + one.reason if one.reason else ''}{more}{names}",
+            one.last_at,
+            links=(("Look", f"/log?{urlencode({'q': one.event})}"),),
+        )
 
 
 def alerts(seen: ShownDecision) -> Iterator[Alert]:
@@ -123,12 +181,22 @@ def alerts(seen: ShownDecision) -> Iterator[Alert]:
         yield Alert("odd", "The rotation is paused", text, rotation.at, resume)
     if status.aborted is not None:
         yield Alert("bad", f"No decision: {status.aborted}", doc_of(status.aborted))
-    waiting = sum(
-        count for (_, reason), count in status.refused.items() if reason == Reason.NO_FREE_SLOT
-    )
-    if waiting:
-        text = f"Wanted nodes that wait for one: {waiting}."
-        yield Alert("odd", "No slot is free", text)
+    for source, poll in status.polls.items():
+        if poll.failures_in_a_row:
+            text = f"Polls that failed in a row: {poll.failures_in_a_row}; the last answer came"
+            yield Alert("odd", f"No answer from {source}", text, seen.wall(poll.started_at))
+    waiting = Counter[Reason]()
+    for (_, reason), count in status.refused.items():
+        waiting[Reason(reason)] += count
+    jobs = (("Jobs", "/jobs?state=waiting"),)
+    for why_not, count in waiting.items():
+        if why_not in REFUSED:
+            text = f"Wanted nodes that wait: {count}. {why_not.doc}"
+            yield Alert("odd", REFUSED[why_not], text, links=jobs)
+    if status.unsatisfiable:
+        text = f"{len(status.unsatisfiable)}: no boot can ever serve them."
+        links = (("Jobs", "/jobs?state=impossible"),)
+        yield Alert("odd", "Jobs can't be served", text, links=links)
     for notice in status.notices:
         what = "slots" if notice.slots else "records"
         text = f"{notice.count} {what}: {doc_of(notice.reason.value)} {notice.clear}."
@@ -157,18 +225,6 @@ def _slots(seen: ShownDecision) -> Block:
     ]
     next_free = seen.ahead(slots.earliest_free_s) if states.free == 0 else None
     return Block("slots", "Slots", part("slots", states, slots.total, leaks, next_free))
-
-
-def _chart(source: Source, seen: ShownDecision, chosen: str) -> Block:
-    chosen = chosen if chosen in RANGES else USUAL_RANGE
-    samples = source.history.since(seen.picture.snapshot.wall - RANGES[chosen])
-    # Up to the last finished minute, so that the chart changes once a minute and not each time.
-    end = samples[-1].at if samples else 0.0
-    begin = end - RANGES[chosen]
-    if samples and samples[0].at > begin:
-        begin = max(begin, min(samples[0].at, end - 600))
-    svg = slots_chart(samples, begin, end)
-    return Block("chart", "Slots over time", part("chart", svg, list(RANGES), chosen))
 
 
 def _nodes(seen: ShownDecision) -> Block:
@@ -228,11 +284,11 @@ def _why(seen: ShownDecision) -> Block:
 
 
 def _marks(seen: ShownDecision) -> tuple[list[tuple[Any, ...]], bool, bool]:
-    marks = seen.status.marks
+    marks, hosts = seen.status.marks, seen.status.hosts
     rows = [
-        (kind, id, mark, UNDO[kind].value)
+        (kind, id, hosts.get(id), mark, UNDO[kind].value)
         for kind, these in marks.by_kind.items()
-        for id, mark in sorted(these.items())
+        for id, mark in sorted(these.items(), key=lambda one: natural(hosts.get(one[0]) or one[0]))
     ]
     return rows[:50], marks.paused is not None, marks.rotation is not None
 
@@ -253,4 +309,9 @@ def event_rows(
         found = latest(source.explanations.journal, most, without=without, **which)
     except JournalError as error:
         return {}, str(error)
-    return {f"e{number}": part("event_row", f"e{number}", one) for number, one in found}, None
+    return {f"e{number}": event_row(f"e{number}", one) for number, one in found}, None
+
+
+def event_row(id: str, one: LoggedEvent) -> str:
+    """An event as a row of the table with EVENT_HEAD."""
+    return part("event_row", id, one)

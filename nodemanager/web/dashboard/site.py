@@ -1,6 +1,6 @@
 """The dashboard's pages over HTTP, behind a sign-in.
 
-    GET  /                     the overview; /nodes, /records, /jobs, /log, /windows
+    GET  /                     the overview; /nodes, /records, /jobs, /log, /incident, /windows
     GET  /nodes/ID             a node, or /records/ID: its explanation and history
     GET  /live?of=PATH         the changes of that page, as server-sent events
     GET  /act/VERB?id=ID       what an order will do; POST gives it
@@ -32,6 +32,7 @@ from nodemanager.core.model.reasons import Reason
 from nodemanager.core.operate.naming import UnknownIdError
 from nodemanager.web.dashboard import forms
 from nodemanager.web.dashboard.decisions import decisions
+from nodemanager.web.dashboard.incident import incident
 from nodemanager.web.dashboard.lists import PAGES, list_page
 from nodemanager.web.dashboard.live import Live, Viewers
 from nodemanager.web.dashboard.overview import overview
@@ -98,6 +99,8 @@ class Site:
         match path:
             case "/":
                 return overview(source, seen, query)
+            case "/incident":
+                return incident(source, seen, query)
             case "/log":
                 return decisions(source, seen, query)
             case "/windows":
@@ -232,6 +235,7 @@ def add_dashboard(app: Any, site: Site) -> None:
         "/records",
         "/jobs",
         "/log",
+        "/incident",
         "/nodes/{id:path}",
         "/records/{id:path}",
     ):

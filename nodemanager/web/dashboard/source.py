@@ -1,4 +1,4 @@
-"""What the pages are made from: the newest decision and status, the slots' history, the journal."""
+"""What the pages are made from: the newest decision and status, the charts' past, the journal."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from nodemanager.clock import Clock
 from nodemanager.core.explain.picture import Picture
-from nodemanager.web.dashboard.history import SlotHistory
+from nodemanager.web.dashboard.history import ChartHistory
 from nodemanager.web.explain import Explanations
 from nodemanager.web.status import Board, Status
 
@@ -35,7 +35,7 @@ class Source:
 
     board: Board
     explanations: Explanations
-    history: SlotHistory
+    history: ChartHistory
     clock: Clock
     old_after: float
 

@@ -25,7 +25,7 @@ KEPT_VERSIONS = 6
 SHARE = 1 / 20
 """The share of a processor that making one page anew may take."""
 LONGEST_REST_S = 10.0
-KNOWN = ("range", "state", "size", "reason", "q", "sort", "only", "before", "until")
+KNOWN = ("range", "from", "to", "state", "size", "reason", "q", "sort", "only", "before", "until")
 LONGEST_VALUE = 200
 WHOLE: Json = {"whole": True}
 

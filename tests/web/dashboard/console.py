@@ -13,7 +13,7 @@ from nodemanager.core.explain.picture import Picture
 from nodemanager.core.model.annotations import Marks
 from nodemanager.core.operate.verbs import Command, Reply, Result
 from nodemanager.web.dashboard.dashboard import Dashboard
-from nodemanager.web.dashboard.history import SlotHistory
+from nodemanager.web.dashboard.history import ChartHistory
 from nodemanager.web.explain import Explanations
 from nodemanager.web.metrics import Metrics
 from nodemanager.web.observer import WebObserver
@@ -61,14 +61,14 @@ class Console:
         self.clock = ManualClock()
         self.board = Board(self.clock)
         self.explanations = Explanations(journal)
-        self.history = SlotHistory()
+        self.history = ChartHistory()
         self.daemon = Daemon()
         metrics = Metrics("main", self.clock)
         self.observer = WebObserver(
             self.board,
             metrics,
             explanations=self.explanations,
-            slots=self.history,
+            charts=self.history,
         )
         self.dashboard = Dashboard(
             self.board, self.explanations, self.history, self.clock, old_after=60.0

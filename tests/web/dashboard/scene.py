@@ -114,11 +114,27 @@ def _events(made: World) -> Iterator[LoggedEvent]:
 
 
 def _past(made: World, slots: int) -> Iterator[Sample]:
-    """Six hours of slots, a sample each minute."""
+    """Six hours of slots, nodes and boots, a sample each minute."""
     end = (EPOCH + made.now) // 60 * 60
     for minute in range(360, 0, -1):
         wave = math.sin(minute / 55) + 0.4 * math.sin(minute / 17)
         used = max(2, round(slots * (0.36 + 0.16 * wave)))
         idle = 1 + round(1.5 + 1.5 * math.cos(minute / 23))
         leaked = 2 + (5 if 130 < minute < 200 else 0) - (2 if minute > 290 else 0)
-        yield Sample(end - 60.0 * minute, used, idle, leaked, slots - used - idle - leaked)
+        booting = 2 if minute % 47 < 6 else 0
+        yield Sample(
+            end - 60.0 * minute,
+            {
+                "slots.used": used,
+                "slots.idle": idle,
+                "slots.leaked": leaked,
+                "slots.free": slots - used - idle - leaked,
+                "nodes.busy": used - booting,
+                "nodes.idle": idle,
+                "nodes.booting": booting,
+                "nodes.down": leaked // 3,
+                "boots.booted": int(minute % 47 == 6) * 2,
+                "boots.failed": int(150 < minute < 158),
+                "boots.refused": 3 if 120 < minute < 200 else 0,
+            },
+        )

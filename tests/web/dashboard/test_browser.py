@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -42,7 +43,7 @@ def ann(browser: Browser, shown: Scene) -> Iterator[Visitor]:
 
 def paths(shown: Scene) -> list[str]:
     node, record = shown.world.nodes[0].id, shown.world.records[3].uuid
-    lists = ["/", "/nodes", "/records?state=leaked", "/jobs", "/log", "/windows"]
+    lists = ["/", "/nodes", "/records?state=leaked", "/jobs", "/log", "/incident", "/windows"]
     return [*lists, f"/nodes/{node}", f"/records/{record}", f"/act/kill?id={node}"]
 
 
@@ -122,6 +123,50 @@ def test_nothing_is_wider_than_a_phone(browser: Browser, shown: Scene) -> None:
         assert small == 0, path
     visitor.close()
     assert {path: by for path, by in wide.items() if by > 0} == {}
+
+
+def test_a_phone_shows_of_a_record_all_that_its_slot_waits_for(
+    browser: Browser, shown: Scene
+) -> None:
+    visitor = Visitor(browser, shown.url, viewport=PHONE, has_touch=True, is_mobile=True)
+    visitor.sign_in(TOKEN)
+    visitor.page.goto("/records?state=leaked")
+    row = visitor.page.locator("#list-rows tr").first
+    expect(row).to_contain_text("compute4")
+    for part in ("[data-label='quiet']", "[data-label='free in']", ".code"):
+        box = row.locator(part).bounding_box()
+        assert box is not None, part
+        assert box["width"] > 0, part
+        assert box["x"] + box["width"] <= PHONE["width"], part
+    visitor.close()
+
+
+def test_a_slash_leads_to_the_search_and_the_skip_link_to_the_content(ann: Visitor) -> None:
+    page = ann.page
+    page.goto("/nodes")
+    page.keyboard.press("Tab")
+    expect(page.get_by_role("link", name="To the content")).to_be_focused()
+    page.keyboard.press("/")
+    search = page.get_by_label("containing")
+    expect(search).to_be_focused()
+    page.keyboard.type("/x")
+    expect(search).to_have_value("/x")
+    page.keyboard.press("Enter")
+    expect(page).to_have_url(re.compile(r"/nodes\?.*q=%2Fx"))
+
+
+def test_an_incident_prints_without_what_is_for_a_screen(ann: Visitor) -> None:
+    page = ann.page
+    page.goto("/incident")
+    page.evaluate("() => { window.print = () => { window.printed = true; }; }")
+    page.get_by_role("button", name="Print").click()
+    assert page.evaluate("() => window.printed")
+    page.emulate_media(media="print", color_scheme="dark")
+    expect(page.get_by_role("navigation", name="Pages")).to_be_hidden()
+    expect(page.get_by_role("button", name="Print")).to_be_hidden()
+    expect(page.get_by_text("record.cleaned").first).to_be_visible()
+    colour = page.evaluate("() => getComputedStyle(document.body).backgroundColor")
+    assert colour == "rgb(255, 255, 255)"
 
 
 def test_who_may_only_look_sees_no_button(browser: Browser, shown: Scene) -> None:

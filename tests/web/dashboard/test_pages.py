@@ -7,15 +7,22 @@ import re
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from urllib.parse import urlencode
 
 import pytest
 
 from nodemanager.core.explain.slot_states import SlotStates, slot_states
 from nodemanager.core.model.annotations import Mark, Marks
 from nodemanager.core.model.breaker import Breaker, Cause
+from nodemanager.core.model.reasons import Event
 from nodemanager.core.model.world import Job, WorkerState
+from nodemanager.journal.event import LoggedEvent
 from nodemanager.journal.latest import latest
+from nodemanager.journal.sqlite import SqliteJournal
+from nodemanager.log import WARNING
+from nodemanager.web.dashboard.history import Sample
 from tests.core.build import EPOCH, START, World, world
+from tests.fakes.clock import ManualClock
 from tests.journal.test_incident import INCIDENT
 from tests.web.dashboard.console import READ_TOKEN, Console, small
 
@@ -92,6 +99,108 @@ def test_a_pause_is_seen_and_a_full_pool_that_nobody_waits_for_is_no_alarm() -> 
     assert "No slot is free" not in told
 
 
+def test_where_nothing_is_wrong_the_overview_says_so_in_one_calm_line() -> None:
+    console = Console()
+    console.decides(small(), slots=9)
+    console.sign_in()
+    assert section(console.get("/").text, "alerts") == (
+        "All is well. 2 slots have a node, 6 of 9 are free."
+    )
+    assert section(console.get("/nodes").text, "alerts") == ""
+
+
+def test_the_worst_stands_first() -> None:
+    console = Console()
+    made = small()
+    made.breaker = Breaker(cause=Cause.INVARIANT, opened_at=START, detail={"broken": 2})
+    console.observer.heard(Event.LIST_FAILED, WARNING, {"source": "cloud"})
+    console.decides(made, demand=(Job("j", cores=99),))
+    console.sign_in()
+    told = section(console.get("/").text, "alerts")
+    order = ["The breaker is open", "No answer from cloud", "Jobs can&#39;t be served"]
+    places = [told.index(title) for title in order]
+    assert places == sorted(places)
+    assert "failed in a row: 1" in told
+
+
+def journal_of(path: Path, *events: LoggedEvent) -> Path:
+    journal = SqliteJournal(path, pool="main", clock=ManualClock(), boot_id="boot-1")
+    for one in events:
+        journal.tell(one)
+    journal.close()
+    return path
+
+
+def lost(at: float, host: str) -> LoggedEvent:
+    more = {"level": "warning", "was": "busy"}
+    return LoggedEvent(at, "node.lost", "node_absent", host=host, node=f"i-{host}", more=more)
+
+
+def test_what_the_journal_warned_of_in_the_last_hour_leads_the_overview(tmp_path: Path) -> None:
+    made = small()
+    made.settle()
+    now = EPOCH + made.now
+    old, new = lost(now - 7200, "compute8"), lost(now - 60, "compute9")
+    console = Console(journal_of(tmp_path / "journal.db", old, new))
+    console.decides(made)
+    console.sign_in()
+    told = section(console.get("/").text, "alerts")
+    assert "node.lost node_absent" in told
+    assert "compute9" in told
+    assert "compute8" not in told
+    assert 'href="/log?q=node.lost"' in console.get("/").text
+
+
+def at(when: float) -> str:
+    return datetime.fromtimestamp(when, UTC).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def test_an_incident_is_one_page_of_its_range(tmp_path: Path) -> None:
+    made = small()
+    made.settle()
+    begin = EPOCH + made.now - 5000
+    info = LoggedEvent(begin + 10, "node.created", host="compute1", node="i-1")
+    kept = LoggedEvent(begin + 20, "record.keep", "within_window", host="compute4", record="r4")
+    later = LoggedEvent(begin + 900, "node.gone", "idle", host="compute5", node="i-5")
+    events = (info, kept, lost(begin + 30, "compute9"), later)
+    console = Console(journal_of(tmp_path / "journal.db", *events))
+    console.history._samples = [
+        Sample(begin + 60.0 * minute, {"slots.used": minute, "boots.booted": 1})
+        for minute in range(20)
+    ]
+    console.decides(made)
+    console.sign_in()
+    path = f"/incident?{urlencode({'from': at(begin), 'to': at(begin + 600)})}"
+    html = console.get(path).text
+    assert f"Pool main , {at(begin)} to {at(begin + 600)} UTC" in section(html, "range")
+    groups = section(html, "groups")
+    assert groups.index("node.lost") < groups.index("node.created")
+    assert "warning node.lost node_absent 1" in groups
+    told = section(html, "events")
+    assert told.index("node.created") < told.index("node.lost")
+    assert "record.keep" not in told
+    assert "node.gone" not in told
+    assert "used: 10 at the end, at most 10" in html
+    assert "booted 11" in section(html, "chart-boots")
+    assert path.replace("&", "&amp;") in html
+    # The overview's charts are of the same range.
+    assert "used: 10 at the end, at most 10" in console.get(path.replace("/incident", "/")).text
+
+
+def test_a_range_that_is_none_is_the_usual_one(tmp_path: Path) -> None:
+    console = Console(journal_of(tmp_path / "journal.db"))
+    console.decides(small())
+    console.sign_in()
+    for odd in ("from=yesterday", "range=1y", "from=2100-01-01", "from=2020-01-02&to=2020-01-01"):
+        html = console.get(f"/incident?{odd}").text
+        assert 'href="/incident?range=6h" aria-current="true"' in html, odd
+        assert "nothing was done" in section(html, "events") or 'data-empty="nothing' in html
+
+
+def test_an_incident_without_a_journal_says_so(signed_in: Console) -> None:
+    assert 'data-empty="there is no journal"' in signed_in.get("/incident").text
+
+
 def test_demand_says_what_it_waits_for() -> None:
     console = Console()
     made = small().with_settings(max_nodes=50)
@@ -102,7 +211,7 @@ def test_demand_says_what_it_waits_for() -> None:
     assert "job j2: no_fitting_size" in told
     alerts = section(console.get("/").text, "alerts")
     assert "No slot is free" in alerts
-    assert "Wanted nodes that wait for one: 1." in alerts
+    assert "Wanted nodes that wait: 1." in alerts
 
 
 def test_waiting_jobs_are_listed_in_the_queue_s_order_with_what_each_waits_for() -> None:
@@ -179,7 +288,7 @@ def test_a_node_has_its_buttons_and_its_orders() -> None:
     told = section(console.get("/nodes/i-1").text, "acts")
     assert "by Bob: new image" in told
     assert "Undo drain or kill…" in told
-    assert "drain i-1 by Bob" in section(console.get("/").text, "orders")
+    assert "drain compute1 i-1 by Bob" in section(console.get("/").text, "orders")
 
 
 def test_what_no_listing_has_is_told_with_what_is_like_it(signed_in: Console) -> None:

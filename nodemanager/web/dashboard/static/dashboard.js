@@ -37,6 +37,7 @@
 
   function showTimes(root) {
     const at = now();
+    for (const one of root.querySelectorAll("[data-print]")) one.hidden = false;
     for (const one of root.querySelectorAll("[data-ago]")) put(one, span(at - one.dataset.ago));
     for (const one of root.querySelectorAll("[data-until]")) {
       put(one, span(one.dataset.until - at));
@@ -189,6 +190,10 @@
     event.preventDefault();
     search.select();
     search.focus();
+  });
+
+  document.addEventListener("click", (event) => {
+    if (event.target.closest("[data-print]")) print();
   });
 
   addEventListener("pageshow", (event) => { if (event.persisted) location.reload(); });

@@ -1,0 +1,72 @@
+"""What happened in a range of time, on one page to print or to send on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from nodemanager.core.explain.lately import Group, grouped
+from nodemanager.errors import JournalError
+from nodemanager.journal.event import LoggedEvent
+from nodemanager.journal.story import Story
+from nodemanager.web.dashboard.overview import EVENT_HEAD, UNCHANGED, event_row
+from nodemanager.web.dashboard.page import Block, Page, Table, row_id
+from nodemanager.web.dashboard.ranges import RANGES, TimeRange, chart_blocks
+from nodemanager.web.dashboard.render import part
+from nodemanager.web.dashboard.source import ShownDecision, Source
+
+MOST_EVENTS = 300
+"""The most events that are told one by one: about ten printed pages."""
+GROUP_HEAD = (
+    '<tr><th scope="col">level</th><th scope="col">what</th><th scope="col">why</th>'
+    '<th scope="col" class="n">times</th><th scope="col">first</th><th scope="col">last</th>'
+    '<th scope="col">which</th></tr>'
+)
+
+
+def incident(source: Source, seen: ShownDecision, query: Mapping[str, str]) -> Page:
+    """The range's charts, what happened in it in groups, the worst first, and one by one."""
+    span = TimeRange.of(query, seen.picture.snapshot.wall)
+    events, problem = _events(source, span)
+    groups = {}
+    for one in grouped(events):
+        id = row_id(f"group {one.event} {one.reason}")
+        groups[id] = part("group_row", id, one, _style(one))
+    told = {f"i{number}": event_row(f"i{number}", one) for number, one in enumerate(events)}
+    shown = dict(list(told.items())[:MOST_EVENTS])
+    caption = "One after the other, the oldest first"
+    if len(told) > len(shown):
+        caption += f"; the first {len(shown)} of {len(told)}"
+    empty = problem or "nothing was done"
+    head = part("incident", seen.status.pool, span.words, span.query, tuple(RANGES), span.name)
+    blocks = (
+        Block("range", "", head, wide=True),
+        Block(
+            "groups",
+            "What happened, the worst first",
+            "",
+            Table("What happened, in groups", GROUP_HEAD, groups, empty),
+            wide=True,
+        ),
+        *chart_blocks(source, span),
+        Block("events", caption, "", Table("Events", EVENT_HEAD, shown, empty), wide=True),
+    )
+    return Page("What happened", "Decisions", blocks)
+
+
+def _style(one: Group) -> str:
+    return {"critical": "bad", "error": "bad", "warning": "odd"}.get(one.level, "dim")
+
+
+def _events(source: Source, span: TimeRange) -> tuple[list[LoggedEvent], str | None]:
+    """What was done in the range, the oldest first, or why that is not known."""
+    journal = source.explanations.journal
+    if journal is None:
+        return [], "there is no journal"
+    try:
+        return [
+            one
+            for one in Story(journal, span.begin).news()
+            if one.at <= span.end and one.event not in UNCHANGED
+        ], None
+    except JournalError as error:
+        return [], str(error)

@@ -1,0 +1,70 @@
+"""The range of time that charts and an incident are of, as the address says it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from typing import NamedTuple
+from urllib.parse import urlencode
+
+from nodemanager.logline import timestamp
+from nodemanager.web.dashboard.charts import drawn
+from nodemanager.web.dashboard.page import Block
+from nodemanager.web.dashboard.render import part
+from nodemanager.web.dashboard.series import CHARTS
+from nodemanager.web.dashboard.source import Source
+
+RANGES = {"1h": 3600, "6h": 6 * 3600, "24h": 86400, "7d": 7 * 86400}
+USUAL_RANGE = "6h"
+
+
+class TimeRange(NamedTuple):
+    """From `begin` to `end`, epoch seconds; `name` is that of a range up to now, else empty."""
+
+    begin: float
+    end: float
+    name: str = ""
+
+    @classmethod
+    def of(cls, query: Mapping[str, str], now: float) -> TimeRange:
+        """That of `?from=2026-11-28 01:00&to=2026-11-28 02:30` (UTC), or of `?range=6h`."""
+        begin, end = moment_of(query.get("from")), moment_of(query.get("to"))
+        if begin is not None and begin < (now if end is None else end):
+            return cls(begin, now if end is None else end)
+        name = query.get("range", USUAL_RANGE)
+        name = name if name in RANGES else USUAL_RANGE
+        # Up to a full minute, so that a chart changes once a minute and not each time.
+        end = now // 60 * 60
+        return cls(end - RANGES[name], end, name)
+
+    @property
+    def words(self) -> tuple[str, str]:
+        """Begin and end in UTC, as the address takes them."""
+        begin, end = (timestamp(one)[:19].replace("T", " ") for one in (self.begin, self.end))
+        return begin, end
+
+    @property
+    def query(self) -> str:
+        """The query of an address that stays of this range."""
+        begin, end = self.words
+        return urlencode({"from": begin, "to": end})
+
+
+def chart_blocks(source: Source, span: TimeRange) -> Iterator[Block]:
+    """A block for each chart; a history that began in the range is shown from then on."""
+    samples = source.history.since(span.begin)
+    begin = span.begin
+    if samples and span.name:
+        begin = max(begin, min(samples[0].at, span.end - 600))
+    for chart in CHARTS:
+        html = part("chart", drawn(chart, samples, begin, span.end))
+        yield Block(f"chart-{chart.id}", chart.title, html)
+
+
+def moment_of(text: str | None) -> float | None:
+    """The epoch seconds of `2026-11-28 02:30`, which is UTC; None for what is no time."""
+    try:
+        moment = datetime.fromisoformat(text or "")
+    except ValueError:
+        return None
+    return moment.replace(tzinfo=moment.tzinfo or UTC).timestamp()
