@@ -1,278 +1,157 @@
-"""`nodemanager init`: makes a configuration file of a sample and a few answers, and checks it."""
+"""`nodemanager init`: makes a configuration file of a sample and four answers, and checks it."""
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import sys
 import sysconfig
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+import textwrap
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import click
 
 from nodemanager.commands.common import ETC, examples
-from nodemanager.config import ini
+from nodemanager.commands.init_questions import (
+    DEMAND,
+    DEMANDS,
+    NODES,
+    PING_HOST,
+    QUESTIONS,
+    Prompt,
+    cloud_prompt,
+    sizes_in,
+    sizes_prompt,
+)
+from nodemanager.config import load
+from nodemanager.config.kinds import endpoint
+from nodemanager.config.placeholders import is_placeholder
+from nodemanager.config.providers import traits_of
+from nodemanager.config.sections import SECTIONS
 from nodemanager.errors import StartError
 from nodemanager.logline import visible
 from nodemanager.near import did_you_mean
 from nodemanager.redact import is_secret
 
-SIZES = "Size"
-"""The key of the answer that names the sizes, by commas: `NAME`, or `NAME cores=2 ram=4096 ...`."""
-
 FILE = "_file"
 """NAME_file = PATH reads a secret from a file."""
-
-
-@dataclass(frozen=True, slots=True)
-class Prompt:
-    """One question. `option` is `Section.option`, or SIZES; a blank answer leaves it out.
-
-    `logins` are the ways to log in that need it, where a cloud has several; all where it is empty.
-    """
-
-    option: str
-    text: str
-    default: str = ""
-    required: bool = False
-    logins: tuple[str, ...] = ()
-
-
-CREDENTIAL, PASSWORD, CLOUD = "credential", "password", "clouds.yaml"
-"""The ways to log in to OpenStack; the first is the default."""
-
-
-PING_HOST = Prompt(
-    "Cloud Create.ping_host",
-    "Address that nodes ping, host[:port] for https or a URL (blank: this machine)",
-)
-
-QUESTIONS: Mapping[str, tuple[Prompt, ...]] = {
-    "ec2": (
-        Prompt("Cloud Credentials.region", "Region to run nodes in", "us-east-1"),
-        Prompt(
-            "Cloud Credentials.key", "Access key (blank: environment, profile or instance role)"
-        ),
-        Prompt("Cloud Credentials.secret", "Its secret (blank: none)"),
-        Prompt("Cloud Create.image_id", "AMI that nodes boot from (ami-...)", required=True),
-        Prompt("Cloud Create.subnet_id", "Subnet of the nodes (blank: the default one)"),
-        Prompt(
-            "Cloud Create.security_groups", "Security groups, sg-..., by commas (blank: default)"
-        ),
-        PING_HOST,
-        Prompt(SIZES, "Instance types to boot, by commas", "m5.large", required=True),
-    ),
-    "gce": (
-        Prompt("Cloud Credentials.project", "Project to run nodes in, by its id", required=True),
-        Prompt("Cloud Credentials.key", "File of a service account's key (blank: instance's role)"),
-        Prompt("Cloud Create.zone", "Zone to boot nodes in", "us-central1-a", required=True),
-        Prompt(
-            "Cloud Create.image",
-            "Image that nodes boot from: name, family or path",
-            "ubuntu-2404-lts-amd64",
-            required=True,
-        ),
-        Prompt("Cloud Create.subnet", "Subnet of the nodes (blank: the network's own)"),
-        PING_HOST,
-        Prompt(SIZES, "Machine types to boot, by commas", "e2-standard-2", required=True),
-    ),
-    "azure": (
-        Prompt("Cloud Credentials.subscription_id", "Subscription to run nodes in", required=True),
-        Prompt("Cloud Credentials.tenant_id", "Its directory (tenant)", required=True),
-        Prompt("Cloud Credentials.region", "Region to run nodes in", "eastus", required=True),
-        Prompt("Cloud Credentials.key", "Client id of a service principal (blank: own identity)"),
-        Prompt("Cloud Credentials.secret", "Its secret (blank: none)"),
-        Prompt("Cloud List.resource_group", "Resource group of the nodes", "nodes", required=True),
-        Prompt(
-            "Cloud Create.image",
-            "Image that nodes boot from: Publisher:Offer:SKU:Version, or resource id",
-            "Canonical:ubuntu-24_04-lts:server:latest",
-            required=True,
-        ),
-        Prompt("Cloud Create.network", "Virtual network of the nodes", "nodes", required=True),
-        Prompt("Cloud Create.ssh_key", "File of a public key for the nodes", required=True),
-        PING_HOST,
-        Prompt(SIZES, "Sizes to boot, by commas", "Standard_D2s_v4", required=True),
-    ),
-    "openstack": (
-        Prompt(
-            "Cloud Credentials.auth_url",
-            "URL of keystone",
-            required=True,
-            logins=(CREDENTIAL, PASSWORD),
-        ),
-        Prompt(
-            "Cloud Credentials.application_credential_id",
-            "Application credential, by its id",
-            required=True,
-            logins=(CREDENTIAL,),
-        ),
-        Prompt(
-            "Cloud Credentials.application_credential_secret",
-            "Its secret",
-            required=True,
-            logins=(CREDENTIAL,),
-        ),
-        Prompt("Cloud Credentials.username", "User", required=True, logins=(PASSWORD,)),
-        Prompt(
-            "Cloud Credentials.password", "The user's password", required=True, logins=(PASSWORD,)
-        ),
-        Prompt(
-            "Cloud Credentials.project",
-            "Project to run nodes in, by its name",
-            required=True,
-            logins=(PASSWORD,),
-        ),
-        Prompt(
-            "Cloud Credentials.domain",
-            "Domain of user and project",
-            "Default",
-            logins=(PASSWORD,),
-        ),
-        Prompt(
-            "Cloud Credentials.cloud",
-            "Name of the cloud in clouds.yaml",
-            required=True,
-            logins=(CLOUD,),
-        ),
-        Prompt(
-            "Cloud Credentials.clouds_yaml",
-            "Path of that file (blank: OpenStack's own places)",
-            logins=(CLOUD,),
-        ),
-        Prompt(
-            "Cloud Credentials.region",
-            "Region to run nodes in (blank: the only one, or clouds.yaml's)",
-        ),
-        Prompt("Cloud Create.image", "Image that nodes boot from: name or id", required=True),
-        Prompt(
-            "Cloud Create.networks", "Networks of the nodes, ids by commas (blank: the only one)"
-        ),
-        PING_HOST,
-        Prompt(
-            SIZES,
-            "Flavors to boot, by commas, each like: m1.small cores=1 ram=2048 price=0.02",
-            "m1.small",
-            required=True,
-        ),
-    ),
-    "libvirt": (
-        Prompt("Cloud Credentials.uri", "Hypervisor", "qemu:///system", required=True),
-        Prompt("Cloud Create.storage_pool", "Storage pool of the nodes", "default", required=True),
-        Prompt("Cloud Create.image", "Volume that nodes boot from", required=True),
-        Prompt("Cloud Create.network", "Network of the nodes", "default", required=True),
-        PING_HOST,
-        Prompt(
-            SIZES,
-            "Sizes to boot, by commas, each like: small cores=1 ram=2048 price=0.01",
-            "small",
-            required=True,
-        ),
-    ),
-    "local": (Prompt("Cloud Create.vanish_after", "Kill a node after (off: never)", "off"),),
-}
-"""What each provider's sample needs filled in. A provider without a row has nothing of its own."""
-
-SAFE = {"Daemon.min_nodes": "0"}
-"""Set whatever the sample has: nothing boots without demand."""
-COMMON = (
-    Prompt("Daemon.max_nodes", "Most nodes at a time", "2", required=True),
-    Prompt("Daemon.max_total_price", "Most that all nodes together may cost an hour", "1.00"),
-    Prompt("Daemon.state_dir", "Directory of its state (blank: /var/lib/nodemanager/POOL)"),
-)
+CAP = "Daemon.max_total_price"
+NO_PRICE = """\
+# The price per hour. Blank: what this version knows of the region, if anything. A cap on
+# the price (max_total_price) needs it.
+#price =
+"""
 
 
 @click.command(
     "init",
     epilog=examples(
         "init pool.cfg",
-        "init --provider ec2 --set image_id=ami-0123456789abcdef0 --yes pool.cfg",
+        "init --cloud local --demand none --sizes small --nodes 2 --yes pool.cfg",
+        "init --cloud ec2 --demand slurm --set image_id=ami-0a1b2c3d4e5f60718 --yes pool.cfg",
     ),
 )
 @click.argument("file", required=False, type=click.Path(dir_okay=False, path_type=Path))
-@click.option("--provider", metavar="NAME", help="The cloud: one that has a sample file.")
+@click.option("--cloud", metavar="NAME", help="Where nodes run.")
+@click.option("--demand", metavar="WHO", help=f"Who asks for nodes: {', '.join(DEMANDS)}.")
+@click.option("--sizes", metavar="SIZE,...", help="What to boot, as 'a, b cores=2 ram=4096'.")
+@click.option("--nodes", metavar="N", help="The most nodes at a time.")
 @click.option(
     "--set",
     "given",
     multiple=True,
     metavar="[SECTION.]OPTION=VALUE",
-    help="An answer, or any other option of the file. May be repeated.",
+    help="Any other answer, or option of the file. May be repeated.",
 )
 @click.option("--yes", is_flag=True, help="Ask nothing: take flags and defaults.")
 @click.option("--force", is_flag=True, help="Overwrite the file.")
 @click.option("--no-check", is_flag=True, help="Don't ask the cloud afterwards.")
 def init(
     file: Path | None,
-    provider: str | None,
+    cloud: str | None,
+    demand: str | None,
+    sizes: str | None,
+    nodes: str | None,
     given: tuple[str, ...],
     yes: bool,
     force: bool,
     no_check: bool,
 ) -> None:
-    """Write a configuration file with safe caps, and check it.
+    """Write a configuration file that boots nodes, and check it.
 
-    It fills in the sample of the provider: at most two nodes, none without demand, and a cap on
-    the price, unless you say otherwise. FILE is PROVIDER.cfg by default; its name without .cfg is
-    the pool's. It is never overwritten without --force, and only its owner can read it if it
-    holds a secret (for the service: chgrp nodemanager FILE, chmod 640 FILE). Then check-config
-    and check-cloud run on it.
+    It asks four questions - which cloud, who asks for nodes, which sizes, how many nodes - and for
+    what only you know of that cloud. Each answer may be given as an option instead. FILE is
+    CLOUD.cfg by default; its name without .cfg is the pool's. It is never overwritten without
+    --force, and only its owner can read it if it holds a secret (for the service: chgrp nodemanager
+    FILE, chmod 640 FILE). Then check-config and check-cloud run on it.
 
     Exit codes: 0 if nothing failed, 1 if a check of the cloud failed, 2 for wrong usage or
     configuration. The file is written in each of these cases but wrong usage.
     """
     samples = samples_found()
-    provider = chosen(provider, samples, yes)
-    path = file or Path(f"{provider}.cfg")
+    cloud = answer(cloud_prompt(samples), cloud, yes)
+    path = file or Path(f"{cloud}.cfg")
     if path.exists() and not force:
         raise click.UsageError(f"{path} exists; --force overwrites it")
-    sample = samples[provider].read_text(encoding="utf-8")
-    questions = (*QUESTIONS.get(provider, ()), *COMMON)
+    demand = answer(DEMAND, demand, yes)
+    described = sizes_in(cloud, answer(sizes_prompt(cloud), sizes, yes))
+    most = answer(NODES, nodes, yes)
+
+    sample = samples[cloud].read_text(encoding="utf-8")
+    questions = [*QUESTIONS[cloud], *DEMANDS[demand].asks]
+    if not traits_of(cloud).near:
+        questions.append(PING_HOST)
     told = parsed(given, sample, questions)
-    needed = of_login(questions, told, yes)
-    answers = {**SAFE, **answered(needed, told, yes)}
-    others = {one.option for one in questions if one not in needed} - answers.keys()
-    write(path, filled(sample, answers, others), force=force)
-    click.echo(f"{path}: written, from {samples[provider]}")
-    sys.exit(0 if checked(path, no_check) else 1)
+    answers = answered(questions, told, yes)
+    answers = {**defaults(cloud, demand, path, most, answers), **answers}
+    write(path, filled(sample, answers, described), force=force)
+    if CAP not in answers and (cap := cap_of(path)):
+        answers[CAP] = cap
+        write(path, filled(sample, answers, described), force=True)
+    click.echo(f"{path}: written, from {samples[cloud]}")
+    sys.exit(0 if checked(path, demand, no_check) else 1)
 
 
 def samples_found() -> dict[str, Path]:
-    """The sample file of each provider: of this source tree, else of the installation."""
-    roots = (
-        Path(__file__).parents[2] / "etc",
-        Path(sysconfig.get_path("data")) / "share/nodemanager",
-        ETC / "samples",
-    )
-    for root in roots:
-        found = {}
-        for path in sorted(root.glob("*.cfg")):
-            if provider_of(path) == path.stem:
-                found[path.stem] = path
-        if found:
-            return found
+    """The sample file of each cloud: of this source tree, else of the installation."""
+    tree, data = Path(__file__).parents[2], Path(sysconfig.get_path("data"))
+    for root in (tree / "etc", data / "share/nodemanager", ETC / "samples"):
+        if (root / "local.cfg").is_file():
+            return {cloud: root / f"{cloud}.cfg" for cloud in QUESTIONS}
     raise StartError("the sample files of the distribution (etc/*.cfg) are not here")
 
 
-def provider_of(path: Path) -> str | None:
-    """The `[Cloud] provider` of a sample."""
-    entries = ini.read(path).sections.get("Cloud", ())
-    return next((one.value for one in entries if one.name == "provider"), None)
+def answer(prompt: Prompt, given: str | None, yes: bool) -> str:
+    """The answer: what was given, else the default where nothing is asked, else the one typed.
 
+    Raises click.UsageError for one that will not do.
+    """
 
-def chosen(provider: str | None, samples: Mapping[str, Path], yes: bool) -> str:
-    """The provider; asks unless it was given. Raises click.UsageError for an unknown one."""
-    known = sorted(samples)
-    if provider is None and not yes:
-        answer: str = click.prompt("Cloud", type=click.Choice(known), err=True)
-        return answer
-    there = f"there are {', '.join(known)}"
-    if provider is None:
-        raise click.UsageError(f"--yes needs --provider: {there}")
-    if provider in samples:
-        return provider
-    raise click.UsageError(f"--provider {provider}: {there}{did_you_mean(provider, known)}")
+    def take(typed: str) -> str:
+        try:
+            return prompt.checked(typed)
+        except ValueError as error:
+            raise click.UsageError(str(error)) from error
+
+    if given is not None or yes:
+        try:
+            return take(prompt.offered if given is None else given)
+        except click.UsageError as error:
+            raise click.UsageError(f"{prompt.option}: {error.message}") from error
+    hidden = is_secret(prompt.option.rpartition(".")[2])
+    if prompt.help:
+        click.secho(prompt.help, dim=True, err=True)
+    typed: str = click.prompt(
+        prompt.text,
+        default=prompt.offered or None,
+        show_default=not hidden,
+        hide_input=hidden,
+        value_proc=take,
+        err=True,
+    )
+    return typed
 
 
 def parsed(given: Iterable[str], sample: str, questions: Iterable[Prompt]) -> dict[str, str]:
@@ -301,97 +180,106 @@ def options_of(sample: str) -> list[str]:
     for line in sample.splitlines():
         if line.startswith("["):
             section = line.strip("[]")
-        elif (named := _option(line)) and not section.startswith(SIZES):
+        elif (named := _option(line)) and not section.startswith("Size"):
             found.append(f"{section}.{named}")
     return found
 
 
-def of_login(questions: Sequence[Prompt], given: Mapping[str, str], yes: bool) -> list[Prompt]:
-    """The questions of one way to log in: that of the `--set` options, else the one chosen."""
-    logins = list(dict.fromkeys(login for one in questions for login in one.logins))
-    if not logins:
-        return list(questions)
-    told = {
-        one.logins[0]
-        for one in questions
-        if len(one.logins) == 1 and {one.option, f"{one.option}{FILE}"} & given.keys()
+def answered(questions: Iterable[Prompt], told: Mapping[str, str], yes: bool) -> dict[str, str]:
+    """The answers by option, and whatever else was told. Raises click.UsageError."""
+    asked = [one for one in questions if not {f"{one.option}{FILE}", one.instead} & told.keys()]
+    missing = [one.option for one in asked if one.option not in told and not one.offered]
+    if yes and missing:
+        raise click.UsageError(f"--yes needs --set {' --set '.join(f'{m}=...' for m in missing)}")
+    return {**told, **{one.option: answer(one, told.get(one.option), yes) for one in asked}}
+
+
+def defaults(
+    cloud: str, demand: str, path: Path, nodes: str, answers: Mapping[str, str]
+) -> dict[str, str]:
+    """What the answers mean for options that nobody is asked for."""
+    found = {
+        "Daemon.min_nodes": nodes if demand == "none" else "0",
+        "Daemon.max_nodes": nodes,
+        # A lost node holds its slot for a while, and another one is booted in its place.
+        "Registry.slots": str(2 * int(nodes)),
+        **DEMANDS[demand].sets,
     }
-    if len(told) > 1:
-        raise click.UsageError(f"--set: log in by one of {', '.join(sorted(told))}, not by both")
-    if told or yes:
-        login = told.pop() if told else logins[0]
-    else:
-        login = click.prompt("Log in by", type=click.Choice(logins), default=logins[0], err=True)
-    return [one for one in questions if login in one.logins or not one.logins]
+    if os.geteuid() != 0:
+        found["Daemon.state_dir"] = str(path.resolve().with_suffix(".state"))
+    if cloud == "local":
+        found["Cloud Create.vanish_after"] = "off"
+        # Its polls are stale after seconds, before which Slurm must have answered.
+        found |= {"Slurm.timeout": "5"} if demand == "slurm" else {}
+    ping_host = answers.get(PING_HOST.option)
+    if ping_host is not None:
+        address = endpoint().parse(ping_host)
+        found["Registry.listen"] = f"0.0.0.0:{address.port or 443}"
+        if not address.is_plain:
+            folder = path.resolve().parent
+            found["Registry.tls_cert"] = str(folder / "registry.crt")
+            found["Registry.tls_key"] = str(folder / "registry.key")
+        user_data = samples_found()[cloud].parent / "node/user-data.yaml"
+        if user_data.is_file():
+            found["Cloud Create.user_data"] = str(user_data.resolve())
+    return found
 
 
-def answered(questions: Iterable[Prompt], given: Mapping[str, str], yes: bool) -> dict[str, str]:
-    """The answers by option, those of `--set` first. Raises click.UsageError for a missing one."""
-    answers = dict(given)
-    missing = []
-    for ask in questions:
-        if {ask.option, f"{ask.option}{FILE}"} & answers.keys():
-            continue
-        if yes:
-            if ask.required and not ask.default:
-                missing.append(ask.option)
-            answers[ask.option] = ask.default
-            continue
-        answers[ask.option] = click.prompt(
-            ask.text,
-            default=ask.default if ask.default or not ask.required else None,
-            show_default=bool(ask.default),
-            hide_input=is_secret(ask.option.rpartition(".")[2]),
-            err=True,
-        ).strip()
-    if missing:
-        raise click.UsageError(f"--yes needs --set {', --set '.join(f'{m}=...' for m in missing)}")
-    return {option: value for option, value in answers.items() if value}
+def cap_of(path: Path) -> str | None:
+    """What the most nodes of the dearest size cost an hour, if every size's price is known."""
+    from nodemanager import adapters
+    from nodemanager.clock import SystemClock
+    from nodemanager.from_config import sizes_of
+
+    config = load(path, accepts=adapters.accepted_keys)
+    cloud = adapters.build_cloud(config, SystemClock())
+    try:
+        prices = [size.price or 0.0 for size in sizes_of(config, cloud)]
+    finally:
+        cloud.close()
+    if not all(prices):
+        return None
+    return f"{math.ceil(config.daemon.max_nodes * max(prices) * 100) / 100:.2f}"
 
 
-def filled(sample: str, answers: Mapping[str, str], others: Iterable[str] = ()) -> str:
+def filled(sample: str, answers: Mapping[str, str], sizes: Mapping[str, Mapping[str, str]]) -> str:
     """The sample with the answers in place of its own values or of its commented ones.
 
-    Its own values of the `others` are commented, and those that an answer reads from a file.
+    The sizes take the place of its own. Values that only stand for one are commented, and its cap.
     """
-    sizes = dict(map(_size, filter(str.strip, answers.get(SIZES, "").split(","))))
+
+    def kept(line: re.Match[str]) -> str:
+        cap = CAP.endswith(f".{line[1]}")
+        return f"#{line[0]}" if cap or is_placeholder(line[2]) else line[0]
+
+    sample = re.sub(r"(?m)^([\w:.-]+)\s*=\s*(.*)$", kept, sample)
     head, *sections = re.split(r"(?m)^(?=\[)", sample)
     named = {text[1 : text.index("]")]: text for text in sections}
-    for option in (*others, *(one.removesuffix(FILE) for one in answers if one.endswith(FILE))):
-        section, _, name = option.rpartition(".")
-        if section in named:
-            named[section] = re.sub(rf"(?m)^(?={re.escape(name)}\s*=)", "#", named[section])
     for option, value in answers.items():
         section, _, name = option.rpartition(".")
-        if section:
-            named[section] = _with(named.get(section, f"\n[{section}]\n"), name, value)
-    if sizes:
-        own = {f"{SIZES} {size}": described for size, described in sizes.items()}
-        named = {
-            name: named.get(name, f"[{name}]\n\n")
-            for name in {**named, **own}
-            if name in own or not name.startswith(f"{SIZES} ")
-        }
-        for section, options in own.items():
-            for name, value in options.items():
-                named[section] = _with(named[section], name, value)
-    return head + "".join(named.values())
+        named[section] = _with(named.get(section, f"[{section}]\n"), section, name, value)
+    described = ""
+    for size, options in sizes.items():
+        text = named.get(f"Size {size}", f"[Size {size}]\n# The price per hour;\nprice = 0\n")
+        text = re.sub(r"(?m)^# The price per hour;.*\nprice\s*=.*\n", NO_PRICE, text)
+        for name, value in options.items():
+            text = _with(text, "Size NAME", name, value)
+        described += text.rstrip() + "\n\n"
+    others = {name: text for name, text in named.items() if not name.startswith("Size ")}
+    others["Records"] = described + others["Records"]
+    return head + "".join(others.values()).rstrip() + "\n"
 
 
-def _size(text: str) -> tuple[str, dict[str, str]]:
-    """The name of a size, and the options that are given with it."""
-    words = text.split()
-    options = dict(word.split("=", 1) for word in words if "=" in word)
-    return " ".join(word for word in words if "=" not in word), options
-
-
-def _with(section: str, name: str, value: str) -> str:
-    """The section with that option set: in its own line, else at the end."""
-    lines = section.rstrip("\n").split("\n")
+def _with(text: str, section: str, name: str, value: str) -> str:
+    """The section's text with that option set: in its own line, else explained, at the end."""
+    lines = text.rstrip("\n").split("\n")
     for number, line in enumerate(lines):
         if _option(line) == name:
             lines[number] = f"{name} = {value}"
             return "\n".join(lines) + "\n\n"
+    declared = next((one.option(name) for one in SECTIONS if one.name == section), None)
+    if declared is not None:
+        lines += ["", *(f"# {line}" for line in textwrap.wrap(declared.help, 86))]
     return "\n".join((*lines, f"{name} = {value}")) + "\n\n"
 
 
@@ -421,7 +309,7 @@ def write(path: Path, text: str, *, force: bool = False) -> None:
         raise StartError(f"{path} can't be written: {error.strerror}") from error
 
 
-def checked(path: Path, no_check: bool) -> bool:
+def checked(path: Path, demand: str, no_check: bool) -> bool:
     """Whether no check of the cloud failed; raises ConfigError for a file that can't be used."""
     from nodemanager.commands.check_cloud import check
     from nodemanager.service import check as service_check
@@ -430,14 +318,19 @@ def checked(path: Path, no_check: bool) -> bool:
     for warning in warnings:
         click.echo(f"warning: {visible(str(warning))}", err=True)
     fine = no_check or check(config)
-    advice: tuple[tuple[str, str], ...] = (
+    advice = [
         ("boot one node to try", f"check-cloud --boot {path}"),
         ("watch it decide, without writing anything", f"run --dry-run --config {path}"),
         ("run it; doc/install.rst makes it a service", f"run --config {path}"),
-    )
+    ]
     if not fine:
-        advice = (("mend what failed, then", f"check-cloud {path}"),)
+        advice = [("mend what failed, then", f"check-cloud {path}")]
+    elif demand == "slurm":
+        advice.insert(0, ("print the lines that slurm.conf needs", f"slurm-config {path}"))
     click.echo("next:")
+    if config.registry.tls_cert is not None and not config.registry.tls_cert.exists():
+        click.echo(f"  put the certificate of {config.ping_host} into {config.registry.tls_cert}")
+        click.echo(f"  and its key into {config.registry.tls_key}")
     for what, command in advice:
         click.echo(f"  nodemanager {command}  # {what}")
     return fine

@@ -23,6 +23,11 @@ _DECLARED = (("Arvados", "host"), ("Arvados", "token"), ("Registry", "domain"))
 """The options with declarations whose samples' values are nobody's."""
 
 
+def is_placeholder(value: str) -> bool:
+    """Whether the value only stands for one."""
+    return _STANDS_FOR.fullmatch(value) is not None
+
+
 def warn_of_placeholders(draft: Draft) -> None:
     """Warn of each value that a sample only stands for."""
     for section, keys in draft.keys.items():
@@ -38,5 +43,5 @@ def warn_of_placeholders(draft: Draft) -> None:
 
 
 def _warn(draft: Draft, section: str, key: str, value: str) -> None:
-    if _STANDS_FOR.fullmatch(value):
+    if is_placeholder(value):
         draft.report.warn(draft.place(section, key), "is only a sample's value; write your own")

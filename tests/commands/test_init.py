@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -11,15 +12,17 @@ from click.testing import CliRunner, Result
 from nodemanager import cli
 from nodemanager.adapters import accepted_keys
 from nodemanager.commands import init
+from nodemanager.commands.init_questions import DEMANDS, QUESTIONS
 from nodemanager.config import load
 from nodemanager.config.providers import PROVIDERS
 
-READY = ("--provider", "ec2", "--yes", "--no-check")
+REACHED = ("--set", "ping_host=ping.lab.net:8990")
+READY = ("--cloud", "ec2", "--demand", "command", *REACHED, "--yes", "--no-check")
 CLOUDS = """clouds:
   mine:
     auth: {auth_url: 'https://keystone', username: a, password: hush-hush, project_name: lab}
 """
-IMAGE = ("--set", "image_id=ami-0123456789abcdef0")
+IMAGE = ("--set", "image_id=ami-0a1b2c3d4e5f60718")
 
 
 @pytest.fixture(autouse=True)
@@ -33,34 +36,93 @@ def invoke(*arguments: str, said: str = "") -> Result:
 
 
 def test_the_file_has_safe_caps_and_the_answers() -> None:
-    done = invoke(*READY, *IMAGE, "--set", "Size=m5.large,c5.large", "mine.cfg")
+    done = invoke(*READY, *IMAGE, "--sizes", "m5.large,c5.large", "--nodes", "3", "mine.cfg")
     assert done.exit_code == 0, done.output
     config = load("mine.cfg")
-    assert (config.daemon.pool, config.daemon.min_nodes, config.daemon.max_nodes) == ("mine", 0, 2)
-    assert config.daemon.max_total_price == 1.0
-    assert config.cloud_create["image_id"] == "ami-0123456789abcdef0"
-    # The sample describes the first; the second is the cloud's own.
-    prices = {one.name: one.price for one in config.sizes}
-    assert prices == {"m5.large": 0.096, "c5.large": None}
+    assert (config.daemon.pool, config.daemon.min_nodes, config.daemon.max_nodes) == ("mine", 0, 3)
+    assert config.cloud_create["image_id"] == "ami-0a1b2c3d4e5f60718"
+    assert config.slots == 6
+    # The cloud tells what they cost in the region: three of the dearer one are the cap.
+    assert {one.name: one.price for one in config.sizes} == {"m5.large": None, "c5.large": None}
+    assert config.daemon.max_total_price == 0.29
     assert "check-cloud --boot mine.cfg" in done.output
 
 
+@pytest.mark.parametrize(
+    ("region", "size", "cap"),
+    [
+        pytest.param("us-east-1", "m5.large", 0.2, id="known"),
+        pytest.param("eu-central-1", "m5.large", 0.23, id="dearer-there"),
+        pytest.param("xx-nowhere-9", "m5.large", 0, id="unknown"),
+        pytest.param("xx-nowhere-9", "m5.large price=0.3", 0.6, id="given"),
+    ],
+)
+def test_the_cap_is_of_the_region_s_prices_or_there_is_none(
+    region: str, size: str, cap: float
+) -> None:
+    done = invoke(*READY, *IMAGE, "--set", f"region={region}", "--sizes", size, "mine.cfg")
+    assert done.exit_code == 0, done.output
+    assert load("mine.cfg").daemon.max_total_price == cap
+    assert "price" not in done.output
+
+
 def test_it_keeps_what_the_sample_explains() -> None:
-    invoke(*READY, *IMAGE, "--set", "Size=m5.large, m5.xlarge", "mine.cfg")
+    invoke(*READY, *IMAGE, "--sizes", "m5.large, m5.xlarge", "mine.cfg")
     sample = init.samples_found()["ec2"].read_text().splitlines()
     written = Path("mine.cfg").read_text().splitlines()
-    assert [line for line in sample if line not in written] == ["#image_id = ami-0123456789abcdef0"]
+    explained = [
+        line for line in sample if line.startswith("# ") and " price per hour; " not in line
+    ]
+    assert [line for line in explained if line not in written] == []
+    assert written.index("[Size m5.large]") < written.index("[Records]")
 
 
-def test_it_asks_and_takes_defaults() -> None:
-    answers = ("ec2", "eu-west-1", "", "", "", "ami-1", "", "", "", "", "5", "", "")
+def test_it_asks_four_questions_and_what_only_its_reader_knows() -> None:
+    answers = ("ec2", "command", "", "5", "eu-west-1", "ami-1", "", "ping.lab.net:8990")
     done = invoke("--no-check", "mine.cfg", said="\n".join(answers) + "\n")
     assert done.exit_code == 0, done.output
+    asked = re.findall(r"^(\d)\. (\w+)", done.output, re.MULTILINE)
+    assert asked == [("1", "Cloud"), ("2", "Demand"), ("3", "Sizes"), ("4", "Nodes")]
     config = load("mine.cfg")
     assert config.cloud_credentials == {"region": "eu-west-1"}
     assert config.cloud_create["image_id"] == "ami-1"
     assert [one.name for one in config.sizes] == ["m5.large"]
     assert config.daemon.max_nodes == 5
+
+
+def test_a_bad_answer_is_explained_and_asked_for_again() -> None:
+    answers = (
+        *("aws", "ec2", "slrum", "command", "m5.large cpus=2", "m5.large cores=none"),
+        *("m5.large", "many", "2", "", "ubuntu-22.04", "ami-1", "", "ping.lab.net"),
+    )
+    done = invoke("--no-check", "mine.cfg", said="\n".join(answers) + "\n")
+    assert done.exit_code == 0, done.output
+    wrong = [line for line in done.output.splitlines() if line.startswith("Error: ")]
+    for line, said in zip(
+        wrong,
+        (
+            "did you mean 'ec2'?",
+            "did you mean 'slurm'?",
+            "'cpus' is nothing that a size has",
+            "m5.large cores=none: ",
+            "whole number",
+            "ami-0a1b2c3d4e5f60718",
+        ),
+        strict=True,
+    ):
+        assert said in line
+
+
+def test_it_takes_what_the_environment_knows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_REGION", "eu-north-1")
+    monkeypatch.setenv("ARVADOS_API_HOST", "arvados.lab.net")
+    monkeypatch.setenv("ARVADOS_API_TOKEN", "hush-hush-hush")
+    done = invoke("--cloud", "ec2", *REACHED, *IMAGE, "--yes", "--no-check", "mine.cfg")
+    assert done.exit_code == 0, done.output
+    config = load("mine.cfg")
+    assert config.cloud_credentials == {"region": "eu-north-1"}
+    assert config.arvados.containers_queue
+    assert "hush" not in done.output
 
 
 def test_a_file_is_never_overwritten_without_being_told() -> None:
@@ -71,7 +133,7 @@ def test_a_file_is_never_overwritten_without_being_told() -> None:
     assert "--force" in refused.output
     assert path.read_text() == "mine\n"
     assert invoke(*READY, *IMAGE, "--force", "mine.cfg").exit_code == 0
-    assert "ami-0123456789abcdef0" in path.read_text()
+    assert "ami-0a1b2c3d4e5f60718" in path.read_text()
     assert sorted(os.listdir(".")) == ["mine.cfg"]
 
 
@@ -86,7 +148,8 @@ def test_a_file_is_never_overwritten_without_being_told() -> None:
 def test_only_the_owner_reads_a_secret(
     more: tuple[str, ...], mode: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(init, "checked", lambda path, no_check: True)
+    monkeypatch.setattr(init, "checked", lambda path, demand, no_check: True)
+    monkeypatch.setattr(init, "cap_of", lambda path: None)
     before = os.umask(0o022)
     try:
         done = invoke(*READY, *IMAGE, *more, "mine.cfg")
@@ -100,8 +163,10 @@ def test_only_the_owner_reads_a_secret(
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        pytest.param(("--yes",), "--yes needs --provider", id="no-provider"),
-        pytest.param(("--provider", "ec3", "--yes"), "did you mean 'ec2'", id="a-typo"),
+        pytest.param(("--cloud", "ec3", "--yes"), "did you mean 'ec2'", id="a-typo"),
+        pytest.param(("--cloud", "google", "--yes"), "did you mean 'gce'", id="another-name"),
+        pytest.param((*READY, "--nodes", "x"), "--nodes: ", id="no-number"),
+        pytest.param((*READY, "--sizes", ","), "--sizes: at least one", id="no-size"),
         pytest.param(READY, "--set Cloud Create.image_id=...", id="no-image"),
         pytest.param((*READY, "--set", "imageid=x"), "did you mean 'image_id'", id="no-option"),
         pytest.param((*READY, "--set", "image_id"), "option=value", id="no-value"),
@@ -117,160 +182,91 @@ def test_what_is_wrong_with_the_words_is_told_and_nothing_is_written(
     assert os.listdir(".") == []
 
 
-VALID = {
-    "Cloud Create.image_id": "ami-1",
-    "Cloud Credentials.subscription_id": "11111111-2222-4333-8444-555555555555",
-    "Cloud Credentials.tenant_id": "example.org",
-    "Cloud Create.ssh_key": __file__,
+ANSWERS = {
+    "ec2": ("image_id=ami-1",),
+    "gce": ("Cloud Credentials.project=lab",),
+    "azure": (
+        "subscription_id=2b7e1516-28ae-42d2-a6ab-f7158809cf4f",
+        "tenant_id=lab.net",
+        f"ssh_key={__file__}",
+    ),
+    "openstack": (
+        "auth_url=https://keystone.lab.net",
+        "application_credential_id=an-id",
+        "application_credential_secret=hush-hush",
+        "image=node",
+    ),
+    "libvirt": ("image=node.qcow2",),
+    "local": (),
 }
-"""Answers to what is required and checked before the cloud is asked."""
+"""What each cloud must be told."""
+ASKED_FOR = {
+    "none": (),
+    "slurm": (),
+    "arvados": ("Arvados.host=arvados.lab.net", "Arvados.token=hush-hush-hush"),
+    "command": (),
+}
 
 
+@pytest.mark.parametrize("demand", DEMANDS)
 @pytest.mark.parametrize(
-    ("provider", "login"),
+    "cloud",
     [
-        *(
-            pytest.param(one, "", marks=pytest.mark.server(one) if one == "libvirt" else ())
-            for one in sorted({*init.samples_found()} - {"openstack"})
-        ),
-        *(("openstack", login) for login in (init.CREDENTIAL, init.PASSWORD, init.CLOUD)),
+        pytest.param(one, marks=pytest.mark.server(one) if one == "libvirt" else ())
+        for one in QUESTIONS
     ],
 )
-def test_each_sample_makes_a_file_with_nothing_but_what_is_required(
-    provider: str, login: str
+def test_each_cloud_with_each_demand_makes_a_file_without_a_warning(
+    cloud: str, demand: str
 ) -> None:
-    required = [
-        word
-        for ask in init.QUESTIONS.get(provider, ())
-        if ask.required and not ask.default and (login in ask.logins or not ask.logins)
-        for word in ("--set", f"{ask.option}={VALID.get(ask.option, 'x-1')}")
-    ]
-    if login == init.CLOUD:
-        Path("clouds.yaml").write_text(CLOUDS.replace("mine", "x-1"), encoding="utf-8")
-        required += ["--set", "clouds_yaml=clouds.yaml"]
-    done = invoke("--provider", provider, "--yes", "--no-check", *required)
+    words = [word for one in (*ANSWERS[cloud], *ASKED_FOR[demand]) for word in ("--set", one)]
+    near = () if cloud == "local" else REACHED
+    given = ("--cloud", cloud, "--demand", demand, "--nodes", "3", *near, *words)
+    done = invoke(*given, "--yes", "--no-check", "mine.cfg")
     assert done.exit_code == 0, done.output
-    assert load(f"{provider}.cfg").daemon.max_nodes == 2
-
-
-def test_each_question_is_about_a_sample_that_is_there() -> None:
-    assert set(init.QUESTIONS) <= set(init.samples_found())
+    assert "hush" not in done.output
+    config = load("mine.cfg", accepts=accepted_keys)
+    assert config.warnings == ()
+    assert config.daemon.max_nodes == 3
+    assert config.daemon.min_nodes == (3 if demand == "none" else 0)
+    assert (config.daemon.dispatcher, config.arvados.containers_queue) == (
+        "slurm" if demand == "slurm" else "ping",
+        demand == "arvados",
+    )
+    assert (config.daemon.wishlist_command is not None) == (demand == "command")
+    assert ("nodemanager slurm-config mine.cfg" in done.output) == (demand == "slurm")
 
 
 def test_each_cloud_with_an_adapter_is_asked_about() -> None:
-    assert set(PROVIDERS) - {"dummy"} == set(init.QUESTIONS)
+    assert set(PROVIDERS) - {"dummy"} == set(QUESTIONS) == set(init.samples_found())
 
 
-@pytest.mark.parametrize(
-    ("provider", "answers", "expected"),
-    [
-        pytest.param(
-            "gce",
-            ("my-project", "", "europe-west1-b", "", "", "ping.example.org", "", *[""] * 3),
-            {
-                "project": "my-project",
-                "zone": "europe-west1-b",
-                "image": "ubuntu-2404-lts-amd64",
-                "ping_host": "ping.example.org",
-                "sizes": {"e2-standard-2": (2, None, 0.067)},
-            },
-            id="gce",
-        ),
-        pytest.param(
-            "azure",
-            (
-                *("11111111-2222-4333-8444-555555555555", "example.org", "West Europe", "me"),
-                *("hush-hush", "pool", "", "inner", __file__, "ping.example.org", "", *[""] * 3),
-            ),
-            {
-                "region": "West Europe",
-                "secret": "hush-hush",
-                "image": "Canonical:ubuntu-24_04-lts:server:latest",
-                "network": "inner",
-                "ssh_key": __file__,
-                "sizes": {"Standard_D2s_v4": (2, None, 0.096)},
-            },
-            id="azure",
-        ),
-        pytest.param(
-            "openstack",
-            (
-                *("", "https://keystone.example.org:5000", "an-id", "hush-hush", "", "node-1", ""),
-                *("", "m1.small, c2.big cores=8 ram=16000 price=0.2", *[""] * 3),
-            ),
-            {
-                "auth_url": "https://keystone.example.org:5000",
-                "application_credential_id": "an-id",
-                "application_credential_secret": "hush-hush",
-                "image": "node-1",
-                "sizes": {"m1.small": (1, 2048, 0.02), "c2.big": (8, 16000, 0.2)},
-            },
-            id="openstack",
-        ),
-        pytest.param(
-            "openstack",
-            (
-                *("password", "https://keystone.example.org:5000", "alice", "hush-hush", "lab", ""),
-                *("RegionOne", "node-1", "", "", "", *[""] * 3),
-            ),
-            {
-                "auth_url": "https://keystone.example.org:5000",
-                "username": "alice",
-                "password": "hush-hush",
-                "project": "lab",
-                "domain": "Default",
-                "region": "RegionOne",
-                "image": "node-1",
-                "sizes": {"m1.small": (1, 2048, 0.02)},
-            },
-            id="openstack-by-password",
-        ),
-        pytest.param(
-            "openstack",
-            ("clouds.yaml", "mine", "clouds.yaml", "", "node-1", *[""] * 6),
-            {
-                "cloud": "mine",
-                "clouds_yaml": "clouds.yaml",
-                "image": "node-1",
-                "sizes": {"m1.small": (1, 2048, 0.02)},
-            },
-            id="openstack-by-clouds-yaml",
-        ),
-        pytest.param(
-            "libvirt",
-            ("", "", "node.qcow2", "", "", "small ram=4096, huge cores=9 ram=1 price=2", *[""] * 3),
-            {
-                "uri": "qemu:///system",
-                "storage_pool": "default",
-                "network": "default",
-                "image": "node.qcow2",
-                "sizes": {"small": (1, 4096, 0.01), "huge": (9, 1, 2.0)},
-            },
-            marks=pytest.mark.server("libvirt"),
-            id="libvirt",
-        ),
-    ],
-)
-def test_each_cloud_s_questions_make_a_file_that_its_adapter_takes(
-    provider: str, answers: tuple[str, ...], expected: dict[str, object]
-) -> None:
-    Path("clouds.yaml").write_text(CLOUDS, encoding="utf-8")
-    done = invoke("--no-check", "mine.cfg", said="\n".join((provider, *answers)) + "\n")
+@pytest.fixture
+def clouds_yaml(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    file = tmp_path / ".config/openstack/clouds.yaml"
+    file.parent.mkdir(parents=True)
+    file.write_text(CLOUDS, encoding="utf-8")
+
+
+@pytest.mark.usefixtures("clouds_yaml")
+def test_openstack_is_logged_in_to_by_clouds_yaml() -> None:
+    typed = ("openstack", "command", "", "", "mine", "node-1", "", "ping.lab.net:8990")
+    done = invoke("--no-check", "mine.cfg", said="\n".join(typed) + "\n")
     assert done.exit_code == 0, done.output
-    assert "hush-hush" not in done.output
+    assert "hush" not in done.output
     config = load("mine.cfg", accepts=accepted_keys)
-    given = {**config.cloud_credentials, **config.cloud_create}
-    sizes = {one.name: (one.cores, one.ram_mb, one.price) for one in config.sizes}
-    assert {**given, "sizes": sizes}.items() >= expected.items()
+    assert config.warnings == ()
+    # The sample logs in by an application credential, of which it has no real one.
+    assert config.cloud_credentials == {"cloud": "mine"}
+    (size,) = config.sizes
+    assert (size.name, size.cores, size.ram_mb, size.price) == ("m1.small", 1, 2048, 0.02)
 
 
-def test_two_ways_to_log_in_at_once_are_refused() -> None:
-    given = {"application_credential_id": "x", "username": "alice", "image": "node-1"}
-    words = [word for name, value in given.items() for word in ("--set", f"{name}={value}")]
-    done = invoke("--provider", "openstack", "--yes", "--no-check", *words)
+def test_a_size_that_only_the_file_describes_must_be_described() -> None:
+    done = invoke("--cloud", "openstack", "--sizes", "m1.small cores=2", "--yes", "mine.cfg")
     assert done.exit_code == 2
-    assert "log in by one of credential, password" in done.output
-    assert os.listdir(".") == []
+    assert "--sizes: m1.small lacks ram, price, which openstack does not tell" in done.output
 
 
 def test_a_secret_s_file_takes_the_place_of_the_sample_s_secret() -> None:
@@ -282,7 +278,7 @@ def test_a_secret_s_file_takes_the_place_of_the_sample_s_secret() -> None:
         "image": "node-1",
     }
     words = [word for name, value in given.items() for word in ("--set", f"{name}={value}")]
-    done = invoke("--provider", "openstack", "--yes", "--no-check", *words, "mine.cfg")
+    done = invoke("--cloud", "openstack", *REACHED, "--yes", "--no-check", *words, "mine.cfg")
     assert done.exit_code == 0, done.output
     told = load("mine.cfg", accepts=accepted_keys).cloud_credentials
     assert told["application_credential_secret"] == "hush-hush"
