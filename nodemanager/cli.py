@@ -12,6 +12,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from nodemanager import __version__
+from nodemanager.core.operate.verbs import GROUPS, Verb
 from nodemanager.errors import ConfigError, NodeManagerError
 from nodemanager.foreign import is_text
 from nodemanager.logline import visible
@@ -22,7 +23,8 @@ RUNTIME_FAILURE, USAGE = 1, 2
 class Subcommand(NamedTuple):
     """A subcommand: its module in `nodemanager.commands`, its name there, and what it does.
 
-    `does` stands in the list of the commands, where the command itself is not loaded yet.
+    An operator's verb has no name there: it is in the module's COMMANDS. `does` stands in the list
+    of the commands, where the command itself is not loaded yet.
     """
 
     module: str
@@ -44,18 +46,8 @@ SECTIONS: Mapping[str, Mapping[str, Subcommand]] = {
         "verify": Subcommand("verify", "verify", "Is the pool at rest? For scripts."),
     },
     "Act": {
-        "hold": Subcommand("operate", "hold", "Keep everything automatic away from it."),
-        "release": Subcommand("operate", "release", "End a hold."),
-        "drain": Subcommand("operate", "drain", "Shut a node down once it is idle."),
-        "undrain": Subcommand("operate", "undrain", "Undo a drain, or a kill not carried out."),
-        "cordon": Subcommand("operate", "cordon", "Give a node no more work, and keep it."),
-        "uncordon": Subcommand("operate", "uncordon", "End a cordon."),
-        "kill": Subcommand("operate", "kill", "Shut a node down now, busy or not."),
-        "clean": Subcommand("operate", "clean", "Free a record now, by the usual rules."),
-        "pause": Subcommand("operate", "pause", "Create, destroy and free nothing for now."),
-        "resume": Subcommand("operate", "resume", "End a pause."),
-        "rotate": Subcommand("operate", "rotate", "Pause or resume the replacement of old nodes."),
-        "breaker": Subcommand("operate", "breaker", "Close the breaker (breaker reset)."),
+        **{verb.typed: Subcommand("operate", "", verb.row.does) for verb in Verb if verb.row.does},
+        **{name: Subcommand("operate", "", does) for name, (does, _) in GROUPS.items()},
         "backlog": Subcommand("backlog", "backlog", "Review and free what leaked before us."),
     },
     "Tune": {
@@ -96,7 +88,9 @@ class _Commands(MutableMapping[str, click.Command]):
             return self._more[name]
         entry = ENTRIES[name]
         module = import_module(f"nodemanager.commands.{entry.module}")
-        found: click.Command = getattr(module, entry.attribute)
+        found: click.Command = (
+            getattr(module, entry.attribute) if entry.attribute else module.COMMANDS[name]
+        )
         return found
 
     def __setitem__(self, name: str, command: click.Command) -> None:

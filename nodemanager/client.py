@@ -78,7 +78,7 @@ class Client:
 
         Raises ClientError where no daemon answers or the answer is not a daemon's.
         """
-        path = f"/api/{verb.value.replace('_', '/')}"
+        path = verb.path
         body: dict[str, Any] = {"by": _me(), "reason": reason}
         if id is not None:
             path += f"/{quote(id)}"

@@ -15,7 +15,8 @@ from nodemanager.actors.daemon.backlog_runs import (
 )
 from nodemanager.actors.messages import Ordered, PowerAsked, Ref
 from nodemanager.core.operate.backlog_run import Order, Run
-from nodemanager.core.operate.verbs import Command, Reply, Result, Verb
+from nodemanager.core.operate.replies import Command, Reply, Result
+from nodemanager.core.operate.verbs import Verb
 
 ANSWER_S = 20.0
 UNANSWERED = f"the daemon did not answer within {ANSWER_S:g} s; look at its log"

@@ -14,7 +14,8 @@ import pytest
 from nodemanager import control
 from nodemanager.client import Client, ClientError, NobodyThereError
 from nodemanager.config import load
-from nodemanager.core.operate.verbs import Command, Reply, Result, Verb
+from nodemanager.core.operate.replies import Command, Reply, Result
+from nodemanager.core.operate.verbs import Verb
 from nodemanager.errors import StartError
 from nodemanager.web.metrics import Metrics
 from nodemanager.web.server import ManagementServer

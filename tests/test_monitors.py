@@ -15,7 +15,8 @@ from nodemanager.core.execute.workflow import Action, Key
 from nodemanager.core.model.breaker import Breaker, Cause
 from nodemanager.core.model.reasons import Event
 from nodemanager.core.model.world import CloudNode, CloudState, Job, Tags
-from nodemanager.core.operate.verbs import Command, Verb
+from nodemanager.core.operate.replies import Command
+from nodemanager.core.operate.verbs import Verb
 from nodemanager.core.safety.breaker import opened
 from nodemanager.errors import PlaceFull, StoreError
 from tests.core.build import node, record

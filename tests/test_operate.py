@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from nodemanager import control
-from nodemanager.core.model.annotations import FORCIBLE, Mark, Marks
+from nodemanager.core.model.annotations import FORCIBLE, PAUSE, Mark, Marks
 from nodemanager.core.model.reasons import Reason
-from nodemanager.core.operate.verbs import Command, Reply, Result, Verb
+from nodemanager.core.operate.replies import Command, Reply, Result
+from nodemanager.core.operate.verbs import Verb
 from nodemanager.web.metrics import Metrics
 from nodemanager.web.server import ManagementServer
 from nodemanager.web.status import Board, Status
@@ -169,8 +170,8 @@ def test_the_help_of_clean_lists_what_may_be_broken_and_what_never(served: Serve
 def test_orders_lists_what_stands_and_by_whom(served: Served) -> None:
     served.board.replace(0.0, lambda: Status(made_at=0.0, pool="pool"))
     assert served.types("orders") == (0, "no standing orders\n", "")
-    marks = Marks({"i-1": MARK}, {"i-2": Mark("bob", 1_700_000_000.0)}, paused=MARK)
-    paused = Status(made_at=0.0, pool="pool", marks=marks, paused_at=0.0)
+    marks = Marks({"i-1": MARK}, {"i-2": Mark("bob", 1_700_000_000.0)}, pool={PAUSE: MARK})
+    paused = Status(made_at=0.0, pool="pool", marks=marks, marked_at={PAUSE: 0.0})
     served.board.replace(0.0, lambda: paused)
     _, out, _ = served.types("orders")
     assert out.splitlines() == [

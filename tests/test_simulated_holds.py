@@ -14,7 +14,7 @@ import pytest
 
 from nodemanager.actors.messages import Ordered
 from nodemanager.core.observe.facts import NodesAnswered, TagsAnswered
-from nodemanager.core.operate.verbs import Reply, Result
+from nodemanager.core.operate.replies import Reply, Result
 from tests.core.build import claim, node, record
 from tests.simulation.cleans import EXACT_S, held_in_the_gap
 from tests.simulation.nodes import NodeRules

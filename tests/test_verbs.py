@@ -22,7 +22,8 @@ from nodemanager import cli
 from nodemanager.actors.messages import Ordered
 from nodemanager.core.explain.consequences import consequences
 from nodemanager.core.model.world import WorkerState
-from nodemanager.core.operate.verbs import Command, CommandTarget, Reply, Verb
+from nodemanager.core.operate.replies import Command, Reply
+from nodemanager.core.operate.verbs import CommandTarget, Verb
 from nodemanager.web.commands import add_commands
 from nodemanager.workers import Workers
 from tests.actors.rig import Rig, rigs
@@ -78,7 +79,7 @@ class Served:
         told += [
             " ".join([str(line["event"]), *(f"{k}={v}" for k, v in line.items() if k in SHOWN)])
             for verb in Verb
-            for line in self.rig.lines(verb.row.event.value)
+            for line in self.rig.lines(verb.event.value)
         ]
         text = "\n".join(told)
         text = re.sub(r"\d{4}-\d\d-\d\dT[\d:.]+Z", "TIME", text)

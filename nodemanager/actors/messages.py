@@ -12,7 +12,7 @@ from nodemanager.core.execute.workflow import Key
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.world import Job, LatePing, Leftover, Outcome, Record, StoreTime
 from nodemanager.core.observe.history import Nodes, Records
-from nodemanager.core.operate.verbs import Command, Reply
+from nodemanager.core.operate.replies import Command, Reply
 from nodemanager.core.plan.errands import Errand
 from nodemanager.errors import RemoteError
 

@@ -1,4 +1,4 @@
-"""Commands to a running daemon: hold, drain, kill, clean, pause, breaker reset and so on."""
+"""Commands to a running daemon: the operators' verbs, each made from its row, and a few others."""
 
 from __future__ import annotations
 
@@ -13,22 +13,10 @@ from nodemanager.commands.ids import complete_id
 from nodemanager.commands.show import print_json
 from nodemanager.commands.waiting import until_clean, until_gone, wait_option
 from nodemanager.core.model.annotations import FORCIBLE
-from nodemanager.core.operate.verbs import Verb
+from nodemanager.core.operate.verbs import GROUPS, Takes, Verb
 from nodemanager.logline import Json, span, visible
 
 RUNTIME_FAILURE, WRONG_CONFIGURATION = 1, 2
-
-
-_reason = click.option("--reason", default="", metavar="TEXT", help="Why; written to the log.")
-
-
-def _noted(command: click.decorators.FC) -> click.decorators.FC:
-    return _reason(answered(command))
-
-
-_why = click.option(
-    "--reason", required=True, metavar="TEXT", help="Why; written to the log. Must be given."
-)
 
 
 def tell(
@@ -68,146 +56,76 @@ def _is_done(answer: Json) -> bool:
     return bool(answer.get("done")) or answer.get("result") == "under_way"
 
 
-def _gone_within(limit_s: float | None) -> Callable[[Any, list[Json]], None] | None:
-    """With a limit: waits that long until the nodes of the answers are gone."""
-    if limit_s is None:
-        return None
+def _waits(verb: Verb, ids: Sequence[str], limit_s: float) -> Callable[[Any, list[Json]], None]:
+    """Waits that long until the nodes of the answers are gone, or their records clean."""
 
     def then(daemon: Any, answers: list[Json]) -> None:
-        until_gone(daemon, [one["node"] for one in answers if one.get("node")], limit_s)
+        if verb is Verb.CLEAN:
+            under_way = [one for one in zip(ids, answers, strict=True) if not one[1].get("done")]
+            until_clean(daemon, [one.get("record") or id for id, one in under_way], limit_s)
+        else:
+            until_gone(daemon, [one["node"] for one in answers if one.get("node")], limit_s)
 
     return then
 
 
-def _ids(name: str) -> Callable[[click.decorators.FC], click.decorators.FC]:
-    """One or more ids, which a shell completes."""
-    return click.argument(
-        name, nargs=-1, required=True, metavar=f"{name.upper()}...", shell_complete=complete_id
-    )
+def command_of(verb: Verb) -> click.Command:
+    """The command of an operator's verb, with its options and its help."""
+    row = verb.row
+    about, takes = row.subject.value, row.takes
+
+    def run(
+        as_json: bool,
+        config: str | None,
+        reason: str,
+        yes: bool = False,
+        wait: float | None = None,
+        forced: tuple[str, ...] = (),
+        unlisted: bool = False,
+        **named: tuple[str, ...],
+    ) -> None:
+        ids: Sequence[str] = named.get(about, ())
+        if forced and not reason:
+            raise click.UsageError("--force needs --reason TEXT: say why the rule does not apply")
+        meant = _confirmed(config, ids) if Takes.YES in takes and not yes else ids
+        then = None if wait is None else _waits(verb, ids, wait)
+        how: dict[str, Any] = {"forced": forced, "unlisted": unlisted, "then": then}
+        tell(config, verb, *meant, as_json=as_json, reason=reason, **how)
+
+    command = (_why if row.needs_reason else _reason)(answered(run))
+    for one, option in _OPTIONS.items():
+        command = option(command) if one in takes else command
+    if about:
+        shown = f"{about.upper()}..."
+        command = click.argument(
+            about, nargs=-1, required=True, metavar=shown, shell_complete=complete_id
+        )(command)
+    epilog = [_rules(), _NEVER] if Takes.FORCE in takes else []
+    epilog += [examples(*row.examples)] if row.examples else []
+    name = verb.typed.rpartition(" ")[2]
+    return click.command(name, help=row.help, epilog="\n\n".join(epilog) or None)(command)
 
 
-@click.group()
-def breaker() -> None:
-    """Control the breaker, the latch that stops all freeing and destroying."""
-
-
-@breaker.command("reset", epilog=examples("breaker reset --reason 'the cloud is back'"))
-@_noted
-def breaker_reset(reason: str, as_json: bool, config: str | None) -> None:
-    """Close the breaker, once you have looked at what opened it."""
-    tell(config, Verb.BREAKER_RESET, reason=reason, as_json=as_json)
-
-
-@click.command(
-    epilog=examples("hold i-0abc --reason 'I am logged in'", "hold compute7 --reason 'disk swap'")
+_reason = click.option("--reason", default="", metavar="TEXT", help="Why; written to the log.")
+_why = click.option(
+    "--reason", required=True, metavar="TEXT", help="Why; written to the log. Must be given."
 )
-@_ids("id")
-@_reason
-@click.option("--unlisted", is_flag=True, help="Accept an ID that no listing shows.")
-@answered
-def hold(
-    id: tuple[str, ...], reason: str, unlisted: bool, as_json: bool, config: str | None
-) -> None:
-    """Keep everything automatic away from a node or record until `release`, even over restarts.
-
-    ID is a record's uuid, a cloud node's id, a hostname that only one record has, or the id of a
-    leftover.
-    """
-    tell(config, Verb.HOLD, *id, reason=reason, unlisted=unlisted, as_json=as_json)
-
-
-@click.command(epilog=examples("release compute7", "release i-0abc i-0def"))
-@_ids("id")
-@_noted
-def release(id: tuple[str, ...], reason: str, as_json: bool, config: str | None) -> None:
-    """End the hold on a node or record."""
-    tell(config, Verb.RELEASE, *id, reason=reason, as_json=as_json)
-
-
-@click.command(
-    epilog=examples(
-        "drain i-0abc --reason 'new image'",
-        "drain compute7 compute8 --wait 2h",
-        "drain $(nodemanager nodes -o name --size old) --reason 'another size'",
-    )
-)
-@_ids("node")
-@wait_option
-@_noted
-def drain(
-    node: tuple[str, ...],
-    wait: float | None,
-    reason: str,
-    as_json: bool,
-    config: str | None,
-) -> None:
-    """Shut a node down as soon as it is idle, whatever the demand, and never while it is busy.
-
-    Another node is booted where the demand needs one. `undrain` undoes it. NODE is a cloud node's
-    id, its record's uuid, or its hostname. `cordon` keeps the node instead.
-    """
-    then = _gone_within(wait)
-    tell(config, Verb.DRAIN, *node, reason=reason, as_json=as_json, then=then)
-
-
-@click.command(epilog=examples("undrain i-0abc", "undrain compute7 compute8"))
-@_ids("node")
-@_noted
-def undrain(node: tuple[str, ...], reason: str, as_json: bool, config: str | None) -> None:
-    """Let a node take work again: undo a drain, a cordon, or a kill not carried out yet."""
-    tell(config, Verb.RUN, *node, reason=reason, as_json=as_json)
-
-
-@click.command(epilog=examples("cordon compute7 --reason 'a strange disk'", "cordon i-0abc i-0def"))
-@_ids("node")
-@_noted
-def cordon(node: tuple[str, ...], reason: str, as_json: bool, config: str | None) -> None:
-    """Give a node no more work, but keep it until `uncordon`, even over restarts.
-
-    It is told to drain, and demand no longer counts it, so that another is booted where one is
-    needed. Nothing but a `kill` destroys it. `hold` keeps a node, too, but lets it work.
-    """
-    tell(config, Verb.CORDON, *node, reason=reason, as_json=as_json)
-
-
-@click.command(epilog=examples("uncordon compute7"))
-@_ids("node")
-@_noted
-def uncordon(node: tuple[str, ...], reason: str, as_json: bool, config: str | None) -> None:
-    """End a cordon: the node takes work again, and may be shut down again."""
-    tell(config, Verb.UNCORDON, *node, reason=reason, as_json=as_json)
-
-
-@click.command(
-    epilog=examples(
-        "kill i-0abc --reason 'its kernel hangs'",
-        "kill compute7 compute8 --reason 'bad disks' --yes --wait",
-    )
-)
-@_ids("node")
-@_why
-@click.option("--yes", "-y", is_flag=True, help="Don't ask; needed without a terminal.")
-@wait_option
-@answered
-def kill(
-    node: tuple[str, ...],
-    reason: str,
-    yes: bool,
-    wait: float | None,
-    as_json: bool,
-    config: str | None,
-) -> None:
-    """Shut a node down now, busy or not; its record is freed once the cloud says it is gone.
-
-    On a terminal it shows the node, its state and its age, and asks; elsewhere, as in a script, it
-    needs --yes.
-
-    Refused for a node that has no tag of ours (D11), is on hold, or can't be identified (P2), and
-    while breaker, pause, lease or old polls forbid every shutdown.
-    """
-    meant = node if yes else _confirmed(config, node)
-    then = _gone_within(wait)
-    tell(config, Verb.KILL, *meant, reason=reason, as_json=as_json, then=then)
+_OPTIONS = {
+    Takes.WAIT: wait_option,
+    Takes.YES: click.option(
+        "--yes", "-y", is_flag=True, help="Don't ask; needed without a terminal."
+    ),
+    Takes.UNLISTED: click.option(
+        "--unlisted", is_flag=True, help="Accept an ID that no listing shows."
+    ),
+    Takes.FORCE: click.option(
+        "--force",
+        "forced",
+        multiple=True,
+        metavar="RULE",
+        help="Break this rule, and note that in journal and log; may be repeated.",
+    ),
+}
 
 
 def _can_ask() -> bool:
@@ -248,96 +166,18 @@ _NEVER = (
 )
 
 
-@click.command(
-    epilog="\n\n".join(
-        (
-            _rules(),
-            _NEVER,
-            examples(
-                "clean zzzzz-7ekkf-000000000000007",
-                "clean compute7 --force C3 --force C2 --reason 'its rack burned'",
-            ),
+COMMANDS: dict[str, click.Command] = {
+    **{verb.typed: command_of(verb) for verb in Verb if " " not in verb.typed},
+    **{
+        name: click.Group(
+            name,
+            help=help,
+            commands=[command_of(verb) for verb in Verb if verb.typed.startswith(f"{name} ")],
         )
-    )
-)
-@_ids("record")
-@click.option(
-    "--force",
-    "forced",
-    multiple=True,
-    metavar="RULE",
-    help="Break this rule, and note that in journal and log; may be repeated.",
-)
-@wait_option
-@_noted
-def clean(
-    record: tuple[str, ...],
-    forced: tuple[str, ...],
-    wait: float | None,
-    reason: str,
-    as_json: bool,
-    config: str | None,
-) -> None:
-    """Free a record now, by the usual rules (C0 to C12).
-
-    A refusal names the rule that forbids it and the measured values. Waits some seconds for the
-    outcome, and with --wait TIME that long. RECORD is a record's uuid or hostname, or the id of
-    its former node.
-    """
-    if forced and not reason:
-        raise click.UsageError("--force needs --reason TEXT: say why the rule does not apply")
-
-    def then(daemon: Any, answers: list[Json]) -> None:
-        under_way = [one for one in zip(record, answers, strict=True) if not one[1].get("done")]
-        until_clean(daemon, [one.get("record") or id for id, one in under_way], wait or 0.0)
-
-    tell(
-        config,
-        Verb.CLEAN,
-        *record,
-        forced=forced,
-        reason=reason,
-        as_json=as_json,
-        then=None if wait is None else then,
-    )
-
-
-@click.command(epilog=examples("pause --reason 'the cloud is being upgraded'"))
-@_why
-@answered
-def pause(reason: str, as_json: bool, config: str | None) -> None:
-    """Create, claim, destroy and clean nothing until `resume`, even over restarts.
-
-    Polling, deciding and logging go on, and actions that were already sent run to their end.
-    """
-    tell(config, Verb.PAUSE, reason=reason, as_json=as_json)
-
-
-@click.command(epilog=examples("resume"))
-@_noted
-def resume(reason: str, as_json: bool, config: str | None) -> None:
-    """End a pause."""
-    tell(config, Verb.RESUME, reason=reason, as_json=as_json)
-
-
-@click.group()
-def rotate() -> None:
-    """Pause or resume the replacement of outdated nodes; `status` shows how far it is."""
-
-
-@rotate.command("pause", epilog=examples("rotate pause --reason 'the new image has a bug'"))
-@_why
-@answered
-def rotate_pause(reason: str, as_json: bool, config: str | None) -> None:
-    """Replace no node for its image, type or age until `rotate resume`, even over restarts."""
-    tell(config, Verb.ROTATE_PAUSE, reason=reason, as_json=as_json)
-
-
-@rotate.command("resume")
-@_noted
-def rotate_resume(reason: str, as_json: bool, config: str | None) -> None:
-    """End a pause of the rotation."""
-    tell(config, Verb.ROTATE_RESUME, reason=reason, as_json=as_json)
+        for name, (_, help) in GROUPS.items()
+    },
+}
+"""The commands of the operators' verbs."""
 
 
 @click.command(
@@ -369,21 +209,19 @@ def reload(as_json: bool, config: str | None) -> None:
 @click.command(epilog=examples("orders", "orders --json | jq -r '.marks[].id'"))
 @answered
 def orders(as_json: bool, config: str | None) -> None:
-    """List the standing orders (pause, hold, cordon, drain, kill), who gave them, and why."""
+    """List the standing orders, who gave them, and why."""
     status = client(config).standing()
-    paused, marks = status.get("pause", {}), status.get("marks", [])
+    parts = {key: status.get(key, {}) for key in ("pause", "rotation")}
     if as_json:
-        print_json({"pause": paused, "rotation": status.get("rotation", {}), "marks": marks})
+        print_json({**parts, "marks": status.get("marks", [])})
         return
-    rows = [("pause", "the whole pool", paused)] if paused.get("paused") else []
-    rotation = status.get("rotation", {})
-    rows += [("pause", "the rotation", rotation)] if rotation.get("paused") else []
-    for mark in marks:
+    wholes = (("pause", "the whole pool", "paused"), ("rotation", "the rotation", "paused"))
+    rows = [("pause", whole, parts[key]) for key, whole, word in wholes if parts[key].get(word)]
+    for mark in status.get("marks", []):
         named = f"{mark['host']} ({mark['id']})" if mark.get("host") else mark["id"]
         rows.append((mark["kind"], named, mark))
     if not rows:
         click.echo("no standing orders")
-        return
     for kind, id, told in rows:
         who = f"by {told.get('by') or 'somebody'} since {told.get('since')}"
         why = f": {told['reason']}" if told.get("reason") else ""

@@ -244,8 +244,7 @@ PLACE_RESTS: Kept[Rests] = Kept("place_rests", "rests of places", {}, _write_res
 
 def _write_marks(marks: Marks, now: Now) -> Any:
     """The marks without holds, which have their own table."""
-    is_any = marks.drains or marks.kills or marks.paused or marks.rotation
-    return codec_of(Marks).encode(replace(marks, holds={})) if is_any else None
+    return codec_of(Marks).encode(replace(marks, holds={})) or None
 
 
 def _marks_from(data: Any, now: Now) -> Marks:

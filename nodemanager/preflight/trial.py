@@ -27,7 +27,8 @@ from nodemanager.core.model.changed import changed
 from nodemanager.core.model.reasons import Event, Reason
 from nodemanager.core.model.world import CloudNode, CloudState, Job, Record, Size
 from nodemanager.core.observe.pools import preflight_of
-from nodemanager.core.operate.verbs import Command, Verb
+from nodemanager.core.operate.replies import Command
+from nodemanager.core.operate.verbs import Verb
 from nodemanager.core.plan.leftovers import LedgerState
 from nodemanager.logline import logfmt
 from nodemanager.operators import OperatorCommands

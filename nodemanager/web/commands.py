@@ -1,16 +1,7 @@
 """The operators' commands over HTTP; each is a POST that needs the token.
 
-    POST /api/hold/ID            {"by": NAME, "reason": TEXT, "unlisted": true}
-    POST /api/release/ID         {"by": NAME, "reason": TEXT}
-    POST /api/drain/ID           {"by": NAME, "reason": TEXT}
-    POST /api/cordon/ID          {"by": NAME, "reason": TEXT}
-    POST /api/uncordon/ID        {"by": NAME, "reason": TEXT}
-    POST /api/run/ID             {"by": NAME, "reason": TEXT}
-    POST /api/kill/ID            {"by": NAME, "reason": TEXT}         with a reason only
-    POST /api/clean/ID           {"by": NAME, "reason": TEXT, "force": [RULE, ...]}
-    POST /api/pause              {"by": NAME, "reason": TEXT}         with a reason only
-    POST /api/resume             {"by": NAME, "reason": TEXT}
-    POST /api/breaker/reset      {"by": NAME, "reason": TEXT}
+    POST /api/VERB/ID   or, for the whole pool, /api/VERB
+         {"by": NAME, "reason": TEXT}, with "force": [RULE, ...] or "unlisted": true where it fits
 
 ID is a record's uuid, a cloud node's id, or a hostname that only one record has. The answer is 200
 once the command is in the journal, or where nothing was left to do; 202 for a clean that has not
@@ -27,7 +18,8 @@ from typing import Any, Protocol
 import falcon
 from falcon.asgi import Request, Response
 
-from nodemanager.core.operate.verbs import Command, CommandTarget, Reply, Result, Verb, lacks_reason
+from nodemanager.core.operate.replies import Command, Reply, Result, lacks_reason
+from nodemanager.core.operate.verbs import CommandTarget, Takes, Verb
 from nodemanager.journal.explained import plain
 from nodemanager.web.door import user_of
 from nodemanager.workers import Workers
@@ -85,11 +77,9 @@ def told_by(request: Request, said: str) -> str:
 def add_commands(app: Any, commands: Commands, door: Doorkeeper, workers: Workers) -> None:
     """Add the commands' routes; each command waits for the daemon in one of `workers`."""
     for verb in Verb:
-        path = verb.value.replace("_", "/")
-        if verb.row.subject is not CommandTarget.POOL:
-            # Some clouds' ids contain slashes.
-            path += "/{id:path}"
-        app.add_route(f"/api/{path}", _Order(verb, commands, door, workers))
+        # Some clouds' ids contain slashes.
+        about = "" if verb.row.subject is CommandTarget.POOL else "/{id:path}"
+        app.add_route(verb.path + about, _Order(verb, commands, door, workers))
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,8 +119,8 @@ def _command(verb: Verb, id: str | None, given: Any) -> Command:
     if not isinstance(given, dict):
         raise bad_request("send a JSON object")
     known = {"by", "reason"}
-    known |= {"force"} if verb is Verb.CLEAN else set()
-    known |= {"unlisted"} if verb is Verb.HOLD else set()
+    known |= {"force"} if Takes.FORCE in verb.row.takes else set()
+    known |= {"unlisted"} if Takes.UNLISTED in verb.row.takes else set()
     for key in given:
         if key not in known:
             raise bad_request(f"unknown key {key!r}; the known keys are {', '.join(sorted(known))}")

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import NamedTuple
 
+from nodemanager.core.model.annotations import PAUSE, ROTATE_PAUSE
 from nodemanager.core.model.breaker import Cause
 from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.world import LeftoverKind
@@ -102,7 +103,7 @@ GAUGES = (
     Gauged(
         "rotation_paused",
         "1 while an operator pauses the replacement of outdated nodes.",
-        lambda shown: shown.marks.rotation is not None,
+        lambda shown: ROTATE_PAUSE in shown.marks.pool,
     ),
     Gauged("records", "Records by state.", lambda shown: shown.records, ("state",)),
     Gauged(
@@ -156,7 +157,7 @@ GAUGES = (
     Gauged(
         "paused",
         "1 while the pool is paused by an operator.",
-        lambda shown: shown.marks.paused is not None,
+        lambda shown: PAUSE in shown.marks.pool,
     ),
     Gauged("orders", "Operators' standing orders.", _orders, ("kind",)),
     Gauged(

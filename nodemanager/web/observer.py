@@ -116,13 +116,12 @@ class WebObserver:
             leftovers=picture.leftovers,
             account=picture.account,
             store=picture.store,
-            marks=replace(picture.marks, paused=snapshot.paused, rotation=snapshot.rotation_paused),
+            marks=replace(picture.marks, pool=snapshot.pool_marks),
             hosts=_hosts(plan, picture.marks),
-            paused_at=(
-                None
-                if snapshot.paused is None
-                else snapshot.now - max(0.0, snapshot.wall - snapshot.paused.at)
-            ),
+            marked_at={
+                kind: snapshot.now - max(0.0, snapshot.wall - mark.at)
+                for kind, mark in snapshot.pool_marks.items()
+            },
         )
 
     def _polls_of(self, snapshot: Snapshot) -> dict[str, PollStatus]:

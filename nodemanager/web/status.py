@@ -14,7 +14,7 @@ from functools import cache
 from nodemanager import __version__
 from nodemanager.clock import Clock
 from nodemanager.core.explain.why import Blocker, SizeWhy
-from nodemanager.core.model.annotations import NO_MARKS, Mark, Marks
+from nodemanager.core.model.annotations import NO_MARKS, PAUSE, ROTATE_PAUSE, Mark, Marks
 from nodemanager.core.model.breaker import HOW_TO_CLEAR, Breaker
 from nodemanager.core.model.lease import LeaseRole, LeaseView
 from nodemanager.core.model.world import LeftoverKind
@@ -81,8 +81,9 @@ class Status:
     satisfy, each with its reason code.
     `resting` are the places without room: size, place and until when it rests (boottime seconds).
     `under_way` counts in-flight actions. `aborted` is why the last snapshot allowed no decision.
-    `paused_at` is when the pool was paused. `sizes` says what keeps each size from growing or
-    shrinking; the node ids in it are names. `notices` is what only a person can end.
+    `marked_at` is since when the pool's marks stand, by kind. `sizes` says what keeps each size
+    from growing or shrinking; the node ids in it are names. `notices` is what only a person can
+    end.
 
     `last_ping_s` is the age of the pool's newest ping on the store's clock, None before any.
     `live` is how many nodes of the pool are listed, whatever they do. `spares` has each size with
@@ -131,7 +132,7 @@ class Status:
     account: str = ""
     store: str = ""
     marks: Marks = NO_MARKS
-    paused_at: float | None = None
+    marked_at: Mapping[str, float] = field(default_factory=dict)
     sizes: tuple[SizeWhy, ...] = ()
     notices: tuple[Notice, ...] = ()
 
@@ -161,7 +162,7 @@ class Status:
                 size: {"wanted": one.wanted, "ready": one.there, "kept": one.kept}
                 for size, one in sorted(self.spares.items())
             },
-            "rotation": self._rotation(with_names),
+            "rotation": self._rotation(with_names, now),
             "places_resting": [
                 {"size": size, "place": place, "for_s": _rounded(max(0.0, until - now))}
                 for size, place, until in self.resting
@@ -172,7 +173,7 @@ class Status:
             "holds": {"count": len(self.held)},
             "price": _rounded(self.price),
             "leftovers": self._leftovers(),
-            "pause": self._pause(with_names, now),
+            "pause": self._mark(PAUSE, "paused", with_names, now),
             "notices": [_notice(one, with_names) for one in self.notices],
             "orders": {kind: len(marks) for kind, marks in self._orders().items()},
         }
@@ -220,21 +221,17 @@ class Status:
     def _orders(self) -> dict[str, Mapping[str, Mark]]:
         return dict(self.marks.by_kind)
 
-    def _pause(self, with_names: bool, now: float) -> Json:
-        mark = self.marks.paused
-        shown: Json = {"paused": mark is not None}
-        if mark is not None:
-            shown["paused_s"] = _age(self.paused_at, now)
-            if with_names:
-                shown |= _told(mark)
-        return shown
+    def _mark(self, kind: str, word: str, with_names: bool, now: float) -> Json:
+        """Whether that is ordered of the whole pool, and for how long; with names, by whom."""
+        mark = self.marks.pool.get(kind)
+        if mark is None:
+            return {word: False}
+        shown: Json = {word: True, f"{word}_s": _age(self.marked_at.get(kind), now)}
+        return {**shown, **_told(mark)} if with_names else shown
 
-    def _rotation(self, with_names: bool) -> Json:
+    def _rotation(self, with_names: bool, now: float) -> Json:
         """What is left to replace, by size; with names, who paused it, and the nodes."""
-        mark = self.marks.rotation
-        shown: Json = {"paused": mark is not None}
-        if mark is not None and with_names:
-            shown |= _told(mark)
+        shown = self._mark(ROTATE_PAUSE, "paused", with_names, now)
         shown["sizes"] = [
             {
                 "size": size,

@@ -17,7 +17,8 @@ from nodemanager.actors.messages import Ordered
 from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.scheduling import SchedulerNode
 from nodemanager.core.model.world import CloudState, Job, LeftoverKind, Tags, WorkerState
-from nodemanager.core.operate.verbs import Command, Verb
+from nodemanager.core.operate.replies import Command
+from nodemanager.core.operate.verbs import Verb
 from nodemanager.errors import BadRequest
 from tests.actors.rig import Rig, until
 from tests.fakes import fail

@@ -13,7 +13,8 @@ from nodemanager.core.model.world import Tags
 from nodemanager.core.operate.adoption import adoptable
 from nodemanager.core.operate.backlog import Item
 from nodemanager.core.operate.backlog_run import Order, Run, Where
-from nodemanager.core.operate.verbs import Command, Verb
+from nodemanager.core.operate.replies import Command
+from nodemanager.core.operate.verbs import Verb
 from nodemanager.errors import BadRequest, CloudError, Throttled
 from tests.actors.rig import Rig
 from tests.actors.test_backlog import apply, asked, finish, run_of, shown, where

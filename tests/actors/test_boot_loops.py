@@ -6,7 +6,8 @@ import pytest
 
 from nodemanager.actors.messages import Ordered
 from nodemanager.core.model.world import Job, WorkerState
-from nodemanager.core.operate.verbs import Command, Verb
+from nodemanager.core.operate.replies import Command
+from nodemanager.core.operate.verbs import Verb
 from tests.actors.conftest import MakeRig
 from tests.actors.rig import Rig
 from tests.fakes.scheduler import FakeScheduler

@@ -8,7 +8,8 @@ import pytest
 
 from nodemanager.actors.messages import Ordered
 from nodemanager.core.model.world import Guarantee, Job, WorkerState
-from nodemanager.core.operate.verbs import Command, Verb
+from nodemanager.core.operate.replies import Command
+from nodemanager.core.operate.verbs import Verb
 from nodemanager.errors import BadRequest, CloudError, Conflict, StoreError
 from tests.actors.conftest import MakeRig
 from tests.actors.rig import Rig, restart, until

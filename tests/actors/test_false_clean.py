@@ -17,7 +17,8 @@ from nodemanager.core.model.world import (
     Record,
     WorkerState,
 )
-from nodemanager.core.operate.verbs import Command, Reply, Result, Verb
+from nodemanager.core.operate.replies import Command, Reply, Result
+from nodemanager.core.operate.verbs import Verb
 from nodemanager.errors import StoreError
 from nodemanager.from_config import settings_of
 from nodemanager.journal.reading import read

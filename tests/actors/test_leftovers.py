@@ -19,7 +19,8 @@ from nodemanager.core.model.world import (
     Outcome,
     WorkerState,
 )
-from nodemanager.core.operate.verbs import Command, Verb
+from nodemanager.core.operate.replies import Command
+from nodemanager.core.operate.verbs import Verb
 from nodemanager.core.plan.leftovers import FIRST_RETRY_S, Entry, LedgerState
 from nodemanager.errors import BadRequest, CloudError, LeftAlone, StoreError, Throttled
 from nodemanager.journal.kept import BREAKER

@@ -12,7 +12,8 @@ import pytest
 
 from nodemanager.actors.messages import ApplySettings, Beat, Ordered
 from nodemanager.core.model.world import Guarantee, Record, WorkerState
-from nodemanager.core.operate.verbs import Command, Verb
+from nodemanager.core.operate.replies import Command
+from nodemanager.core.operate.verbs import Verb
 from nodemanager.journal.api import Intent, IntentKind
 from nodemanager.journal.sqlite import SqliteJournal
 from tests.actors.conftest import Leaking, MakeRig

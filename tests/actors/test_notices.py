@@ -8,7 +8,8 @@ import pytest
 
 from nodemanager.actors.messages import Ordered
 from nodemanager.core.model.world import Guarantee
-from nodemanager.core.operate.verbs import Command, Reply, Result, Verb
+from nodemanager.core.operate.replies import Command, Reply, Result
+from nodemanager.core.operate.verbs import Verb
 from tests.actors.rig import Rig
 from tests.fakes import FakeCloud, FakeStore, TickingClock
 

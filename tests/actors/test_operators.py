@@ -16,7 +16,8 @@ from nodemanager.core.model.reasons import Event, Reason
 from nodemanager.core.model.world import Listing, Outcome, Record, Tags, WorkerState
 from nodemanager.core.observe.facts import CommandGiven
 from nodemanager.core.operate import commands
-from nodemanager.core.operate.verbs import Command, Reply, Result, Verb
+from nodemanager.core.operate.replies import Command, Reply, Result
+from nodemanager.core.operate.verbs import Verb
 from nodemanager.core.plan.plan import Plan
 from nodemanager.errors import CloudError, StoreError, Throttled
 from nodemanager.journal.api import Hold
@@ -858,8 +859,8 @@ def test_a_recorded_story_of_commands_replays_to_the_same_verdicts(
     assert any(made[0][0] in one.drains for one in seen)
     assert any(made[1][0] in one.kills for one in seen)
     assert any(one.by_hand[leaked.uuid].forced == ("C3",) for one in seen if one.by_hand)
-    assert any(one.paused is not None and one.paused.reason == "upgrade" for one in seen)
-    assert seen[-1].paused is None
+    assert any(one.pool_marks.get("pause") is not None for one in seen)
+    assert "pause" not in seen[-1].pool_marks
     commands = [one for one in entries if isinstance(one, CommandGiven)]
     assert [(one.command, one.result) for one in commands] == [
         ("hold", "done"),

@@ -17,7 +17,8 @@ from nodemanager.core.execute.effects import AskNode, LookAtRecord
 from nodemanager.core.execute.workflow import Action, Key
 from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.world import NO_TAGS, Guarantee, WorkerState
-from nodemanager.core.operate.verbs import Command, Reply, Result, Verb
+from nodemanager.core.operate.replies import Command, Reply, Result
+from nodemanager.core.operate.verbs import Verb
 from nodemanager.errors import CloudError, StoreError
 from nodemanager.journal.api import PARKED_AFTER, Hold, Intent, IntentKind
 from nodemanager.journal.kept import BREAKER

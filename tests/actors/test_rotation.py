@@ -9,7 +9,8 @@ import pytest
 
 from nodemanager.actors.messages import Ordered
 from nodemanager.core.model.world import WorkerState
-from nodemanager.core.operate.verbs import Command, Reply, Result, Verb
+from nodemanager.core.operate.replies import Command, Reply, Result
+from nodemanager.core.operate.verbs import Verb
 from nodemanager.errors import BadRequest, CapacityUnavailable, CloudError, QuotaExceeded
 from tests.actors.conftest import MakeRig
 from tests.actors.rig import Rig, restart

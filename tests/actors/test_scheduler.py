@@ -11,7 +11,8 @@ from nodemanager.actors.messages import Ordered
 from nodemanager.actors.poll import polling
 from nodemanager.core.model.scheduling import OURS, SchedulerNode
 from nodemanager.core.model.world import Job, Listed, WorkerState
-from nodemanager.core.operate.verbs import Command, Verb
+from nodemanager.core.operate.replies import Command
+from nodemanager.core.operate.verbs import Verb
 from nodemanager.core.plan.errands import MarkGone
 from nodemanager.errors import CapacityUnavailable, SchedulerError, SchedulerRefused
 from nodemanager.schedulers.api import SchedulerVerb

@@ -10,7 +10,8 @@ import pytest
 
 from nodemanager.actors.messages import Beat, Ordered
 from nodemanager.core.model.world import Job, Tags
-from nodemanager.core.operate.verbs import Command, Verb
+from nodemanager.core.operate.replies import Command
+from nodemanager.core.operate.verbs import Verb
 from nodemanager.errors import CloudError, StoreError
 from tests.actors.conftest import MakeRig
 from tests.actors.rig import Rig

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from nodemanager.actors.messages import Ordered
 from nodemanager.core.model.reasons import Reason
-from nodemanager.core.operate.verbs import Command, Reply, Result, Verb
+from nodemanager.core.operate.replies import Command, Reply, Result
+from nodemanager.core.operate.verbs import Verb
 from tests.actors.conftest import MakeRig
 
 

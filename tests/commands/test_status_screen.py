@@ -12,7 +12,7 @@ from rich.console import Console
 
 from nodemanager.commands import show
 from nodemanager.commands.status_screen import screen
-from nodemanager.core.model.annotations import Mark, Marks
+from nodemanager.core.model.annotations import PAUSE, Mark, Marks
 from nodemanager.core.model.breaker import Breaker, Cause
 from nodemanager.core.model.lease import LeaseRole, LeaseView
 from nodemanager.core.model.reasons import Event, Reason
@@ -218,7 +218,7 @@ def test_an_open_breaker_says_each_cause_since_when_and_how_to_clear_it(read: Re
         ),
         pytest.param({"marks": Marks(kills={"i-1": MARK})}, "holds", "kill i-1 by ann", id="kills"),
         pytest.param(
-            {"marks": Marks(paused=MARK), "paused_at": NOW - 120.0},
+            {"marks": Marks(pool={PAUSE: MARK}), "marked_at": {PAUSE: NOW - 120.0}},
             "pool prod",
             "PAUSED for 2m 00s by ann: upgrade",
             id="paused",

@@ -18,7 +18,7 @@ from pathlib import Path
 from nodemanager.core.model.reasons import Event, Reason
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.observe.snapshot import Snapshot
-from nodemanager.core.operate.verbs import Reply
+from nodemanager.core.operate.replies import Reply
 from nodemanager.core.plan.plan import Plan
 from tests.simulation.manager import Manager
 from tests.simulation.run import run

@@ -15,7 +15,8 @@ from nodemanager.core.model.reasons import Event
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.world import Outcome
 from nodemanager.core.observe.snapshot import Snapshot
-from nodemanager.core.operate.verbs import Command, Reply, Verb
+from nodemanager.core.operate.replies import Command, Reply
+from nodemanager.core.operate.verbs import Verb
 from nodemanager.core.plan.plan import Plan
 from tests.simulation import health
 from tests.simulation.bounds import RESET_S

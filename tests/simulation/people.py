@@ -25,7 +25,8 @@ from nodemanager.core.observe.snapshot import Snapshot
 from nodemanager.core.operate.adoption import adoptable
 from nodemanager.core.operate.backlog import Item, ItemAction, proposal
 from nodemanager.core.operate.backlog_run import Order
-from nodemanager.core.operate.verbs import Command, Reply, Result, Verb
+from nodemanager.core.operate.replies import Command, Reply, Result
+from nodemanager.core.operate.verbs import Verb
 from nodemanager.core.plan.plan import Plan
 from tests.simulation.manager import Manager
 from tests.simulation.world import Pool, World

@@ -11,7 +11,7 @@ from nodemanager.core.model.reasons import Event
 from nodemanager.core.model.settings import CLOCK_STEP_S, Settings
 from nodemanager.core.model.world import CloudState, Job, Listed, Record, Tags
 from nodemanager.core.observe.snapshot import Snapshot
-from nodemanager.core.operate.verbs import Reply
+from nodemanager.core.operate.replies import Reply
 from nodemanager.core.plan.plan import Plan
 from nodemanager.errors import NodeManagerError
 from nodemanager.journal.api import OpenIntent

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 import requests
 
-from nodemanager.core.model.annotations import Mark, Marks
+from nodemanager.core.model.annotations import PAUSE, Mark, Marks
 from nodemanager.core.model.reasons import Reason
-from nodemanager.core.operate.verbs import Command, Reply, Result, Verb
+from nodemanager.core.operate.replies import Command, Reply, Result
+from nodemanager.core.operate.verbs import Verb
 from nodemanager.operators import OperatorCommands
 from nodemanager.web.metrics import Metrics
 from nodemanager.web.server import ManagementServer
@@ -232,9 +233,9 @@ def test_before_the_daemon_runs_a_command_is_told_to_try_again() -> None:
 
 def test_status_and_metrics_show_the_pause_and_the_orders(manager: Manager) -> None:
     mark = Mark("name-of-ann", 1_700_000_000.0, "name-of-reason")
-    marks = Marks({"name-of-r": mark}, {"name-of-a": mark, "name-of-b": mark}, {}, mark)
+    marks = Marks({"name-of-r": mark}, {"name-of-a": mark, "name-of-b": mark}, {}, {PAUSE: mark})
     hosts = {"name-of-b": "name-of-host"}
-    status = Status(made_at=10.0, pool="prod", marks=marks, paused_at=4.0, hosts=hosts)
+    status = Status(made_at=10.0, pool="prod", marks=marks, marked_at={PAUSE: 4.0}, hosts=hosts)
     manager.board.replace(status.made_at, lambda: status)
 
     shown = manager.get("/status.json")
@@ -255,7 +256,9 @@ def test_status_and_metrics_show_the_pause_and_the_orders(manager: Manager) -> N
 
 def test_a_paused_daemon_is_healthy(manager: Manager) -> None:
     """Or systemd would restart it for having been told to stand still."""
-    status = Status(made_at=manager.clock.boottime(), pool="prod", marks=Marks(paused=Mark("a", 1)))
+    status = Status(
+        made_at=manager.clock.boottime(), pool="prod", marks=Marks(pool={PAUSE: Mark("a", 1)})
+    )
     manager.board.replace(status.made_at, lambda: status)
     assert manager.get("/_health/ping", WITH_TOKEN).json() == {"health": "OK"}
     assert manager.get("/status.json").json()["pause"] == {"paused": True, "paused_s": None}

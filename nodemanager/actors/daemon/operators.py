@@ -23,7 +23,8 @@ from nodemanager.core.observe.queries import node_shown
 from nodemanager.core.observe.snapshot import Snapshot
 from nodemanager.core.operate import commands
 from nodemanager.core.operate.naming import Known, Named
-from nodemanager.core.operate.verbs import Reply, Result, Verb
+from nodemanager.core.operate.replies import Reply, Result
+from nodemanager.core.operate.verbs import Verb
 from nodemanager.core.plan.plan import Plan
 from nodemanager.core.safety import breaker as breakers
 from nodemanager.core.safety.boot_loops import after_reset
@@ -156,17 +157,30 @@ class CommandAnswers:
         self.not_written(said, named)
         return False
 
-    def did(self, said: Ordered, named: Named | None, text: str) -> None:
-        """Answer that it is done."""
+    def did(self, said: Ordered, named: Named | None, more: str = "") -> None:
+        """Answer that it is done, and what `more` there is to say."""
+        verb = said.command.verb
+        text = commands.worded(verb, verb.row.done, named) + more
         self.give(said, reply_of(Result.DONE, named, text))
 
     def already(
-        self, said: Ordered, named: Named | None, text: str, standing: Mark | None = None
+        self,
+        said: Ordered,
+        named: Named | None,
+        more: str = "",
+        *,
+        text: str = "",
+        standing: Mark | None = None,
     ) -> None:
-        """Answer that there was nothing to do; `standing` is the order that says so."""
+        """Answer that there was nothing to do; `standing` is the order that says so.
+
+        `text` stands in the place of the verb's own words.
+        """
+        verb = said.command.verb
+        text = text or commands.worded(verb, verb.row.already, named)
         if standing is not None:
-            text = f"{text}, {commands.since(standing, timestamp(standing.at))}"
-        self.give(said, reply_of(Result.ALREADY, named, text))
+            more += f", {commands.since(standing, timestamp(standing.at))}"
+        self.give(said, reply_of(Result.ALREADY, named, text + more))
 
     def not_written(self, said: Ordered, named: Named | None) -> None:
         """Answer that the journal did not take the order."""
@@ -190,7 +204,7 @@ class CommandAnswers:
         if reply.result is Result.FAILED:
             told["problem"] = reply.text
         level = INFO if reply.ok else WARNING
-        self._context.log.event(said.command.verb.row.event, level=level, **told)
+        self._context.log.event(said.command.verb.event, level=level, **told)
         self._context.journal_writer.note(
             CommandGiven(
                 command=said.command.verb.value,
@@ -240,7 +254,7 @@ class Holds:
         marks = self._context.state.marks
         standing = marks.holds.get(named.id)
         if standing is not None:
-            self._answers.already(said, named, f"{named.id} is on hold already", standing)
+            self._answers.already(said, named, standing=standing)
             return
         hold = Hold(named.id, said.command.reason, said.command.by, self._context.clock.wall())
         if not self._context.journal_writer.hold(hold):
@@ -249,13 +263,8 @@ class Holds:
         mark = Mark(hold.by, hold.at, hold.reason)
         self._context.learn(replace(marks, holds={**marks.holds, named.id: mark}))
         self._context.decide_soon()
-        text = (
-            f"{named.id} is on hold: nothing automatic touches it until it is released; "
-            f"`nodemanager release {named.id}` ends that"
-        )
-        if is_unlisted:
-            text += "; no listing shows that id, and a hostname or slot is not an id"
-        self._answers.did(said, named, text)
+        more = "; no listing shows that id, and a hostname or slot is not an id"
+        self._answers.did(said, named, more if is_unlisted else "")
 
     def release(self, said: Ordered) -> None:
         """End the hold."""
@@ -274,14 +283,14 @@ class Holds:
             others = (named.node, named.record, None if node is None else node.tags.record)
             held = next((one for one in others if one in holds), None)
             more = f"; {held} is: `nodemanager release {held}`" if held is not None else ""
-            self._answers.already(said, named, f"{named.id} is not on hold{more}")
+            self._answers.already(said, named, more)
         elif not self._context.journal_writer.release(named.id):
             self._answers.not_written(said, named)
         else:
             left = {id: mark for id, mark in holds.items() if id != named.id}
             self._context.learn(replace(self._context.state.marks, holds=left))
             self._context.decide_soon()
-            self._answers.did(said, named, f"{named.id} is on hold no longer")
+            self._answers.did(said, named)
 
 
 # Drains, cordons and kills: the standing orders of operators about one node, and their undoing.
@@ -311,7 +320,8 @@ class DrainCommands:
                 said, replace(reply_of(Result.REFUSED, named, text), reason=Reason.KILLED)
             )
         elif killed is not None:
-            self._answers.already(said, named, f"{node_id} is to be killed", killed)
+            text = f"{node_id} is to be killed"
+            self._answers.already(said, named, text=text, standing=killed)
         elif standing is not None and not self._questions.has(node_id):
             self._change_drain(said, named, standing, kept=kept)
         elif kept and self._context.flights.is_written(Key(Action.SHUTDOWN, node_id)):
@@ -325,8 +335,7 @@ class DrainCommands:
         """Make a drain of a standing cordon, or a cordon of a drain; a plan judged it before."""
         node_id = named.node or named.id
         if standing.kept is kept:
-            word = "cordoned" if kept else "draining"
-            self._answers.already(said, named, f"{node_id} is {word} already", standing)
+            self._answers.already(said, named, standing=standing)
             return
         if kept and self._context.flights.is_written(Key(Action.SHUTDOWN, node_id)):
             self._answers.give(said, commands.too_late(named))
@@ -337,7 +346,7 @@ class DrainCommands:
             self._answers.not_written(said, named)
             return
         self._context.decide_soon()
-        self._answers.give(said, commands.cordoned(named) if kept else commands.draining(named))
+        self._answers.did(said, named)
 
     def uncordon(self, said: Ordered) -> None:
         """End a cordon; a drain that is none, and a kill, are not undone."""
@@ -355,7 +364,7 @@ class DrainCommands:
             for word, mark in orders.items()
             if mark is not None and not mark.kept
         )
-        self._answers.already(said, named, f"{node_id} is not cordoned{also}")
+        self._answers.already(said, named, also)
 
     def kill(self, said: Ordered) -> None:
         """Shut the node down now (O2)."""
@@ -365,7 +374,7 @@ class DrainCommands:
         node_id = named.node or named.id
         standing = self._marks.all.kills.get(node_id)
         if standing is not None and not self._questions.has(node_id):
-            self._answers.already(said, named, f"{node_id} is to be killed already", standing)
+            self._answers.already(said, named, standing=standing)
         elif self._answers.acts(said, named) and self._answers.may_write(said, named):
             self._marks.put("kills", node_id, self._questions.mark(said, node_id))
             self._questions.ask(said, named)
@@ -387,14 +396,14 @@ class DrainCommands:
             )
             return
         if left == self._marks.all:
-            self._answers.already(said, named, f"{node_id} is neither draining nor to be killed")
+            self._answers.already(said, named)
             return
         if not self._marks.save(left):
             self._answers.not_written(said, named)
             return
         self._questions.undone(node_id)
         self._context.decide_soon()
-        self._answers.did(said, named, f"{node_id} may take work again")
+        self._answers.did(said, named)
 
     def _may_be_there(self, node_id: str) -> bool:
         expected = (one.node_id for one in self._context.state.expected.values())
@@ -406,57 +415,28 @@ class DrainCommands:
 
 @dataclass(eq=False)
 class PoolOrders:
-    """Takes `pause`, `resume`, `rotate pause`, `rotate resume` and `breaker reset`."""
+    """Takes the orders that set or end a mark on the whole pool, and `breaker reset`."""
 
     _context: Context
     _marks: OperatorMarks
     _answers: CommandAnswers
     _questions: Questions
 
-    def pause(self, said: Ordered) -> None:
-        """Pause the pool: nothing is created, destroyed or freed until `resume` (O4)."""
-        text = (
-            "the pool is paused: nothing is created, destroyed or freed; actions that were already "
-            "sent still end; `nodemanager resume` ends the pause"
-        )
-        self._pause(said, "paused", "the pool is paused already", text)
-
-    def resume(self, said: Ordered) -> None:
-        """End the pause."""
-        self._resume(said, "paused", "the pool is not paused", "the pool goes on")
-
-    def rotate_pause(self, said: Ordered) -> None:
-        """Replace no outdated node until `rotate resume` (O6)."""
-        text = (
-            "the rotation is paused: no outdated node is replaced; a destroy that was already sent "
-            "still ends; `nodemanager rotate resume` ends the pause"
-        )
-        self._pause(said, "rotation", "the rotation is paused already", text)
-
-    def rotate_resume(self, said: Ordered) -> None:
-        """End the pause of the rotation."""
-        self._resume(said, "rotation", "the rotation is not paused", "the rotation goes on")
-
-    def _pause(self, said: Ordered, mark: str, already: str, text: str) -> None:
-        standing: Mark | None = getattr(self._marks.all, mark)
-        if standing is not None:
-            self._answers.already(said, None, already, standing)
-        else:
-            self._set(said, mark, self._questions.mark(said), text)
-
-    def _resume(self, said: Ordered, mark: str, already: str, text: str) -> None:
-        if getattr(self._marks.all, mark) is None:
-            self._answers.already(said, None, already)
-        else:
-            self._set(said, mark, None, text)
-
-    def _set(self, said: Ordered, mark: str, value: Mark | None, text: str) -> None:
-        changes: dict[str, Any] = {mark: value}
-        if not self._marks.save(replace(self._marks.all, **changes)):
+    def mark(self, said: Ordered) -> None:
+        """Set the verb's mark, or take it off (O4, O6)."""
+        verb, marks = said.command.verb, self._marks.all
+        standing, ends = marks.pool.get(verb.kind), bool(verb.row.ends)
+        if (standing is None) is ends:
+            self._answers.already(said, None, standing=standing)
+            return
+        pool = {kind: one for kind, one in marks.pool.items() if kind != verb.kind}
+        if not ends:
+            pool[verb.kind] = self._questions.mark(said)
+        if not self._marks.save(replace(marks, pool=pool)):
             self._answers.not_written(said, None)
             return
         self._context.decide_soon()
-        self._answers.did(said, None, text)
+        self._answers.did(said, None)
 
     def reset_breaker(self, said: Ordered) -> None:
         """Close the breaker, and forget failed boots (B3, B5)."""
@@ -465,7 +445,7 @@ class PoolOrders:
             return
         loops = self._context.limits.loops
         if not self._context.breaker.is_open and loops.are_none:
-            self._answers.already(said, None, "the breaker is closed")
+            self._answers.already(said, None)
             return
         breaker = self._context.breaker
         after = breakers.reset(breaker, self._context.now) if breaker.is_open else breaker
@@ -476,7 +456,7 @@ class PoolOrders:
             return
         self._context.learn(LoopsReset())
         self._context.turn_breaker(after)
-        self._answers.did(said, None, "the breaker is closed")
+        self._answers.did(said, None)
 
 
 # The commands that the next plan judges: drains, kills and cleans, until each has its answer.
@@ -586,7 +566,7 @@ class Questions:
         for said, named in self._awaited.pop(order.uuid, ()):
             if name == CLEANED:
                 freed = "" if order.slot is None else f", and slot {order.slot} is free"
-                self._answers.did(said, named, f"{order.uuid} is clean{freed}")
+                self._answers.did(said, named, freed)
             elif why is not None and why.reason is not Reason.STOPPING:
                 self._answers.give(said, commands.refused(Verb.CLEAN, why, named))
             else:
@@ -660,7 +640,7 @@ class CommandHandler:
         self._questions = Questions(context, marks, self._answers)
         holds = Holds(context, self._names, self._answers)
         drains = DrainCommands(context, marks, self._names, self._answers, self._questions)
-        pool = PoolOrders(context, marks, self._answers, self._questions)
+        self._pool = PoolOrders(context, marks, self._answers, self._questions)
         self._orders: dict[Verb, Callable[[Ordered], None]] = {
             Verb.HOLD: holds.hold,
             Verb.RELEASE: holds.release,
@@ -670,11 +650,7 @@ class CommandHandler:
             Verb.UNCORDON: drains.uncordon,
             Verb.RUN: drains.run,
             Verb.CLEAN: self._clean,
-            Verb.PAUSE: pool.pause,
-            Verb.RESUME: pool.resume,
-            Verb.ROTATE_PAUSE: pool.rotate_pause,
-            Verb.ROTATE_RESUME: pool.rotate_resume,
-            Verb.BREAKER_RESET: pool.reset_breaker,
+            Verb.BREAKER_RESET: self._pool.reset_breaker,
         }
 
     @property
@@ -684,11 +660,11 @@ class CommandHandler:
 
     def order(self, said: Ordered) -> None:
         """Begin what the command's verb says, or answer why not."""
-        if said.command.verb.row.undoes and self._context.journal_writer.problem is not None:
+        if said.command.verb.row.ends and self._context.journal_writer.problem is not None:
             # What a former run was ordered may not be known yet: that it stands is not denied.
             self._answers.not_written(said, None)
             return
-        self._orders[said.command.verb](said)
+        self._orders.get(said.command.verb, self._pool.mark)(said)
 
     def _clean(self, said: Ordered) -> None:
         """Free the record now, unless a rule that was not broken by name forbids it (O3)."""

@@ -66,8 +66,7 @@ def snapshot_of(
         unknown_destroys=now <= recent.unknown_destroys,
         kills=state.marks.kills,
         by_hand=state.by_hand,
-        rotation_paused=state.marks.rotation,
-        paused=state.marks.paused,
+        pool_marks=state.marks.pool,
     )
 
 

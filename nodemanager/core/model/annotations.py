@@ -8,6 +8,9 @@ from typing import Any
 
 from nodemanager.core.model.reasons import FORCED, Reason
 
+PAUSE, ROTATE_PAUSE = "pause", "rotate_pause"
+"""The kinds of marks on the whole pool."""
+
 
 @dataclass(frozen=True, slots=True)
 class Mark:
@@ -88,15 +91,15 @@ def broken_as(reason: Reason) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Marks:
-    """All standing marks by id; `paused` is the pool's, `rotation` that of the replacement of
-    outdated nodes. `drains` has the cordons, too.
+    """All standing marks by id, and in `pool` those of the whole pool, by kind.
+
+    `drains` has the cordons, too.
     """
 
     holds: Mapping[str, Mark] = field(default_factory=dict)
     drains: Mapping[str, Mark] = field(default_factory=dict)
     kills: Mapping[str, Mark] = field(default_factory=dict)
-    paused: Mark | None = None
-    rotation: Mark | None = None
+    pool: Mapping[str, Mark] = field(default_factory=dict)
 
     @property
     def by_kind(self) -> Mapping[str, Mapping[str, Mark]]:
@@ -114,8 +117,7 @@ class Marks:
             {**self.holds, **marks.holds},
             {**self.drains, **marks.drains},
             {**self.kills, **marks.kills},
-            marks.paused or self.paused,
-            marks.rotation or self.rotation,
+            {**self.pool, **marks.pool},
         )
 
 

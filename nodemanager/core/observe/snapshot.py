@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from nodemanager.core.model.annotations import HandClean, Mark
+from nodemanager.core.model.annotations import PAUSE, ROTATE_PAUSE, HandClean, Mark
 from nodemanager.core.model.breaker import Breaker
 from nodemanager.core.model.scheduling import Dispatched
 from nodemanager.core.model.streaks import NONE, Loops
@@ -152,10 +152,18 @@ class Snapshot:
     """By node id: nodes to be shut down now (O2)."""
     by_hand: Mapping[str, HandClean] = field(default_factory=dict)
     """By record uuid: records to be freed now (O3)."""
-    rotation_paused: Mark | None = None
-    """Who paused the replacement of outdated nodes, and why; None while it goes on (O6)."""
-    paused: Mark | None = None
-    """Who paused the pool, and why; None while it runs (O4)."""
+    pool_marks: Mapping[str, Mark] = field(default_factory=dict)
+    """By kind: what operators ordered of the whole pool (O4, O6)."""
+
+    @property
+    def paused(self) -> Mark | None:
+        """Who paused the pool, and why; None while it runs (O4)."""
+        return self.pool_marks.get(PAUSE)
+
+    @property
+    def rotation_paused(self) -> Mark | None:
+        """Who paused the replacement of outdated nodes, and why; None while it goes on (O6)."""
+        return self.pool_marks.get(ROTATE_PAUSE)
 
     @cached_property
     def wall_clock(self) -> MeasuredClock:

@@ -17,7 +17,8 @@ from nodemanager.core.model.verdict import Verdict, keep
 from nodemanager.core.observe.history import History, freed_since_listed
 from nodemanager.core.observe.snapshot import Snapshot
 from nodemanager.core.operate.naming import AmbiguousIdError, Known, Named, UnknownIdError
-from nodemanager.core.operate.verbs import Reply, Result, Verb
+from nodemanager.core.operate.replies import Reply, Result
+from nodemanager.core.operate.verbs import CommandTarget, Verb
 from nodemanager.core.plan.destroy import ShutdownOrder
 from nodemanager.core.plan.plan import Plan
 
@@ -121,7 +122,7 @@ def of_sent_away(
     ago = f"{ago_s:.0f} s" if ago_s < 120 else f"{ago_s / 60:.0f} min"
     name = given if given == order.hostname else f"slot {given}"
     text = f"{order.node_id}, which was {name}, was {order.reason.value} {ago} ago, and is gone"
-    if verb in (Verb.RUN, Verb.CORDON, Verb.UNCORDON):
+    if verb not in (Verb.DRAIN, Verb.KILL):
         late, absent = f"too late: {text}", Reason.NODE_ABSENT
         return Reply(Result.REFUSED, late, order.record, order.node_id, absent)
     if now is not None:
@@ -139,7 +140,7 @@ def of_drain(named: Named, made: Plan, snapshot: Snapshot, destroyed: Container[
         return _nothing_to_end(named, snapshot.history, destroyed)
     if made.aborted is not None or NOT_DRAINED in verdict.reason.row.means:
         return refused(Verb.DRAIN, verdict, named)
-    return draining(named)
+    return given(Verb.DRAIN, named)
 
 
 def of_cordon(named: Named, made: Plan, snapshot: Snapshot, destroyed: Container[str]) -> Reply:
@@ -147,27 +148,20 @@ def of_cordon(named: Named, made: Plan, snapshot: Snapshot, destroyed: Container
     reply = of_drain(named, made, snapshot, destroyed)
     if reply.result is Result.ALREADY:
         return replace(reply, result=Result.REFUSED, reason=Reason.NODE_ABSENT)
-    return reply if reply.result is not Result.DONE else cordoned(named)
+    return reply if reply.result is not Result.DONE else given(Verb.CORDON, named)
 
 
-def cordoned(named: Named) -> Reply:
-    """The answer to a cordon that stands."""
-    node = _node(named)
-    return _done(
-        named,
-        f"{node} is cordoned: it takes no more work and is not destroyed, also over restarts; "
-        f"`nodemanager uncordon {node}` ends that",
-    )
+def given(verb: Verb, named: Named) -> Reply:
+    """The answer to an order about a node that stands now."""
+    return _done(named, worded(verb, verb.row.done, named))
 
 
-def draining(named: Named) -> Reply:
-    """The answer to a drain that stands."""
-    node = _node(named)
-    return _done(
-        named,
-        f"{node} is draining: it is shut down as soon as it is idle; `nodemanager undrain {node}` "
-        "undoes that",
-    )
+def worded(verb: Verb, text: str, named: Named | None) -> str:
+    """A text of the verb's row about the thing that an operator named; None is the pool."""
+    if named is None:
+        return text
+    is_of = {CommandTarget.NODE: named.node, CommandTarget.RECORD: named.record}
+    return text.format(id=is_of.get(verb.row.subject) or named.id)
 
 
 def of_kill(named: Named, made: Plan, snapshot: Snapshot, destroyed: Container[str]) -> Reply:
@@ -179,7 +173,7 @@ def of_kill(named: Named, made: Plan, snapshot: Snapshot, destroyed: Container[s
     if verdict.reason is Reason.NODE_ABSENT:
         return _nothing_to_end(named, snapshot.history, destroyed)
     if verdict.kind is Kind.SHUTDOWN:
-        return _done(named, f"{_node(named)} is being shut down, busy or not")
+        return given(Verb.KILL, named)
     if verdict.reason in OURS or verdict.reason is Reason.SHUTDOWN_CAP:
         why = verdict.reason.value.replace("_", " ")
         return _done(named, f"{_node(named)} is shut down as soon as it may be ({why})")
@@ -195,7 +189,8 @@ def of_clean(named: Named, made: Plan) -> Reply | None:
     if verdict.kind is Kind.CLEAN:
         return None
     if verdict.reason is Reason.HOLDS_NOTHING or uuid in freed_since_listed(made.history):
-        return replace(_done(named, f"{uuid} is clean already"), result=Result.ALREADY)
+        text = Verb.CLEAN.row.already.format(id=uuid)
+        return replace(_done(named, text), result=Result.ALREADY)
     action = (verdict.measures or {}).get("action")
     if verdict.reason is Reason.IN_FLIGHT and action in ("clean", "fenced"):
         return replace(_done(named, f"{uuid} is being cleaned"), result=Result.ALREADY)

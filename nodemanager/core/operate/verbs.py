@@ -1,147 +1,370 @@
-"""The commands of operators and the answers to them, as data.
+"""The commands of operators, as data: each is one row.
 
-A client on the command line loads only this, and nothing of what decides.
+The command line, the HTTP routes, the dashboard's pages, the daemon's answers and the log are made
+from the rows. A client on the command line loads only this, and nothing of what decides.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from enum import Enum, StrEnum, auto
-from typing import Any
+from enum import Enum, Flag, StrEnum, auto
+from typing import Any, NamedTuple
 
-from nodemanager.core.model.reasons import Event, Reason
+from nodemanager.core.model.reasons import Event
 
 
 class CommandTarget(Enum):
-    """What a command is about: the pool, a node, or whatever has the id, a node or a record."""
+    """What a command is about; `ANY` is whatever has the id, a node or a record."""
 
-    POOL = auto()
-    NODE = auto()
-    ANY = auto()
+    POOL = ""
+    NODE = "node"
+    RECORD = "record"
+    ANY = "id"
 
 
-@dataclass(frozen=True, slots=True)
-class VerbRow:
-    """One command: its `heading` for people, and the event that it is logged as.
+class Takes(Flag):
+    """The options of a command, besides its reason."""
 
-    One that `undoes` ends an order that stands; one that is a `danger` ends work, or frees
-    something.
+    FORCE = auto()
+    """The rules to break by name (O3)."""
+    UNLISTED = auto()
+    YES = auto()
+    """It asks before it does it, unless this is given."""
+    WAIT = auto()
+    """It can wait until the order is carried out."""
+
+
+Sentence = str | tuple[str, str]
+"""A sentence, or one that holds only for a `busy` node, an `idle` one, or one that has a `slot`."""
+
+
+class VerbRow(NamedTuple):
+    """One command: its `heading` for people, and what it is about.
+
+    It is typed as its value, or as `typed`; `help` and `examples` are those of `--help`, and `does`
+    is its line in the list of the commands, empty for one of GROUPS. `says` tells before it is
+    given what it will do; `done` and `already` answer it. One that `ends` marks takes off those of
+    the kinds that it names. While a mark of the whole pool stands, `alert` says so, with how bad
+    that is. One that is a `danger` ends work, or frees something.
     """
 
+    value: str
     heading: str
-    event: Event
     subject: CommandTarget
-    undoes: bool = False
+    help: str
+    says: tuple[Sentence, ...]
+    examples: tuple[str, ...] = ()
+    does: str = ""
+    done: str = ""
+    already: str = ""
+    typed: str = ""
+    takes: Takes = Takes(0)
+    ends: tuple[str, ...] = ()
+    alert: tuple[str, str] = ("", "")
     danger: bool = False
     needs_reason: bool = False
 
 
-class Verb(StrEnum):
-    """The commands of an operator to the daemon."""
+_FREED = ("slot", "Its {slot} is freed once the cloud says that the node is gone.")
+_REFILLED = "Another node is booted where the demand needs one."
 
-    HOLD = "hold"
-    RELEASE = "release"
-    DRAIN = "drain"
-    CORDON = "cordon"
-    UNCORDON = "uncordon"
-    RUN = "run"
-    KILL = "kill"
-    CLEAN = "clean"
-    PAUSE = "pause"
-    RESUME = "resume"
-    ROTATE_PAUSE = "rotate_pause"
-    ROTATE_RESUME = "rotate_resume"
-    BREAKER_RESET = "breaker_reset"
+
+class Verb(StrEnum):
+    """The commands of an operator to the daemon, in the order of the help."""
+
+    row: VerbRow
+
+    def __new__(cls, *columns: Any) -> Verb:
+        known = VerbRow(*columns)
+        member = str.__new__(cls, known.value)
+        member._value_, member.row = known.value, known
+        return member
+
+    HOLD = VerbRow(
+        "hold",
+        "Hold",
+        CommandTarget.ANY,
+        does="Keep everything automatic away from it.",
+        help=(
+            "Keep everything automatic away from a node or record until `release`, even over "
+            "restarts.\n\nID is a record's uuid, a cloud node's id, a hostname that only "
+            "one record has, or the id of a leftover."
+        ),
+        examples=("hold i-0abc --reason 'I am logged in'", "hold compute7 --reason 'disk swap'"),
+        says=(
+            "Nothing automatic touches {name} until you release it, over restarts too.",
+            ("slot", "It keeps its {slot}."),
+        ),
+        done=(
+            "{id} is on hold: nothing automatic touches it until it is released; `nodemanager "
+            "release {id}` ends that"
+        ),
+        already="{id} is on hold already",
+        takes=Takes.UNLISTED,
+    )
+    RELEASE = VerbRow(
+        "release",
+        "Release",
+        CommandTarget.ANY,
+        does="End a hold.",
+        help="End the hold on a node or record.",
+        examples=("release compute7", "release i-0abc i-0def"),
+        says=("The daemon decides about {name} again, as about any other.",),
+        done="{id} is on hold no longer",
+        already="{id} is not on hold",
+        ends=("hold",),
+    )
+    DRAIN = VerbRow(
+        "drain",
+        "Drain",
+        CommandTarget.NODE,
+        does="Shut a node down once it is idle.",
+        help=(
+            "Shut a node down as soon as it is idle, whatever the demand, and never while it "
+            "is busy.\n\nAnother node is booted where the demand needs one. `undrain` "
+            "undoes it. NODE is a cloud node's id, its record's uuid, or its hostname. "
+            "`cordon` keeps the node instead."
+        ),
+        examples=(
+            "drain i-0abc --reason 'new image'",
+            "drain compute7 compute8 --wait 2h",
+            "drain $(nodemanager nodes -o name --size old) --reason 'another size'",
+        ),
+        says=(
+            "{name} is shut down as soon as it is idle, whatever the demand, and never while "
+            "it is busy.",
+            ("busy", "It is busy now: it works until its job ends."),
+            ("idle", "It is idle now: it may go with one of the next decisions."),
+            _REFILLED,
+            _FREED,
+            "Until it is being shut down, you can undo this.",
+        ),
+        done=(
+            "{id} is draining: it is shut down as soon as it is idle; `nodemanager undrain "
+            "{id}` undoes that"
+        ),
+        already="{id} is draining already",
+        takes=Takes.WAIT,
+    )
+    RUN = VerbRow(
+        "run",
+        "Undo drain or kill",
+        CommandTarget.NODE,
+        does="Undo a drain, or a kill not carried out.",
+        help="Let a node take work again: undo a drain, a cordon, or a kill not carried out yet.",
+        examples=("undrain i-0abc", "undrain compute7 compute8"),
+        says=(
+            "{name} may take work again: a drain is undone, and so is a kill that has not been "
+            "carried out yet.",
+        ),
+        done="{id} may take work again",
+        already="{id} is neither draining nor to be killed",
+        typed="undrain",
+        ends=("drain", "kill"),
+    )
+    CORDON = VerbRow(
+        "cordon",
+        "Cordon",
+        CommandTarget.NODE,
+        does="Give a node no more work, and keep it.",
+        help=(
+            "Give a node no more work, but keep it until `uncordon`, even over "
+            "restarts.\n\nIt is told to drain, and demand no longer counts it, so that "
+            "another is booted where one is needed. Nothing but a `kill` destroys it. `hold` "
+            "keeps a node, too, but lets it work."
+        ),
+        examples=("cordon compute7 --reason 'a strange disk'", "cordon i-0abc i-0def"),
+        says=(
+            "{name} gets no more work, and is kept until you undo this, over restarts too.",
+            ("busy", "It is busy now: what runs on it goes on."),
+            _REFILLED,
+            ("slot", "It keeps its {slot}."),
+        ),
+        done=(
+            "{id} is cordoned: it takes no more work and is not destroyed, also over restarts; "
+            "`nodemanager uncordon {id}` ends that"
+        ),
+        already="{id} is cordoned already",
+    )
+    UNCORDON = VerbRow(
+        "uncordon",
+        "Uncordon",
+        CommandTarget.NODE,
+        does="End a cordon.",
+        help="End a cordon: the node takes work again, and may be shut down again.",
+        examples=("uncordon compute7",),
+        says=("{name} may take work again, and may be shut down again.",),
+        done="{id} may take work again",
+        already="{id} is not cordoned",
+        ends=("cordon",),
+    )
+    KILL = VerbRow(
+        "kill",
+        "Kill",
+        CommandTarget.NODE,
+        does="Shut a node down now, busy or not.",
+        help=(
+            "Shut a node down now, busy or not; its record is freed once the cloud says it is "
+            "gone.\n\nOn a terminal it shows the node, its state and its age, and asks; "
+            "elsewhere, as in a script, it needs --yes.\n\nRefused for a node that has no "
+            "tag of ours (D11), is on hold, or can't be identified (P2), and while breaker, "
+            "pause, lease or old polls forbid every shutdown."
+        ),
+        examples=(
+            "kill i-0abc --reason 'its kernel hangs'",
+            "kill compute7 compute8 --reason 'bad disks' --yes --wait",
+        ),
+        says=(
+            "{name} is shut down now, busy or not.",
+            ("busy", "It is busy now: what runs on it is lost."),
+            _FREED,
+            "Once its destroy is sent, this can't be undone.",
+        ),
+        done="{id} is being shut down, busy or not",
+        already="{id} is to be killed already",
+        takes=Takes.YES | Takes.WAIT,
+        danger=True,
+        needs_reason=True,
+    )
+    CLEAN = VerbRow(
+        "clean",
+        "Clean",
+        CommandTarget.RECORD,
+        does="Free a record now, by the usual rules.",
+        help=(
+            "Free a record now, by the usual rules (C0 to C12).\n\nA refusal names the "
+            "rule that forbids it and the measured values. Waits some seconds for the outcome, "
+            "and with --wait TIME that long. RECORD is a record's uuid or hostname, or the id "
+            "of its former node."
+        ),
+        examples=(
+            "clean zzzzz-7ekkf-000000000000007",
+            "clean compute7 --force C3 --force C2 --reason 'its rack burned'",
+        ),
+        says=(
+            "The record is freed now, if the usual rules allow it: {held} can be used again.",
+            "It is refused while any rule forbids it, its stale window too. Right before it, "
+            "the cloud is asked whether a node of it lives.",
+        ),
+        done="{id} is clean",
+        already="{id} is clean already",
+        takes=Takes.FORCE | Takes.WAIT,
+        danger=True,
+    )
+    PAUSE = VerbRow(
+        "pause",
+        "Pause the pool",
+        CommandTarget.POOL,
+        does="Create, destroy and free nothing for now.",
+        help=(
+            "Create, claim, destroy and clean nothing until `resume`, even over "
+            "restarts.\n\nPolling, deciding and logging go on, and actions that were "
+            "already sent run to their end."
+        ),
+        examples=("pause --reason 'the cloud is being upgraded'",),
+        says=(
+            "Nothing is booted, shut down or freed until you resume, over restarts too.",
+            "What is under way is brought to its end. Polls, log and this page go on.",
+        ),
+        done=(
+            "the pool is paused: nothing is created, destroyed or freed; actions that were "
+            "already sent still end; `nodemanager resume` ends the pause"
+        ),
+        already="the pool is paused already",
+        alert=("bad", "The pool is paused"),
+        needs_reason=True,
+    )
+    RESUME = VerbRow(
+        "resume",
+        "Resume the pool",
+        CommandTarget.POOL,
+        does="End a pause.",
+        help="End a pause.",
+        examples=("resume",),
+        says=("The daemon boots, shuts down and frees again, from its next decision on.",),
+        done="the pool goes on",
+        already="the pool is not paused",
+        ends=("pause",),
+    )
+    ROTATE_PAUSE = VerbRow(
+        "rotate_pause",
+        "Pause the rotation",
+        CommandTarget.POOL,
+        help=(
+            "Replace no node for its image, type or age until `rotate resume`, even over restarts."
+        ),
+        examples=("rotate pause --reason 'the new image has a bug'",),
+        says=(
+            "No node is replaced for its image, type or age until you resume, over restarts too.",
+        ),
+        done=(
+            "the rotation is paused: no outdated node is replaced; a destroy that was already "
+            "sent still ends; `nodemanager rotate resume` ends the pause"
+        ),
+        already="the rotation is paused already",
+        alert=("odd", "The rotation is paused"),
+        needs_reason=True,
+    )
+    ROTATE_RESUME = VerbRow(
+        "rotate_resume",
+        "Resume the rotation",
+        CommandTarget.POOL,
+        help="End a pause of the rotation.",
+        says=("Outdated nodes are replaced again, from the next decision on.",),
+        done="the rotation goes on",
+        already="the rotation is not paused",
+        ends=("rotate_pause",),
+    )
+    BREAKER_RESET = VerbRow(
+        "breaker_reset",
+        "Reset the breaker",
+        CommandTarget.POOL,
+        help="Close the breaker, once you have looked at what opened it.",
+        examples=("breaker reset --reason 'the cloud is back'",),
+        says=(
+            "The breaker closes, and what it stopped may go on: freeing records and shutting "
+            "down nodes.",
+            "Reset it only when you know what opened it.",
+        ),
+        done="the breaker is closed",
+        already="the breaker is closed",
+        danger=True,
+    )
 
     @property
-    def row(self) -> VerbRow:
-        return _ROWS[self]
+    def typed(self) -> str:
+        """The words of the command line."""
+        return self.row.typed or self.value.replace("_", " ")
+
+    @property
+    def event(self) -> Event:
+        """As what it is logged."""
+        return Event[f"OPERATOR_{self.typed.replace(' ', '_').upper()}"]
+
+    @property
+    def path(self) -> str:
+        """The HTTP route, to which the id of a command about something is appended."""
+        return f"/api/{self.value.replace('_', '/')}"
+
+    @property
+    def kind(self) -> str:
+        """The kind of mark that it sets, or else takes off."""
+        return self.row.ends[0] if self.row.ends else self.value
 
 
-_ROWS: Mapping[Verb, VerbRow] = {
-    Verb.HOLD: VerbRow("Hold", Event.OPERATOR_HOLD, CommandTarget.ANY),
-    Verb.RELEASE: VerbRow("Release", Event.OPERATOR_RELEASE, CommandTarget.ANY, undoes=True),
-    Verb.DRAIN: VerbRow("Drain", Event.OPERATOR_DRAIN, CommandTarget.NODE),
-    Verb.CORDON: VerbRow("Cordon", Event.OPERATOR_CORDON, CommandTarget.NODE),
-    Verb.UNCORDON: VerbRow("Uncordon", Event.OPERATOR_UNCORDON, CommandTarget.NODE, undoes=True),
-    Verb.RUN: VerbRow(
-        "Undo drain or kill", Event.OPERATOR_UNDRAIN, CommandTarget.NODE, undoes=True
+GROUPS: Mapping[str, tuple[str, str]] = {
+    "rotate": (
+        "Pause or resume the replacement of old nodes.",
+        "Pause or resume the replacement of outdated nodes; `status` shows how far it is.",
     ),
-    Verb.KILL: VerbRow(
-        "Kill", Event.OPERATOR_KILL, CommandTarget.NODE, danger=True, needs_reason=True
-    ),
-    Verb.CLEAN: VerbRow("Clean", Event.OPERATOR_CLEAN, CommandTarget.ANY, danger=True),
-    Verb.PAUSE: VerbRow(
-        "Pause the pool", Event.OPERATOR_PAUSE, CommandTarget.POOL, needs_reason=True
-    ),
-    Verb.RESUME: VerbRow("Resume the pool", Event.OPERATOR_RESUME, CommandTarget.POOL, undoes=True),
-    Verb.ROTATE_PAUSE: VerbRow(
-        "Pause the rotation", Event.OPERATOR_ROTATE_PAUSE, CommandTarget.POOL, needs_reason=True
-    ),
-    Verb.ROTATE_RESUME: VerbRow(
-        "Resume the rotation", Event.OPERATOR_ROTATE_RESUME, CommandTarget.POOL, undoes=True
-    ),
-    Verb.BREAKER_RESET: VerbRow(
-        "Reset the breaker", Event.OPERATOR_BREAKER_RESET, CommandTarget.POOL, danger=True
+    "breaker": (
+        "Close the breaker (breaker reset).",
+        "Control the breaker, the latch that stops all freeing and destroying.",
     ),
 }
+"""The first words of commands of two: what they do, and their help."""
 
-
-class Result(StrEnum):
-    """How a command ended. DONE and ALREADY are successes; only DONE changed anything."""
-
-    DONE = "done"
-    ALREADY = "already"
-    REFUSED = "refused"
-    UNKNOWN = "unknown"
-    FAILED = "failed"
-    UNDER_WAY = "under_way"
-
-
-@dataclass(frozen=True, slots=True)
-class Command:
-    """An operator's command. `forced` are the rules that they break by name (O3).
-
-    `unlisted` lets a hold be put on what no listing shows.
-    """
-
-    verb: Verb
-    by: str
-    reason: str = ""
-    id: str | None = None
-    forced: tuple[str, ...] = ()
-    unlisted: bool = False
-
-
-def lacks_reason(command: Command) -> str | None:
-    """Why the command needs a reason, if it lacks one; None if nothing is missing."""
-    if command.reason:
-        return None
-    if command.verb.row.needs_reason:
-        return f"a {command.verb.value.replace('_', ' ')} needs a reason"
-    if command.forced:
-        return "a clean that breaks a rule needs a reason"
-    return None
-
-
-@dataclass(frozen=True, slots=True)
-class Reply:
-    """The answer to a command: `text` is for people, the rest for programs.
-
-    `reason` is the reason code of a refusal, `rule` the id of the rule behind it, and `measures`
-    what it measured. `nearest` is a known id like the one that was given.
-    """
-
-    result: Result
-    text: str
-    record: str | None = None
-    node: str | None = None
-    reason: Reason | None = None
-    rule: str | None = None
-    measures: Mapping[str, Any] = field(default_factory=dict)
-    nearest: str | None = None
-
-    @property
-    def ok(self) -> bool:
-        return self.result in (Result.DONE, Result.ALREADY)
+STANDING = tuple(verb for verb in Verb if verb.row.alert[0])
+"""The commands that set a mark on the whole pool."""
+UNDO: Mapping[str, Verb] = {kind: verb for verb in Verb for kind in verb.row.ends}
+"""What takes a mark off, by its kind."""

@@ -103,7 +103,7 @@ class Plan:
     deferred: int = 0
     backlog: frozenset[str] = frozenset()
     counts: Mapping[str, int] = field(default_factory=dict)
-    paused: Mark | None = None
+    pool_marks: Mapping[str, Mark] = field(default_factory=dict)
     notices: tuple[Notice, ...] = ()
 
 
@@ -210,7 +210,7 @@ def _planned(
         deferred=deferred,
         backlog=backlog,
         counts=cycle_counts(views, verdicts, supply.pending_records, snapshot),
-        paused=snapshot.paused,
+        pool_marks=snapshot.pool_marks,
         notices=told,
     )
 
@@ -325,7 +325,7 @@ def _no_plan(
         impossible=impossible,
         aborted=aborted,
         ask=breakers.to_ask(snapshot.breaker, snapshot.history),
-        paused=snapshot.paused,
+        pool_marks=snapshot.pool_marks,
     )
 
 

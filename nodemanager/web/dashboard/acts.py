@@ -13,13 +13,8 @@ from nodemanager.core.explain.consequences import consequences
 from nodemanager.core.explain.explain import Explanation, explain
 from nodemanager.core.model.annotations import FORCIBLE, broken_as
 from nodemanager.core.operate.naming import Known, UnknownIdError
-from nodemanager.core.operate.verbs import (
-    Command,
-    CommandTarget,
-    Result,
-    Verb,
-    lacks_reason,
-)
+from nodemanager.core.operate.replies import Command, Result, lacks_reason
+from nodemanager.core.operate.verbs import STANDING, CommandTarget, Takes, Verb
 from nodemanager.logline import span
 from nodemanager.web.commands import STATUS, Commands
 from nodemanager.web.dashboard import forms
@@ -82,7 +77,7 @@ class _Act:
             by=session.name,
             reason=forms.text(form, "reason").strip(),
             id=id,
-            forced=forced if wanted is Verb.CLEAN else (),
+            forced=forced if Takes.FORCE in wanted.row.takes else (),
         )
         missing = lacks_reason(command)
         if not command.reason:
@@ -126,7 +121,7 @@ def _told(verb: Verb, seen: ShownDecision, id: str | None) -> dict[str, Any]:
     # All that block, not only the first: the order is refused while one of them does.
     reasons = [one.reason for one in found.blocks if one.reason is not None]
     broken = dict.fromkeys(name for one in reasons if (name := broken_as(one)) is not None)
-    force = [(rule, FORCIBLE[rule]) for rule in broken] if verb is Verb.CLEAN else []
+    force = [(rule, FORCIBLE[rule]) for rule in broken if Takes.FORCE in verb.row.takes]
     return {"says": says, "facts": list(_of_one(found)), "force": force}
 
 
@@ -134,8 +129,10 @@ def _of_pool(seen: ShownDecision) -> Iterator[tuple[str, str]]:
     breaker = seen.status.breaker
     causes = ", ".join(words(part.cause) for part in breaker.parts if part.cause is not None)
     yield "breaker", f"open: {causes}" if breaker.is_open else "closed"
-    paused = seen.status.marks.paused
-    yield "paused", "no" if paused is None else f"by {paused.by}: {paused.reason}"
+    for verb in STANDING:
+        mark = seen.status.marks.pool.get(verb.kind)
+        if mark is not None:
+            yield verb.row.alert[1].lower(), f"by {mark.by}: {mark.reason}"
     under_way = ", ".join(f"{n} {words(kind)}" for kind, n in seen.status.under_way.items())
     yield "under way", under_way or "nothing"
 

@@ -15,7 +15,7 @@ from nodemanager.core.explain.why import why
 from nodemanager.core.model.breaker import HOW_TO_CLEAR
 from nodemanager.core.model.lease import LeaseRole
 from nodemanager.core.model.reasons import Event, Reason
-from nodemanager.core.operate.verbs import Verb
+from nodemanager.core.operate.verbs import STANDING, UNDO
 from nodemanager.core.plan.leftovers import LedgerState
 from nodemanager.errors import JournalError
 from nodemanager.journal.event import LoggedEvent
@@ -39,12 +39,6 @@ UNCHANGED = frozenset(
     }
 )
 """Events that tell why something is left as it is; the page on decisions has them."""
-UNDO = {
-    "hold": Verb.RELEASE,
-    "cordon": Verb.UNCORDON,
-    "drain": Verb.RUN,
-    "kill": Verb.RUN,
-}
 WHY_HEAD = (
     '<tr><th scope="col">size</th><th scope="col">nodes</th><th scope="col" class="n">wished</th>'
     '<th scope="col">does not grow</th><th scope="col">does not shrink</th></tr>'
@@ -169,16 +163,13 @@ def alerts(seen: ShownDecision) -> Iterator[Alert]:
         yield Alert("odd", "This manager stands by", f"{holder} acts for this pool.")
     elif not status.lease.is_active:
         yield Alert("bad", "The lease is not held", "Another daemon may act for this pool.")
-    paused = status.marks.paused
-    if paused is not None:
-        resume = (("Resume…", act_path("resume")),)
-        text = f"by {paused.by or 'somebody'}: {paused.reason}"
-        yield Alert("bad", "The pool is paused", text, paused.at, resume)
-    rotation = status.marks.rotation
-    if rotation is not None:
-        resume = (("Resume…", act_path("rotate_resume")),)
-        text = f"by {rotation.by or 'somebody'}: {rotation.reason}"
-        yield Alert("odd", "The rotation is paused", text, rotation.at, resume)
+    for verb in STANDING:
+        mark = status.marks.pool.get(verb.kind)
+        if mark is not None:
+            undo, (level, title) = UNDO[verb.kind], verb.row.alert
+            acts = ((f"{undo.row.heading}…", act_path(undo.value)),)
+            text = f"by {mark.by or 'somebody'}: {mark.reason}"
+            yield Alert(level, title, text, mark.at, acts)
     if status.aborted is not None:
         yield Alert("bad", f"No decision: {status.aborted}", doc_of(status.aborted))
     for source, poll in status.polls.items():
@@ -283,14 +274,16 @@ def _why(seen: ShownDecision) -> Block:
     return Block("why", "Sizes", "", table, wide=True)
 
 
-def _marks(seen: ShownDecision) -> tuple[list[tuple[Any, ...]], bool, bool]:
+def _marks(seen: ShownDecision) -> tuple[list[tuple[Any, ...]], list[tuple[str, str]]]:
+    """The standing orders, each with what undoes it, and what can be ordered of the whole pool."""
     marks, hosts = seen.status.marks, seen.status.hosts
     rows = [
         (kind, id, hosts.get(id), mark, UNDO[kind].value)
         for kind, these in marks.by_kind.items()
         for id, mark in sorted(these.items(), key=lambda one: natural(hosts.get(one[0]) or one[0]))
     ]
-    return rows[:50], marks.paused is not None, marks.rotation is not None
+    pool = [UNDO[one.kind] if one.kind in marks.pool else one for one in STANDING]
+    return rows[:50], [(one.value, one.row.heading) for one in pool]
 
 
 def _stream(source: Source) -> Block:

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from nodemanager.core.model.reasons import Kind
-from nodemanager.core.operate.verbs import Verb
+from nodemanager.core.operate.verbs import UNDO, CommandTarget, Verb
 from nodemanager.journal.event import LoggedEvent
 from nodemanager.journal.explained import told
 from nodemanager.logline import Json, span
@@ -77,22 +77,17 @@ def _standing(orders: Mapping[str, Any]) -> str:
 def _acts(shown: Json, orders: Mapping[str, Any]) -> Iterator[tuple[str, str, str, bool]]:
     """What can be ordered: verb, label, id, and whether it destroys or frees something."""
     node, record = ids_of(shown)
-    if node is not None:
-        if "cordon" in orders:
-            yield Verb.UNCORDON.value, "Uncordon…", node, False
-        elif orders.keys() & {"drain", "kill"}:
-            yield Verb.RUN.value, "Undo drain or kill…", node, False
-        else:
-            yield Verb.DRAIN.value, "Drain…", node, False
-            yield Verb.CORDON.value, "Cordon…", node, False
-            yield Verb.KILL.value, "Kill…", node, True
-    held = shown["id"]
-    if "hold" in orders:
-        yield Verb.RELEASE.value, "Release…", held, False
-    else:
-        yield Verb.HOLD.value, "Hold…", held, False
-    if record is not None and node is None:
-        yield Verb.CLEAN.value, "Clean…", record, True
+    subjects = {
+        CommandTarget.NODE: node,
+        CommandTarget.ANY: shown["id"],
+        CommandTarget.RECORD: record if node is None else None,
+    }
+    for subject, id in subjects.items():
+        verbs = [one for one in Verb if one.row.subject is subject]
+        undoing = [UNDO[kind] for kind in orders if UNDO[kind] in verbs]
+        for verb in undoing[:1] or [one for one in verbs if not one.row.ends]:
+            if id is not None:
+                yield verb.value, f"{verb.row.heading}…", id, verb.row.danger
 
 
 def _facts(shown: Json, seen: ShownDecision) -> Iterator[tuple[str, Any]]:

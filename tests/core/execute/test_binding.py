@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from nodemanager.core.model.annotations import Mark
+from nodemanager.core.model.annotations import PAUSE, Mark
 from nodemanager.core.observe.snapshot import Expected, Flight
 from nodemanager.core.plan.bind import BIND_LIMIT, BindOrder
 from nodemanager.core.plan.plan import Plan
@@ -67,7 +67,7 @@ def planned(change: str) -> Plan:
             "written-since-it-was-listed": {"touched": {"r1": 1e9}},
             "no-lease": {"lease": False},
             "read-only": {"read_only": "another store"},
-            "paused": {"paused": Mark("ann", 0.0)},
+            "paused": {"pool_marks": {PAUSE: Mark("ann", 0.0)}},
         }.get(change, {})
     )
     return made.round()

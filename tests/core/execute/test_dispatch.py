@@ -9,7 +9,7 @@ import pytest
 
 from nodemanager.core.execute.expectations import dispatched_after, dispatched_listed
 from nodemanager.core.execute.news import SchedulerTold
-from nodemanager.core.model.annotations import Mark
+from nodemanager.core.model.annotations import PAUSE, Mark
 from nodemanager.core.model.breaker import Breaker, Cause
 from nodemanager.core.model.reasons import Kind, Reason
 from nodemanager.core.model.scheduling import OURS, Dispatched, SchedulerNode, SchedulerOrder
@@ -195,7 +195,7 @@ def test_no_drain_is_given_while_an_earlier_order_may_undo_it_d12() -> None:
         pytest.param({"breaker": Breaker(Cause.WRITES_FAIL)}, id="breaker"),
         pytest.param({"record_flights": {"r1": Flight("clean", 0.0)}}, id="in-flight"),
         pytest.param({"holds": frozenset({"i-r1"})}, id="held"),
-        pytest.param({"paused": Mark("me", 0.0, "why")}, id="paused"),
+        pytest.param({"pool_marks": {PAUSE: Mark("me", 0.0, "why")}}, id="paused"),
     ],
 )
 def test_nothing_is_drained_that_may_not_be_destroyed(flags: dict[str, Any]) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from nodemanager.core.explain.explain import explain
-from nodemanager.core.model.annotations import Mark
+from nodemanager.core.model.annotations import PAUSE, Mark
 from nodemanager.core.model.breaker import Breaker, Cause
 from nodemanager.core.model.reasons import Kind, Reason
 from nodemanager.core.model.world import Job, WorkerState
@@ -216,7 +216,7 @@ def test_once_told_it_stays_drained_while_its_window_is_closed() -> None:
     [
         pytest.param({"lease": False}, id="no-lease-L6"),
         pytest.param({"read_only": "another account"}, id="read-only-L5"),
-        pytest.param({"paused": Mark("ann", EPOCH + START)}, id="paused-O4"),
+        pytest.param({"pool_marks": {PAUSE: Mark("ann", EPOCH + START)}}, id="paused-O4"),
         pytest.param({"holds": frozenset({NODE})}, id="held-C9"),
     ],
 )

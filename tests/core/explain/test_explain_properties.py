@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from nodemanager.core.explain.explain import Explanation, explain
 from nodemanager.core.judge.nodes import ALONE, AT_ALL, PAIRED, NodeFacts
 from nodemanager.core.judge.records import BY_ITSELF, RecordJudge
-from nodemanager.core.model.annotations import FORCIBLE, HandClean, Mark
+from nodemanager.core.model.annotations import FORCIBLE, PAUSE, HandClean, Mark
 from nodemanager.core.model.reasons import Kind
 from nodemanager.core.observe.nodes_by_record import node_of
 from nodemanager.core.operate.commands import refused
@@ -47,7 +47,7 @@ def ordered(draw: st.DrawFn) -> Spec:
         "kills": dict.fromkeys(draw(few), mark),
         "drains": dict.fromkeys(draw(few), mark),
         "by_hand": dict.fromkeys(draw(st.lists(st.sampled_from(UUIDS), max_size=3)), hand),
-        "paused": draw(st.sampled_from([None, None, None, mark])),
+        "pool_marks": draw(st.sampled_from([{}, {}, {}, {PAUSE: mark}])),
     }
     return replace(spec, flags=(*spec.flags, *orders.items()))
 

@@ -12,7 +12,7 @@ import nodemanager.core as core
 from nodemanager.core.explain.picture import Picture
 from nodemanager.core.explain.sums import Sum
 from nodemanager.core.explain.verify import Verification, of_refusal, verify
-from nodemanager.core.model.annotations import Mark
+from nodemanager.core.model.annotations import PAUSE, Mark
 from nodemanager.core.model.breaker import Cause
 from nodemanager.core.model.changed import changed
 from nodemanager.core.model.reasons import BOOT, NODE, POOL, RECORD, Means, Outlook, Reason
@@ -217,7 +217,7 @@ def breaker_open(made: World) -> None:
 
 
 def paused(made: World) -> None:
-    made.flags["paused"] = Mark("ann", made.store_now, "upgrade")
+    made.flags["pool_marks"] = {PAUSE: Mark("ann", made.store_now, "upgrade")}
     look(made)
 
 

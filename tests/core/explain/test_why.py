@@ -9,7 +9,7 @@ import pytest
 from nodemanager.core.explain.lately import grouped
 from nodemanager.core.explain.picture import Picture
 from nodemanager.core.explain.why import SizeWhy, why
-from nodemanager.core.model.annotations import Mark
+from nodemanager.core.model.annotations import PAUSE, Mark
 from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.streaks import Loops, Streak
 from nodemanager.core.model.world import Job, WorkerState
@@ -118,7 +118,7 @@ def test_where_nothing_is_wanted_it_says_what_would_refuse_one_more() -> None:
 
 def test_a_pause_keeps_every_size_and_says_whose_it_is() -> None:
     made = pool(WorkerState.IDLE)
-    made.flags |= {"demand": WANTED, "paused": Mark("ann", 1.0, "upgrade")}
+    made.flags |= {"demand": WANTED, "pool_marks": {PAUSE: Mark("ann", 1.0, "upgrade")}}
     small = told(made)["small"]
     (cause,) = small.grows
     assert cause.reason is Reason.PAUSED

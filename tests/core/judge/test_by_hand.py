@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from nodemanager.core.execute.pre_write_check import CleanEvidence, confirm_clean
-from nodemanager.core.model.annotations import FORCIBLE, UNVERIFIABLE, HandClean, Mark
+from nodemanager.core.model.annotations import FORCIBLE, PAUSE, UNVERIFIABLE, HandClean, Mark
 from nodemanager.core.model.breaker import Breaker, Cause
 from nodemanager.core.model.reasons import Kind, Reason
 from nodemanager.core.model.world import Guarantee, Record, WorkerState
@@ -193,7 +193,7 @@ def old_polls(made: World) -> dict[str, Any]:
 
 
 def paused(made: World) -> dict[str, Any]:
-    return {"paused": Mark("bob", NOW)}
+    return {"pool_marks": {PAUSE: Mark("bob", NOW)}}
 
 
 def unclaimed_unpinged(made: World) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import pytest
 from nodemanager.core.explain.explain import explain
 from nodemanager.core.explain.findings import RuleStatus
 from nodemanager.core.judge.overrides import cordoned, drained, killed
-from nodemanager.core.model.annotations import Mark
+from nodemanager.core.model.annotations import PAUSE, Mark
 from nodemanager.core.model.breaker import Breaker, Cause
 from nodemanager.core.model.reasons import Kind, Reason
 from nodemanager.core.model.verdict import Verdict
@@ -38,7 +38,7 @@ KILL = {"kills": {NODE: MARK}}
 DRAIN = {"drains": {NODE: MARK}}
 CORDONED = replace(MARK, kept=True)
 CORDON = {"drains": {NODE: CORDONED}}
-PAUSED = {"paused": MARK}
+PAUSED = {"pool_marks": {PAUSE: MARK}}
 
 
 def marked(made: World, **flags: Any) -> World:
@@ -435,9 +435,9 @@ def test_o4_a_paused_pool_boots_destroys_and_frees_nothing_and_says_who_paused_i
     assert made.last is not None
     assert made.last.wants is not None
     assert {reason for _, reason in made.last.wants.refused} == {Reason.PAUSED}
-    assert made.last.paused == MARK
+    assert made.last.pool_marks == {PAUSE: MARK}
 
-    del made.flags["paused"]
+    del made.flags["pool_marks"]
     made.round()
     assert (made.cleaned, made.destroyed) == (["dead"], [NODE])
     assert made.booted == ["small"] * 3
@@ -452,7 +452,7 @@ def test_o4_a_pause_judges_on_so_that_nothing_starts_anew_after_it() -> None:
     assert made.of_record("young").reason is Reason.WITHIN_WINDOW
     made.add_record("dead", quiet=10_000.0)
     made.settle()
-    del made.flags["paused"]
+    del made.flags["pool_marks"]
     made.plan()
     assert made.cleaned == ["dead"]
 

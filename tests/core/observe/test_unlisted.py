@@ -9,7 +9,7 @@ import pytest
 
 from nodemanager.core.execute.expectations import expected_again, still_expected, waiting_claims
 from nodemanager.core.execute.news import NodeExpected
-from nodemanager.core.model.annotations import Mark
+from nodemanager.core.model.annotations import PAUSE, Mark
 from nodemanager.core.model.breaker import Cause
 from nodemanager.core.model.reasons import Kind, Reason
 from nodemanager.core.model.settings import ASK_LIMIT
@@ -720,7 +720,7 @@ def test_time_in_which_the_store_did_not_answer_is_no_silence_d8_d13():
     ("flags", "expected"),
     [
         pytest.param({"lease": False}, [], id="lease"),
-        pytest.param({"paused": Mark("me", 0.0)}, [], id="pause"),
+        pytest.param({"pool_marks": {PAUSE: Mark("me", 0.0)}}, [], id="pause"),
         pytest.param({"read_only": "another store"}, [], id="read only"),
         pytest.param({"holds": frozenset({"i-r1"})}, [], id="its hold"),
         pytest.param({"holds": frozenset({"r1"})}, [], id="its record's hold"),

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from nodemanager.core.model.annotations import Mark
+from nodemanager.core.model.annotations import PAUSE, Mark
 from nodemanager.core.model.breaker import Cause
 from nodemanager.core.model.reasons import Reason
 from nodemanager.core.observe.snapshot import Flight
@@ -269,7 +269,7 @@ def test_nothing_is_applied_before_cloud_and_store_are_known_l5() -> None:
     [
         pytest.param({"lease": False}, id="no-lease-l6"),
         pytest.param({"read_only": "another account"}, id="read-only-l5"),
-        pytest.param({"paused": Mark("eve", 0.0)}, id="paused-o4"),
+        pytest.param({"pool_marks": {PAUSE: Mark("eve", 0.0)}}, id="paused-o4"),
         pytest.param({"now": START + 100_000.0}, id="old-polls-c7"),
     ],
 )

@@ -18,7 +18,8 @@ from nodemanager.core.observe.snapshot import Expected, Snapshot
 from nodemanager.core.operate import commands
 from nodemanager.core.operate.commands import find
 from nodemanager.core.operate.naming import Known, Named
-from nodemanager.core.operate.verbs import Command, Reply, Result, Verb, lacks_reason
+from nodemanager.core.operate.replies import Command, Reply, Result, lacks_reason
+from nodemanager.core.operate.verbs import Verb
 from nodemanager.core.plan.plan import Plan
 from tests.core.build import EPOCH, START, World, incarnation_of, node, pinging_round, world
 

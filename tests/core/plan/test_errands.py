@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from nodemanager.core.model.annotations import Mark
+from nodemanager.core.model.annotations import PAUSE, Mark
 from nodemanager.core.model.breaker import Breaker, Cause
 from nodemanager.core.model.changed import changed
 from nodemanager.core.model.reasons import Reason
@@ -205,7 +205,7 @@ def test_a_node_that_is_not_ours_or_held_is_not_described() -> None:
     [
         pytest.param({"lease": False}, id="no-lease"),
         pytest.param({"read_only": "disk"}, id="read-only"),
-        pytest.param({"paused": Mark("me", 0.0, "why")}, id="paused"),
+        pytest.param({"pool_marks": {PAUSE: Mark("me", 0.0, "why")}}, id="paused"),
     ],
 )
 def test_who_may_not_write_tells_nothing(flags: dict[str, Any]) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from nodemanager.core.model.annotations import Mark
+from nodemanager.core.model.annotations import PAUSE, ROTATE_PAUSE, Mark
 from nodemanager.core.model.reasons import Kind, Reason
 from nodemanager.core.model.world import CloudState, Job, Tags, WorkerState
 from nodemanager.core.observe.snapshot import Limits
@@ -245,7 +245,7 @@ def test_at_max_nodes_the_node_that_goes_makes_room_for_the_next_d15() -> None:
     [
         pytest.param({"limits": Limits(resting={"small": 9e9})}, Reason.SIZE_RESTS, id="rests"),
         pytest.param({"limits": Limits(throttled_until=9e9)}, Reason.THROTTLED, id="throttled"),
-        pytest.param({"paused": Mark("ann", 0.0)}, Reason.PAUSED, id="paused"),
+        pytest.param({"pool_marks": {PAUSE: Mark("ann", 0.0)}}, Reason.PAUSED, id="paused"),
     ],
 )
 def test_while_none_could_be_booted_none_is_replaced_d15(
@@ -396,10 +396,10 @@ def test_one_that_was_booted_for_an_earlier_image_stops_nothing_d15() -> None:
 
 def test_a_paused_rotation_replaces_nothing_and_what_goes_goes_on_o6() -> None:
     made = pool()
-    made.flags["rotation_paused"] = Mark("ann", 0.0, "bad image")
+    made.flags["pool_marks"] = {ROTATE_PAUSE: Mark("ann", 0.0, "bad image")}
     idle(made)
     assert (replaced(made), waits(made)) == ([], Reason.ROTATION_PAUSED)
-    made.flags["rotation_paused"] = None
+    made.flags["pool_marks"] = {}
     assert replaced(idle(made, 2)) == [("i-r1", Reason.OTHER_IMAGE)]
 
 
@@ -408,7 +408,7 @@ def test_a_paused_rotation_replaces_nothing_and_what_goes_goes_on_o6() -> None:
     [
         pytest.param(lambda made: None, None, id="nothing-changed"),
         pytest.param(
-            lambda made: made.flags.update(rotation_paused=Mark("ann", 0.0)),
+            lambda made: made.flags.update(pool_marks={ROTATE_PAUSE: Mark("ann", 0.0)}),
             Reason.ROTATION_PAUSED,
             id="paused",
         ),

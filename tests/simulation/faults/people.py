@@ -9,7 +9,8 @@ from nodemanager.actors.messages import Ordered
 from nodemanager.core.model.annotations import FORCIBLE
 from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.world import Job, Record, Tags
-from nodemanager.core.operate.verbs import Command, Reply, Result, Verb
+from nodemanager.core.operate.replies import Command, Reply, Result
+from nodemanager.core.operate.verbs import Verb
 from nodemanager.records import wire
 from tests.simulation.choices import POLL_TIMES, SPOT, reloaded
 from tests.simulation.cloud import Instance

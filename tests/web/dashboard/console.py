@@ -11,7 +11,7 @@ from falcon import testing
 
 from nodemanager.core.explain.picture import Picture
 from nodemanager.core.model.annotations import Marks
-from nodemanager.core.operate.verbs import Command, Reply, Result
+from nodemanager.core.operate.replies import Command, Reply, Result
 from nodemanager.web.dashboard.dashboard import Dashboard
 from nodemanager.web.dashboard.history import ChartHistory
 from nodemanager.web.explain import Explanations

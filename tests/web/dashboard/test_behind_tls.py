@@ -17,7 +17,8 @@ pytest.importorskip("playwright")
 
 from playwright.sync_api import expect
 
-from nodemanager.core.operate.verbs import Command, Verb
+from nodemanager.core.operate.replies import Command
+from nodemanager.core.operate.verbs import Verb
 from tests.live.harness import free_port
 from tests.web.dashboard.browser import Visitor, chromium
 from tests.web.dashboard.console import TOKEN

@@ -12,7 +12,8 @@ pytest.importorskip("playwright")
 
 from playwright.sync_api import Browser, expect
 
-from nodemanager.core.operate.verbs import Command, Verb
+from nodemanager.core.operate.replies import Command
+from nodemanager.core.operate.verbs import Verb
 from tests.web.dashboard.browser import PHONE, Visitor, chromium
 from tests.web.dashboard.console import READ_TOKEN, TOKEN
 from tests.web.dashboard.pictures import PICTURES, take

@@ -12,7 +12,7 @@ from urllib.parse import urlencode
 import pytest
 
 from nodemanager.core.explain.slot_states import SlotStates, slot_states
-from nodemanager.core.model.annotations import Mark, Marks
+from nodemanager.core.model.annotations import PAUSE, Mark, Marks
 from nodemanager.core.model.breaker import Breaker, Cause
 from nodemanager.core.model.reasons import Event
 from nodemanager.core.model.world import Job, WorkerState
@@ -90,7 +90,7 @@ def test_a_pause_is_seen_and_a_full_pool_that_nobody_waits_for_is_no_alarm() -> 
     console = Console()
     made = small()
     paused = Mark("Bob", EPOCH + START, "upgrade")
-    console.decides(made, Marks(paused=paused), paused=paused, slots=3)
+    console.decides(made, Marks(), pool_marks={PAUSE: paused}, slots=3)
     console.sign_in()
     told = section(console.get("/").text, "alerts")
     assert "The pool is paused" in told

@@ -15,7 +15,7 @@ from nodemanager.core.execute.effects import AdoptNode, AskNode, Effect
 from nodemanager.core.execute.news import ItemEnded, Learned
 from nodemanager.core.execute.once import Once
 from nodemanager.core.execute.workflow import Seen
-from nodemanager.core.model.annotations import Mark
+from nodemanager.core.model.annotations import PAUSE, Mark
 from nodemanager.core.model.reasons import Kind, Reason
 from nodemanager.core.model.verdict import Verdict
 from nodemanager.core.model.world import CloudNode, CloudState, Guarantee, Tags
@@ -78,7 +78,7 @@ class TinyAdopt:
         snapshot = replace(
             self._snapshot,
             lease=world.lease,
-            paused=Mark("somebody", 1.0, "") if world.paused else None,
+            pool_marks={PAUSE: Mark("somebody", 1.0, "")} if world.paused else {},
             holds=frozenset({"i-r1"} if world.held else ()),
         )
         steps = {self._item.key: backlog_run.ItemStep(world.item)}

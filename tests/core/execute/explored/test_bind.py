@@ -14,7 +14,7 @@ from nodemanager.core.execute.bind import Bind, confirm_bind
 from nodemanager.core.execute.effects import Effect, ReadRecord, WriteClaim
 from nodemanager.core.execute.once import Once
 from nodemanager.core.execute.workflow import Seen
-from nodemanager.core.model.annotations import Mark
+from nodemanager.core.model.annotations import PAUSE, Mark
 from nodemanager.core.model.world import Claim, Guarantee, Record
 from nodemanager.core.plan.bind import BindOrder
 from nodemanager.errors import Conflict, NoSuchRecord
@@ -55,9 +55,9 @@ class TinyBind:
 
     @cache  # noqa: B019 - one exploration long
     def seen(self, world: Tiny) -> Seen:
-        paused = Mark("somebody", 1.0, "") if world.paused else None
+        marks = {PAUSE: Mark("somebody", 1.0, "")} if world.paused else {}
         holds = frozenset({"r1"} if world.held else ())
-        snapshot = replace(self._snapshot, lease=world.lease, paused=paused, holds=holds)
+        snapshot = replace(self._snapshot, lease=world.lease, pool_marks=marks, holds=holds)
         return Seen(snapshot, self._world.settings, Guarantee.CAS, stopping=world.stopping)
 
     def _record(self, world: Tiny) -> Record | None:

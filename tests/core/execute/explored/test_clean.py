@@ -20,7 +20,7 @@ from nodemanager.core.execute.effects import (
 )
 from nodemanager.core.execute.state import State as Folded
 from nodemanager.core.execute.workflow import Answered, Seen, Step
-from nodemanager.core.model.annotations import Mark
+from nodemanager.core.model.annotations import PAUSE, Mark
 from nodemanager.core.model.breaker import Breaker, Cause
 from nodemanager.core.model.reasons import Kind, Reason
 from nodemanager.core.model.settings import ORDER_TTL_S
@@ -125,7 +125,7 @@ class TinyClean:
             now=snapshot.now + 3 * HOUR * world.hours + (ORDER_TTL_S + 1.0) * world.late,
             history=replace(snapshot.history, records=listing),
             lease=world.lease,
-            paused=Mark("somebody", 1.0, "") if world.paused else None,
+            pool_marks={PAUSE: Mark("somebody", 1.0, "")} if world.paused else {},
             breaker=self._open if world.open else snapshot.breaker,
         )
         return Seen(snapshot, self._world.settings, world.guarantee, fence_wait=30.0)

@@ -14,7 +14,7 @@ from nodemanager.core.execute.effects import DeleteRecord, Effect, LookAtRecord
 from nodemanager.core.execute.pre_write_check import CleanEvidence
 from nodemanager.core.execute.prune import Prune
 from nodemanager.core.execute.workflow import Seen
-from nodemanager.core.model.annotations import Mark
+from nodemanager.core.model.annotations import PAUSE, Mark
 from nodemanager.core.model.verdict import Verdict
 from nodemanager.core.model.world import Guarantee, Record
 from nodemanager.core.observe.facts import CloudPollBegun
@@ -52,8 +52,8 @@ class TinyPrune:
 
     @cache  # noqa: B019 - one exploration long
     def seen(self, world: Tiny) -> Seen:
-        paused = Mark("somebody", 1.0, "") if world.paused else None
-        snapshot = replace(self._snapshot, lease=world.lease, paused=paused)
+        marks = {PAUSE: Mark("somebody", 1.0, "")} if world.paused else {}
+        snapshot = replace(self._snapshot, lease=world.lease, pool_marks=marks)
         return Seen(snapshot, self._world.settings, Guarantee.CAS)
 
     def _record(self, world: Tiny) -> Record | None:

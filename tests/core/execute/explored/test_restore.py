@@ -14,7 +14,7 @@ from nodemanager.core.execute.effects import Effect, ReadRecord, RestoreRecord
 from nodemanager.core.execute.once import Once
 from nodemanager.core.execute.restore import Restore, RestoreOrder, confirm_restore, order_restore
 from nodemanager.core.execute.workflow import Seen
-from nodemanager.core.model.annotations import Mark
+from nodemanager.core.model.annotations import PAUSE, Mark
 from nodemanager.core.model.breaker import Breaker, Cause
 from nodemanager.core.model.reasons import Kind, Reason
 from nodemanager.core.model.verdict import Verdict
@@ -69,7 +69,7 @@ class TinyRestore:
         snapshot = replace(
             self._snapshot,
             lease=world.lease,
-            paused=Mark("somebody", 1.0, "") if world.paused else None,
+            pool_marks={PAUSE: Mark("somebody", 1.0, "")} if world.paused else {},
             holds=frozenset({"r1"} if world.held else ()),
             breaker=self._snapshot.breaker if world.is_open else Breaker(),
         )
