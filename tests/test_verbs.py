@@ -23,7 +23,8 @@ from nodemanager.actors.messages import Ordered
 from nodemanager.core.explain.consequences import consequences
 from nodemanager.core.model.world import WorkerState
 from nodemanager.core.operate.replies import Command, Reply
-from nodemanager.core.operate.verbs import CommandTarget, Verb
+from nodemanager.core.operate.verb_row import CommandTarget
+from nodemanager.core.operate.verbs import Verb
 from nodemanager.web.commands import add_commands
 from nodemanager.workers import Workers
 from tests.actors.rig import Rig, rigs
@@ -94,7 +95,12 @@ def path_of(verb: Verb, id: str) -> str:
 UNDONE = (
     *(("hold", "release"), ("drain", "run"), ("cordon", "uncordon"), ("kill", "run")),
     *(("cordon", "drain"), ("drain", "cordon"), ("kill", "cordon"), ("drain", "uncordon")),
-    *(("pause", "resume"), ("rotate_pause", "rotate_resume"), ("drain", "kill")),
+    *(
+        ("pause", "resume"),
+        ("park", "unpark"),
+        ("rotate_pause", "rotate_resume"),
+        ("drain", "kill"),
+    ),
 )
 
 

@@ -13,7 +13,8 @@ from nodemanager.commands.ids import complete_id
 from nodemanager.commands.show import print_json
 from nodemanager.commands.waiting import until_clean, until_gone, wait_option
 from nodemanager.core.model.annotations import FORCIBLE
-from nodemanager.core.operate.verbs import GROUPS, Takes, Verb
+from nodemanager.core.operate.verb_row import Takes
+from nodemanager.core.operate.verbs import GROUPS, STANDING, Verb
 from nodemanager.logline import Json, span, visible
 
 RUNTIME_FAILURE, WRONG_CONFIGURATION = 1, 2
@@ -211,12 +212,15 @@ def reload(as_json: bool, config: str | None) -> None:
 def orders(as_json: bool, config: str | None) -> None:
     """List the standing orders, who gave them, and why."""
     status = client(config).standing()
-    parts = {key: status.get(key, {}) for key in ("pause", "rotation")}
+    parts = {one.part: status.get(one.part, {}) for one in STANDING.values()}
     if as_json:
         print_json({**parts, "marks": status.get("marks", [])})
         return
-    wholes = (("pause", "the whole pool", "paused"), ("rotation", "the rotation", "paused"))
-    rows = [("pause", whole, parts[key]) for key, whole, word in wholes if parts[key].get(word)]
+    rows = [
+        (kind.rpartition("_")[2], one.subject, parts[one.part])
+        for kind, one in STANDING.items()
+        if parts[one.part].get(one.flag)
+    ]
     for mark in status.get("marks", []):
         named = f"{mark['host']} ({mark['id']})" if mark.get("host") else mark["id"]
         rows.append((mark["kind"], named, mark))

@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from nodemanager.commands.show import cell
+from nodemanager.core.operate.verbs import STANDING
 from nodemanager.logline import Json, span, visible
 
 GOOD, ODD, BAD, FAINT = "green", "yellow", "bold red", "dim"
@@ -54,7 +55,7 @@ def _subjects(status: Json) -> Iterator[tuple[str, Sequence[RenderableType]]]:
     if status.get("spares"):
         yield "spares", _spares(status["spares"])
     rotation = status.get("rotation", {})
-    if rotation.get("sizes") or rotation.get("paused"):
+    if rotation.get("sizes"):
         yield "rotation", _rotation(rotation)
     yield "boots", _boots(status)
     yield "records", [_counts(status["records"]) or _none()]
@@ -84,11 +85,15 @@ def _head(status: Json) -> RenderableType:
         head.append(" (another manager acts)", style=FAINT)
     elif mode == "read-only":
         head.append(": ").append(cell(status.get("read_only") or "look at its log", ODD))
-    pause = status.get("pause", {"paused": False})
-    if pause["paused"]:
-        head.append(f"  PAUSED for {span(pause['paused_s'])}", style=BAD)
-        if "by" in pause:
-            head.append(" by ").append(cell(f"{pause['by']}: {pause['reason']}", ODD))
+    for one in STANDING.values():
+        mark = status.get(one.part, {})
+        if mark.get(one.flag):
+            style = BAD if one.level == "bad" else ODD
+            said = one.word.replace("_", " ").upper()
+            head.append(f"  {said} for {span(mark[f'{one.flag}_s'])}", style=style)
+            if "by" in mark:
+                why = f": {mark['reason']}" if mark["reason"] else ""
+                head.append(" by ").append(cell(f"{mark['by']}{why}", ODD))
     plan = status["plan"]
     head.append(f"  plan {plan['id']}, {span(status['cycle_age_s'])} ago", style=FAINT)
     if plan["aborted"] is not None:
@@ -173,11 +178,6 @@ def _spares(spares: Json) -> Sequence[Text]:
 def _rotation(rotation: Json) -> Sequence[Text]:
     """The outdated nodes of each size, and which is replaced now, or why none is."""
     lines = []
-    if rotation["paused"]:
-        line = Text("PAUSED", style=BAD)
-        if "by" in rotation:
-            line.append(" by ").append(cell(f"{rotation['by']}: {rotation['reason']}", ODD))
-        lines.append(line)
     for one in rotation["sizes"]:
         line = Text(f"{one['outdated']} of {one['nodes']} to replace", style=ODD)
         line.append("  ").append(cell(one["size"])).append("  ")

@@ -19,7 +19,8 @@ import falcon
 from falcon.asgi import Request, Response
 
 from nodemanager.core.operate.replies import Command, Reply, Result, lacks_reason
-from nodemanager.core.operate.verbs import CommandTarget, Takes, Verb
+from nodemanager.core.operate.verb_row import CommandTarget, Takes
+from nodemanager.core.operate.verbs import Verb
 from nodemanager.journal.explained import plain
 from nodemanager.web.door import user_of
 from nodemanager.workers import Workers

@@ -10,10 +10,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import NamedTuple
 
-from nodemanager.core.model.annotations import PAUSE, ROTATE_PAUSE
 from nodemanager.core.model.breaker import Cause
 from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.world import LeftoverKind
+from nodemanager.core.operate.verbs import STANDING
 from nodemanager.core.plan.leftovers import LedgerState
 from nodemanager.core.plan.slots import slots_per_node
 from nodemanager.web.status import Status, slots_used
@@ -78,7 +78,11 @@ def _leftovers(status: Status) -> Mapping[tuple[str, str], int]:
     }
 
 
-GAUGES = (
+def _stands(kind: str) -> Callable[[Status], bool]:
+    return lambda shown: kind in shown.marks.pool
+
+
+GAUGES: tuple[Gauged, ...] = (
     Gauged("nodes", "Cloud nodes by what they do.", _nodes, ("state",)),
     Gauged("nodes_wanted", "Nodes that the demand needs.", lambda shown: shown.nodes.wish),
     Gauged(
@@ -99,11 +103,6 @@ GAUGES = (
         "1 while a size's replacements are as outdated as what they replace.",
         _stalled,
         ("size",),
-    ),
-    Gauged(
-        "rotation_paused",
-        "1 while an operator pauses the replacement of outdated nodes.",
-        lambda shown: ROTATE_PAUSE in shown.marks.pool,
     ),
     Gauged("records", "Records by state.", lambda shown: shown.records, ("state",)),
     Gauged(
@@ -154,10 +153,9 @@ GAUGES = (
         "1 while this is the pool's active manager.",
         lambda shown: shown.lease.is_active,
     ),
-    Gauged(
-        "paused",
-        "1 while the pool is paused by an operator.",
-        lambda shown: PAUSE in shown.marks.pool,
+    *(
+        Gauged(one.word, f"1 while an operator's order stands: {one.title.lower()}.", _stands(kind))
+        for kind, one in STANDING.items()
     ),
     Gauged("orders", "Operators' standing orders.", _orders, ("kind",)),
     Gauged(

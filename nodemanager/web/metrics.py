@@ -26,7 +26,7 @@ from nodemanager.core.safety.proof import UNPROVEN
 from nodemanager.logline import Fields
 from nodemanager.refusals import Refusals
 from nodemanager.web.counters import COUNTERS, Counted
-from nodemanager.web.gauges import AGES, GAUGES
+from nodemanager.web.gauges import AGES, GAUGES, Aged, Gauged
 from nodemanager.web.release_times import ReleaseTimes
 from nodemanager.web.status import ErrorCounts, Status, slots_used
 from nodemanager.web.trend import SlotTrend, Taken
@@ -89,9 +89,8 @@ class Metrics:
         for row in COUNTERS:
             self._counters[row.name] = self._counter(row.name, row.doc, *row.labels)
             self._rows.setdefault(row.event, []).append(row)
-        self._gauges = {
-            row.name: self._gauge(row.name, row.doc, *row.labels) for row in (*GAUGES, *AGES)
-        }
+        rows: list[Gauged | Aged] = [*GAUGES, *AGES]
+        self._gauges = {row.name: self._gauge(row.name, row.doc, *row.labels) for row in rows}
         self._start_at_none()
 
         self._refused = _Refused()

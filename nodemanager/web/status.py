@@ -14,10 +14,11 @@ from functools import cache
 from nodemanager import __version__
 from nodemanager.clock import Clock
 from nodemanager.core.explain.why import Blocker, SizeWhy
-from nodemanager.core.model.annotations import NO_MARKS, PAUSE, ROTATE_PAUSE, Mark, Marks
+from nodemanager.core.model.annotations import NO_MARKS, Mark, Marks
 from nodemanager.core.model.breaker import HOW_TO_CLEAR, Breaker
 from nodemanager.core.model.lease import LeaseRole, LeaseView
 from nodemanager.core.model.world import LeftoverKind
+from nodemanager.core.operate.verbs import STANDING
 from nodemanager.core.plan.leftovers import LedgerState
 from nodemanager.core.plan.notices import Notice
 from nodemanager.core.plan.rotation import Rotation
@@ -162,7 +163,7 @@ class Status:
                 size: {"wanted": one.wanted, "ready": one.there, "kept": one.kept}
                 for size, one in sorted(self.spares.items())
             },
-            "rotation": self._rotation(with_names, now),
+            "rotation": {"sizes": self._rotation(with_names)},
             "places_resting": [
                 {"size": size, "place": place, "for_s": _rounded(max(0.0, until - now))}
                 for size, place, until in self.resting
@@ -173,10 +174,11 @@ class Status:
             "holds": {"count": len(self.held)},
             "price": _rounded(self.price),
             "leftovers": self._leftovers(),
-            "pause": self._mark(PAUSE, "paused", with_names, now),
             "notices": [_notice(one, with_names) for one in self.notices],
             "orders": {kind: len(marks) for kind, marks in self._orders().items()},
         }
+        for kind, one in STANDING.items():
+            shown[one.part] = self._mark(kind, with_names, now) | shown.get(one.part, {})
         if with_names:
             shown["idle_times"] = {
                 name: _rounded(idle_s) for name, idle_s in self.idle_times.items()
@@ -221,18 +223,17 @@ class Status:
     def _orders(self) -> dict[str, Mapping[str, Mark]]:
         return dict(self.marks.by_kind)
 
-    def _mark(self, kind: str, word: str, with_names: bool, now: float) -> Json:
+    def _mark(self, kind: str, with_names: bool, now: float) -> Json:
         """Whether that is ordered of the whole pool, and for how long; with names, by whom."""
-        mark = self.marks.pool.get(kind)
+        mark, word = self.marks.pool.get(kind), STANDING[kind].flag
         if mark is None:
             return {word: False}
         shown: Json = {word: True, f"{word}_s": _age(self.marked_at.get(kind), now)}
         return {**shown, **_told(mark)} if with_names else shown
 
-    def _rotation(self, with_names: bool, now: float) -> Json:
-        """What is left to replace, by size; with names, who paused it, and the nodes."""
-        shown = self._mark(ROTATE_PAUSE, "paused", with_names, now)
-        shown["sizes"] = [
+    def _rotation(self, with_names: bool) -> list[Json]:
+        """What is left to replace, by size; with names, the nodes."""
+        return [
             {
                 "size": size,
                 "nodes": one.nodes,
@@ -243,7 +244,6 @@ class Status:
             }
             for size, one in sorted(self.rotations.items())
         ]
-        return shown
 
     def _forerunner(self) -> Json:
         return {

@@ -30,8 +30,8 @@ OLD = 10 * HOUR
 
 ENDING = {"SHUTDOWN", "CLEAN"}
 """The kinds of verdicts that end a node, or free the record of one that ended."""
-RELEASES = "order_release"
-"""What orders a clean from within a workflow, by its second argument."""
+ORDERING = {"order_release": 0, "_once_idle": 2}
+"""What orders a clean or a shutdown by the argument behind this one."""
 
 
 def enumerated() -> set[Reason]:
@@ -61,8 +61,8 @@ def _ordered_in(function: ast.FunctionDef) -> Iterator[Reason]:
         if not isinstance(call, ast.Call):
             continue
         at = next((place for place, one in enumerate(call.args) if _is_ending(one)), None)
-        if isinstance(call.func, ast.Name) and call.func.id == RELEASES:
-            at = 0
+        if isinstance(call.func, ast.Name):
+            at = ORDERING.get(call.func.id, at)
         if at is None or at + 1 >= len(call.args):
             continue
         said = call.args[at + 1]
@@ -120,7 +120,7 @@ def _pair(rig: Rig, state: WorkerState = WorkerState.BUSY) -> tuple[str, str]:
     return machine.node.id, record.uuid
 
 
-def _order(rig: Rig, verb: Verb, id: str, *forced: str) -> None:
+def _order(rig: Rig, verb: Verb, id: str | None, *forced: str) -> None:
     command = Command(verb, "ann", "test", id, forced=forced)
     rig.system.daemon.tell(Ordered(command, lambda reply: None))
     rig.flush()
@@ -175,6 +175,13 @@ def _other_type(rig: Rig) -> str:
 def _drained(rig: Rig) -> str:
     node, uuid = _pair(rig)
     _order(rig, Verb.DRAIN, node)
+    rig.fleet.states[node] = WorkerState.IDLE
+    return uuid
+
+
+def _parked(rig: Rig) -> str:
+    node, uuid = _pair(rig)
+    _order(rig, Verb.PARK, None)
     rig.fleet.states[node] = WorkerState.IDLE
     return uuid
 
@@ -309,6 +316,7 @@ WAYS = (
         options=(("dispatcher", "slurm"),),
     ),
     Way(Reason.DRAINED, "An operator drains it.", _drained),
+    Way(Reason.PARKED, "It is idle, and an operator parked the pool.", _parked),
     Way(Reason.NOTICED, "It is idle, and its cloud will take it.", _noticed),
     Way(Reason.KILLED, "An operator kills it.", _killed),
     Way(Reason.NODE_DOWN, "It says that it is down.", _says_down),

@@ -642,10 +642,43 @@ def test_a_paused_pool_stands_still_over_restarts_until_it_is_resumed(make_rig: 
     until(rig, "record.cleaned", within=300, record=leaked.uuid)
     rig.turn(120)
     assert len(rig.nodes) == 2
-    assert rig.summary()["paused"] is None
+    assert "paused" not in rig.summary()
     restart(rig)
     rig.turn(60)
     assert rig.summary().get("paused") is None
+
+
+def test_a_parked_pool_empties_over_restarts_and_boots_again_once_it_is_unparked(
+    busy: Rig,
+) -> None:
+    """O7."""
+    rig = busy
+    assert Operator(rig)._now(Verb.PARK).result is Result.DONE
+    rig.turn(120)
+    assert rig.summary()["parked"] == "ann"
+    assert rig.reasons("node.keep", node=node_of(rig))[-1] == "parking"
+    operator = restart(rig)
+    rig.fleet.state = WorkerState.IDLE
+    gone = until(rig, "node.gone", within=300)
+    assert gone["reason"] == "parked"
+    rig.turn(300)
+    assert rig.nodes == []
+    assert rig.lines("node.created") == []
+    assert operator._now(Verb.PARK).result is Result.ALREADY
+    assert operator._now(Verb.UNPARK).result is Result.DONE
+    assert operator._now(Verb.UNPARK).result is Result.ALREADY
+    rig.turn(120)
+    assert len(rig.nodes) == 2
+    assert "parked" not in rig.summary()
+
+
+def test_an_undrained_node_of_a_parked_pool_is_said_to_go_all_the_same(busy: Rig) -> None:
+    operator = Operator(busy)
+    operator.drain(node_of(busy))
+    operator._now(Verb.PARK)
+    assert operator.run(node_of(busy)).text.endswith(
+        "may take work again; but the pool is parked: `nodemanager unpark` ends that"
+    )
 
 
 def test_a_pause_calls_off_what_nobody_has_begun(make_rig: MakeRig) -> None:
@@ -788,7 +821,7 @@ def test_an_order_that_can_not_be_written_down_is_not_given(busy: Rig) -> None:
     rig.fleet.state = WorkerState.IDLE
     rig.turn(600)
     assert rig.lines("node.gone") == []
-    assert rig.summary()["paused"] is None
+    assert "paused" not in rig.summary()
 
 
 def test_a_resume_that_can_not_be_written_down_leaves_the_pool_paused(busy: Rig) -> None:

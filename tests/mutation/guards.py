@@ -733,6 +733,31 @@ GUARDS = (
         "            return\n        if False and self._context.flights.is_written(",
         "tests/actors/test_operators.py::test_a_node_whose_destroy_is_sent_is_not_cordoned",
     ),
+    TextMutant(
+        "O7",
+        "a set-up that waits for a worker is begun in a parked pool",
+        "core/execute/setup.py",
+        "    if snapshot.parked is not None:\n",
+        "    if False:\n",
+        "tests/core/plan/test_parked.py::test_o7_a_set_up_that_waits_for_a_worker_is_not_begun",
+    ),
+    TextMutant(
+        "O7",
+        "a node goes for a parking that was ended",
+        "core/plan/destroy.py",
+        "    if snapshot.parked is not None:\n        return None\n",
+        "    if True:\n        return None\n",
+        "tests/core/plan/test_parked.py::test_o7_what_was_to_go_stays_once_the_pool_is_unparked",
+    ),
+    TextMutant(
+        "O7",
+        "a busy node that was busy before is not told to take no more work",
+        "core/judge/nodes.py",
+        "before if snapshot.parked is None else NOTHING_BEFORE",
+        "before",
+        "tests/core/plan/test_parked.py::"
+        "test_o7_a_node_is_told_to_take_no_more_work_and_after_unpark_to_take_some",
+    ),
     # Two managers act for one pool.
     TextMutant(
         "L6",

@@ -44,6 +44,10 @@ NEVER: Mapping[Reason, str] = {
         (Reason.LEAVING, Reason.NOTICED),
         "Only storms take nodes with notice: tests/test_simulated_notices.py plays them.",
     ),
+    **dict.fromkeys(
+        (Reason.PARKED, Reason.PARKING, Reason.POOL_PARKED),
+        "Only storms park a pool: tests/test_simulated_parking.py plays them.",
+    ),
     Reason.ONE_PLAN: "No simulated manager runs with `--once`: the tests of commands by hand do.",
     Reason.OTHER_TYPE: "No simulated cloud has other types than the file: the ways out have.",
     Reason.ROTATION_PAUSED: "No simulated operator pauses it: the tests of the actors do.",

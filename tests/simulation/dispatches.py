@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from tests.simulation.liveness import Calm
     from tests.simulation.truth import Truth
 
-AS_IDLE = frozenset({Reason.IDLE_BEYOND_DEMAND, Reason.DRAINED, Reason.NOTICED})
+AS_IDLE = frozenset({Reason.IDLE_BEYOND_DEMAND, Reason.DRAINED, Reason.NOTICED, Reason.PARKED})
 PLANNED_S = 120.0
 """From the plan to its claim: calls that are slow."""
 BOOTS_S = 150.0

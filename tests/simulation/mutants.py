@@ -231,6 +231,7 @@ OUTLIVED = Storm(
     ("cloud list short", "destroys accepted and never happen", "demand changes"), count=16
 )
 """There nodes outlive their destroys, and a list lacks them."""
+PARKING = Storm(("an operator parks the pool", "manager killed", "demand changes"), count=16)
 UNHEARD = Storm(("pings lost on the way",), count=6, dispatching=Dispatching(15.0, 900.0))
 UNJOINED = Storm(
     ("machines never join the scheduler", "manager killed"),
@@ -942,6 +943,22 @@ MUTANTS: tuple[Mutant, ...] = (
         "a cordoned node goes as idle, down or unpaired like any other",
         (instead(nodes._not_cordoned, "cordoned(subject.node, facts.snapshot)", "None"),),
         storm=Storm(("an operator cordons nodes", "a node is stopped", "a node freezes"), count=30),
+    ),
+    Mutant(
+        "O7",
+        "a parked pool boots for its demand",
+        (off(Market._standing_refusal, "snapshot.parked is not None"),),
+        storm=PARKING,
+    ),
+    Mutant(
+        "O7",
+        "nobody knows after a restart that the pool is parked",
+        (
+            instead(
+                kept._write_marks, "replace(marks, holds={})", "replace(marks, holds={}, pool={})"
+            ),
+        ),
+        storm=PARKING,
     ),
     # R. Restart.
     Mutant(

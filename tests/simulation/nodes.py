@@ -29,6 +29,8 @@ CLOCKS_S = 120.0
 """By so much a cloud's clock, and ours, may make a node look older (A3)."""
 PINS_TRIES = 3
 FLOOR = 5
+WELL = frozenset({Reason.IDLE_BEYOND_DEMAND, Reason.PARKED})
+"""Destroys of nodes that did no work: the cap on shutdowns is for others (D9)."""
 WAVE = frozenset({Reason.NODE_DOWN, Reason.NODE_STOPPED, Reason.UNPAIRED})
 
 
@@ -470,7 +472,7 @@ class NodeRules:
         self, manager: Manager, plan: Plan, ears: Ears, cloud: Heard, settings: Settings
     ) -> None:
         memory = self.memory[manager.name]
-        bad = [one for one in plan.shutdowns if one.reason is not Reason.IDLE_BEYOND_DEMAND]
+        bad = [one for one in plan.shutdowns if one.reason not in WELL]
         # One that took effect after its flight had run out is of an earlier cycle.
         since = self.world.engine.now - settings.action_timeout
         lately = [
@@ -478,7 +480,7 @@ class NodeRules:
             for one in memory.destroyed
             if one.at > cloud.started and one.ordered_at >= since - EXACT_S
         ]
-        capped = len(bad) + sum(one.reason is not Reason.IDLE_BEYOND_DEMAND for one in lately)
+        capped = len(bad) + sum(one.reason not in WELL for one in lately)
         if bad and capped > settings.max_shutdowns_per_cycle:
             self._wrong("D9", manager, f"destroys {capped} in one cycle")
         excused = {
@@ -748,7 +750,7 @@ class NodeRules:
         at, order = known
         turned_at, fell_at = self._turned_at(order, by, at), self._fell_at(order, by, at)
         memory.destroyed.append(Destroyed(at, now, one.id, order.reason, turned_at, fell_at))
-        if order.reason is Reason.IDLE_BEYOND_DEMAND:
+        if order.reason in WELL:
             read, _, _ = self.told.ears[by].last_look(order.record or "", None, sent_at)
             record = read.record if read is not None and read.at >= at else None
             is_its_word = self.world.slurm is None

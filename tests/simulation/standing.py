@@ -1,4 +1,4 @@
-"""Operators' standing orders, and who is shut down for which cause: O1, O2, O5, D1, D11.
+"""Operators' standing orders, and who is shut down for which cause: O1, O2, O5, O7, D1, D11.
 
 An order counts from when an operator gave it, and no longer than until one took it back, whatever
 the manager remembers of it.
@@ -33,6 +33,10 @@ class StandingOrders:
         """By verb, pool and node of each order that was given, and not taken back since."""
         self._cordoned: dict[tuple[str, str], int] = {}
         """Pool and node of each cordon that an operator was told of, with the journals lost."""
+        self._parked: dict[str, int] = {}
+        """Each pool of which an operator was told that it is parked, with the journals lost."""
+        self._parks: set[str] = set()
+        """The pools that an operator ever ordered to park."""
         self.named_ever: set[str] = set()
         """The nodes of which any operator ever ordered something."""
         world.given.append(self._heard)
@@ -45,9 +49,15 @@ class StandingOrders:
 
     def _heard(self, manager: str, message: object) -> None:
         """A daemon is given a command: it may have carried it out when it is killed."""
-        if not isinstance(message, Ordered) or message.command.id is None:
+        if not isinstance(message, Ordered):
             return
         verb, pool = message.command.verb, self.world.managers[manager].pool.name
+        if verb is Verb.PARK:
+            self._parks.add(pool)
+        elif verb is Verb.UNPARK:
+            self._parked.pop(pool, None)
+        if message.command.id is None:
+            return
         for node_id in self._named(message.command.id):
             self.named_ever.add(node_id)
             if verb in self._given:
@@ -72,6 +82,8 @@ class StandingOrders:
         if event is Event.OPERATOR_UNDRAIN:
             for given in self._given.values():
                 given.discard(of)
+        elif event is Event.OPERATOR_PARK:
+            self._parked[manager.pool.name] = manager.pool.journal.lost
         elif event is Event.OPERATOR_CORDON:
             self._cordoned[of] = manager.pool.journal.lost
             self._given[Verb.DRAIN].discard(of)
@@ -81,11 +93,16 @@ class StandingOrders:
     ) -> None:
         if manager.mode != "apply":
             return
+        pool = manager.pool.name
+        if plan.boots and self._parked.get(pool) == manager.pool.journal.lost:
+            self.world.violate("O7", f"{manager.name} boots in a pool that is parked")
         for order in plan.shutdowns:
             of = manager.pool.name, order.node_id
             what = f"{manager.name} destroys {order.node_id} ({order.reason.value})"
             if order.reason is Reason.KILLED and of not in self._given[Verb.KILL]:
                 self.world.violate("O2", f"{what}, and nobody ordered it")
+            if order.reason is Reason.PARKED and pool not in self._parks:
+                self.world.violate("O7", f"{what}, and nobody parked the pool")
             if order.reason is Reason.DRAINED and of not in self._given[Verb.DRAIN]:
                 self.world.violate("O1", f"{what}, and nobody ordered it")
             is_kept = self._cordoned.get(of) == manager.pool.journal.lost

@@ -23,7 +23,9 @@ from tests.simulation.world import World
 
 ROTATED = frozenset({Reason.OTHER_IMAGE, Reason.OTHER_TYPE, Reason.TOO_OLD})
 """Another node takes its place (D15)."""
-AS_IDLE = frozenset({Reason.IDLE_BEYOND_DEMAND, Reason.DRAINED, Reason.NOTICED}) | ROTATED
+AS_IDLE = ROTATED | {
+    *(Reason.IDLE_BEYOND_DEMAND, Reason.DRAINED, Reason.NOTICED, Reason.PARKED),
+}
 CARRIED_OUT_S = 30.0
 """From the plan to the destroy: its look, and messages and calls that are slow."""
 A_ROUNDING = 1e-6

@@ -13,7 +13,7 @@ from nodemanager.core.execute.news import HandCleans, LoopsReset
 from nodemanager.core.execute.workflow import Action, End, Key
 from nodemanager.core.explain.events import CLEANED
 from nodemanager.core.explain.explain import APPLY, STANDBY
-from nodemanager.core.model.annotations import HandClean, Mark, Marks
+from nodemanager.core.model.annotations import PARK, HandClean, Mark, Marks
 from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.verdict import Objection, keep
 from nodemanager.core.model.world import Tags
@@ -403,7 +403,8 @@ class DrainCommands:
             return
         self._questions.undone(node_id)
         self._context.decide_soon()
-        self._answers.did(said, named)
+        parked = PARK in left.pool and "; but the pool is parked: `nodemanager unpark` ends that"
+        self._answers.did(said, named, parked or "")
 
     def _may_be_there(self, node_id: str) -> bool:
         expected = (one.node_id for one in self._context.state.expected.values())

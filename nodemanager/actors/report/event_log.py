@@ -11,7 +11,6 @@ from nodemanager.actors.report.notice_log import NoticeLog
 from nodemanager.actors.report.verdict_log import VerdictLog
 from nodemanager.core.explain.events import event_of_node, event_of_record
 from nodemanager.core.judge.false_clean import CLEAR, FalseClean
-from nodemanager.core.model.annotations import PAUSE
 from nodemanager.core.model.breaker import HOW_TO_CLEAR, Breaker
 from nodemanager.core.model.reasons import Event, Kind, Reason
 from nodemanager.core.model.settings import Settings
@@ -20,6 +19,7 @@ from nodemanager.core.model.verdict import Verdict
 from nodemanager.core.model.world import CloudNode, Record
 from nodemanager.core.observe.clocks import ALWAYS, MeasuredClock
 from nodemanager.core.observe.snapshot import Rests
+from nodemanager.core.operate.verbs import STANDING
 from nodemanager.core.plan.boots import BootOrder
 from nodemanager.core.plan.destroy import ShutdownOrder
 from nodemanager.core.plan.errands import Errand
@@ -225,7 +225,11 @@ class EventLog:
             "deferred": plan.deferred,
             "breaker": plan.breaker.cause.value if plan.breaker.cause else "closed",
             "draining": counts.get("nodes_draining", 0) or None,
-            "paused": _by(plan, PAUSE),
+            **{
+                one.word: mark.by or "an operator"
+                for kind, one in STANDING.items()
+                if (mark := plan.pool_marks.get(kind)) is not None
+            },
         }
         news = self._summaries.due([tuple(summary.items())], now)
         self._summary = summary
@@ -363,9 +367,3 @@ class EventLog:
                 name = item.uuid if isinstance(item, Record) else item.id
                 found.append(f"{name}: {'; '.join(item.problems)}")
         return tuple(found)
-
-
-def _by(plan: Plan, kind: str) -> str | None:
-    """Who ordered that of the whole pool; None if nobody did."""
-    mark = plan.pool_marks.get(kind)
-    return None if mark is None else mark.by or "an operator"

@@ -394,7 +394,7 @@ LONGEST_ASK_S = 15.0
 GIVES_UP = frozenset(
     {
         *(Reason.NO_LONGER_WANTED, Reason.AT_MAX_NODES, Reason.AT_MAX_PRICE),
-        *(Reason.NO_LEASE, Reason.HELD),
+        *(Reason.NO_LEASE, Reason.HELD, Reason.POOL_PARKED),
     }
 )
 """A block for one of these ends the repeats of an unclear create (`_go_on`)."""
@@ -411,6 +411,8 @@ def confirm_setup(order: SetUpOrder, seen: Seen, record: Record | None) -> Objec
     block = standing_block(snapshot, seen.settings, breaker=snapshot.breaker.stops_booting)
     if block is not None and block.reason is not Reason.NOT_AUTHORISED:
         return block
+    if snapshot.parked is not None:
+        return Objection(Reason.POOL_PARKED, snapshot.parked.measures(snapshot.wall))
     wait_s = snapshot.limits.throttled_until - snapshot.now
     if wait_s > 0:
         return Objection(Reason.THROTTLED, {"retry_s": wait_s})

@@ -201,7 +201,9 @@ class DemandAgain:
             return {"slots": self._slots.total, **self._slots.held_by}
         if reason is Reason.NOT_IN_SCHEDULER and (apart := self._market.apart()) is not None:
             return {"host": apart.first, "count": apart.count}
-        block = standing_block(self._snapshot, settings)
+        parked, block = self._snapshot.parked, standing_block(self._snapshot, settings)
+        if reason is Reason.POOL_PARKED and parked is not None:
+            return parked.measures(self._snapshot.wall)
         return block.measures if block is not None and block.reason is reason else {}
 
     # Shrinking.

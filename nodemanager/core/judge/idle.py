@@ -17,11 +17,13 @@ from nodemanager.core.observe.history import History
 from nodemanager.core.observe.scheduled import word_on
 from nodemanager.core.observe.snapshot import Snapshot
 
-AS_IDLE = frozenset({Reason.IDLE_BEYOND_DEMAND, Reason.DRAINED, Reason.NOTICED}) | ROTATE
+AS_IDLE = ROTATE | {
+    *(Reason.IDLE_BEYOND_DEMAND, Reason.DRAINED, Reason.NOTICED, Reason.PARKED),
+}
 """The reasons for a shutdown that rests on the node's own report that it is idle."""
 
 
-UNCAPPED = frozenset({Reason.IDLE_BEYOND_DEMAND, Reason.SUSPENDED})
+UNCAPPED = frozenset({Reason.IDLE_BEYOND_DEMAND, Reason.PARKED, Reason.SUSPENDED})
 """The shutdowns of nodes that did no work and were well: D9's cap on shutdowns is for others."""
 
 

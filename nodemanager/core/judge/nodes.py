@@ -15,6 +15,7 @@ from nodemanager.core.judge.checks import (
 )
 from nodemanager.core.judge.node_view import (
     DYING,
+    OUTSIDE,
     NodeView,
     Silence,
     Subject,
@@ -29,6 +30,7 @@ from nodemanager.core.judge.overrides import (
     measures_of_notice,
     noticed,
     of_node,
+    parked,
 )
 from nodemanager.core.model.annotations import Mark
 from nodemanager.core.model.reasons import Kind, Reason
@@ -535,6 +537,15 @@ def _not_noticed(facts: NodeFacts, subject: Subject) -> NodeView | None:
     return ordered_away(subject, noticed(subject.node, subject.own, subject.state, facts.snapshot))
 
 
+def _not_parked(facts: NodeFacts, subject: Subject) -> NodeView | None:
+    return ordered_away(subject, parked(subject.node, subject.state, facts.snapshot))
+
+
+def _parked_for(facts: NodeFacts, subject: Subject) -> Measured:
+    mark = facts.snapshot.parked
+    return {} if mark is None else mark.measures(facts.snapshot.wall)
+
+
 def _up(facts: NodeFacts, subject: Subject) -> NodeView | None:
     """A node that was stopped, suspended or in error for `settle` is down (D1).
 
@@ -810,6 +821,15 @@ PAIRED: tuple[RuleCheck[Ask], ...] = (
         course="leaving",
     ),
     RuleCheck(
+        "O7",
+        _not_parked,
+        "the pool is parked, and it says that it is idle",
+        "not while it says that it is busy",
+        _parked_for,
+        moot=lambda facts: facts.snapshot.parked is None,
+        course="parking",
+    ),
+    RuleCheck(
         "D12",
         _not_suspended,
         "its scheduler has switched it off",
@@ -916,7 +936,9 @@ class NodeJudge:
         pairs: Pairs,
         before: Mapping[str, Verdict] = NOTHING_BEFORE,
     ) -> None:
-        self._facts = NodeFacts(snapshot, settings, pairs, before)
+        # Of a parked pool no verdict from before is believed without asking all checks.
+        known = before if snapshot.parked is None else NOTHING_BEFORE
+        self._facts = NodeFacts(snapshot, settings, pairs, known)
         self._at_all = asked_by(self._facts, AT_ALL)
         self._paired = asked_by(self._facts, PAIRED)
         self._alone = asked_by(self._facts, ALONE)
@@ -969,7 +991,9 @@ class NodeJudge:
         """The view, by all checks."""
         subject = self._facts.subject(node)
         seen = self._checked(node, subject)
-        if is_leaving(node, subject.record, self._facts.snapshot):
+        snapshot = self._facts.snapshot
+        parks = snapshot.parked is not None and seen.verdict.reason not in OUTSIDE
+        if parks or is_leaving(node, subject.record, snapshot):
             seen.leaves = True
             seen.counts = seen.surplus_if_idle = False
         return seen

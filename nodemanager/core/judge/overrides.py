@@ -1,6 +1,6 @@
 """The verdicts on a node that somebody takes out of use, after the checks that protect it.
 
-Operators' orders (O1, O2, O5), and the cloud's word that it will take the node (D18).
+Operators' orders (O1, O2, O5, O7), and the cloud's word that it will take the node (D18).
 """
 
 from __future__ import annotations
@@ -59,9 +59,16 @@ def drained(node: CloudNode, state: WorkerState, snapshot: Snapshot) -> Verdict 
     drain = of_node(snapshot.drains, node)
     if drain is None or drain.kept or node.tags.pool is None:
         return None
-    measures = {**drain.measures(snapshot.wall), "state": state.value}
-    goes = Verdict(Kind.SHUTDOWN, Reason.DRAINED, node.id, measures)
-    return _once_idle(state, goes, Verdict(Kind.KEEP, Reason.DRAINING, node.id, measures))
+    measures = drain.measures(snapshot.wall)
+    return _once_idle(node, state, measures, Reason.DRAINED, Reason.DRAINING)
+
+
+def parked(node: CloudNode, state: WorkerState, snapshot: Snapshot) -> Verdict | None:
+    """The verdict of a parked pool on a node, as that of a drain; None without one (O7)."""
+    if snapshot.parked is None or node.tags.pool is None:
+        return None
+    measures = snapshot.parked.measures(snapshot.wall)
+    return _once_idle(node, state, measures, Reason.PARKED, Reason.PARKING)
 
 
 def noticed(
@@ -73,9 +80,8 @@ def noticed(
     """
     if record.notice is None or node.tags.pool is None:
         return None
-    measures = {**measures_of_notice(record, snapshot), "state": state.value}
-    goes = Verdict(Kind.SHUTDOWN, Reason.NOTICED, node.id, measures)
-    return _once_idle(state, goes, Verdict(Kind.KEEP, Reason.LEAVING, node.id, measures))
+    measures = measures_of_notice(record, snapshot)
+    return _once_idle(node, state, measures, Reason.NOTICED, Reason.LEAVING)
 
 
 def measures_of_notice(record: Record, snapshot: Snapshot) -> dict[str, Any]:
@@ -87,6 +93,13 @@ def measures_of_notice(record: Record, snapshot: Snapshot) -> dict[str, Any]:
     return {"cause": notice.why.value, **left}
 
 
-def _once_idle(state: WorkerState, goes: Verdict, waits: Verdict) -> Verdict | None:
+def _once_idle(
+    node: CloudNode, state: WorkerState, measures: Mapping[str, Any], goes: Reason, waits: Reason
+) -> Verdict | None:
     """The shutdown of an idle node, the keeping of a busy one; None for any other state."""
-    return {WorkerState.IDLE: goes, WorkerState.BUSY: waits}.get(state)
+    measures = {**measures, "state": state.value}
+    verdicts = {
+        WorkerState.IDLE: Verdict(Kind.SHUTDOWN, goes, node.id, measures),
+        WorkerState.BUSY: Verdict(Kind.KEEP, waits, node.id, measures),
+    }
+    return verdicts.get(state)

@@ -8,7 +8,7 @@ from typing import Any
 
 from nodemanager.core.model.reasons import FORCED, Reason
 
-PAUSE, ROTATE_PAUSE = "pause", "rotate_pause"
+PAUSE, ROTATE_PAUSE, PARK = "pause", "rotate_pause", "park"
 """The kinds of marks on the whole pool."""
 
 

@@ -169,9 +169,11 @@ class LogKey(Documented):
     SHUTDOWNS = "shutdowns", "Shutdowns ordered."
     BREAKER = "breaker", "closed, or why it is open."
     PAUSED = "paused", "Who paused the pool; left out if nobody did."
+    ROTATION_PAUSED = "rotation_paused", "Who paused the rotation; left out if nobody did."
+    PARKED = "parked", "Who parked the pool; left out if nobody did."
     DRAINING = (
         "draining",
-        "Nodes that an operator drains or kills, or their cloud will take; left out if none.",
+        "Nodes that an operator drains, parks or kills, or their cloud takes; left out if none.",
     )
 
     # The effective windows on `daemon.started`.

@@ -544,6 +544,12 @@ class Reason(Explained):
         NODE | SETTLED,
     )
 
+    PARKING = ReasonRow(
+        "parking",
+        "An operator parked the pool; it works until its job ends, and goes once a new ping of it "
+        "says idle (O7).",
+        NODE | SETTLED,
+    )
     LEAVING = ReasonRow(
         "leaving",
         "Its cloud will take it (spot, maintenance): it takes no more work, and its job has the "
@@ -561,6 +567,11 @@ class Reason(Explained):
     DRAINED = ReasonRow(
         "drained",
         "An operator drains it, and its own new ping says that it is idle (O1).",
+        NODE | SETTLING,
+    )
+    PARKED = ReasonRow(
+        "parked",
+        "An operator parked the pool, and its own new ping says that it is idle (O7).",
         NODE | SETTLING,
     )
     NOTICED = ReasonRow(
@@ -631,6 +642,12 @@ class Reason(Explained):
     )
     WANTED = ReasonRow(
         "wanted", "The wishlist asks for more nodes than there are.", BOOT | SETTLING
+    )
+    POOL_PARKED = ReasonRow(
+        "pool_parked",
+        "An operator parked the pool: nothing is booted until `unpark` (O7).",
+        BOOT | APART,
+        clear="`nodemanager unpark` ends that.",
     )
     AT_MAX_NODES = ReasonRow("at_max_nodes", "`max_nodes` is reached.", BOOT | APART)
     AT_MAX_PRICE = ReasonRow(
@@ -1032,6 +1049,8 @@ class Event(Documented):
     OPERATOR_KILL = "operator.kill", "An operator wants a node gone now (O2)."
     OPERATOR_CLEAN = "operator.clean", "An operator wants a record freed now (O3)."
     OPERATOR_PAUSE = "operator.pause", "An operator pauses the pool (O4)."
+    OPERATOR_PARK = "operator.park", "An operator parks the pool: it is to empty (O7)."
+    OPERATOR_UNPARK = "operator.unpark", "An operator ended that: the pool boots again (O7)."
     OPERATOR_ROTATE_PAUSE = (
         "operator.rotate_pause",
         "An operator pauses the replacement of outdated nodes (O6).",

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from nodemanager.core.model.annotations import PAUSE, ROTATE_PAUSE, HandClean, Mark
+from nodemanager.core.model.annotations import PARK, PAUSE, ROTATE_PAUSE, HandClean, Mark
 from nodemanager.core.model.breaker import Breaker
 from nodemanager.core.model.scheduling import Dispatched
 from nodemanager.core.model.streaks import NONE, Loops
@@ -164,6 +164,11 @@ class Snapshot:
     def rotation_paused(self) -> Mark | None:
         """Who paused the replacement of outdated nodes, and why; None while it goes on (O6)."""
         return self.pool_marks.get(ROTATE_PAUSE)
+
+    @property
+    def parked(self) -> Mark | None:
+        """Who parked the pool, and why; None while it runs (O7)."""
+        return self.pool_marks.get(PARK)
 
     @cached_property
     def wall_clock(self) -> MeasuredClock:

@@ -7,63 +7,11 @@ from the rows. A client on the command line loads only this, and nothing of what
 from __future__ import annotations
 
 from collections.abc import Mapping
-from enum import Enum, Flag, StrEnum, auto
-from typing import Any, NamedTuple
+from enum import StrEnum
+from typing import Any
 
 from nodemanager.core.model.reasons import Event
-
-
-class CommandTarget(Enum):
-    """What a command is about; `ANY` is whatever has the id, a node or a record."""
-
-    POOL = ""
-    NODE = "node"
-    RECORD = "record"
-    ANY = "id"
-
-
-class Takes(Flag):
-    """The options of a command, besides its reason."""
-
-    FORCE = auto()
-    """The rules to break by name (O3)."""
-    UNLISTED = auto()
-    YES = auto()
-    """It asks before it does it, unless this is given."""
-    WAIT = auto()
-    """It can wait until the order is carried out."""
-
-
-Sentence = str | tuple[str, str]
-"""A sentence, or one that holds only for a `busy` node, an `idle` one, or one that has a `slot`."""
-
-
-class VerbRow(NamedTuple):
-    """One command: its `heading` for people, and what it is about.
-
-    It is typed as its value, or as `typed`; `help` and `examples` are those of `--help`, and `does`
-    is its line in the list of the commands, empty for one of GROUPS. `says` tells before it is
-    given what it will do; `done` and `already` answer it. One that `ends` marks takes off those of
-    the kinds that it names. While a mark of the whole pool stands, `alert` says so, with how bad
-    that is. One that is a `danger` ends work, or frees something.
-    """
-
-    value: str
-    heading: str
-    subject: CommandTarget
-    help: str
-    says: tuple[Sentence, ...]
-    examples: tuple[str, ...] = ()
-    does: str = ""
-    done: str = ""
-    already: str = ""
-    typed: str = ""
-    takes: Takes = Takes(0)
-    ends: tuple[str, ...] = ()
-    alert: tuple[str, str] = ("", "")
-    danger: bool = False
-    needs_reason: bool = False
-
+from nodemanager.core.operate.verb_row import CommandTarget, Standing, Takes, VerbRow
 
 _FREED = ("slot", "Its {slot} is freed once the cloud says that the node is gone.")
 _REFILLED = "Another node is booted where the demand needs one."
@@ -271,7 +219,7 @@ class Verb(StrEnum):
             "already sent still end; `nodemanager resume` ends the pause"
         ),
         already="the pool is paused already",
-        alert=("bad", "The pool is paused"),
+        standing=Standing("bad", "The pool is paused", "paused", "pause"),
         needs_reason=True,
     )
     RESUME = VerbRow(
@@ -285,6 +233,41 @@ class Verb(StrEnum):
         done="the pool goes on",
         already="the pool is not paused",
         ends=("pause",),
+    )
+    PARK = VerbRow(
+        "park",
+        "Park the pool",
+        CommandTarget.POOL,
+        does="Let the pool empty, and boot nothing.",
+        help=(
+            "Boot nothing more, and shut each node down once it is idle, until `unpark`, even "
+            "over restarts.\n\nBusy nodes finish their work, and take no more. What is on hold or "
+            "cordoned stays, and records are freed as ever. `pause` stops everything instead."
+        ),
+        examples=("park --reason 'the cluster rests until Monday'",),
+        says=(
+            "Nothing more is booted, also below min_nodes, until you unpark, over restarts too.",
+            "Each node takes no more work, and is shut down as soon as it is idle.",
+            "Busy nodes work until their jobs end. What is on hold or cordoned stays.",
+        ),
+        done=(
+            "the pool is parked: nothing is booted, and each node is shut down as soon as it is "
+            "idle; `nodemanager unpark` ends that"
+        ),
+        already="the pool is parked already",
+        standing=Standing("odd", "The pool is parked", "parked", "park"),
+    )
+    UNPARK = VerbRow(
+        "unpark",
+        "Unpark the pool",
+        CommandTarget.POOL,
+        does="End a parking: boot again.",
+        help="End a parking: nodes are booted again, and those that are left take work again.",
+        examples=("unpark",),
+        says=("Nodes are booted again, and those that are left take work again.",),
+        done="the pool boots nodes again",
+        already="the pool is not parked",
+        ends=("park",),
     )
     ROTATE_PAUSE = VerbRow(
         "rotate_pause",
@@ -302,7 +285,9 @@ class Verb(StrEnum):
             "sent still ends; `nodemanager rotate resume` ends the pause"
         ),
         already="the rotation is paused already",
-        alert=("odd", "The rotation is paused"),
+        standing=Standing(
+            "odd", "The rotation is paused", "rotation_paused", "rotation", "the rotation"
+        ),
         needs_reason=True,
     )
     ROTATE_RESUME = VerbRow(
@@ -364,7 +349,7 @@ GROUPS: Mapping[str, tuple[str, str]] = {
 }
 """The first words of commands of two: what they do, and their help."""
 
-STANDING = tuple(verb for verb in Verb if verb.row.alert[0])
-"""The commands that set a mark on the whole pool."""
+STANDING = {verb.kind: one for verb in Verb if (one := verb.row.standing) is not None}
+"""How the marks on the whole pool are told, by kind."""
 UNDO: Mapping[str, Verb] = {kind: verb for verb in Verb for kind in verb.row.ends}
 """What takes a mark off, by its kind."""

@@ -352,6 +352,8 @@ class Market:
         block = standing_block(snapshot, self.settings, breaker=stops)
         if block is not None and block.reason is not Reason.NOT_AUTHORISED:
             return block.reason
+        if snapshot.parked is not None:
+            return Reason.POOL_PARKED
         if snapshot.limits.throttled_until > snapshot.now:
             return Reason.THROTTLED
         return None

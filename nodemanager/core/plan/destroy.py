@@ -185,8 +185,10 @@ def _undone(
         listed = snapshot.history.present.get(order.node_id)
         off = _kept_after_all(order, listed, record, snapshot, settings)
         return off or _not_done(order, found, settings)
-    if order.reason is Reason.NOTICED:
-        off = _not_taken(order, record) or _not_idle(order, record, snapshot, settings)
+    if order.reason in (Reason.NOTICED, Reason.PARKED):
+        is_noticed = order.reason is Reason.NOTICED
+        off = _not_taken(order, record) if is_noticed else _unparked(order, snapshot)
+        off = off or _not_idle(order, record, snapshot, settings)
         return off or _not_done(order, found, settings)
     if order.reason in BY_HAND:
         off = called_off(order, record, snapshot, settings)
@@ -278,6 +280,13 @@ def _not_taken(order: ShutdownOrder, record: Record | None) -> Verdict | None:
         return None
     detail = "its cloud does not say any more that it will take it"
     return keep(order.node_id, Reason.NO_LONGER_WANTED, detail=detail)
+
+
+def _unparked(order: ShutdownOrder, snapshot: Snapshot) -> Verdict | None:
+    """What shows that the pool is parked no more (O7)."""
+    if snapshot.parked is not None:
+        return None
+    return keep(order.node_id, Reason.NO_LONGER_WANTED, detail="the pool is parked no more")
 
 
 def called_off(

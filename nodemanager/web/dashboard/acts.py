@@ -14,7 +14,8 @@ from nodemanager.core.explain.explain import Explanation, explain
 from nodemanager.core.model.annotations import FORCIBLE, broken_as
 from nodemanager.core.operate.naming import Known, UnknownIdError
 from nodemanager.core.operate.replies import Command, Result, lacks_reason
-from nodemanager.core.operate.verbs import STANDING, CommandTarget, Takes, Verb
+from nodemanager.core.operate.verb_row import CommandTarget, Takes
+from nodemanager.core.operate.verbs import STANDING, Verb
 from nodemanager.logline import span
 from nodemanager.web.commands import STATUS, Commands
 from nodemanager.web.dashboard import forms
@@ -129,10 +130,8 @@ def _of_pool(seen: ShownDecision) -> Iterator[tuple[str, str]]:
     breaker = seen.status.breaker
     causes = ", ".join(words(part.cause) for part in breaker.parts if part.cause is not None)
     yield "breaker", f"open: {causes}" if breaker.is_open else "closed"
-    for verb in STANDING:
-        mark = seen.status.marks.pool.get(verb.kind)
-        if mark is not None:
-            yield verb.row.alert[1].lower(), f"by {mark.by}: {mark.reason}"
+    for kind, mark in seen.status.marks.pool.items():
+        yield STANDING[kind].title.lower(), f"by {mark.by}: {mark.reason}"
     under_way = ", ".join(f"{n} {words(kind)}" for kind, n in seen.status.under_way.items())
     yield "under way", under_way or "nothing"
 

@@ -15,7 +15,7 @@ from nodemanager.core.explain.why import why
 from nodemanager.core.model.breaker import HOW_TO_CLEAR
 from nodemanager.core.model.lease import LeaseRole
 from nodemanager.core.model.reasons import Event, Reason
-from nodemanager.core.operate.verbs import STANDING, UNDO
+from nodemanager.core.operate.verbs import STANDING, UNDO, Verb
 from nodemanager.core.plan.leftovers import LedgerState
 from nodemanager.errors import JournalError
 from nodemanager.journal.event import LoggedEvent
@@ -163,13 +163,12 @@ def alerts(seen: ShownDecision) -> Iterator[Alert]:
         yield Alert("odd", "This manager stands by", f"{holder} acts for this pool.")
     elif not status.lease.is_active:
         yield Alert("bad", "The lease is not held", "Another daemon may act for this pool.")
-    for verb in STANDING:
-        mark = status.marks.pool.get(verb.kind)
+    for kind, one in STANDING.items():
+        mark = status.marks.pool.get(kind)
         if mark is not None:
-            undo, (level, title) = UNDO[verb.kind], verb.row.alert
-            acts = ((f"{undo.row.heading}…", act_path(undo.value)),)
+            acts = ((f"{UNDO[kind].row.heading}…", act_path(UNDO[kind].value)),)
             text = f"by {mark.by or 'somebody'}: {mark.reason}"
-            yield Alert(level, title, text, mark.at, acts)
+            yield Alert(one.level, one.title, text, mark.at, acts)
     if status.aborted is not None:
         yield Alert("bad", f"No decision: {status.aborted}", doc_of(status.aborted))
     for source, poll in status.polls.items():
@@ -282,7 +281,7 @@ def _marks(seen: ShownDecision) -> tuple[list[tuple[Any, ...]], list[tuple[str, 
         for kind, these in marks.by_kind.items()
         for id, mark in sorted(these.items(), key=lambda one: natural(hosts.get(one[0]) or one[0]))
     ]
-    pool = [UNDO[one.kind] if one.kind in marks.pool else one for one in STANDING]
+    pool = [UNDO[kind] if kind in marks.pool else Verb(kind) for kind in STANDING]
     return rows[:50], [(one.value, one.row.heading) for one in pool]
 
 

@@ -7,7 +7,8 @@ from datetime import datetime
 from typing import Any
 
 from nodemanager.core.model.reasons import Kind
-from nodemanager.core.operate.verbs import UNDO, CommandTarget, Verb
+from nodemanager.core.operate.verb_row import CommandTarget
+from nodemanager.core.operate.verbs import UNDO, Verb
 from nodemanager.journal.event import LoggedEvent
 from nodemanager.journal.explained import told
 from nodemanager.logline import Json, span

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -170,7 +171,14 @@ def _(scene: Scene) -> None:
 
 
 def uncordon(world: World, pool: Pool, node_id: str) -> None:
-    """Until it is answered: a manager that is killed or can't write keeps the cordon."""
+    command = Command(Verb.UNCORDON, "ann", "go", node_id)
+    insist(world, pool, command, lambda: not world.cloud.instances[node_id].lives)
+
+
+def insist(
+    world: World, pool: Pool, command: Command, is_moot: Callable[[], bool] = lambda: False
+) -> None:
+    """Until it is answered: a manager that is killed or can't write keeps what it had."""
     is_done = False
 
     def answered(reply: Reply) -> None:
@@ -179,14 +187,21 @@ def uncordon(world: World, pool: Pool, node_id: str) -> None:
         is_done = not stands
 
     def say() -> None:
-        if is_done or not world.cloud.instances[node_id].lives:
+        if is_done or is_moot():
             return
         if pool.manager is not None and pool.manager.alive:
-            command = Command(Verb.UNCORDON, "ann", "go", node_id)
             pool.manager.daemon.tell(Ordered(command, answered))
         world.engine.after(INSIST_S, say)
 
     say()
+
+
+@fault("an operator parks the pool", lasts=LONG, apart=True)
+def _(scene: Scene) -> None:
+    """It empties, and boots nothing until it is unparked (O7)."""
+    unpark = Command(Verb.UNPARK, "ann", "go")
+    insist(scene.world, scene.pool, Command(Verb.PARK, "ann", "until Monday"))
+    scene.finally_(lambda: insist(scene.world, scene.pool, unpark))
 
 
 @fault("an operator ends a node", weight=1.5)

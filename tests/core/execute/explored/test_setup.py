@@ -24,6 +24,7 @@ from nodemanager.core.execute.effects import (
 from nodemanager.core.execute.news import CreateRefused, Learned
 from nodemanager.core.execute.setup import SetUp, SetUpOrder, order_setup
 from nodemanager.core.execute.workflow import Ended, Failed, News, Seen, Step
+from nodemanager.core.model.annotations import PARK, Mark
 from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.settings import CREATE_WITHIN_S
 from nodemanager.core.model.world import (
@@ -137,8 +138,15 @@ class TinySetUp:
             places={SMALL.name: dict.fromkeys(world.rests, now + 300.0)},
             throttled_until=now + 1.0 if world.throttled else 0.0,
         )
+        marks = {PARK: Mark("ann", 0.0)} if world.limit == "park" else {}
         snapshot = replace(
-            self._snapshot, now=now, history=history, lease=world.lease, holds=holds, limits=limits
+            self._snapshot,
+            now=now,
+            history=history,
+            lease=world.lease,
+            holds=holds,
+            limits=limits,
+            pool_marks=marks,
         )
         needless = {} if world.wanted else {SMALL.name: 1}
         return Seen(
@@ -224,7 +232,7 @@ class TinySetUp:
         if world.wanted:
             yield "demand ends", replace(world, wanted=False)
         if not world.limit and world.wanted:
-            for limit in ("max_nodes", "price", *(("hold",) if world.claimed else ())):
+            for limit in ("max_nodes", "price", "park", *(("hold",) if world.claimed else ())):
                 yield f"{limit} is reached", replace(world, limit=limit)
         if not world.late:
             yield "time passes", replace(world, late=True)
