@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from nodemanager.clock import Clock
 from nodemanager.cloud.api import CloudDriver
 from nodemanager.cloud.cloud_config import CloudConfig
+from nodemanager.cloud.declared import accepted
 from nodemanager.config import Config, StoreProvider, located
 from nodemanager.config.providers import PROVIDERS
 from nodemanager.config.settings import no_adapter
@@ -44,7 +45,7 @@ def accepted_keys(provider: str) -> Mapping[str, frozenset[str]] | None:
     provider."""
     if provider not in PROVIDERS:
         return None
-    keys: Mapping[str, frozenset[str]] = _part(provider, "options").ACCEPTED
+    keys = accepted(_part(provider, "options").SECTIONS)
     return {**keys, "Cloud Create": keys["Cloud Create"] | {"user_data"}}
 
 

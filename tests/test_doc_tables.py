@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from doc.generate import metrics, outlooks, passed
+from doc.generate import cloud_options, metrics, outlooks
 from doc.generate.events import events_page, main
 from nodemanager.core.model.keys import LogKey
 from nodemanager.core.model.reasons import Documented, Event, Reason
@@ -33,10 +33,21 @@ def test_the_table_of_metrics_is_current() -> None:
     )
 
 
-@pytest.mark.parametrize("cloud", passed.CLOUDS)
-def test_the_tables_of_options_that_a_cloud_gets_as_they_stand_are_current(cloud: str) -> None:
-    there = (DOC / f"passed-{cloud}.inc").read_text(encoding="utf-8")
-    assert there == passed.table(cloud), "run `python -m doc.generate.passed doc`"
+@pytest.mark.parametrize("cloud", cloud_options.CLOUDS)
+def test_the_tables_of_a_cloud_s_options_are_current(cloud: str) -> None:
+    there = (DOC / f"options-{cloud}.inc").read_text(encoding="utf-8")
+    assert there == cloud_options.page(cloud), "run `python -m doc.generate.cloud_options doc`"
+
+
+@pytest.mark.parametrize("cloud", cloud_options.CLOUDS)
+def test_the_manual_names_every_option_of_a_cloud(cloud: str) -> None:
+    page = "".join(
+        (DOC / name).read_text("utf-8") for name in (f"{cloud}.rst", f"options-{cloud}.inc")
+    )
+    for section in cloud_options.DECLARED_IN:
+        for key, declared in cloud_options.options(cloud, section).items():
+            for name in (key, *declared.also):
+                assert f"``{name.replace('?*', 'NAME')}" in page
 
 
 @pytest.mark.parametrize("members", [Event, Reason, LogKey])

@@ -7,27 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from doc.generate.passthrough import (
-    AZURE_CREATE,
-    AZURE_CREDENTIALS,
-    AZURE_LIST,
-    EC2_CREATE,
-    EC2_CREDENTIALS,
-    EC2_LIST,
-    GCE_CREATE,
-    GCE_CREDENTIALS,
-    GCE_LIST,
-    LIBVIRT_CREATE,
-    LIBVIRT_CREDENTIALS,
-    LOCAL_CREATE,
-    OPENSTACK_CREATE,
-    OPENSTACK_CREDENTIALS,
-    OPENSTACK_LIST,
-)
-from nodemanager.cloud.azure.options import PASSED as AZURE_PASSED
-from nodemanager.cloud.ec2.options import PASSED
-from nodemanager.cloud.gce.options import PASSED as GCE_PASSED
-from nodemanager.cloud.libvirt.options import PASSED as LIBVIRT_PASSED
+from doc.generate import cloud_options
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +41,37 @@ class Sample:
     parts: tuple[Part, ...]
 
 
+def of_cloud(cloud: str, section: str, *given: str) -> Part:
+    """A section of the cloud's own: every option that has an example, set to it where it is one of
+    the given ones."""
+    every = _shown(cloud, section)
+    values: dict[str, Value] = {
+        name: example if name in given else Hint(example) for name, (_, example) in every.items()
+    }
+    return Part(section, values, {name: text for name, (text, _) in every.items()})
+
+
+def some_of_cloud(cloud: str, section: str, values: dict[str, Value]) -> Part:
+    """A section of the cloud's own with those options alone."""
+    every = _shown(cloud, section)
+    return Part(section, values, {name: every[name][0] for name in values})
+
+
+def _shown(cloud: str, section: str) -> dict[str, tuple[str, str]]:
+    """Text and example of each option that has one, by its name in the sample."""
+    found = {}
+    for key, declared in cloud_options.options(cloud, section).items():
+        name, example = key, declared.example
+        if not example and isinstance(declared.default, str):
+            example = declared.default
+        if "?*" in key and example:
+            own, _, example = example.partition(" = ")
+            name = key.replace("?*", own)
+        if example:
+            found[name] = (cloud_options.text(cloud, section, key), example)
+    return found
+
+
 LOCAL = Sample(
     "local",
     """A demonstration cluster on this machine: its nodes are processes, and every window is short.
@@ -82,17 +93,7 @@ LOCAL = Sample(
         Part("Manage", {"port": "8989", "ManagementToken": SHOWN}),
         Part("Logging", {"level": SHOWN, "format": SHOWN}),
         Part("Cloud", {"provider": "local", "shutdown_windows": "1, 999999"}),
-        Part(
-            "Cloud Create",
-            {
-                "boot_delay": "3",
-                "work_for": "20",
-                "vanish_after": "20",
-                "ping_interval": Hint("2"),
-                "image": Hint("worker"),
-            },
-            LOCAL_CREATE,
-        ),
+        of_cloud("local", "Cloud Create", "boot_delay", "work_for", "vanish_after"),
         Part("Records", {"provider": "registry"}),
         Part("Registry", {"slots": "4", "listen": "127.0.0.1:8990"}),
         Part("Cleaning", {"settle": "10"}),
@@ -167,54 +168,9 @@ EC2 = Sample(
                 "places": Hint("us-east-1a, us-east-1b"),
             },
         ),
-        Part(
-            "Cloud Credentials",
-            {
-                "region": "us-east-1",
-                "key": Hint("AKIA..."),
-                "secret": Hint("..."),
-                "token": Hint("..."),
-                "profile": Hint("nodemanager"),
-                "timeout": Hint("60"),
-                "endpoint": Hint("https://ec2.example.org:8773"),
-                "sts_endpoint": Hint("https://sts.example.org"),
-                "ca_bundle": Hint("/etc/ssl/certs/example.pem"),
-                "insecure": Hint("no"),
-            },
-            EC2_CREDENTIALS,
-        ),
-        Part(
-            "Cloud List",
-            {"tag_cluster": Hint("example"), "vpc-id": Hint("vpc-0123456789abcdef0")},
-            EC2_LIST,
-        ),
-        Part(
-            "Cloud Create",
-            {
-                "ping_host": Hint("registry.example.org"),
-                "image_id": Hint("ami-0123456789abcdef0"),
-                "subnet_id": Hint("subnet-0123456789abcdef0"),
-                "security_groups": Hint("sg-0123456789abcdef0, sg-0fedcba9876543210"),
-                "key_name": Hint("operators"),
-                "ssh_key": Hint("/etc/nodemanager/id_ed25519.pub"),
-                "iam_instance_profile": Hint("compute-node"),
-                "availability_zone": Hint("us-east-1a"),
-                "placement_group": Hint("cluster"),
-                "assign_public_ip": Hint("no"),
-                "ebs_optimized": Hint("no"),
-                "terminate_on_shutdown": Hint("no"),
-                "metadata_tokens": Hint("required"),
-                "spot": Hint("no"),
-                "spot_max_price": Hint("0.05"),
-                "scratch_device": Hint("/dev/xvdt"),
-                "efa": Hint("no"),
-                "root_device": Hint("/dev/xvda"),
-                **{key: Hint(one.example) for key, one in PASSED.items()},
-                "user_data": Hint("/etc/nodemanager/user-data.yaml"),
-                "tag_owner": Hint("example"),
-            },
-            EC2_CREATE,
-        ),
+        of_cloud("ec2", "Cloud Credentials", "region"),
+        of_cloud("ec2", "Cloud List"),
+        of_cloud("ec2", "Cloud Create"),
         Part("Size m5.large", {"cores": "2", "price": "0.096", "place_order": Hint("spread")}),
         Part(
             "Size m5.xlarge",
@@ -263,48 +219,9 @@ GCE = Sample(
                 "places": Hint("us-central1-a, us-central1-b"),
             },
         ),
-        Part(
-            "Cloud Credentials",
-            {
-                "project": "my-project",
-                "key": Hint("/etc/nodemanager/gce-key.json"),
-                "user_id": Hint("nodemanager@my-project.iam.gserviceaccount.com"),
-                "auth_type": Hint("SA"),
-                "timeout": Hint("60"),
-                "endpoint": Hint("https://compute.googleapis.com"),
-                "token_endpoint": Hint("https://accounts.google.com"),
-            },
-            GCE_CREDENTIALS,
-        ),
-        Part(
-            "Cloud List",
-            {"tags": Hint("example, compute"), "zone": Hint("us-central1-a")},
-            GCE_LIST,
-        ),
-        Part(
-            "Cloud Create",
-            {
-                "zone": "us-central1-a",
-                "image": "ubuntu-2404-lts-amd64",
-                "ping_host": Hint("registry.example.org"),
-                "user_data": Hint("/etc/nodemanager/user-data.yaml"),
-                "image_project": Hint("my-project"),
-                "network": Hint("default"),
-                "subnet": Hint("compute"),
-                "tags": Hint("outbound-only"),
-                "assign_public_ip": Hint("yes"),
-                "ssh_key": Hint("/etc/nodemanager/id_ed25519.pub"),
-                "service_account_name": Hint("node@my-project.iam.gserviceaccount.com"),
-                "preemptible": Hint("no"),
-                "boot_disk_type": Hint("pd-balanced"),
-                "boot_disk_gb": Hint("20"),
-                "scratch_disk_type": Hint("local-ssd"),
-                "accelerators": Hint("nvidia-tesla-t4:1"),
-                "label:owner": Hint("example"),
-                **{key: Hint(one.example) for key, one in GCE_PASSED.items()},
-            },
-            GCE_CREATE,
-        ),
+        of_cloud("gce", "Cloud Credentials", "project"),
+        of_cloud("gce", "Cloud List"),
+        of_cloud("gce", "Cloud Create", "zone", "image"),
         Part("Size e2-standard-2", {"cores": "2", "price": "0.067", "place_order": Hint("spread")}),
         Part(
             "Size e2-standard-4",
@@ -339,56 +256,9 @@ AZURE = Sample(
             "Cloud",
             {"provider": "azure", "shutdown_windows": "20, 999999", "places": Hint("1, 2, 3")},
         ),
-        Part(
-            "Cloud Credentials",
-            {
-                "subscription_id": "00000000-0000-0000-0000-000000000000",
-                "tenant_id": "00000000-0000-0000-0000-000000000000",
-                "region": "eastus",
-                "key": Hint("00000000-0000-0000-0000-000000000000"),
-                "secret": Hint("SECRET"),
-                "certificate": Hint("/etc/nodemanager/azure-client.pem"),
-                "federated_token_path": Hint("/var/run/secrets/azure/tokens/azure-identity-token"),
-                "cloud_environment": Hint("AzureUSGovernment"),
-                "timeout": Hint("60"),
-                "endpoint": Hint("https://management.azure.com"),
-                "login_endpoint": Hint("https://login.microsoftonline.com"),
-            },
-            AZURE_CREDENTIALS,
-        ),
-        Part(
-            "Cloud List",
-            {"resource_group": "nodes", "tag_cluster": Hint("example")},
-            AZURE_LIST,
-        ),
-        Part(
-            "Cloud Create",
-            {
-                "image": "Canonical:ubuntu-24_04-lts:server:latest",
-                "network": "nodes",
-                "subnet": Hint("default"),
-                "ssh_key": "/etc/nodemanager/id_ed25519.pub",
-                "user_name": Hint("nodemanager"),
-                "ping_host": Hint("registry.example.org"),
-                "user_data": Hint("/etc/nodemanager/user-data.yaml"),
-                "network_security_group": Hint("nodes"),
-                "assign_public_ip": Hint("no"),
-                "accelerated_networking": Hint("no"),
-                "zone": Hint("1"),
-                "preemptible": Hint("no"),
-                "spot_max_price": Hint("0.05"),
-                "boot_disk_type": Hint("StandardSSD_LRS"),
-                "boot_disk_gb": Hint("30"),
-                "scratch_disk_type": Hint("StandardSSD_LRS"),
-                "ephemeral_os_disk": Hint("CacheDisk"),
-                "eviction_policy": Hint("Delete"),
-                "identity": Hint("system"),
-                "image_plan": Hint("Publisher:Product:Plan"),
-                **{key: Hint(one.example) for key, one in AZURE_PASSED.items()},
-                "tag_owner": Hint("example"),
-            },
-            AZURE_CREATE,
-        ),
+        of_cloud("azure", "Cloud Credentials", "subscription_id", "tenant_id", "region"),
+        of_cloud("azure", "Cloud List", "resource_group"),
+        of_cloud("azure", "Cloud Create", "image", "network", "ssh_key"),
         Part(
             "Size Standard_D2s_v4", {"cores": "2", "price": "0.096", "place_order": Hint("spread")}
         ),
@@ -433,46 +303,15 @@ OPENSTACK = Sample(
                 "places": Hint("az-1, az-2"),
             },
         ),
-        Part(
+        of_cloud(
+            "openstack",
             "Cloud Credentials",
-            {
-                "cloud": Hint("example"),
-                "clouds_yaml": Hint("/etc/openstack/clouds.yaml"),
-                "auth_url": "https://keystone.example.org:5000",
-                "region": Hint("RegionOne"),
-                "application_credential_id": "0123456789abcdef0123456789abcdef",
-                "application_credential_secret": "SECRET",
-                "username": Hint("nodemanager"),
-                "password": Hint("..."),
-                "project": Hint("cluster"),
-                "domain": Hint("Default"),
-                "interface": Hint("public"),
-                "timeout": Hint("60"),
-                "ca_bundle": Hint("/etc/ssl/certs/example.pem"),
-                "insecure": Hint("no"),
-            },
-            OPENSTACK_CREDENTIALS,
+            "auth_url",
+            "application_credential_id",
+            "application_credential_secret",
         ),
-        Part("Cloud List", {"metadata:cluster": Hint("example")}, OPENSTACK_LIST),
-        Part(
-            "Cloud Create",
-            {
-                "ping_host": Hint("registry.example.org"),
-                "image": "node-image",
-                "networks": Hint("private"),
-                "security_groups": Hint("default, compute"),
-                "key_name": Hint("operators"),
-                "availability_zone": Hint("nova"),
-                "boot_volume_gb": Hint("20"),
-                "boot_volume_type": Hint("ssd"),
-                "server_group": Hint("apart"),
-                "hint:different_cell": Hint("cell1"),
-                "config_drive": Hint("no"),
-                "user_data": Hint("/etc/nodemanager/user-data.yaml"),
-                "metadata:owner": Hint("example"),
-            },
-            OPENSTACK_CREATE,
-        ),
+        of_cloud("openstack", "Cloud List"),
+        of_cloud("openstack", "Cloud Create", "image"),
         Part(
             "Size m1.small",
             {"cores": "1", "ram": "2048", "price": "0.02", "place_order": Hint("spread")},
@@ -513,35 +352,8 @@ LIBVIRT = Sample(
         Part("Manage", {"port": "8998", "ManagementToken": SHOWN}),
         Part("Logging", {"file": SHOWN, "level": SHOWN, "format": SHOWN}),
         Part("Cloud", {"provider": "libvirt", "shutdown_windows": SHOWN, "driver_class": SHOWN}),
-        Part(
-            "Cloud Credentials",
-            {
-                "uri": "qemu:///system",
-                "key": Hint("nodemanager"),
-                "secret": Hint("..."),
-                "timeout": Hint("60"),
-            },
-            LIBVIRT_CREDENTIALS,
-        ),
-        Part(
-            "Cloud Create",
-            {
-                "ping_host": Hint("registry.example.org"),
-                "image": "node-image.qcow2",
-                "storage_pool": "default",
-                "network": "default",
-                "bridge": Hint("br0"),
-                "disk": Hint("20000"),
-                "vcpus": Hint("1"),
-                "memory": Hint("1024"),
-                "os_memory": Hint("512"),
-                "host_devices": Hint("0000:65:00.0+0000:65:00.1, 0000:66:00.0"),
-                **{key: Hint(one.example) for key, one in LIBVIRT_PASSED.items()},
-                "domain_xml": Hint("/etc/nodemanager/domain.xml"),
-                "user_data": Hint("/etc/nodemanager/user-data.yaml"),
-            },
-            LIBVIRT_CREATE,
-        ),
+        of_cloud("libvirt", "Cloud Credentials", "uri"),
+        of_cloud("libvirt", "Cloud Create", "image", "storage_pool", "network"),
         Part("Size small", {"cores": "1", "ram": "2048", "price": "0.01"}),
         Part("Size large", {"cores": "4", "ram": "8192", "scratch": "50000", "price": "0.04"}),
         Part("Records", {"provider": "registry"}),
@@ -593,9 +405,10 @@ ARVADOS = Sample(
         ),
         Part("Records", {"provider": SHOWN, "slots": SHOWN}),
         Part("Cloud", {"provider": "ec2", "shutdown_windows": "20, 999999"}),
-        Part("Cloud Credentials", {"region": "us-east-1"}, EC2_CREDENTIALS),
-        Part("Cloud List", {"tag_cluster": "zzzzz"}, EC2_LIST),
-        Part(
+        some_of_cloud("ec2", "Cloud Credentials", {"region": "us-east-1"}),
+        some_of_cloud("ec2", "Cloud List", {"tag_cluster": "zzzzz"}),
+        some_of_cloud(
+            "ec2",
             "Cloud Create",
             {
                 "ping_host": "zzzzz.example.org",
@@ -603,7 +416,6 @@ ARVADOS = Sample(
                 "subnet_id": Hint("subnet-0123456789abcdef0"),
                 "security_groups": Hint("sg-0123456789abcdef0"),
             },
-            EC2_CREATE,
         ),
         Part("Size m5.large", {"cores": "2", "price": "0.096"}),
     ),
@@ -650,8 +462,9 @@ SLURM = Sample(
         ),
         Part("Manage", {"port": "9000"}),
         Part("Cloud", {"provider": "ec2", "shutdown_windows": "5, 999999"}),
-        Part("Cloud Credentials", {"region": "us-east-1"}, EC2_CREDENTIALS),
-        Part(
+        some_of_cloud("ec2", "Cloud Credentials", {"region": "us-east-1"}),
+        some_of_cloud(
+            "ec2",
             "Cloud Create",
             {
                 "ping_host": "https://registry.example.org:8990",
@@ -661,7 +474,6 @@ SLURM = Sample(
                 "iam_instance_profile": Hint("compute-node"),
                 "user_data": Hint("/etc/nodemanager/user-data.yaml"),
             },
-            EC2_CREATE,
         ),
         Part(
             "Size m5.large",

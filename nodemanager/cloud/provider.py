@@ -97,7 +97,7 @@ class Provider(ABC):
 
     def preflight(self, driver: NodeDriver, wanted: Wanted) -> Sequence[Check]:
         """What `check-cloud` can ask only this cloud, beside what CloudDriver has for every one:
-        permissions by name, networks. Nothing is sent before a check is asked."""
+        its own dry run, sizes, places. Nothing is sent before a check is asked."""
         return ()
 
     def close(self, driver: NodeDriver) -> None:

@@ -4,65 +4,74 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from nodemanager.cloud.cloud_config import CloudConfig
-from nodemanager.cloud.endpoint import Endpoint
+from nodemanager.cloud.declared import CloudOption
 from nodemanager.errors import ConfigError
 
 CREDENTIALS = "Cloud Credentials"
 LIST = "Cloud List"
 CREATE = "Cloud Create"
 
-_YES = {"1": True, "yes": True, "true": True, "on": True}
-_NO = {"0": False, "no": False, "false": False, "off": False}
-
 
 class SectionReader:
-    """One section's values, and the problems found in them."""
+    """One section's values by the options' first names, and the problems found in them."""
 
-    def __init__(self, section: str, values: Mapping[str, str], problems: list[str]) -> None:
+    def __init__(
+        self,
+        section: str,
+        values: Mapping[str, str],
+        problems: list[str],
+        options: Mapping[str, CloudOption],
+    ) -> None:
         self.section = section
-        self.values = values
+        self.values = dict(values)
         self.problems = problems
+        self.options = options
+        self._called: dict[str, str] = {}
+        for name, declared in options.items():
+            for other in declared.also:
+                if other in values:
+                    if name in self.values:
+                        self.wrong(other, f"means the same as {name}, which is given, too")
+                        continue
+                    self.values[name] = self.values.pop(other)
+                    self._called[name] = other
 
     def wrong(self, key: str, why: str, value: str | None = None) -> None:
+        """Tell a problem of an option, by the name that the file has for it."""
         shown = f" = {value}" if value is not None else ""
-        self.problems.append(f"[{self.section}] {key}{shown}: {why}")
+        self.problems.append(f"[{self.section}] {self._called.get(key, key)}{shown}: {why}")
 
     def text(self, key: str) -> str | None:
         return self.values.get(key, "").strip() or None
 
-    def number(self, key: str) -> float | None:
+    def read(self, options: Mapping[str, CloudOption] | None = None) -> dict[str, Any]:
+        """The values of those options, by default of all; a default for what is wrong."""
+        return {
+            key: self._value(key, declared)
+            for key, declared in (self.options if options is None else options).items()
+        }
+
+    def _value(self, key: str, declared: CloudOption) -> Any:
         text = self.text(key)
         if text is None:
-            return None
+            if declared.missing:
+                self.wrong(key, declared.missing)
+            return declared.default
         try:
-            number = float(text)
-        except ValueError:
-            number = -1.0
-        if not 0 < number < float("inf"):
-            self.wrong(key, "not a number above zero", text)
-            return None
-        return number
-
-    def endpoint(self, key: str, default: str) -> Endpoint:
-        """The address of an API; plain http is for loopback."""
-        text = self.text(key) or default
-        try:
-            return Endpoint.parse(text, insecure=False)
+            return declared.kind(text)
         except ValueError as error:
-            self.wrong(key, str(error).partition(", unless")[0], text)
-            return Endpoint("", 443)
+            self.wrong(key, str(error), None if declared.hidden else text)
+            return declared.default
 
-    def flag(self, key: str, default: bool = False) -> bool:
-        text = self.text(key)
-        if text is None:
-            return default
-        known = {**_YES, **_NO}.get(text.lower())
-        if known is None:
-            self.wrong(key, "neither yes nor no", text)
-            return default
-        return known
+    def passed(self, options: Mapping[str, CloudOption]) -> dict[str, str]:
+        """The request's parameters of those options that the section has."""
+        found: dict[str, str] = {}
+        for params in self.read(options).values():
+            found |= params
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,12 +83,18 @@ class Sections:
     create: SectionReader
 
     @classmethod
-    def of(cls, config: CloudConfig) -> Sections:
+    def of(cls, config: CloudConfig, declared: Mapping[str, Mapping[str, CloudOption]]) -> Sections:
         problems: list[str] = []
+        given = {
+            CREDENTIALS: config.credentials,
+            LIST: config.listing,
+            CREATE: config.create,
+        }
         return cls(
-            SectionReader(CREDENTIALS, config.credentials, problems),
-            SectionReader(LIST, config.listing, problems),
-            SectionReader(CREATE, config.create, problems),
+            *(
+                SectionReader(section, values, problems, declared[section])
+                for section, values in given.items()
+            )
         )
 
     def check(self) -> None:

@@ -1,7 +1,7 @@
 """The clouds that there are: one row for each value of `[Cloud] provider`.
 
 The name of a row is the name of its package, `nodemanager.cloud.NAME`. There the module `options`
-has ACCEPTED, the keys of its sections, and the module `adapter` has `build_cloud`
+has SECTIONS, the options of its sections, and the module `adapter` has `build_cloud`
 (doc/developing.rst). A row says what the checks of a configuration must know of the cloud.
 """
 

@@ -11,6 +11,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from nodemanager.cloud.declared import CloudOption, accepted
 from nodemanager.config.providers import PROVIDERS
 from nodemanager.errors import ConfigError
 from tests.cloud.azure import auth as azure_auth
@@ -63,7 +64,7 @@ def given() -> dict[str, Sections]:
 def taken() -> dict[str, dict[str, list[str]]]:
     """The names and patterns that each section of each cloud takes."""
     return {
-        cloud: {section: sorted(names) for section, names in _options(cloud).ACCEPTED.items()}
+        cloud: {section: sorted(names) for section, names in _names(cloud).items()}
         for cloud in PROVIDERS
     }
 
@@ -76,7 +77,7 @@ def told() -> dict[str, list[str]]:
 def _told_of(cloud: str, least: Sections) -> set[str]:
     found: set[str] = set()
     assert not _problems(cloud, least), _problems(cloud, least)
-    for section, names in _options(cloud).ACCEPTED.items():
+    for section, names in _names(cloud).items():
         has = least.get(section, {})
         for name in has:
             without = {key: value for key, value in has.items() if key != name}
@@ -86,6 +87,16 @@ def _told_of(cloud: str, least: Sections) -> set[str]:
                 more = {**has, name.replace("?*", "x"): value}
                 found |= set(_problems(cloud, {**least, section: more}))
     return found
+
+
+def declared(cloud: str) -> Mapping[str, Mapping[str, CloudOption]]:
+    """The options of each section of that cloud."""
+    sections: Mapping[str, Mapping[str, CloudOption]] = _options(cloud).SECTIONS
+    return sections
+
+
+def _names(cloud: str) -> Mapping[str, frozenset[str]]:
+    return accepted(declared(cloud))
 
 
 def _options(cloud: str) -> Any:

@@ -10,6 +10,7 @@ import json
 
 import pytest
 
+from nodemanager.cloud.declared import file
 from nodemanager.config.providers import PROVIDERS
 from tests.cloud import every_option
 
@@ -28,3 +29,19 @@ def test_a_cloud_says_of_each_wrong_value_what_it_said(
     for name in ("AZURE_CLIENT_SECRET", "GOOGLE_APPLICATION_CREDENTIALS", "OS_CLIENT_CONFIG_FILE"):
         monkeypatch.delenv(name, raising=False)
     assert every_option.told()[cloud] == GOLDEN["told"][cloud]
+
+
+@pytest.mark.parametrize("cloud", every_option.given())
+def test_an_example_is_a_value_that_the_option_takes(cloud: str) -> None:
+    for section, options in every_option.declared(cloud).items():
+        for name, option in options.items():
+            # No file that an example names is here, and a pattern's has its name in it.
+            is_file = option.example.startswith("/etc/nodemanager/")
+            if option.example and not is_file:
+                assert option.kind(option.example) is not None, (section, name)
+
+
+def test_a_home_that_is_not_there_is_told() -> None:
+    """`~` of a user that this machine does not have."""
+    with pytest.raises(ValueError, match="can't be read: there is no such home"):
+        file("~nobody-of-that-name/key")

@@ -23,7 +23,6 @@ from tests.cloud.azure.server import AzureServer, changed
 from tests.cloud.azure.world import SIZES
 from tests.cloud.ec2.moto_server import MotoServer, Reply
 from tests.cloud.gce.project import MACHINES
-from tests.cloud.gce.server import GceServer
 from tests.cloud.libvirt import driver as libvirt_driver
 from tests.cloud.orders import order_for
 from tests.fakes.clock import ManualClock
@@ -294,8 +293,6 @@ def test_azure_is_asked_whether_a_type_can_be_spot_beside_on_demand(
 
     answers = files.asked(tmp_path, site.provider, site.text + both(site, first))
     assert answers[site.offer.format(site.known)].found.mark is CheckStatus.FINE
-    assert "more plain;" in answers["quota cores"].found.text
-    assert "more spot;" in answers["quota lowPriorityCores"].found.text
     azure.fault("skus.list", after=changed(never_spot))
     said = found(tmp_path, site, both(site, first), site.offer.format(site.known))
     assert (said.mark, "can't be a Spot machine" in said.text) == (CheckStatus.FAILED, True)
@@ -316,17 +313,6 @@ def test_ec2_is_asked_whether_a_type_can_be_spot_beside_on_demand(
     server.fault("DescribeInstanceTypes", after=never_spot)
     said = found(tmp_path, site, both(site, first), site.offer.format(site.known))
     assert (said.mark, "never as a spot instance" in said.text) == (CheckStatus.FAILED, True)
-
-
-@FIRST
-@on("gce")
-def test_google_is_asked_for_both_quotas_where_a_type_is_spot_beside_on_demand(
-    tmp_path: Path, gce: GceServer, site: Site, first: str
-) -> None:
-    gce.account.region_quotas["PREEMPTIBLE_CPUS"] = (3, 2)
-    answers = files.asked(tmp_path, site.provider, site.text + both(site, first))
-    assert "spot" in answers["quota PREEMPTIBLE_CPUS"].found.text
-    assert "plain" in answers["quota CPUS"].found.text
 
 
 @on(*WITH_SPOT)

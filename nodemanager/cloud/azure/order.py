@@ -87,10 +87,10 @@ def machine_body(order: CreateOrder, template: Template, name: str, region: str)
     zone = order.place or template.zone
     if zone is not None:
         body["zones"] = [zone]
-    if template.plan:
-        body["plan"] = dict(template.plan)
-    if template.identities:
-        body["identity"] = _identity(template.identities)
+    if template.image_plan:
+        body["plan"] = dict(template.image_plan)
+    if template.identity:
+        body["identity"] = _identity(template.identity)
     for path, text in template.passed.items():
         *within, name = path.split(".")
         there = body

@@ -1,12 +1,14 @@
-"""The keys of the pass-through sections that the `dummy` cloud takes."""
+"""The options of the sections of a `dummy` file."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-ACCEPTED: Mapping[str, frozenset[str]] = {
-    "Cloud Credentials": frozenset({"creds"}),
-    "Cloud List": frozenset(),
-    "Cloud Create": frozenset(),
+from nodemanager.cloud.declared import CloudOption
+from nodemanager.cloud.section_reader import CREATE, CREDENTIALS, LIST
+
+SECTIONS: Mapping[str, Mapping[str, CloudOption]] = {
+    CREDENTIALS: {"creds": CloudOption(str, text="Anything; it decides nothing.")},
+    LIST: {},
+    CREATE: {},
 }
-"""The keys that each section takes."""

@@ -224,7 +224,7 @@ class Ec2(Provider):
             template = replace(template, root_device=self._root_device(wire))
         params = run_params(order, template, own_mb.get(order.size.instance_type, 0))
         if self.template.ssh_key is not None:
-            params["KeyName"] = self._key_pair(wire, self.template.ssh_key)
+            params["KeyName"] = self._key_pair(wire, self.template.ssh_key.encode())
         root = wire.call("RunInstances", params)
         made = wire.items(root, "instancesSet")
         if len(made) != 1:

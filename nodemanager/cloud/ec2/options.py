@@ -1,7 +1,7 @@
-"""The pass-through sections of an EC2 file, read into settings.
+"""The options of an EC2 file's own sections, and the settings that they are read into.
 
 Takes Arvados Node Manager's and libcloud's option names, so that a file of Arvados Node Manager
-2.0.4 loads unchanged, and our own; doc/ec2.rst has a row for each. Reports every problem at once.
+2.0.4 loads unchanged, and our own. Reports every problem at once.
 """
 
 from __future__ import annotations
@@ -9,12 +9,20 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 
+from nodemanager.cloud import declared
 from nodemanager.cloud.cloud_config import CloudConfig
+from nodemanager.cloud.declared import (
+    CloudOption,
+    file,
+    flag,
+    matching,
+    names,
+    option,
+    passed,
+    switch,
+)
 from nodemanager.cloud.endpoint import Endpoint
-from nodemanager.cloud.passed import Passed
-from nodemanager.cloud.passed import read as read_passed
 from nodemanager.cloud.section_reader import CREATE, CREDENTIALS, LIST, SectionReader, Sections
 from nodemanager.cloud.tags import OUR_TAGS
 from nodemanager.cloud.words import words
@@ -27,9 +35,6 @@ STATE_FILTERS = words(
 )
 """Dropped from `[Cloud List]` (T5): such a filter would hide a node that still exists."""
 
-IMAGES = ("ami-", "resolve:ssm:")
-"""What the id of an image begins with, or a parameter of SSM that has it."""
-
 FILTERS = STATE_FILTERS | words(
     """
     architecture availability-zone availability-zone-id client-token dns-name host-id hypervisor
@@ -41,71 +46,92 @@ FILTERS = STATE_FILTERS | words(
     """
 )
 
-ALIASES = {
-    "ex_assign_public_ip": "assign_public_ip",
-    "ex_ebs_optimized": "ebs_optimized",
-    "ex_iamprofile": "iam_instance_profile",
-    "ex_keyname": "key_name",
-    "ex_placement_group": "placement_group",
-    "ex_spot": "spot",
-    "ex_spot_max_price": "spot_max_price",
-    "ex_terminate_on_shutdown": "terminate_on_shutdown",
-}
-"""libcloud's option names, which Arvados Node Manager passed through, and our names for them."""
 
-TAG_KEYS = frozenset({"tag:?*", "tag_?*"})
-"""Patterns for tag options. In Arvados Node Manager's `tag_` form each underscore stands for a
-colon: `tag_a` is `tag:a`."""
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """`[Cloud Credentials]` as the file has it."""
+
+    region: str = option(str, default="us-east-1")
+    """The region to run nodes in. Of one that libcloud does not know the sizes are another region's
+    without their prices: give [Size NAME] price."""
+    key: str | None = option(str, "AKIA...")
+    """The access key. Without key and secret, the standard AWS chain is used: environment, profile,
+    instance role."""
+    secret: str | None = option(str, "...")
+    """The key's secret; secret_file = PATH reads it from a file."""
+    token: str | None = option(str, "...")
+    """The session token of a temporary key. It is not renewed: prefer the chain."""
+    profile: str | None = option(str, "nodemanager")
+    """A profile of ~/.aws/credentials, where the chain is used."""
+    timeout: float | None = option(declared.number, "60")
+    """How many seconds to wait for one answer."""
+    endpoint: str | None = option(str, "https://ec2.example.org:8773")
+    """Another EC2 API than the region's own, as host[:port] (https) or a URL. Plain http is for
+    loopback, unless insecure."""
+    sts_endpoint: str | None = option(str, "https://sts.example.org")
+    """That API's STS, which tells the account; by default sts.REGION of Amazon's own, else
+    endpoint. An API without STS is identified by region and endpoint alone (L5)."""
+    ca_bundle: str | None = option(str, "/etc/ssl/certs/example.pem")
+    """A file of the certificate authorities to trust for the cloud, in place of the system's."""
+    insecure: bool = switch()
+    """Accept any certificate, and plain http to any host. For tests."""
+    host: str | None = option(str)
+    """With port and secure, libcloud's parts of endpoint, which goes before them."""
+    port: str | None = option(str)
+    """See host."""
+    secure: bool = option(flag, default=True)
+    """See host."""
+
 
 _NUMBER = r"[1-9]\d{0,6}"
 _VOLUME_TYPE = "gp3|gp2|io2|io1|st1|sc1|standard"
 
-ROOT: Mapping[str, Passed] = {
-    "root_volume_size": Passed(
+ROOT: Mapping[str, CloudOption] = {
+    "root_volume_size": passed(
         {_NUMBER: "VolumeSize"},
         "a number of GiB",
         "The size of the volume that nodes boot from, in GiB; by default the image's.",
         "50",
     ),
-    "root_volume_type": Passed(
+    "root_volume_type": passed(
         {_VOLUME_TYPE: "VolumeType"}, "a type of EBS volume", "Its type.", "gp3"
     ),
-    "root_volume_iops": Passed(
+    "root_volume_iops": passed(
         {_NUMBER: "Iops"}, "a number", "Its input/output operations a second.", "3000"
     ),
-    "root_volume_throughput": Passed(
+    "root_volume_throughput": passed(
         {_NUMBER: "Throughput"}, "a number of MiB a second", "Its MiB a second (gp3).", "125"
     ),
 }
 """Of the volume that nodes boot from, by their parameters of EC2's `Ebs`."""
 
-SCRATCH: Mapping[str, Passed] = {
-    "scratch_volume_type": Passed(
+SCRATCH: Mapping[str, CloudOption] = {
+    "scratch_volume_type": passed(
         {_VOLUME_TYPE: "VolumeType"},
         "a type of EBS volume",
         "The type of the volume for [Size NAME] scratch.",
         "gp3",
     ),
-    "scratch_volume_iops": Passed(
+    "scratch_volume_iops": passed(
         {_NUMBER: "Iops"},
         "a number",
         "Its input/output operations a second; io1 and io2 need them.",
         "3000",
     ),
-    "scratch_volume_throughput": Passed(
+    "scratch_volume_throughput": passed(
         {_NUMBER: "Throughput"}, "a number of MiB a second", "Its MiB a second (gp3).", "125"
     ),
 }
 """Of the volume for `[Size]` scratch."""
 
-VOLUMES: Mapping[str, Passed] = {
-    "volumes_encrypted": Passed(
+VOLUMES: Mapping[str, CloudOption] = {
+    "volumes_encrypted": passed(
         {"true|false": "Encrypted"},
         "true or false",
         "Whether nodes' volumes are encrypted; by default as the account and the image have it.",
         "true",
     ),
-    "volumes_kms_key": Passed(
+    "volumes_kms_key": passed(
         {r"[\w:/-]+": "KmsKeyId"},
         "the id, alias or ARN of a key",
         "The key to encrypt them with, instead of the account's own; needs volumes_encrypted.",
@@ -115,8 +141,8 @@ VOLUMES: Mapping[str, Passed] = {
 """Of both."""
 
 RESERVATION = "CapacityReservationSpecification.CapacityReservation"
-INSTANCE: Mapping[str, Passed] = {
-    "launch_template": Passed(
+INSTANCE: Mapping[str, CloudOption] = {
+    "launch_template": passed(
         {
             r"lt-\w+": "LaunchTemplate.LaunchTemplateId",
             r".{3,128}": "LaunchTemplate.LaunchTemplateName",
@@ -125,13 +151,13 @@ INSTANCE: Mapping[str, Passed] = {
         "A launch template, for what this file does not say; image_id is still this file's.",
         "lt-0123456789abcdef0",
     ),
-    "launch_template_version": Passed(
+    "launch_template_version": passed(
         {r"\$Default|\$Latest|\d+": "LaunchTemplate.Version"},
         "a number, $Default or $Latest",
         "Its version.",
         "$Default",
     ),
-    "capacity_reservation": Passed(
+    "capacity_reservation": passed(
         {
             r"cr-\w+": f"{RESERVATION}Target.CapacityReservationId",
             r"arn:.+": f"{RESERVATION}Target.CapacityReservationResourceGroupArn",
@@ -141,13 +167,13 @@ INSTANCE: Mapping[str, Passed] = {
         "The capacity that nodes take: a reservation's id, the ARN of a group of them, or none.",
         "cr-0123456789abcdef0",
     ),
-    "tenancy": Passed(
+    "tenancy": passed(
         {"default|dedicated|host": "Placement.Tenancy"},
         "default, dedicated or host",
         "Whether nodes share their hosts with other customers.",
         "default",
     ),
-    "metadata_hop_limit": Passed(
+    "metadata_hop_limit": passed(
         {r"[1-9]|[1-5]\d|6[0-4]": "MetadataOptions.HttpPutResponseHopLimit"},
         "a number from 1 to 64",
         "How far the metadata's token may travel: 2 for containers on the node.",
@@ -156,25 +182,122 @@ INSTANCE: Mapping[str, Passed] = {
 }
 """Of the instance, by their parameters of RunInstances."""
 
-PASSED: Mapping[str, Passed] = {**ROOT, **SCRATCH, **VOLUMES, **INSTANCE}
+PASSED: Mapping[str, CloudOption] = {**ROOT, **SCRATCH, **VOLUMES, **INSTANCE}
 
-ACCEPTED: Mapping[str, frozenset[str]] = {
-    CREDENTIALS: words(
-        """
-        ca_bundle endpoint host insecure key port profile region secret secure sts_endpoint timeout
-        token
-        """
-    ),
-    LIST: FILTERS | TAG_KEYS,
-    CREATE: words(
-        """
-        availability_zone efa image_id metadata_tokens ping_host root_device scratch_device
-        security_groups ssh_key subnet_id user_data
-        """
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """`[Cloud Credentials]`: endpoints, keys and the time-out (seconds)."""
+
+    region: str
+    endpoint: Endpoint
+    sts: Endpoint
+    amazon: bool
+    timeout: float
+    trust: str | bool | None
+    keys: Mapping[str, str] = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """`[Cloud Create]`: the settings of every new node. `tags` are set beside our own."""
+
+    image_id: str = option(
+        matching("(ami-|resolve:ssm:).*", "is no AMI: write its id, ami-..., or resolve:ssm:NAME"),
+        "ami-0123456789abcdef0",
+        default="",
+        missing="is missing: the AMI that nodes boot from",
     )
-    | {*ALIASES, *ALIASES.values(), *TAG_KEYS, *PASSED},
+    """The AMI that nodes boot from, or a parameter of SSM that has it, resolve:ssm:NAME. Must be
+    given. Amazon is asked for it before the first boot."""
+    subnet_id: str | None = option(str, "subnet-0123456789abcdef0")
+    """The nodes' subnet; for several, [Cloud] places."""
+    security_groups: tuple[str, ...] = option(
+        names, "sg-0123456789abcdef0, sg-0fedcba9876543210", default=()
+    )
+    """The nodes' security groups, separated by commas: ids, or names where no subnet is given."""
+    key_name: str | None = option(str, "operators", also=("ex_keyname",))
+    """The name of the SSH key pair to install on nodes."""
+    ssh_key: str | None = option(file, "/etc/nodemanager/id_ed25519.pub")
+    """The path of a public key to install instead of key_name; the first boot imports it as a key
+    pair nodemanager-...."""
+    iam_instance_profile: str | None = option(str, "compute-node", also=("ex_iamprofile",))
+    """The name or ARN of the nodes' own instance profile, not the manager's."""
+    availability_zone: str | None = option(str, "us-east-1a")
+    """The zone to place nodes in, where no subnet decides it; for several, [Cloud] places."""
+    placement_group: str | None = option(str, "cluster", also=("ex_placement_group",))
+    """The placement group to place nodes in."""
+    assign_public_ip: bool = switch(also=("ex_assign_public_ip",))
+    """Whether nodes get a public address."""
+    ebs_optimized: bool = switch(also=("ex_ebs_optimized",))
+    """Whether nodes have dedicated bandwidth to their volumes, on types without it by default."""
+    terminate_on_shutdown: bool = switch(also=("ex_terminate_on_shutdown",))
+    """Whether a node that shuts itself down is terminated. EC2 would otherwise keep it stopped."""
+    metadata_tokens: str = option(
+        matching("required|optional", "neither required nor optional"), default="required"
+    )
+    """Whether a node's metadata, and so its user data with the ping secret, can be read only with a
+    token (IMDSv2): required, or optional for images that know no tokens."""
+    spot: bool = switch(also=("ex_spot",))
+    """Whether all nodes are one-time spot nodes; [Size NAME] preemptible sets it for one size."""
+    spot_max_price: str | None = option(declared.price, "0.05", also=("ex_spot_max_price",))
+    """The most to pay for a spot node, in dollars an hour; by default the on-demand price."""
+    scratch_device: str = option(str, default="/dev/xvdt")
+    """The device name of the volume for [Size NAME] scratch."""
+    efa: bool = switch()
+    """Whether a node's network interface is an Elastic Fabric Adapter."""
+    root_device: str | None = option(str, "/dev/xvda")
+    """The image's name of the volume that nodes boot from; without it, EC2 is asked. Under another
+    name EC2 would make a second volume."""
+    root: Mapping[str, str] = field(default_factory=dict)
+    """What is asked of the volume that nodes boot from, by parameter of EC2's `Ebs`."""
+    scratch: Mapping[str, str] = field(default_factory=dict)
+    instance: Mapping[str, str] = field(default_factory=dict)
+    """By parameter of RunInstances."""
+    tags: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def group_ids(self) -> tuple[str, ...]:
+        return tuple(name for name in self.security_groups if name.startswith("sg-"))
+
+    @property
+    def group_names(self) -> tuple[str, ...]:
+        return tuple(name for name in self.security_groups if not name.startswith("sg-"))
+
+
+OWN = declared.options_of(Template)
+_FILTER = CloudOption(str)
+_TAG_WITH_COLONS = CloudOption(str, text="The same; NAME is the tag's own name.")
+SECTIONS: Mapping[str, Mapping[str, CloudOption]] = {
+    CREDENTIALS: declared.options_of(Credentials),
+    LIST: {
+        "tag_?*": CloudOption(
+            str,
+            "cluster = example",
+            text="""A tag that our nodes have beside this manager's own; every new node gets it. Any
+                filter of EC2 may be used here, under its own name. An underscore in a tag's name
+                means a colon.""",
+        ),
+        "tag:?*": _TAG_WITH_COLONS,
+        **dict.fromkeys(sorted(FILTERS), _FILTER),
+        "vpc-id": CloudOption(
+            str, "vpc-0123456789abcdef0", text="A filter, for example by network."
+        ),
+    },
+    CREATE: {
+        "ping_host": declared.PING_HOST,
+        **OWN,
+        **PASSED,
+        "user_data": declared.USER_DATA,
+        "tag_?*": CloudOption(
+            str,
+            "owner = example",
+            text="""A tag for every node, its volumes and its network interface, beside those of
+                [Cloud List]. An underscore in a tag's name means a colon.""",
+        ),
+        "tag:?*": _TAG_WITH_COLONS,
+    },
 }
-"""The keys that each section takes; `*` and `?` in them are wildcards, as in fnmatch."""
 
 SUBNET = "subnet-"
 """How a subnet's id begins. Every other place is an availability zone."""
@@ -195,50 +318,6 @@ _OURS = OUR_TAGS | {"Name"}
 _REGION = re.compile(r"[a-z]{2,4}(-[a-z]+){1,3}-\d{1,2}")
 
 
-@dataclass(frozen=True, slots=True)
-class Access:
-    """`[Cloud Credentials]`: endpoints, keys and the time-out (seconds)."""
-
-    region: str
-    endpoint: Endpoint
-    sts: Endpoint
-    amazon: bool
-    timeout: float
-    trust: str | bool | None
-    keys: Mapping[str, str] = field(repr=False)
-
-
-@dataclass(frozen=True, slots=True)
-class Template:
-    """`[Cloud Create]`: the settings of every new node. `tags` are set beside our own."""
-
-    image_id: str
-    subnet_id: str | None = None
-    group_ids: tuple[str, ...] = ()
-    group_names: tuple[str, ...] = ()
-    key_name: str | None = None
-    ssh_key: bytes | None = None
-    iam_instance_profile: str | None = None
-    availability_zone: str | None = None
-    placement_group: str | None = None
-    assign_public_ip: bool = False
-    ebs_optimized: bool = False
-    terminate_on_shutdown: bool = False
-    metadata_tokens: str = "required"
-    spot: bool = False
-    spot_max_price: str | None = None
-    efa: bool = False
-    root_device: str | None = None
-    """The image's own name of the volume that it boots from; None: EC2 is asked for it."""
-    scratch_device: str = "/dev/xvdt"
-    root: Mapping[str, str] = field(default_factory=dict)
-    """What is asked of the volume that nodes boot from, by parameter of EC2's `Ebs`."""
-    scratch: Mapping[str, str] = field(default_factory=dict)
-    instance: Mapping[str, str] = field(default_factory=dict)
-    """By parameter of RunInstances."""
-    tags: Mapping[str, str] = field(default_factory=dict)
-
-
 def tag_name(key: str) -> str | None:
     """The tag that an option key such as `tag:NAME` or `tag_NAME` means; None for other keys."""
     if key.startswith("tag:"):
@@ -254,7 +333,7 @@ def read(config: CloudConfig, timeout: float) -> tuple[Access, dict[str, str], T
     The filters have EC2's own names and none of STATE_FILTERS. Raises ConfigError with every
     problem of the three sections.
     """
-    given = Sections.of(config)
+    given = Sections.of(config, SECTIONS)
     access = _access(given.credentials, timeout)
     filters = _filters(given.listing)
     template = _template(given.create, filters)
@@ -264,29 +343,27 @@ def read(config: CloudConfig, timeout: float) -> tuple[Access, dict[str, str], T
 
 
 def _access(given: SectionReader, timeout: float) -> Access:
-    region = given.text("region") or "us-east-1"
-    host = f"ec2.{region}.{_domains(region)[0]}"
-    if not _REGION.fullmatch(region) and not given.text("endpoint"):
+    found = Credentials(**given.read())
+    region, insecure, own = found.region, found.insecure, found.endpoint
+    if not _REGION.fullmatch(region) and not own:
         given.wrong("region", "not a region's name (they look like us-east-1)", region)
     keys = _keys(given)
-    insecure = given.flag("insecure")
-    own = given.text("endpoint")
-    endpoint = _endpoint(given, "endpoint", own or _host_and_port(given, host), insecure)
+    host = found.host or f"ec2.{region}.{_domains(region)[0]}"
+    port = f":{found.port}" if found.port else ""
+    parts = f"{'https' if found.secure else 'http'}://{host}{port}"
+    endpoint = _endpoint(given, "endpoint", own or parts, insecure)
     domain = _amazon_domain(endpoint.host)
-    sts = given.text("sts_endpoint")
-    if sts is not None:
-        sts_endpoint = _endpoint(given, "sts_endpoint", sts, insecure)
-    elif domain is not None:
-        sts_endpoint = Endpoint(f"sts.{region}.{domain}", 443)
+    if found.sts_endpoint is not None:
+        sts = _endpoint(given, "sts_endpoint", found.sts_endpoint, insecure)
     else:
-        sts_endpoint = endpoint
+        sts = Endpoint(f"sts.{region}.{domain}", 443) if domain is not None else endpoint
     return Access(
         region=region,
         endpoint=endpoint,
-        sts=sts_endpoint,
+        sts=sts,
         amazon=domain is not None,
-        timeout=given.number("timeout") or timeout,
-        trust=False if insecure else given.text("ca_bundle"),
+        timeout=found.timeout or timeout,
+        trust=False if insecure else found.ca_bundle,
         keys=keys,
     )
 
@@ -314,13 +391,6 @@ def _keys(given: SectionReader) -> dict[str, str]:
     }
 
 
-def _host_and_port(given: SectionReader, host: str) -> str:
-    """libcloud's own `host`, `port` and `secure`, as a URL."""
-    scheme = "https" if given.flag("secure", default=True) else "http"
-    port = given.text("port")
-    return f"{scheme}://{given.text('host') or host}" + (f":{port}" if port else "")
-
-
 def _endpoint(given: SectionReader, key: str, text: str, insecure: bool) -> Endpoint:
     try:
         return Endpoint.parse(text, insecure)
@@ -345,112 +415,49 @@ def _filters(given: SectionReader) -> dict[str, str]:
 
 
 def _template(given: SectionReader, filters: Mapping[str, str]) -> Template:
-    values = _without_aliases(given)
-    given = SectionReader(given.section, values, given.problems)
-    image = given.text("image_id")
-    if image is None:
-        given.wrong("image_id", "is missing: the AMI that nodes boot from")
-    elif not image.startswith(IMAGES):
-        given.wrong("image_id", "is no AMI: write its id, ami-..., or resolve:ssm:NAME", image)
-    groups = [name.strip() for name in (given.text("security_groups") or "").split(",")]
-    group_ids = tuple(name for name in groups if name.startswith("sg-"))
-    group_names = tuple(name for name in groups if name and not name.startswith("sg-"))
-    public = given.flag("assign_public_ip")
-    if group_names and (given.text("subnet_id") or public):
-        given.wrong("security_groups", "beside subnet_id or assign_public_ip, EC2 takes ids (sg-)")
-    price = given.number("spot_max_price")
-    volumes = read_passed(given, VOLUMES)
-    root = read_passed(given, ROOT) | volumes
-    _check_passed(given, image, root)
-    return Template(
-        image_id=image or "",
-        subnet_id=given.text("subnet_id"),
-        group_ids=group_ids,
-        group_names=group_names,
-        key_name=given.text("key_name"),
-        ssh_key=_public_key(given),
-        iam_instance_profile=given.text("iam_instance_profile"),
-        availability_zone=given.text("availability_zone"),
-        placement_group=given.text("placement_group"),
-        assign_public_ip=public,
-        ebs_optimized=given.flag("ebs_optimized"),
-        terminate_on_shutdown=given.flag("terminate_on_shutdown"),
-        metadata_tokens=_metadata_tokens(given),
-        spot=given.flag("spot"),
-        spot_max_price=None if price is None else given.text("spot_max_price"),
-        efa=given.flag("efa"),
-        root_device=given.text("root_device"),
-        scratch_device=given.text("scratch_device") or "/dev/xvdt",
-        root=root,
-        scratch={"VolumeType": "gp3"} | read_passed(given, SCRATCH) | volumes,
-        instance=read_passed(given, INSTANCE),
+    volumes = given.passed(VOLUMES)
+    template = Template(
+        **given.read(OWN),
+        root=given.passed(ROOT) | volumes,
+        scratch={"VolumeType": "gp3"} | given.passed(SCRATCH) | volumes,
+        instance=given.passed(INSTANCE),
         tags=_create_tags(given, filters),
     )
-
-
-def _check_passed(given: SectionReader, image: str | None, root: Mapping[str, str]) -> None:
-    """Say which of the options that are passed on lack one that they need."""
-    is_ami = image is None or image.startswith("ami-")
-    if root and not is_ami and not given.text("root_device"):
+    if template.group_names and (template.subnet_id or template.assign_public_ip):
+        given.wrong("security_groups", "beside subnet_id or assign_public_ip, EC2 takes ids (sg-)")
+    if template.key_name and given.text("ssh_key"):
+        given.wrong("ssh_key", "contradicts key_name: give one of them")
+    image = template.image_id
+    if template.root and image and not image.startswith("ami-") and not template.root_device:
         why = f"is needed beside image_id = {image}, of which EC2 does not say what it calls"
         given.wrong("root_device", f"{why} the volume to boot from")
-    if "KmsKeyId" in root and root.get("Encrypted") != "true":
+    if "KmsKeyId" in template.root and template.root.get("Encrypted") != "true":
         given.wrong("volumes_kms_key", "needs volumes_encrypted = true")
     if given.text("launch_template_version") and not given.text("launch_template"):
         given.wrong("launch_template_version", "needs launch_template")
-
-
-def _metadata_tokens(given: SectionReader) -> str:
-    text = given.text("metadata_tokens") or "required"
-    if text not in ("required", "optional"):
-        given.wrong("metadata_tokens", "neither required nor optional", text)
-    return text
-
-
-def _public_key(given: SectionReader) -> bytes | None:
-    path = given.text("ssh_key")
-    if path is None:
-        return None
-    if given.text("key_name"):
-        given.wrong("ssh_key", "contradicts key_name: give one of them")
-        return None
-    try:
-        return Path(path).read_bytes().strip()
-    except OSError as error:
-        given.wrong("ssh_key", f"can't be read: {error.strerror}", path)
-        return None
+    return template
 
 
 def _check_places(
     given: SectionReader, places: Mapping[str, str], access: Access, template: Template
 ) -> None:
     """Say what is wrong with the places as such; check-cloud asks EC2 whether they are there."""
-    for place, option in places.items():
+    for place, named_by in places.items():
         if place.startswith(SUBNET):
             if template.group_names:
                 names = ", ".join(template.group_names)
-                given.wrong("security_groups", f"beside {option}, EC2 takes ids (sg-)", names)
+                given.wrong("security_groups", f"beside {named_by}, EC2 takes ids (sg-)", names)
         elif access.amazon and not place.startswith(access.region):
             zones = [f"{access.region}{letter}" for letter in "abcdef"]
             given.problems.append(
-                f"{option}: {place} is neither a subnet's id (subnet-...) nor a zone of "
+                f"{named_by}: {place} is neither a subnet's id (subnet-...) nor a zone of "
                 f"{access.region}{did_you_mean(place, zones)}"
             )
         elif template.subnet_id is not None:
             given.problems.append(
-                f"{option}: {place} is a zone, and [Cloud Create] subnet_id is in one zone: "
+                f"{named_by}: {place} is a zone, and [Cloud Create] subnet_id is in one zone: "
                 "name subnets, or leave subnet_id out"
             )
-
-
-def _without_aliases(given: SectionReader) -> dict[str, str]:
-    values: dict[str, str] = {}
-    for key, value in given.values.items():
-        name = ALIASES.get(key, key)
-        if name in values:
-            given.wrong(key, f"means the same as {name}, which is given, too")
-        values[name] = value
-    return values
 
 
 def _create_tags(given: SectionReader, filters: Mapping[str, str]) -> dict[str, str]:

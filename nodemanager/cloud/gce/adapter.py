@@ -265,7 +265,7 @@ class Gce(Provider):
         """Whether `[Cloud List]` chooses it: its zone, and each of its tags."""
         try:
             here = self.listed.zone is None or one.zone == self.listed.zone
-            return here and self.listed.tags <= one.network_tags
+            return here and one.network_tags.issuperset(self.listed.tags)
         except (AttributeError, ValueError):
             return False
 

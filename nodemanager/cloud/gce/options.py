@@ -1,7 +1,7 @@
-"""The pass-through sections of a GCE file, read into settings.
+"""The options of a Google file's own sections, and the settings that they are read into.
 
 Takes Arvados Node Manager's option names, so that a file of Arvados Node Manager 2.0.4 loads
-unchanged, and our own; doc/gce.rst has a row for each. Reports every problem at once.
+unchanged, and our own. Reports every problem at once.
 """
 
 from __future__ import annotations
@@ -11,59 +11,135 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from nodemanager import foreign
+from nodemanager.cloud import declared
 from nodemanager.cloud.cloud_config import CloudConfig
+from nodemanager.cloud.declared import CloudOption, file, matching, names, option, passed, switch
 from nodemanager.cloud.endpoint import Endpoint
-from nodemanager.cloud.passed import Passed
-from nodemanager.cloud.passed import read as read_passed
 from nodemanager.cloud.section_reader import CREATE, CREDENTIALS, LIST, SectionReader, Sections
 
 _FLAG = "true|false"
 _LABEL = r"[a-z0-9_-]{0,63}"
-LABEL_KEYS = "label:?*"
-"""The pattern of keys that give a node a label of the operator's own."""
+_NAME = r"[a-z](?:[-a-z0-9]{0,61}[a-z0-9])?"
+_PROJECT = r"(?:[a-z0-9.-]+:)?[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?"
+_NO_ZONE = "is no zone's name (they look like us-central1-a)"
 
-PASSED: Mapping[str, Passed] = {
-    "secure_boot": Passed(
+GOOGLE = "https://compute.googleapis.com"
+GOOGLE_TOKENS = "https://oauth2.googleapis.com"
+FULL_SCOPE = "https://www.googleapis.com/auth/cloud-platform"
+IMAGE_PATH = re.compile(r"(?:.*/)?projects/([^/]+)/global/images/((?:family/)?[^/]+)")
+"""An image's path or URL: its project, and its name, or `family/` and its family's."""
+
+_ZONE = r"[a-z]+-[a-z]+\d+-[a-z][a-z0-9]*"
+
+
+def _network_tags(value: str) -> tuple[str, ...]:
+    found = names(value)
+    if not all(re.fullmatch(_NAME, tag) for tag in found):
+        raise ValueError("a network tag has small letters, digits and -")
+    return found
+
+
+def _accelerators(value: str) -> tuple[str, int]:
+    found = re.fullmatch(r"([a-z][-a-z0-9]+)(?::([1-9]|1[0-6]))?", value)
+    if found is None:
+        raise ValueError("is a type and how many, as nvidia-tesla-t4:2")
+    return found[1], int(found[2] or 1)
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceAccountOfNode:
+    """What a node may do at Google; `scopes` are URLs, or libcloud's short names for them."""
+
+    email: str
+    scopes: tuple[str, ...]
+
+
+def _accounts(value: str) -> tuple[ServiceAccountOfNode, ...]:
+    """Arvados Node Manager's list of `email` and `scopes`."""
+    try:
+        # Its examples write Python's quotes, which are not JSON's.
+        told = ast.literal_eval(value)
+        return tuple(ServiceAccountOfNode(one["email"], tuple(one["scopes"])) for one in told)
+    except (ValueError, SyntaxError, TypeError, KeyError):
+        raise ValueError("is no list like [{'email': ADDRESS, 'scopes': [...]}]") from None
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """`[Cloud Credentials]` as the file has it."""
+
+    project: str | None = option(str, "my-project")
+    """The id of the project to run nodes in (gcloud projects list); by default the one that
+    Google's JSON file of a key names."""
+    key: str | None = option(str, "/etc/nodemanager/gce-key.json")
+    """One of Google's JSON files: a service account's key, a workload identity (but for one whose
+    token a program tells), a user's or an impersonation; or a service account's key in PEM, with
+    user_id. Without it the file that GOOGLE_APPLICATION_CREDENTIALS names is used, and without that
+    the account of the instance that this runs on."""
+    user_id: str | None = option(str, "nodemanager@my-project.iam.gserviceaccount.com")
+    """The service account's address, for a key in PEM. Google's JSON file has it."""
+    auth_type: str | None = option(
+        matching("SA|GCE", "SA (a service account's key) or GCE (the instance's role)"), "SA"
+    )
+    """SA: there must be a key. GCE: the instance's own account, even if there is one."""
+    timeout: float | None = option(declared.number, "60")
+    """How many seconds to wait for one answer."""
+    endpoint: Endpoint = option(
+        declared.endpoint, GOOGLE, default=Endpoint.parse(GOOGLE, insecure=False)
+    )
+    """Another address of Google's compute API, as host[:port] (https) or a URL. Plain http is for
+    loopback."""
+    token_endpoint: Endpoint | None = option(declared.endpoint, "https://accounts.google.com")
+    """Where access tokens are asked for, with a service account's key."""
+    datacenter: str | None = option(str)
+    """libcloud's name for zone, which goes before it."""
+    credential_file: str | None = option(str)
+    """Accepted for old files, without effect."""
+    scopes: str | None = option(str)
+    """Accepted for old files: access tokens always have compute's."""
+
+
+PASSED: Mapping[str, CloudOption] = {
+    "secure_boot": passed(
         {_FLAG: "shieldedInstanceConfig.enableSecureBoot"},
         "true or false",
         "Whether nodes boot signed code alone (Shielded VM).",
         "true",
     ),
-    "vtpm": Passed(
+    "vtpm": passed(
         {_FLAG: "shieldedInstanceConfig.enableVtpm"},
         "true or false",
         "Whether nodes have a virtual trusted platform module.",
         "true",
     ),
-    "integrity_monitoring": Passed(
+    "integrity_monitoring": passed(
         {_FLAG: "shieldedInstanceConfig.enableIntegrityMonitoring"},
         "true or false",
         "Whether Google compares each boot with the one before.",
         "true",
     ),
-    "confidential_type": Passed(
+    "confidential_type": passed(
         {"SEV|SEV_SNP|TDX": "confidentialInstanceConfig.confidentialInstanceType"},
         "SEV, SEV_SNP or TDX",
         "How nodes' memory is encrypted (Confidential VM).",
         "SEV",
     ),
-    "min_cpu_platform": Passed(
+    "min_cpu_platform": passed(
         {r"[A-Z].{2,40}": "minCpuPlatform"},
         "the name of a platform, as Intel Ice Lake",
         "The oldest processors that nodes may get.",
         "Intel Ice Lake",
     ),
-    "nic_type": Passed(
+    "nic_type": passed(
         {"GVNIC|VIRTIO_NET|IDPF": "nicType"},
         "GVNIC, VIRTIO_NET or IDPF",
         "The kind of the nodes' network interface.",
         "GVNIC",
     ),
-    "reservation": Passed(
+    "reservation": passed(
         {
             "any": "reservationAffinity.any",
             "none": "reservationAffinity.none",
@@ -73,13 +149,13 @@ PASSED: Mapping[str, Passed] = {
         "The reservation that nodes take, any that fits, or none.",
         "any",
     ),
-    "placement_policy": Passed(
+    "placement_policy": passed(
         {r"[a-z][-a-z0-9]{0,62}": "resourcePolicies"},
         "a policy's name",
         "The placement policy of the zone's region, such as a compact one.",
         "compact",
     ),
-    "instance_template": Passed(
+    "instance_template": passed(
         {r"[a-z][-a-z0-9]{0,62}|.+/instanceTemplates/.+": "template"},
         "a template's name or path",
         "An instance template, for what this file does not say.",
@@ -87,59 +163,6 @@ PASSED: Mapping[str, Passed] = {
     ),
 }
 """By where their values go in the body of instances.insert."""
-
-ACCEPTED: Mapping[str, frozenset[str]] = {
-    CREDENTIALS: frozenset(
-        {
-            "auth_type",
-            "credential_file",
-            "datacenter",
-            "endpoint",
-            "key",
-            "project",
-            "scopes",
-            "timeout",
-            "token_endpoint",
-            "user_id",
-        }
-    ),
-    LIST: frozenset({"tags", "zone"}),
-    CREATE: frozenset(
-        {
-            LABEL_KEYS,
-            *PASSED,
-            "accelerators",
-            "assign_public_ip",
-            "boot_disk_gb",
-            "boot_disk_type",
-            "image",
-            "image_project",
-            "location",
-            "network",
-            "ping_host",
-            "preemptible",
-            "scratch_disk_type",
-            "service_account_name",
-            "service_accounts",
-            "ssh_key",
-            "subnet",
-            "tags",
-            "zone",
-        }
-    ),
-}
-"""The keys that each section takes."""
-
-GOOGLE = "https://compute.googleapis.com"
-GOOGLE_TOKENS = "https://oauth2.googleapis.com"
-FULL_SCOPE = "https://www.googleapis.com/auth/cloud-platform"
-SCRATCH_TYPE = re.compile(r"local-ssd|(pd|hyperdisk)-[a-z-]+")
-
-IMAGE_PATH = re.compile(r"(?:.*/)?projects/([^/]+)/global/images/((?:family/)?[^/]+)")
-"""An image's path or URL: its project, and its name, or `family/` and its family's."""
-_NAME = re.compile(r"[a-z](?:[-a-z0-9]{0,61}[a-z0-9])?")
-_PROJECT = re.compile(r"(?:[a-z0-9.-]+:)?[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?")
-_ZONE = re.compile(r"[a-z]+-[a-z]+\d+-[a-z][a-z0-9]*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,55 +181,109 @@ class Access:
 class ListFilter:
     """`[Cloud List]`: what is managed beside the pool's own nodes; nothing where both are empty."""
 
-    zone: str | None = None
-    tags: frozenset[str] = frozenset()
+    tags: tuple[str, ...] = option(_network_tags, "example, compute", default=())
+    """Network tags, separated by commas; nodes that have all of them are managed, too. Every new
+    node gets them."""
+    zone: str | None = option(matching(_ZONE, _NO_ZONE), "us-central1-a")
+    """Only nodes of this zone."""
 
     def __bool__(self) -> bool:
         return bool(self.zone or self.tags)
 
 
 @dataclass(frozen=True, slots=True)
-class ServiceAccountOfNode:
-    """What a node may do at Google; `scopes` are URLs, or libcloud's short names for them."""
-
-    email: str
-    scopes: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class Template:
     """`[Cloud Create]`: the settings of every new node."""
 
-    image: str
-    image_project: str | None = None
-    network: str = "default"
-    subnet: str | None = None
-    tags: tuple[str, ...] = ()
-    ssh_key: str | None = None
-    service_accounts: tuple[ServiceAccountOfNode, ...] = ()
-    preemptible: bool = False
-    assign_public_ip: bool = True
-    boot_disk_type: str | None = None
-    boot_disk_gb: int | None = None
-    scratch_disk_type: str = "local-ssd"
-    accelerators: tuple[str, int] | None = None
-    """The type, and how many each node has."""
+    image: str = option(
+        matching(
+            f"{_NAME}|{IMAGE_PATH.pattern}",
+            "neither a name nor projects/PROJECT/global/images/NAME",
+        ),
+        "ubuntu-2404-lts-amd64",
+        default="",
+        missing="is missing: the name, family or path of the image to boot from",
+    )
+    """The image that nodes boot from: a name, a family, or a path such as
+    projects/my-project/global/images/NAME. Must be given. A name is looked for in the own project,
+    then in the public one that its beginning stands for. Of a family each boot gets the newest, and
+    idle nodes on an older one are replaced. The sample's has cloud-init."""
+    image_project: str | None = option(str, "my-project")
+    """The only project to look for it in."""
+    network: str = option(str, default="default")
+    """The name or path of the nodes' network."""
+    subnet: str | None = option(str, "compute")
+    """The name or path of their subnetwork, where the network does not choose it. A name is looked
+    for in the zone's region."""
+    tags: tuple[str, ...] = option(_network_tags, "outbound-only", default=())
+    """More network tags for every node, separated by commas, for firewall rules."""
+    assign_public_ip: bool = switch(default=True)
+    """Whether nodes get a public address."""
+    ssh_key: str | None = option(file, "/etc/nodemanager/id_ed25519.pub")
+    """The path of a public key to install for root."""
+    service_account_name: str | None = option(str, "node@my-project.iam.gserviceaccount.com")
+    """The address of the service account that nodes run as, with the scope cloud-platform. Without
+    it they have none, and need none."""
+    service_accounts: tuple[ServiceAccountOfNode, ...] = option(_accounts, default=(), hidden=True)
+    """Arvados Node Manager's form of it: [{'email': ADDRESS, 'scopes': ['storage-ro']}]. A scope is
+    a URL, or libcloud's short name for it."""
+    preemptible: bool = switch()
+    """Whether all nodes are spot nodes; [Size NAME] preemptible is for one size."""
+    boot_disk_type: str | None = option(str, "pd-balanced")
+    """The type of the boot disk."""
+    boot_disk_gb: int | None = option(declared.whole, "20")
+    """The size of the boot disk; by default the image's."""
+    scratch_disk_type: str = option(
+        matching(r"local-ssd|(pd|hyperdisk)-[a-z-]+", "not local-ssd, pd-... or hyperdisk-..."),
+        default="local-ssd",
+    )
+    """The disks for [Size NAME] scratch: local-ssd, or a type of persistent disk such as
+    pd-balanced or hyperdisk-balanced. Newer machine types, as n4 and c4, take hyperdisks alone."""
+    accelerators: tuple[str, int] | None = option(_accelerators, "nvidia-tesla-t4:1")
+    """The type of accelerators, and how many each node has; a2, a3 and g2 have theirs built in.
+    Such a node ends when its host is serviced, since Google can't move it."""
     labels: Mapping[str, str] = field(default_factory=dict)
     passed: Mapping[str, str] = field(default_factory=dict)
     """By where it goes in the body; see PASSED."""
 
 
+OWN = declared.options_of(Template)
+SECTIONS: Mapping[str, Mapping[str, CloudOption]] = {
+    CREDENTIALS: declared.options_of(Credentials),
+    LIST: declared.options_of(ListFilter),
+    CREATE: {
+        "zone": CloudOption(
+            str,
+            "us-central1-a",
+            text="The zone to boot nodes in. Must be given, unless [Cloud] places names several.",
+            also=("location",),
+        ),
+        "ping_host": declared.PING_HOST,
+        "user_data": CloudOption(
+            str,
+            "/etc/nodemanager/user-data.yaml",
+            text="""A template for what nodes do at boot, with {ping_url}, {record}, {hostname} and
+                {incarnation}: a script (#!) for Google's guest agent, anything else for cloud-init.
+                Without it they get the bare ping URL as metadata arv-ping-url.""",
+        ),
+        **OWN,
+        "label:?*": CloudOption(
+            str, "owner = example", text="A label of your own for every node and its disks."
+        ),
+        **PASSED,
+    },
+}
+
+
 def read(config: CloudConfig, timeout: float) -> tuple[Access, ListFilter, Template]:
     """The settings of the three sections. Raises ConfigError with every problem in them."""
-    given = Sections.of(config)
+    given = Sections.of(config, SECTIONS)
     access = _access(given.credentials, given.create, timeout, tuple(config.places))
-    listed = _listing(given.listing)
+    listed = ListFilter(**given.listing.read())
     template = _template(given.create, listed)
-    for place, option in config.places.items():
-        if not _ZONE.fullmatch(place):
-            given.create.problems.append(
-                f"{option}: {place} is no zone's name (they look like us-central1-a)"
-            )
+    for place, named_by in config.places.items():
+        if not re.fullmatch(_ZONE, place):
+            given.create.problems.append(f"{named_by}: {place} {_NO_ZONE}")
     given.check()
     return access, listed, template
 
@@ -214,30 +291,28 @@ def read(config: CloudConfig, timeout: float) -> tuple[Access, ListFilter, Templ
 def _access(
     given: SectionReader, create: SectionReader, timeout: float, places: tuple[str, ...]
 ) -> Access:
-    auth = given.text("auth_type")
-    if auth not in (None, "SA", "GCE"):
-        given.wrong("auth_type", "SA (a service account's key) or GCE (the instance's role)", auth)
-    text = given.text("key")
+    found = Credentials(**given.read())
+    auth, text = found.auth_type, found.key
     if text is None and auth != "GCE":
         text = os.environ.get("GOOGLE_APPLICATION_CREDENTIALS")
     if auth == "SA" and text is None:
         given.wrong("key", "is missing: the file of the service account's key, for auth_type = SA")
-    info = _info(given, text)
-    project = given.text("project") or (info or {}).get("project_id")
+    info = _info(given, found, text)
+    project = found.project or (info or {}).get("project_id")
     if not project:
         given.wrong("project", "is missing: the id of the project (gcloud projects list)")
-    elif not _PROJECT.fullmatch(str(project)):
+    elif not re.fullmatch(_PROJECT, str(project)):
         given.wrong("project", "is no project's id, which has small letters", str(project))
     return Access(
         project=str(project),
-        zone=_zone(given, create, places),
-        endpoint=given.endpoint("endpoint", GOOGLE),
-        timeout=given.number("timeout") or timeout,
+        zone=_own_zone(found.datacenter, given, create, places),
+        endpoint=found.endpoint,
+        timeout=found.timeout or timeout,
         info=None if auth == "GCE" else info,
     )
 
 
-def _info(given: SectionReader, text: str | None) -> Mapping[str, Any] | None:
+def _info(given: SectionReader, found: Credentials, text: str | None) -> Mapping[str, Any] | None:
     """Google's JSON of credentials: `text` is it, or its path, or a service account's key in PEM.
 
     No problem that is told here has any of the key in it.
@@ -249,10 +324,9 @@ def _info(given: SectionReader, text: str | None) -> Mapping[str, Any] | None:
         return None
     if "{" not in text and "-----BEGIN" not in text:
         try:
-            text = Path(text).expanduser().read_text(encoding="utf-8").strip()
-        except (OSError, UnicodeDecodeError) as error:
-            why = getattr(error, "strerror", None) or "it is no text"
-            given.wrong("key", f"the file can't be read: {why}")
+            text = file(text)
+        except ValueError as error:
+            given.wrong("key", f"the file {error}")
             return None
     info: dict[str, Any] = {"type": "service_account", "private_key": text}
     if text.startswith("{"):
@@ -262,10 +336,10 @@ def _info(given: SectionReader, text: str | None) -> Mapping[str, Any] | None:
             given.wrong("key", "the file is no whole JSON")
             return None
     if info.get("type") == "service_account":
-        tokens = given.text("token_endpoint")
-        where = f"{given.endpoint('token_endpoint', GOOGLE_TOKENS)}/token"
-        info["token_uri"] = where if tokens else info.get("token_uri") or where
-        info |= {"client_email": mail} if (mail := given.text("user_id")) else {}
+        own = found.token_endpoint
+        where = f"{own or Endpoint.parse(GOOGLE_TOKENS, insecure=False)}/token"
+        info["token_uri"] = where if own else info.get("token_uri") or where
+        info |= {"client_email": mail} if (mail := found.user_id) else {}
         if not info.get("client_email"):
             why = "is missing: the service account's address, where key is no JSON"
             given.wrong("user_id", why)
@@ -283,77 +357,31 @@ def _info(given: SectionReader, text: str | None) -> Mapping[str, Any] | None:
     return info
 
 
-def _zone(given: SectionReader, create: SectionReader, places: tuple[str, ...]) -> str:
-    """The zone to boot in: `zone` or `location`, else libcloud's `datacenter`, else the first of
-    the places."""
-    named = [key for key in ("zone", "location") if create.text(key)]
-    if len(named) == 2:
-        create.wrong("location", "means the same as zone, which is given, too")
-    zone = create.text(named[0]) if named else given.text("datacenter")
+def _own_zone(
+    datacenter: str | None, given: SectionReader, create: SectionReader, places: tuple[str, ...]
+) -> str:
+    """The zone to boot in: `zone`, else libcloud's `datacenter`, else the first of the places."""
+    own = create.text("zone")
+    zone = own or datacenter
     if zone is None and places:
         return places[0]
     if zone is None:
         create.wrong("zone", "is missing: the zone to boot nodes in, such as us-central1-a")
         return ""
-    if not _ZONE.fullmatch(zone):
-        where, key = (create, named[0]) if named else (given, "datacenter")
-        where.wrong(key, "is no zone's name (they look like us-central1-a)", zone)
+    if not re.fullmatch(_ZONE, zone):
+        where, key = (create, "zone") if own else (given, "datacenter")
+        where.wrong(key, _NO_ZONE, zone)
     return zone
 
 
-def _tags(given: SectionReader) -> tuple[str, ...]:
-    tags = tuple(tag.strip() for tag in (given.text("tags") or "").split(",") if tag.strip())
-    for tag in tags:
-        if not _NAME.fullmatch(tag):
-            given.wrong("tags", "a network tag has small letters, digits and -", tag)
-    return tags
-
-
-def _listing(given: SectionReader) -> ListFilter:
-    zone = given.text("zone")
-    if zone is not None and not _ZONE.fullmatch(zone):
-        given.wrong("zone", "is no zone's name (they look like us-central1-a)", zone)
-    return ListFilter(zone, frozenset(_tags(given)))
-
-
 def _template(given: SectionReader, listed: ListFilter) -> Template:
-    image = given.text("image")
-    if image is None:
-        given.wrong("image", "is missing: the name, family or path of the image to boot from")
-    elif not _NAME.fullmatch(image) and not IMAGE_PATH.fullmatch(image):
-        given.wrong("image", "neither a name nor projects/PROJECT/global/images/NAME", image)
-    gigabytes = given.number("boot_disk_gb")
-    scratch = given.text("scratch_disk_type") or "local-ssd"
-    if not SCRATCH_TYPE.fullmatch(scratch):
-        given.wrong("scratch_disk_type", "not local-ssd, pd-... or hyperdisk-...", scratch)
-    return Template(
-        image=image or "",
-        image_project=given.text("image_project"),
-        network=given.text("network") or "default",
-        subnet=given.text("subnet"),
-        tags=tuple(dict.fromkeys((*sorted(listed.tags), *_tags(given)))),
-        ssh_key=_public_key(given),
-        service_accounts=_service_accounts(given),
-        preemptible=given.flag("preemptible"),
-        assign_public_ip=given.flag("assign_public_ip", default=True),
-        boot_disk_type=given.text("boot_disk_type"),
-        boot_disk_gb=None if gigabytes is None else int(gigabytes),
-        scratch_disk_type=scratch,
-        accelerators=_accelerators(given),
-        labels=_labels(given),
-        passed=read_passed(given, PASSED),
-    )
-
-
-def _accelerators(given: SectionReader) -> tuple[str, int] | None:
-    text = given.text("accelerators")
-    if text is None:
-        return None
-    found = re.fullmatch(r"([a-z][-a-z0-9]+)(?::([1-9]|1[0-6]))?", text)
-    if found is None:
-        given.wrong("accelerators", "is a type and how many, as nvidia-tesla-t4:2", text)
-        return None
-    return found[1], int(found[2] or 1)
+    found = given.read(OWN)
+    if (name := found["service_account_name"]) is not None:
+        if given.text("service_accounts"):
+            given.wrong("service_account_name", "contradicts service_accounts: give one of them")
+        found["service_accounts"] = (ServiceAccountOfNode(name, (FULL_SCOPE,)),)
+    found["tags"] = tuple(dict.fromkeys((*sorted(listed.tags), *found["tags"])))
+    return Template(**found, labels=_labels(given), passed=given.passed(PASSED))
 
 
 def _labels(given: SectionReader) -> dict[str, str]:
@@ -368,33 +396,3 @@ def _labels(given: SectionReader) -> dict[str, str]:
             given.wrong(key, "name and value have small letters, digits, - and _", value)
         found[name] = value.strip()
     return found
-
-
-def _public_key(given: SectionReader) -> str | None:
-    path = given.text("ssh_key")
-    if path is None:
-        return None
-    try:
-        return Path(path).expanduser().read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        why = getattr(error, "strerror", None) or "it is no text"
-        given.wrong("ssh_key", f"can't be read: {why}", path)
-        return None
-
-
-def _service_accounts(given: SectionReader) -> tuple[ServiceAccountOfNode, ...]:
-    """Arvados Node Manager's list of `email` and `scopes`, or one account by its address."""
-    name, text = given.text("service_account_name"), given.text("service_accounts")
-    if name is not None and text is not None:
-        given.wrong("service_account_name", "contradicts service_accounts: give one of them")
-    if name is not None:
-        return (ServiceAccountOfNode(name, (FULL_SCOPE,)),)
-    if text is None:
-        return ()
-    try:
-        # Its examples write Python's quotes, which are not JSON's.
-        told = ast.literal_eval(text)
-        return tuple(ServiceAccountOfNode(one["email"], tuple(one["scopes"])) for one in told)
-    except (ValueError, SyntaxError, TypeError, KeyError):
-        given.wrong("service_accounts", "is no list like [{'email': ADDRESS, 'scopes': [...]}]")
-        return ()

@@ -1,29 +1,28 @@
-"""The pass-through sections of a libvirt file, read into settings.
+"""The options of a libvirt file's own sections, and the settings that they are read into.
 
-doc/libvirt.rst has a row for each key. Reports every problem at once.
+Reports every problem at once.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from xml.etree import ElementTree
 
+from nodemanager.cloud import declared
 from nodemanager.cloud.cloud_config import CloudConfig
+from nodemanager.cloud.declared import CloudOption, option, passed, whole
 from nodemanager.cloud.libvirt.devices import Devices, parse
-from nodemanager.cloud.passed import Passed
-from nodemanager.cloud.passed import read as read_passed
 from nodemanager.cloud.section_reader import CREATE, CREDENTIALS, LIST, SectionReader, Sections
 
-PASSED: Mapping[str, Passed] = {
-    "firmware": Passed(
+PASSED: Mapping[str, CloudOption] = {
+    "firmware": passed(
         {"bios|efi": "firmware"},
         "bios or efi",
         "What starts the node's system; a node with efi is a machine of the type q35.",
         "efi",
     ),
-    "secure_boot": Passed(
+    "secure_boot": passed(
         {"yes|no": "secure-boot"},
         "yes or no",
         "Whether efi starts signed systems alone; by default as the host's first firmware does.",
@@ -32,28 +31,42 @@ PASSED: Mapping[str, Passed] = {
 }
 """By libvirt's attribute of `<os>`, and its name of a firmware's feature."""
 
-ACCEPTED: Mapping[str, frozenset[str]] = {
-    CREDENTIALS: frozenset({"key", "secret", "timeout", "uri"}),
-    LIST: frozenset(),
-    CREATE: frozenset(
-        {
-            "bridge",
-            "disk",
-            "domain_xml",
-            "host_devices",
-            "image",
-            "memory",
-            "network",
-            "os_memory",
-            "ping_host",
-            "storage_pool",
-            "user_data",
-            "vcpus",
-        }
+
+def _whole_or_none(value: str) -> int:
+    return 0 if value == "0" else whole(value)
+
+
+def _domain_xml(path: str) -> str:
+    text = declared.file(path)
+    try:
+        root = ElementTree.fromstring(text)  # noqa: S314  # the operator's own file
+    except ElementTree.ParseError as error:
+        raise ValueError(f"can't be read: {error}") from error
+    if root.tag != "domain":
+        raise ValueError(f"its outermost element is <{root.tag}>, not <domain>")
+    return text
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """`[Cloud Credentials]` as the file has it."""
+
+    uri: str = option(
+        str,
+        "qemu:///system",
+        default="",
+        missing="is missing: the hypervisor, such as qemu:///system, "
+        "qemu+ssh://root@HOST/system?no_tty=1 or qemu+tls://HOST/system",
     )
-    | PASSED.keys(),
-}
-"""The keys that each section takes."""
+    """The hypervisor: qemu:///system is this machine's, qemu+tls://HOST/system or
+    qemu+ssh://USER@HOST/system?no_tty=1 another's. Must be given."""
+    key: str | None = option(str, "nodemanager")
+    """The user, only for a +tcp uri."""
+    secret: str | None = option(str, "...")
+    """The user's password; secret_file = PATH reads it from a file."""
+    timeout: float | None = option(declared.number, "60")
+    """How many seconds one of libvirt's calls may take. libvirt has no time-outs: one that hangs is
+    given up, and at most 16 can hang at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,27 +84,65 @@ class Template:
     """`[Cloud Create]`: what all new nodes have in common. Sizes are in MB.
 
     `vcpus` and `memory` are the size `default`. A node of a `[Size]` section that gives `ram` has
-    `os_memory` beyond it. `disk` None leaves the boot volume as large as the image.
+    `os_memory` beyond it.
     """
 
-    image: str
-    storage_pool: str = "default"
-    network: str | None = None
-    bridge: str | None = None
-    disk: int | None = None
-    vcpus: int = 1
-    memory: int = 1024
-    os_memory: int = 512
-    host_devices: tuple[Devices, ...] = ()
-    """PCI devices; each node gets the first of these that no domain has."""
+    image: str = option(
+        str,
+        "node-image.qcow2",
+        default="",
+        missing="is missing: the volume that nodes boot from, by its name in storage_pool, or by "
+        "its path in any storage pool",
+    )
+    """The volume that nodes boot from, by its name in storage_pool, or by its path in any active
+    storage pool. Nodes never write to it. Must be given. To have idle nodes replaced, name another
+    one, and restart."""
+    storage_pool: str = option(str, default="default")
+    """The storage pool that the nodes' own volumes are made in. In a pool of files (dir, fs, netfs)
+    a boot volume holds only its changes, so never change the image; in a logical pool it is a full
+    copy, which must be done within timeout. Others are refused."""
+    network: str | None = option(str, "default")
+    """The libvirt network that nodes are in, by default `default`."""
+    bridge: str | None = option(str, "br0")
+    """The host's bridge that nodes are on, instead of a network."""
+    disk: int | None = option(whole, "20000")
+    """The size of the boot volume, in MB, where the image is smaller."""
+    vcpus: int = option(whole, "1", default=1)
+    """The cores of the size `default`, for a file without any [Size NAME]."""
+    memory: int = option(whole, "1024", default=1024)
+    """The memory of that size, in MB."""
+    os_memory: int = option(_whole_or_none, "512", default=512)
+    """The memory, in MB, that a node gets beyond [Size NAME] ram, for its operating system."""
+    host_devices: tuple[Devices, ...] = option(
+        parse, "0000:65:00.0+0000:65:00.1, 0000:66:00.0", default=()
+    )
+    """The host's PCI devices that nodes get, such as GPUs, as lspci -D shows them, separated by
+    commas: each node gets the first that no domain has. A plus joins what one node gets. Set
+    max_nodes to their number. libvirt takes each from its driver, which needs an IOMMU."""
+    domain_xml: str | None = option(_domain_xml, "/etc/nodemanager/domain.xml")
+    """A file with a libvirt domain that every node is like: machine, processor, devices. Its name,
+    uuid, memory, vcpu, tags and our disks are filled in, and an interface if it has none or network
+    or bridge is given."""
     passed: Mapping[str, str] = field(default_factory=dict)
     """By what it is for libvirt; see PASSED."""
-    domain_xml: str | None = None
+
+
+OWN = declared.options_of(Template)
+SECTIONS: Mapping[str, Mapping[str, CloudOption]] = {
+    CREDENTIALS: declared.options_of(Credentials),
+    LIST: {},
+    CREATE: {
+        "ping_host": declared.PING_HOST,
+        **OWN,
+        **PASSED,
+        "user_data": declared.USER_DATA,
+    },
+}
 
 
 def read(config: CloudConfig, timeout: float) -> tuple[Access, Template]:
     """The settings of the sections. Raises ConfigError with every problem."""
-    given = Sections.of(config)
+    given = Sections.of(config, SECTIONS)
     access = _access(given.credentials, timeout)
     template = _template(given.create)
     given.check()
@@ -99,80 +150,20 @@ def read(config: CloudConfig, timeout: float) -> tuple[Access, Template]:
 
 
 def _access(given: SectionReader, timeout: float) -> Access:
-    uri, key, secret = (given.text(name) for name in ("uri", "key", "secret"))
-    if uri is None:
-        given.wrong(
-            "uri",
-            "is missing: the hypervisor, such as qemu:///system, "
-            "qemu+ssh://root@HOST/system?no_tty=1 or qemu+tls://HOST/system",
-        )
-    needs_both = uri is not None and "+tcp" in uri
-    if (key is None) != (secret is None) or (needs_both and key is None):
+    found = Credentials(**given.read())
+    uri, key, secret = found.uri, found.key, found.secret
+    if (key is None) != (secret is None) or ("+tcp" in uri and key is None):
         given.wrong("key", "a +tcp uri needs key and secret; others take none")
-    return Access(uri or "", given.number("timeout") or timeout, key, secret)
+    return Access(uri, found.timeout or timeout, key, secret)
 
 
 def _template(given: SectionReader) -> Template:
-    image = given.text("image")
-    if image is None:
-        given.wrong(
-            "image",
-            "is missing: the volume that nodes boot from, by its name in storage_pool, or by its "
-            "path in any storage pool",
-        )
-    network, bridge = given.text("network"), given.text("bridge")
-    if network and bridge:
-        given.wrong("bridge", "contradicts network: give one of them", bridge)
-    domain_xml = given.text("domain_xml")
-    passed = read_passed(given, PASSED)
-    if domain_xml is not None:
+    template = Template(**given.read(OWN), passed=given.passed(PASSED))
+    if template.network and template.bridge:
+        given.wrong("bridge", "contradicts network: give one of them", template.bridge)
+    if given.text("domain_xml"):
         for key in PASSED.keys() & given.values.keys():
             given.wrong(key, "contradicts domain_xml: give it there")
     if given.text("secure_boot") and given.text("firmware") != "efi":
         given.wrong("secure_boot", "needs firmware = efi")
-    return Template(
-        image=image or "",
-        storage_pool=given.text("storage_pool") or "default",
-        network=network,
-        bridge=bridge,
-        disk=_whole(given, "disk", 0) or None,
-        vcpus=_whole(given, "vcpus", 1),
-        memory=_whole(given, "memory", 1024),
-        os_memory=_whole(given, "os_memory", 512),
-        host_devices=_host_devices(given),
-        passed=passed,
-        domain_xml=None if domain_xml is None else _domain_xml(given, domain_xml),
-    )
-
-
-def _whole(given: SectionReader, key: str, otherwise: int) -> int:
-    written = given.text(key)
-    if written is None:
-        return otherwise
-    if not written.isdecimal() or (int(written) == 0 and key != "os_memory"):
-        given.wrong(key, "not a whole number above zero", written)
-        return otherwise
-    return int(written)
-
-
-def _host_devices(given: SectionReader) -> tuple[Devices, ...]:
-    text = given.text("host_devices") or ""
-    try:
-        return parse(text)
-    except ValueError as error:
-        given.wrong("host_devices", str(error), text)
-        return ()
-
-
-def _domain_xml(given: SectionReader, path: str) -> str | None:
-    """The text of the file; None where it is no domain."""
-    try:
-        text = Path(path).read_text(encoding="utf-8")
-        root = ElementTree.fromstring(text)  # noqa: S314  # the operator's own file
-    except (OSError, UnicodeDecodeError, ElementTree.ParseError) as error:
-        given.wrong("domain_xml", f"can't be read: {error}", path)
-        return None
-    if root.tag != "domain":
-        given.wrong("domain_xml", f"its outermost element is <{root.tag}>, not <domain>", path)
-        return None
-    return text
+    return template

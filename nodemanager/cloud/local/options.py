@@ -1,4 +1,4 @@
-"""`[Cloud Create]` of a `local` file, read into settings."""
+"""The options of a `local` file's own sections, and the settings that they are read into."""
 
 from __future__ import annotations
 
@@ -6,74 +6,17 @@ import math
 import re
 import sysconfig
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from nodemanager.cloud import declared
+from nodemanager.cloud.declared import CloudOption, option
+from nodemanager.cloud.section_reader import CREATE, CREDENTIALS, LIST, SectionReader
 from nodemanager.errors import ConfigError
 
 PING_SCRIPT = Path("etc/node/nodemanager-ping")
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*([smhd]?)\Z")
 _UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
-
-ACCEPTED: Mapping[str, frozenset[str]] = {
-    "Cloud Credentials": frozenset({"directory"}),
-    "Cloud List": frozenset(),
-    "Cloud Create": frozenset(
-        {"boot_delay", "image", "work_for", "vanish_after", "ping_interval", "ping_script"}
-    ),
-}
-"""The keys that each section takes."""
-
-
-@dataclass(frozen=True, slots=True)
-class NodeSettings:
-    """How the nodes behave; durations in seconds, `vanish_after` None means never.
-
-    `image` is the id of the image that they boot from, or a name of it; None is no image.
-    """
-
-    ping_script: str
-    boot_delay: float = 0.0
-    work_for: float = 0.0
-    vanish_after: float | None = None
-    ping_interval: float = 2.0
-    image: str | None = None
-
-
-def node_settings(create: Mapping[str, str]) -> NodeSettings:
-    """The settings of `[Cloud Create]`; raises ConfigError with every wrong value."""
-    problems: list[str] = []
-
-    def seconds(key: str, default: float, least: float = 0.0) -> float:
-        text = create.get(key)
-        if text is None:
-            return default
-        try:
-            value = parse_duration(text)
-        except ValueError as error:
-            problems.append(f"[Cloud Create] {key} = {text}: {error}")
-            return default
-        if value < least:
-            problems.append(f"[Cloud Create] {key} = {text}: at least {least:g} seconds")
-        return value
-
-    wanted = create.get("vanish_after", "off").strip()
-    settings = NodeSettings(
-        ping_script=create.get("ping_script") or str(shipped_ping_script() or ""),
-        boot_delay=seconds("boot_delay", 0.0),
-        work_for=seconds("work_for", 0.0),
-        image=create.get("image", "").strip() or None,
-        ping_interval=seconds("ping_interval", 2.0, least=0.1),
-        vanish_after=None if wanted in ("", "off") else seconds("vanish_after", 0.0),
-    )
-    if not Path(settings.ping_script).is_file():
-        problems.append(
-            f"[Cloud Create] ping_script = {settings.ping_script}: no such file; "
-            f"{PING_SCRIPT} of the distribution is meant"
-        )
-    if problems:
-        raise ConfigError(problems)
-    return settings
 
 
 def parse_duration(text: str) -> float:
@@ -85,6 +28,59 @@ def parse_duration(text: str) -> float:
     if not math.isfinite(value):
         raise ValueError("a duration is finite")
     return value
+
+
+def _interval(text: str) -> float:
+    value = parse_duration(text)
+    if value < 0.1:
+        raise ValueError("at least 0.1 seconds")
+    return value
+
+
+def _or_off(text: str) -> float | None:
+    return None if text == "off" else parse_duration(text)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSettings:
+    """`[Cloud Create]`: how the nodes behave; durations in seconds."""
+
+    boot_delay: float = option(parse_duration, "3", default=0.0)
+    """How long a node takes to boot."""
+    work_for: float = option(parse_duration, "20", default=0.0)
+    """How long a node is busy at a time; then it is idle for half as long."""
+    vanish_after: float | None = option(_or_off, "20")
+    """This long after the first boot, one busy node vanishes, without a trace in the cloud; only
+    once."""
+    ping_interval: float = option(_interval, "2", default=2.0)
+    """How often a node pings."""
+    image: str | None = option(str, "worker")
+    """The id of the image that nodes boot from, or the name of a file in images of the cloud's
+    directory that has the id. Nodes of another image are replaced."""
+    ping_script: str = option(str, default="")
+    """The script that nodes run, by default the shipped one."""
+
+
+SECTIONS: Mapping[str, Mapping[str, CloudOption]] = {
+    CREDENTIALS: {"directory": CloudOption(str, text="Where the cloud keeps its nodes.")},
+    LIST: {},
+    CREATE: declared.options_of(NodeSettings),
+}
+
+
+def node_settings(create: Mapping[str, str]) -> NodeSettings:
+    """The settings of `[Cloud Create]`; raises ConfigError with every wrong value."""
+    problems: list[str] = []
+    found = NodeSettings(**SectionReader(CREATE, create, problems, SECTIONS[CREATE]).read())
+    settings = replace(found, ping_script=found.ping_script or str(shipped_ping_script() or ""))
+    if not Path(settings.ping_script).is_file():
+        problems.append(
+            f"[Cloud Create] ping_script = {settings.ping_script}: no such file; "
+            f"{PING_SCRIPT} of the distribution is meant"
+        )
+    if problems:
+        raise ConfigError(problems)
+    return settings
 
 
 def shipped_ping_script() -> Path | None:

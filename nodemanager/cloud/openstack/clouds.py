@@ -8,10 +8,7 @@ from typing import Any
 
 from nodemanager.cloud.section_reader import SectionReader
 
-PLACES = (
-    Path("~/.config/openstack/clouds.yaml"),
-    Path("/etc/openstack/clouds.yaml"),
-)
+PLACES = (Path("~/.config/openstack/clouds.yaml"), Path("/etc/openstack/clouds.yaml"))
 """Where OpenStack's own client looks, but for the current directory: a service has none."""
 
 AUTH: Mapping[str, str] = {
@@ -69,7 +66,9 @@ def with_cloud(given: SectionReader) -> SectionReader:
     if cloud.get("verify") is False:
         told["insecure"] = "yes"
     own = {key: value for key, value in given.values.items() if value.strip()}
-    return SectionReader(given.section, {**_named_once(told, own), **own}, given.problems)
+    return SectionReader(
+        given.section, {**_named_once(told, own), **own}, given.problems, given.options
+    )
 
 
 def _named_once(told: dict[str, str], own: Mapping[str, str]) -> dict[str, str]:

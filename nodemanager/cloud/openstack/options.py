@@ -1,6 +1,6 @@
-"""The pass-through sections of an OpenStack file, read into settings.
+"""The options of an OpenStack file's own sections, and the settings that they are read into.
 
-doc/openstack.rst has a row for each key. Reports every problem at once.
+Reports every problem at once.
 """
 
 from __future__ import annotations
@@ -10,68 +10,77 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from nodemanager.cloud import declared
 from nodemanager.cloud.cloud_config import CloudConfig
+from nodemanager.cloud.declared import CloudOption, one_of, option, switch
 from nodemanager.cloud.endpoint import Endpoint
 from nodemanager.cloud.openstack.clouds import AUTH, NAMED, with_cloud
 from nodemanager.cloud.section_reader import CREATE, CREDENTIALS, LIST, SectionReader, Sections
 from nodemanager.cloud.tags import OUR_TAGS
 
 METADATA = "metadata:"
-METADATA_KEYS = frozenset({f"{METADATA}?*"})
 METADATA_NAME = re.compile(r"[a-zA-Z0-9\-_:. ]+")
 """Nova refuses a create with any other name."""
 LONGEST_METADATA = 255
 BY_CREDENTIAL = ("application_credential_id", "application_credential_secret")
 HINT = "hint:"
-INTERFACES = ("public", "internal", "admin")
 AUTO, NONE = "auto", "none"
 UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 
-ACCEPTED: Mapping[str, frozenset[str]] = {
-    CREDENTIALS: frozenset(
-        {
-            "application_credential_id",
-            "application_credential_secret",
-            "auth_url",
-            "ca_bundle",
-            "cloud",
-            "clouds_yaml",
-            "domain",
-            "domain_id",
-            "insecure",
-            "interface",
-            "password",
-            "project",
-            "project_domain",
-            "project_domain_id",
-            "project_id",
-            "region",
-            "timeout",
-            "trust_id",
-            "user_id",
-            "username",
-        }
-    ),
-    LIST: METADATA_KEYS,
-    CREATE: frozenset(
-        {
-            "availability_zone",
-            "boot_volume_gb",
-            "boot_volume_type",
-            "config_drive",
-            "image",
-            "key_name",
-            "networks",
-            "ping_host",
-            "security_groups",
-            "server_group",
-            "user_data",
-            f"{HINT}?*",
-            *METADATA_KEYS,
-        }
-    ),
-}
-"""The keys that each section takes; `*` and `?` in them are wildcards, as in fnmatch."""
+
+def _networks(text: str) -> str | tuple[str, ...]:
+    if text in (AUTO, NONE):
+        return text
+    return declared.names(text)
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """`[Cloud Credentials]` as the file has it."""
+
+    auth_url: str | None = option(str, "https://keystone.example.org:5000")
+    """The URL of keystone, the cloud's identity service, with or without /v3. Must be given, here
+    or in clouds.yaml. Plain http is for loopback, unless insecure."""
+    cloud: str | None = option(str, "example")
+    """The name of a cloud in clouds.yaml, which then has what is not given here. Of a name and an
+    id of the same thing the id counts; secure.yaml and vendor profiles are not read."""
+    clouds_yaml: str | None = option(str, "/etc/openstack/clouds.yaml")
+    """The path of that file; by default openstack/clouds.yaml in ~/.config, then in /etc."""
+    region: str | None = option(str, "RegionOne")
+    """The region to run nodes in; may be left out where the catalog has only one."""
+    application_credential_id: str | None = option(str, "0123456789abcdef0123456789abcdef")
+    """The application credential, which belongs to one project. Better than a password: it can be
+    limited by access rules, and is withdrawn on its own."""
+    application_credential_secret: str | None = option(str, "SECRET")
+    """Its secret; application_credential_secret_file = PATH reads it from a file."""
+    username: str | None = option(str, "nodemanager")
+    """The user, instead of an application credential."""
+    user_id: str | None = option(str)
+    """The user's id, instead of the name."""
+    password: str | None = option(str, "...")
+    """The user's password; password_file = PATH reads it from a file."""
+    project: str | None = option(str, "cluster")
+    """The name of the project to run nodes in, for a user and password."""
+    project_id: str | None = option(str)
+    """Its id, instead of its name."""
+    trust_id: str | None = option(str)
+    """A trust to that user, instead of the project: it has the project and the roles."""
+    domain: str | None = option(str, "Default")
+    """The domain of user and project."""
+    domain_id: str | None = option(str)
+    """Its id, instead of its name."""
+    project_domain: str | None = option(str)
+    """The project's domain, where it is another one."""
+    project_domain_id: str | None = option(str)
+    """Its id, instead of its name."""
+    interface: str = option(one_of("public", "internal", "admin"), default="public")
+    """Which endpoints of the catalog to use: public, internal or admin."""
+    timeout: float | None = option(declared.number, "60")
+    """How many seconds to wait for one answer."""
+    ca_bundle: str | None = option(str, "/etc/ssl/certs/example.pem")
+    """A file of the certificate authorities to trust for the cloud, in place of the system's."""
+    insecure: bool = switch()
+    """Accept any certificate, and plain http to any host. For tests."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,23 +98,67 @@ class Access:
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """`[Cloud Create]`: the settings of every new node.
+    """`[Cloud Create]`: the settings of every new node. The adapter looks names up."""
 
-    `networks` and `server_group` are ids or names, which the adapter looks up. Without
-    `boot_volume_gb` a node boots from its host's disk. `hints` are for nova's scheduler.
-    """
-
-    image: str
-    networks: str | tuple[str, ...] = AUTO
-    security_groups: tuple[str, ...] = ()
-    key_name: str | None = None
-    availability_zone: str | None = None
-    config_drive: bool = False
-    boot_volume_gb: int | None = None
-    boot_volume_type: str | None = None
-    server_group: str | None = None
+    image: str = option(
+        str,
+        "node-image",
+        default="",
+        missing="is missing: the name or id of the image that nodes boot from",
+    )
+    """The name or id of the image that nodes boot from. Must be given. A name is looked up for each
+    node, and exactly one active image must have it."""
+    networks: str | tuple[str, ...] = option(_networks, "private", default=AUTO)
+    """The nodes' networks by id or name, separated by commas; auto for the project's only one (nova
+    may make one where there is none), none for no network."""
+    security_groups: tuple[str, ...] = option(declared.names, "default, compute", default=())
+    """The nodes' security groups by id or name, separated by commas; by default nova's."""
+    key_name: str | None = option(str, "operators")
+    """The name of the SSH key pair to install on nodes."""
+    availability_zone: str | None = option(str, "nova")
+    """The zone to place nodes in; for several, [Cloud] places. By default nova's scheduler
+    chooses."""
+    boot_volume_gb: int | None = option(declared.whole, "20")
+    """The size of a volume for each node to boot from, in GB, where its flavor has no disk. Nova
+    deletes it with the server. Without it, nodes boot from their host's disk."""
+    boot_volume_type: str | None = option(str, "ssd")
+    """The type of that volume."""
+    server_group: str | None = option(str, "apart")
+    """The server group that nodes are in, by id or name: nova places them by its policy, together
+    or apart. Where no host is left for it, the size rests."""
+    config_drive: bool = switch()
+    """Whether nodes get their user data on a drive, beside the metadata service."""
     hints: Mapping[str, str] = field(default_factory=dict)
+    """For nova's scheduler."""
     metadata: Mapping[str, str] = field(default_factory=dict)
+
+
+OWN = declared.options_of(Template)
+SECTIONS: Mapping[str, Mapping[str, CloudOption]] = {
+    CREDENTIALS: declared.options_of(Credentials),
+    LIST: {
+        f"{METADATA}?*": CloudOption(
+            str,
+            "cluster = example",
+            text="""Metadata that our nodes have beside this manager's own; every new node gets it.
+                Other nodes that have all of it are counted, too.""",
+        )
+    },
+    CREATE: {
+        "ping_host": declared.PING_HOST,
+        **OWN,
+        f"{HINT}?*": CloudOption(
+            str, "different_cell = cell1", text="A hint for nova's scheduler, sent as text."
+        ),
+        "user_data": declared.USER_DATA,
+        f"{METADATA}?*": CloudOption(
+            str,
+            "owner = example",
+            text="""Metadata to put on every node. Names may have ASCII letters, digits, spaces and
+                - _ : .""",
+        ),
+    },
+}
 
 
 def read(config: CloudConfig, timeout: float) -> tuple[Access, dict[str, str], Template]:
@@ -113,14 +166,14 @@ def read(config: CloudConfig, timeout: float) -> tuple[Access, dict[str, str], T
 
     Raises ConfigError with every problem of the three sections.
     """
-    given = Sections.of(config)
+    given = Sections.of(config, SECTIONS)
     access = _access(given.credentials, timeout)
     wanted = _metadata(given.listing)
     template = _template(given.create, wanted)
-    for place, option in config.places.items():
+    for place, named_by in config.places.items():
         if UUID.fullmatch(place):
             given.create.problems.append(
-                f"{option}: {place} is an id, and a place is an availability zone's name; "
+                f"{named_by}: {place} is an id, and a place is an availability zone's name; "
                 "a network is no place, and goes into [Cloud Create] networks"
             )
     given.check()
@@ -129,18 +182,15 @@ def read(config: CloudConfig, timeout: float) -> tuple[Access, dict[str, str], T
 
 def _access(given: SectionReader, timeout: float) -> Access:
     given = with_cloud(given)
-    insecure = given.flag("insecure")
-    interface = given.text("interface") or "public"
-    if interface not in INTERFACES:
-        given.wrong("interface", f"not one of {', '.join(INTERFACES)}", interface)
-    auth_url = _auth_url(given, insecure)
+    found = Credentials(**given.read())
+    auth_url = _auth_url(given, found.insecure)
     return Access(
         auth_url=auth_url,
-        region=given.text("region"),
-        interface=interface,
-        timeout=given.number("timeout") or timeout,
-        trust=False if insecure else given.text("ca_bundle"),
-        insecure=insecure,
+        region=found.region,
+        interface=found.interface,
+        timeout=found.timeout or timeout,
+        trust=False if found.insecure else found.ca_bundle,
+        insecure=found.insecure,
         signs_in=_signs_in(given, str(auth_url)),
     )
 
@@ -207,35 +257,12 @@ def _all_given(given: SectionReader, keys: tuple[str, ...]) -> None:
 
 
 def _template(given: SectionReader, wanted: Mapping[str, str]) -> Template:
-    image = given.text("image")
-    if image is None:
-        given.wrong("image", "is missing: the name or id of the image that nodes boot from")
-    gigabytes, kind = given.number("boot_volume_gb"), given.text("boot_volume_type")
-    if gigabytes is not None and gigabytes != int(gigabytes):
-        given.wrong("boot_volume_gb", "not a whole number", given.text("boot_volume_gb"))
-    if kind is not None and given.text("boot_volume_gb") is None:
-        given.wrong("boot_volume_type", "needs boot_volume_gb", kind)
-    groups = (name.strip() for name in (given.text("security_groups") or "").split(","))
-    return Template(
-        image=image or "",
-        networks=_networks(given.text("networks") or AUTO),
-        security_groups=tuple(name for name in groups if name),
-        key_name=given.text("key_name"),
-        availability_zone=given.text("availability_zone"),
-        config_drive=given.flag("config_drive"),
-        boot_volume_gb=None if gigabytes is None else int(gigabytes),
-        boot_volume_type=kind,
-        server_group=given.text("server_group"),
-        hints=_hints(given),
-        # New nodes match [Cloud List].
-        metadata={**wanted, **_metadata(given)},
-    )
-
-
-def _networks(text: str) -> str | tuple[str, ...]:
-    if text in (AUTO, NONE):
-        return text
-    return tuple(name.strip() for name in text.split(",") if name.strip())
+    # New nodes match [Cloud List].
+    metadata = {**wanted, **_metadata(given)}
+    template = Template(**given.read(OWN), hints=_hints(given), metadata=metadata)
+    if template.boot_volume_type is not None and given.text("boot_volume_gb") is None:
+        given.wrong("boot_volume_type", "needs boot_volume_gb", template.boot_volume_type)
+    return template
 
 
 def _hints(given: SectionReader) -> dict[str, str]:

@@ -38,10 +38,10 @@ def test_every_problem_is_told_at_once() -> None:
     assert places == [
         "[Cloud Credentials] uri",
         "[Cloud Create] image",
-        "[Cloud Create] bridge = b",
         "[Cloud Create] disk = 0",
         "[Cloud Create] vcpus = 1.5",
         "[Cloud Create] memory = much",
+        "[Cloud Create] bridge = b",
     ]
     assert "qemu:///system" in told[0]
 

@@ -245,23 +245,6 @@ def test_every_problem_is_told_at_once(sections: dict[str, Any], told: list[str]
         assert "a-secret" not in "".join(found)
 
 
-def test_every_key_that_is_read_is_accepted_and_the_other_way_round() -> None:
-    """A key that the section takes and nothing reads would be ignored without a word."""
-    asked: set[str] = set()
-
-    class Noted(dict[str, str]):
-        def get(self, key: str, default: Any = None) -> Any:
-            asked.add(key)
-            return super().get(key, default)
-
-    for credentials in (CREDENTIAL, PASSWORD):
-        read(Noted(credentials), {}, Noted(IMAGE))
-    taken = openstack_options.ACCEPTED
-    keys = taken["Cloud Credentials"] | taken["Cloud Create"]
-    elsewhere = {"ping_host", "user_data", "metadata:?*", "hint:?*"}
-    assert asked == keys - elsewhere
-
-
 def sizes_in(tmp_path: Path, change: Callable[[str], str]) -> tuple[Size, ...]:
     """The sizes by the sample file with that change; nothing may be asked of the cloud."""
     path = tmp_path / "pool.cfg"

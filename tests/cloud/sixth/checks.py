@@ -10,14 +10,7 @@ from tests.cloud.sixth.wire import Wire
 
 
 def checks(wire: Callable[[], Wire], template: Template, wanted: Wanted) -> Sequence[Check]:
-    """The account's limit of droplets, and whether the region has the sizes."""
-
-    def limit() -> Found:
-        most = int(wire().one("/v2/account", "account").get("droplet_limit", 0))
-        text = f"{most} droplets at the most, max_nodes = {wanted.max_nodes}"
-        if most < wanted.max_nodes:
-            return Found(text, CheckStatus.WARNING, "ask DigitalOcean for more, or lower max_nodes")
-        return Found(text)
+    """Whether the region has the sizes."""
 
     def sizes() -> Found:
         here = {
@@ -32,4 +25,4 @@ def checks(wire: Callable[[], Wire], template: Template, wanted: Wanted) -> Sequ
             return Found(text, CheckStatus.FAILED, "choose another region or size")
         return Found(f"{template.region} has every size")
 
-    return [Check("droplet limit", limit), Check("sizes of the region", sizes)]
+    return [Check("sizes of the region", sizes)]

@@ -366,13 +366,11 @@ def test_one_line_of_wiring_joins_it_and_check_cloud_finds_all_fine(
 
 
 @pytest.mark.usefixtures("wired")
-def test_check_cloud_names_a_size_that_the_region_lacks_and_a_low_limit(
+def test_check_cloud_names_a_size_that_the_region_lacks(
     server: DigitalOceanServer, tmp_path: Path
 ) -> None:
-    server.limit = 0
     found = checked(server, tmp_path, "c-8")
     assert found["sizes of the region"].mark is CheckStatus.FAILED
-    assert found["droplet limit"].mark is CheckStatus.WARNING
 
 
 def test_a_deadline_far_away_is_no_reason_to_wait_less_than_a_second(
