@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 from nodemanager import control
 from nodemanager.core.operate.verbs import Verb
@@ -99,15 +99,16 @@ class Client:
         """The newest picture with the standing orders and who gave them: `pause`, `marks`."""
         return dict(self._get("/status.json"))
 
-    def explain(self, id: str, since: float | None = None) -> dict[str, Any]:
-        """Why a node or record is left alone or not (journal.explained).
+    def explain(
+        self, id: str, since: float | None = None, *, all: bool = False, job: bool = False
+    ) -> dict[str, Any]:
+        """Why a node or record is left alone or not, with `all` its history; or a job's state.
 
         Raises ClientError with similar ids where none or several match `id`.
         """
-        query = "" if since is None else f"?since={since}"
-        path = f"/api/explain/{quote(id)}{query}"
-        shown: dict[str, Any] = self._request("GET", path, None)
-        return shown
+        if job:
+            return dict(self._get(f"/api/jobs/{quote(id)}"))
+        return dict(self._get(f"/api/explain/{quote(id)}?{_query(since=since, all=all)}"))
 
     def nodes(self) -> dict[str, Any]:
         """Every cloud node, as of the newest decision (core.explain.inventory)."""
@@ -129,10 +130,10 @@ class Client:
         """The waiting jobs, and what each gets or waits for (core.explain.jobs)."""
         return dict(self._get("/api/jobs"))
 
-    def events(self, since: float | None = None, *, all: bool = False) -> dict[str, Any]:
-        """What happened since (epoch seconds; by default in the last hour), in groups."""
-        query = f"all={'yes' if all else 'no'}" + ("" if since is None else f"&since={since}")
-        return dict(self._get(f"/api/events?{query}"))
+    def events(self, since: float | None = None, **asked: Any) -> dict[str, Any]:
+        """What happened since (epoch seconds; by default in the last hour), in groups; `asked` as
+        web.why has it."""
+        return dict(self._get(f"/api/events?{_query(since=since, **asked)}"))
 
     def verify(self, *, allow_empty: bool, within_s: float = TIMEOUT_S) -> dict[str, Any]:
         """Whether the pool is at rest, all from one decision (core.explain.verify).
@@ -289,6 +290,11 @@ class Client:
                     "member of its group (nodemanager)"
                 ) from error
         raise NobodyThereError(self._nobody())
+
+
+def _query(**asked: Any) -> str:
+    """The conditions that are set, as a URL has them."""
+    return urlencode({key: one for key, one in asked.items() if one not in (None, False)})
 
 
 def _me() -> str:

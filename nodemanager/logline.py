@@ -21,7 +21,7 @@ Fields = Mapping[str, Any]
 Json = dict[str, Any]
 """A JSON object."""
 
-MEASURES = {"idle_s": "quiet", "stale_s": "quiet"}
+MEASURES = {"idle_s": "quiet", "stale_s": "quiet", "word_s": "last ping"}
 """Measures that another word says better than their key."""
 
 # The journal splits lines longer than 48 KiB (LineMax=). A library's message may be a thread dump.

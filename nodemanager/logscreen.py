@@ -12,7 +12,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from nodemanager.core.model.reasons import FLIPS, Event
+from nodemanager.core.model.reasons import Event, is_flip
 from nodemanager.logline import Fields, measure, visible
 
 SUMMARY_EVERY_S = 60.0
@@ -88,7 +88,7 @@ class Screen:
                 return False
             self._summary_at = at
             return True
-        return event != Event.NODE_KEEP or fields.get("reason") not in FLIPS
+        return not is_flip(event, fields.get("reason"))
 
     def line(self, fields: Fields, at: float, level: str) -> str:
         """One line: time, event, reason, whom it is about, and the measures."""

@@ -1,10 +1,13 @@
-"""`nodemanager explain ID`: why a record or node is left alone, and when that changes."""
+"""`nodemanager explain ID`: why a record or node is left alone, and when that changes; what a job
+waits for; what a reason means."""
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +27,7 @@ from nodemanager.commands.times import given
 from nodemanager.errors import NodeManagerError
 
 if TYPE_CHECKING:
-    from nodemanager.config import Config
+    pass
 
 
 class UnknownError(NodeManagerError):
@@ -38,9 +41,12 @@ class UnknownError(NodeManagerError):
         "explain i-0abc --at 14:05",
         "explain 7 --journal copy.db --at '2026-03-01 02:30'",
         "explain compute7 --json | jq .earliest",
+        "explain job 1234",
+        "explain within_window",
     )
 )
 @click.argument("id", shell_complete=complete_id)
+@click.argument("job", required=False)
 @click.option(
     "--at", type=given, metavar="TIME", help="As of 2h (ago), 14:05, RFC 3339 ...; by the journal."
 )
@@ -48,7 +54,7 @@ class UnknownError(NodeManagerError):
     "--since",
     type=given,
     metavar="TIME",
-    help="Show its history from then on; default: of the last day.",
+    help="Show its history from then on; default: all there is.",
 )
 @click.option("--all", "-a", "whole", is_flag=True, help="Show every rule and the whole history.")
 @click.option(
@@ -61,6 +67,7 @@ class UnknownError(NodeManagerError):
 @answered
 def explain(
     id: str,
+    job: str | None,
     at: float | None,
     since: float | None,
     whole: bool,
@@ -75,19 +82,26 @@ def explain(
     it if only time passes; then the rules that block, with their measured values and thresholds.
     --all shows every rule that was checked. The running daemon answers; with --at or --journal,
     or when no daemon runs, the journal is replayed.
+
+    `explain job JOB` (or JOB alone, where nothing else goes by it) says what a job waits for, or
+    which node it had when it left the queue. ID may also be a reason code or an event: then it says
+    what that means, by which rule, and which options it depends on.
     """
     from nodemanager.commands.explain_screen import screen
-    from nodemanager.config import load
+    from nodemanager.commands.meaning import meaning
+    from nodemanager.commands.meaning import screen as meaning_screen
 
-    shown: dict[str, Any] | None
-    if journal is not None:
-        shown = _from_journal(existing_journal(journal, given=True), id, at, since)
-    else:
-        loaded = load(config_path(config))
-        shown = _from_daemon(loaded, id, since) if at is None else None
-        if shown is None:
-            path = existing_journal(journal_of(loaded), given=False)
-            shown = _from_journal(path, id, at, since)
+    if job is not None and id != "job":
+        raise click.UsageError(f"give one ID, or `job` and a job's id: {id!r} is not `job`")
+    means = meaning(id) if job is None else None
+    if means is not None:
+        if as_json:
+            show.print_json(means)
+        else:
+            show.say(show.console(), *meaning_screen(means))
+        return
+    asked = _Asked(job or id, job is not None, at, since, whole)
+    shown = asked.from_daemon(config) if journal is None else asked.of(journal, given=True)
     if as_json:
         show.print_json(shown)
         return
@@ -96,33 +110,54 @@ def explain(
         show.say(out, part)
 
 
-def _from_daemon(config: Config, id: str, since: float | None) -> dict[str, Any] | None:
-    """The daemon's explanation; None when no daemon answers and its journal exists."""
-    from nodemanager.client import ClientError, NobodyThereError
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What is to be explained, as of when, and how much of its history."""
 
-    try:
-        return client_of(config).explain(id, since)
-    except NobodyThereError as error:
-        path = journal_of(config)
+    id: str
+    is_job: bool
+    at: float | None
+    since: float | None
+    whole: bool
+
+    def from_daemon(self, config: str | None) -> dict[str, Any]:
+        """The daemon's answer; or the journal's, of an earlier time or where no daemon answers."""
+        from nodemanager.client import ClientError, NobodyThereError
+        from nodemanager.config import load
+
+        loaded = load(config_path(config))
+        path = journal_of(loaded)
+        if self.at is not None:
+            return self.of(path, given=False)
+        daemon = client_of(loaded)
         try:
-            existing_journal(path, given=False)
-        except NodeManagerError:
-            raise ClientError(f"{error}; and there is no journal {path} to read instead") from error
+            return daemon.explain(self.id, self.since, all=self.whole, job=self.is_job)
+        except NobodyThereError as error:
+            try:
+                existing_journal(path, given=False)
+            except NodeManagerError:
+                raise ClientError(
+                    f"{error}; and there is no journal {path} to read instead"
+                ) from error
         click.echo(f"no daemon answers: this is from its journal, {path}", err=True)
-        return None
+        return self.of(path, given=False)
 
+    def of(self, path: Path, *, given: bool) -> dict[str, Any]:
+        """The answer of the journal at `path`."""
+        # These imports are slow, and shell completion must not wait for them.
+        from nodemanager.core.operate.naming import UnknownIdError
+        from nodemanager.journal.explained import MOST, Part, picture_at
+        from nodemanager.journal.job import told_any, told_job
 
-def _from_journal(path: Path, id: str, at: float | None, since: float | None) -> dict[str, Any]:
-    # These imports are slow, and shell completion must not wait for them.
-    from nodemanager.core.operate.naming import UnknownIdError
-    from nodemanager.journal.explained import picture_at, told
-
-    with _progress() as step:
-        picture = picture_at(path, at, step=step)
-    try:
-        return told(picture, id, source=str(path), journal=path, since=since)
-    except UnknownIdError as error:
-        raise UnknownError(f"{path}: {error}") from error
+        with _progress() as step:
+            picture = picture_at(existing_journal(path, given=given), self.at, step=step)
+        try:
+            if self.is_job:
+                return told_job(picture, self.id, source=str(path), journal=path)
+            part = Part(self.since, most=math.inf if self.whole else MOST)
+            return told_any(picture, self.id, source=str(path), journal=path, part=part)
+        except UnknownIdError as error:
+            raise UnknownError(f"{path}: {error}") from error
 
 
 @contextmanager

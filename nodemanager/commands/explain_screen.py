@@ -11,6 +11,9 @@ from rich.text import Text
 
 from nodemanager.commands import show
 from nodemanager.commands.times import local
+from nodemanager.commands.why_screen import job_screen
+from nodemanager.core.explain.lately import did
+from nodemanager.core.model.reasons import Event
 from nodemanager.logline import Json, measure, span
 
 THRESHOLDS = frozenset(
@@ -47,6 +50,7 @@ KINDS = {
 }
 
 
+ENDS_OF_LOSS = frozenset({Event.NODE_LOST, Event.NODE_CREATED, Event.RECORD_CLEANED})
 LATELY = 5
 """How many events of its history are shown without --all."""
 
@@ -59,7 +63,10 @@ def screen(
     It begins with the answer in a sentence, then what blocks; `whole` adds every rule that was
     asked and the whole history.
     """
-    yield _headline(shown)
+    if shown["subject"] == "job":
+        yield job_screen(shown, now)
+        return
+    yield _headline(shown, now)
     yield _earliest(shown, now)
     blocks = [one for one in shown["rules"] if one["status"] == "blocks"]
     yield _blocking(shown)
@@ -71,17 +78,25 @@ def screen(
         yield _rules(shown["rules"], terminal=terminal)
     yield from _history(shown, terminal=terminal, most=None if whole else LATELY)
     if not whole:
-        rest = len(shown["rules"]) - len(blocks)
-        yield Text(f"{rest} other rules do not block; --all shows them", style="dim")
+        rest = f"{len(shown['rules']) - len(blocks)} other rules do not block"
+        older = max(0, len(shown["history"]) - LATELY) + shown["history_left_out"]
+        rest += f", and {older} older events are left out" if older else ""
+        yield Text(f"{rest}; --all shows them", style="dim")
 
 
-def _headline(shown: Json) -> Text:
+def _headline(shown: Json, now: float) -> Text:
     verdict = shown["verdict"]
     doing, style = KINDS.get(verdict["kind"], (verdict["kind"], ""))
     line = Text().append(show.cell(_name(shown), "bold"))
     line.append(f" {doing}: ", style)
     line.append(verdict["reason"], f"bold {style}")
     line.append(f". {verdict['says']}")
+    measures = ", ".join(filter(None, _beside(verdict["measures"])))
+    line.append(show.cell(f" Measured: {measures}." if measures else ""))
+    lost = next((one for one in shown["history"][::-1] if one["event"] in ENDS_OF_LOSS), None)
+    if lost is not None and lost["event"] == Event.NODE_LOST and shown["node"] is None:
+        line.append(f" Its node was lost at {_moment(lost['at'], now)}, ", "bold")
+        line.append(show.cell(did(lost["measures"].get("was") or "unknown")))
     return line
 
 
@@ -234,6 +249,3 @@ def _history(shown: Json, *, terminal: bool, most: int | None) -> Iterator[Rende
             show.cell(threshold),
         )
     yield table
-    if most is None and shown["history_left_out"]:
-        told = f"{shown['history_left_out']} older ones are left out: nodemanager log {shown['id']}"
-        yield show.cell(told, "dim")

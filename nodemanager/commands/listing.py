@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -10,6 +11,7 @@ import click
 
 from nodemanager.commands import show
 from nodemanager.commands.common import client, daemon_flags, examples
+from nodemanager.commands.watch import told as answer_of
 from nodemanager.commands.watch import watch as watch_it
 from nodemanager.commands.watch import watch_option
 from nodemanager.core.explain.lists import (
@@ -143,9 +145,9 @@ def nodes(foreign: bool, config: str | None, **given: Any) -> None:
 def slots(config: str | None, **given: Any) -> None:
     """List the held slots: their records, how long these are quiet, and when they will be free.
 
-    The state is listed_node (its node is listed), claim (a node will come), leaked (its node is
-    gone, but the record is not cleaned yet), no_node or other_pool; the reason is why the record is
-    kept.
+    The state is listed_node (its node is listed), claim (a node will come), no_node (its node is
+    gone, and its window runs), leaked (past that window) or other_pool; the reason is why the
+    record is kept.
     """
 
     def seen(shown: Json) -> tuple[list[TableRow], str]:
@@ -154,10 +156,6 @@ def slots(config: str | None, **given: Any) -> None:
         return rows, "" if free is None else f"; {free} of {total} are free"
 
     _show(client(config).slots, SLOTS, ListOptions.of(given), seen)
-
-
-class UnknownJobError(click.UsageError):
-    """No waiting job has that id."""
 
 
 @click.command(
@@ -175,25 +173,20 @@ def jobs(id: str | None, config: str | None, **given: Any) -> None:
 
     A job is served (its nodes are up, and its scheduler may start it), booting (all its nodes are
     there or ordered), waiting (a node of it can't be booted now; the reason and when that may end)
-    or impossible (no boot can ever serve it). With ID only that job, with what it asks for. The
-    queue is that of Slurm, Arvados or the wishlist; a job that runs is not in it any more.
+    or impossible (no boot can ever serve it). The queue is that of Slurm, Arvados or the wishlist;
+    a job that runs is not in it any more. With ID only that job, as `explain job ID` has it.
     """
-    from nodemanager.commands.why_screen import job_screen
-
     daemon = client(config)
+    if id is not None:
+        from nodemanager.commands.why_screen import job_screen
 
-    def ask() -> Json:
-        shown = daemon.jobs()
-        if id is None or shown["aborted"] is not None:
-            return shown
-        found = [one for one in shown["jobs"] if one["job"] == id]
-        if not found:
-            known = [one["job"] for one in shown["jobs"]]
-            raise UnknownJobError(
-                f"no waiting job has the id {id!r}{did_you_mean(id, known)}; of {len(known)} that "
-                "wait. One that runs or has ended is not in the queue any more"
-            )
-        return {**shown, "jobs": found}
+        answer_of(
+            lambda: daemon.explain(id, job=True),
+            given["watch"],
+            lambda shown: job_screen(shown, time.time()),
+            as_json=given["as_json"] or given["output"] == "json",
+        )
+        return
 
     def seen(shown: Json) -> tuple[list[TableRow], str]:
         why, more = shown["aborted"], ""
@@ -203,10 +196,7 @@ def jobs(id: str | None, config: str | None, **given: Any) -> None:
             more = "; the queue has not been read yet, or nothing asks for nodes"
         return shown["jobs"], more
 
-    def alone(shown: Json) -> RenderableType | None:
-        return job_screen(shown["jobs"][0]) if id is not None and shown["jobs"] else None
-
-    _show(ask, JOBS, ListOptions.of(given), seen, alone)
+    _show(daemon.jobs, JOBS, ListOptions.of(given), seen)
 
 
 def _show(
@@ -214,9 +204,8 @@ def _show(
     kind: ListKind,
     wanted: ListOptions,
     seen: Seen,
-    alone: Callable[[Json], RenderableType | None] = lambda shown: None,
 ) -> None:
-    """Print the list, once or again and again; `alone` draws an answer that is no list."""
+    """Print the list, once or again and again."""
     from nodemanager.commands import listing_screen as screen
 
     whole = wanted.output == "wide"
@@ -225,8 +214,6 @@ def _show(
     def drawn(shown: Json) -> RenderableType:
         from rich.console import Group
 
-        if (one := alone(shown)) is not None:
-            return one
         rows, more = seen(shown)
         found = kind.chosen(rows, wanted.query)
         foot = screen.foot(found, rows, kind.what, shown["at"], more)
@@ -243,8 +230,6 @@ def _show(
         elif wanted.output == "name":
             for name in filter(None, map(kind.name_of, found)):
                 click.echo(visible(name))
-        elif (one := alone(shown)) is not None:
-            show.say(show.console(), one)
         else:
             out = show.console()
             if found:

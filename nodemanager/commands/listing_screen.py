@@ -17,8 +17,8 @@ from nodemanager.logscreen import Shortened
 
 STYLES = {
     **dict.fromkeys(("busy", "idle", "listed_node", "served"), "green"),
-    **dict.fromkeys(("booting", "shutdown", "claim", "drained", "leaked", "waiting"), "yellow"),
-    **dict.fromkeys(("down", "unpaired", "fail", "impossible"), "bold red"),
+    **dict.fromkeys(("booting", "shutdown", "claim", "drained", "no_node", "waiting"), "yellow"),
+    **dict.fromkeys(("down", "unpaired", "fail", "leaked", "impossible"), "bold red"),
     **dict.fromkeys(("foreign", "other_pool"), "dim"),
 }
 

@@ -6,6 +6,7 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +32,8 @@ from nodemanager.near import did_you_mean
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+    from nodemanager.journal.story import Story
 
 LEVELS = ("info", "warning", "error")
 LOOK_EVERY_S = 1.0
@@ -94,6 +97,7 @@ def _known_reasons(
         "log --level warning --since yesterday",
         "log --event breaker,operator --follow",
         "log i-0abc --follow",
+        "log --since yesterday --until 03:00",
         "log --journal copy.db --json | jq .reason",
     )
 )
@@ -129,6 +133,13 @@ def _known_reasons(
 @click.option(
     "--last", "-n", type=click.IntRange(min=0), metavar="N", help="Only the last N events."
 )
+@click.option(
+    "--all",
+    "-a",
+    "whole",
+    is_flag=True,
+    help="Show each time a node turned busy or idle, which a terminal folds.",
+)
 @click.option("--follow", "-f", is_flag=True, help="Go on with new events until Ctrl-C.")
 @click.option(
     "--journal",
@@ -147,6 +158,7 @@ def log(
     events: frozenset[str],
     level: str,
     last: int | None,
+    whole: bool,
     follow: bool,
     journal: Path | None,
     as_json: bool,
@@ -157,7 +169,8 @@ def log(
     ID is a record's uuid, a hostname, a slot number, a cloud node's id or name, or the beginning of
     an id; the events of its pair are included. Shows changed verdicts, actions and their outcomes,
     operators' commands and the breaker, oldest first. It reads the journal, whether the daemon runs
-    or not, or a copy of it. Times are local on a terminal, UTC elsewhere.
+    or not, or a copy of it. Times are local on a terminal, UTC elsewhere. On a terminal what says
+    only that nodes turned busy or idle is one line until something else happens.
     """
     # Shell completion must not wait for these imports.
     from nodemanager.config import load
@@ -169,32 +182,30 @@ def log(
     path = journal if journal is not None else journal_of(load(config_path(config)))
     if follow and last is None and since is None:
         last = LAST
-    story = Story(existing_journal(path, given=journal is not None), since or 0.0, id)
-    tell = _teller(show.console(), as_json=as_json)
-    wanted = _filter(until, reason, events, level)
+    story = Story(existing_journal(path, given=journal is not None), since or 0.0, id, until)
+    out = show.console()
+    folds = out.is_terminal and not (as_json or whole or reason or events)
+    tell = _teller(out, as_json=as_json)
+    news = _News(story, _filter(reason, events, level), folds=folds)
     try:
-        if not _tell(_wanted(story.news(), wanted, last), tell):
+        if not _tell(news.first(last, follow=follow), tell):
             # An empty answer may mean a mistyped reason.
             click.echo("the journal has no such events", err=True)
         while follow:
             time.sleep(LOOK_EVERY_S)
-            _tell(filter(wanted, story.news()), tell)
+            _tell(news.more(), tell)
     except UnknownIdError as error:
         raise JournalError(f"{path}: {error}") from error
     except KeyboardInterrupt:
         return
 
 
-def _filter(
-    until: float | None, reasons: frozenset[str], events: frozenset[str], level: str
-) -> Filter:
+def _filter(reasons: frozenset[str], events: frozenset[str], level: str) -> Filter:
     least = LEVELS.index(level)
 
     def wanted(one: LoggedEvent) -> bool:
-        is_past = until is not None and one.at > until
         return (
-            not is_past
-            and (not reasons or one.reason in reasons)
+            (not reasons or one.reason in reasons)
             and (not events or one.event in events)
             and LEVELS.index(level_of(one)) >= least
         )
@@ -202,9 +213,25 @@ def _filter(
     return wanted
 
 
-def _wanted(news: Iterator[LoggedEvent], wanted: Filter, last: int | None) -> Iterable[LoggedEvent]:
-    found = filter(wanted, news)
-    return found if last is None else deque(found, maxlen=last)
+class _News:
+    """The wanted events as they are shown."""
+
+    def __init__(self, story: Story, wanted: Filter, *, folds: bool) -> None:
+        from nodemanager.commands.log_screen import Folding
+
+        self._story, self._wanted = story, wanted
+        self._folding = Folding() if folds else None
+
+    def more(self) -> Iterator[LoggedEvent]:
+        """Those since the last call."""
+        found = filter(self._wanted, self._story.news())
+        return found if self._folding is None else self._folding.take(found)
+
+    def first(self, last: int | None, *, follow: bool) -> Iterable[LoggedEvent]:
+        """All there are, or the `last` ones."""
+        rest = self._folding.rest() if self._folding is not None and not follow else ()
+        found = chain(self.more(), rest)
+        return found if last is None else deque(found, maxlen=last)
 
 
 def _tell(news: Iterable[LoggedEvent], tell: Callable[[LoggedEvent], None]) -> int:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+
 from rich.text import Text
 
 from nodemanager.commands import show
 from nodemanager.commands.times import local
+from nodemanager.core.model.reasons import Event, is_flip
 from nodemanager.journal.event import LEVEL, LoggedEvent
 from nodemanager.logline import measure
 from nodemanager.logscreen import style_of
+
+MOST_NAMES = 4
 
 
 def line_of(one: LoggedEvent) -> Text:
@@ -22,3 +27,35 @@ def line_of(one: LoggedEvent) -> Text:
         if value is not None and key != LEVEL:
             line.append("  ").append(show.cell(measure(key, value), "dim"))
     return line
+
+
+class Folding:
+    """Folds what says only that nodes turned busy or idle, as most events of a busy pool do."""
+
+    def __init__(self) -> None:
+        self._turns: list[LoggedEvent] = []
+
+    def take(self, news: Iterable[LoggedEvent]) -> Iterator[LoggedEvent]:
+        """The events, turns in a row as one; the last turns are kept for those to come."""
+        for one in news:
+            if is_flip(one.event, one.reason):
+                self._turns.append(one)
+                continue
+            yield from self.rest()
+            yield one
+
+    def rest(self) -> Iterator[LoggedEvent]:
+        """What is kept."""
+        turns, self._turns = self._turns, []
+        if len(turns) < 2:
+            yield from turns
+            return
+        names = list(dict.fromkeys(one.host or one.node or "" for one in turns))
+        more = " ..." if len(names) > MOST_NAMES else ""
+        yield LoggedEvent(
+            turns[0].at,
+            Event.NODE_KEEP.value,
+            "busy or idle",
+            host=" ".join(names[:MOST_NAMES]) + more,
+            more={"times": len(turns), "until": local(turns[-1].at).split()[-1]},
+        )

@@ -6,10 +6,8 @@ from typing import Any
 
 import click
 
-from nodemanager.commands import show
 from nodemanager.commands.common import answered, client, examples
-from nodemanager.commands.watch import watch as watch_it
-from nodemanager.commands.watch import watch_option
+from nodemanager.commands.watch import told, watch_option
 
 
 @click.command(
@@ -20,9 +18,9 @@ from nodemanager.commands.watch import watch_option
 def status(watch: float | None, as_json: bool, config: str | None) -> None:
     """Show slots, nodes, polls, breaker, pending work and what happened lately.
 
-    A slot is leaked while its record's node is gone and the record still holds it. Each cause is
-    the reason code that keeps such records, with the longest time that one has been quiet, and the
-    time until the first is free.
+    A slot whose node is gone stays held for the record's window; past it, it is leaked. Each cause
+    is the reason code that keeps such records, with the longest time that one has been quiet, and
+    the time until the first is free.
     """
     from nodemanager.client import ClientError
     from nodemanager.commands.status_screen import screen
@@ -37,14 +35,5 @@ def status(watch: float | None, as_json: bool, config: str | None) -> None:
         except ClientError:
             return shown
 
-    def told(shown: dict[str, Any]) -> None:
-        if as_json:
-            show.print_json(shown, a_line=watch is not None)
-        else:
-            show.say(show.console(), screen(shown))
-
     daemon = client(config)
-    if watch is None:
-        told(ask())
-    else:
-        watch_it(ask, watch, drawn=screen, told=told, in_place=not as_json)
+    told(ask, watch, screen, as_json=as_json)

@@ -112,7 +112,7 @@ def _slots(slots: Json) -> Sequence[RenderableType]:
             free += f" (the next in {span(slots['free_in_s'])})"
         first.append(free, style=GOOD if slots["free"] else BAD)
     first.append(", ")
-    first.append(f"{leaked['count']} leaked", style=ODD if leaked["count"] else FAINT)
+    first.append(f"{leaked['count']} leaked", style=BAD if leaked["count"] else FAINT)
     lines: list[RenderableType] = [first]
     held = {HELD_FOR[why]: slots["held_by"].get(why) for why in HELD_FOR}
     if any(held.values()):
@@ -129,9 +129,9 @@ def _leaks(causes: Sequence[Json]) -> list[Text]:
         oldest, free = one["oldest_s"], one["free_in_s"]
         rows.append(
             (
-                Text(str(one["count"]).rjust(digits), style=ODD),
+                Text(str(one["count"]).rjust(digits), style=BAD if one["leaked"] else ODD),
                 cell(one["cause"]),
-                Text("" if oldest is None else f"oldest {span(oldest)}"),
+                Text("" if oldest is None else f"quiet {span(oldest)}"),
                 Text(_unwindowed(one["cause"]) if free is None else _soonest(free), style=FAINT),
             )
         )

@@ -30,6 +30,23 @@ watch_option = click.option(
 )
 
 
+def told(
+    ask: Fetch, every: float | None, drawn: Callable[[Json], RenderableType], *, as_json: bool
+) -> None:
+    """Show the answer as it is `drawn` or as JSON, once or, with `every`, again and again."""
+
+    def tell(shown: Json) -> None:
+        if as_json:
+            show.print_json(shown, a_line=every is not None)
+        else:
+            show.say(show.console(), drawn(shown))
+
+    if every is None:
+        tell(ask())
+    else:
+        watch(ask, every, drawn=drawn, told=tell, in_place=not as_json)
+
+
 def watch(
     ask: Fetch,
     every: float,

@@ -10,9 +10,10 @@ import click
 
 from nodemanager.commands import show
 from nodemanager.commands.common import answered, client, examples
+from nodemanager.commands.ids import complete_id
 from nodemanager.commands.times import given
-from nodemanager.commands.watch import watch as watch_it
-from nodemanager.commands.watch import watch_option
+from nodemanager.commands.watch import told, watch_option
+from nodemanager.errors import JournalError
 from nodemanager.logline import Json
 from nodemanager.near import did_you_mean
 
@@ -57,16 +58,7 @@ def why(size: str | None, watch: float | None, as_json: bool, config: str | None
             raise UnknownSizeError(f"there is no size {size!r}{hint}; the sizes are {known}")
         return shown
 
-    def told(shown: Json) -> None:
-        if as_json:
-            show.print_json(shown, a_line=watch is not None)
-        else:
-            show.say(show.console(), screen(shown))
-
-    if watch is None:
-        told(ask())
-    else:
-        watch_it(ask, watch, drawn=screen, told=told, in_place=not as_json)
+    told(ask, watch, screen, as_json=as_json)
 
 
 @click.command(
@@ -74,12 +66,15 @@ def why(size: str | None, watch: float | None, as_json: bool, config: str | None
         "events",
         "events --since 1d",
         "events --all --since 14:05",
+        "events compute7 --since 'yesterday' --until today",
         "events --json | jq '.groups[] | select(.event == \"node.setup_failed\")'",
     )
 )
+@click.argument("id", required=False, shell_complete=complete_id)
 @click.option(
     "--since", type=given, metavar="TIME", help="From 2h (ago), 14:05 ... on; default: 1h."
 )
+@click.option("--until", type=given, metavar="TIME", help="Only up to this time.")
 @click.option("--all", "-a", "quiet", is_flag=True, help="Include that something was left alone.")
 @click.option(
     "--journal",
@@ -89,19 +84,29 @@ def why(size: str | None, watch: float | None, as_json: bool, config: str | None
 )
 @answered
 def events(
-    since: float | None, quiet: bool, journal: Path | None, as_json: bool, config: str | None
+    id: str | None,
+    since: float | None,
+    until: float | None,
+    quiet: bool,
+    journal: Path | None,
+    as_json: bool,
+    config: str | None,
 ) -> None:
     """List what happened lately, in groups of one event and reason, the worst first.
 
+    With ID only what happened to that record or node and its pair, in all its life if no time is
+    given.
     Each group has its count, the times of its first and last event, and whom the newest were
     about. `log --event EVENT` shows them one by one.
     """
     from nodemanager.commands.why_screen import groups_screen
 
+    if since is None and id is not None:
+        since = 0.0
     if journal is None:
-        shown = client(config).events(since, all=quiet)
+        shown = client(config).events(since, until=until, id=id, all=quiet)
     else:
-        shown = _from_journal(journal, since, quiet=quiet)
+        shown = _from_journal(journal, since, until, id, quiet=quiet)
     if as_json:
         show.print_json(shown)
         return
@@ -112,13 +117,15 @@ def events(
     show.say(out, groups_screen(shown["groups"], terminal=out.is_terminal, now=time.time()))
 
 
-def _from_journal(path: Path, since: float | None, *, quiet: bool) -> Json:
-    from dataclasses import asdict
-
+def _from_journal(
+    path: Path, since: float | None, until: float | None, id: str | None, *, quiet: bool
+) -> Json:
     from nodemanager.commands.common import existing_journal
-    from nodemanager.core.explain.lately import grouped
-    from nodemanager.journal.story import Story
+    from nodemanager.core.operate.naming import UnknownIdError
+    from nodemanager.journal.story import lately
 
     since = time.time() - LATELY_S if since is None else since
-    story = Story(existing_journal(path, given=True), since)
-    return {"since": since, "groups": [asdict(one) for one in grouped(story.news(), quiet=quiet)]}
+    try:
+        return lately(existing_journal(path, given=True), since, until=until, id=id, quiet=quiet)
+    except UnknownIdError as error:
+        raise JournalError(f"{path}: {error}") from error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from datetime import datetime
 
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -10,7 +11,7 @@ from rich.text import Text
 
 from nodemanager.commands import show
 from nodemanager.commands.listing_screen import STYLES
-from nodemanager.commands.times import told
+from nodemanager.commands.times import local, told
 from nodemanager.logline import Json, measure, span
 from nodemanager.logscreen import style_of
 
@@ -37,6 +38,8 @@ def _size(one: Json) -> Iterator[Text]:
     counts += [f"{one['coming']} coming"] if one["coming"] else []
     head = Text().append(show.cell(one["size"], "bold"))
     head.append(f"  {', '.join(counts) or 'no node'}; the queue wants {one['wished']}")
+    for cause in one["grows"]:
+        head.append(f"; {cause['count']} not booted: ").append(cause["reason"], "bold red")
     yield head
     yield from _lines("grows", _growing(one))
     yield from _lines("shrinks", _shrinking(one))
@@ -92,22 +95,38 @@ def _more(cause: Json) -> Text:
     return show.cell(f" ({', '.join(parts)})") if parts else Text()
 
 
-def job_screen(one: Json) -> RenderableType:
-    """A job: what becomes of it in the first line, then what it asks for and has."""
+def job_screen(one: Json, now: float) -> RenderableType:
+    """A job (journal.job): what becomes of it in the first line, then what it asks for and has."""
+    left = one["left_at"]
+    has = ", ".join([*one["nodes"], *([f"{one['coming']} coming"] if one["coming"] else [])])
     head = Text().append(show.cell(one["job"], "bold"))
-    head.append(f"  {one['state']}", STYLES[one["state"]])
+    if left is None:
+        head.append(f"  {one['state']}", STYLES[one["state"]])
+    else:
+        head.append(f"  left the queue {_since(left, now)}")
+        head.append(show.cell(f" with {has}" if has else " without a node", "bold"))
     if one["reason"] is not None:
         head.append(": ").append(show.cell(one["reason"], "bold")).append(_more(one))
         head.append(f"  {one['says']}", style="dim")
     each = "" if one["count"] == 1 else " each"
     lines = [head, _line("asks", Text(f"{_number(one['count'], 'node')}, {one['asks']}{each}"))]
+    if one["asked_at"] is not None:
+        lines.append(_line("asked", Text(_since(one["asked_at"], now))))
     lacks = one["count"] - len(one["nodes"]) - one["coming"]
     if one["state"] != "impossible":
-        has = [*one["nodes"], *([f"{one['coming']} coming"] if one["coming"] else [])]
-        lines.append(_line("has", show.cell(", ".join(has) or "no node yet")))
+        lines.append(_line("has" if left is None else "had", show.cell(has or "no node yet")))
         if lacks > 0:
-            lines.append(_line("lacks", Text(f"{_number(lacks, 'node')} of size {one['size']}")))
+            text = f"{_number(lacks, 'node')} of size {one['size']}"
+            lines.append(_line("lacks" if left is None else "lacked", Text(text)))
+    for node in one["came"]:
+        if node["at"] is not None:
+            lines.append(_line("came", show.cell(f"{node['host']} {_since(node['at'], now)}")))
     return Group(*lines)
+
+
+def _since(stamp: str, now: float) -> str:
+    at = datetime.fromisoformat(stamp).timestamp()
+    return f"{local(at)} ({span(max(0.0, now - at))} ago)"
 
 
 def _number(count: int, what: str) -> str:

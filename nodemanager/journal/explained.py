@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from enum import Enum
 from pathlib import Path
 from typing import Any
@@ -17,10 +17,11 @@ from typing import Any
 from nodemanager.core.explain.explain import APPLY, DRY_RUN, Explanation, explain
 from nodemanager.core.explain.findings import Finding
 from nodemanager.core.explain.picture import Picture
-from nodemanager.core.model.reasons import FLIPS, Event
+from nodemanager.core.model.reasons import is_flip
 from nodemanager.core.operate.naming import UnknownIdError
 from nodemanager.errors import JournalError
 from nodemanager.journal.event import LoggedEvent
+from nodemanager.journal.latest import count, each_latest
 from nodemanager.journal.opened import opened
 from nodemanager.journal.reading import Decided, JournalEntry, read
 from nodemanager.journal.replay import replayed
@@ -29,9 +30,21 @@ from nodemanager.logline import Json, timestamp
 
 _RULE = tuple(one.name for one in fields(Finding))
 MOST = 100
-"""The most events of a history; the newest are kept."""
-LOOK_BACK_S = 86400.0
-"""Seconds that a history goes back by default."""
+"""The most events of a history that is not wanted whole; the newest are kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """The wanted part of a history: from and until a time (epoch seconds), only events with a
+    number in the journal before that one, and at `most` so many of these, the newest."""
+
+    since: float | None = None
+    until: float | None = None
+    before: int | None = None
+    most: float = MOST
+
+
+NEWEST, WHOLE = Part(), Part(most=math.inf)
 
 
 def picture_at(
@@ -81,7 +94,7 @@ def _until(entries: Any, wall: float) -> Any:
 
 
 def told(
-    picture: Picture, given: str, *, source: str, journal: Path | None, since: float | None = None
+    picture: Picture, given: str, *, source: str, journal: Path | None, part: Part = NEWEST
 ) -> Json:
     """Everything about the record or node that `given` names; its history from `journal`, if any.
 
@@ -98,48 +111,44 @@ def told(
     history: list[Json] = []
     problem, left_out = None, 0
     if journal is not None:
-        begin = explanation.wall - LOOK_BACK_S if since is None else since
         try:
-            history, left_out = _history(journal, explanation, begin)
+            history, left_out = _history(journal, explanation, part)
         except JournalError as error:
             problem = str(error)
     beside = {"history_left_out": left_out, "history_problem": problem}
     return {**shown, "history": history, **beside}
 
 
-def _history(path: Path, explanation: Explanation, since: float) -> tuple[list[Json], int]:
+def _history(path: Path, explanation: Explanation, part: Part) -> tuple[list[Json], int]:
     """The newest events about the record or node itself, up to and including those of the decision,
     and how many older ones there are.
 
     A node that turns busy and idle again and again has one event of that until another comes.
     """
-    newest: deque[tuple[LoggedEvent, int]] = deque(maxlen=MOST)
-    found = 0
-    try:
-        for one in Story(path, since, explanation.id).news():
-            mine = one.record if explanation.subject == "record" else one.node
-            is_past = one.at <= explanation.wall or one.plan == explanation.plan_id
-            if mine != explanation.id or not is_past:
-                continue
-            if newest and _is_flip(one) and _is_flip(newest[-1][0]):
-                newest[-1] = one, newest[-1][1] + 1
-            else:
-                newest.append((one, 1))
-                found += 1
-    except UnknownIdError:
-        return [], 0
-    return [_told(one, count) for one, count in newest], found - len(newest)
+    asked = {explanation.subject: explanation.id, "since": part.since}
+    newest: list[Json] = []
+    oldest = part.before
+    for number, one in each_latest(path, before=oldest, until=part.until, **asked):
+        if one.at > explanation.wall and one.plan != explanation.plan_id:
+            continue
+        if newest and is_flip(one.event, one.reason) and newest[-1]["flips"]:
+            newest[-1]["count"] += 1
+        elif len(newest) < part.most:
+            newest.append(_told(number, one))
+        else:
+            break
+        newest[-1]["number"] = oldest = number
+    left_out = count(path, before=oldest, **asked) if newest else 0
+    return newest[::-1], left_out
 
 
-def _is_flip(one: LoggedEvent) -> bool:
-    return one.event == Event.NODE_KEEP and one.reason in FLIPS
-
-
-def _told(one: LoggedEvent, count: int) -> Json:
+def _told(number: int, one: LoggedEvent) -> Json:
     return {
         "at": timestamp(one.at),
+        "number": number,
         "event": one.event,
-        "count": count,
+        "count": 1,
+        "flips": is_flip(one.event, one.reason),
         "reason": one.reason,
         "record": one.record,
         "node": one.node,

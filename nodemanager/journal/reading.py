@@ -65,15 +65,20 @@ def read(path: Path, *, since: float = 0.0, until: float = float("inf")) -> Iter
     """
     with opened(path) as connection:
         segments = connection.execute(_SEGMENTS, (since, until)).fetchall()
-        for (segment,) in segments:
-            # Read a whole segment at once: an open transaction would keep the write-ahead log from
-            # shrinking.
-            rows = connection.execute(
-                "SELECT kind, body, verdicts FROM entries WHERE segment = ? ORDER BY seq",
-                (segment,),
-            ).fetchall()
-            with told_as_damage(path):
-                yield from _segment(rows)
+    for (segment,) in segments:
+        yield from segment_of(path, segment)
+
+
+def segment_of(path: Path, segment: int) -> Iterator[JournalEntry]:
+    """The entries of one segment."""
+    with opened(path) as connection:
+        # Read a whole segment at once: an open transaction would keep the write-ahead log from
+        # shrinking.
+        rows = connection.execute(
+            "SELECT kind, body, verdicts FROM entries WHERE segment = ? ORDER BY seq", (segment,)
+        ).fetchall()
+    with told_as_damage(path):
+        yield from _segment(rows)
 
 
 @dataclass(frozen=True)

@@ -5,13 +5,17 @@
 
 from __future__ import annotations
 
+import math
 import sqlite3
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 
+from nodemanager.core.explain.lately import grouped
 from nodemanager.core.operate.naming import Thing, UnknownIdError, resolve
 from nodemanager.journal.event import COLUMNS, LoggedEvent, told_from
 from nodemanager.journal.opened import opened, told_as_damage
+from nodemanager.logline import Json
 
 AT_ONCE = 1000
 """Rows per query: an open transaction would keep the write-ahead log from shrinking."""
@@ -25,15 +29,18 @@ _ABOUT = f" AND ({_IS_NAMED} OR {_IS_TYPED} OR host IS NULL AND incarnation IN (
 
 
 class Story:
-    """Reads the events of the journal at `path` since `since` (epoch seconds).
+    """Reads the events of the journal at `path` since `since` until `until` (epoch seconds).
 
     With `id`, any name of a record or node or the beginning of an id, it reads only the events of
     that and of its pair.
     """
 
-    def __init__(self, path: Path, since: float = 0.0, id: str | None = None) -> None:
+    def __init__(
+        self, path: Path, since: float = 0.0, id: str | None = None, until: float | None = None
+    ) -> None:
         self.path = path
         self._since = since
+        self._until = math.inf if until is None else until
         self._id = id
         self._seen: int | None = None
 
@@ -49,12 +56,13 @@ class Story:
                 self._seen = 0
             while rows := connection.execute(
                 f"SELECT id, {','.join(COLUMNS)} FROM told WHERE id > :seen AND id <= :newest"  # noqa: S608
-                f" AND at >= :since{_ABOUT if self._id is not None else ''}"
+                f" AND at >= :since AND at <= :until{_ABOUT if self._id is not None else ''}"
                 " ORDER BY id LIMIT :some",
                 {
                     "seen": self._seen,
                     "newest": newest,
                     "since": self._since,
+                    "until": self._until,
                     "id": self._id,
                     "some": AT_ONCE,
                 },
@@ -63,6 +71,12 @@ class Story:
                     self._seen = number
                     yield told_from(row)
             self._seen = newest
+
+
+def lately(path: Path, since: float, *, until: float | None, id: str | None, quiet: bool) -> Json:
+    """What happened then, in groups; `quiet` includes events that say that nothing was done."""
+    groups = grouped(Story(path, since, id, until).news(), quiet=quiet)
+    return {"since": since, "until": until, "groups": [asdict(one) for one in groups]}
 
 
 def _meant(connection: sqlite3.Connection, id: str) -> str:

@@ -1,13 +1,15 @@
 """Explanations over HTTP: why a record or node is left alone.
 
-    GET /api/explain/ID?since=EPOCH    with the token
+    GET /api/explain/ID?since=EPOCH&until=EPOCH&all=yes    with the token
 
-ID is a record's uuid, a cloud node's id or name, a hostname or a slot number. The answer is 404
-with similar ids when ID names nothing or more than one thing.
+ID is a record's uuid, a cloud node's id or name, a hostname or a slot number, or a job's id. The
+answer is 404 with similar ids when ID names nothing or more than one thing.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +20,10 @@ from falcon.asgi import Request, Response
 from nodemanager.core.explain.explain import STANDBY
 from nodemanager.core.explain.picture import Picture
 from nodemanager.core.operate.naming import UnknownIdError
-from nodemanager.journal.explained import told
+from nodemanager.errors import JournalError
+from nodemanager.journal.explained import MOST, Part
+from nodemanager.journal.job import told_any
+from nodemanager.logline import Json
 from nodemanager.web.commands import Doorkeeper
 from nodemanager.workers import Workers
 
@@ -62,18 +67,36 @@ class Pictured:
         return picture
 
 
-def add_explain(app: Any, explanations: Explanations, door: Doorkeeper, workers: Workers) -> None:
-    # Some clouds' ids contain slashes.
-    app.add_route("/api/explain/{id:path}", _Explain(explanations, door, workers))
+@dataclass(frozen=True, slots=True)
+class Answer(Pictured):
+    """A resource that `ask` answers, from the newest decision, its journal, the request and what
+    the path names."""
 
+    ask: Callable[..., Json]
 
-class _Explain(Pictured):
-    async def on_get(self, request: Request, response: Response, id: str) -> None:
-        picture, since = self.picture(request), request.get_param_as_float("since")
-        journal = self.explanations.journal
+    async def on_get(self, request: Request, response: Response, **named: str) -> None:
+        picture, journal = self.picture(request), self.explanations.journal
         try:
             response.media = await self.workers.run(
-                told, picture, id, source=SOURCE, journal=journal, since=since
+                self.ask, picture, journal, request, *named.values()
             )
         except UnknownIdError as error:
             raise falcon.HTTPNotFound(title="unknown", description=str(error)) from error
+        except JournalError as error:
+            raise falcon.HTTPServiceUnavailable(
+                title="no journal", description=str(error)
+            ) from error
+
+
+def add_explain(app: Any, explanations: Explanations, door: Doorkeeper, workers: Workers) -> None:
+    # Some clouds' ids contain slashes.
+    app.add_route("/api/explain/{id:path}", Answer(explanations, door, workers, _explain))
+
+
+def _explain(picture: Picture, journal: Path | None, request: Request, id: str) -> Json:
+    part = Part(
+        since=request.get_param_as_float("since"),
+        until=request.get_param_as_float("until"),
+        most=math.inf if request.get_param_as_bool("all") else MOST,
+    )
+    return told_any(picture, id, source=SOURCE, journal=journal, part=part)

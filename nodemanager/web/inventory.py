@@ -9,12 +9,13 @@ A list takes the query of core.explain.lists: filters, `sort` and `q`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import fields
 from typing import Any
 from urllib.parse import parse_qsl
 
 import falcon
-from falcon.asgi import Request, Response
+from falcon.asgi import Request
 
 from nodemanager.core.explain import inventory
 from nodemanager.core.explain.lists import NODES, SLOTS, ListKind, UnknownColumnError
@@ -23,15 +24,19 @@ from nodemanager.core.operate.naming import UnknownIdError
 from nodemanager.journal.explained import plain
 from nodemanager.logline import Json
 from nodemanager.web.commands import Doorkeeper
-from nodemanager.web.explain import Explanations, Pictured
+from nodemanager.web.explain import Answer, Explanations
 from nodemanager.workers import Workers
 
 
 def add_inventory(app: Any, explanations: Explanations, door: Doorkeeper, workers: Workers) -> None:
-    app.add_route("/api/nodes", _Nodes(explanations, door, workers))
-    # Some clouds' ids contain slashes.
-    app.add_route("/api/nodes/{id:path}", _Node(explanations, door, workers))
-    app.add_route("/api/slots", _Slots(explanations, door, workers))
+    routes: dict[str, Callable[..., Json]] = {
+        "/api/nodes": lambda picture, _, request: as_asked(NODES, nodes(picture), request),
+        # Some clouds' ids contain slashes.
+        "/api/nodes/{id:path}": lambda picture, _, request, id: node(picture, id),
+        "/api/slots": lambda picture, _, request: as_asked(SLOTS, slots(picture), request),
+    }
+    for path, ask in routes.items():
+        app.add_route(path, Answer(explanations, door, workers, ask))
 
 
 def nodes(picture: Picture) -> Json:
@@ -70,23 +75,3 @@ def as_asked(kind: ListKind, shown: Json, request: Request) -> Json:
     except UnknownColumnError as error:
         raise falcon.HTTPBadRequest(title="no such column", description=str(error)) from error
     return {**shown, kind.key: rows}
-
-
-class _Nodes(Pictured):
-    async def on_get(self, request: Request, response: Response) -> None:
-        shown = await self.workers.run(nodes, self.picture(request))
-        response.media = as_asked(NODES, shown, request)
-
-
-class _Slots(Pictured):
-    async def on_get(self, request: Request, response: Response) -> None:
-        shown = await self.workers.run(slots, self.picture(request))
-        response.media = as_asked(SLOTS, shown, request)
-
-
-class _Node(Pictured):
-    async def on_get(self, request: Request, response: Response, id: str) -> None:
-        try:
-            response.media = await self.workers.run(node, self.picture(request), id)
-        except UnknownIdError as error:
-            raise falcon.HTTPNotFound(title="unknown", description=str(error)) from error

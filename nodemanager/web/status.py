@@ -275,11 +275,12 @@ class Status:
             "free_in_s": _rounded(slots.earliest_free_s) if slots.free == 0 else None,
             "held_by": dict(slots.held_by),
             "leaked": {
-                "count": sum(leak.count for leak in slots.leaks),
+                "count": sum(leak.leaked for leak in slots.leaks),
                 "causes": [
                     {
                         "cause": leak.cause.value,
                         "count": leak.count,
+                        "leaked": leak.leaked,
                         "oldest_s": _rounded(leak.oldest_s),
                         "free_in_s": _rounded(leak.free_in_s),
                     }

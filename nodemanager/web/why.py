@@ -3,29 +3,32 @@ need the token.
 
 GET /api/why?size=NAME          the active sizes, or that one
 GET /api/jobs                   the waiting jobs, in the order of the queue
-GET /api/events?since=EPOCH     the journal's events since then, in groups, the worst first
+GET /api/jobs/ID                one of them, or what a job had that left the queue; else 404
+GET /api/events?since=EPOCH     the journal's events since then, in groups, the worst first; also
+                                with until=EPOCH, id=ID, all=yes
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
-import falcon
-from falcon.asgi import Request, Response
+from falcon.asgi import Request
 
 from nodemanager.core.explain.jobs import jobs
-from nodemanager.core.explain.lately import grouped
 from nodemanager.core.explain.lists import JOBS
 from nodemanager.core.explain.picture import Picture
 from nodemanager.core.explain.why import Blocker, SizeWhy, why
 from nodemanager.core.plan.plan import Plan
 from nodemanager.errors import JournalError
 from nodemanager.journal.explained import plain
-from nodemanager.journal.story import Story
+from nodemanager.journal.job import job_json, told_job
+from nodemanager.journal.story import lately
 from nodemanager.logline import Json
 from nodemanager.web.commands import Doorkeeper
-from nodemanager.web.explain import Explanations, Pictured
+from nodemanager.web.explain import SOURCE, Answer, Explanations
 from nodemanager.web.inventory import as_asked
 from nodemanager.workers import Workers
 
@@ -34,9 +37,14 @@ LATELY_S = 3600.0
 
 
 def add_why(app: Any, explanations: Explanations, door: Doorkeeper, workers: Workers) -> None:
-    app.add_route("/api/why", _Why(explanations, door, workers))
-    app.add_route("/api/jobs", _Jobs(explanations, door, workers))
-    app.add_route("/api/events", _Events(explanations, door, workers))
+    routes: dict[str, Callable[..., Json]] = {
+        "/api/why": lambda picture, _, request: answer(picture, request.get_param("size")),
+        "/api/jobs": lambda picture, _, request: as_asked(JOBS, waiting(picture), request),
+        "/api/jobs/{id:path}": _job,
+        "/api/events": _events,
+    }
+    for path, ask in routes.items():
+        app.add_route(path, Answer(explanations, door, workers, ask))
 
 
 def as_json(one: SizeWhy) -> Json:
@@ -73,10 +81,7 @@ def waiting(picture: Picture) -> Json:
         "at": picture.snapshot.wall,
         "aborted": _aborted(picture.made),
         "polled": picture.snapshot.demand is not None,
-        "jobs": [
-            {**plain(asdict(one)), "says": None if one.reason is None else one.reason.doc}
-            for one in jobs(picture)
-        ],
+        "jobs": [job_json(one) for one in jobs(picture)],
     }
 
 
@@ -88,35 +93,18 @@ def _aborted(made: Plan) -> Json | None:
     return {"reason": reason.value, "says": reason.doc, "measures": plain(measures)}
 
 
-class _Why(Pictured):
-    async def on_get(self, request: Request, response: Response) -> None:
-        picture, size = self.picture(request), request.get_param("size")
-        response.media = await self.workers.run(answer, picture, size)
+def _job(picture: Picture, journal: Path | None, request: Request, id: str) -> Json:
+    return told_job(picture, id, source=SOURCE, journal=journal)
 
 
-class _Jobs(Pictured):
-    async def on_get(self, request: Request, response: Response) -> None:
-        shown = await self.workers.run(waiting, self.picture(request))
-        response.media = as_asked(JOBS, shown, request)
-
-
-class _Events(Pictured):
-    async def on_get(self, request: Request, response: Response) -> None:
-        picture = self.picture(request)
-        since = request.get_param_as_float("since")
-        if since is None:
-            since = picture.snapshot.wall - LATELY_S
-        quiet = request.get_param_as_bool("all") or False
-        try:
-            response.media = await self.workers.run(self._lately, since, quiet)
-        except JournalError as error:
-            raise falcon.HTTPServiceUnavailable(
-                title="no journal", description=str(error)
-            ) from error
-
-    def _lately(self, since: float, quiet: bool) -> Json:
-        journal = self.explanations.journal
-        if journal is None:
-            raise JournalError("this daemon keeps no journal in a file")
-        groups = grouped(Story(journal, since).news(), quiet=quiet)
-        return {"since": since, "groups": [asdict(one) for one in groups]}
+def _events(picture: Picture, journal: Path | None, request: Request) -> Json:
+    if journal is None:
+        raise JournalError("this daemon keeps no journal in a file")
+    since = request.get_param_as_float("since")
+    return lately(
+        journal,
+        picture.snapshot.wall - LATELY_S if since is None else since,
+        until=request.get_param_as_float("until"),
+        id=request.get_param("id"),
+        quiet=request.get_param_as_bool("all") or False,
+    )

@@ -16,6 +16,7 @@ from rich.text import Text
 from nodemanager import cli, control
 from nodemanager.commands.explain_screen import screen
 from nodemanager.commands.show import say
+from nodemanager.core.model.reasons import Event, Reason
 from nodemanager.errors import NodeManagerError
 from nodemanager.journal.explained import picture_at, told
 from nodemanager.journal.sqlite import SqliteJournal
@@ -209,3 +210,43 @@ def test_on_a_terminal_it_is_coloured_and_fits_its_width(journal: Path) -> None:
     lines = Text.from_ansi(text).plain.splitlines()
     assert max(len(line) for line in lines) <= 80
     assert any("(5s ago)" in line for line in lines)
+
+
+def test_the_first_line_says_when_its_node_was_lost_and_what_it_did(journal: Path) -> None:
+    shown: dict[str, Any] = json.loads(printed(id_in(journal), "--journal", str(journal), "--json"))
+
+    def first_line(*events: str) -> str:
+        told = {"reason": None, "number": 1, "count": 1, "measures": {"was": "needed"}}
+        history = [{**told, "event": one, "at": shown["at"]} for one in events]
+        parts = screen({**shown, "node": None, "history": history}, terminal=False, now=0.0)
+        return str(next(iter(parts)))
+
+    assert "Its node was lost at" in first_line("node.created", "node.lost", "record.keep")
+    assert first_line("node.lost").endswith(", idle")
+    assert "lost at" not in first_line("node.lost", "node.created"), "it has another one"
+
+
+@pytest.mark.parametrize("reason", list(Reason))
+def test_each_reason_says_what_it_means_by_which_rule(reason: Reason) -> None:
+    first, *more = printed(reason.value).splitlines()
+    assert first == f"{reason.value}: {reason.doc}"
+    assert reason.rule is None or any(
+        line.split()[:2] == ["rule", f"{reason.rule},"] for line in more
+    )
+
+
+def test_a_reason_names_the_options_that_it_depends_on_and_an_event_says_what_it_is() -> None:
+    lines = printed("within_window").splitlines()
+    assert any(line.startswith("option  [Daemon] node_stale_after: ") for line in lines)
+    assert "nodemanager release" in printed("held")
+    shown = json.loads(printed("at_max_nodes", "--json"))
+    assert list(shown["options"]) == ["[Daemon] max_nodes"]
+    assert printed("node.lost").startswith(f"node.lost: {Event.NODE_LOST.doc}")
+
+
+def test_only_a_job_has_an_id_of_two_words(journal: Path) -> None:
+    result = typed("node", "i-1", "--journal", str(journal))
+    assert result.exit_code == 2
+    assert "'node' is not `job`" in result.stderr
+    error = typed("job", "nix", "--journal", str(journal)).exception
+    assert "no waiting job has the id 'nix'" in str(error)

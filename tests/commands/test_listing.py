@@ -81,8 +81,8 @@ def test_in_a_pipe_there_is_a_heading_and_a_line_for_each_node_by_slot(run: Run)
 def test_slots_tell_what_holds_them_and_when_they_will_be_free(run: Run) -> None:
     printed = run("slots")[1]
     assert column(printed, 0) == ["1", "2", "3", "10"]
-    assert column(printed, 2) == ["listed_node", "listed_node", "leaked", "listed_node"]
-    (leak,) = [line for line in printed.splitlines() if "leaked" in line]
+    assert column(printed, 2) == ["listed_node", "listed_node", "no_node", "listed_node"]
+    (leak,) = [line for line in printed.splitlines() if "no_node" in line]
     assert leak.split()[-1] == "within_window"
 
 
@@ -124,7 +124,7 @@ def test_json_is_the_daemons_answer_with_the_rows_that_were_asked_for(
 
 def test_names_alone_are_for_other_commands(run: Run) -> None:
     assert run("nodes", "-o", "name", "--state", "busy")[1].splitlines() == ["i-r1", "i-r2"]
-    assert run("slots", "-o", "name", "--state", "leaked")[1] == "r3\n"
+    assert run("slots", "-o", "name", "--state", "no_node")[1] == "r3\n"
 
 
 def test_watching_in_a_pipe_prints_the_list_again_and_again(

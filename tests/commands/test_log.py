@@ -12,8 +12,10 @@ import pytest
 from click.shell_completion import ShellComplete
 
 from nodemanager import cli
+from nodemanager.commands.log_screen import Folding
 from nodemanager.commands.times import local
 from nodemanager.core.model.reasons import Event
+from nodemanager.journal.event import LoggedEvent
 from nodemanager.journal.sqlite import SqliteJournal
 from nodemanager.log import ERROR, WARNING
 from nodemanager.logline import timestamp
@@ -309,3 +311,19 @@ def test_where_no_name_can_be_told_nothing_is_completed_nor_said(
     (tmp_path / "pool.cfg").write_text("[Clod]")
     assert completed(["log", "--config", f"{tmp_path}/pool.cfg"], "") == []
     assert capsys.readouterr() == ("", "")
+
+
+def test_a_terminal_folds_turns_between_busy_and_idle_until_something_else_happens() -> None:
+    def turn(at: float, host: str) -> LoggedEvent:
+        return LoggedEvent(at, "node.keep", "busy" if at % 2 else "needed", host=host)
+
+    folding = Folding()
+    other = LoggedEvent(50.0, "node.lost", "node_absent", host="compute1")
+    news = [turn(1.0, "compute1"), turn(2.0, "compute2"), turn(3.0, "compute1"), other]
+    first, second = folding.take(news)
+    assert (first.at, first.host, first.more["times"]) == (1.0, "compute1 compute2", 3)
+    assert second is other
+    assert list(folding.take([turn(60.0, "compute2")])) == [], "more may come"
+    (last,) = folding.rest()
+    assert (last.at, last.reason) == (60.0, "needed"), "one alone is told as it is"
+    assert list(folding.rest()) == []

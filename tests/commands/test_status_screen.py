@@ -70,18 +70,18 @@ def test_leaks_stand_by_cause_with_age_and_first_free_moment(read: Read) -> None
             earliest_free_s=480.0,
             held_by={"listed_node": 3, "claim": 1, "no_node": 5},
             leaks=(
-                Leak(Reason.WITHIN_WINDOW, 3, 6720.0, 480.0),
+                Leak(Reason.WITHIN_WINDOW, 3, 6720.0, 480.0, in_window=3),
                 Leak(Reason.HELD, 1, 273_600.0, None),
                 Leak(Reason.STALE_SLOT, 1, None, 0.0),
             ),
         )
     )
-    assert line(lines, "slots") == "9 used of 9, 0 free (the next in 8m 00s), 5 leaked"
+    assert line(lines, "slots") == "9 used of 9, 0 free (the next in 8m 00s), 2 leaked"
     at = next(number for number, one in enumerate(lines) if one.startswith("slots"))
     assert [" ".join(one.split()) for one in lines[at + 1 : at + 5]] == [
         "3 with a node, 1 claimed, no ping yet",
-        "3 within_window oldest 1h 52m first free in 8m 00s",
-        "1 held oldest 3d 04h no window frees it",
+        "3 within_window quiet 1h 52m first free in 8m 00s",
+        "1 held quiet 3d 04h no window frees it",
         "1 stale_slot being freed",
     ]
 

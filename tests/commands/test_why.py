@@ -10,11 +10,14 @@ from typing import Any
 import pytest
 
 from nodemanager import cli
+from nodemanager.client import ClientError
 from nodemanager.commands import listing
 from nodemanager.commands import why as command
 from nodemanager.core.explain.explain import APPLY
 from nodemanager.core.explain.picture import Picture
 from nodemanager.core.model.world import Job, WorkerState
+from nodemanager.core.operate.naming import UnknownIdError
+from nodemanager.journal.job import told_job
 from nodemanager.web import why as answers
 from tests.core.build import World, world
 
@@ -28,7 +31,7 @@ class Daemon:
         assert made.last is not None
         assert made.decided is not None
         self._picture = Picture(made.decided, made.last, made.settings, APPLY)
-        self.asked: list[tuple[float | None, bool]] = []
+        self.asked: list[tuple[float | None, float | None, str | None, bool]] = []
 
     def why(self, size: str | None) -> dict[str, Any]:
         told: dict[str, Any] = json.loads(json.dumps(answers.answer(self._picture, size)))
@@ -38,8 +41,18 @@ class Daemon:
         told: dict[str, Any] = json.loads(json.dumps(answers.waiting(self._picture)))
         return told
 
-    def events(self, since: float | None, *, all: bool) -> dict[str, Any]:
-        self.asked.append((since, all))
+    def explain(self, id: str, *, job: bool) -> dict[str, Any]:
+        assert job
+        try:
+            told = told_job(self._picture, id, source="daemon", journal=None)
+        except UnknownIdError as error:
+            raise ClientError(str(error)) from error
+        return json.loads(json.dumps(told))  # type: ignore[no-any-return]
+
+    def events(
+        self, since: float | None, *, until: float | None, id: str | None, all: bool
+    ) -> dict[str, Any]:
+        self.asked.append((since, until, id, all))
         group = {
             "event": "node.gone",
             "level": "info",
@@ -82,7 +95,7 @@ def test_a_size_says_what_refuses_more_and_what_keeps_its_nodes(run: Run) -> Non
     code, printed, _ = run("why")
     lines = [re.sub(" +", " ", line).strip() for line in printed.splitlines()]
     assert code == 0
-    assert lines[0] == "small 2 busy; the queue wants 3"
+    assert lines[0] == "small 2 busy; the queue wants 3; 2 not booted: at_max_nodes"
     assert lines[1] == "grows by 1 now"
     assert lines[2].startswith("not by 2: at_max_nodes (nodes 2, limit 3) `max_nodes` is reached.")
     assert lines[3].startswith("shrinks not by 2: busy ")
@@ -116,12 +129,23 @@ def test_events_in_a_pipe_are_a_row_a_group(run: Run, daemon: Daemon) -> None:
         *("2001-09-09T01:47:40.000Z", "2001-09-09T01:46:40.000Z"),
         *("5", "node.gone", "node_down", "compute1", "..."),
     ]
-    assert daemon.asked == [(None, False)]
+    assert daemon.asked == [(None, None, None, False)]
 
 
 def test_all_events_are_asked_for_since_then(run: Run, daemon: Daemon) -> None:
     run("events", "--all", "--since", "2001-09-09T00:00:00Z")
-    assert daemon.asked == [(999993600.0, True)]
+    assert daemon.asked == [(999993600.0, None, None, True)]
+
+
+def test_what_happened_to_one_is_asked_for_all_its_life_or_a_part_of_it(
+    run: Run, daemon: Daemon
+) -> None:
+    run("events", "compute1")
+    run("events", "compute1", "--since", "2001-09-09T00:00:00Z", "--until", "2001-09-09T01:00:00Z")
+    assert daemon.asked == [
+        (0.0, None, "compute1", False),
+        (999993600.0, 999997200.0, "compute1", False),
+    ]
 
 
 def test_jobs_in_a_pipe_are_a_row_a_job(run: Run) -> None:
@@ -155,8 +179,8 @@ def test_one_job_says_in_its_first_line_what_becomes_of_it(run: Run) -> None:
 
 def test_a_job_that_does_not_wait_is_told_with_those_that_do(run: Run) -> None:
     code, _, err = run("jobs", "k")
-    assert code == 2
-    assert "no waiting job has the id 'k'" in err
+    assert code == 1
+    assert "no waiting job has the id 'k'; 1 wait" in err
 
 
 def test_jobs_for_machines_have_each_reason_s_sentence(run: Run) -> None:

@@ -14,7 +14,7 @@ from nodemanager.core.operate.naming import UnknownIdError
 from nodemanager.errors import JournalError
 from nodemanager.journal import recording
 from nodemanager.journal.event import LoggedEvent
-from nodemanager.journal.explained import picture_at, told
+from nodemanager.journal.explained import WHOLE, Part, picture_at, told
 from nodemanager.journal.sqlite import SqliteJournal
 from nodemanager.logline import Json
 from tests.core.build import EPOCH
@@ -85,7 +85,7 @@ def test_its_history_is_its_own_and_ends_with_the_decision(world: RandomWorld, p
     at = world.snapshots[30][0].wall
     picture = picture_at(path, at)
     id = ids(picture)[0]
-    shown = told(picture, id, source="test", journal=path, since=0.0)
+    shown = told(picture, id, source="test", journal=path, part=Part(since=0.0))
     assert shown["history"], "the first verdict at least"
     assert all(id in (one["record"], one["node"]) for one in shown["history"])
     assert all(one["at"] <= shown["at"] for one in shown["history"])
@@ -124,12 +124,20 @@ def test_a_history_folds_what_only_turns_busy_and_idle_and_says_what_it_leaves_o
 
     def shown() -> Json:
         assert journal.retry()
-        return told(picture, node, source="test", journal=path, since=wall - 501)
+        return told(picture, node, source="test", journal=path, part=Part(since=wall - 501))
 
     folded = [one for one in shown()["history"] if one["count"] > 1]
     assert [(one["event"], one["count"]) for one in folded] == [("node.keep", 300)]
     assert shown()["history_left_out"] == 0
+    early = Part(since=wall - 501, until=wall - 401)
+    (flips,) = told(picture, node, source="test", journal=path, part=early)["history"]
+    assert flips["count"] == 100
     for number in range(120):
         journal.tell(LoggedEvent(wall - 200 + number, "node.drain", node=node))
-    assert len(shown()["history"]) == 100
+    newest = shown()["history"]
+    assert len(newest) == 100
     assert shown()["history_left_out"] > 20
+    whole = told(picture, node, source="test", journal=path, part=WHOLE)
+    assert whole["history_left_out"] == 0
+    older = told(picture, node, source="test", journal=path, part=Part(before=newest[0]["number"]))
+    assert older["history"] + newest == whole["history"][-len(older["history"]) - 100 :]

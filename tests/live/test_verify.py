@@ -137,7 +137,7 @@ def test_no_snapshot_is_settled_between_the_end_of_a_node_and_its_replacement(
     def replaced() -> bool:
         seen.append(pool.answer())
         # The slot's window runs for ten minutes more: that is a rule, and nothing to wait for.
-        return bool(seen[-1]["outlook"] == "settled" and seen[-1]["slots"]["leaked"] == 1)
+        return bool(seen[-1]["outlook"] == "settled" and seen[-1]["slots"]["held"] == 3)
 
     until("the replacement", replaced, told=pool.daemon.told)
     assert {one["nodes"]["up"] for one in seen if one["outlook"] == "settled"} == {2}

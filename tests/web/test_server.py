@@ -128,7 +128,10 @@ def test_status_has_the_forerunners_keys_and_ours(manager: Manager) -> None:
             free=61,
             held_by={"no_node": 3},
             earliest_free_s=1200.0,
-            leaks=(Leak(Reason.WITHIN_WINDOW, 2, 6000.0, 1200.0), Leak(Reason.HELD, 1, None, None)),
+            leaks=(
+                Leak(Reason.WITHIN_WINDOW, 2, 6000.0, 1200.0, in_window=2),
+                Leak(Reason.HELD, 1, None, None),
+            ),
         ),
         records={"in_use": 3},
         plan="4f1c",
@@ -168,10 +171,16 @@ def test_status_has_the_forerunners_keys_and_ours(manager: Manager) -> None:
         "free_in_s": None,
         "held_by": {"no_node": 3},
         "leaked": {
-            "count": 3,
+            "count": 1,
             "causes": [
-                {"cause": "within_window", "count": 2, "oldest_s": 6000, "free_in_s": 1200},
-                {"cause": "held", "count": 1, "oldest_s": None, "free_in_s": None},
+                {
+                    "cause": "within_window",
+                    "count": 2,
+                    "leaked": 0,
+                    "oldest_s": 6000,
+                    "free_in_s": 1200,
+                },
+                {"cause": "held", "count": 1, "leaked": 1, "oldest_s": None, "free_in_s": None},
             ],
             "ends": {},
         },

@@ -104,6 +104,12 @@ def find(snapshot: Snapshot, made: Plan, given: str) -> Record | CloudNode:
     raise UnknownIdError(f"no listing has {named.id} any more, and its record is another's")
 
 
+def _of_decision(snapshot: Snapshot, made: Plan, settings: Settings, mode: str) -> dict[str, Any]:
+    """What every explanation of a decision has."""
+    plan_id, now, wall = made.plan_id, snapshot.now, snapshot.wall
+    return {"pool": settings.pool, "plan_id": plan_id, "now": now, "wall": wall, "mode": mode}
+
+
 def _id_of(one: Record | CloudNode) -> str:
     return one.uuid if isinstance(one, Record) else one.id
 
@@ -127,11 +133,7 @@ def _of_record(
     return Explanation(
         subject="record",
         id=uuid,
-        pool=settings.pool,
-        plan_id=made.plan_id,
-        now=snapshot.now,
-        wall=snapshot.wall,
-        mode=mode,
+        **_of_decision(snapshot, made, settings, mode),
         verdict=verdict,
         state=classify(record, snapshot, settings).value,
         record=record_facts(record, snapshot, settings),
@@ -183,11 +185,7 @@ def _of_node(
     return Explanation(
         subject="node",
         id=node.id,
-        pool=settings.pool,
-        plan_id=made.plan_id,
-        now=snapshot.now,
-        wall=snapshot.wall,
-        mode=mode,
+        **_of_decision(snapshot, made, settings, mode),
         verdict=view.verdict,
         state=view.state.value,
         record=None if record is None else record_facts(record, snapshot, settings),
@@ -253,11 +251,7 @@ def _aborted(
     return Explanation(
         subject="record" if is_record else "node",
         id=_id_of(subject),
-        pool=settings.pool,
-        plan_id=made.plan_id,
-        now=snapshot.now,
-        wall=snapshot.wall,
-        mode=mode,
+        **_of_decision(snapshot, made, settings, mode),
         verdict=made.aborted.to(_id_of(subject)),
         state=classify(subject, snapshot, settings).value
         if isinstance(subject, Record)

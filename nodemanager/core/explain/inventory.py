@@ -216,6 +216,6 @@ def _held_for(
     holder = holder_of(record, snapshot, settings)
     if holder in (Holder.LISTED_NODE, Holder.OTHER_POOL):
         return holder.value
-    if verdict is not None and is_leaked(verdict, snapshot, freed):
+    if verdict is not None and is_leaked(record, verdict, snapshot, settings, freed):
         return LEAKED
     return holder.value

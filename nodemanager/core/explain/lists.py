@@ -190,5 +190,6 @@ JOBS = ListKind(
     filters=("state", "size", "reason"),
     names=("job",),
     head="job",
+    page="jobs",
 )
 """The queue's order is kept."""

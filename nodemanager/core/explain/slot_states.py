@@ -12,9 +12,9 @@ from nodemanager.core.plan.slots import Holder
 class SlotStates:
     """The number of slots in each state; their sum is the number of all slots.
 
-    `idle` have a node that says it is idle, `leaked` are held for nothing (SAFETY.md U7), `used`
-    are all others that are held, other pools' too. `free` is None if the store does not tell how
-    many slots there are.
+    `idle` have a node that says it is idle, `leaked` are held for nothing past their windows
+    (SAFETY.md U7), `used` are all others that are held, other pools' too. `free` is None if the
+    store does not tell how many slots there are.
     """
 
     used: int
@@ -29,7 +29,7 @@ def slot_states(made: Plan) -> SlotStates | None:
     if slots is None:
         return None
     held = sum(slots.held_by.values())
-    leaked = sum(leak.count for leak in slots.leaks)
+    leaked = sum(leak.leaked for leak in slots.leaks)
     idle = min(made.counts.get("nodes_idle", 0), slots.held_by.get(Holder.LISTED_NODE.value, 0))
     free = None if slots.total is None else max(0, slots.total - held)
     return SlotStates(max(0, held - leaked - idle), idle, leaked, free)

@@ -325,5 +325,5 @@ def _slots(made: Plan, snapshot: Snapshot, settings: Settings) -> dict[str, int 
     for record in records.items if records is not None else ():
         held += record.slot_number is not None
         if _is_nodeless(record, snapshot, settings):
-            leaked += is_leaked(verdicts[record.uuid], snapshot, freed)
+            leaked += is_leaked(record, verdicts[record.uuid], snapshot, settings, freed)
     return {"held": held, "leaked": leaked, "total": snapshot.slots}

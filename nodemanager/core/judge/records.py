@@ -300,7 +300,7 @@ class RecordJudge:
     def _word(self, record: Record) -> Measured:
         word: Measures = {"state": word_of(record, self.snapshot, self.settings).value}
         if self.clock is not None and record.last_ping_at is not None:
-            word["heard_s"] = self.clock.age(record.last_ping_at, self.snapshot.now)
+            word["last_ping_s"] = self.clock.age(record.last_ping_at, self.snapshot.now)
             word["window_s"] = self.settings.node_stale_after
         return word
 
@@ -542,7 +542,7 @@ IN_TIME: tuple[RuleCheck[InTime], ...] = (
         "C2",
         RecordJudge._not_at_work,
         "its node has no fresh ping that says busy or idle",
-        until("heard_s", "window_s"),
+        until("last_ping_s", "window_s"),
         RecordJudge._word,
         unasked=RecordJudge.timeless,
     ),

@@ -161,12 +161,13 @@ class Reason(Explained):
     # No rule frees it sooner, so an hour after a node died nothing is wrong.
     WITHIN_WINDOW = ReasonRow(
         "within_window",
-        "It is quiet, but not for longer than its stale window (C3).",
+        "It is quiet, but not for longer than its stale window, `node_stale_after` (C3).",
         RECORD | APART | BY_PING | FORCED,
     )
     CLAIM_WITHIN_WINDOW = ReasonRow(
         "claim_within_window",
-        "It is claimed and was never pinged, and its claim has not expired yet (C21).",
+        "It is claimed and was never pinged, and its claim has not expired yet: `claim_expiry` "
+        "says when it does (C21).",
         RECORD | SETTLING,
     )
     BUSY = ReasonRow(
@@ -249,8 +250,8 @@ class Reason(Explained):
     )
     CAP_REACHED = ReasonRow(
         "cap_reached",
-        "The cap on cleans is used up until the next cycle (C10), or as many are under way as can "
-        "be done while their orders stand (C11).",
+        "The cap on cleans, `max_cleans_per_cycle`, is used up until the next cycle (C10), or as "
+        "many are under way as can be done while their orders stand (C11).",
         RECORD | SETTLING,
         clear="Try again after the next poll.",
     )
@@ -461,7 +462,7 @@ class Reason(Explained):
     )
     WINDOW_CLOSED = ReasonRow(
         "window_closed",
-        "It is idle, but its shutdown window is closed (D1).",
+        "It is idle, but its shutdown window is closed: `shutdown_windows` (D1).",
         NODE | SETTLED | IDLES,
     )
     NOT_IDLE_LONG = ReasonRow(
@@ -518,7 +519,7 @@ class Reason(Explained):
     )
     SILENT_WITHIN_WINDOW = ReasonRow(
         "silent_within_window",
-        "It is silent, but not for its whole window of time in which the store answered (D8).",
+        "It is silent, but not for `node_stale_after` of time in which the store answered (D8).",
         NODE | SETTLING,
     )
     UNPAIRED_WITHIN_WINDOW = ReasonRow(
@@ -528,7 +529,7 @@ class Reason(Explained):
     )
     SHUTDOWN_CAP = ReasonRow(
         "shutdown_cap",
-        "The cap on shutdowns is used up until the next cycle (D9).",
+        "The cap on shutdowns, `max_shutdowns_per_cycle`, is used up until the next cycle (D9).",
         NODE | SETTLING,
     )
     NO_LAUNCH_TIME = ReasonRow(
@@ -823,8 +824,14 @@ def having(means: Means) -> frozenset[Reason]:
     return frozenset(one for one in Reason if means in one.row.means)
 
 
-FLIPS = having(Means.IDLES) | {Reason.BUSY, Reason.IDLE_WORD_OLD}
+_FLIPS = having(Means.IDLES) | {Reason.BUSY, Reason.IDLE_WORD_OLD}
 """Kept nodes change between these all day."""
+
+
+def is_flip(event: object, reason: object) -> bool:
+    """Whether that line says only that a kept node turned busy or idle."""
+    return event == Event.NODE_KEEP and reason in _FLIPS
+
 
 OURS = frozenset({Reason.SHUTTING_DOWN, Reason.IN_FLIGHT, Reason.CHANGED_SINCE_LISTING})
 """The reasons that an action of ours gives, under way or too new for the listings (C8)."""

@@ -1,7 +1,7 @@
 """Who holds the slots, which slots leak, and what keeps each leaked slot (SAFETY.md U7).
 
-A slot leaks while its record has no listed node and is not claimed for a node still to come:
-nobody can use the slot until the record is cleaned.
+A slot is kept for nothing known while its record has no listed node and is not claimed for a node
+still to come. Within the record's window that node may live; past it the slot leaks.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from nodemanager.core.model.verdict import Verdict
 from nodemanager.core.model.world import Record
 from nodemanager.core.observe.history import freed_since_listed
 from nodemanager.core.observe.nodes_by_record import node_of
-from nodemanager.core.observe.signs import quiet_for
+from nodemanager.core.observe.signs import quiet_for, window_of
 from nodemanager.core.observe.snapshot import Snapshot
 from nodemanager.core.plan.seats import FREE, SeatUse, uses_of
 
@@ -45,11 +45,12 @@ NODELESS = frozenset({Holder.CLAIM, Holder.NO_NODE})
 
 @dataclass(frozen=True, slots=True)
 class Leak:
-    """The slots that leak for one cause: the reason code that keeps their records now.
+    """The slots without a node that one cause keeps: the reason code of their records now.
 
     `oldest_s` is how long the quietest of these records has been quiet, None where no age can be
     told. `free_in_s` is in how many seconds the windows let the first of them be freed, None where
-    all wait for something other than time. `records` are their uuids.
+    all wait for something other than time. `records` are their uuids. `in_window` of them are not
+    quiet for longer than their windows.
     """
 
     cause: Reason
@@ -57,6 +58,12 @@ class Leak:
     oldest_s: float | None
     free_in_s: float | None
     records: tuple[str, ...] = field(default=(), compare=False, repr=False)
+    in_window: int = field(default=0, compare=False)
+
+    @property
+    def leaked(self) -> int:
+        """How many of these slots leak."""
+        return self.count - self.in_window
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +140,7 @@ def count_slots(
     times = [at for _, verdict in nodeless if (at := free_in_s(verdict)) is not None]
     if any(flight.kind in ("clean", "shutdown") for flight in snapshot.record_flights.values()):
         times.append(0.0)
-    leaks = _leaks(nodeless, snapshot) if nodeless else ()
+    leaks = _leaks(nodeless, snapshot, settings) if nodeless else ()
     return Slots(total, free, held_by, min(times, default=None), leaks)
 
 
@@ -163,32 +170,53 @@ def free_in_s(verdict: Verdict) -> float | None:
     return None
 
 
-def is_leaked(verdict: Verdict, snapshot: Snapshot, freed: Set[str]) -> bool:
+def is_leaked(
+    record: Record, verdict: Verdict, snapshot: Snapshot, settings: Settings, freed: Set[str]
+) -> bool:
     """Whether the slot of a record without a listed node leaks; `verdict` is the record's.
 
     `freed` are the records that were freed since they were listed.
     """
+    if not _lacks_node(verdict, snapshot, freed):
+        return False
+    return not _is_in_window(record, _quiet_s(record, snapshot), settings)
+
+
+def _lacks_node(verdict: Verdict, snapshot: Snapshot, freed: Set[str]) -> bool:
+    """Whether no node of the record is to come."""
     if verdict.reason in NODE_TO_COME or verdict.id in freed:
         return False
     flight = snapshot.record_flights.get(verdict.id)
     return flight is None or flight.kind != "setup"
 
 
-def _leaks(nodeless: Sequence[tuple[Record, Verdict]], snapshot: Snapshot) -> tuple[Leak, ...]:
-    clock, freed = snapshot.history.clock, freed_since_listed(snapshot.history)
-    leaked: dict[Reason, list[tuple[float | None, float | None, str]]] = {}
+def _quiet_s(record: Record, snapshot: Snapshot) -> float | None:
+    clock = snapshot.history.clock
+    return None if clock is None else quiet_for(record, clock, snapshot)
+
+
+def _is_in_window(record: Record, quiet_s: float | None, settings: Settings) -> bool:
+    return quiet_s is not None and quiet_s <= window_of(record, settings)
+
+
+def _leaks(
+    nodeless: Sequence[tuple[Record, Verdict]], snapshot: Snapshot, settings: Settings
+) -> tuple[Leak, ...]:
+    freed = freed_since_listed(snapshot.history)
+    kept: dict[Reason, list[tuple[Record, float | None, float | None]]] = {}
     for record, verdict in nodeless:
-        if is_leaked(verdict, snapshot, freed):
-            quiet_s = None if clock is None else quiet_for(record, clock, snapshot)
-            leaked.setdefault(verdict.reason, []).append((quiet_s, free_in_s(verdict), record.uuid))
+        if _lacks_node(verdict, snapshot, freed):
+            quiet_s = _quiet_s(record, snapshot)
+            kept.setdefault(verdict.reason, []).append((record, quiet_s, free_in_s(verdict)))
     leaks = [
         Leak(
             cause,
             len(these),
-            max((quiet for quiet, _, _ in these if quiet is not None), default=None),
-            min((at for _, at, _ in these if at is not None), default=None),
-            tuple(uuid for _, _, uuid in these),
+            max((quiet for _, quiet, _ in these if quiet is not None), default=None),
+            min((at for _, _, at in these if at is not None), default=None),
+            tuple(record.uuid for record, _, _ in these),
+            sum(_is_in_window(record, quiet_s, settings) for record, quiet_s, _ in these),
         )
-        for cause, these in leaked.items()
+        for cause, these in kept.items()
     ]
     return tuple(sorted(leaks, key=lambda leak: (-leak.count, leak.cause.value)))

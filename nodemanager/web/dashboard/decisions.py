@@ -5,12 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from urllib.parse import urlencode
 
-from nodemanager.web.dashboard.overview import (
-    EVENT_HEAD,
-    UNCHANGED,
-    alerts_block,
-    event_rows,
-)
+from nodemanager.core.explain.lately import QUIET
+from nodemanager.web.dashboard.overview import EVENT_HEAD, alerts_block, event_rows
 from nodemanager.web.dashboard.page import Block, Page, Table
 from nodemanager.web.dashboard.ranges import moment_of
 from nodemanager.web.dashboard.render import part
@@ -25,20 +21,25 @@ def decisions(source: Source, seen: ShownDecision, query: Mapping[str, str]) -> 
     With `only=done` without those that leave something as it is.
     """
     about, only_done = query.get("q", "").strip() or None, query.get("only") == "done"
-    without = UNCHANGED if only_done else frozenset()
-    before, until = _number(query.get("before")), moment_of(query.get("until"))
+    without = QUIET if only_done else frozenset()
+    before, until = number_of(query.get("before")), moment_of(query.get("until"))
     rows, problem = event_rows(
         source, MOST_EVENTS, without=without, about=about, before=before, until=until
     )
     html = part("log_filters", about or "", only_done, query.get("until", ""))
-    if before is not None:
-        html += part("log_way", "Newest", _query(query, before=None))
-    if len(rows) == MOST_EVENTS:
-        oldest = min(int(row.removeprefix("e")) for row in rows)
-        html += part("log_way", "Older", _query(query, before=str(oldest)))
+    oldest = min(int(row.removeprefix("e")) for row in rows) if len(rows) == MOST_EVENTS else None
+    html += ways("/log", query, oldest)
     table = Table("Decisions and actions", EVENT_HEAD, rows, problem or "none such")
     blocks = (alerts_block(seen), Block("list", "", html, table, wide=True))
     return Page("Decisions", "Decisions", blocks)
+
+
+def ways(path: str, query: Mapping[str, str], oldest: int | None) -> str:
+    """The ways to the newest events and to those before the `oldest`, where there are any."""
+    html = part("log_way", "Newest", path, _query(query, None)) if query.get("before") else ""
+    return html + (
+        "" if oldest is None else part("log_way", "Older", path, _query(query, str(oldest)))
+    )
 
 
 def _query(query: Mapping[str, str], before: str | None) -> str:
@@ -46,6 +47,6 @@ def _query(query: Mapping[str, str], before: str | None) -> str:
     return urlencode(kept if before is None else {**kept, "before": before})
 
 
-def _number(text: str | None) -> int | None:
+def number_of(text: str | None) -> int | None:
     # More than SQLite's numbers have is no number of an event.
     return int(text) if text is not None and text.isdecimal() and len(text) < 19 else None

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from nodemanager.core.explain.lately import Group, grouped
+from nodemanager.core.explain.lately import QUIET, Group, grouped
 from nodemanager.errors import JournalError
 from nodemanager.journal.event import LoggedEvent
 from nodemanager.journal.story import Story
-from nodemanager.web.dashboard.overview import EVENT_HEAD, UNCHANGED, event_row
+from nodemanager.web.dashboard.overview import EVENT_HEAD, event_row
 from nodemanager.web.dashboard.page import Block, Page, Table, row_id
 from nodemanager.web.dashboard.ranges import RANGES, TimeRange, chart_blocks
 from nodemanager.web.dashboard.render import part
@@ -66,7 +66,7 @@ def _events(source: Source, span: TimeRange) -> tuple[list[LoggedEvent], str | N
         return [
             one
             for one in Story(journal, span.begin).news()
-            if one.at <= span.end and one.event not in UNCHANGED
+            if one.at <= span.end and one.event not in QUIET
         ], None
     except JournalError as error:
         return [], str(error)

@@ -8,15 +8,16 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 from urllib.parse import urlencode
 
-from nodemanager.core.explain.lately import SEVERITY, grouped
+from nodemanager.core.explain.lately import QUIET, SEVERITY, grouped
 from nodemanager.core.explain.lists import natural
 from nodemanager.core.explain.slot_states import slot_states
 from nodemanager.core.explain.why import why
 from nodemanager.core.model.breaker import HOW_TO_CLEAR
 from nodemanager.core.model.lease import LeaseRole
-from nodemanager.core.model.reasons import Event, Reason
+from nodemanager.core.model.reasons import Reason
 from nodemanager.core.operate.verbs import STANDING, UNDO, Verb
 from nodemanager.core.plan.leftovers import LedgerState
+from nodemanager.core.plan.slots import Holder
 from nodemanager.errors import JournalError
 from nodemanager.journal.event import LoggedEvent
 from nodemanager.journal.latest import latest
@@ -28,17 +29,6 @@ from nodemanager.web.dashboard.source import ShownDecision, Source
 LATEST = 12
 LATELY_S = 3600.0
 MOST_WARNINGS = 4
-UNCHANGED = frozenset(
-    {
-        Event.RECORD_KEEP.value,
-        Event.RECORD_DEFERRED.value,
-        Event.RECORD_UNLISTED.value,
-        Event.NODE_KEEP.value,
-        Event.NODE_FOREIGN.value,
-        Event.NODE_UNLISTED.value,
-    }
-)
-"""Events that tell why something is left as it is; the page on decisions has them."""
 WHY_HEAD = (
     '<tr><th scope="col">size</th><th scope="col">nodes</th><th scope="col" class="n">wished</th>'
     '<th scope="col">does not grow</th><th scope="col">does not shrink</th></tr>'
@@ -116,7 +106,8 @@ def _rank(alert: Alert) -> int:
 def _calm(seen: ShownDecision) -> Alert:
     """That nothing is wrong, in one line."""
     states, total = slot_states(seen.picture.made), seen.status.slots.total
-    held = "" if states is None else f"{states.used + states.idle} slots have a node"
+    with_node = seen.status.slots.held_by.get(Holder.LISTED_NODE.value, 0)
+    held = "" if states is None else f"{with_node} slots have a node"
     free = "" if states is None or total is None else f", {states.free} of {total} are free"
     return Alert("good", "All is well.", f"{held}{free}.")
 
@@ -125,7 +116,7 @@ def _warnings(source: Source, seen: ShownDecision) -> Iterator[Alert]:
     """What the journal warned of in the last hour, the worst first."""
     journal, since = source.explanations.journal, seen.picture.snapshot.wall - LATELY_S
     try:
-        newest = [] if journal is None else latest(journal, 500, without=UNCHANGED)
+        newest = [] if journal is None else latest(journal, 500, without=QUIET)
     except JournalError:
         # The list of what was done last says so.
         return
@@ -207,6 +198,7 @@ def _slots(seen: ShownDecision) -> Block:
     leaks = [
         {
             "count": leak.count,
+            "leaked": leak.leaked,
             "cause": leak.cause.value,
             "oldest": seen.ahead(None if leak.oldest_s is None else -leak.oldest_s),
             "free": seen.ahead(leak.free_in_s),
@@ -286,7 +278,7 @@ def _marks(seen: ShownDecision) -> tuple[list[tuple[Any, ...]], list[tuple[str, 
 
 
 def _stream(source: Source) -> Block:
-    rows, problem = event_rows(source, LATEST, without=UNCHANGED)
+    rows, problem = event_rows(source, LATEST, without=QUIET)
     table = Table("What was done last", EVENT_HEAD, rows, problem or "nothing yet")
     return Block("stream", "Lately", '<p><a href="/log">All decisions</a></p>', table, wide=True)
 
@@ -304,6 +296,6 @@ def event_rows(
     return {f"e{number}": event_row(f"e{number}", one) for number, one in found}, None
 
 
-def event_row(id: str, one: LoggedEvent) -> str:
+def event_row(id: str, one: LoggedEvent, times: int = 1) -> str:
     """An event as a row of the table with EVENT_HEAD."""
-    return part("event_row", id, one)
+    return part("event_row", id, one, times)

@@ -1,7 +1,7 @@
 """The dashboard's pages over HTTP, behind a sign-in.
 
     GET  /                     the overview; /nodes, /records, /jobs, /log, /incident, /windows
-    GET  /nodes/ID             a node, or /records/ID: its explanation and history
+    GET  /nodes/ID             a node, or /records/ID: its explanation and history; or /jobs/ID
     GET  /live?of=PATH         the changes of that page, as server-sent events
     GET  /act/VERB?id=ID       what an order will do; POST gives it
     GET  /sign-in              the form for the token; POST signs in
@@ -42,7 +42,7 @@ from nodemanager.web.dashboard.sessions import LASTS_S, LONGEST_NAME, Session, S
 from nodemanager.web.dashboard.source import ShownDecision, Source
 from nodemanager.web.dashboard.store import Address, Store
 from nodemanager.web.dashboard.sweep import Sweeps, windows
-from nodemanager.web.dashboard.thing import thing
+from nodemanager.web.dashboard.thing import job, thing
 from nodemanager.web.door import Door
 from nodemanager.workers import Workers
 
@@ -109,7 +109,9 @@ class Site:
             return list_page(path, seen, query)
         for prefix in ("/nodes/", "/records/"):
             if path.startswith(prefix):
-                return thing(source, seen, path.removeprefix(prefix))
+                return thing(source, seen, path, path.removeprefix(prefix), query)
+        if path.startswith("/jobs/"):
+            return job(source, seen, path.removeprefix("/jobs/"))
         raise UnknownIdError(f"there is no page {path}")
 
     # Sessions.
@@ -238,6 +240,7 @@ def add_dashboard(app: Any, site: Site) -> None:
         "/incident",
         "/nodes/{id:path}",
         "/records/{id:path}",
+        "/jobs/{id:path}",
     ):
         app.add_route(path, page)
     app.add_route("/windows", _Windows(site))

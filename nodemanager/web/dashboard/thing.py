@@ -1,4 +1,5 @@
-"""The page of one record or node: its explanation, its history, and what can be ordered."""
+"""The page of one record or node: its explanation, its history, and what can be ordered; and that
+of a job."""
 
 from __future__ import annotations
 
@@ -10,10 +11,13 @@ from nodemanager.core.model.reasons import Kind
 from nodemanager.core.operate.verb_row import CommandTarget
 from nodemanager.core.operate.verbs import UNDO, Verb
 from nodemanager.journal.event import LoggedEvent
-from nodemanager.journal.explained import told
+from nodemanager.journal.explained import Part, told
+from nodemanager.journal.job import told_job
 from nodemanager.logline import Json, span
-from nodemanager.web.dashboard.overview import EVENT_HEAD, alerts_block
+from nodemanager.web.dashboard.decisions import number_of, ways
+from nodemanager.web.dashboard.overview import EVENT_HEAD, alerts_block, event_row
 from nodemanager.web.dashboard.page import Block, Page, Table, row_id
+from nodemanager.web.dashboard.ranges import moment_of
 from nodemanager.web.dashboard.render import part, words
 from nodemanager.web.dashboard.source import ShownDecision, Source
 from nodemanager.web.explain import SOURCE
@@ -31,10 +35,20 @@ _RULES = (
 )
 
 
-def thing(source: Source, seen: ShownDecision, given: str) -> Page:
-    """The page of what `given` names. Raises UnknownIdError."""
+def thing(
+    source: Source, seen: ShownDecision, path: str, given: str, query: Mapping[str, str]
+) -> Page:
+    """The page at `path`, of what `given` names; the `query` may ask for a part of its history.
+
+    Raises UnknownIdError.
+    """
+    part_of_it = Part(
+        since=moment_of(query.get("from")),
+        until=moment_of(query.get("to")),
+        before=number_of(query.get("before")),
+    )
     journal = source.explanations.journal
-    shown = told(seen.picture, given, source=SOURCE, journal=journal)
+    shown = told(seen.picture, given, source=SOURCE, journal=journal, part=part_of_it)
     doing = DOING.get(shown["verdict"]["kind"], words(shown["verdict"]["kind"]))
     orders = _orders(seen, shown)
     html = part("verdict", shown, doing)
@@ -44,12 +58,23 @@ def thing(source: Source, seen: ShownDecision, given: str) -> Page:
         Block("acts", "Orders", _standing(orders) + part("acts", list(_acts(shown, orders)))),
         Block("facts", "What is known", part("facts", list(_facts(shown, seen)))),
         Block("rules", "Each rule's answer", "", _rules(shown), wide=True),
-        Block("history", "History of a day", "", _history(shown), wide=True),
+        Block("history", "History", _ways(path, query, shown), _history(shown), wide=True),
     ]
     record = shown["record"]
     name = (record or {}).get("hostname") or shown["id"]
     nav = "Records" if shown["subject"] == "record" else "Nodes"
     return Page(f"{words(shown['subject']).capitalize()} {name}", nav, tuple(blocks))
+
+
+def job(source: Source, seen: ShownDecision, given: str) -> Page:
+    """The page of a job, also of one that left the queue. Raises UnknownIdError."""
+    journal = source.explanations.journal
+    shown = told_job(seen.picture, given, source=SOURCE, journal=journal)
+    blocks = (
+        alerts_block(seen),
+        Block("job", "What becomes of it", part("job", shown, _epoch), wide=True),
+    )
+    return Page(f"Job {shown['job']}", "Jobs", blocks)
 
 
 def ids_of(shown: Json) -> tuple[str | None, str | None]:
@@ -122,6 +147,13 @@ def _rules(shown: Json) -> Table:
     return Table("Rules, the blocking ones first", _RULES, rows, "no rule was asked")
 
 
+def _ways(path: str, query: Mapping[str, str], shown: Json) -> str:
+    """The form for a time range, and the ways to older and newer events."""
+    html = part("time_range", path, query.get("from", ""), query.get("to", ""))
+    oldest = shown["history"][0]["number"] if shown["history_left_out"] else None
+    return html + ways(path, query, oldest)
+
+
 def _history(shown: Json) -> Table:
     rows = {}
     for number, one in enumerate(reversed(shown["history"])):
@@ -132,10 +164,10 @@ def _history(shown: Json) -> Table:
             reason=one["reason"],
             more=one["measures"],
         )
-        rows[id] = part("event_row", id, event)
+        rows[id] = event_row(id, event, one["count"])
     caption = "Events, the newest first"
     if shown["history_left_out"]:
-        caption += f"; {shown['history_left_out']} older ones are left out: nodemanager log ID"
+        caption += f"; {shown['history_left_out']} are older"
     return Table(caption, EVENT_HEAD, rows, shown["history_problem"] or "none")
 
 

@@ -124,7 +124,7 @@ def test_a_busy_word_keeps_a_claimless_record_and_its_age_is_told_c2() -> None:
     explained = told(silent(812.0, worker_state=WorkerState.BUSY), "r1")
     word = rule(explained, "not_at_work")
     assert (word.status, word.measures["state"]) == (RuleStatus.BLOCKS, "busy")
-    assert word.measures["heard_s"] == pytest.approx(812.0, abs=10)
+    assert word.measures["last_ping_s"] == pytest.approx(812.0, abs=10)
 
 
 def test_no_moment_is_named_while_its_node_is_listed_c4() -> None:

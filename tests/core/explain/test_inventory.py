@@ -92,9 +92,12 @@ def test_only_slots_that_are_held_are_listed_with_what_holds_them() -> None:
     assert rows.keys() == {1, 2}
     assert (rows[1].state, rows[1].node, rows[1].reason) == ("listed_node", "i-r1", "paired")
     leak = rows[2]
-    assert (leak.state, leak.reason, leak.host) == ("leaked", "within_window", "compute2")
+    assert (leak.state, leak.reason, leak.host) == ("no_node", "within_window", "compute2")
     assert leak.quiet_s is not None
     assert leak.free_in_s == pytest.approx(7200.0 - leak.quiet_s)
+    made.advance(7200.0)
+    made.round()
+    assert {one.state for one in lists(made).slots if one.slot == 2} == {"leaked"}
 
 
 def test_slot_0_is_a_slot() -> None:

@@ -187,6 +187,23 @@ def test_what_is_wrong_comes_first_however_old_it_is() -> None:
     ]
 
 
+def test_each_lost_node_is_named_with_what_it_did_before_other_warnings() -> None:
+    lost = [
+        LoggedEvent(
+            float(number),
+            "node.lost",
+            "node_absent",
+            host=f"compute{number}",
+            more={"level": "warning", "was": "busy" if number else "window_closed"},
+        )
+        for number in range(5)
+    ]
+    later = LoggedEvent(9.0, "job.unsatisfiable", "no_fitting_size", more={"level": "warning"})
+    first, second = grouped([*lost, later])
+    assert first.names == (*(f"compute{number}:busy" for number in (4, 3, 2, 1)), "compute0:idle")
+    assert second.event == "job.unsatisfiable"
+
+
 def test_what_was_only_kept_is_told_when_asked_for() -> None:
     kept = [event(float(at), "node.keep", "busy", node=f"i-{at}") for at in range(9)]
     assert grouped(kept) == ()

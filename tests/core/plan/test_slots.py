@@ -26,7 +26,7 @@ def only_leak(made: World) -> Leak:
     return leak
 
 
-def test_a_slot_leaks_from_its_nodes_end_until_its_window_is_over_u7() -> None:
+def test_a_slot_without_a_node_leaks_once_its_window_is_over_u7() -> None:
     made = world(node_stale_after=WINDOW)
     made.add_record("r1", quiet=7000.0)
     made.add_record("r2", quiet=100.0)
@@ -36,6 +36,22 @@ def test_a_slot_leaks_from_its_nodes_end_until_its_window_is_over_u7() -> None:
     assert leak.oldest_s == pytest.approx(7000.0, abs=5.0)
     assert leak.free_in_s == pytest.approx(200.0, abs=5.0)
     assert slots_of(made).earliest_free_s == leak.free_in_s
+    assert leak.leaked == 0
+    made.advance(201.0)
+    made.round()
+    assert [(one.cause, one.leaked) for one in slots_of(made).leaks] == [
+        (Reason.STALE_SLOT, 1),
+        (Reason.WITHIN_WINDOW, 0),
+    ]
+
+
+def test_a_pause_makes_no_slot_leak_whose_window_runs() -> None:
+    made = world(node_stale_after=WINDOW)
+    made.add_record("r1", quiet=100.0)
+    made.add_record("r2", quiet=8000.0)
+    made.flags["holds"] = frozenset({"r1", "r2"})
+    made.round()
+    assert (only_leak(made).count, only_leak(made).leaked) == (2, 1)
 
 
 @pytest.mark.parametrize("kind", ["clean", "shutdown"])

@@ -44,7 +44,7 @@ def ann(browser: Browser, shown: Scene) -> Iterator[Visitor]:
 
 def paths(shown: Scene) -> list[str]:
     node, record = shown.world.nodes[0].id, shown.world.records[3].uuid
-    lists = ["/", "/nodes", "/records?state=leaked", "/jobs", "/log", "/incident", "/windows"]
+    lists = ["/", "/nodes", "/records?state=no_node", "/jobs", "/log", "/incident", "/windows"]
     return [*lists, f"/nodes/{node}", f"/records/{record}", f"/act/kill?id={node}"]
 
 
@@ -131,7 +131,7 @@ def test_a_phone_shows_of_a_record_all_that_its_slot_waits_for(
 ) -> None:
     visitor = Visitor(browser, shown.url, viewport=PHONE, has_touch=True, is_mobile=True)
     visitor.sign_in(TOKEN)
-    visitor.page.goto("/records?state=leaked")
+    visitor.page.goto("/records?state=no_node")
     row = visitor.page.locator("#list-rows tr").first
     expect(row).to_contain_text("compute4")
     for part in ("[data-label='quiet']", "[data-label='free in']", ".code"):

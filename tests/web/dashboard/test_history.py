@@ -35,10 +35,10 @@ def test_the_last_sample_of_each_minute_is_kept() -> None:
     for second in range(0, 190, 10):
         history.add(float(second), two if second % 60 == 50 else one)
     kept = history.since(0.0)
-    assert [(each.at, each.values["slots.used"]) for each in kept] == [(50, 4), (110, 4), (170, 4)]
+    assert [(each.at, each.values["slots.used"]) for each in kept] == [(50, 5), (110, 5), (170, 5)]
     assert [each.at for each in history.since(60.0)] == [110, 170]
     assert {key: kept[0].values[key] for key in ("slots.leaked", "slots.free")} == {
-        "slots.leaked": 1,
+        "slots.leaked": 0,
         "slots.free": 15,
     }
     assert kept[0].values["nodes.unknown"] == 4

@@ -55,8 +55,15 @@ def test_before_the_first_decision_it_says_so() -> None:
 
 def test_the_slots_are_counted_by_state(signed_in: Console) -> None:
     told = section(signed_in.get("/").text, "slots")
-    assert told.startswith("Slots 2 used 0 idle 1 leaked ? free")
-    assert "1 leaked within_window" in told
+    assert told.startswith("Slots 3 used 0 idle 0 leaked ? free")
+    assert "1 without a node within_window" in told
+    late = small()
+    late.advance(7200.0)
+    late.settle()
+    signed_in.decides(late)
+    told = section(signed_in.get("/").text, "slots")
+    assert "1 leaked ? free" in told
+    assert "1 without a node ( 1 leaked ) stale_slot" in told
 
 
 def test_the_states_of_all_slots_add_up() -> None:
@@ -67,8 +74,8 @@ def test_the_states_of_all_slots_add_up() -> None:
     assert made.last is not None
     states = slot_states(made.last)
     assert states is not None
-    assert states.leaked == 1
-    assert states.used + states.idle == 4
+    assert states.leaked == 0
+    assert states.used + states.idle == 5, "in its window its node may live"
     assert states.free == 15
     assert isinstance(states, SlotStates)
 
@@ -254,6 +261,51 @@ def test_decisions_are_turned_back_page_by_page_and_to_a_time(tmp_path: Path) ->
         assert numbers(odd) == numbers("/log"), odd
 
 
+def test_a_job_has_a_page_of_its_own_linked_from_the_list(tmp_path: Path) -> None:
+    console = Console()
+    made = small().with_settings(max_nodes=50)
+    console.decides(made, demand=(Job("j1", cores=1), Job("a/b", cores=99)), slots=3)
+    console.sign_in()
+    links = re.findall(r'href="(/jobs/[^"]+)"', console.get("/jobs").text)
+    assert links == ["/jobs/j1", "/jobs/a%2Fb"]
+    told = section(console.get("/jobs/j1").text, "job")
+    assert "waiting : no_free_slot" in told
+    assert "impossible : no_fitting_size" in section(console.get("/jobs/a%2Fb").text, "job")
+    gone = console.get("/jobs/j3")
+    assert (gone.status_code, "no waiting job has the id" in gone.text) == (404, True)
+
+
+def test_a_node_has_its_whole_life_page_by_page_and_of_a_time(tmp_path: Path) -> None:
+    path = tmp_path / "journal.db"
+    journal = SqliteJournal(path, pool="main", clock=ManualClock(), boot_id="boot-1")
+    console = Console(path)
+    console.decides(small())
+    wall = console.explanations.picture.snapshot.wall  # type: ignore[union-attr]
+    for number in range(150):
+        more = {"level": "warning"} if number == 149 else {}
+        journal.tell(LoggedEvent(wall - 900 + number, "node.drain", node="i-1", more=more))
+    assert journal.retry()
+    console.sign_in()
+
+    def page(query: str = "") -> tuple[int, str]:
+        html = console.get(f"/nodes/i-1{query}").text
+        found = re.search(r'<section id="history".*?</section>', html, re.DOTALL)
+        assert found is not None
+        return found[0].count("node.drain</td>"), found[0]
+
+    count, newest = page()
+    assert (count, "50 are older" in newest) == (100, True)
+    assert '<td class="code l-warning"' in newest
+    older = re.search(r'href="/nodes/i-1(\?before=\d+)">Older', newest)
+    assert older is not None
+    count, last = page(older[1])
+    assert (count, "Newest</a>" in last, "Older</a>" in last) == (50, True, False)
+    until = datetime.fromtimestamp(wall - 890.5, UTC).strftime("%Y-%m-%d+%H:%M:%S.%f")
+    since = datetime.fromtimestamp(wall - 897.5, UTC).strftime("%Y-%m-%d+%H:%M:%S.%f")
+    assert page(f"?to={until}")[0] == 10
+    assert page(f"?from={since}&to={until}")[0] == 7
+
+
 def test_nodes_are_listed_filtered_and_sorted(signed_in: Console) -> None:
     made = small(nodes=13)
     signed_in.decides(made)
@@ -266,8 +318,8 @@ def test_nodes_are_listed_filtered_and_sorted(signed_in: Console) -> None:
     assert hosts("/nodes?q=i-11") == ["compute11"]
     assert hosts("/nodes?state=busy") == []
     assert len(hosts("/nodes?state=unknown&size=small")) == 12
-    assert hosts("/records?state=leaked") == ["compute7"]
-    assert "1 of 13 shown" in text_of(signed_in.get("/records?state=leaked").text)
+    assert hosts("/records?state=no_node") == ["compute7"]
+    assert "1 of 13 shown" in text_of(signed_in.get("/records?state=no_node").text)
 
 
 @pytest.mark.parametrize("path", ["/records/r7", "/nodes/compute7", "/records/7"])

@@ -1,0 +1,124 @@
+"""A job as JSON: what it waits for, or what it had when it left the queue.
+
+Its past is in the journal: each decision has the queue that it was taken from.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Iterator
+from dataclasses import asdict
+from itertools import takewhile
+from pathlib import Path
+
+from nodemanager.core.explain.jobs import WaitingJob, jobs
+from nodemanager.core.explain.picture import Picture
+from nodemanager.core.model.reasons import Event
+from nodemanager.core.operate.naming import AmbiguousIdError, UnknownIdError
+from nodemanager.journal.explained import NEWEST, Part, picture_at, plain, told
+from nodemanager.journal.latest import latest
+from nodemanager.journal.opened import opened
+from nodemanager.journal.reading import Decided, segment_of
+from nodemanager.logline import Json, timestamp
+from nodemanager.near import did_you_mean
+
+Span = tuple[float, float]
+
+
+def told_any(
+    picture: Picture, given: str, *, source: str, journal: Path | None, part: Part = NEWEST
+) -> Json:
+    """The explanation of the record, node or slot that `given` names, or else of that job.
+
+    Raises UnknownIdError.
+    """
+    try:
+        return told(picture, given, source=source, journal=journal, part=part)
+    except AmbiguousIdError:
+        raise
+    except UnknownIdError as unknown:
+        try:
+            return told_job(picture, given, source=source, journal=journal)
+        except UnknownIdError:
+            raise unknown from None
+
+
+def told_job(picture: Picture, given: str, *, source: str, journal: Path | None) -> Json:
+    """What the job of that id waits for or has; `left_at` is when it was in the queue for the last
+    time, if it is not any more. Raises UnknownIdError."""
+    wall = picture.snapshot.wall
+    waits = any(one.id == given for one in picture.snapshot.demand or ())
+    asked = None if journal is None else _asked(journal, given, wall)
+    row = _row(picture, given)
+    if row is None and asked is not None and journal is not None:
+        row = _row(picture_at(journal, asked[1]), given)
+    if row is None:
+        known = [one.id for one in picture.snapshot.demand or ()]
+        raise UnknownIdError(
+            f"no waiting job has the id {given!r}{did_you_mean(given, known)}; {len(known)} wait, "
+            "and the journal has no other of that id"
+        )
+    end = wall if waits or asked is None else asked[1]
+    return {
+        **job_json(row),
+        "subject": "job",
+        "source": source,
+        "pool": picture.settings.pool,
+        "wall": wall,
+        "asked_at": None if asked is None else timestamp(asked[0]),
+        "left_at": None if waits else timestamp(end),
+        "came": [] if journal is None else [_came(journal, host, end) for host in row.nodes],
+    }
+
+
+def job_json(one: WaitingJob) -> Json:
+    """A job's row as JSON; its reason has its sentence, `says`."""
+    return {**plain(asdict(one)), "says": None if one.reason is None else one.reason.doc}
+
+
+def _row(picture: Picture, given: str) -> WaitingJob | None:
+    return next((one for one in jobs(picture) if one.job == given), None)
+
+
+def _came(journal: Path, host: str, until: float) -> Json:
+    """When the node of that hostname was paired, the last time until then."""
+    paired = latest(journal, 1, event=Event.NODE_PAIRED.value, host=host, until=until)
+    return {"host": host, "at": timestamp(paired[0][1].at) if paired else None}
+
+
+def _asked(journal: Path, job: str, until: float) -> Span | None:
+    """The times of the first and last decision that had the job in its queue."""
+    word = json.dumps(job).encode()
+    with opened(journal) as connection:
+        query = "SELECT DISTINCT segment FROM entries WHERE wall <= ? ORDER BY segment DESC"
+        segments = [segment for (segment,) in connection.execute(query, (until,))]
+
+    def has(segment: int) -> bool:
+        """Whether its bytes have the id: much faster than to read it, and a hint alone."""
+        with opened(journal) as connection:
+            query = "SELECT body FROM entries WHERE segment = ?"
+            return any(
+                word in zlib.decompress(body) for (body,) in connection.execute(query, (segment,))
+            )
+
+    ahead = iter(segments)
+    for newest in ahead:
+        if not has(newest) or not (walls := list(_walls(journal, newest, job, until))):
+            continue
+        first, last = walls[0], walls[-1]
+        for segment in reversed(list(takewhile(has, ahead))):
+            if walls := list(_walls(journal, segment, job, until)):
+                return walls[0], last
+        return first, last
+    return None
+
+
+def _walls(journal: Path, segment: int, job: str, until: float) -> Iterator[float]:
+    """The times of the segment's decisions that had the job in their queues."""
+    for entry in segment_of(journal, segment):
+        if not isinstance(entry, Decided) or entry.aborted is not None:
+            continue
+        waits = any(one.id == job for one in entry.snapshot.demand or ())
+        if waits and entry.snapshot.wall <= until:
+            yield entry.snapshot.wall

@@ -1,0 +1,108 @@
+"""What the journal tells of a job: when it was in the queue, and what it had at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from nodemanager.core.explain.jobs import jobs
+from nodemanager.core.explain.picture import Picture
+from nodemanager.core.model.world import Job
+from nodemanager.core.observe.facts import DemandSeen
+from nodemanager.core.operate.naming import AmbiguousIdError, UnknownIdError
+from nodemanager.journal import recording
+from nodemanager.journal.event import LoggedEvent
+from nodemanager.journal.explained import picture_at
+from nodemanager.journal.job import told_any, told_job
+from nodemanager.journal.sqlite import SqliteJournal
+from nodemanager.logline import timestamp
+from tests.journal import random_world
+from tests.journal.random_world import RandomWorld, recorded
+
+pytestmark = pytest.mark.slow
+
+Opener = Callable[..., SqliteJournal]
+ROUNDS = 40
+MINE = "only-1"
+
+
+class Queue(RandomWorld):
+    """One job waits for a while, and always another one."""
+
+    def shake_flags(self) -> None:
+        super().shake_flags()
+        waits = 9 <= len(self.plans) < 27
+        mine = (Job(MINE, cores=1, count=2),) if waits else ()
+        self.fold(DemandSeen((Job("other", cores=1), *mine), self.now, self.now + 0.25))
+
+    def poll_demand(self) -> None:
+        """At each decision is enough."""
+
+
+@pytest.fixture
+def world(opened: Opener, monkeypatch: pytest.MonkeyPatch) -> RandomWorld:
+    monkeypatch.setattr(recording, "SEGMENT_DECISIONS", 5)
+    monkeypatch.setattr(random_world, "RandomWorld", Queue)
+    return recorded(opened(), 11, ROUNDS)
+
+
+def waits_at(world: RandomWorld, id: str) -> list[float]:
+    """The times of the decisions that had that job in their queues."""
+    return [
+        snapshot.wall
+        for (snapshot, _, _), made in zip(world.snapshots, world.plans, strict=True)
+        if made.aborted is None and id in {one.id for one in snapshot.demand or ()}
+    ]
+
+
+def test_a_job_that_left_the_queue_is_told_with_what_it_had_then(
+    world: RandomWorld, path: Path
+) -> None:
+    picture = picture_at(path)
+    assert MINE not in {one.id for one in picture.snapshot.demand or ()}
+    times = waits_at(world, MINE)
+    assert len(times) > 5, "in more than one segment"
+    told = told_job(picture, MINE, source="test", journal=path)
+    assert (told["asked_at"], told["left_at"]) == (timestamp(times[0]), timestamp(times[-1]))
+    (then,) = (one for one in jobs(picture_at(path, times[-1])) if one.job == MINE)
+    assert (told["state"], told["nodes"]) == (then.state.value, list(then.nodes))
+    assert told_any(picture, MINE, source="test", journal=path) == told
+
+
+def test_a_job_that_waits_is_told_as_it_is_and_since_when(world: RandomWorld, path: Path) -> None:
+    picture = picture_at(path)
+    told = told_job(picture, "other", source="test", journal=path)
+    assert told["left_at"] is None
+    assert told["asked_at"] == timestamp(waits_at(world, "other")[0])
+    before = picture_at(path, waits_at(world, MINE)[-1])
+    assert told_job(before, MINE, source="test", journal=path)["left_at"] is None
+
+
+def test_each_of_its_nodes_is_told_with_when_it_came(opened: Opener, path: Path) -> None:
+    journal = opened()
+    world = recorded(journal, 3, ROUNDS)
+    pictures = [
+        Picture(snapshot, made, settings)
+        for (snapshot, settings, _), made in zip(world.snapshots, world.plans, strict=True)
+    ]
+    found = [(picture, one) for picture in pictures for one in jobs(picture) if one.nodes]
+    picture, one = found[-1]
+    wall = picture.snapshot.wall
+    for at in (wall - 900.0, wall - 600.0, wall + 600.0):
+        journal.tell(LoggedEvent(at, "node.paired", host=one.nodes[0]))
+    assert journal.retry()
+    told = told_job(picture, one.job, source="test", journal=path)
+    paired = {node["host"]: node["at"] for node in told["came"]}
+    assert paired.keys() == set(one.nodes)
+    assert timestamp(wall - 900.0) < paired[one.nodes[0]] <= timestamp(wall)
+
+
+def test_what_nothing_goes_by_is_no_job_either(world: RandomWorld, path: Path) -> None:
+    picture = picture_at(path)
+    with pytest.raises(UnknownIdError, match="no waiting job has the id 'nix'; 1 wait, and the"):
+        told_job(picture, "nix", source="test", journal=path)
+    with pytest.raises(UnknownIdError, match="nothing goes by 'nix'") as caught:
+        told_any(picture, "nix", source="test", journal=path)
+    assert not isinstance(caught.value, AmbiguousIdError)
