@@ -28,7 +28,7 @@ ONLY_PARSED = {
     "registry": "the daemon serves the registry, too",
     "init": "without --provider it asks at a terminal; tests/commands/test_init.py answers",
     "check-cloud --boot": "it boots a node, for minutes on a cloud; tests/live/test_check_cloud.py",
-    "jobs 10": "no job waits in this pool; tests/commands/test_why.py",
+    "explain job": "no job waits in this pool; tests/live/test_night.py",
     "slurm-config": "it is for a file with Slurm; tests/schedulers/test_slurm_config.py",
 }
 """The commands that are not run here, and who runs them."""
