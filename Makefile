@@ -127,7 +127,7 @@ dist: docs ## build the wheel and the source distribution, with the manual pages
 constraints: ## pin the newest versions that setup.py allows, with their hashes, in constraints.txt
 	@etc/install/constraints
 
-install: ## install as a systemd service (root; PREFIX=/opt/nodemanager NAME=ec2 EXTRAS="replay"); again: upgrade
+install: ## install as a systemd service (root; PREFIX=/opt/nodemanager NAME=ec2 EXTRAS="postgres"); again: upgrade
 	@etc/install/install
 
 uninstall: ## take the program away again; configuration and state are kept

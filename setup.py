@@ -29,7 +29,6 @@ setup(
             for package in ("records", "journal", "lease")
             for files in ("*.py", "versions/*.py")
         ]
-        + ["commands/templates/*.j2"]
         + ["web/dashboard/templates/*.j2", "web/dashboard/static/*"]
     },
     include_package_data=True,
@@ -101,7 +100,6 @@ setup(
         "libvirt": ["libvirt-python>=9,<13"],
         "openstack": ["keystoneauth1>=5.8,<6", "PyYAML>=6,<7"],
         "postgres": ["psycopg[binary]>=3.2,<4"],
-        "replay": ["plotext>=5.3,<6", "pygal>=3.1,<4"],
         "uvloop": ["uvloop>=0.21,<1"],
         "doc": ["furo>=2024,<2028", "Sphinx>=8,<10", "sphinx-click>=6,<7"],
     },

@@ -55,12 +55,14 @@ def screens() -> dict[str, list[str]]:
         "explain-breaker": ["explain", waited, "--journal", JOURNAL, "--at", amid_breaker],
         "replay": ["replay", JOURNAL],
         "replay-windows": ["replay", JOURNAL, *WINDOWS],
+        "advise": ["advise", JOURNAL],
+        "cost": ["cost", JOURNAL],
         "replay-sweep": ["replay", JOURNAL, "--sweep", "node_stale_after=20s..4m"],
     }
 
 
 SCREENS = screens()
-DRAWN = ("log-killed", "explain-cut-off", "replay-sweep")
+DRAWN = ("log-killed", "explain-cut-off", "replay-sweep", "advise")
 """Where the colours say something, or there is a chart."""
 
 

@@ -58,6 +58,8 @@ SECTIONS: Mapping[str, Mapping[str, Subcommand]] = {
             "slurm_config", "slurm_config", "The lines that slurm.conf needs."
         ),
         "reload": Subcommand("operate", "reload", "Let the daemon read its file again."),
+        "advise": Subcommand("advise", "advise", "What to do with every window that is set."),
+        "cost": Subcommand("advise", "cost", "What the nodes cost, by cause, size and time."),
         "replay": Subcommand("replay", "replay", "What other settings would have done."),
     },
     "Run": {

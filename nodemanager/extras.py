@@ -11,8 +11,6 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
 
-from nodemanager.errors import NodeManagerError
-
 DISTRIBUTION = "elastic-nodemanager"
 MODULES: Mapping[str, str] = {
     "arvados": "arvados",
@@ -22,7 +20,6 @@ MODULES: Mapping[str, str] = {
     "libvirt": "libvirt",
     "openstack": "keystoneauth1",
     "postgres": "psycopg",
-    "replay": "pygal",
     "uvloop": "uvloop",
 }
 """Every extra, and a module that is there where it is installed."""
@@ -38,10 +35,6 @@ class NeededExtra:
     extra: str
     section: str
     option: str
-
-
-class MissingExtra(NodeManagerError):
-    """A command needs an extra that is not installed; says how to install it."""
 
 
 def needs(value: Value) -> Iterator[NeededExtra]:
@@ -81,9 +74,3 @@ def how_to_install(extra: str) -> str:
         # A release of `make install`, which is never changed.
         return "in the source, `make install` again: it installs what /etc/nodemanager/*.cfg need"
     return f"{shlex.quote(sys.executable)} -m pip install '{DISTRIBUTION}[{extra}]'"
-
-
-def require(extra: str, purpose: str) -> None:
-    """Raise MissingExtra, which begins with `purpose`, where that extra is not installed."""
-    if not is_installed(extra):
-        raise MissingExtra(f"{purpose} {lacks(extra)}")

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from nodemanager import extras
 from nodemanager.commands import show, times
 from nodemanager.commands.common import config_flag, config_path
 from nodemanager.commands.replay_values import Sweep, Tried, one_by_one, over_range
@@ -19,8 +16,6 @@ from nodemanager.errors import NodeManagerError
 
 if TYPE_CHECKING:
     from nodemanager.commands.replay_result import ReplayResult
-    from nodemanager.journal.reading import Outline
-    from nodemanager.journal.sweep import Tick
 
 STEPS = 9
 
@@ -109,11 +104,10 @@ def replay(
     """
     if span is not None and windows:
         raise click.UsageError("--sweep and --node-stale-after: give one of them")
-    if report is not None:
-        extras.require("replay", "--report")
     # Imported at the top, these would cost every command, and every TAB, a third of a second.
-    from nodemanager.commands.replay_result import result_of
+    from nodemanager.commands.replay_result import result_of, window_of
     from nodemanager.journal import sweep as sweeping
+    from nodemanager.journal.past import past
     from nodemanager.journal.reading import outline
 
     path = journal or load(config_path(config)).journal.path
@@ -125,7 +119,10 @@ def replay(
     else:
         tried = one_by_one(seen.settings, windows, given, seen.poll_s)
     _warn(tried)
-    with _progress(seen, len(tried)) as tick:
+    is_window = window_of(tried) is not None
+    total = sweeping.steps(seen, len(tried)) + (seen.decisions if is_window else 0)
+    with show.progress("deciding again", total) as tick:
+        shown = past(path, since=begin, until=end, tick=tick) if is_window else None
         made = sweeping.replay(
             path,
             seen,
@@ -135,7 +132,8 @@ def replay(
             jobs=jobs,
             tick=tick,
         )
-    result = result_of(str(path), seen, made, tried, swept)
+    evidence = None if shown is None else shown.evidence
+    result = result_of(str(path), seen, made, tried, swept, evidence)
     _tell(result, report, with_json=as_json)
     if made.differing:
         sys.exit(1)
@@ -147,8 +145,8 @@ def _warn(tried: list[Tried]) -> None:
 
 
 def _tell(result: ReplayResult, report: Path | None, *, with_json: bool) -> None:
-    from nodemanager.commands.replay_json import as_json
-    from nodemanager.commands.replay_screen import print_result
+    from nodemanager.commands.replay_result import as_json
+    from nodemanager.commands.replay_screen import page, print_result
 
     if with_json:
         show.print_json(as_json(result))
@@ -156,38 +154,8 @@ def _tell(result: ReplayResult, report: Path | None, *, with_json: bool) -> None
         print_result(result, show.console())
     if report is None:
         return
-    from nodemanager.commands.replay_report import page
-
     try:
         report.write_text(page(result), encoding="utf-8")
     except OSError as error:
         raise NodeManagerError(f"the report {report} can't be written: {error.strerror}") from error
     click.echo(f"wrote {report}", err=True)
-
-
-@contextmanager
-def _progress(seen: Outline, others: int) -> Iterator[Tick]:
-    """Show a progress bar where standard error is a terminal."""
-    if not sys.stderr.isatty():
-        yield lambda _: None
-        return
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeRemainingColumn,
-    )
-
-    from nodemanager.journal.sweep import steps
-
-    with Progress(
-        TextColumn("deciding again"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-        console=show.console(stderr=True),
-        transient=True,
-    ) as bar:
-        task = bar.add_task("", total=steps(seen, others))
-        yield lambda taken: bar.advance(task, taken)

@@ -1,12 +1,28 @@
-"""A replay's result, and its numbers, times and hits as every output shows them."""
+"""A replay's result: its advice, numbers, times and hits as every output shows them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import dataclasses
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from nodemanager.commands.replay_values import Sweep, Tried, duration, shown
-from nodemanager.commands.times import local, told
+from nodemanager.commands.replay_values import Sweep, Tried, duration, is_duration, shown
+from nodemanager.commands.times import told
+from nodemanager.config.deciding import VARIABLE
+from nodemanager.config.options import Option
+from nodemanager.core.model.settings import Settings
+from nodemanager.core.replay.advice import (
+    MARGIN,
+    WINDOWS,
+    Advice,
+    Basis,
+    CandidateValue,
+    Counsel,
+    Window,
+    advise,
+)
+from nodemanager.core.replay.evidence import Evidence
 from nodemanager.core.replay.whatif import Hit, Life
 from nodemanager.core.replay.worth import Balance, Move, ReplayOutcome, weigh
 from nodemanager.journal.reading import Outline
@@ -45,6 +61,8 @@ class ReplayResult:
     recorded: Balance
     rows: tuple[ComparedSettings, ...]
     sweep: Sweep | None
+    basis: Basis | None = None
+    """What the recording shows of the window that varies; None for another option."""
 
     @property
     def heading(self) -> str:
@@ -63,6 +81,13 @@ class ReplayResult:
         if self.sweep is None:
             return RECORDED
         return f"{shown(self.sweep.option, self.sweep.recorded)} ({RECORDED})"
+
+    def value_of(self, changes: Mapping[str, Any]) -> float | None:
+        """The window's value with these changes; None where no window varies."""
+        if self.basis is None:
+            return None
+        field = self.basis.window.field
+        return float(changes.get(field, getattr(self.outline.settings, field)))
 
     @property
     def decimals(self) -> int:
@@ -87,41 +112,37 @@ class ReplayResult:
 
 
 def result_of(
-    path: str, outline: Outline, replayed: Replayed, tried: Sequence[Tried], sweep: Sweep | None
+    path: str,
+    outline: Outline,
+    replayed: Replayed,
+    tried: Sequence[Tried],
+    sweep: Sweep | None,
+    evidence: Evidence | None = None,
 ) -> ReplayResult:
+    """`evidence` is that of the recording, where a window varies by itself."""
     rows = tuple(
         ComparedSettings(one, outcome, weigh(replayed.recorded, outcome, replayed.walls))
         for one, outcome in zip(tried, replayed.others, strict=True)
     )
     recorded = weigh(replayed.recorded, replayed.recorded, replayed.walls)
-    return ReplayResult(path, outline, replayed, recorded, rows, sweep)
+    window = window_of(tried)
+    basis = None if window is None or evidence is None else window.basis(evidence)
+    return ReplayResult(path, outline, replayed, recorded, rows, sweep, basis)
+
+
+def window_of(tried: Sequence[Tried]) -> Window | None:
+    """The window that varies, of several the first; None where none does."""
+    changed = {field for one in tried for field in one.variation.changes}
+    return next((one for one in WINDOWS.values() if one.field in changed), None)
 
 
 # Numbers and times as they are shown.
-
-
-def when(result: ReplayResult, at: float, *, terminal: bool) -> str:
-    """The time; on a terminal only the time of day, if the whole recording is from one day."""
-    first, last = (local(one)[:10] for one in (result.outline.first, result.outline.last))
-    if terminal and first == last == local(at)[:10]:
-        return local(at)[11:]
-    return told(at, terminal=terminal)
 
 
 def hours(seconds: float, decimals: int = 1) -> str:
     """Signed hours: `+12.5`, `0.0`."""
     value = round(seconds / 3600, decimals)
     return f"{value:+.{decimals}f}" if value else f"{0:.{decimals}f}"
-
-
-def signed(number: int) -> str:
-    """A signed whole number: `+3`, `-2`, `0`."""
-    return f"{number:+d}" if number else "0"
-
-
-def signed_span(seconds: float) -> str:
-    """A signed duration: `+2h 05m`."""
-    return f"{'+' if seconds >= 0 else '-'}{span(abs(seconds))}"
 
 
 COLUMNS = ("cleans", "sooner", "later", "not yet", "slot-hours", "boots", "boot-hours", "hits")
@@ -135,71 +156,60 @@ def numbers_of(balance: Balance, decimals: int) -> tuple[str, ...]:
         str(balance.later),
         str(balance.never),
         hours(balance.slot_s, decimals),
-        signed(balance.boots - balance.boots_lost),
+        f"{net:+d}" if (net := balance.boots - balance.boots_lost) else "0",
         hours(balance.boot_wait_s, decimals),
         str(len(balance.hits)),
     )
 
 
-def moment_of(result: ReplayResult, at: float | None, *, terminal: bool) -> str:
-    return "not yet" if at is None else when(result, at, terminal=terminal)
-
-
-@dataclass(frozen=True)
+@dataclass
 class LifeHit:
     """A record's life that went on, and the values under which it would have been freed."""
 
     first: Hit
-    labels: tuple[str, ...]
+    labels: list[str]
 
 
 def hits_by_life(result: ReplayResult) -> list[LifeHit]:
     """Each life that was hit, once; the one freed longest before its sign of life comes first."""
-    found: dict[str, tuple[Hit, list[str]]] = {}
+    found: dict[str, LifeHit] = {}
     for label, balance, _ in result.in_order:
         for hit in balance.hits:
-            first, labels = found.setdefault(hit.life.key, (hit, []))
-            if label not in labels:
-                labels.append(label)
-            if hit.freed_at < first.freed_at:
-                found[hit.life.key] = (hit, labels)
-    hits = [LifeHit(first, tuple(labels)) for first, labels in found.values()]
-    return sorted(hits, key=lambda one: one.first.freed_at - one.first.alive_at)
-
-
-def sign_of(result: ReplayResult, hit: Hit, *, terminal: bool) -> str:
-    """The time of its ping or, where none is recorded, of its listing."""
-    if hit.pinged_at is not None:
-        return when(result, hit.pinged_at, terminal=terminal)
-    return f"listed {when(result, hit.alive_at, terminal=terminal)}"
+            one = found.setdefault(hit.life.key, LifeHit(hit, []))
+            one.labels = [*dict.fromkeys((*one.labels, label))]
+            one.first = min(one.first, hit, key=lambda each: each.freed_at)
+    return sorted(found.values(), key=lambda one: one.first.freed_at - one.first.alive_at)
 
 
 MOVE_COLUMNS = ("record", "slot", "host", "node", "by", "reason", RECORDED, "then", "sooner by")
 
 
-def move_cells(result: ReplayResult, move: Move, *, terminal: bool) -> tuple[str, ...]:
+def move_cells(move: Move, *, terminal: bool) -> tuple[str, ...]:
     """The cells of a row, one for each of MOVE_COLUMNS."""
     return (
         *_life_cells(move.life),
         move.by.value,
         move.reason.value if move.reason else "-",
-        moment_of(result, move.before, terminal=terminal),
-        moment_of(result, move.after, terminal=terminal),
-        signed_span(move.gain_s),
+        *(
+            "not yet" if at is None else told(at, terminal=terminal)
+            for at in (move.before, move.after)
+        ),
+        f"{'+' if move.gain_s >= 0 else '-'}{span(abs(move.gain_s))}",
     )
 
 
 HIT_COLUMNS = ("record", "slot", "host", "node", "by", "freed", "pinged", "after", "under")
 
 
-def hit_cells(result: ReplayResult, one: LifeHit, *, terminal: bool) -> tuple[str, ...]:
+def hit_cells(one: LifeHit, *, terminal: bool) -> tuple[str, ...]:
     """The cells of a row, one for each of HIT_COLUMNS."""
     hit = one.first
+    seen_at = told(hit.pinged_at or hit.alive_at, terminal=terminal)
     return (
         *_life_cells(hit.life),
         hit.by.value,
-        when(result, hit.freed_at, terminal=terminal),
-        sign_of(result, hit, terminal=terminal),
+        told(hit.freed_at, terminal=terminal),
+        seen_at if hit.pinged_at is not None else f"listed {seen_at}",
         span((hit.pinged_at or hit.alive_at) - hit.freed_at),
         visible(", ".join(one.labels)),
     )
@@ -208,3 +218,169 @@ def hit_cells(result: ReplayResult, one: LifeHit, *, terminal: bool) -> tuple[st
 def _life_cells(life: Life) -> tuple[str, ...]:
     slot = "-" if life.slot is None else str(life.slot)
     return visible(life.record), slot, visible(life.hostname or "-"), visible(life.node_id or "-")
+
+
+# The recorded settings, and the advice.
+
+LONG_ENOUGH_S = 7 * 86400.0
+"""A recording that is shorter may lack what happens once a week."""
+_DEFAULTS = {one.name: one.default for one in dataclasses.fields(Settings)}
+
+
+def settings_of(result: ReplayResult) -> dict[str, str]:
+    """The recorded value of every option that a replay can vary, as in a file."""
+    settings = result.outline.settings
+    return {one.name: _shown(one, getattr(settings, one.field)) for one in VARIABLE}
+
+
+def changed_settings_of(result: ReplayResult) -> dict[str, str]:
+    """Of these, the ones that differ from their default; the window always."""
+    settings, shown = result.outline.settings, settings_of(result)
+    return {
+        one.name: shown[one.name]
+        for one in VARIABLE
+        if one.name == WINDOW or getattr(settings, one.field) != _DEFAULTS[one.field]
+    }
+
+
+def _shown(option: Option, value: Any) -> str:
+    if value is None:
+        return ""
+    if is_duration(option) and isinstance(value, (int, float)):
+        return duration(value)
+    return option.kind.show(option.deciding.to_option(value))
+
+
+def advice_of(result: ReplayResult) -> Advice:
+    recorded = candidate(result.recorded_label, result.recorded, result.value_of({}))
+    tried = [
+        candidate(row.tried.label, row.balance, result.value_of(row.tried.variation.changes))
+        for row in result.rows
+    ]
+    return advise(recorded, tried, result.basis)
+
+
+def candidate(
+    label: str, balance: Balance, value: float | None, warnings: tuple[str, ...] = ()
+) -> CandidateValue:
+    boots = balance.boots_lost - balance.boots
+    return CandidateValue(label, balance.slot_s, len(balance.hits), value, boots, None, warnings)
+
+
+def advice_in_words(result: ReplayResult) -> str:
+    """The advice, and how far it reaches."""
+    advice = advice_of(result)
+    best, limit, decimals = advice.best, advice.limit, result.decimals
+    gain = f"{hours(abs(best.gain_s), decimals).lstrip('+')} slot-hours"
+    match advice.counsel:
+        case Counsel.TRY:
+            window = result.outline.settings.node_stale_after
+            around = f"{duration(window / 4)}..{duration(window * 4)}"
+            return (
+                f"Advice: see what other windows would have done: --sweep {WINDOW}={around}. "
+                "`nodemanager advise` has a line for every window."
+            )
+        case Counsel.NO_EVIDENCE:
+            assert result.basis is not None
+            what = result.basis.window.one
+            said = f"keep {best.label}: no evidence for a shorter one, since no {what} ended."
+        case Counsel.KEEP if limit is None:
+            said = f"keep {best.label}: no value that was tried frees slots sooner."
+        case Counsel.KEEP:
+            assert limit is not None
+            said = (
+                f"keep {best.label}: {limit.label} frees slots sooner, but {_hits(limit, result)}."
+            )
+        case Counsel.BETTER:
+            said = f"{best.label} frees slots sooner, by {gain} in all, and {_hits(best, result)}."
+        case Counsel.LONGER:
+            said = f"{best.label}: the recorded value is shorter than what ended."
+        case Counsel.FEWER_HITS:
+            when = "sooner" if best.gain_s > 0 else "later"
+            said = f"{best.label} {_hits(best, result)}, and {result.recorded_label} more; slots "
+            said += f"are free {when} by {gain} in all." if best.gain_s else "are free as recorded."
+    if limit is not None and advice.counsel not in (Counsel.KEEP, Counsel.NO_EVIDENCE):
+        said += f" Leave a margin to {limit.label}, which {_hits(limit, result)}."
+    if result.basis is not None and result.basis.seen.count:
+        said += f" Evidence: {in_words(result.basis)}."
+    for row in result.rows:
+        if row.tried.label == best.label:
+            said += "".join(f" {text}." for text in row.tried.variation.warnings)
+    return f"Advice: {said}{too_short(result.outline.first, result.outline.last)}"
+
+
+def too_short(first: float, last: float) -> str:
+    """A warning about a short recording."""
+    if last - first >= LONG_ENOUGH_S:
+        return ""
+    return f" The recording has {span(last - first)}: what happens less often is not in it."
+
+
+def in_words(basis: Basis, *, terminal: bool = False) -> str:
+    """`3 silences ended, the longest 20m 00s (compute4, 2026-03-01 14:05:07)`."""
+    window, seen = basis.window, basis.seen
+    if not seen.count:
+        return f"no {window.one} ended"
+    many = window.many if seen.count > 1 else window.one
+    longest = f"{seen.longest_s:g} listings" if window.counted else span(seen.longest_s)
+    whose = f"{visible(seen.whose)}, {told(seen.at, terminal=terminal)}"
+    return f"{seen.count} {many} ended, the longest {longest} ({whose})"
+
+
+def _hits(one: CandidateValue, result: ReplayResult) -> str:
+    if one.hits:
+        return f"hits {one.hits} living node{'s' if one.hits > 1 else ''}"
+    basis = result.basis
+    if basis is not None and (one.value or 0.0) < basis.need:
+        return f"is less than {MARGIN:g} times the longest {basis.window.one}"
+    return "hits no living node"
+
+
+# JSON.
+
+
+def as_json(result: ReplayResult) -> dict[str, Any]:
+    """The result as JSON values: times in epoch seconds, durations in seconds."""
+    outline, replayed = result.outline, result.replayed
+    advice = advice_of(result)
+    return {
+        "journal": result.path,
+        "pool": outline.settings.pool,
+        "settings": settings_of(result),
+        "advice": {
+            "counsel": advice.counsel.value,
+            "value": advice.best.label,
+            "limit": None if advice.limit is None else advice.limit.label,
+            "text": advice_in_words(result),
+        },
+        "from": outline.first,
+        "until": outline.last,
+        "decisions": outline.decisions,
+        "dry_run": not outline.acts,
+        "differing": replayed.differing,
+        "differences": [dataclasses.asdict(one) for one in replayed.differences],
+        "swept": None if result.sweep is None else result.sweep.option.name,
+        "recorded": _balance_json(result.recorded, replayed.recorded),
+        "values": [
+            {
+                "label": row.tried.label,
+                "value": row.tried.value,
+                "settings": dict(row.tried.variation.changes),
+                "warnings": list(row.tried.variation.warnings),
+                **_balance_json(row.balance, row.outcome),
+            }
+            for row in result.rows
+        ],
+        "notes": list(NOTES),
+    }
+
+
+def _balance_json(balance: Balance, outcome: ReplayOutcome) -> dict[str, Any]:
+    return {
+        **dataclasses.asdict(balance),
+        "sooner": balance.earlier,
+        "later": balance.later,
+        "not_yet": balance.never,
+        "shutdowns": outcome.destroyed,
+        "breaker_opened": outcome.breaker_opened,
+    }

@@ -1,37 +1,63 @@
-"""A replay's result on a terminal and in a pipe: tables, curves and notes."""
+"""A replay's result on a terminal and in a pipe: tables and notes."""
 
 from __future__ import annotations
 
+import io
 from collections.abc import Sequence
 
+from rich.bar import Bar
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from nodemanager.commands import show
-from nodemanager.commands.replay_advice import advice_in_words, changed_settings_of
-from nodemanager.commands.replay_curves import chart
 from nodemanager.commands.replay_result import (
     COLUMNS,
     HIT_COLUMNS,
     MOVE_COLUMNS,
     NOTES,
+    ComparedSettings,
     LifeHit,
     ReplayResult,
+    advice_in_words,
+    changed_settings_of,
     hit_cells,
     hits_by_life,
     move_cells,
     numbers_of,
 )
 from nodemanager.commands.times import told
-from nodemanager.core.replay.worth import Move
 
 ROWS = 20
-"""The most rows shown in a table; --json has all."""
+"""The most rows shown in a table; --report and --json have all."""
+BAR = 24
+REPORT_WIDTH = 180
+_PAGE = """<!DOCTYPE html>
+<html lang="en"><head><meta charset="utf-8"><meta name="color-scheme" content="light dark">
+<title>nodemanager replay</title><style>
+body {{ margin: 1rem }} pre {{ font-family: ui-monospace, monospace; line-height: 1.2 }}
+{stylesheet}</style></head><body><pre>{code}</pre></body></html>
+"""
 
 
-def print_result(result: ReplayResult, out: Console) -> None:
-    """Print a whole result; curves only on a terminal."""
+def page(result: ReplayResult) -> str:
+    """What a wide terminal shows, with all rows, as a page that fetches and runs nothing."""
+    out = Console(
+        record=True,
+        file=io.StringIO(),
+        width=REPORT_WIDTH,
+        force_terminal=True,
+        color_system="truecolor",
+        highlight=False,
+        markup=False,
+        emoji=False,
+    )
+    print_result(result, out, rows=None)
+    return out.export_html(code_format=_PAGE)
+
+
+def print_result(result: ReplayResult, out: Console, *, rows: int | None = ROWS) -> None:
+    """Print a whole result, of each table at most `rows`."""
     terminal = out.is_terminal
     show.say(out, _headline(result, terminal=terminal))
     recorded = "; ".join(f"{name} {value}" for name, value in changed_settings_of(result).items())
@@ -43,20 +69,18 @@ def print_result(result: ReplayResult, out: Console) -> None:
     if result.replayed.differing:
         _print_differences(result, out)
     show.say(out, _comparison(result, terminal=terminal))
-    if terminal:
-        drawn = chart(result, out)
-        if drawn:
-            out.print(Text.from_ansi(drawn))
-    if len(result.rows) == 1 and result.rows[0].balance.moves:
+    for row in result.rows if rows is None else result.rows[:1] * (len(result.rows) == 1):
+        if not row.balance.moves:
+            continue
         _gap(out)
-        show.say(out, _moves(result, result.rows[0].balance.moves, terminal=terminal))
-        more = len(result.rows[0].balance.moves) - ROWS
+        show.say(out, _moves(row, rows, terminal=terminal))
+        more = 0 if rows is None else len(row.balance.moves) - rows
         if more > 0:
             show.say(out, show.cell(f"... and {more} more; --json and --report have all"))
     hits = hits_by_life(result)
     if hits:
         _gap(out)
-        show.say(out, _hits(result, hits, terminal=terminal))
+        show.say(out, _hits(hits[:rows], terminal=terminal))
     _gap(out)
     show.say(out, show.cell(advice_in_words(result), "bold"))
     _gap(out)
@@ -104,7 +128,11 @@ def _print_differences(result: ReplayResult, out: Console) -> None:
 
 
 def _comparison(result: ReplayResult, *, terminal: bool) -> Table:
-    made = show.table(result.heading, *COLUMNS, terminal=terminal, right=",".join(COLUMNS))
+    bars = [""] if terminal and len(result.in_order) > 1 else []
+    headings = (result.heading, *COLUMNS, *bars)
+    made = show.table(*headings, terminal=terminal, right=",".join(COLUMNS))
+    gains = [balance.slot_s for _, balance, _ in result.in_order]
+    low, high = min(0.0, *gains, 0.0), max(0.0, *gains, 0.0)
     for label, balance, is_recorded in result.in_order:
         style = "bold" if is_recorded else ""
         cells = [Text(text, style) for text in numbers_of(balance, result.decimals)]
@@ -113,24 +141,34 @@ def _comparison(result: ReplayResult, *, terminal: bool) -> Table:
         gain = cells[COLUMNS.index("slot-hours")]
         if balance.slot_s:
             gain.stylize("green" if balance.slot_s > 0 else "yellow")
-        made.add_row(show.cell(label, style), *cells)
+        begin, end = sorted((0.0, balance.slot_s))
+        color = "green" if balance.slot_s > 0 else "yellow"
+        drawn = Bar(high - low or 1.0, begin - low, end - low, width=BAR, color=color)
+        made.add_row(show.cell(label, style), *cells, *([drawn] if bars else []))
     return made
 
 
-def _moves(result: ReplayResult, moves: Sequence[Move], *, terminal: bool) -> Table:
-    title = "Slots free at another time"
-    node = MOVE_COLUMNS.index("node")
-    headings = MOVE_COLUMNS[:node] + MOVE_COLUMNS[node + 1 :]
-    made = show.table(*headings, title=title, terminal=terminal, right="sooner by")
-    for move in moves[:ROWS]:
-        cells = move_cells(result, move, terminal=terminal)
-        made.add_row(*cells[:node], *cells[node + 1 :])
-    return made
+def _moves(row: ComparedSettings, rows: int | None, *, terminal: bool) -> Table:
+    title = f"Slots free at another time with {row.tried.label}"
+    cells = [move_cells(move, terminal=terminal) for move in row.balance.moves[:rows]]
+    return _table(title, MOVE_COLUMNS, cells, "sooner by", terminal=terminal)
 
 
-def _hits(result: ReplayResult, hits: Sequence[LifeHit], *, terminal: bool) -> Table:
+def _hits(hits: Sequence[LifeHit], *, terminal: bool) -> Table:
     title = "Hits: freed, and its node pinged afterwards"
-    made = show.table(*HIT_COLUMNS, title=title, terminal=terminal, right="after")
-    for one in hits[:ROWS]:
-        made.add_row(*hit_cells(result, one, terminal=terminal))
+    cells = [hit_cells(one, terminal=terminal) for one in hits]
+    return _table(title, HIT_COLUMNS, cells, "after", terminal=terminal)
+
+
+def _table(
+    title: str,
+    columns: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    right: str,
+    *,
+    terminal: bool,
+) -> Table:
+    made = show.table(*columns, title=title, terminal=terminal, right=right)
+    for cells in rows:
+        made.add_row(*cells)
     return made

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -92,6 +94,11 @@ def cell(value: object, style: str = "") -> Text:
     return Text(visible("" if value is None else str(value)), style=style)
 
 
+def money(value: float) -> str:
+    """Money with cents, and below one with more digits."""
+    return f"{value:,.2f}" if abs(value) >= 1 else f"{value:.4f}" if value else "0"
+
+
 def print_json(value: Any, *, a_line: bool = False) -> None:
     """Print `value` as ASCII-only JSON; `a_line` puts it on one line."""
     shown = json.dumps(
@@ -102,3 +109,29 @@ def print_json(value: Any, *, a_line: bool = False) -> None:
         default=str,
     )
     click.echo(shown)
+
+
+@contextmanager
+def progress(what: str, total: int) -> Iterator[Callable[[int], None]]:
+    """Show a progress bar where standard error is a terminal; call what it gives with each step."""
+    if not sys.stderr.isatty():
+        yield lambda _: None
+        return
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+    )
+
+    with Progress(
+        TextColumn(what),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        console=console(stderr=True),
+        transient=True,
+    ) as bar:
+        task = bar.add_task("", total=total)
+        yield lambda taken: bar.advance(task, taken)

@@ -15,7 +15,26 @@ _SLOW = "tests/actors/test_slow_creates.py::"
 _BEFORE = "tests/core/plan/test_before.py::"
 _TAKEN = "tests/actors/test_cloud_notice.py::"
 
+_ADVICE = "tests/core/replay/test_advice.py::"
+
 GUARDS = (
+    # No shorter window without evidence.
+    TextMutant(
+        "C3",
+        "a shorter window is advised though nothing that it waits for ended in the recording",
+        "core/replay/advice.py",
+        "basis.seen.count > 0 and one.value >= basis.need",
+        "one.value >= basis.need",
+        f"{_ADVICE}test_without_a_silence_that_ended_no_shorter_window_is_advised",
+    ),
+    TextMutant(
+        "C3",
+        "a shorter window is advised that the longest silence would have outlasted",
+        "core/replay/advice.py",
+        "basis.seen.count > 0 and one.value >= basis.need",
+        "basis.seen.count > 0",
+        f"{_ADVICE}test_a_shorter_window_leaves_a_margin_to_the_longest_silence",
+    ),
     # What a plan takes over from the plan before forgets one of its causes.
     TextMutant(
         "L4",

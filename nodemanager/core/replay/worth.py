@@ -135,27 +135,3 @@ def _boots(
             wait_s += fewer * min(max(0.0, walls[at + 1] - walls[at]), STEP_LIMIT_S)
         before = fewer
     return boots, lost, wait_s
-
-
-def free_sooner(moves: Iterable[Move], since: float, until: float) -> list[tuple[float, int]]:
-    """How many more slots are free than in the recording, as steps: from when on, and how many.
-
-    A negative number is of slots that are held longer. The steps run from `since` to `until`.
-    """
-    changes: dict[float, int] = {since: 0, until: 0}
-    for move in moves:
-        if move.life.slot is None:
-            continue
-        was = until if move.before is None else move.before
-        now = until if move.after is None else move.after
-        changes[now] = changes.get(now, 0) + 1
-        changes[was] = changes.get(was, 0) - 1
-    steps = []
-    free = 0
-    for at in sorted(changes):
-        free += changes[at]
-        steps.append((at, free))
-    if len(steps) > 1:
-        # Nothing is known about the time after the end.
-        steps[-1] = (until, steps[-2][1])
-    return steps

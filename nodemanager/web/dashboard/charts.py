@@ -71,7 +71,7 @@ def drawn(chart: Chart, samples: Sequence[Sample], begin: float, end: float) -> 
     runs = [list(_thinned(chart, series, run, width)) for run in _runs(shown)]
     points = [point for run in runs for point in run]
     most = max(sum(one.values) if chart.stacked else max(one.values) for one in points)
-    step = max(1.0, nice_step(most))
+    step = max(1.0 if chart.counts else 0.0, nice_step(most))
     x = _Scale(begin, end, _LEFT, WIDTH - _RIGHT)
     y = _Scale(0, math.ceil(most / step) * step or 1, HEIGHT - _BOTTOM, _TOP)
     draw = _area if chart.stacked else _line
@@ -191,48 +191,6 @@ def _told(chart: Chart, series: Sequence[Series], samples: Sequence[Sample]) -> 
             worst = f"at least {min(values):g}" if one.is_rest else f"at most {max(values):g}"
             said.append(f"{one.name}: {values[-1]:g} at the end, {worst}")
     return "; ".join(said) + "."
-
-
-def sweep_chart(
-    rows: Sequence[tuple[str, float, int, bool]], value_title: str, hit_title: str
-) -> Markup:
-    """Gain as bars and hits as marks over the tried values: (label, gain, hits, is the own one)."""
-    if len(rows) < 2:
-        return Markup()
-    gains = [gain for _, gain, _, _ in rows]
-    low, high = min(0.0, *gains), max(0.0, *gains)
-    step = nice_step(high - low or 1.0)
-    low, high = math.floor(low / step) * step, (math.ceil(high / step) or 1) * step
-    y = _Scale(low, high, HEIGHT - _BOTTOM - 14, _TOP + 14)
-    room = (WIDTH - _LEFT - _RIGHT) / len(rows)
-    parts = [_grid(y, low, step)]
-    for number, (label, gain, hits, is_own) in enumerate(rows):
-        middle = round(_LEFT + room * (number + 0.5), 1)
-        top, base = sorted((y(gain), y(0.0)))
-        parts.append(
-            Markup('<rect class="{}" x="{}" y="{}" width="{}" height="{}"/>').format(
-                "own" if is_own else "gain",
-                round(middle - room * 0.3, 1),
-                top,
-                round(room * 0.6, 1),
-                max(1.0, round(base - top, 1)),
-            )
-        )
-        parts.append(
-            Markup('<text class="x{}" x="{}" y="{}">{}</text>').format(
-                " strong" if is_own else "", middle, HEIGHT - 8, label
-            )
-        )
-        if hits:
-            parts.append(
-                Markup('<text class="x hit" x="{}" y="{}">{} {}</text>').format(
-                    middle, _TOP + 8, hits, "hit" if hits == 1 else "hits"
-                )
-            )
-    told = "; ".join(
-        f"{label}: {value_title} {gain:g}, {hit_title} {hits}" for label, gain, hits, _ in rows
-    )
-    return _svg(f"{value_title} and {hit_title} of each stale window", told, parts)
 
 
 def _svg(title: str, told: str, parts: Iterable[Markup]) -> Markup:

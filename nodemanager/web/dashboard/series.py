@@ -26,12 +26,14 @@ class Series(NamedTuple):
 
 
 class Chart(NamedTuple):
-    """A chart of series, as areas on top of each other if `stacked`, else as lines."""
+    """A chart of series, as areas on top of each other if `stacked`, else as lines. The marks of
+    one that `counts` are whole numbers."""
 
     id: str
     title: str
     series: tuple[Series, ...]
     stacked: bool = True
+    counts: bool = True
 
     def key(self, series: Series) -> str:
         """What the values of that series are kept as."""
@@ -81,7 +83,13 @@ BOOTS = Chart(
     ),
     stacked=False,
 )
-CHARTS = (SLOTS, NODES, BOOTS)
+COST = Chart(
+    "cost",
+    "Price per hour of all nodes with a known price",
+    (Series("priced", lambda made: None if made.wants is None else made.wants.price),),
+    counts=False,
+)
+CHARTS = (SLOTS, NODES, BOOTS, COST)
 LEVELS = {
     chart.key(one): one.level for chart in CHARTS for one in chart.series if one.level is not None
 }

@@ -1,7 +1,7 @@
-"""What other stale windows would have done, worked out from the journal by a process of its own.
+"""What the journal advises of every window and count, worked out by a process of its own.
 
-A replay takes a processor for a while, so it runs as `nodemanager replay` at the lowest priority,
-one at a time, and only when somebody asks for it.
+That takes a processor for a while, so it runs as `nodemanager advise` at the lowest priority, one
+at a time, and only when somebody asks for it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 from nodemanager.clock import Clock
-from nodemanager.web.dashboard.charts import sweep_chart
 from nodemanager.web.dashboard.overview import alerts_block
 from nodemanager.web.dashboard.page import Block, Page
 from nodemanager.web.dashboard.render import part
@@ -25,10 +24,8 @@ from nodemanager.web.dashboard.source import ShownDecision
 from nodemanager.workers import Workers
 
 LIMIT_S = 300.0
-STEPS = 7
 SPAN = "1d"
 """How far back the recording is read."""
-SMALLEST_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +39,7 @@ class SweepState:
 
 
 class Sweeps:
-    """Works out the sweeps of the journal at `path`; any thread may use it."""
+    """Works out the advice on the journal at `path`; any thread may use it."""
 
     def __init__(self, path: Path | None, clock: Clock) -> None:
         self._path = path
@@ -53,8 +50,6 @@ class Sweeps:
         self.state = (
             SweepState() if path is not None else SweepState(problem="There is no journal.")
         )
-        self.window_s = 3600.0
-        """The stale window in force, which the tried ones are around."""
 
     def start(self) -> bool:
         """Begin another one; False while one runs, or without a journal."""
@@ -73,20 +68,20 @@ class Sweeps:
 
     def _work(self, path: Path) -> None:
         try:
-            told, problem = self._replayed(path)
+            told, problem = self._advised(path)
         except (OSError, ValueError) as error:
             told, problem = None, f"It could not be worked out: {error}"
         with self._lock:
-            result = self.state.result if told is None else _result(told, self._clock.wall())
+            result = self.state.result
+            if told is not None:
+                result = {**told, "made_at": self._clock.wall()}
             self.state = SweepState(problem=problem, result=result)
 
-    def _replayed(self, path: Path) -> tuple[Mapping[str, Any] | None, str]:
+    def _advised(self, path: Path) -> tuple[Mapping[str, Any] | None, str]:
         if not path.exists():
             return None, f"There is no journal {path} yet."
-        low = max(SMALLEST_S, self.window_s / 8)
-        swept = f"node_stale_after={low:.0f}s..{max(low + 1, self.window_s * 4):.0f}s"
-        command = ["nice", "-n", "19", sys.executable, "-m", "nodemanager", "replay", str(path)]
-        command += ["--sweep", swept, "--steps", str(STEPS), "--since", SPAN]
+        command = ["nice", "-n", "19", sys.executable, "-m", "nodemanager", "advise", str(path)]
+        command += ["--since", SPAN]
         process = subprocess.Popen(
             [*command, "--jobs", "1", "--json"],
             stdin=subprocess.DEVNULL,
@@ -102,55 +97,19 @@ class Sweeps:
             process.kill()
             process.communicate()
             return None, (
-                f"It took longer than {LIMIT_S:.0f} s. `nodemanager replay --sweep {swept}` on a "
-                "copy of the journal takes its time."
+                f"It took longer than {LIMIT_S:.0f} s. `nodemanager advise` on a copy of the "
+                "journal takes its time."
             )
         finally:
             with self._lock:
                 self._process = None
         if not out.strip():
-            return None, (err.strip().splitlines() or ["The replay was ended."])[-1]
+            return None, (err.strip().splitlines() or ["It was ended."])[-1]
         return json.loads(out), ""
 
 
-def _result(told: Mapping[str, Any], now: float) -> dict[str, Any]:
-    """What the page shows of a replay's answer."""
-    rows = [
-        {
-            "label": one["label"],
-            "value": one["value"],
-            "slot_hours": one["slot_hours"],
-            "cleans": one["cleans"],
-            "sooner": one["sooner"],
-            "later": one["later"],
-            "hits": len(one["hits"]),
-        }
-        for one in told["values"]
-    ]
-    return {
-        "rows": rows,
-        "decisions": told["decisions"],
-        "first": told["from"],
-        "last": told["until"],
-        "made_at": now,
-    }
-
-
 def windows(seen: ShownDecision, sweeps: Sweeps) -> Page:
-    """The page of the stale windows."""
-    state = sweeps.state
-    sweeps.window_s = own_s = seen.picture.settings.node_stale_after
-    shown = None
-    svg: Any = ""
-    if state.result is not None:
-        rows = [{**one, "own": one["value"] == own_s} for one in state.result["rows"]]
-        shown = {**state.result, "rows": rows}
-        svg = sweep_chart(
-            [(one["label"], one["slot_hours"], one["hits"], one["own"]) for one in rows],
-            "slot-hours sooner",
-            "hits",
-        )
-    told = {"running": state.running, "began": state.began, "problem": state.problem}
-    html = part("sweep", svg, told, shown)
+    """The page of the windows."""
+    html = part("sweep", sweeps.state)
     blocks = (alerts_block(seen), Block("sweep", "", html, wide=True))
-    return Page("Stale windows", "Windows", blocks)
+    return Page("Windows", "Windows", blocks)

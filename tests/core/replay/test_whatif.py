@@ -21,7 +21,7 @@ from nodemanager.core.replay.whatif import (
     life_of,
     renamed,
 )
-from nodemanager.core.replay.worth import Move, ReplayOutcome, free_sooner, weigh
+from nodemanager.core.replay.worth import ReplayOutcome, weigh
 from tests.core import build
 from tests.core.build import EPOCH, node
 
@@ -280,19 +280,3 @@ def test_a_hit_that_the_recording_has_too_is_not_new() -> None:
     balance = weigh(outcome(hits=hits[:1]), outcome(hits=hits), ())
     assert [hit.life for hit in balance.hits] == [one, other]
     assert [hit.life for hit in balance.new_hits] == [other]
-
-
-def test_the_slots_that_are_free_sooner_are_counted_over_time() -> None:
-    life = life_of(record("r-1", slot=1))
-    moves = [
-        Move(life, By.CLEAN, None, 50.0, 20.0, 30.0),
-        Move(life, By.CLEAN, None, 60.0, None, -40.0),
-        Move(replace(life, slot=None), By.CLEAN, None, 50.0, 20.0, 30.0),
-    ]
-    assert free_sooner(moves, 0.0, 100.0) == [
-        (0.0, 0),
-        (20.0, 1),
-        (50.0, 0),
-        (60.0, -1),
-        (100.0, -1),
-    ]

@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 from nodemanager.core.model.reasons import Event
 from nodemanager.core.plan.plan import Plan
 from nodemanager.web.dashboard import charts
-from nodemanager.web.dashboard.charts import MOST_POINTS, drawn, sweep_chart
+from nodemanager.web.dashboard.charts import MOST_POINTS, drawn
 from nodemanager.web.dashboard.history import KEPT_S, ChartHistory, Sample
 from nodemanager.web.dashboard.series import BOOTS, CHARTS, NODES, SLOTS
 from tests.waiting import until
@@ -138,7 +138,6 @@ def test_a_week_is_drawn_with_few_points_and_its_worst_moment() -> None:
 
 def test_no_chart_without_two_samples() -> None:
     assert all(drawn(chart, [slots(1, 3)], 0.0, 100.0) is None for chart in CHARTS)
-    assert sweep_chart([("1h", 1.0, 0, True)], "gain", "hits") == ""
 
 
 def test_every_series_has_a_colour() -> None:
@@ -146,13 +145,3 @@ def test_every_series_has_a_colour() -> None:
     for chart in CHARTS:
         for one in chart.series:
             assert re.search(rf"\.{one.name}[ ,][^}}]*{{ --of: ", css), one.name
-
-
-def test_the_sweeps_chart_shows_losses_below_zero_and_marks_hits() -> None:
-    rows = [("30m", 2.0, 3, False), ("1h", 0.0, 0, True), ("2h", -1.5, 0, False)]
-    chart = sweep_chart(rows, "slot-hours", "hits")
-    svg = ElementTree.fromstring(chart)
-    bars = {one.get("class"): one for one in svg.iter("rect")}
-    assert bars.keys() == {"gain", "own"}
-    assert "3 hits" in "".join(svg.itertext())
-    assert "2h: slot-hours -1.5, hits 0" in str(svg.get("aria-label"))

@@ -1,0 +1,204 @@
+"""The advice on every window and count, worked out of a journal, as a table and as JSON."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from nodemanager.commands import show
+from nodemanager.commands.cost_screen import Costs, headline, recorded_json, sums_json
+from nodemanager.commands.replay_result import NOTES, candidate, in_words, too_short
+from nodemanager.commands.replay_values import Tried, shown
+from nodemanager.config.deciding import find, varied
+from nodemanager.core.replay.advice import (
+    WINDOWS,
+    AdviceRow,
+    CandidateValue,
+    Counsel,
+    Window,
+    advise,
+    advise_on_idleness,
+    values_to_try,
+)
+from nodemanager.core.replay.worth import weigh
+from nodemanager.errors import ConfigError
+from nodemanager.journal.past import Past, past
+from nodemanager.journal.reading import Outline, outline
+from nodemanager.journal.sweep import replay, steps
+from nodemanager.logline import span
+
+COLUMNS = ("option", "now", "advice", "evidence", "shorter or fewer", "longer or more")
+
+
+@dataclass(frozen=True)
+class Advised:
+    """A recorded time, and a row of advice for each option."""
+
+    path: Path
+    found: Past
+    rows: Sequence[AdviceRow]
+
+    @classmethod
+    def of(cls, path: Path, since: float, until: float, jobs: int | None) -> Advised:
+        seen = outline(path, since=since, until=until)
+        # Of each window two values; one that contradicts another option is not tried.
+        most = seen.decisions + steps(seen, 2 * len(WINDOWS))
+        with show.progress("deciding again", most) as tick:
+            found = past(path, since=since, until=until, tick=tick)
+            tried = {one.field: list(_tried(one, seen, found)) for one in WINDOWS.values()}
+            changes = [one.variation.changes for values in tried.values() for one in values]
+            made = replay(path, seen, changes, since=since, until=until, jobs=jobs, tick=tick)
+        outcomes, before = iter(made.others), weigh(made.recorded, made.recorded, made.walls)
+        rows = []
+        for window in WINDOWS.values():
+            values = [
+                candidate(
+                    one.label,
+                    weigh(made.recorded, next(outcomes), made.walls),
+                    one.value,
+                    one.variation.warnings,
+                )
+                for one in tried[window.field]
+            ]
+            value = getattr(seen.settings, window.field)
+            recorded = candidate(_label(window, value), before, value)
+            basis = window.basis(found.evidence)
+            advice = advise(recorded, values, basis)
+            facts = found.evidence.facts_of(window.field)
+            rows.append(AdviceRow(window.field, recorded, values, advice, basis, facts))
+        stretches, settings = found.account.stretches, found.settings
+        span_of = found.first, found.last
+        rows += advise_on_idleness(stretches, found.evidence, settings, span_of)
+        return cls(path, found, rows)
+
+    def print(self, out: Console) -> None:
+        terminal = out.is_terminal
+        show.say(out, show.cell(headline(self.path, self.found, terminal=terminal)))
+        made = show.table(*COLUMNS, terminal=terminal)
+        for row in self.rows:
+            cells = [show.cell(text) for text in cells_of(row, terminal=terminal)]
+            if not cells[2].plain.startswith("keep"):
+                cells[2].stylize("bold green")
+            made.add_row(*cells)
+        show.say(out, made)
+        for note in self.notes:
+            show.say(out, show.cell(f"* {note}", "dim"))
+
+    @property
+    def notes(self) -> list[str]:
+        """What the daemon would warn of under the values that were tried; a short recording."""
+        warnings = (text for row in self.rows for one in row.tried for text in one.warnings)
+        found = [*dict.fromkeys(warnings), too_short(self.found.first, self.found.last).strip()]
+        return [text.removeprefix("advise:1: ") for text in found if text]
+
+    def as_json(self) -> dict[str, Any]:
+        """All of it as JSON values: times in epoch seconds, lengths in seconds."""
+        return {
+            **recorded_json(self.path, self.found),
+            "columns": COLUMNS,
+            "options": [
+                {
+                    "option": row.option,
+                    "counsel": row.advice.counsel.value,
+                    "advice": row.advice.best.label,
+                    "recorded": dataclasses.asdict(row.recorded),
+                    "tried": [dataclasses.asdict(one) for one in row.tried],
+                    "ended": None if row.basis is None else dataclasses.asdict(row.basis.seen),
+                    "facts": row.facts,
+                    "cells": cells_of(row, terminal=False),
+                }
+                for row in self.rows
+            ],
+            "cost": sums_json(Costs(self.path, self.found, ()).whole("cause")),
+            "notes": [*self.notes, *NOTES],
+        }
+
+
+def _tried(window: Window, seen: Outline, found: Past) -> Iterator[Tried]:
+    """The settings to try for one window; without those that contradict others (S1)."""
+    option, recorded = find(window.field), getattr(seen.settings, window.field)
+    assert option is not None
+    for value in values_to_try(recorded, window.basis(found.evidence)):
+        text = f"{option.section}.{option.name}={option.kind.show(value)}"
+        try:
+            variation = varied(seen.settings, [text], poll_s=seen.poll_s, source="advise")
+        except ConfigError:
+            continue
+        if window.field in variation.changes:
+            yield Tried(_label(window, value), variation, value)
+
+
+def _label(window: Window, value: float) -> str:
+    option = find(window.field)
+    assert option is not None
+    return shown(option, value)
+
+
+# Words.
+
+
+def cells_of(row: AdviceRow, *, terminal: bool) -> tuple[str, ...]:
+    """The cells of a row, one for each of COLUMNS."""
+    advice, basis = row.advice.best.label, row.basis
+    if basis is None:
+        evidence = _facts(row)
+    else:
+        also = [f"{many:g} {what}" for what, many in row.facts.items() if many]
+        evidence = "; ".join((in_words(basis, terminal=terminal), *also))
+    match row.advice.counsel:
+        case Counsel.NO_EVIDENCE:
+            advice = "keep: no evidence"
+        case Counsel.KEEP | Counsel.TRY:
+            advice = "keep"
+        case Counsel.LONGER if basis is not None:
+            evidence += f"; it is to be {span(basis.least)} at least"
+    more = [one for one in row.tried if (one.value or 0.0) > (row.recorded.value or 0.0)]
+    less = [one for one in row.tried if one not in more]
+    others = ("; ".join(_other(one, row) for one in side) or "-" for side in (less, more))
+    return row.option, row.recorded.label, advice, evidence, *others
+
+
+def _facts(row: AdviceRow) -> str:
+    """What the account of idle nodes says, in words."""
+    facts = row.facts
+    if "always_idle" in facts:
+        many = f"{facts['always_idle']:g} of {row.recorded.label} idle at every moment"
+        return f"{many}, {facts['idle_hours']:.1f} node-hours idle in all"
+    said = f"{facts['shut_down']:g} shut down idle, {facts['worked_again']:g} worked again"
+    if "kept_idle" in facts:
+        return f"{facts['kept_idle']:g} idle in a closed window: {said}"
+    if facts["wanted_again"]:
+        soonest = span(facts["soonest_again_s"])
+        said += f"; {facts['wanted_again']:g} wanted again within 10m, the first after {soonest}"
+    return said
+
+
+def _other(one: CandidateValue, row: AdviceRow) -> str:
+    """What another value would have gained and cost."""
+    basis, said = row.basis, []
+    if one.gain_s and basis is None:
+        said.append(_money(one))
+    elif one.gain_s:
+        said.append(f"slots {span(abs(one.gain_s))} {'sooner' if one.gain_s > 0 else 'later'}")
+    if one.boots:
+        said.append(f"{'boots' if basis is None else 'waiting boots'} {one.boots:+d}")
+    if one.hits != row.recorded.hits:
+        said.append(f"hits {one.hits - row.recorded.hits:+d}")
+    if basis is not None and (one.value or 0.0) < (row.recorded.value or 0.0):
+        if not basis.seen.count:
+            said.append("no evidence")
+        elif (one.value or 0.0) < basis.need:
+            said.append("too close to the longest")
+    return f"{one.label}: {', '.join(said) or 'no difference'}"
+
+
+def _money(one: CandidateValue) -> str:
+    hours = f"{abs(one.gain_s) / 3600:.1f} node-hours {'fewer' if one.gain_s > 0 else 'more'}"
+    if one.money is None:
+        return f"{hours} (price unknown)"
+    return f"{'saves' if one.money > 0 else 'costs'} {show.money(abs(one.money))} ({hours})"
