@@ -82,8 +82,8 @@ class Status:
     satisfy, each with its reason code.
     `resting` are the places without room: size, place and until when it rests (boottime seconds).
     `under_way` counts in-flight actions. `aborted` is why the last snapshot allowed no decision.
-    `marked_at` is since when the pool's marks stand, by kind. `sizes` says what keeps each size
-    from growing or shrinking; the node ids in it are names. `notices` is what only a person can
+    `marked_at` is since when the pool's marks stand, by kind. `sizes` says why each size neither
+    grows nor shrinks; the node ids in it are names. `notices` is what only a person can
     end.
 
     `last_ping_s` is the age of the pool's newest ping on the store's clock, None before any.

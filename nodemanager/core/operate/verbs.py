@@ -1,7 +1,7 @@
 """The commands of operators, as data: each is one row.
 
-The command line, the HTTP routes, the dashboard's pages, the daemon's answers and the log are made
-from the rows. A client on the command line loads only this, and nothing of what decides.
+The command line, the HTTP routes, the dashboard's pages, the daemon's answers and the log are
+made of the rows. A client on the command line loads only this, and nothing of what decides.
 """
 
 from __future__ import annotations

@@ -52,9 +52,9 @@ _REASONS: Mapping[CostCause, str] = {
     CostCause.SPARE: "spare",
     CostCause.LATE: "window_closed not_idle_long idle_word_old drain_awaited late_destroy "
     "shutdown_cap no_longer_wanted",
-    CostCause.DRAINING: "draining cordoned leaving set_aside",
+    CostCause.DRAINING: "draining cordoned parking leaving set_aside",
     CostCause.ENDING: "shutting_down idle_beyond_demand suspended other_image other_type too_old "
-    "killed drained noticed",
+    "killed drained parked noticed",
     CostCause.LOST: "silent_within_window unpaired_within_window down_in_scheduler unscheduled",
     CostCause.KEPT: "held unreadable ambiguous impossible untagged no_launch_time breaker_open "
     "paused read_only no_lease not_authorised poll_stale",
