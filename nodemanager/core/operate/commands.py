@@ -76,7 +76,7 @@ def refused(verb: Verb, verdict: Verdict, named: Named) -> Reply:
     rule = verdict.rule or reason.rule
     measures = dict(verdict.measures or {})
     behind = f" ({rule})" if rule is not None else ""
-    text = f"{named.id}: {reason.value}{behind}: {reason.doc}"
+    text = f"{named.called(named.id)}: {reason.value}{behind}: {reason.doc}"
     if measures:
         text += f" [{', '.join(f'{key}={_shown(value)}' for key, value in measures.items())}]"
     if reason.row.clear:
@@ -162,7 +162,8 @@ def worded(verb: Verb, text: str, named: Named | None) -> str:
     if named is None:
         return text
     is_of = {CommandTarget.NODE: named.node, CommandTarget.RECORD: named.record}
-    return text.format(id=is_of.get(verb.row.subject) or named.id)
+    id = is_of.get(verb.row.subject) or named.id
+    return text.format(id=id, which=named.called(id))
 
 
 def of_kill(named: Named, made: Plan, snapshot: Snapshot, destroyed: Container[str]) -> Reply:
@@ -177,7 +178,9 @@ def of_kill(named: Named, made: Plan, snapshot: Snapshot, destroyed: Container[s
         return given(Verb.KILL, named)
     if verdict.reason in OURS or verdict.reason is Reason.SHUTDOWN_CAP:
         why = verdict.reason.value.replace("_", " ")
-        return _done(named, f"{_node(named)} is shut down as soon as it may be ({why})")
+        return _done(
+            named, f"{named.called(_node(named))} is shut down as soon as it may be ({why})"
+        )
     return refused(Verb.KILL, verdict, named)
 
 
@@ -190,11 +193,13 @@ def of_clean(named: Named, made: Plan) -> Reply | None:
     if verdict.kind is Kind.CLEAN:
         return None
     if verdict.reason is Reason.HOLDS_NOTHING or uuid in freed_since_listed(made.history):
-        text = Verb.CLEAN.row.already.format(id=uuid)
+        text = worded(Verb.CLEAN, Verb.CLEAN.row.already, named)
         return replace(_done(named, text), result=Result.ALREADY)
     action = (verdict.measures or {}).get("action")
     if verdict.reason is Reason.IN_FLIGHT and action in ("clean", "fenced"):
-        return replace(_done(named, f"{uuid} is being cleaned"), result=Result.ALREADY)
+        return replace(
+            _done(named, f"{named.called(uuid)} is being cleaned"), result=Result.ALREADY
+        )
     return refused(Verb.CLEAN, verdict, named)
 
 
@@ -221,8 +226,11 @@ def _nothing_to_end(named: Named, history: History, destroyed: Container[str]) -
     """The answer to a drain or kill of an unlisted node; we destroyed those in `destroyed`."""
     node_id = _node(named)
     if _is_gone(node_id, history, destroyed):
-        return replace(_done(named, f"{node_id} is gone already"), result=Result.ALREADY)
-    text = f"{node_id}: it is not listed, but may live. Try again when a listing shows it"
+        return replace(
+            _done(named, f"{named.called(node_id)} is gone already"), result=Result.ALREADY
+        )
+    why = "it is not listed, but may live. Try again when a listing shows it"
+    text = f"{named.called(node_id)}: {why}"
     return Reply(Result.REFUSED, text, named.record, named.node, Reason.NODE_ABSENT)
 
 
@@ -246,13 +254,13 @@ def without(named: Named, reason: Reason, known: Known) -> Reply:
     """The refusal of a command that needs a node or record, if the named one has none."""
     if not known.is_complete:
         return not_listed_yet(named.id)
-    text = f"{named.id}: {reason.doc}"
+    text = f"{named.called(named.id)}: {reason.doc}"
     return Reply(Result.REFUSED, text, record=named.record, node=named.node, reason=reason)
 
 
 def too_late(named: Named) -> Reply:
     """The refusal to undo a destroy that was sent."""
-    text = f"{_node(named)}: its destroy was sent already, and can't be undone"
+    text = f"{named.called(_node(named))}: its destroy was sent already, and can't be undone"
     return Reply(Result.REFUSED, text, named.record, named.node, Reason.SHUTTING_DOWN)
 
 
@@ -266,7 +274,7 @@ def nothing_to_undo(named: Named, known: Known, destroyed: Container[str]) -> Re
     why = (
         "too late: it is gone" if is_gone else "it is not listed, and has no drain or kill to undo"
     )
-    return replace(refusal, text=f"{node_id}: {why}")
+    return replace(refusal, text=f"{named.called(node_id)}: {why}")
 
 
 def not_listed_yet(given: str) -> Reply:

@@ -7,7 +7,7 @@ if only one id begins so.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 
 from nodemanager.core.model.seats import host_of
@@ -40,6 +40,11 @@ class Named:
     id: str
     node: str | None = None
     record: str | None = None
+    host: str | None = field(default=None, compare=False)
+
+    def called(self, id: str) -> str:
+        """That id of it, behind the name that people know."""
+        return id if self.host is None else f"{self.host} ({id})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,11 +64,11 @@ class Thing:
 
     @property
     def by_node(self) -> Named:
-        return Named(self.node or self.record or "", self.node, self.record)
+        return Named(self.node or self.record or "", self.node, self.record, self.host)
 
     @property
     def by_record(self) -> Named:
-        return Named(self.record or self.node or "", self.node, self.record)
+        return Named(self.record or self.node or "", self.node, self.record, self.host)
 
     def __str__(self) -> str:
         others = [self.host, None if self.slot is None else f"slot {self.slot}", self.node]

@@ -44,10 +44,10 @@ class Verb(StrEnum):
             ("slot", "It keeps its {slot}."),
         ),
         done=(
-            "{id} is on hold: nothing automatic touches it until it is released; `nodemanager "
+            "{which} is on hold: nothing automatic touches it until it is released; `nodemanager "
             "release {id}` ends that"
         ),
-        already="{id} is on hold already",
+        already="{which} is on hold already",
         takes=Takes.UNLISTED,
     )
     RELEASE = VerbRow(
@@ -58,8 +58,8 @@ class Verb(StrEnum):
         help="End the hold on a node or record.",
         examples=("release compute7", "release i-0abc i-0def"),
         says=("The daemon decides about {name} again, as about any other.",),
-        done="{id} is on hold no longer",
-        already="{id} is not on hold",
+        done="{which} is on hold no longer",
+        already="{which} is not on hold",
         ends=("hold",),
     )
     DRAIN = VerbRow(
@@ -88,10 +88,10 @@ class Verb(StrEnum):
             "Until it is being shut down, you can undo this.",
         ),
         done=(
-            "{id} is draining: it is shut down as soon as it is idle; `nodemanager undrain "
+            "{which} is draining: it is shut down as soon as it is idle; `nodemanager undrain "
             "{id}` undoes that"
         ),
-        already="{id} is draining already",
+        already="{which} is draining already",
         takes=Takes.WAIT,
     )
     RUN = VerbRow(
@@ -105,8 +105,8 @@ class Verb(StrEnum):
             "{name} may take work again: a drain is undone, and so is a kill that has not been "
             "carried out yet.",
         ),
-        done="{id} may take work again",
-        already="{id} is neither draining nor to be killed",
+        done="{which} may take work again",
+        already="{which} is neither draining nor to be killed",
         typed="undrain",
         ends=("drain", "kill"),
     )
@@ -129,10 +129,10 @@ class Verb(StrEnum):
             ("slot", "It keeps its {slot}."),
         ),
         done=(
-            "{id} is cordoned: it takes no more work and is not destroyed, also over restarts; "
+            "{which} is cordoned: it takes no more work and is not destroyed, also over restarts; "
             "`nodemanager uncordon {id}` ends that"
         ),
-        already="{id} is cordoned already",
+        already="{which} is cordoned already",
     )
     UNCORDON = VerbRow(
         "uncordon",
@@ -142,8 +142,8 @@ class Verb(StrEnum):
         help="End a cordon: the node takes work again, and may be shut down again.",
         examples=("uncordon compute7",),
         says=("{name} may take work again, and may be shut down again.",),
-        done="{id} may take work again",
-        already="{id} is not cordoned",
+        done="{which} may take work again",
+        already="{which} is not cordoned",
         ends=("cordon",),
     )
     KILL = VerbRow(
@@ -168,8 +168,8 @@ class Verb(StrEnum):
             _FREED,
             "Once its destroy is sent, this can't be undone.",
         ),
-        done="{id} is being shut down, busy or not",
-        already="{id} is to be killed already",
+        done="{which} is being shut down, busy or not",
+        already="{which} is to be killed already",
         takes=Takes.YES | Takes.WAIT,
         danger=True,
         needs_reason=True,
@@ -194,8 +194,8 @@ class Verb(StrEnum):
             "It is refused while any rule forbids it, its stale window too. Right before it, "
             "the cloud is asked whether a node of it lives.",
         ),
-        done="{id} is clean",
-        already="{id} is clean already",
+        done="{which} is clean",
+        already="{which} is clean already",
         takes=Takes.FORCE | Takes.WAIT,
         danger=True,
     )
