@@ -27,11 +27,15 @@ SLURM, SCHEDULER = "Slurm", "Scheduler"
 CANCELS = SCHEDULER, "cancel_unsatisfiable"
 SERVICE_LOGS = Path("/var/log/nodemanager")
 """The units' LogsDirectory; apart from it they can only write to the state directory."""
-STATE_FILTERS = frozenset({"instance-state-code", "instance-state-name"})
-"""EC2's filters by state, which its adapter drops from [Cloud List] (T5)."""
-
-WITHOUT_EFFECT = frozenset({"ex_blob_container", "ex_os_disk_delete", "ex_storage_account"})
-"""Options of Azure's former, unmanaged disks, which its adapter drops from [Cloud Create]."""
+_EVERY_STATE = "nodes are listed in every state, since a stopped one would seem gone (T5)"
+_MANAGED = "the nodes' disks are managed, and Azure deletes them with their node"
+IGNORED = {
+    "Cloud List": dict.fromkeys(("instance-state-code", "instance-state-name"), _EVERY_STATE),
+    "Cloud Create": dict.fromkeys(
+        ("ex_blob_container", "ex_os_disk_delete", "ex_storage_account"), _MANAGED
+    ),
+}
+"""The keys that an adapter drops, and why."""
 
 
 def check_all(draft: Draft) -> None:
@@ -54,8 +58,7 @@ def check_all(draft: Draft) -> None:
     _dispatcher(draft)
     check_queues(draft)
     _log_file(draft)
-    _state_filters(draft)
-    _without_effect(draft)
+    _ignored(draft)
     warn_of_placeholders(draft)
 
 
@@ -309,16 +312,14 @@ def _dispatcher(draft: Draft) -> None:
 
 
 def _a_program_for_each_verb(draft: Draft, place: Place) -> None:
-    for name in ("nodes", "queue", "drain", "resume", "down"):
-        needed = f"{name}_command"
-        if draft.value(SCHEDULER, needed) is None and not is_wrong(draft, SCHEDULER, needed):
-            draft.report.wrong(place, f"needs [{SCHEDULER}] {needed}")
-    cancels = draft.place(*CANCELS)
-    for name in ("comment", "cancel") if draft.value(*CANCELS) else ():
+    needed = [(place, name) for name in ("nodes", "queue", "drain", "resume", "down")]
+    if draft.value(*CANCELS):
         # A job's owner is told why before it is cancelled.
-        needed = f"{name}_command"
-        if draft.value(SCHEDULER, needed) is None and not is_wrong(draft, SCHEDULER, needed):
-            draft.report.wrong(cancels, f"needs [{SCHEDULER}] {needed}")
+        needed += [(draft.place(*CANCELS), name) for name in ("comment", "cancel")]
+    for by, name in needed:
+        program = SCHEDULER, f"{name}_command"
+        if draft.value(*program) is None and not is_wrong(draft, *program):
+            draft.report.wrong(by, f"needs [{SCHEDULER}] {name}_command")
 
 
 def _asked_in_time(draft: Draft, section: str) -> None:
@@ -344,22 +345,10 @@ def _log_file(draft: Draft) -> None:
     )
 
 
-def _state_filters(draft: Draft) -> None:
-    for key in draft.keys["Cloud List"]:
-        if key in STATE_FILTERS:
-            draft.report.warn(
-                draft.places["Cloud List", key],
-                "ignored: nodes are listed in every state, since a stopped one would seem gone",
-            )
-
-
-def _without_effect(draft: Draft) -> None:
-    for key in draft.keys.get("Cloud Create", {}):
-        if key in WITHOUT_EFFECT:
-            draft.report.warn(
-                draft.places["Cloud Create", key],
-                "ignored: the nodes' disks are managed, and Azure deletes them with their node",
-            )
+def _ignored(draft: Draft) -> None:
+    for section, keys in IGNORED.items():
+        for key in keys.keys() & draft.keys.get(section, {}).keys():
+            draft.report.warn(draft.places[section, key], f"ignored: {keys[key]}")
 
 
 def _adjust(draft: Draft, what: Place, other: Place, value: float, why: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -10,7 +11,6 @@ from typing import Any
 
 from nodemanager.config import kinds
 from nodemanager.config.ini import IniFile, IniOption
-from nodemanager.config.misread import doubts_of_comment, doubts_of_text
 from nodemanager.config.options import Derived, Option, Section
 from nodemanager.config.report import Place, Report, shown
 from nodemanager.config.sections import PASS_THROUGH, SECTIONS, SIZE, SizeSection
@@ -21,6 +21,8 @@ from nodemanager.redact import MASK, is_secret
 FILE_SUFFIX = "_file"
 CREDENTIALS = "Cloud Credentials"
 _OPTION = re.compile(r"[\w.:-]+\s*=")
+UNSEEN = frozenset({"Cc", "Cf", "Zl", "Zp"})
+"""Unicode's categories of control and format characters and of separators of lines."""
 LITERAL_FILE_KEYS = frozenset({"credential_file"})
 """Keys that a libcloud driver itself takes by this name (GCE)."""
 
@@ -239,13 +241,29 @@ def _content(draft: Draft, place: Place, name: str) -> str | None:
 
 
 def _doubt(draft: Draft, place: Place, entry: IniOption, *, secret: bool, file: str) -> None:
-    for doubt in doubts_of_comment(entry.value, entry.comment, secret=secret, file=file):
-        draft.report.warn(place, doubt)
+    """Warn where the comment behind the value may have been meant as a part of it.
+
+    `file` is the name by which a file can hold the value instead.
+    """
+    value, comment = entry.value, entry.comment
+    begins = f"'{comment[:1]}' begins a comment, so"
+    if comment and secret and value:
+        instead = f"; put a secret that holds it into a file: {file}" if file else ""
+        draft.report.warn(place, f"{begins} what follows it is not part of the secret{instead}")
+    elif comment and not value and not comment[1:2].isspace():
+        draft.report.warn(place, f"{begins} this is blank")
 
 
 def _doubt_text(draft: Draft, place: Place, value: str, *, secret: bool) -> None:
-    for doubt in doubts_of_text(value, secret=secret):
-        draft.report.warn(place, doubt)
+    """Warn where the value may not be what its writer meant; show no character of a secret."""
+    if len(value) > 1 and value[0] == value[-1] and value[0] in "\"'":
+        draft.report.warn(place, "the quotes are part of the value; leave them out")
+    unseen = [one for one in value if unicodedata.category(one) in UNSEEN and one not in "\t\n"]
+    if unseen:
+        which = "" if secret else f" (U+{ord(unseen[0]):04X})"
+        draft.report.warn(place, f"holds a character that can't be seen{which}")
+    if value != value.strip():
+        draft.report.warn(place, "begins or ends with white space")
 
 
 def _lost(draft: Draft, place: Place, entry: IniOption) -> bool:

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from nodemanager.cli import group
 from nodemanager.clock import SystemClock
-from nodemanager.commands.slurm_lines import lines, sizes
+from nodemanager.commands.slurm_config import lines, sizes
 from nodemanager.config import load
 from nodemanager.errors import ConfigError
 from nodemanager.records.slurm import SlurmRecordStore
