@@ -26,20 +26,22 @@ from tests.web.dashboard.scene import Scene, scene
 VIEWERS = 10
 DECISIONS = 6
 EVERY_S = 5.0
+ASKS_S = 2.0
+"""How often a page asks, as dashboard.js has it."""
 LOADS = 5
 
 LISTENS = """
-import sys, requests
-url, cookie, version = sys.argv[1:]
+import sys, time, requests
+url, cookie, version, every_s = sys.argv[1:]
 count = 0
-while True:
-    with requests.get(url, params={"of": "/nodes", "version": version}, stream=True,
-                      headers={"Cookie": cookie}, timeout=60) as answer:
-        for line in answer.iter_lines():
-            if line.startswith(b"id: "):
-                version = line[4:].decode()
-            count += len(line) + 1
-            print(count, flush=True)
+with requests.Session() as session:
+    while True:
+        asked = {"of": "/nodes", "version": version}
+        answer = session.get(url, params=asked, headers={"Cookie": cookie}, timeout=60)
+        version = answer.headers.get("Version", version)
+        count += int(answer.headers.get("Content-Length", 0))
+        print(count, flush=True)
+        time.sleep(float(every_s))
 """
 
 
@@ -78,7 +80,7 @@ def watched(shown: Scene) -> tuple[float, list[int]]:
     """The same with VIEWERS, and the bytes that each was sent."""
     cookie = cookie_of(shown)
     version, _ = version_of(shown, cookie)
-    command = [sys.executable, "-c", LISTENS, f"{shown.url}/live", cookie, version]
+    command = [sys.executable, "-c", LISTENS, f"{shown.url}/live", cookie, version, str(ASKS_S)]
     viewers = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(VIEWERS)]
     time.sleep(EVERY_S)
     used = play(shown)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -31,22 +30,6 @@ if TYPE_CHECKING:
 
 Seen = Callable[[Json], tuple[list[TableRow], str]]
 """The rows of an answer, and what the foot adds."""
-
-
-@dataclass(frozen=True, slots=True)
-class ListOptions:
-    """Which rows are wanted (`query` is that of core.explain.lists), and in which form."""
-
-    query: Mapping[str, str]
-    output: str
-    watch: float | None
-
-    @classmethod
-    def of(cls, given: Mapping[str, Any]) -> ListOptions:
-        """Those of the options as click has them."""
-        several = {key: ",".join(one) for key, one in given.items() if isinstance(one, tuple)}
-        output = "json" if given["as_json"] else given["output"]
-        return cls({**several, "sort": given["sort"] or ""}, output, given["watch"])
 
 
 def _options(kind: ListKind) -> Callable[[click.decorators.FC], click.decorators.FC]:
@@ -129,7 +112,7 @@ def nodes(foreign: bool, config: str | None, **given: Any) -> None:
         more = f"; {hidden} that are not this pool's are left out (--all)" if hidden else ""
         return rows, more
 
-    _show(client(config).nodes, NODES, ListOptions.of(given), seen)
+    _show(client(config).nodes, NODES, given, seen)
 
 
 @click.command(
@@ -155,7 +138,7 @@ def slots(config: str | None, **given: Any) -> None:
         free = None if total is None else max(0, total - len(rows))
         return rows, "" if free is None else f"; {free} of {total} are free"
 
-    _show(client(config).slots, SLOTS, ListOptions.of(given), seen)
+    _show(client(config).slots, SLOTS, given, seen)
 
 
 @click.command(
@@ -196,26 +179,28 @@ def jobs(id: str | None, config: str | None, **given: Any) -> None:
             more = "; the queue has not been read yet, or nothing asks for nodes"
         return shown["jobs"], more
 
-    _show(daemon.jobs, JOBS, ListOptions.of(given), seen)
+    _show(daemon.jobs, JOBS, given, seen)
 
 
 def _show(
     ask: Callable[[], Json],
     kind: ListKind,
-    wanted: ListOptions,
+    given: Mapping[str, Any],
     seen: Seen,
 ) -> None:
     """Print the list, once or again and again."""
     from nodemanager.commands import listing_screen as screen
 
-    whole = wanted.output == "wide"
+    output = "json" if given["as_json"] else given["output"]
+    query = {key: ",".join(given[key]) for key in kind.filters} | {"sort": given["sort"] or ""}
+    watch, whole = given["watch"], output == "wide"
     columns = kind.shown(Width.WIDE if whole else Width.NARROW)
 
     def drawn(shown: Json) -> RenderableType:
         from rich.console import Group
 
         rows, more = seen(shown)
-        found = kind.chosen(rows, wanted.query)
+        found = kind.chosen(rows, query)
         foot = screen.foot(found, rows, kind.what, shown["at"], more)
         return (
             Group(screen.table(found, columns, whole=whole, terminal=True), foot) if found else foot
@@ -224,10 +209,10 @@ def _show(
     def told(shown: Json) -> None:
         """Print it; its foot only on a terminal, in a pipe only where no row was found."""
         rows, more = seen(shown)
-        found = kind.chosen(rows, wanted.query)
-        if wanted.output == "json":
-            show.print_json({**shown, kind.key: found}, a_line=wanted.watch is not None)
-        elif wanted.output == "name":
+        found = kind.chosen(rows, query)
+        if output == "json":
+            show.print_json({**shown, kind.key: found}, a_line=watch is not None)
+        elif output == "name":
             for name in filter(None, map(kind.name_of, found)):
                 click.echo(visible(name))
         else:
@@ -239,8 +224,8 @@ def _show(
                 foot = screen.foot(found, rows, kind.what, shown["at"], more)
                 show.say(show.console(stderr=True), foot)
 
-    if wanted.watch is None:
+    if watch is None:
         told(ask())
     else:
-        in_place = wanted.output in ("table", "wide")
-        watch_it(ask, wanted.watch, drawn=drawn, told=told, in_place=in_place)
+        in_place = output in ("table", "wide")
+        watch_it(ask, watch, drawn=drawn, told=told, in_place=in_place)

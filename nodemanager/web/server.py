@@ -126,7 +126,7 @@ class ManagementServer(HttpServer):
             add_verify(app, explanations, door, workers, board.now)
         limits = limits_of(_SHARE)
         if dashboard is not None:
-            dashboard.add_to(app, door, limits, commands, public_url)
+            dashboard.add_to(app, door, commands, public_url)
         self._dashboard = dashboard
         self.app = app
         """The ASGI application, for tests without a socket."""

@@ -5,11 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from nodemanager.clock import Clock
-from nodemanager.connections import ServerLimits
 from nodemanager.web.commands import Commands
 from nodemanager.web.dashboard.acts import add_acts
 from nodemanager.web.dashboard.history import ChartHistory
-from nodemanager.web.dashboard.live import Viewers
 from nodemanager.web.dashboard.site import Site, add_dashboard
 from nodemanager.web.dashboard.source import Source
 from nodemanager.web.dashboard.sweep import Sweeps
@@ -41,7 +39,6 @@ class Dashboard:
         self,
         app: Any,
         door: Door,
-        limits: ServerLimits,
         commands: Commands | None,
         public_url: str | None = None,
     ) -> None:
@@ -50,9 +47,7 @@ class Dashboard:
         `public_url` is where browsers find them behind a proxy.
         """
         workers = Workers("dashboard", THREADS)
-        # A page and its files need a few connections beside the stream.
-        viewers = Viewers(max(2, limits.connections // 2), max(2, limits.per_peer // 2))
-        site = Site(self._source, door, workers, viewers, self._sweeps, public_url)
+        site = Site(self._source, door, workers, self._sweeps, public_url)
         add_dashboard(app, site)
         if commands is not None:
             add_acts(app, site, commands)

@@ -11,16 +11,12 @@ from nodemanager.journal.story import Story
 from nodemanager.web.dashboard.overview import EVENT_HEAD, event_row
 from nodemanager.web.dashboard.page import Block, Page, Table, row_id
 from nodemanager.web.dashboard.ranges import RANGES, TimeRange, chart_blocks
-from nodemanager.web.dashboard.render import part
+from nodemanager.web.dashboard.render import heads, part
 from nodemanager.web.dashboard.source import ShownDecision, Source
 
 MOST_EVENTS = 300
 """The most events that are told one by one: about ten printed pages."""
-GROUP_HEAD = (
-    '<tr><th scope="col">level</th><th scope="col">what</th><th scope="col">why</th>'
-    '<th scope="col" class="n">times</th><th scope="col">first</th><th scope="col">last</th>'
-    '<th scope="col">which</th></tr>'
-)
+GROUP_HEAD = heads("level", "what", "why", "times", "first", "last", "which", numbers=("times",))
 
 
 def incident(source: Source, seen: ShownDecision, query: Mapping[str, str]) -> Page:

@@ -23,22 +23,14 @@ from nodemanager.journal.event import LoggedEvent
 from nodemanager.journal.latest import latest
 from nodemanager.web.dashboard.page import Block, Page, Table, row_id
 from nodemanager.web.dashboard.ranges import RANGES, TimeRange, chart_blocks
-from nodemanager.web.dashboard.render import act_path, doc_of, part, words
+from nodemanager.web.dashboard.render import act_path, doc_of, heads, part, words
 from nodemanager.web.dashboard.source import ShownDecision, Source
 
 LATEST = 12
 LATELY_S = 3600.0
 MOST_WARNINGS = 4
-WHY_HEAD = (
-    '<tr><th scope="col">size</th><th scope="col">nodes</th><th scope="col" class="n">wished</th>'
-    '<th scope="col">does not grow</th><th scope="col">does not shrink</th></tr>'
-)
-EVENT_HEAD = (
-    '<tr><th scope="col">when</th><th scope="col">what</th><th scope="col">why</th>'
-    '<th scope="col">which</th><th scope="col">measured</th></tr>'
-)
-
-
+WHY_HEAD = heads("size", "nodes", "wished", "does not grow", "does not shrink", numbers=("wished",))
+EVENT_HEAD = heads("when", "what", "why", "which", "measured")
 TITLES = {
     Reason.BACKLOG_HELD: "A backlog is held",
     Reason.UNUSED_RECORDS: "Far more records than needed",
@@ -83,9 +75,9 @@ def overview(source: Source, seen: ShownDecision, query: Mapping[str, str]) -> P
         Block("alerts", "", part("alerts", found or [_calm(seen)]), wide=True),
         _slots(seen),
         replace(slots, html=ranges + slots.html),
-        _nodes(seen),
+        Block("nodes", "Nodes", part("counts", seen.status, asdict(seen.status.nodes))),
         _demand(seen),
-        _health(seen),
+        Block("health", "Breaker, lease, polls", part("health", seen)),
         Block("orders", "Operators' orders", part("orders", *_marks(seen))),
         *others,
         _why(seen),
@@ -209,51 +201,10 @@ def _slots(seen: ShownDecision) -> Block:
     return Block("slots", "Slots", part("slots", states, slots.total, leaks, next_free))
 
 
-def _nodes(seen: ShownDecision) -> Block:
-    status = seen.status
-    counts = Counter(asdict(status.nodes))
-    del counts["wish"]
-    shown = [(name, count) for name, count in counts.items() if count]
-    given = (status.live, status.nodes.wish, status.max_nodes, status.quota, status.price)
-    return Block("nodes", "Nodes", part("counts", shown, *given))
-
-
 def _demand(seen: ShownDecision) -> Block:
-    status, wants = seen.status, seen.picture.made.wants
+    wants = seen.picture.made.wants
     granted = Counter((size.name, why.value) for size, why in (wants.boots if wants else ()))
-    html = part(
-        "demand",
-        status.nodes.wish,
-        [(size, why, count) for (size, why), count in sorted(granted.items())],
-        [(size, why, count) for (size, why), count in sorted(status.refused.items())],
-        status.unsatisfiable,
-        [(size, place, seen.wall(until)) for size, place, until in status.resting],
-        sorted(status.under_way.items()),
-        status.deferred,
-    )
-    return Block("demand", "Demand", html)
-
-
-def _health(seen: ShownDecision) -> Block:
-    status, limit = seen.status, seen.status.poll_stale_after
-    polls = [
-        (
-            source,
-            seen.wall(poll.started_at),
-            poll.items,
-            poll.failures_in_a_row,
-            limit is not None
-            and poll.started_at is not None
-            and seen.picture.snapshot.now - poll.started_at > limit,
-        )
-        for source, poll in status.polls.items()
-    ]
-    given = (polls, status.account, status.store)
-    return Block(
-        "health",
-        "Breaker, lease, polls",
-        part("health", status.breaker.is_open, status.lease, *given),
-    )
+    return Block("demand", "Demand", part("demand", seen, granted))
 
 
 def _why(seen: ShownDecision) -> Block:

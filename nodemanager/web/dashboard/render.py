@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from functools import cache
 from typing import Any
 from urllib.parse import quote, urlencode
@@ -109,3 +110,8 @@ def part(name: str, *given: Any) -> str:
     """The macro `name` of parts.html.j2, called with these values."""
     made = environment().get_template("parts.html.j2").module
     return str(getattr(made, name)(*given)).strip()
+
+
+def heads(*names: str, numbers: Collection[str] = ()) -> str:
+    """The head of a table that is not sorted."""
+    return part("plain_heads", names, numbers)

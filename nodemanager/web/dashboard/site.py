@@ -2,7 +2,8 @@
 
     GET  /                     the overview; /nodes, /records, /jobs, /log, /incident, /windows
     GET  /nodes/ID             a node, or /records/ID: its explanation and history; or /jobs/ID
-    GET  /live?of=PATH         the changes of that page, as server-sent events
+    GET  /live?of=PATH         that page anew, if it is another version than the browser has,
+                               else 204; 410 where what it is about is gone
     GET  /act/VERB?id=ID       what an order will do; POST gives it
     GET  /sign-in              the form for the token; POST signs in
     POST /sign-out
@@ -34,7 +35,6 @@ from nodemanager.web.dashboard import forms
 from nodemanager.web.dashboard.decisions import decisions
 from nodemanager.web.dashboard.incident import incident
 from nodemanager.web.dashboard.lists import PAGES, list_page
-from nodemanager.web.dashboard.live import Live, Viewers
 from nodemanager.web.dashboard.overview import overview
 from nodemanager.web.dashboard.page import Page
 from nodemanager.web.dashboard.render import rendered
@@ -76,7 +76,6 @@ class Site:
         source: Source,
         door: Door,
         workers: Workers,
-        viewers: Viewers,
         sweeps: Sweeps,
         public_url: str | None = None,
     ) -> None:
@@ -90,7 +89,6 @@ class Site:
         self.sweeps = sweeps
         self.sessions = Sessions(door, source.clock.wall)
         self.store = Store(source, self._build, workers)
-        self.live = Live(source, self.store, viewers)
 
     def _build(
         self, source: Source, seen: ShownDecision, path: str, query: Mapping[str, str]
@@ -231,20 +229,11 @@ def own_path(given: str) -> str:
 def add_dashboard(app: Any, site: Site) -> None:
     """Add the routes of the pages, but for those that give orders."""
     page = _Page(site)
-    for path in (
-        "/",
-        "/nodes",
-        "/records",
-        "/jobs",
-        "/log",
-        "/incident",
-        "/nodes/{id:path}",
-        "/records/{id:path}",
-        "/jobs/{id:path}",
-    ):
+    things = (f"{path}/{{id:path}}" for path in PAGES)
+    for path in ("/", "/log", "/incident", *PAGES, *things):
         app.add_route(path, page)
     app.add_route("/windows", _Windows(site))
-    app.add_route("/live", _LiveChanges(site))
+    app.add_route("/live", _Live(site))
     app.add_route("/sign-in", _SignIn(site))
     app.add_route("/sign-out", _SignOut(site))
     app.add_route("/static/{name}", _Static())
@@ -279,28 +268,31 @@ class _Windows:
 
 
 @dataclass(frozen=True, slots=True)
-class _LiveChanges:
+class _Live:
     site: Site
 
     async def on_get(self, request: Request, response: Response) -> None:
         site = self.site
         dress(response)
-        session = site.session(request)
-        if session is None:
+        if site.session(request) is None:
             raise falcon.HTTPUnauthorized(title="signed out", description="sign in again")
-        if request.scope["method"] != "GET":
-            raise falcon.HTTPMethodNotAllowed(["GET"])
         parts = urlsplit(own_path(request.get_param("of") or "/"))
         address = Address.of(parts.path, dict(parse_qsl(parts.query)))
-        version = request.get_header("Last-Event-ID") or request.get_param("version") or ""
-        cookies = request.get_cookie_values(cookie_name(request)) or []
-
-        def goes_on() -> bool:
-            return any(site.sessions.read(one) is not None for one in cookies)
-
-        # nginx would hold the changes back.
-        response.set_header("X-Accel-Buffering", "no")
-        response.sse = site.live.stream(address, version, request.remote_addr, goes_on)
+        response.set_header("Now", f"{site.source.clock.wall():.3f}")
+        response.set_header("Decided-Ago", f"{site.source.board.age():.1f}")
+        response.set_header("Cache-Control", "no-store")
+        response.status = falcon.HTTP_204
+        try:
+            page = await site.store.newest(address)
+        except UnknownIdError:
+            response.status = falcon.HTTP_410
+            return
+        if page is not None and page.version != request.get_param("version"):
+            response.status = falcon.HTTP_200
+            response.content_type = "text/html; charset=utf-8"
+            response.set_header("Version", page.version)
+            response.set_header("Content-Encoding", "gzip")
+            response.data = page.packed
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from nodemanager.web.dashboard.decisions import number_of, ways
 from nodemanager.web.dashboard.overview import EVENT_HEAD, alerts_block, event_row
 from nodemanager.web.dashboard.page import Block, Page, Table, row_id
 from nodemanager.web.dashboard.ranges import moment_of
-from nodemanager.web.dashboard.render import part, words
+from nodemanager.web.dashboard.render import heads, part, words
 from nodemanager.web.dashboard.source import ShownDecision, Source
 from nodemanager.web.explain import SOURCE
 
@@ -29,10 +29,7 @@ DOING = {
     Kind.SHUTDOWN.value: "It is shut down",
 }
 _SINCE = frozenset({"first_ping_s", "last_ping_s", "modified_s", "claimed_s"})
-_RULES = (
-    '<tr><th scope="col">rule</th><th scope="col">says</th>'
-    '<th scope="col">what must hold</th><th scope="col">measured</th></tr>'
-)
+_RULES = heads("rule", "says", "what must hold", "measured")
 
 
 def thing(

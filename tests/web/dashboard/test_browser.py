@@ -81,6 +81,26 @@ def test_a_new_decision_is_shown_without_loading_the_page_again(ann: Visitor, sh
     assert ann.complaints == []
 
 
+def test_rows_that_move_and_a_text_half_typed_stay_as_they_are(ann: Visitor, shown: Scene) -> None:
+    page, node = ann.page, shown.world.nodes[-1]
+    page.goto("/nodes?sort=orders")
+    ann.live()
+    rows = page.locator("#list-rows tr th")
+    expect(rows.first).to_have_text("compute1")
+    rows.last.evaluate("(row) => { row.stays = true; }")
+    search = page.get_by_label("containing")
+    search.fill("half")
+    shown.drain(node.id)
+    expect(rows.first).to_have_text("compute20")
+    assert rows.first.evaluate("(row) => row.stays")
+    expect(search).to_have_value("half")
+    expect(search).to_be_focused()
+    names = rows.all_text_contents()
+    assert names == ["compute20", *[name for name in names if name != "compute20"]]
+    assert len(names) == len(shown.world.nodes)
+    assert ann.complaints == []
+
+
 def test_it_says_when_the_daemon_is_lost(ann: Visitor, shown: Scene) -> None:
     page = ann.page
     page.clock.install()

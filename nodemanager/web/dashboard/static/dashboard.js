@@ -1,11 +1,12 @@
-// Keeps a page of the dashboard up to date: shows times as "3m 12s ago", applies the changes that
-// the server sends, and says so when the daemon is lost. Without it the pages work, too.
+// Keeps a page of the dashboard up to date: shows times as "3m 12s ago", asks for the page's
+// newest version and changes what is other in it, and says so when the daemon is lost. Without it the pages work, too.
 "use strict";
 
 (() => {
   const body = document.body;
   const says = document.getElementById("live");
   const LOST_S = 12;
+  const EVERY_MS = 2000;
   const TICK_MS = 1000;
   let ahead = (Number(body.dataset.now) || Date.now() / 1000) * 1000 - Date.now();
 
@@ -52,79 +53,45 @@
 
   // Changes.
 
-  const waiting = new Map();
+  const isSame = (one, other) => one.nodeName === other.nodeName && one.id === other.id;
 
-  function isInUse(element) {
+  // Makes `old` as `fresh` is, and leaves alone whatever is the same: the focus, a text half typed.
+  function morph(old, fresh) {
+    if (old.isEqualNode(fresh)) return;
+    if (old.nodeType !== Node.ELEMENT_NODE) { old.data = fresh.data; return; }
+    for (const { name } of [...old.attributes]) if (!fresh.hasAttribute(name)) old.removeAttribute(name);
+    for (const { name, value } of fresh.attributes) if (old.getAttribute(name) !== value) old.setAttribute(name, value);
+    const stay = new Set([...fresh.children].map((one) => one.id));
+    const known = new Map([...old.children].map((one) => [one.id, one]));
+    let at = old.firstChild;
+    const skipGone = () => {
+      while (at?.id && !stay.has(at.id)) { const gone = at; at = at.nextSibling; gone.remove(); }
+    };
+    for (const one of [...fresh.childNodes]) {
+      skipGone();
+      const match = one.id ? known.get(one.id) : at && isSame(at, one) ? at : null;
+      if (!match) { old.insertBefore(one, at); continue; }
+      if (match === at) at = at.nextSibling; else old.insertBefore(match, at);
+      morph(match, one);
+    }
+    while (at !== null) { const gone = at; at = at.nextSibling; gone.remove(); }
+  }
+
+  function show(html) {
+    const page = document.getElementById("page");
+    const fresh = page.cloneNode(false);
     const focused = document.activeElement;
-    return element.contains(focused) && /^(input|select|textarea)$/.test(focused.localName);
+    fresh.innerHTML = html;
+    showTimes(fresh);
+    showClocks(fresh);
+    morph(page, fresh);
+    if (focused.isConnected) focused.focus({ preventScroll: true });
   }
 
-  function keepingFocus(element, change) {
-    const focused = document.activeElement;
-    const had = element.contains(focused) ? focused.getAttribute("href") : null;
-    const place = change();
-    if (had === null) return;
-    for (const link of place.querySelectorAll("a[href]")) {
-      if (link.getAttribute("href") === had) { link.focus({ preventScroll: true }); return; }
-    }
-  }
-
-  function fill(id, html) {
-    const element = document.getElementById(id);
-    if (element === null) return;
-    if (isInUse(element)) { waiting.set(id, html); return; }
-    waiting.delete(id);
-    keepingFocus(element, () => { element.innerHTML = html; return element; });
-    showTimes(element);
-    showClocks(element);
-  }
-
-  document.addEventListener("focusout", () => setTimeout(() => {
-    for (const [id, html] of [...waiting]) fill(id, html);
-  }, 0));
-
-  function rowOf(html) {
-    const frame = document.createElement("template");
-    frame.innerHTML = html;
-    return frame.content.firstElementChild;
-  }
-
-  function changeRows(id, told) {
-    const list = document.getElementById(id);
-    if (list === null) return;
-    for (const gone of told.gone) document.getElementById(gone)?.remove();
-    for (const [key, html, before] of told.put) {
-      const row = rowOf(html);
-      showTimes(row);
-      showClocks(row);
-      const known = document.getElementById(key);
-      if (known !== null) {
-        keepingFocus(known, () => { known.replaceWith(row); return row; });
-      } else {
-        const after = before === null ? null : document.getElementById(before);
-        if (after === null) list.prepend(row); else after.after(row);
-      }
-    }
-    if (told.order !== undefined) {
-      for (const key of told.order) {
-        const row = document.getElementById(key);
-        if (row !== null) list.append(row);
-      }
-    }
-  }
-
-  function apply(told) {
-    if (told.whole) { location.reload(); return; }
-    for (const [id, html] of Object.entries(told.html)) fill(id, html);
-    for (const [id, rows] of Object.entries(told.rows)) changeRows(id, rows);
-  }
-
-  // The stream.
+  // Asking.
 
   let heardAt = Date.now();
-  let lostAt = null;
   let decidedAt = null;
-  let later = false;
 
   function say(kind, text) {
     if (says.className !== `live ${kind}`) says.className = `live ${kind}`;
@@ -133,51 +100,36 @@
   }
 
   function tell() {
-    const silent = (Date.now() - heardAt) / 1000;
-    if (silent > (later ? 45 : LOST_S)) {
-      lostAt ??= heardAt;
+    if ((Date.now() - heardAt) / 1000 > LOST_S) {
       say("lost", "The daemon does not answer. What you see is from "
-        + `${clock(lostAt / 1000, true)}, and may be wrong now.`);
+        + `${clock(heardAt / 1000, true)}, and may be wrong now.`);
       return;
     }
-    lostAt = null;
     const age = decidedAt === null ? 0 : (Date.now() - decidedAt) / 1000;
     if (age > Number(body.dataset.oldAfter)) {
       say("old", "The daemon answers, but decided nothing for a long time: look at its log.");
     } else {
-      say("", later ? "Live, every 15 s: there are many viewers." : "Live.");
+      say("", decidedAt === null ? "" : "Live.");
     }
   }
 
-  function listen() {
+  async function ask() {
     const query = new URLSearchParams({ of: body.dataset.live, version: body.dataset.version });
-    const stream = new EventSource(`/live?${query}`);
-    stream.addEventListener("beat", (event) => {
-      const told = JSON.parse(event.data);
-      heardAt = Date.now();
-      ahead = told.now * 1000 - heardAt;
-      decidedAt = heardAt - told.age * 1000;
-      later = told.later;
-      if (event.lastEventId) body.dataset.version = event.lastEventId;
-      tell();
-    });
-    stream.addEventListener("change", (event) => {
-      heardAt = Date.now();
-      if (event.lastEventId) body.dataset.version = event.lastEventId;
-      apply(JSON.parse(event.data));
-    });
-    stream.addEventListener("error", () => {
-      if (stream.readyState !== EventSource.CLOSED) return;
-      // The browser gave up: an answer that is no stream. Perhaps the session has ended.
-      setTimeout(async () => {
-        try {
-          const answer = await fetch("/live?check=1", { method: "HEAD" });
-          if (answer.status === 401) { location.reload(); return; }
-        } catch { /* It is lost; `tell` says so. */ }
-        listen();
-      }, 2000);
-    });
-    addEventListener("pagehide", () => stream.close(), { once: true });
+    try {
+      const answer = await fetch(`/live?${query}`);
+      // Signed out, or what the page is about is gone: the page itself says so.
+      if (answer.status === 401 || answer.status === 410) { location.reload(); return; }
+      if (answer.ok) hear(answer.headers, await answer.text());
+    } catch { /* It is lost; `tell` says so. */ }
+    setTimeout(ask, EVERY_MS);
+  }
+
+  function hear(told, html) {
+    heardAt = Date.now();
+    ahead = Number(told.get("Now")) * 1000 - heardAt;
+    decidedAt = heardAt - Number(told.get("Decided-Ago")) * 1000;
+    if (told.has("Version")) { body.dataset.version = told.get("Version"); show(html); }
+    tell();
   }
 
   // The keyboard: `/` goes to the search of the page.
@@ -202,7 +154,6 @@
   setInterval(() => showTimes(document), TICK_MS);
   if (body.dataset.live !== undefined) {
     setInterval(tell, TICK_MS);
-    tell();
-    listen();
+    ask();
   }
 })();
