@@ -124,7 +124,7 @@ def _cell(kind: ListKind, row: TableRow, column: Column, wall: float) -> Cell:
     if key in ("state", "reason"):
         return Cell(key, value)
     if column.is_number:
-        return Cell("n", value, column.heading)
+        return Cell("n", value or None, column.heading)
     several = value if isinstance(value, list) else [value]
     if column.links and several != [name]:
         return Cell("id", links=tuple((one, path_of(column.links, one)) for one in several))

@@ -68,7 +68,7 @@ class Alert:
 def overview(source: Source, seen: ShownDecision, query: Mapping[str, str]) -> Page:
     """The first page; `query` has the range of the charts."""
     span = TimeRange.of(query, seen.picture.snapshot.wall)
-    found = sorted([*alerts(seen), *_warnings(source, seen)], key=_rank)
+    found = sorted([*alerts(seen), *_waiting(seen), *_warnings(source, seen)], key=_rank)
     slots, *others = chart_blocks(source, span)
     ranges = part("ranges", "/", tuple(RANGES), span.name, span.query)
     blocks = (
@@ -104,6 +104,27 @@ def _calm(seen: ShownDecision) -> Alert:
     return Alert("good", "All is well.", f"{held}{free}.")
 
 
+def _waiting(seen: ShownDecision) -> Iterator[Alert]:
+    """What polls and demand wait for, if it is no limit that was set."""
+    status = seen.status
+    for source, poll in status.polls.items():
+        if poll.failures_in_a_row:
+            text = f"Polls that failed in a row: {poll.failures_in_a_row}; the last answer came"
+            yield Alert("odd", f"No answer from {source}", text, seen.wall(poll.started_at))
+    waiting = Counter[Reason]()
+    for (_, reason), count in status.refused.items():
+        waiting[Reason(reason)] += count
+    jobs = (("Jobs", "/jobs?state=waiting"),)
+    for why_not, count in waiting.items():
+        if why_not in REFUSED:
+            text = f"Wanted nodes that wait: {count}. {why_not.doc}"
+            yield Alert("odd", REFUSED[why_not], text, links=jobs)
+    if status.unsatisfiable:
+        text = f"{len(status.unsatisfiable)}: no boot can ever serve them."
+        links = (("Jobs", "/jobs?state=impossible"),)
+        yield Alert("odd", "Jobs can't be served", text, links=links)
+
+
 def _warnings(source: Source, seen: ShownDecision) -> Iterator[Alert]:
     """What the journal warned of in the last hour, the worst first."""
     journal, since = source.explanations.journal, seen.picture.snapshot.wall - LATELY_S
@@ -127,7 +148,7 @@ def _warnings(source: Source, seen: ShownDecision) -> Iterator[Alert]:
 
 
 def alerts(seen: ShownDecision) -> Iterator[Alert]:
-    """What is wrong with the pool as a whole, the worst first."""
+    """What is wrong with the pool as a whole."""
     status = seen.status
     reset = (("Reset the breaker…", act_path("breaker_reset")),)
     for breaker in status.breaker.parts:
@@ -154,22 +175,6 @@ def alerts(seen: ShownDecision) -> Iterator[Alert]:
             yield Alert(one.level, one.title, text, mark.at, acts)
     if status.aborted is not None:
         yield Alert("bad", f"No decision: {status.aborted}", doc_of(status.aborted))
-    for source, poll in status.polls.items():
-        if poll.failures_in_a_row:
-            text = f"Polls that failed in a row: {poll.failures_in_a_row}; the last answer came"
-            yield Alert("odd", f"No answer from {source}", text, seen.wall(poll.started_at))
-    waiting = Counter[Reason]()
-    for (_, reason), count in status.refused.items():
-        waiting[Reason(reason)] += count
-    jobs = (("Jobs", "/jobs?state=waiting"),)
-    for why_not, count in waiting.items():
-        if why_not in REFUSED:
-            text = f"Wanted nodes that wait: {count}. {why_not.doc}"
-            yield Alert("odd", REFUSED[why_not], text, links=jobs)
-    if status.unsatisfiable:
-        text = f"{len(status.unsatisfiable)}: no boot can ever serve them."
-        links = (("Jobs", "/jobs?state=impossible"),)
-        yield Alert("odd", "Jobs can't be served", text, links=links)
     for notice in status.notices:
         what = "slots" if notice.slots else "records"
         text = f"{notice.count} {what}: {doc_of(notice.reason.value)} {notice.clear}."

@@ -190,6 +190,16 @@ def test_an_incident_prints_without_what_is_for_a_screen(ann: Visitor) -> None:
     assert colour == "rgb(255, 255, 255)"
 
 
+def test_the_overview_puts_blocks_beside_each_other_on_a_desk(ann: Visitor) -> None:
+    boxes = {
+        id: ann.page.locator(f"#{id}").bounding_box()
+        for id in ("slots", "nodes", "chart-slots", "demand", "health", "orders")
+    }
+    tops = {id: round(box["y"]) for id, box in boxes.items() if box is not None}
+    assert tops["slots"] == tops["chart-slots"]
+    assert tops["nodes"] < tops["demand"] == tops["health"] == tops["orders"]
+
+
 def test_who_may_only_look_sees_no_button(browser: Browser, shown: Scene) -> None:
     visitor = Visitor(browser, shown.url)
     visitor.sign_in(READ_TOKEN)
