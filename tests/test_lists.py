@@ -32,13 +32,13 @@ GOLDEN = Path(__file__).parent / "golden" / "lists.txt"
 COMMANDS = (
     *("nodes", "nodes -o wide --all", "nodes --sort -age", "nodes --sort host --state busy,idle"),
     *("nodes --json --size spot", "nodes -o name", "nodes --state dwon"),
-    *("slots", "slots -o wide", "slots --sort -quiet", "slots --json --state leaked"),
+    *("slots", "slots -o wide", "slots --sort -quiet", "slots --json --state no_node"),
     *("slots -o name --reason within_window", "jobs", "jobs --json"),
 )
 ON_A_TERMINAL = ("nodes", "slots --sort free_in", "jobs")
 PAGES = (
     *("/nodes", "/nodes?sort=-host", "/nodes?sort=age&state=busy", "/nodes?q=i-zz"),
-    *("/records", "/records?sort=-quiet", "/records?state=leaked", "/jobs", "/jobs?sort=-job"),
+    *("/records", "/records?sort=-quiet", "/records?state=no_node", "/jobs", "/jobs?sort=-job"),
 )
 MARK = Mark("Bob", EPOCH + START - 60.0, "new image")
 

@@ -105,8 +105,12 @@ def _calm(seen: ShownDecision) -> Alert:
 
 
 def _waiting(seen: ShownDecision) -> Iterator[Alert]:
-    """What polls and demand wait for, if it is no limit that was set."""
-    status = seen.status
+    """What polls, slots and demand wait for, if it is no limit that was set."""
+    status, states = seen.status, slot_states(seen.picture.made)
+    if states is not None and states.leaked:
+        text = f"{states.leaked}: their nodes are gone, and their windows are over."
+        links = (("Records", "/records?state=leaked"),)
+        yield Alert("odd", "Slots are leaked", text, links=links)
     for source, poll in status.polls.items():
         if poll.failures_in_a_row:
             text = f"Polls that failed in a row: {poll.failures_in_a_row}; the last answer came"

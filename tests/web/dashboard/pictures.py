@@ -15,7 +15,7 @@ from tests.web.dashboard.console import TOKEN
 from tests.web.dashboard.scene import Scene, scene
 
 DESK: Mapping[str, Any] = {"viewport": {"width": 1100, "height": 900}}
-WHOLE: Mapping[str, Any] = {"viewport": {"width": 1100, "height": 1280}}
+WHOLE: Mapping[str, Any] = {"viewport": {"width": 1100, "height": 966}}
 HAND: Mapping[str, Any] = {"viewport": PHONE, "has_touch": True, "is_mobile": True}
 PICTURES: Mapping[str, tuple[str, str, Mapping[str, Any]]] = {
     "overview-desktop-light": ("/", "light", WHOLE),

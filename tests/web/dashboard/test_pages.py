@@ -130,6 +130,17 @@ def test_the_worst_stands_first() -> None:
     assert "failed in a row: 1" in told
 
 
+def test_a_slot_is_leaked_only_past_its_window() -> None:
+    console = Console()
+    made = small()
+    console.decides(made)
+    console.sign_in()
+    assert "leaked" not in section(console.get("/").text, "alerts")
+    made.add_record("r8", slot=8, quiet=10_000.0)
+    console.decides(made, holds=frozenset({"r8"}))
+    assert "Slots are leaked 1: their nodes are gone" in section(console.get("/").text, "alerts")
+
+
 def journal_of(path: Path, *events: LoggedEvent) -> Path:
     journal = SqliteJournal(path, pool="main", clock=ManualClock(), boot_id="boot-1")
     for one in events:
