@@ -28,9 +28,6 @@ from nodemanager.near import did_you_mean
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-Seen = Callable[[Json], tuple[list[TableRow], str]]
-"""The rows of an answer, and what the foot adds."""
-
 
 def _options(kind: ListKind) -> Callable[[click.decorators.FC], click.decorators.FC]:
     """The options of every list, and one for each of its filters."""
@@ -186,9 +183,9 @@ def _show(
     ask: Callable[[], Json],
     kind: ListKind,
     given: Mapping[str, Any],
-    seen: Seen,
+    seen: Callable[[Json], tuple[list[TableRow], str]],
 ) -> None:
-    """Print the list, once or again and again."""
+    """Print the list, once or again and again; `seen` gives its rows and what the foot adds."""
     from nodemanager.commands import listing_screen as screen
 
     output = "json" if given["as_json"] else given["output"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from nodemanager.core.explain.lately import QUIET, Group, grouped
+from nodemanager.core.explain.lately import QUIET, grouped
 from nodemanager.errors import JournalError
 from nodemanager.journal.event import LoggedEvent
 from nodemanager.journal.story import Story
@@ -26,7 +26,7 @@ def incident(source: Source, seen: ShownDecision, query: Mapping[str, str]) -> P
     groups = {}
     for one in grouped(events):
         id = row_id(f"group {one.event} {one.reason}")
-        groups[id] = part("group_row", id, one, _style(one))
+        groups[id] = part("group_row", id, one)
     told = {f"i{number}": event_row(f"i{number}", one) for number, one in enumerate(events)}
     shown = dict(list(told.items())[:MOST_EVENTS])
     caption = "One after the other, the oldest first"
@@ -47,10 +47,6 @@ def incident(source: Source, seen: ShownDecision, query: Mapping[str, str]) -> P
         Block("events", caption, "", Table("Events", EVENT_HEAD, shown, empty), wide=True),
     )
     return Page("What happened", "Decisions", blocks)
-
-
-def _style(one: Group) -> str:
-    return {"critical": "bad", "error": "bad", "warning": "odd"}.get(one.level, "dim")
 
 
 def _events(source: Source, span: TimeRange) -> tuple[list[LoggedEvent], str | None]:

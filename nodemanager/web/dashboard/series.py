@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from nodemanager.core.explain.slot_states import SlotStates, slot_states
+from nodemanager.core.explain.slot_states import slot_states
 from nodemanager.core.model.reasons import Event
 from nodemanager.core.plan.plan import Plan
 
@@ -41,12 +41,7 @@ class Chart(NamedTuple):
 
 
 def _slots(name: str) -> Level:
-    def level(made: Plan) -> float | None:
-        states: SlotStates | None = slot_states(made)
-        value: int | None = None if states is None else getattr(states, name)
-        return value
-
-    return level
+    return lambda made: getattr(slot_states(made), name, None)
 
 
 def _nodes(name: str) -> Level:

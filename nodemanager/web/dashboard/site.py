@@ -255,12 +255,7 @@ class _Page:
 
 
 @dataclass(frozen=True, slots=True)
-class _Windows:
-    site: Site
-
-    async def on_get(self, request: Request, response: Response) -> None:
-        await self.site.show_page(request, response, self.site.signed_in(request, response))
-
+class _Windows(_Page):
     async def on_post(self, request: Request, response: Response) -> None:
         await self.site.acting(request, response, act=False)
         self.site.sweeps.start()
