@@ -133,6 +133,7 @@ def _past(made: World, slots: int) -> Iterator[Sample]:
                 "nodes.idle": idle,
                 "nodes.booting": booting,
                 "nodes.down": leaked // 3,
+                "cost.priced": 0.25 * (used + idle),
                 "boots.booted": int(minute % 47 == 6) * 2,
                 "boots.failed": int(150 < minute < 158),
                 "boots.refused": 3 if 120 < minute < 200 else 0,
