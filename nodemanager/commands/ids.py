@@ -21,6 +21,7 @@ def complete_id(
     name that could move the cursor (X9).
     """
     from nodemanager.config import load
+    from nodemanager.core.explain.lists import natural
     from nodemanager.journal.names import names_in
 
     try:
@@ -30,4 +31,4 @@ def complete_id(
         known = names_in(path, incomplete)
     except (NodeManagerError, click.UsageError, OSError):
         return []
-    return [CompletionItem(name) for name in sorted(known) if name.isprintable()]
+    return [CompletionItem(name) for name in sorted(known, key=natural) if name.isprintable()]

@@ -7,12 +7,13 @@ can read this; all others are ours.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 
 from nodemanager import __version__
 from nodemanager.clock import Clock
+from nodemanager.core.explain.lists import natural
 from nodemanager.core.explain.why import Blocker, SizeWhy
 from nodemanager.core.model.annotations import NO_MARKS, Mark, Marks
 from nodemanager.core.model.breaker import HOW_TO_CLEAR, Breaker
@@ -188,11 +189,16 @@ class Status:
             shown["account"] = self.account
             shown["store"] = self.store
             shown["marks"] = [
-                {"kind": kind, "id": id, "host": self.hosts.get(id), **_told(mark)}
-                for kind, marks in self._orders().items()
-                for id, mark in sorted(marks.items())
+                {"kind": kind, "id": id, "host": host, **_told(mark)}
+                for kind, id, host, mark in self.standing()
             ]
         return shown
+
+    def standing(self) -> Iterator[tuple[str, str, str | None, Mark]]:
+        """The operators' orders in force, by kind and host: kind, id, host and mark."""
+        for kind, marks in self._orders().items():
+            for id in sorted(marks, key=lambda one: natural(self.hosts.get(one) or one)):
+                yield kind, id, self.hosts.get(id), marks[id]
 
     def _lease(self, with_names: bool) -> Json:
         lease = self.lease

@@ -9,7 +9,6 @@ from typing import Any
 from urllib.parse import urlencode
 
 from nodemanager.core.explain.lately import QUIET, SEVERITY, grouped
-from nodemanager.core.explain.lists import natural
 from nodemanager.core.explain.slot_states import slot_states
 from nodemanager.core.explain.why import why
 from nodemanager.core.model.breaker import HOW_TO_CLEAR
@@ -227,13 +226,9 @@ def _why(seen: ShownDecision) -> Block:
 
 def _marks(seen: ShownDecision) -> tuple[list[tuple[Any, ...]], list[tuple[str, str]]]:
     """The standing orders, each with what undoes it, and what can be ordered of the whole pool."""
-    marks, hosts = seen.status.marks, seen.status.hosts
-    rows = [
-        (kind, id, hosts.get(id), mark, UNDO[kind].value)
-        for kind, these in marks.by_kind.items()
-        for id, mark in sorted(these.items(), key=lambda one: natural(hosts.get(one[0]) or one[0]))
-    ]
-    pool = [UNDO[kind] if kind in marks.pool else Verb(kind) for kind in STANDING]
+    status = seen.status
+    rows = [(*one, UNDO[one[0]].value) for one in status.standing()]
+    pool = [UNDO[kind] if kind in status.marks.pool else Verb(kind) for kind in STANDING]
     return rows[:50], [(one.value, one.row.heading) for one in pool]
 
 

@@ -24,7 +24,7 @@ from nodemanager.web.dashboard.history import Sample
 from tests.core.build import EPOCH, START, World, world
 from tests.fakes.clock import ManualClock
 from tests.journal.test_incident import INCIDENT
-from tests.web.dashboard.console import READ_TOKEN, Console, small
+from tests.web.dashboard.console import READ_TOKEN, TOKEN, Console, small
 
 
 @pytest.fixture
@@ -352,6 +352,17 @@ def test_a_node_has_its_buttons_and_its_orders() -> None:
     assert "by Bob: new image" in told
     assert "Undo drain or kill…" in told
     assert "drain compute1 i-1 by Bob" in section(console.get("/").text, "orders")
+
+
+def test_orders_stand_by_host_compute2_before_compute10() -> None:
+    console = Console()
+    marks = {f"i-{number}": Mark("Bob", EPOCH + START, "old") for number in (10, 2, 1)}
+    console.decides(small(nodes=10), Marks(drains=marks), drains=marks)
+    console.sign_in()
+    told = section(console.get("/").text, "orders")
+    assert told.index("compute1 ") < told.index("compute2 ") < told.index("compute10 ")
+    answer = console.get("/status.json", Authorization=f"Bearer {TOKEN}").json
+    assert [one["host"] for one in answer["marks"]] == ["compute1", "compute2", "compute10"]
 
 
 def test_what_no_listing_has_is_told_with_what_is_like_it(signed_in: Console) -> None:
