@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
-from urllib.parse import urlencode
 
-from nodemanager.core.explain.lately import QUIET, SEVERITY, grouped
+from nodemanager.core.explain.lately import QUIET, SEVERITY, Group, grouped
 from nodemanager.core.explain.slot_states import slot_states
 from nodemanager.core.explain.why import why
 from nodemanager.core.model.breaker import HOW_TO_CLEAR
@@ -27,8 +26,8 @@ from nodemanager.web.dashboard.source import ShownDecision, Source
 
 LATEST = 12
 LATELY_S = 3600.0
-MOST_WARNINGS = 4
 WHY_HEAD = heads("size", "nodes", "wished", "does not grow", "does not shrink", numbers=("wished",))
+GROUP_HEAD = heads("level", "what", "why", "times", "first", "last", "which", numbers=("times",))
 EVENT_HEAD = heads("when", "what", "why", "which", "measured")
 TITLES = {
     Reason.BACKLOG_HELD: "A backlog is held",
@@ -67,11 +66,12 @@ class Alert:
 def overview(source: Source, seen: ShownDecision, query: Mapping[str, str]) -> Page:
     """The first page; `query` has the range of the charts."""
     span = TimeRange.of(query, seen.picture.snapshot.wall)
-    found = sorted([*alerts(seen), *_waiting(seen), *_warnings(source, seen)], key=_rank)
+    found = sorted([*alerts(seen), *_waiting(seen)], key=_rank)
     slots, *others = chart_blocks(source, span)
     ranges = part("ranges", "/", tuple(RANGES), span.name, span.query)
     blocks = (
         Block("alerts", "", part("alerts", found or [_calm(seen)]), wide=True),
+        *_warnings(source, seen),
         _slots(seen),
         replace(slots, html=ranges + slots.html),
         Block("nodes", "Nodes", part("counts", seen.status, asdict(seen.status.nodes))),
@@ -128,8 +128,8 @@ def _waiting(seen: ShownDecision) -> Iterator[Alert]:
         yield Alert("odd", "Jobs can't be served", text, links=links)
 
 
-def _warnings(source: Source, seen: ShownDecision) -> Iterator[Alert]:
-    """What the journal warned of in the last hour, the worst first."""
+def _warnings(source: Source, seen: ShownDecision) -> Iterator[Block]:
+    """What the journal warned of in the last hour, if anything; it may have ended since."""
     journal, since = source.explanations.journal, seen.picture.snapshot.wall - LATELY_S
     try:
         newest = [] if journal is None else latest(journal, 500, without=QUIET)
@@ -137,17 +137,19 @@ def _warnings(source: Source, seen: ShownDecision) -> Iterator[Alert]:
         # The list of what was done last says so.
         return
     groups = grouped(one for _, one in newest if one.at >= since)
-    bad = [one for one in groups if one.level in WARNINGS]
-    for one in bad[:MOST_WARNINGS]:
-        names = f": {', '.join(one.names)}" if one.names else ""
-        more = "" if one.count == 1 else f", {one.count} times"
-        yield Alert(
-            "odd" if one.level == "warning" else "bad",
-            doc_of(one.event),
-            f"{one.event}{' ' + one.reason if one.reason else ''}{more}{names}",
-            one.last_at,
-            links=(("Look", f"/log?{urlencode({'q': one.event})}"),),
-        )
+    if bad := [one for one in groups if one.level in WARNINGS]:
+        table = groups_table("Warnings, the worst first", bad, "none")
+        link = '<p><a href="/incident?range=1h">What happened in the last hour</a></p>'
+        yield Block("warnings", "Warned of in the last hour", link, table, wide=True)
+
+
+def groups_table(caption: str, groups: Iterable[Group], empty: str) -> Table:
+    """What happened, a row for each event and reason."""
+    rows = {}
+    for one in groups:
+        id = row_id(f"{caption} {one.event} {one.reason}")
+        rows[id] = part("group_row", id, one)
+    return Table(caption, GROUP_HEAD, rows, empty)
 
 
 def alerts(seen: ShownDecision) -> Iterator[Alert]:

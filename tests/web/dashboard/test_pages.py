@@ -154,7 +154,9 @@ def lost(at: float, host: str) -> LoggedEvent:
     return LoggedEvent(at, "node.lost", "node_absent", host=host, node=f"i-{host}", more=more)
 
 
-def test_what_the_journal_warned_of_in_the_last_hour_leads_the_overview(tmp_path: Path) -> None:
+def test_what_the_journal_warned_of_in_the_last_hour_is_told_and_is_no_alarm(
+    tmp_path: Path,
+) -> None:
     made = small()
     made.settle()
     now = EPOCH + made.now
@@ -162,11 +164,16 @@ def test_what_the_journal_warned_of_in_the_last_hour_leads_the_overview(tmp_path
     console = Console(journal_of(tmp_path / "journal.db", old, new))
     console.decides(made)
     console.sign_in()
-    told = section(console.get("/").text, "alerts")
-    assert "node.lost node_absent" in told
+    html = console.get("/").text
+    told = section(html, "warnings")
+    assert "warning node.lost node_absent 1" in told
     assert "compute9" in told
     assert "compute8" not in told
-    assert 'href="/log?q=node.lost"' in console.get("/").text
+    assert section(html, "alerts").startswith("All is well.")
+    console.clock.advance(7200.0)
+    made.now += 7200.0
+    console.decides(made)
+    assert 'id="warnings"' not in console.get("/").text
 
 
 def at(when: float) -> str:
