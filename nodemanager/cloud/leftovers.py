@@ -6,13 +6,14 @@ A cloud's `leftovers.py` reads its answers into CloudResources, and has its call
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from libcloud.compute.base import NodeDriver
 
+from nodemanager.cloud.refusal import CodedRefusal
 from nodemanager.cloud.tags import INCARNATION_TAG, POOL_TAG, on_hold
 from nodemanager.core.model.world import Leftover, LeftoverKind, Outcome
 from nodemanager.errors import IncompleteListing, LeftAlone
@@ -95,6 +96,8 @@ class PoolLeftovers(ABC, Generic[W, N]):
     """The state of a node that has ended and is still listed."""
     MARKS: ClassVar[str] = "tags"
     """What the cloud calls our tags."""
+    IN_USE: ClassVar[Collection[str]] = ()
+    """The cloud's codes for a thing that came into use after it was checked."""
 
     def __init__(
         self,
@@ -131,11 +134,15 @@ class PoolLeftovers(ABC, Generic[W, N]):
         """Send the delete. GONE where the cloud says so at once; the next question tells it
         otherwise."""
 
-    @abstractmethod
     def refused(self, thing: CloudResource, error: Exception) -> Outcome | None:
         """What the error of a delete means: GONE for the cloud's own "not found"; ACCEPTED where
         the thing came into use after it was checked, for the next attempt sees by whom; else None.
         """
+        if not isinstance(error, CodedRefusal):
+            return None
+        if error.is_not_found:
+            return Outcome.GONE
+        return Outcome.ACCEPTED if error.code in self.IN_USE else None
 
     def others(
         self, wire: W, leftover: Leftover, thing: CloudResource, owners: Callable[[], list[N]]

@@ -145,7 +145,7 @@ class LibcloudCloud:
         pool: str,
         provider: Provider,
         reader: NodeReader,
-        leftovers: Leftovers,
+        leftovers: Leftovers | None = None,
         timeout: float = TIMEOUT,
     ) -> None:
         self.pool = pool
@@ -245,13 +245,17 @@ class LibcloudCloud:
         return self._call(f"destroy node {node_id}", self._provider.destroy, node_id)
 
     def pins(self, node_id: str) -> tuple[Leftover, ...]:
+        if self._leftovers is None:
+            return ()
         found = self._call(f"ask what node {node_id} pins", self._leftovers.pins, node_id)
         return tuple(sorted(found, key=lambda leftover: (leftover.order, leftover.id)))
 
     def find_leftovers(self) -> tuple[Leftover, ...]:
-        return self._call("find leftovers", self._leftovers.find)
+        return self._call("find leftovers", self._leftovers.find) if self._leftovers else ()
 
     def release(self, leftover: Leftover) -> Outcome:
+        if self._leftovers is None:
+            return Outcome.GONE
         doing = f"release {leftover.kind} {leftover.id}"
         return self._call(doing, self._leftovers.release, leftover)
 

@@ -114,7 +114,10 @@ class Provider(ABC):
 
 
 class Leftovers(Protocol):
-    """What a cloud's nodes leave behind; CloudDriver says what each call promises (D4)."""
+    """What a cloud's nodes leave behind; CloudDriver says what each call promises (D4).
+
+    A cloud whose nodes have no volume, interface or address that could outlive them has none.
+    """
 
     def pins(self, driver: NodeDriver, node_id: str) -> tuple[Leftover, ...]:
         """In any order."""
@@ -123,16 +126,3 @@ class Leftovers(Protocol):
     def find(self, driver: NodeDriver) -> tuple[Leftover, ...]: ...
 
     def release(self, driver: NodeDriver, leftover: Leftover) -> Outcome: ...
-
-
-class NoLeftovers:
-    """For a cloud whose nodes have no volume, interface or address that could outlive them."""
-
-    def pins(self, driver: NodeDriver, node_id: str) -> tuple[Leftover, ...]:
-        return ()
-
-    def find(self, driver: NodeDriver) -> tuple[Leftover, ...]:
-        return ()
-
-    def release(self, driver: NodeDriver, leftover: Leftover) -> Outcome:
-        return Outcome.GONE

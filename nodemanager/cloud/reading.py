@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from types import MappingProxyType
@@ -185,6 +185,18 @@ def _is_flag(value: object) -> bool:
 
 def _is_time(value: object) -> bool:
     return value is None or (isinstance(value, int | float) and 0 <= value < _END_OF_TIME)
+
+
+def chosen(found: Iterable[T], passes: Callable[[T], bool], unread: bool) -> list[T]:
+    """Those that pass; what can't be read counts as `unread` says."""
+
+    def counts(one: T) -> bool:
+        try:
+            return passes(one)
+        except (AttributeError, KeyError, TypeError, ValueError):
+            return unread
+
+    return [one for one in found if counts(one)]
 
 
 def checked_list(answer: object, doing: str) -> list[Any]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
-from typing import ClassVar
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import ClassVar, TypeVar
 
 from nodemanager.cloud.translate import without_secrets
 from nodemanager.errors import BadRequest, CloudError, Throttled, Unauthorized
 
+T = TypeVar("T")
 _LONGEST = 400
 
 
@@ -19,6 +20,8 @@ class CodedRefusal(Exception):
     without one it is the HTTP status."""
     FULL_THERE: ClassVar[Collection[str]] = ()
     """Further codes that say of one place alone that it has no room."""
+    NOT_FOUND: ClassVar[str | None] = None
+    """The cloud's own "no such thing"; a proxy's 404 has no code of the cloud's."""
 
     def __init__(
         self, code: str, message: str, status: int, retry_after: float | None = None
@@ -44,6 +47,10 @@ class CodedRefusal(Exception):
             return Unauthorized
         return CloudError if self.status >= 500 or self.status in (408, 409) else BadRequest
 
+    @property
+    def is_not_found(self) -> bool:
+        return self.code == self.NOT_FOUND
+
     def typed(self, doing: str) -> CloudError:
         """The CloudError for it, which says what was refused in the cloud's own words."""
         text = f"{doing}: {without_secrets(str(self))[:_LONGEST]}"
@@ -52,3 +59,13 @@ class CodedRefusal(Exception):
     def hide(self, secrets: Iterable[str]) -> None:
         """Take the secrets out of its message."""
         self.message = without_secrets(self.message, secrets)
+
+
+def unless_missing(ask: Callable[[], T]) -> T | None:
+    """The answer; None for the cloud's own "no such thing" alone."""
+    try:
+        return ask()
+    except CodedRefusal as refusal:
+        if refusal.is_not_found:
+            return None
+        raise

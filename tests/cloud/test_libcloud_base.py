@@ -19,7 +19,7 @@ from libcloud.compute.drivers.dummy import DummyNodeDriver
 from nodemanager.cloud.api import CreateOrder
 from nodemanager.cloud.dummy.adapter import Dummy, build_cloud, open_book
 from nodemanager.cloud.libcloud_base import LibcloudCloud, load_driver_class
-from nodemanager.cloud.provider import NoLeftovers, Provider
+from nodemanager.cloud.provider import Provider
 from nodemanager.cloud.reading import NodeReader, epoch, sizes_from
 from nodemanager.core.model.world import CloudState, Outcome, Size, Tags
 from nodemanager.errors import CloudError, ConfigError, IncompleteListing, Throttled
@@ -95,7 +95,6 @@ def Cloud(
             held=lambda raw: bool((raw.extra or {}).get("held")),
             places=lambda raw: tuple((raw.extra or {}).get("places", ())),
         ),
-        leftovers=NoLeftovers(),
         timeout=timeout,
     )
 

@@ -17,10 +17,10 @@ from nodemanager.cloud.dummy import adapter as dummy
 from nodemanager.cloud.ec2.wire import Wire
 from nodemanager.cloud.gce.wire import Wire as GceWire
 from nodemanager.cloud.local import adapter as local
+from nodemanager.cloud.local.__main__ import sweep
 from nodemanager.cloud.local.driver import LocalNodeDriver
 from nodemanager.cloud.local.options import node_settings
 from nodemanager.cloud.local.state import ProcessIdentity, StateDir
-from nodemanager.cloud.local.sweep import sweep
 from nodemanager.cloud.openstack.wire import Wire as OpenStackWire
 from nodemanager.core.model.world import CloudNode, CloudState, LeftoverKind
 from tests.cloud.azure import helpers as azure_helpers

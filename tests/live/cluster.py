@@ -10,8 +10,8 @@ from typing import Any
 
 import requests
 
+from nodemanager.cloud.local.__main__ import sweep
 from nodemanager.cloud.local.state import NodeDir, StateDir
-from nodemanager.cloud.local.sweep import sweep
 from tests.live.harness import PING_SCRIPT, Daemon, Registry, end_all, free_port, write_config
 from tests.waiting import DEADLINE_S
 

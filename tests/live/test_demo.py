@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from nodemanager.cloud.local.__main__ import sweep
 from nodemanager.cloud.local.state import StateDir
-from nodemanager.cloud.local.sweep import sweep
 from tests.live.cluster import LocalCluster
 from tests.live.harness import TREE, environment
 from tests.waiting import DEADLINE_S, until

@@ -11,8 +11,8 @@ import pytest
 
 from nodemanager.clock import SystemClock
 from nodemanager.cloud.api import CloudDriver, CreateOrder
+from nodemanager.cloud.local.__main__ import sweep
 from nodemanager.cloud.local.adapter import build_cloud
-from nodemanager.cloud.local.sweep import sweep
 from nodemanager.core.model.world import Record, Tags
 from nodemanager.errors import CloudError
 from nodemanager.journal.api import Intent, IntentKind

@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner
 
 from nodemanager import cli
-from nodemanager.cloud.local.sweep import sweep
+from nodemanager.cloud.local.__main__ import sweep
 from nodemanager.commands.init_questions import DEMANDS
 from tests.live.harness import Daemon, free_port
 from tests.records.arvados_servers import TOKEN, ScriptedApi

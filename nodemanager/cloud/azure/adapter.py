@@ -13,7 +13,8 @@ from libcloud.compute.base import NodeDriver
 from libcloud.compute.drivers.azure_arm import AzureNodeDriver
 
 from nodemanager.cloud.api import CreateOrder
-from nodemanager.cloud.azure import checks, images, options
+from nodemanager.cloud.azure import images, options
+from nodemanager.cloud.azure.checks import AzureChecks
 from nodemanager.cloud.azure.errors import Refusal
 from nodemanager.cloud.azure.leftovers import AzureLeftovers
 from nodemanager.cloud.azure.node import (
@@ -33,7 +34,7 @@ from nodemanager.cloud.checks import Check, Wanted
 from nodemanager.cloud.cloud_config import CloudConfig
 from nodemanager.cloud.libcloud_base import TIMEOUT, LibcloudCloud, connected, load_driver_class
 from nodemanager.cloud.provider import GoesOn, Provider
-from nodemanager.cloud.reading import checked_list
+from nodemanager.cloud.reading import checked_list, chosen
 from nodemanager.cloud.token import TokenSource
 from nodemanager.core.model.world import Outcome, Size, Tags
 from nodemanager.errors import BadRequest, CloudError, ForeignAnswer, MalformedId
@@ -88,11 +89,11 @@ class Azure(Provider):
     def listings(self, driver: NodeDriver) -> Sequence[tuple[object, bool]]:
         """Azure has no filter by tag, so one list of the group's machines answers both."""
         found = self._seen(self.wire(driver).machines())
-        answers: list[tuple[object, bool]] = [
-            ([one for one in found if self._may_be_ours(one)], False)
-        ]
+        ours = chosen(found, self._is_ours, unread=True)
+        answers: list[tuple[object, bool]] = [(ours, False)]
         if self.listed:
-            answers.append(([one for one in found if self._matches(one)], True))
+            wanted = self.listed.items()
+            answers.append((chosen(found, lambda one: wanted <= one.tags.items(), False), True))
         return answers
 
     def by_record(self, driver: NodeDriver, record_uuid: str) -> object:
@@ -209,7 +210,7 @@ class Azure(Provider):
         return Outcome.UNKNOWN if told.status == 204 else Outcome.ACCEPTED
 
     def preflight(self, driver: NodeDriver, wanted: Wanted) -> Sequence[Check]:
-        return checks.checks(lambda: self.wire(driver), self.access, self.template, wanted)
+        return AzureChecks(lambda: self.wire(driver), self.access, self.template, wanted).all()
 
     def _seen(self, found: list[VirtualMachine]) -> list[VirtualMachine]:
         """The same machines, whose names are known from now on."""
@@ -226,19 +227,9 @@ class Azure(Provider):
                 if one.id:
                     self._names[one.id] = one.own_name
 
-    def _may_be_ours(self, one: VirtualMachine) -> bool:
-        """What can't be read may be ours, and so can what is no machine: the reader tells it."""
-        try:
-            return not one.id or tags_in(one.tags).pool == self.pool
-        except (AttributeError, ValueError):
-            return True
-
-    def _matches(self, one: VirtualMachine) -> bool:
-        """Whether `[Cloud List]` chooses it: it has each of its tags."""
-        try:
-            return self.listed.items() <= one.tags.items()
-        except (AttributeError, ValueError):
-            return False
+    def _is_ours(self, one: VirtualMachine) -> bool:
+        """What is no machine may be ours, too: the reader tells it."""
+        return not one.id or tags_in(one.tags).pool == self.pool
 
 
 def build_cloud(config: CloudConfig, *, timeout: float = TIMEOUT) -> LibcloudCloud:

@@ -6,7 +6,7 @@ anything. What is only asked here, or only on the subscription, is in etc/iam/az
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cached_property, partial
@@ -46,21 +46,16 @@ ROLE = "give the manager the role of etc/iam/azure.json on the resource group"
 READS = "to have it asked, give the manager etc/iam/azure-read.json on the subscription"
 
 
-def checks(
-    wire: Callable[[], Wire], access: Access, template: Template, wanted: Wanted
-) -> Sequence[Check]:
-    """Azure's own checks, in order. `wire` gives a connection; nothing is sent before a check."""
-    return _Asker(wire, access, template, wanted).checks()
-
-
 @dataclass
-class _Asker:
+class AzureChecks:
+    """Azure's own checks, in order. `wire` gives a connection; nothing is sent before a check."""
+
     _wire: Callable[[], Wire]
     _access: Access
     _template: Template
     _wanted: Wanted
 
-    def checks(self) -> list[Check]:
+    def all(self) -> list[Check]:
         found = [
             Check(f"permissions on {self._access.group}", self._permissions, ROLE),
             Check("power states", self._states),

@@ -56,9 +56,6 @@ REFUSED = words(
 )
 """Definite, whatever the status: Azure sends them with 403 or 409."""
 
-NOT_FOUND = "ResourceNotFound"
-"""The thing itself does not exist, in a resource group that does: a group that does not exist is
-`ResourceGroupNotFound`, and no evidence about a node."""
 IN_USE = words(
     """
     AnotherOperationInProgress InUsePublicIpAddressCannotBeDeleted NicInUse NicReservedForAnotherVm
@@ -92,6 +89,9 @@ class Refusal(CodedRefusal):
         (UNAUTHORIZED, Unauthorized),
         (REFUSED, BadRequest),
     )
+    NOT_FOUND = "ResourceNotFound"
+    """The thing itself does not exist, in a resource group that does: a group that does not exist
+    is `ResourceGroupNotFound`, and no evidence about a node."""
 
     @property
     def meaning(self) -> type[CloudError]:
@@ -101,11 +101,6 @@ class Refusal(CodedRefusal):
         if of_quota or self.code.endswith("CountLimitReached"):
             return _quota(self.message)
         return _quota(self.message) if self.code in QUOTA else super().meaning
-
-    @property
-    def is_not_found(self) -> bool:
-        """Azure's own "no such resource", not a proxy's 404 nor a resource group's."""
-        return self.code == NOT_FOUND
 
     @property
     def is_taken(self) -> bool:

@@ -17,11 +17,12 @@ from typing import Any
 
 from libcloud.compute.base import NodeDriver
 
-from nodemanager.cloud.azure.errors import IN_USE, Refusal
+from nodemanager.cloud.azure.errors import IN_USE
 from nodemanager.cloud.azure.node import DELETING, VirtualMachine, tags_in, texts_in
 from nodemanager.cloud.azure.wire import DISKS, NETWORK, Wire
 from nodemanager.cloud.leftovers import CloudResource, PoolLeftovers
-from nodemanager.core.model.world import Leftover, LeftoverKind, Outcome
+from nodemanager.cloud.refusal import unless_missing
+from nodemanager.core.model.world import Leftover, LeftoverKind
 from nodemanager.errors import IncompleteListing, LeftAlone
 
 
@@ -94,6 +95,7 @@ def _id_in(found: object) -> str:
 
 class AzureLeftovers(PoolLeftovers[Wire, VirtualMachine]):
     STOPPING = DELETING
+    IN_USE = IN_USE
 
     def pinned(self, driver: NodeDriver, node_id: str) -> Iterator[CloudResource]:
         node, wire = self.node(driver, node_id), self.wire(driver)
@@ -145,22 +147,10 @@ class AzureLeftovers(PoolLeftovers[Wire, VirtualMachine]):
     def delete(self, wire: Wire, thing: CloudResource) -> None:
         wire.call("DELETE", thing.id, BY_KIND[thing.kind].version)
 
-    def refused(self, thing: CloudResource, error: Exception) -> Outcome | None:
-        if not isinstance(error, Refusal):
-            return None
-        if error.is_not_found:
-            return Outcome.GONE
-        return Outcome.ACCEPTED if error.code in IN_USE else None
-
 
 def _item(wire: Wire, sort: ResourceType, path: str) -> Mapping[str, Any] | None:
     """What is at that path; None only for Azure's own "no such resource"."""
-    try:
-        return wire.get(path, sort.version)
-    except Refusal as refusal:
-        if refusal.is_not_found:
-            return None
-        raise
+    return unless_missing(lambda: wire.get(path, sort.version))
 
 
 def _asked(wire: Wire, sort: ResourceType, path: str) -> CloudResource | None:

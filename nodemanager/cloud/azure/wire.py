@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 from nodemanager.cloud.azure.errors import Refusal
 from nodemanager.cloud.azure.node import VirtualMachine, power_in
 from nodemanager.cloud.azure.options import Access
+from nodemanager.cloud.refusal import unless_missing
 from nodemanager.cloud.token import TokenSource
 from nodemanager.cloud.transport import (
     Answer,
@@ -115,14 +116,8 @@ class Wire:
 
     def machine(self, name: str) -> VirtualMachine | None:
         """The machine of that name; None only for Azure's own "no such resource"."""
-        try:
-            return VirtualMachine.of(
-                self.get(self.machine_path(name), COMPUTE, **{"$expand": "instanceView"})
-            )
-        except Refusal as refusal:
-            if refusal.is_not_found:
-                return None
-            raise
+        path, also = self.machine_path(name), {"$expand": "instanceView"}
+        return unless_missing(lambda: VirtualMachine.of(self.get(path, COMPUTE, **also)))
 
     def listed(self, path: str, version: str, **params: str) -> list[Any]:
         """The resources at that path, over all pages.

@@ -21,7 +21,7 @@ from nodemanager.clock import Clock
 from nodemanager.cloud.api import CreateOrder
 from nodemanager.cloud.cloud_config import CloudConfig
 from nodemanager.cloud.libcloud_base import LibcloudCloud, load_driver_class
-from nodemanager.cloud.provider import NoLeftovers, Provider
+from nodemanager.cloud.provider import Provider
 from nodemanager.cloud.reading import NodeReader, sizes_from
 from nodemanager.cloud.translate import translate
 from nodemanager.core.model.world import NO_TAGS, CloudState, Outcome, Size, Tags
@@ -175,5 +175,4 @@ def build_cloud(config: CloudConfig, *, book: Book | None = None) -> LibcloudClo
         pool=config.pool,
         provider=Dummy(shared, creds, config.clock),
         reader=reader,
-        leftovers=NoLeftovers(),
     )

@@ -15,7 +15,8 @@ from libcloud.compute.drivers.ec2 import EC2NodeDriver
 from nodemanager.cloud.api import CreateOrder
 from nodemanager.cloud.checks import Check, Wanted
 from nodemanager.cloud.cloud_config import CloudConfig
-from nodemanager.cloud.ec2 import checks, options
+from nodemanager.cloud.ec2 import options
+from nodemanager.cloud.ec2.checks import Ec2Checks
 from nodemanager.cloud.ec2.credentials import Keys, KeySource, key_source
 from nodemanager.cloud.ec2.errors import (
     NO_SUCH_ACTION,
@@ -288,7 +289,7 @@ class Ec2(Provider):
         }.get(told[node_id] or "", Outcome.UNKNOWN)
 
     def preflight(self, driver: NodeDriver, wanted: Wanted) -> Sequence[Check]:
-        return checks.checks(partial(self.wire, driver), self.access, self.template, wanted)
+        return Ec2Checks(partial(self.wire, driver), self.access, self.template, wanted).all()
 
     def understand(self, error: Exception, doing: str) -> CloudError | None:
         if isinstance(error, Refusal) and error.code in UNAUTHORIZED:

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from functools import partial
 from xml.etree.ElementTree import Element
 
@@ -41,24 +41,17 @@ _PERFORM = re.compile(r"not authorized to perform:? (\w+:\w+)(?: on resource: (\
 _KEPT = 300
 
 
-def checks(
-    wire: Callable[[], Wire], access: Access, template: Template, wanted: Wanted
-) -> Sequence[Check]:
+@dataclass
+class Ec2Checks:
     """EC2's own checks, in order. `wire` gives a connection; nothing is sent before a check."""
-    return _Asker(wire, access, template, wanted).checks()
 
+    _wire: Callable[[], Wire]
+    _access: Access
+    _template: Template
+    _wanted: Wanted
+    _honours_dry_run: bool = False
 
-class _Asker:
-    def __init__(
-        self, wire: Callable[[], Wire], access: Access, template: Template, wanted: Wanted
-    ) -> None:
-        self._wire = wire
-        self._access = access
-        self._template = template
-        self._wanted = wanted
-        self._honours_dry_run = False
-
-    def checks(self) -> list[Check]:
+    def all(self) -> list[Check]:
         template = self._template
         found = [self._permission(action, partial(self._may_read, action)) for action in READS]
         found.append(self._permission("RunInstances", self._may_run))

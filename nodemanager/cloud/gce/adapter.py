@@ -16,7 +16,8 @@ from nodemanager.cloud.api import CreateOrder
 from nodemanager.cloud.checks import Check, Wanted
 from nodemanager.cloud.cloud_config import CloudConfig
 from nodemanager.cloud.endpoint import Endpoint
-from nodemanager.cloud.gce import checks, options
+from nodemanager.cloud.gce import options
+from nodemanager.cloud.gce.checks import GceChecks, Rights
 from nodemanager.cloud.gce.errors import EXISTS, NOT_READY, Refusal
 from nodemanager.cloud.gce.images import BootImages, find_image, image_id
 from nodemanager.cloud.gce.instance import GOING, READER, Instance
@@ -24,13 +25,12 @@ from nodemanager.cloud.gce.labels import labels_for, tags_in
 from nodemanager.cloud.gce.leftovers import GceLeftovers
 from nodemanager.cloud.gce.options import Access, ListFilter, Template
 from nodemanager.cloud.gce.order import insert_body, request_id, template_path
-from nodemanager.cloud.gce.rights import Rights
 from nodemanager.cloud.gce.sizes import machine_types
 from nodemanager.cloud.gce.token import GoogleSignIn
 from nodemanager.cloud.gce.wire import PAGE_SIZE, GceAnswers, Wire, is_done, operation_path
 from nodemanager.cloud.libcloud_base import TIMEOUT, LibcloudCloud, connected, load_driver_class
 from nodemanager.cloud.provider import GoesOn, Provider
-from nodemanager.cloud.reading import checked_list
+from nodemanager.cloud.reading import checked_list, chosen
 from nodemanager.cloud.tags import POOL_TAG, RECORD_TAG, label_value
 from nodemanager.cloud.token import TokenSource
 from nodemanager.core.model.world import Outcome, Size, Tags
@@ -90,11 +90,11 @@ class Gce(Provider):
         """
         everyone = bool(self.listed)
         found = self._seen(self.wire(driver).instances(None if everyone else self._ours))
-        ours = [one for one in found if self._may_be_ours(one)]
+        ours = chosen(found, self._is_ours, unread=True)
         self.boot_images.listed(ours)
         answers: list[tuple[object, bool]] = [(ours, False)]
         if everyone:
-            answers.append(([one for one in found if self._matches(one)], True))
+            answers.append((chosen(found, self._matches, unread=False), True))
         return answers
 
     def by_record(self, driver: NodeDriver, record_uuid: str) -> object:
@@ -231,13 +231,13 @@ class Gce(Provider):
             connection.driver = driver
             return connection
 
-        return checks.checks(
+        return GceChecks(
             partial(self.wire, driver),
             partial(self.by_id, driver),
             Rights(self.access, connect),
             self.template,
             wanted,
-        )
+        ).all()
 
     @property
     def _ours(self) -> str:
@@ -254,20 +254,14 @@ class Gce(Provider):
                 self._zones[one.id] = one.zone
         return found
 
-    def _may_be_ours(self, one: Instance) -> bool:
-        """What can't be read may be ours, and so can what is no instance: the reader tells it."""
-        try:
-            return not one.id or tags_in(one.labels).pool == self.pool
-        except (AttributeError, ValueError):
-            return True
+    def _is_ours(self, one: Instance) -> bool:
+        """What is no instance may be ours, too: the reader tells it."""
+        return not one.id or tags_in(one.labels).pool == self.pool
 
     def _matches(self, one: Instance) -> bool:
         """Whether `[Cloud List]` chooses it: its zone, and each of its tags."""
-        try:
-            here = self.listed.zone is None or one.zone == self.listed.zone
-            return here and one.network_tags.issuperset(self.listed.tags)
-        except (AttributeError, ValueError):
-            return False
+        here = self.listed.zone is None or one.zone == self.listed.zone
+        return here and one.network_tags.issuperset(self.listed.tags)
 
 
 def build_cloud(

@@ -8,18 +8,26 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
 from nodemanager.cloud.checks import Check, CheckStatus, Found, Wanted, held_against
+from nodemanager.cloud.endpoint import Endpoint
 from nodemanager.cloud.gce.errors import Refusal
 from nodemanager.cloud.gce.images import find_image
 from nodemanager.cloud.gce.instance import Instance
 from nodemanager.cloud.gce.options import Access, Template
-from nodemanager.cloud.gce.rights import ALL, COMPUTE, Rights
-from nodemanager.cloud.gce.wire import Wire
+from nodemanager.cloud.gce.token import GoogleSignIn
+from nodemanager.cloud.gce.wire import Wire, granted
+from nodemanager.cloud.refusal import unless_missing
+from nodemanager.cloud.token import TokenSource
 from nodemanager.errors import Unauthorized
 from nodemanager.near import did_you_mean
+
+READ_ALL = "https://www.googleapis.com/auth/cloud-platform.read-only"
+ALL = "https://www.googleapis.com/auth/cloud-platform"
+COMPUTE = "https://www.googleapis.com/auth/compute"
 
 SEE = (
     "compute.disks.get",
@@ -53,35 +61,52 @@ _NEEDED = re.compile(r"'([a-zA-Z]+\.[a-zA-Z]+\.[a-zA-Z]+)' permission")
 _KEPT = 300
 
 
-def checks(
-    wire: Callable[[], Wire],
-    find_node: Callable[[str], Instance | None],
-    rights: Rights,
-    template: Template,
-    wanted: Wanted,
-) -> Sequence[Check]:
+@dataclass(frozen=True, slots=True)
+class Rights:
+    """What the account may do, by the names of permissions. Asking changes nothing.
+
+    A permission on the whole project is asked of the Resource Manager API. It wants another scope
+    than the daemon's own token has, so that a token of its own is asked for. `connect` opens a
+    connection of libcloud's to that API.
+    """
+
+    access: Access
+    connect: Callable[[Endpoint, TokenSource], Any]
+
+    def who(self) -> tuple[str, list[str] | None]:
+        """Whose credentials they are, and the scopes that this instance gives its account; None
+        for a file's credentials, which give any."""
+        access = self.access
+        made = GoogleSignIn(access.info, access.timeout).signed_in()
+        who = getattr(made, "service_account_email", None)
+        if access.info is None:
+            return str(who), list(made.scopes or ())
+        return str(who or access.info.get("audience") or access.info["type"]), None
+
+    def on_project(self, asked: Sequence[str]) -> set[str]:
+        """Which of the permissions we have on the whole project."""
+        access = self.access
+        path = f"/v1/projects/{access.project}:testIamPermissions"
+        tokens = TokenSource(GoogleSignIn(access.info, access.timeout, READ_ALL))
+        connection = self.connect(_resource_manager(access.endpoint), tokens)
+        try:
+            return granted(connection, path, asked)
+        finally:
+            connection.connection.session.close()
+
+
+@dataclass
+class GceChecks:
     """Google's own checks, in order. Nothing is sent before a check is asked."""
-    return _Asker(wire, find_node, rights, template, wanted).checks()
 
+    _wire: Callable[[], Wire]
+    _find_node: Callable[[str], Instance | None]
+    _rights: Rights
+    _template: Template
+    _wanted: Wanted
+    _image: dict[str, Any] = field(default_factory=dict)
 
-class _Asker:
-    def __init__(
-        self,
-        wire: Callable[[], Wire],
-        find_node: Callable[[str], Instance | None],
-        rights: Rights,
-        template: Template,
-        wanted: Wanted,
-    ) -> None:
-        self._wire = wire
-        self._find_node = find_node
-        self._rights = rights
-        self._access: Access = rights.access
-        self._template = template
-        self._wanted = wanted
-        self._image: dict[str, Any] = {}
-
-    def checks(self) -> list[Check]:
+    def all(self) -> list[Check]:
         template, found = self._template, [self._check("service account", self._who)]
         groups = {"to see what exists": SEE, "to boot nodes": BOOT, "to end nodes": END}
         if template.service_accounts:
@@ -143,20 +168,14 @@ class _Asker:
     def _place_of_sizes(self, zone: str) -> Found:
         """Whether there is that zone, and whether it has the machine types of its sizes."""
         wire = self._wire()
-        try:
-            found = self._zone(zone)
-        except Refusal as refusal:
-            if not refusal.is_not_found:
-                raise
+        found = unless_missing(lambda: self._zone(zone))
+        if found is None:
             return self._no_zone(zone)
         lacking = []
         sizes = (size for size in self._wanted.sizes if zone in size.places)
         for kind in sorted({size.instance_type for size in sizes}):
-            try:
-                wire.call("machineType", f"zones/{zone}/machineTypes/{kind}")
-            except Refusal as refusal:
-                if not refusal.is_not_found:
-                    raise
+            path = f"zones/{zone}/machineTypes/{kind}"
+            if unless_missing(partial(wire.call, "machineType", path)) is None:
                 lacking.append(kind)
         if lacking:
             text = f"{zone} has no {', '.join(lacking)}"
@@ -177,7 +196,7 @@ class _Asker:
         )
 
     def _zone(self, zone: str | None = None) -> Found:
-        zone = zone or self._access.zone
+        zone = zone or self._rights.access.zone
         status = self._wire().call("zone", f"zones/{zone}").get("status")
         if status == "UP":
             return Found(f"{zone} is up")
@@ -217,12 +236,10 @@ class _Asker:
         return Found(text)
 
     def _machine(self, kind: str) -> Found:
-        zone = self._access.zone
-        try:
-            found = self._wire().call("machineType", f"zones/{zone}/machineTypes/{kind}")
-        except Refusal as refusal:
-            if not refusal.is_not_found:
-                raise
+        zone = self._rights.access.zone
+        path = f"zones/{zone}/machineTypes/{kind}"
+        found = unless_missing(lambda: self._wire().call("machineType", path))
+        if found is None:
             return Found(
                 f"{zone} has no {kind}", CheckStatus.FAILED, "take another machine type or zone"
             )
@@ -274,3 +291,11 @@ def _told(names: Sequence[str], had: set[str], where: str) -> Found:
     if not missing:
         return Found(f"allowed on {where}: {', '.join(names)}")
     return Found(f"not allowed on {where}: {', '.join(missing)}", CheckStatus.FAILED, ROLE)
+
+
+def _resource_manager(compute: Endpoint) -> Endpoint:
+    """Where that API is: beside the compute API. An address that is not Google's own has both."""
+    if compute.host.startswith("compute") and compute.host.endswith(".googleapis.com"):
+        host = "cloudresourcemanager" + compute.host.removeprefix("compute")
+        return replace(compute, host=host, path="")
+    return compute

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 
 from nodemanager.cloud.refusal import CodedRefusal
+from nodemanager.cloud.words import words
 from nodemanager.errors import (
     BadRequest,
     CapacityUnavailable,
@@ -22,14 +23,10 @@ from nodemanager.errors import (
     Unauthorized,
 )
 
-QUOTA = frozenset(
-    {
-        "IP_SPACE_EXHAUSTED",
-        "IP_SPACE_EXHAUSTED_WITH_DETAILS",
-        "QUOTA_EXCEEDED",
-        "limitExceeded",
-        "quotaExceeded",
-    }
+QUOTA = words(
+    """
+    IP_SPACE_EXHAUSTED IP_SPACE_EXHAUSTED_WITH_DETAILS QUOTA_EXCEEDED limitExceeded quotaExceeded
+    """
 )
 """The project can have no more nodes of any size. A subnet without free addresses counts as such a
 limit, because the remedy is the same."""
@@ -39,61 +36,36 @@ _OF_FAMILY = re.compile(r"\w+_CPUS|CPUS_PER_VM_FAMILY|(\w+_)?(NVIDIA|GPUS|LOCAL_
 """The quotas of one family's cores or accelerators; CPUS is that of the oldest families together,
 and of those that have none of their own."""
 
-CAPACITY = frozenset(
-    {
-        "RESOURCE_POOL_EXHAUSTED",
-        "ZONE_RESOURCE_POOL_EXHAUSTED",
-        "ZONE_RESOURCE_POOL_EXHAUSTED_WITH_DETAILS",
-        "resourcePoolExhausted",
-        "stockout",
-        "zoneResourcePoolExhausted",
-    }
+CAPACITY = words(
+    """
+    RESOURCE_POOL_EXHAUSTED ZONE_RESOURCE_POOL_EXHAUSTED ZONE_RESOURCE_POOL_EXHAUSTED_WITH_DETAILS
+    resourcePoolExhausted stockout zoneResourcePoolExhausted
+    """
 )
 """The zone has no capacity for this size now; it may have some for another size."""
 
-THROTTLED = frozenset(
-    {
-        "RATE_LIMIT_EXCEEDED",
-        "RESOURCE_OPERATION_RATE_EXCEEDED",
-        "concurrentLimitExceeded",
-        "dailyLimitExceeded",
-        "operationRateExceeded",
-        "rateLimitExceeded",
-        "resourceOperationRateExceeded",
-        "userRateLimitExceeded",
-    }
+THROTTLED = words(
+    """
+    RATE_LIMIT_EXCEEDED RESOURCE_OPERATION_RATE_EXCEEDED concurrentLimitExceeded dailyLimitExceeded
+    operationRateExceeded rateLimitExceeded resourceOperationRateExceeded userRateLimitExceeded
+    """
 )
 
-UNAUTHORIZED = frozenset(
-    {
-        "PERMISSIONS_ERROR",
-        "SERVICE_ACCOUNT_ACCESS_DENIED",
-        "accessNotConfigured",
-        "accountDisabled",
-        "authError",
-        "billingNotEnabled",
-        "expired",
-        "forbidden",
-        "insufficientPermissions",
-        "required",
-    }
+UNAUTHORIZED = words(
+    """
+    PERMISSIONS_ERROR SERVICE_ACCOUNT_ACCESS_DENIED accessNotConfigured accountDisabled authError
+    billingNotEnabled expired forbidden insufficientPermissions required
+    """
 )
 
-UNDECIDED = frozenset(
-    {
-        "INTERNAL_ERROR",
-        "SERVICE_UNAVAILABLE",
-        "TIMEOUT",
-        "backendError",
-        "internalError",
-        "internalServerError",
-        "serviceUnavailable",
-        "timeout",
-    }
+UNDECIDED = words(
+    """
+    INTERNAL_ERROR SERVICE_UNAVAILABLE TIMEOUT backendError internalError internalServerError
+    serviceUnavailable timeout
+    """
 )
 """The request may have taken effect."""
 
-NOT_FOUND = "notFound"
 NOT_READY = "resourceNotReady"
 EXISTS = frozenset({"alreadyExists", "RESOURCE_ALREADY_EXISTS"})
 IN_USE = frozenset({"resourceInUseByAnotherResource", "RESOURCE_IN_USE_BY_ANOTHER_RESOURCE"})
@@ -110,6 +82,7 @@ class Refusal(CodedRefusal):
         (UNDECIDED, CloudError),
         (EXISTS, BadRequest),
     )
+    NOT_FOUND = "notFound"
 
     @property
     def meaning(self) -> type[CloudError]:
@@ -119,8 +92,3 @@ class Refusal(CodedRefusal):
         if found[1] == "PREEMPTIBLE_CPUS":
             return SpotQuotaExceeded
         return FamilyQuotaExceeded if _OF_FAMILY.fullmatch(found[1]) else QuotaExceeded
-
-    @property
-    def is_not_found(self) -> bool:
-        """Google's own "no such thing", not a proxy's 404."""
-        return self.code == NOT_FOUND

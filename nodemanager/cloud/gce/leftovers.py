@@ -14,13 +14,14 @@ from typing import Any
 
 from libcloud.compute.base import NodeDriver
 
-from nodemanager.cloud.gce.errors import IN_USE, Refusal
+from nodemanager.cloud.gce.errors import IN_USE
 from nodemanager.cloud.gce.instance import Instance, disk_path
 from nodemanager.cloud.gce.labels import tags_in
 from nodemanager.cloud.gce.wire import Wire
 from nodemanager.cloud.leftovers import CloudResource, PoolLeftovers
+from nodemanager.cloud.refusal import unless_missing
 from nodemanager.cloud.tags import INCARNATION_TAG, POOL_TAG, label_value, tags_for
-from nodemanager.core.model.world import Leftover, LeftoverKind, Outcome
+from nodemanager.core.model.world import Leftover, LeftoverKind
 from nodemanager.errors import IncompleteListing, LeftAlone
 
 UNUSED = frozenset({"READY", "FAILED"})
@@ -33,6 +34,7 @@ class GceLeftovers(PoolLeftovers[Wire, Instance]):
 
     STOPPING = "STOPPING"
     MARKS = "labels"
+    IN_USE = IN_USE
 
     def pinned(self, driver: NodeDriver, node_id: str) -> Iterator[CloudResource]:
         node, wire = self.node(driver, node_id), self.wire(driver)
@@ -79,13 +81,6 @@ class GceLeftovers(PoolLeftovers[Wire, Instance]):
     def delete(self, wire: Wire, thing: CloudResource) -> None:
         wire.call("operation", thing.id, method="DELETE")
 
-    def refused(self, thing: CloudResource, error: Exception) -> Outcome | None:
-        if not isinstance(error, Refusal):
-            return None
-        if error.is_not_found:
-            return Outcome.GONE
-        return Outcome.ACCEPTED if error.code in IN_USE else None
-
 
 def _labelled(name: str, value: str) -> str:
     """Google's filter for what bears that label of ours."""
@@ -116,21 +111,11 @@ def _disk(item: object) -> CloudResource:
 
 def _asked(wire: Wire, path: str) -> CloudResource | None:
     """The disk at that path; None only for Google's own "not found"."""
-    try:
-        return _disk(wire.call("disk", path))
-    except Refusal as refusal:
-        if refusal.is_not_found:
-            return None
-        raise
+    return unless_missing(lambda: _disk(wire.call("disk", path)))
 
 
 def _user(wire: Wire, link: str) -> Instance | None:
     path = _INSTANCE.fullmatch(link)
     if path is None:
         raise LeftAlone(f"a disk is used by {link[:120]}")
-    try:
-        return Instance.of(wire.call("instance", path[1]))
-    except Refusal as refusal:
-        if refusal.is_not_found:
-            return None
-        raise
+    return unless_missing(lambda: Instance.of(wire.call("instance", path[1])))

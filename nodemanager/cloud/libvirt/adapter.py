@@ -18,7 +18,8 @@ from nodemanager.cloud.api import CreateOrder
 from nodemanager.cloud.checks import Check, Wanted
 from nodemanager.cloud.cloud_config import CloudConfig
 from nodemanager.cloud.libcloud_base import TIMEOUT, LibcloudCloud, load_driver_class
-from nodemanager.cloud.libvirt import checks, options
+from nodemanager.cloud.libvirt import options
+from nodemanager.cloud.libvirt.checks import LibvirtChecks
 from nodemanager.cloud.libvirt.devices import Devices, first_free
 from nodemanager.cloud.libvirt.domain import PREFIX, READER, STARTING, URI, Domain, metadata
 from nodemanager.cloud.libvirt.driver import Hypervisor, TimeLimit
@@ -232,7 +233,7 @@ class Libvirt(Provider):
         self.within(domain.undefineFlags, WITH_SAVED_STATE | (WITH_NVRAM if nvram else 0))
 
     def preflight(self, driver: Hypervisor, wanted: Wanted) -> Sequence[Check]:
-        return checks.checks(driver, self.template, wanted)
+        return LibvirtChecks(driver, self.template, wanted).all()
 
     def understand(self, error: Exception, doing: str) -> CloudError | None:
         return typed(error, doing)

@@ -6,7 +6,7 @@ can't be one: such a connection is refused before libvirt looks at it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -24,18 +24,15 @@ POOL_RUNS = 2
 """VIR_STORAGE_POOL_RUNNING."""
 
 
-def checks(driver: Hypervisor, template: Template, wanted: Wanted) -> Sequence[Check]:
+@dataclass
+class LibvirtChecks:
     """The checks of a hypervisor, in order. Nothing is called before a check is asked."""
-    return _Asker(driver, template, wanted).checks()
 
+    _driver: Hypervisor
+    _template: Template
+    _wanted: Wanted
 
-class _Asker:
-    def __init__(self, driver: Hypervisor, template: Template, wanted: Wanted) -> None:
-        self._driver = driver
-        self._template = template
-        self._wanted = wanted
-
-    def checks(self) -> list[Check]:
+    def all(self) -> list[Check]:
         rooms = [
             Check(f"room for {one.name}", partial(self._size, one)) for one in self._wanted.sizes
         ]

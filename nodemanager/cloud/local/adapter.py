@@ -14,7 +14,7 @@ from nodemanager.cloud.cloud_config import CloudConfig
 from nodemanager.cloud.libcloud_base import LibcloudCloud, load_driver_class
 from nodemanager.cloud.local.driver import LocalNodeDriver
 from nodemanager.cloud.local.options import NodeSettings, node_settings
-from nodemanager.cloud.provider import NoLeftovers, Provider
+from nodemanager.cloud.provider import Provider
 from nodemanager.cloud.reading import NodeReader
 from nodemanager.cloud.tags import tags_for, tags_from
 from nodemanager.core.model.world import CloudState, Outcome, Tags
@@ -103,7 +103,6 @@ def build_cloud(config: CloudConfig) -> LibcloudCloud:
         pool=config.pool,
         provider=provider,
         reader=READER,
-        leftovers=NoLeftovers(),
         timeout=CALL_S,
     )
 

@@ -15,7 +15,8 @@ from nodemanager.cloud.api import CreateOrder
 from nodemanager.cloud.checks import Check, Wanted
 from nodemanager.cloud.cloud_config import CloudConfig
 from nodemanager.cloud.libcloud_base import TIMEOUT, LibcloudCloud, load_driver_class
-from nodemanager.cloud.openstack import checks, options
+from nodemanager.cloud.openstack import options
+from nodemanager.cloud.openstack.checks import OpenStackChecks
 from nodemanager.cloud.openstack.errors import Refusal, is_no_room
 from nodemanager.cloud.openstack.leftovers import OpenStackLeftovers
 from nodemanager.cloud.openstack.node import DELETING, STATES, UNDECIDED, Server
@@ -30,7 +31,7 @@ from nodemanager.cloud.openstack.wire import (
     server_path,
 )
 from nodemanager.cloud.provider import GoesOn, Provider
-from nodemanager.cloud.reading import NodeReader, epoch
+from nodemanager.cloud.reading import NodeReader, chosen, epoch
 from nodemanager.cloud.tags import on_hold, tags_for, tags_from
 from nodemanager.cloud.translate import without_secrets
 from nodemanager.core.model.world import Outcome, Size, Tags
@@ -93,15 +94,11 @@ class OpenStack(Provider):
         servers = self.wire(driver).servers()
         answers: list[tuple[object, bool]] = [(servers, False)]
         if self.wanted and isinstance(servers, list):
-            answers.append(([one for one in servers if self._matches(one)], True))
+            # The first answer tells what can't be read.
+            wanted = self.wanted.items()
+            matches = chosen(servers, lambda one: wanted <= one.metadata.items(), unread=False)
+            answers.append((matches, True))
         return answers
-
-    def _matches(self, server: Any) -> bool:
-        try:
-            return server is not None and self.wanted.items() <= server.metadata.items()
-        except (KeyError, TypeError):
-            # The first answer tells that its metadata can't be read.
-            return False
 
     def by_record(self, driver: NodeDriver, record_uuid: str) -> object:
         return self.wire(driver).servers()
@@ -228,7 +225,7 @@ class OpenStack(Provider):
 
     def preflight(self, driver: NodeDriver, wanted: Wanted) -> Sequence[Check]:
         wire, token = partial(self.wire, driver), self.keystone.token
-        return checks.checks(wire, token, self.template, wanted)
+        return OpenStackChecks(wire, token, self.template, wanted).all()
 
 
 def build_cloud(config: CloudConfig, *, timeout: float = TIMEOUT) -> LibcloudCloud:

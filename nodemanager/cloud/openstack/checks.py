@@ -6,7 +6,8 @@ What only these checks read is in etc/iam/openstack-check.json.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -24,29 +25,18 @@ _KEPT = 300
 GIB = 1024**3
 
 
-def checks(
-    wire: Callable[[], Wire], token: Callable[[], Token], template: Template, wanted: Wanted
-) -> Sequence[Check]:
+@dataclass
+class OpenStackChecks:
     """OpenStack's own checks, in order. Nothing is sent before a check is asked."""
-    return _Asker(wire, token, template, wanted).checks()
 
+    _wire: Callable[[], Wire]
+    _token: Callable[[], Token]
+    _template: Template
+    _wanted: Wanted
+    _image: Mapping[str, Any] = field(default_factory=dict)
+    _flavors: dict[str, Mapping[str, Any]] = field(default_factory=dict)
 
-class _Asker:
-    def __init__(
-        self,
-        wire: Callable[[], Wire],
-        token: Callable[[], Token],
-        template: Template,
-        wanted: Wanted,
-    ) -> None:
-        self._wire = wire
-        self._token = token
-        self._template = template
-        self._wanted = wanted
-        self._image: Mapping[str, Any] = {}
-        self._flavors: dict[str, Mapping[str, Any]] = {}
-
-    def checks(self) -> list[Check]:
+    def all(self) -> list[Check]:
         template = self._template
         asks: dict[str, Callable[[], Found]] = {"user": self._who, "image id": self._image_id}
         for kind in sorted({size.instance_type for size in self._wanted.sizes}):

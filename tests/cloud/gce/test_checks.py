@@ -8,7 +8,7 @@ import pytest
 
 from nodemanager.cloud.checks import CheckStatus, Found, Wanted
 from nodemanager.cloud.endpoint import Endpoint
-from nodemanager.cloud.gce.rights import Rights
+from nodemanager.cloud.gce.checks import Rights
 from nodemanager.cloud.token import TokenSource
 from nodemanager.core.model.world import Size
 from tests.cloud.asking import asked

@@ -17,10 +17,10 @@ from nodemanager.clock import SystemClock
 from nodemanager.cloud.api import CloudDriver, CreateOrder
 from nodemanager.cloud.local import node as local_node
 from nodemanager.cloud.local import state as local_state
+from nodemanager.cloud.local.__main__ import sweep
 from nodemanager.cloud.local.adapter import build_cloud
 from nodemanager.cloud.local.options import node_settings
 from nodemanager.cloud.local.state import ENDED_SHOWN, ProcessIdentity, StateDir
-from nodemanager.cloud.local.sweep import sweep
 from nodemanager.core.model.world import CloudNode, CloudState, Outcome, Tags
 from nodemanager.errors import BadRequest, ConfigError
 from tests.cloud.cloud_config import cloud_config

@@ -17,7 +17,7 @@ from nodemanager.cloud.api import CreateOrder
 from nodemanager.cloud.checks import Check, Wanted
 from nodemanager.cloud.cloud_config import CloudConfig
 from nodemanager.cloud.libcloud_base import TIMEOUT, LibcloudCloud, connected, load_driver_class
-from nodemanager.cloud.provider import NoLeftovers, Provider
+from nodemanager.cloud.provider import Provider
 from nodemanager.cloud.tags import POOL_TAG, RECORD_TAG
 from nodemanager.core.model.world import Outcome, Size, Tags
 from nodemanager.errors import BadRequest, ForeignAnswer
@@ -166,7 +166,6 @@ def build_cloud(
         pool=config.pool,
         provider=DigitalOcean(config.pool, access, wanted, template, driver_type, page_size),
         reader=READER,
-        leftovers=NoLeftovers(),
         timeout=access.timeout,
     )
 

@@ -15,7 +15,6 @@ from nodemanager.errors import (
     QuotaExceeded,
 )
 
-NOT_FOUND = "not_found"
 QUOTA = re.compile(r"droplet limit|volume limit", re.IGNORECASE)
 CAPACITY = re.compile(r"not available in this region|currently unavailable", re.IGNORECASE)
 
@@ -23,10 +22,7 @@ CAPACITY = re.compile(r"not available in this region|currently unavailable", re.
 class Refusal(CodedRefusal):
     """An error answer with one of DigitalOcean's own codes."""
 
-    @property
-    def is_not_found(self) -> bool:
-        """DigitalOcean's own "no such thing", not a proxy's 404."""
-        return self.code == NOT_FOUND
+    NOT_FOUND = "not_found"
 
     @property
     def meaning(self) -> type[CloudError]:

@@ -57,8 +57,8 @@ AZURE = (
         "D3",
         "on Azure a group that is not there denies its nodes",
         "cloud/azure/errors.py",
-        "        return self.code == NOT_FOUND\n",
-        "        return self.status == 404\n",
+        '    NOT_FOUND = "ResourceNotFound"\n',
+        '    NOT_FOUND = "ResourceGroupNotFound"\n',
         "tests/cloud/azure/test_listings.py::test_only_azures_own_no_such_resource_is_no_such_node",
     ),
     TextMutant(
