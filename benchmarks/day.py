@@ -164,7 +164,7 @@ class Day:
             slots=state.slots,
         )
         made = decide(snapshot, self.settings, new_records=state.new_records)
-        self.state = after_decision(state, made)
+        self.state = after_decision(state, made, snapshot.now, self.settings)
         self.journal.decided(Decision(snapshot, made, state.new_records, 0.01))
         self.decisions += 1
         self._carry_out(made)

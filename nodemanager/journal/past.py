@@ -49,24 +49,24 @@ def past(
 
     Raises JournalError as `read` does, and where there is none.
     """
-    found = Past()
-    _follow(within(read(path, since=since, until=until), since, until), found, tick)
+    found = follow(within(read(path, since=since, until=until), since, until), tick)
     if not found.decisions:
         raise JournalError(f"the journal {path} has no decision from that time")
-    found.account.end()
     return found
 
 
-def _follow(entries: Iterable[JournalEntry], found: Past, tick: Tick) -> None:
+def follow(entries: Iterable[JournalEntry], tick: Tick = lambda _: None) -> Past:
+    """What these entries come to."""
+    found = Past()
     account, evidence = found.account, found.evidence
     records: dict[str, Record] = {}
-    offset, whole = 0.0, True
+    offset, whole, pool = 0.0, True, ""
     for entry in entries:
         match entry:
             case Start():
                 offset, whole = entry.wall - entry.at, True
-                history = entry.state.history
-                records, nodes = _records(history.records), _nodes(history.cloud)
+                history, pool = entry.state.history, entry.settings.pool
+                records, nodes = _records(history.records, pool), _nodes(history.cloud)
                 nodes_at, records_at = (
                     None if one is None else offset + one.started_at
                     for one in (history.cloud, history.records)
@@ -79,7 +79,7 @@ def _follow(entries: Iterable[JournalEntry], found: Past, tick: Tick) -> None:
                 account.listed(nodes, offset + listing.started_at)
                 evidence.nodes_listed(nodes, offset + listing.started_at)
             case RecordsSeen(listing=listing) if listing.complete:
-                records = _records(listing)
+                records = _records(listing, pool)
                 evidence.records_listed(records, offset + listing.started_at)
             case NodesExplained():
                 account.gone(entry.node_ids, offset + entry.at)
@@ -96,6 +96,8 @@ def _follow(entries: Iterable[JournalEntry], found: Past, tick: Tick) -> None:
                 tick(1)
             case _:
                 pass
+    account.end()
+    return found
 
 
 def _nodes(listing: Nodes | None) -> Mapping[str, CloudNode]:
@@ -103,5 +105,6 @@ def _nodes(listing: Nodes | None) -> Mapping[str, CloudNode]:
     return {one.id: one for one in items if one.managed}
 
 
-def _records(listing: Records | None) -> dict[str, Record]:
-    return {} if listing is None else {one.uuid: one for one in listing.items}
+def _records(listing: Records | None, pool: str) -> dict[str, Record]:
+    items = () if listing is None else listing.items
+    return {one.uuid: one for one in items if one.pool in (None, pool)}

@@ -6,6 +6,7 @@ itself: nothing else shows how short is too short. Times are epoch seconds.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
@@ -94,7 +95,8 @@ class Evidence:
         self._listings = 0
         self._nodes_at: float | None = None
         self._records_at: float | None = None
-        self._step_s = 0.0
+        self._steps_s = (math.inf, math.inf)
+        """Of the last two record listings."""
 
     def begun(
         self,
@@ -134,7 +136,7 @@ class Evidence:
         before, since = self._records, self._records_at
         self._records, self._records_at = records, at
         if since is not None:
-            self._step_s = at - since
+            self._steps_s = self._steps_s[1], at - since
             self.gaps.add(at - since, "records", at)
         for uuid, record in records.items():
             was = before.get(uuid)
@@ -154,8 +156,8 @@ class Evidence:
             return
         gap_s = last - was.last_ping_at
         if gap_s > 0.0 and since is not None:
-            # Pings that came while nobody listed the records are not known.
-            quiet_s = max(0.0, since - was.last_ping_at) + self._step_s
+            # It was silent until the listing before; pings that a late listing hides are not known.
+            quiet_s = max(0.0, since - was.last_ping_at) + min(self._steps_s)
             self.pings.add(min(gap_s, quiet_s), record.hostname or record.uuid, last)
 
     def decided(self, changes: Mapping[str, Reason | None], aborted: Reason | None) -> None:
