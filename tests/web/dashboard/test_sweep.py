@@ -39,7 +39,7 @@ def test_a_recording_is_worked_out_and_shown(
     assert "228 decisions" in told
     assert "1 silence ended, the longest 48s (compute18, " in told
     assert "hits +1" in told
-    assert 'data-label="evidence"' in told, "a phone has no heads of columns"
+    assert 'data-label="evidence"' in shown, "a phone has no heads of columns"
     assert "the nodes cost, and for what" in told
     assert "0.0120" in told
 
