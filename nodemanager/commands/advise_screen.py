@@ -12,7 +12,13 @@ from rich.console import Console
 
 from nodemanager.commands import show
 from nodemanager.commands.cost_screen import Costs, headline, recorded_json, sums_json
-from nodemanager.commands.replay_result import NOTES, candidate, in_words, too_short
+from nodemanager.commands.replay_result import (
+    NOTES,
+    candidate,
+    gain_in_words,
+    in_words,
+    too_short,
+)
 from nodemanager.commands.replay_values import Tried, shown
 from nodemanager.config.deciding import find, varied
 from nodemanager.core.replay.advice import (
@@ -180,20 +186,11 @@ def _facts(row: AdviceRow) -> str:
 
 def _other(one: CandidateValue, row: AdviceRow) -> str:
     """What another value would have gained and cost."""
-    basis, said = row.basis, []
-    if one.gain_s and basis is None:
-        said.append(_money(one))
-    elif one.gain_s:
-        said.append(f"slots {span(abs(one.gain_s))} {'sooner' if one.gain_s > 0 else 'later'}")
+    if row.basis is not None:
+        return gain_in_words(one, row.recorded, row.basis)
+    said = [_money(one)] if one.gain_s else []
     if one.boots:
-        said.append(f"{'boots' if basis is None else 'waiting boots'} {one.boots:+d}")
-    if one.hits != row.recorded.hits:
-        said.append(f"hits {one.hits - row.recorded.hits:+d}")
-    if basis is not None and (one.value or 0.0) < (row.recorded.value or 0.0):
-        if not basis.seen.count:
-            said.append("no evidence")
-        elif (one.value or 0.0) < basis.need:
-            said.append("too close to the longest")
+        said.append(f"boots {one.boots:+d}")
     return f"{one.label}: {', '.join(said) or 'no difference'}"
 
 

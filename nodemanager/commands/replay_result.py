@@ -13,7 +13,6 @@ from nodemanager.config.deciding import VARIABLE
 from nodemanager.config.options import Option
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.replay.advice import (
-    MARGIN,
     WINDOWS,
     Advice,
     Basis,
@@ -269,9 +268,9 @@ def candidate(
 
 def advice_in_words(result: ReplayResult) -> str:
     """The advice, and how far it reaches."""
-    advice = advice_of(result)
-    best, limit, decimals = advice.best, advice.limit, result.decimals
-    gain = f"{hours(abs(best.gain_s), decimals).lstrip('+')} slot-hours"
+    advice, basis = advice_of(result), result.basis
+    best, limit = advice.best, advice.limit
+    recorded = candidate(result.recorded_label, result.recorded, result.value_of({}))
     match advice.counsel:
         case Counsel.TRY:
             window = result.outline.settings.node_stale_after
@@ -280,33 +279,35 @@ def advice_in_words(result: ReplayResult) -> str:
                 f"Advice: see what other windows would have done: --sweep {WINDOW}={around}. "
                 "`nodemanager advise` has a line for every window."
             )
-        case Counsel.NO_EVIDENCE:
-            assert result.basis is not None
-            what = result.basis.window.one
-            said = f"keep {best.label}: no evidence for a shorter one, since no {what} ended."
-        case Counsel.KEEP if limit is None:
-            said = f"keep {best.label}: no value that was tried frees slots sooner."
-        case Counsel.KEEP:
-            assert limit is not None
-            said = (
-                f"keep {best.label}: {limit.label} frees slots sooner, but {_hits(limit, result)}."
-            )
-        case Counsel.BETTER:
-            said = f"{best.label} frees slots sooner, by {gain} in all, and {_hits(best, result)}."
-        case Counsel.LONGER:
-            said = f"{best.label}: the recorded value is shorter than what ended."
-        case Counsel.FEWER_HITS:
-            when = "sooner" if best.gain_s > 0 else "later"
-            said = f"{best.label} {_hits(best, result)}, and {result.recorded_label} more; slots "
-            said += f"are free {when} by {gain} in all." if best.gain_s else "are free as recorded."
-    if limit is not None and advice.counsel not in (Counsel.KEEP, Counsel.NO_EVIDENCE):
-        said += f" Leave a margin to {limit.label}, which {_hits(limit, result)}."
-    if result.basis is not None and result.basis.seen.count:
-        said += f" Evidence: {in_words(result.basis)}."
+        case Counsel.KEEP | Counsel.NO_EVIDENCE:
+            said = f"keep {best.label}."
+        case _:
+            said = f"{gain_in_words(best, recorded, basis)}."
+    if limit is not None:
+        said += f" Stay away from {gain_in_words(limit, recorded, basis)}."
+    if basis is not None:
+        said += f" Evidence: {in_words(basis)}."
     for row in result.rows:
         if row.tried.label == best.label:
             said += "".join(f" {text}." for text in row.tried.variation.warnings)
     return f"Advice: {said}{too_short(result.outline.first, result.outline.last)}"
+
+
+def gain_in_words(one: CandidateValue, recorded: CandidateValue, basis: Basis | None) -> str:
+    """What the value would have gained and cost: `30m: slots 2h 05m sooner, hits +1`."""
+    said = []
+    if one.gain_s:
+        said.append(f"slots {span(abs(one.gain_s))} {'sooner' if one.gain_s > 0 else 'later'}")
+    if one.boots:
+        said.append(f"waiting boots {one.boots:+d}")
+    if one.hits != recorded.hits:
+        said.append(f"hits {one.hits - recorded.hits:+d}")
+    if basis is not None and (one.value or 0.0) < (recorded.value or 0.0):
+        if not basis.seen.count:
+            said.append("no evidence")
+        elif (one.value or 0.0) < basis.need:
+            said.append("too close to the longest")
+    return f"{one.label}: {', '.join(said) or 'no difference'}"
 
 
 def too_short(first: float, last: float) -> str:
@@ -325,15 +326,6 @@ def in_words(basis: Basis, *, terminal: bool = False) -> str:
     longest = f"{seen.longest_s:g} listings" if window.counted else span(seen.longest_s)
     whose = f"{visible(seen.whose)}, {told(seen.at, terminal=terminal)}"
     return f"{seen.count} {many} ended, the longest {longest} ({whose})"
-
-
-def _hits(one: CandidateValue, result: ReplayResult) -> str:
-    if one.hits:
-        return f"hits {one.hits} living node{'s' if one.hits > 1 else ''}"
-    basis = result.basis
-    if basis is not None and (one.value or 0.0) < basis.need:
-        return f"is less than {MARGIN:g} times the longest {basis.window.one}"
-    return "hits no living node"
 
 
 # JSON.

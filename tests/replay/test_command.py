@@ -174,8 +174,8 @@ def test_every_output_says_the_pool_the_recorded_settings_and_an_advice(
     assert {"node_stale_after 30m", "max_nodes 12"} <= set(pool.partition(" with ")[2].split("; "))
     (advice,) = [line for line in out.splitlines() if line.startswith("Advice: ")]
     assert advice.startswith(
-        "Advice: keep 30m (recorded): 24m frees slots sooner, but is less than 1.5 times the "
-        f"longest silence. Evidence: 1 silence ended, the longest 21m 00s ({napped}, "
+        "Advice: keep 30m (recorded). Stay away from 24m: slots 18m 00s sooner, waiting boots -2, "
+        f"too close to the longest. Evidence: 1 silence ended, the longest 21m 00s ({napped}, "
     )
     page = text_of(report)
     assert " ".join(advice.split()[:20]) in page
@@ -191,8 +191,12 @@ def test_every_output_says_the_pool_the_recorded_settings_and_an_advice(
 @pytest.mark.parametrize(
     ("window", "said"),
     [
-        pytest.param("15m", "keep 30m (recorded): 15m frees slots sooner, but hits", id="hits"),
-        pytest.param("1h", "keep 30m (recorded): no value that was tried frees", id="later"),
+        pytest.param(
+            "15m",
+            "keep 30m (recorded). Stay away from 15m: slots 45m 00s",
+            id="hits",
+        ),
+        pytest.param("1h", "keep 30m (recorded). Evidence: 1 silence", id="later"),
     ],
 )
 def test_the_recorded_value_is_kept_where_no_other_is_better(
@@ -216,7 +220,7 @@ def test_an_option_that_waits_for_nothing_is_advised_by_gain_and_hits(
     incident: Incident, run: Run
 ) -> None:
     out = run(incident.path, "--set", "max_nodes=40")[1]
-    assert "Advice: keep recorded: no value that was tried frees slots sooner." in out
+    assert "Advice: keep recorded. The recording has 1h 02m" in out
 
 
 def test_without_other_settings_the_advice_is_what_to_try(incident: Incident, run: Run) -> None:

@@ -82,7 +82,7 @@ def test_a_window_that_is_too_short_hits_a_node_that_pinged_afterwards(
     napped: Record = incident.napped
     (balance,) = incident.weighed(WINDOW_S / 2)
     (hit,) = balance.hits
-    assert hit in balance.new_hits
+    assert hit in balance.hits
     assert (hit.life.record, hit.life.incarnation) == (napped.uuid, napped.incarnation)
     assert (hit.life.node_id, hit.life.slot) == (napped.instance_id, napped.slot_number)
     assert hit.by is By.CLEAN

@@ -56,7 +56,7 @@ class Balance:
 
     `cleans` counts the lives that we free. `slot_s` are the slot-seconds free sooner, less those
     free later. `boots` no longer wait for a slot, for `boot_wait_s` in all; `boots_lost` wait only
-    here. `hits` are the living nodes hit, `new_hits` those that the recorded settings did not hit.
+    here. `hits` are the living nodes hit.
     """
 
     cleans: int
@@ -66,7 +66,6 @@ class Balance:
     boots_lost: int
     boot_wait_s: float
     hits: tuple[Hit, ...]
-    new_hits: tuple[Hit, ...]
     spared: int
 
     @property
@@ -103,7 +102,6 @@ def weigh(recorded: ReplayOutcome, other: ReplayOutcome, walls: Sequence[float])
         moves.append(Move(known.life, known.by, known.reason, *at, gain_s))
     moves.sort(key=lambda move: (-move.gain_s, move.life.record))
     boots, lost, wait_s = _boots(recorded.refused, other.refused, walls)
-    known_hits = {hit.life.key for hit in recorded.hits}
     return Balance(
         cleans=sum(end.by is not By.OTHER for end in other.ends.values()),
         moves=tuple(moves),
@@ -112,7 +110,6 @@ def weigh(recorded: ReplayOutcome, other: ReplayOutcome, walls: Sequence[float])
         boots_lost=lost,
         boot_wait_s=wait_s,
         hits=other.hits,
-        new_hits=tuple(hit for hit in other.hits if hit.life.key not in known_hits),
         spared=other.spared,
     )
 

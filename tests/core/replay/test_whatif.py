@@ -272,11 +272,3 @@ def test_a_boot_that_waits_is_one_boot_however_often_it_is_refused(
 def test_nothing_waits_while_the_daemon_is_stopped() -> None:
     balance = weigh(outcome(refused=(1, 1)), outcome(refused=(0, 0)), (0.0, 90_000.0))
     assert balance.boot_wait_s == 600.0
-
-
-def test_a_hit_that_the_recording_has_too_is_not_new() -> None:
-    one, other = life_of(record("r-1")), life_of(record("r-2"))
-    hits = tuple(Hit(life, 1.0, 2.0, By.CLEAN, None, Sign.PINGED) for life in (one, other))
-    balance = weigh(outcome(hits=hits[:1]), outcome(hits=hits), ())
-    assert [hit.life for hit in balance.hits] == [one, other]
-    assert [hit.life for hit in balance.new_hits] == [other]
