@@ -137,6 +137,5 @@ def _past(made: World, slots: int) -> Iterator[Sample]:
                 "boots.booted": int(minute % 47 == 6) * 2,
                 "boots.failed": int(150 < minute < 158),
                 "boots.refused": 3 if 120 < minute < 200 else 0,
-                "cost.priced": 0.25 * (used + idle),
             },
         )
