@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import sys
 import time
 from collections import Counter
@@ -22,21 +21,6 @@ if TYPE_CHECKING:
 POLL_S = 0.5
 PATIENCE_S = 60.0
 """Seconds to wait for a daemon that restarts."""
-_RATE = re.compile(r"(\d+(?:\.\d+)?)(?:/(s|sec|min|m|h|hour))?")
-_PER = {"s": 60.0, "sec": 60.0, "min": 1.0, "m": 1.0, "h": 1 / 60, "hour": 1 / 60}
-
-
-def rate_of(text: str) -> float:
-    """The rate per minute of `20/min`, `2/s`, `100/h`, or a number per minute."""
-    from nodemanager.core.operate.backlog_run import FASTEST
-
-    found = _RATE.fullmatch(text)
-    rate = float(found[1]) * _PER[found[2] or "min"] if found is not None else 0.0
-    if not 0 < rate <= FASTEST:
-        raise click.BadParameter(
-            f"{text!r}: a rate is like 20/min, more than 0, at most {FASTEST:g}/min"
-        )
-    return rate
 
 
 @click.group()
@@ -46,7 +30,7 @@ def backlog() -> None:
     \b
     nodemanager backlog plan --out leaked.plan
     $EDITOR leaked.plan
-    nodemanager backlog apply leaked.plan --rate 20/min
+    nodemanager backlog apply leaked.plan
     """
 
 
@@ -80,23 +64,16 @@ def plan(out: Path | None, force: bool, as_json: bool, config: str | None) -> No
 
 @backlog.command()
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@click.option(
-    "--rate",
-    type=rate_of,
-    default="20/min",
-    show_default=True,
-    metavar="N/min",
-    help="The highest rate.",
-)
 @click.option("--no-wait", is_flag=True, help="Don't wait for it; see `backlog status` later.")
 @click.option("--json", "as_json", is_flag=True, help="Print each item's outcome as JSON.")
 @daemon_flags
-def apply(file: Path, rate: float, no_wait: bool, as_json: bool, config: str | None) -> None:
-    """Carry out a reviewed plan: only what has not changed since, at a limited rate.
+def apply(file: Path, no_wait: bool, as_json: bool, config: str | None) -> None:
+    """Carry out a reviewed plan: only what has not changed since.
 
-    The daemon judges each item again and asks the cloud right before it writes. It leaves alone
-    what changed, and reports the reason. It goes on when this command ends, and after a restart.
-    Applying the same file again reports what is done already.
+    The daemon judges each item again and asks the cloud right before it writes. It frees at most
+    max_cleans_per_cycle records from one poll to the next, leaves alone what changed, and reports
+    the reason. It goes on when this command ends, and after a restart. Applying the same file again
+    reports what is done already.
     """
     from nodemanager.commands import backlog_file
 
@@ -105,7 +82,7 @@ def apply(file: Path, rate: float, no_wait: bool, as_json: bool, config: str | N
         click.echo(f"{file}: every line is commented out; nothing to do", err=True)
         return
     daemon = client(config)
-    order = {**reviewed.bound_to, "rate": rate, "items": list(reviewed.items)}
+    order = {**reviewed.bound_to, "items": list(reviewed.items)}
     run = daemon.apply_backlog(order)
     if not no_wait:
         _follow(daemon, run)

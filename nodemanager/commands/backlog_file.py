@@ -86,7 +86,7 @@ def _head(plan: Mapping[str, Any]) -> Iterator[str]:
     yield "# Every line below that is not a comment will be carried out. Delete a line, or put a #"
     yield "# before it, to leave it out; comments are yours. Then:"
     yield "#"
-    yield "#     nodemanager backlog apply THIS_FILE --rate 20/min"
+    yield "#     nodemanager backlog apply THIS_FILE"
     yield "#"
     yield "# Each item names the version that was judged. An item that changed since is left alone."
     yield "# The others are judged again by the same rules, and the cloud is asked, before a write."

@@ -2,7 +2,7 @@
 
     GET  /api/backlog             what would be cleaned, and why
     GET  /api/backlog/run         the progress of a plan; with ?items=yes the outcome of each item
-    POST /api/backlog/apply       {"by", "rate", "pool", "store", "account",
+    POST /api/backlog/apply       {"by", "pool", "store", "account",
                                    "items": [{"deed", "id", "version", "record"?}, ...]}
     POST /api/backlog/stop        {"by"}
 
@@ -11,7 +11,6 @@ All need the token. The answer to an apply is the run, or 409 with the reason of
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
@@ -22,7 +21,7 @@ from falcon.asgi import Request, Response
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.operate.adoption import adoptable
 from nodemanager.core.operate.backlog import Candidate, IndexedPlan, Item, ItemAction, proposal
-from nodemanager.core.operate.backlog_run import FASTEST, Order, Run
+from nodemanager.core.operate.backlog_run import Order, Run
 from nodemanager.logline import as_json, timestamp
 from nodemanager.web.commands import Doorkeeper, bad_request, text_of, told_by
 from nodemanager.workers import Workers
@@ -115,19 +114,14 @@ class _Stop(_Resource):
 def _order(given: Any) -> Order:
     if not isinstance(given, dict):
         raise bad_request("send a JSON object")
-    unknown = given.keys() - {"by", "rate", "pool", "store", "account", "items"}
+    unknown = given.keys() - {"by", "pool", "store", "account", "items"}
     if unknown:
         raise bad_request(f"unknown key {sorted(unknown)[0]!r}")
-    rate: Any = given.get("rate")
-    is_number = isinstance(rate, (int, float)) and not isinstance(rate, bool)
-    if not is_number or not math.isfinite(rate) or not 0 < rate <= FASTEST:
-        raise bad_request(f"rate must be a number of items per minute above 0, at most {FASTEST:g}")
     items = given.get("items")
     if not isinstance(items, list) or not 0 < len(items) <= MOST_ITEMS:
         raise bad_request(f"items must be a list of 1 to {MOST_ITEMS} items")
     return Order(
         by=text_of(given, "by"),
-        rate=float(rate),
         pool=text_of(given, "pool"),
         store=text_of(given, "store"),
         account=text_of(given, "account"),
@@ -167,7 +161,6 @@ def run_json(run: Run, *, with_items: bool) -> dict[str, object]:
     shown: dict[str, object] = {
         "id": run.id,
         "by": run.by,
-        "rate": run.rate,
         "items_total": len(run.items),
         "begun_at": timestamp(run.begun_at),
         "ended_at": None if run.ended_at is None else timestamp(run.ended_at),

@@ -17,7 +17,7 @@ from nodemanager.core.operate.replies import Command
 from nodemanager.core.operate.verbs import Verb
 from nodemanager.errors import BadRequest, CloudError, Throttled
 from tests.actors.rig import Rig
-from tests.actors.test_backlog import apply, asked, finish, run_of, shown, where
+from tests.actors.test_backlog import apply, finish, run_of, shown, where
 from tests.fakes.script import fail, first
 
 
@@ -28,9 +28,9 @@ def named(rig: Rig) -> dict[str, Item]:
     return {one.item.id: one.item for one in adoptable(found.seen, found.settings)}
 
 
-def order(rig: Rig, *items: Item, rate: float = 600.0) -> Order:
+def order(rig: Rig, *items: Item) -> Order:
     found = shown(rig)
-    return Order("eve", rate, "pool", found.store or "", found.account or "", items)
+    return Order("eve", "pool", found.store or "", found.account or "", items)
 
 
 @pytest.fixture
@@ -164,21 +164,32 @@ def test_an_adoption_that_a_kill_cut_off_is_gone_on_with_r2(make_rig: Any) -> No
     rig.cloud.add(age=1000.0, name="bobs")
     rig.start()
     rig.turn(60)
-    apply(rig, order(rig, *named(rig).values(), rate=1.0))
+    rig.cloud.on("adopt", first(lambda: setattr(rig, "lease", False)))
+    apply(rig, order(rig, *named(rig).values()))
     assert len(where(rig, Where.DONE)) == 1
     rig.kill()
+    rig.lease = True
     rig.start()
     finish(rig)
     assert set(tags_of(rig).values()) == {Tags("pool")}
     assert rig.cloud.calls["adopt"] == 2
 
 
-def test_a_plan_that_is_ended_adopts_nothing_more(beside: Rig) -> None:
-    apply(beside, order(beside, *named(beside).values(), rate=1.0))
-    asked(beside, lambda answered: StopBacklog("eve", answered))
-    beside.turn(300)
-    assert beside.cloud.calls["adopt"] == 1
-    assert run_of(beside).counts["stopped"] == 1
+def test_a_plan_that_is_ended_adopts_nothing_more(make_rig: Any) -> None:
+    """It is ended during the first of two adoptions, of which one is under way at a time."""
+    rig: Rig = make_rig(max_cleans_per_cycle=1)
+    rig.cloud.add(age=1000.0, name="alices")
+    rig.cloud.add(age=1000.0, name="bobs")
+    rig.start()
+    rig.turn(60)
+    said: list[Any] = []
+    stop = StopBacklog("eve", said.append)
+    rig.cloud.on("adopt", first(lambda: rig.system.daemon.tell(stop)))
+    apply(rig, order(rig, *named(rig).values()))
+    rig.turn(300)
+    assert len(said) == 1
+    assert rig.cloud.calls["adopt"] == 1
+    assert run_of(rig).counts["stopped"] == 2
 
 
 def test_the_same_node_again_is_done_already(beside: Rig) -> None:

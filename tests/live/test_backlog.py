@@ -81,7 +81,7 @@ def test_a_plan_is_reviewed_and_only_what_it_left_in_and_nobody_changed_is_done(
         timeout=10,
     ).raise_for_status()
 
-    said = command(cluster.config, "backlog", "apply", str(path), "--rate", "600/min")
+    said = command(cluster.config, "backlog", "apply", str(path))
 
     assert "26 items: 24 cleaned, 1 adopted, 1 left alone" in said
     assert f"left alone: {changed} changed_since_plan (" in said
@@ -118,7 +118,7 @@ def test_a_daemon_that_is_killed_in_between_goes_on_with_the_plan(
     first.wait_for("backlog.found")
     path = tmp_path / "leaked.plan"
     command(cluster.config, "backlog", "plan", "--out", str(path))
-    command(cluster.config, "backlog", "apply", str(path), "--rate", "600/min", "--no-wait")
+    command(cluster.config, "backlog", "apply", str(path), "--no-wait")
     first.wait_for("record.cleaned")
     first.kill()
     assert len(first.lines("record.cleaned")) < LEAKED

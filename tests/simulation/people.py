@@ -190,7 +190,6 @@ class People:
             self.world.registry.delete(gone.id, "operator")
         order = Order(
             "ann",
-            random.choice((1.0, 6.0, 60.0, 600.0)),
             shown.settings.pool,
             shown.store or "",
             shown.account or "",

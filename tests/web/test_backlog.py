@@ -21,7 +21,6 @@ TOKEN = "correct-horse-battery"
 WITH_TOKEN = {"Authorization": f"Bearer {TOKEN}"}
 ORDER = {
     "by": "eve",
-    "rate": 20,
     "pool": "main",
     "store": "s",
     "account": "a",
@@ -130,9 +129,7 @@ def test_the_plan_shows_each_record_with_its_evidence_and_no_secret(url: str) ->
 
 def test_an_order_reaches_the_daemon_and_the_run_is_told(url: str, daemon: Daemon) -> None:
     run = requests.post(f"{url}/apply", json=ORDER, headers=WITH_TOKEN, timeout=5).json()
-    assert daemon.orders == [
-        Order("eve", 20.0, "main", "s", "a", (Item(ItemAction.CLEAN, "r00", "v1"),))
-    ]
+    assert daemon.orders == [Order("eve", "main", "s", "a", (Item(ItemAction.CLEAN, "r00", "v1"),))]
     assert (run["id"], run["open"], run["items_total"]) == ("run-1", True, 1)
     brief = requests.get(f"{url}/run", headers=WITH_TOKEN, timeout=5).json()
     assert "items" not in brief
@@ -143,11 +140,6 @@ def test_an_order_reaches_the_daemon_and_the_run_is_told(url: str, daemon: Daemo
 @pytest.mark.parametrize(
     "changes",
     [
-        pytest.param({"rate": 0}, id="rate-0"),
-        pytest.param({"rate": -1}, id="rate-negative"),
-        pytest.param({"rate": "fast"}, id="rate-a-word"),
-        pytest.param({"rate": True}, id="rate-a-truth"),
-        pytest.param({"rate": 1e9}, id="rate-too-fast"),
         pytest.param({"items": []}, id="nothing"),
         pytest.param({"items": ["r00"]}, id="not-an-item"),
         pytest.param({"items": [{"deed": "destroy", "id": "x", "version": "1"}]}, id="a-deed"),

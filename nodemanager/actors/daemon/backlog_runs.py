@@ -1,4 +1,4 @@
-"""Shows operators the backlog, and lets what they chose go at a set rate (SAFETY.md S5).
+"""Shows operators the backlog, and lets what they chose go (SAFETY.md S5).
 
 A record that is let go is judged, checked and freed like any other. The run outlives the process:
 it is in the journal before anything is let go.
@@ -65,13 +65,6 @@ class StopBacklog:
     answered: Callable[[Run | str | None], None]
 
 
-@dataclass(frozen=True, slots=True)
-class TendBacklog:
-    """The timer's reminder that more may be let go by now."""
-
-    run_id: str
-
-
 @dataclass(eq=False)
 class BacklogRuns:
     """Keeps the newest decision and the run, and logs what becomes of each item."""
@@ -80,7 +73,6 @@ class BacklogRuns:
     _identities: Identities
     _newest: tuple[Plan, Snapshot] | None = None
     _picture: IndexedPlan | None = None
-    _tending: bool = False
 
     @property
     def seen(self) -> IndexedPlan | None:
@@ -116,7 +108,7 @@ class BacklogRuns:
         except ValueError as error:
             self._context.log.event(Event.BACKLOG_DONE, level=WARNING, outcome="lost", error=error)
             return
-        self._set(backlog_run.resumed(run))
+        self._set(run)
         if run.is_open:
             self._tell_order("continued", run)
 
@@ -178,13 +170,6 @@ class BacklogRuns:
             self._take(run, backlog_run.stopped(run, self._context.clock.wall()))
         message.answered(self._context.journal_writer.problem or self.run)
 
-    def due(self, message: TendBacklog) -> None:
-        """Take the reminder: decide soon, since more may be let go."""
-        self._tending = False
-        run = self.run
-        if run is not None and run.is_open and self._context.stopping is None:
-            self._context.decide_soon()
-
     def after_plan(self, made: Plan, snapshot: Snapshot) -> None:
         """Go on with the run after a decision."""
         if made.aborted is not None:
@@ -225,19 +210,17 @@ class BacklogRuns:
             return
         if lets_go:
             self._context.decide_soon()
-        if not self._tending and run.counts["waiting"]:
-            self._tending = True
-            self._context.remind(run.tick_s, TendBacklog(run.id))
 
     def _adopt_due(self, run: Run) -> None:
-        """Begin the adoption of each node that was let go and has none in flight (D11)."""
+        """Begin the adoption of nodes that were let go, as many at once as may be freed (D11)."""
         context, seen, now = self._context, self.seen, self._context.now
         blocked = run.waits_for is not None or context.journal_writer.problem is not None
         if seen is None or blocked or context.stopping is not None:
             return
         if context.limits.throttled_until > now:
             return
-        for item in backlog_run.due_adoptions(run):
+        room = context.settings.max_cleans_per_cycle
+        for item in backlog_run.due_adoptions(run)[:room]:
             if Key(Action.ADOPT, item.key) not in context.flights.running:
                 snapshot = context.snapshot(seen.snapshot.plan_id)
                 order = order_adoption(item, seen, snapshot, context.settings)
@@ -245,7 +228,7 @@ class BacklogRuns:
 
     def _tell_order(self, action: str, run: Run) -> None:
         self._context.log.event(
-            Event.OPERATOR_BACKLOG, action=action, by=run.by, count=len(run.items), rate=run.rate
+            Event.OPERATOR_BACKLOG, action=action, by=run.by, count=len(run.items)
         )
 
     def _tell_left(self, item: Item, step: ItemStep, run: Run) -> None:

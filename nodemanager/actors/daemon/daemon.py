@@ -15,7 +15,6 @@ from nodemanager.actors.daemon.backlog_runs import (
     ApplyBacklog,
     ShowBacklog,
     StopBacklog,
-    TendBacklog,
 )
 from nodemanager.actors.daemon.context import Context
 from nodemanager.actors.daemon.inputs import DaemonInputs
@@ -108,7 +107,6 @@ class NodeManagerDaemonActor(RoleActor):
             ShowBacklog: parts.backlog.show,
             ApplyBacklog: parts.backlog.apply,
             StopBacklog: parts.backlog.stop,
-            TendBacklog: parts.backlog.due,
             Ordered: parts.operators.order,
             PowerAsked: self._power_asked,
             Stop: parts.endings.stop,

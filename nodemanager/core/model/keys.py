@@ -161,7 +161,6 @@ class LogKey(Documented):
     ADOPTED = "adopted", "Nodes that our tags were put on."
     ALREADY = "already", "Items of a backlog plan that were already done."
     STOPPED = "stopped", "Items of a backlog plan left undone because an operator stopped it."
-    RATE = "rate", "Items a minute."
     SPARES = "spares", "Nodes of the size beyond demand, idle or to come."
     OUTDATED = "outdated", "Nodes of the size that are left to replace."
     DEFERRED = "deferred", "Cleans put off to the next cycle."

@@ -1,7 +1,8 @@
-"""Applies an operator's backlog plan at a set rate of items a minute (S5).
+"""Applies an operator's backlog plan (S5).
 
 A run is folded over decisions, like everything else in core. Each decision lets items go or says
-why not. What is let go is judged with all other records from then on; nothing here frees anything.
+why not. What is let go is judged with all other records from then on, within the cap on cleans
+(C10); nothing here frees anything.
 """
 
 from __future__ import annotations
@@ -25,11 +26,6 @@ from nodemanager.core.operate.backlog import (
     Stand,
     standing_of,
 )
-
-TICK_S = 5.0
-"""Seconds between two rounds of letting go; a higher rate lets several go in one round."""
-FASTEST = 600.0
-"""The most items a minute."""
 
 
 class Where(StrEnum):
@@ -57,13 +53,9 @@ class ItemStep:
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What an operator wants applied; `pool`, `store` and `account` are the plan's (L5).
-
-    `rate` is items a minute.
-    """
+    """What an operator wants applied; `pool`, `store` and `account` are the plan's (L5)."""
 
     by: str
-    rate: float
     pool: str
     store: str
     account: str
@@ -72,19 +64,13 @@ class Order:
 
 @dataclass(frozen=True)
 class Run:
-    """The plan in progress, or the last one. `begun_at` and `ended_at` are epoch seconds.
-
-    `credit` is how many items may be let go now, as of `credited_at` (CLOCK_BOOTTIME).
-    """
+    """The plan in progress, or the last one. `begun_at` and `ended_at` are epoch seconds."""
 
     id: str
     by: str
-    rate: float
     begun_at: float
     items: tuple[Item, ...]
     steps: Mapping[str, ItemStep]
-    credit: float = 1.0
-    credited_at: float | None = None
     ended_at: float | None = None
     stopped: bool = False
     waits_for: Reason | None = None
@@ -116,11 +102,6 @@ class Run:
             self.steps[item.key].where is Where.DONE for item in self.items if item.deed is deed
         )
 
-    @property
-    def tick_s(self) -> float:
-        """Seconds until it is worth looking again."""
-        return max(TICK_S, 60.0 / self.rate)
-
     def has(self, items: tuple[Item, ...]) -> bool:
         """Whether the run has all of these items, at the same versions."""
         return set(items) <= set(self.items)
@@ -151,7 +132,6 @@ def begun(order: Order, id: str, seen: IndexedPlan, settings: Settings) -> Run:
     run = Run(
         id,
         order.by,
-        order.rate,
         seen.snapshot.wall,
         items,
         {item.key: ItemStep() for item in items},
@@ -159,39 +139,21 @@ def begun(order: Order, id: str, seen: IndexedPlan, settings: Settings) -> Run:
     return after_plan(run, seen, settings)
 
 
-def resumed(run: Run) -> Run:
-    """The run as a former process left it, with a new credit."""
-    return replace(run, credit=1.0, credited_at=None)
-
-
 def after_plan(run: Run, seen: IndexedPlan, settings: Settings) -> Run:
-    """The run after one decision: open items are compared with it, then the next are let go."""
+    """The run after one decision: open items are compared with it, and held ones are let go."""
     if not run.is_open:
         return run
     block = standing_block(seen.snapshot, settings)
     steps = dict(run.steps)
-    held: list[Item] = []
     for item in run.items:
         step = steps[item.key]
         if step.where in OPEN:
             standing = _standing(item, seen, settings)
-            steps[item.key] = step = _step(step, standing)
-            if step.where is Where.WAITING and standing.stand is Stand.HELD:
-                held.append(item)
-    credit = _credit(run, seen.snapshot.now)
-    for item in held if block is None else ():
-        if credit < 1.0:
-            break
-        credit -= 1.0
-        steps[item.key] = ItemStep(Where.LET_GO)
-    run = replace(
-        run,
-        steps=steps,
-        credit=credit,
-        credited_at=seen.snapshot.now,
-        waits_for=None if block is None else block.reason,
-    )
-    return _ended(run, seen.snapshot.wall)
+            step = _step(step, standing)
+            goes = step.where is Where.WAITING and standing.stand is Stand.HELD and block is None
+            steps[item.key] = ItemStep(Where.LET_GO) if goes else step
+    waits_for = None if block is None else block.reason
+    return _ended(replace(run, steps=steps, waits_for=waits_for), seen.snapshot.wall)
 
 
 def _standing(item: Item, seen: IndexedPlan, settings: Settings) -> ItemStatus:
@@ -239,18 +201,9 @@ def _step(step: ItemStep, standing: ItemStatus) -> ItemStep:
         case Stand.UNDER_WAY:
             return ItemStep(Where.LET_GO, standing.reason)
         case Stand.HELD:
-            # It waits for its turn only: nothing is measured.
             return ItemStep(step.where, standing.reason)
         case Stand.WAITS:
             return ItemStep(step.where, standing.reason, standing.measures)
-
-
-def _credit(run: Run, now: float) -> float:
-    """The credit now, at most one round's worth, so that a pause is not made up for."""
-    if run.credited_at is None:
-        return run.credit
-    most = max(1.0, run.rate * TICK_S / 60.0)
-    return min(most, run.credit + (now - run.credited_at) * run.rate / 60.0)
 
 
 def _ended(run: Run, wall: float) -> Run:

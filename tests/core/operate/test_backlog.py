@@ -27,7 +27,6 @@ from nodemanager.core.operate.backlog_run import (
     after_plan,
     begun,
     refusal,
-    resumed,
     stopped,
 )
 from nodemanager.core.safety.breaker import opened
@@ -60,10 +59,10 @@ def item(uuid: str, version: str = "v1") -> Item:
     return Item(ItemAction.CLEAN, uuid, version)
 
 
-def started(made: World, count: int = 30, rate: float = 600.0) -> tuple[Run, IndexedPlan]:
+def started(made: World, count: int = 30) -> tuple[Run, IndexedPlan]:
     seen = seen_in(made)
     items = tuple(item(f"r{number:02}") for number in range(count))
-    order = Order("eve", rate, "main", "store", "account", items)
+    order = Order("eve", "main", "store", "account", items)
     return begun(order, "run", seen, made.settings), seen
 
 
@@ -159,47 +158,11 @@ def test_an_item_stands_as_the_newest_decision_says_s5(
 def test_what_is_let_go_is_cleaned_and_the_rest_still_held_s5() -> None:
     made = leaky()
     run, _ = started(made, count=3)
-    assert run.counts["let_go"] == 1
+    assert run.counts["let_go"] == 3
     plan = made.plan(let_go=run.let_go)
-    assert [order.uuid for order in plan.cleans] == ["r00"]
+    assert sorted(order.uuid for order in plan.cleans) == ["r00", "r01", "r02"]
     held = [one for one in plan.records if one.reason is Reason.BACKLOG_HELD]
-    assert len(held) == 29
-
-
-@pytest.mark.parametrize(
-    ("rate", "after_s", "expected"),
-    [
-        pytest.param(60.0, 1.0, 2, id="one-a-second"),
-        pytest.param(60.0, 0.5, 1, id="not-yet"),
-        pytest.param(60.0, 3600.0, 6, id="nothing-is-saved-up-over-a-pause"),
-        pytest.param(1.0, 59.0, 1, id="one-a-minute-not-yet"),
-        pytest.param(1.0, 60.1, 2, id="one-a-minute"),
-    ],
-)
-def test_no_more_are_let_go_than_the_rate_allows_s5(
-    rate: float, after_s: float, expected: int
-) -> None:
-    made = leaky()
-    run, seen = started(made, rate=rate)
-    later = replace(seen, snapshot=replace(seen.snapshot, now=seen.snapshot.now + after_s))
-    run = after_plan(run, replace(later, snapshot=fresh(later)), made.settings)
-    assert run.counts["let_go"] == expected
-
-
-def fresh(seen: IndexedPlan) -> Any:
-    """The same moment with polls that are not old."""
-    history = seen.snapshot.history
-    assert history.cloud is not None
-    assert history.records is not None
-    now = seen.snapshot.now
-    return replace(
-        seen.snapshot,
-        history=replace(
-            history,
-            cloud=replace(history.cloud, started_at=now),
-            records=replace(history.records, started_at=now),
-        ),
-    )
+    assert len(held) == 27
 
 
 def test_nothing_is_let_go_while_every_free_is_forbidden_and_the_run_says_why_c10() -> None:
@@ -208,13 +171,12 @@ def test_nothing_is_let_go_while_every_free_is_forbidden_and_the_run_says_why_c1
     run = replace(
         run,
         steps={key: replace(step, where=Where.WAITING) for key, step in run.steps.items()},
-        credit=5.0,
     )
     blocked = after_plan(run, seen_in(made, lease=False), made.settings)
     assert blocked.counts["waiting"] == 30
     assert blocked.waits_for is Reason.NO_LEASE
     made.flags["lease"] = True
-    assert after_plan(blocked, seen_in(made), made.settings).counts["let_go"] == 5
+    assert after_plan(blocked, seen_in(made), made.settings).counts["let_go"] == 30
 
 
 def test_a_run_that_is_ended_holds_the_rest_back_again() -> None:
@@ -227,17 +189,10 @@ def test_a_run_that_is_ended_holds_the_rest_back_again() -> None:
     assert stopped(ended, 2.0) is ended
 
 
-def test_a_restart_saves_up_no_time_r2() -> None:
-    made = leaky()
-    run, _ = started(made)
-    assert resumed(replace(run, credit=9.0)).credit == 1.0
-    assert resumed(run).steps == run.steps
-
-
 def test_a_plan_given_twice_for_one_record_counts_it_once() -> None:
     made = leaky()
     seen = seen_in(made)
-    order = Order("eve", 60.0, "main", "store", "account", (item("r00"), item("r00")))
+    order = Order("eve", "main", "store", "account", (item("r00"), item("r00")))
     assert len(begun(order, "run", seen, made.settings).items) == 1
 
 
@@ -254,13 +209,13 @@ def test_a_plan_given_twice_for_one_record_counts_it_once() -> None:
 def test_a_plan_is_for_one_pool_store_and_account_l5_s3(
     changes: dict[str, Any], dry_run: bool, refused: str | None
 ) -> None:
-    order = replace(Order("eve", 60.0, "main", "s", "a", (item("r00"),)), **changes)
+    order = replace(Order("eve", "main", "s", "a", (item("r00"),)), **changes)
     said = refusal(order, pool="main", store="s", account="a", dry_run=dry_run)
     assert said is None if refused is None else refused in str(said)
 
 
 def test_nothing_is_applied_before_cloud_and_store_are_known_l5() -> None:
-    order = Order("eve", 60.0, "main", "s", "a", (item("r00"),))
+    order = Order("eve", "main", "s", "a", (item("r00"),))
     assert refusal(order, pool="main", store=None, account=None, dry_run=False) is not None
 
 
@@ -276,19 +231,19 @@ def test_nothing_is_applied_before_cloud_and_store_are_known_l5() -> None:
 def test_what_forbids_every_free_makes_no_item_changed_but_waits_s5(flags: dict[str, Any]) -> None:
     made = leaky()
     run, _ = started(made)
-    assert run.counts["let_go"] == 1
+    assert run.counts["let_go"] == 30
     after = after_plan(run, seen_in(made, **flags), made.settings)
     assert after.counts["skipped"] == 0
-    assert after.counts["let_go"] == 1
+    assert after.counts["let_go"] == 30
     assert after.waits_for is not None
 
 
 def test_an_item_that_waits_says_for_what_with_its_measures_s5() -> None:
     made = leaky()
-    run, _ = started(made)
     flights = {"r05": Flight("clean", made.now)}
-    after = after_plan(run, seen_in(made, record_flights=flights), made.settings)
-    step = after.steps[item("r05").key]
+    order = Order("eve", "main", "store", "account", (item("r05"),))
+    run = begun(order, "run", seen_in(made, record_flights=flights), made.settings)
+    step = run.steps[item("r05").key]
     assert (step.where, step.reason) == (Where.WAITING, Reason.IN_FLIGHT)
     assert step.measures == {"action": "clean"}
 

@@ -83,7 +83,7 @@ class TinyAdopt:
         )
         steps = {self._item.key: backlog_run.ItemStep(world.item)}
         is_open = world.item is Where.LET_GO
-        run = Run("1", "eve", 1.0, 1.0, (self._item,), steps, ended_at=None if is_open else 2.0)
+        run = Run("1", "eve", 1.0, (self._item,), steps, ended_at=None if is_open else 2.0)
         return Seen(
             snapshot,
             self._settings,
