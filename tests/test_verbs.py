@@ -20,8 +20,8 @@ from falcon import testing
 
 from nodemanager import cli
 from nodemanager.actors.messages import Ordered
-from nodemanager.core.explain.consequences import consequences
 from nodemanager.core.model.world import WorkerState
+from nodemanager.core.operate.commands import consequences
 from nodemanager.core.operate.replies import Command, Reply
 from nodemanager.core.operate.verb_row import CommandTarget
 from nodemanager.core.operate.verbs import Verb

@@ -3,10 +3,14 @@
     POST /api/VERB/ID   or, for the whole pool, /api/VERB
          {"by": NAME, "reason": TEXT}, with "force": [RULE, ...] or "unlisted": true where it fits
 
+    POST /api/power/resume       {"nodes": HOSTLIST}
+    POST /api/power/suspend      {"nodes": HOSTLIST}
+
 ID is a record's uuid, a cloud node's id, or a hostname that only one record has. The answer is 200
 once the command is in the journal, or where nothing was left to do; 202 for a clean that has not
 ended yet; 409 where a rule forbids it; 404 for an unknown id; 503 when it can't be written. Each
-answer has `result` and `message`; a refusal has `reason`, `rule` and `measures`, too.
+answer has `result` and `message`; a refusal has `reason`, `rule` and `measures`, too. What a
+scheduler's power saving says is taken with 202 at once: the daemon asks the scheduler anew.
 """
 
 from __future__ import annotations
@@ -152,3 +156,31 @@ def text_of(given: Mapping[str, Any], key: str) -> str:
 
 def bad_request(what: str) -> falcon.HTTPBadRequest:
     return falcon.HTTPBadRequest(title="bad request", description=what)
+
+
+# A scheduler's own power saving says that it wants nodes up, or down.
+
+
+def add_power(app: Any, power: Commands, door: Doorkeeper) -> None:
+    for direction in ("resume", "suspend"):
+        app.add_route(f"/api/power/{direction}", _Said(direction, power, door))
+
+
+@dataclass(frozen=True, slots=True)
+class _Said:
+    direction: str
+    power: Commands
+    door: Doorkeeper
+
+    async def on_post(self, request: Request, response: Response) -> None:
+        self.door.lets_in(request)
+        given = await request.get_media(default_when_empty={})
+        if not isinstance(given, dict) or given.keys() - {"nodes"}:
+            raise bad_request('send {"nodes": HOSTLIST}')
+        nodes = text_of(given, "nodes")
+        if not nodes:
+            raise bad_request("nodes must name at least one node")
+        if not self.power.power(self.direction, nodes, told_by(request, "")):
+            raise falcon.HTTPServiceUnavailable(description="the daemon is still starting")
+        response.status = falcon.HTTP_202
+        response.media = {"taken": True}

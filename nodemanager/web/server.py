@@ -39,14 +39,13 @@ from nodemanager.httpserver import HttpServer
 from nodemanager.log import get, hide
 from nodemanager.refusals import Refusals
 from nodemanager.web.backlog import BacklogRequests, add_backlog
-from nodemanager.web.commands import Commands, add_commands
+from nodemanager.web.commands import Commands, add_commands, add_power
 from nodemanager.web.dashboard.dashboard import Dashboard
 from nodemanager.web.door import Door
 from nodemanager.web.explain import Explanations, add_explain
 from nodemanager.web.health import Health, add_health
 from nodemanager.web.inventory import add_inventory
 from nodemanager.web.metrics import Metrics
-from nodemanager.web.power import add_power
 from nodemanager.web.reload import Reload, add_reload
 from nodemanager.web.status import Board
 from nodemanager.web.verify import add_verify

@@ -248,8 +248,8 @@ GUARDS = (
         "D18",
         "a node that its cloud will take is ended though it works",
         "core/judge/overrides.py",
-        "{WorkerState.IDLE: goes, WorkerState.BUSY: waits}",
-        "{WorkerState.IDLE: goes, WorkerState.BUSY: goes}",
+        "WorkerState.BUSY: Verdict(Kind.KEEP, waits,",
+        "WorkerState.BUSY: Verdict(Kind.SHUTDOWN, goes,",
         "tests/core/judge/test_cloud_notice.py::"
         "test_one_that_may_be_busy_is_left_to_its_job_until_the_cloud_ends_it[busy]",
     ),
@@ -267,8 +267,8 @@ GUARDS = (
         "D18",
         "a notice that was taken back ends its node all the same",
         "core/plan/destroy.py",
-        "off = _not_taken(order, record) or _not_idle(",
-        "off = _not_idle(",
+        "off = _not_taken(order, record) if is_noticed else",
+        "off = None if is_noticed else",
         "tests/core/judge/test_cloud_notice.py::"
         "test_right_before_the_destroy_its_notice_and_its_own_word_are_read_again_d2",
     ),
@@ -475,7 +475,7 @@ GUARDS = (
         "O1",
         "an order on a node that only the next listing shows is told to stand, and does nothing",
         "actors/daemon/decisions.py",
-        "        self._operators.before_plan()\n",
+        "        self._operators.questions.before_plan()\n",
         "",
         "tests/actors/test_operators.py::"
         "test_an_order_on_a_node_that_only_the_next_listing_shows_is_of_that_node[drain]",

@@ -63,7 +63,7 @@ class Decisions:
         """Make the plan of this moment, enter it into the State, log it and show it."""
         context = self._context
         plan_id = f"{context.inputs.run_id}-{context.state.plans + 1}"
-        self._operators.before_plan()
+        self._operators.questions.before_plan()
         snapshot = context.snapshot(plan_id)
         new_records, before = context.state.new_records, context.state.plan
         made = decide(snapshot, context.settings, new_records=new_records, before=before)
@@ -72,8 +72,8 @@ class Decisions:
         if is_first and made.backlog:
             context.event_log.backlog_found(len(made.backlog))
         self._backlog.save()
-        undone = self._undone(made, now) if self._operators.waits else None
-        self._operators.after_plan(made, snapshot, undone=undone)
+        undone = self._undone(made, now) if self._operators.questions.waits else None
+        self._operators.questions.after_plan(made, snapshot, undone=undone)
         context.event_log.plan(made, now)
         took_s = context.now - now
         context.journal_writer.decided(Decision(snapshot, made, new_records, took_s))

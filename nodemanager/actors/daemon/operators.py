@@ -463,7 +463,12 @@ class PoolOrders:
 # The commands that the next plan judges: drains, kills and cleans, until each has its answer.
 
 
-DRAINING = frozenset({Verb.DRAIN, Verb.CORDON})
+JUDGED = {
+    Verb.DRAIN: ("drains", commands.of_drain),
+    Verb.CORDON: ("drains", commands.of_cordon),
+    Verb.KILL: ("kills", commands.of_kill),
+}
+"""The verbs that a plan answers by its verdict, each with its marks."""
 
 NamedOrder = tuple[Ordered, Named]
 
@@ -585,16 +590,11 @@ class Questions:
     ) -> Reply | None:
         """The answer to a command; None for a clean whose outcome will be the answer."""
         node_id = named.node or named.id
-        if said.command.verb in DRAINING:
-            answer = commands.of_drain if said.command.verb is Verb.DRAIN else commands.of_cordon
+        if said.command.verb in JUDGED:
+            kind, answer = JUDGED[said.command.verb]
             reply = answer(named, made, snapshot, self.destroyed(node_id))
             if reply.result is not Result.DONE:
-                self._marks.put("drains", node_id, None)
-            return reply
-        if said.command.verb is Verb.KILL:
-            reply = commands.of_kill(named, made, snapshot, self.destroyed(node_id))
-            if reply.result is not Result.DONE:
-                self._marks.put("kills", node_id, None)
+                self._marks.put(kind, node_id, None)
             return reply
         of_clean = commands.of_clean(named, made)
         if of_clean is not None:
@@ -608,10 +608,9 @@ class Questions:
     def _withdrawn(self, asked: NamedOrder, reply: Reply) -> Reply:
         """Drop a mark that could not be written; the answer that says so."""
         said, named = asked
-        if said.command.verb is Verb.CLEAN or reply.result is not Result.DONE:
+        if said.command.verb not in JUDGED or reply.result is not Result.DONE:
             return reply
-        kind = "drains" if said.command.verb in DRAINING else "kills"
-        self._marks.put(kind, named.node or named.id, None)
+        self._marks.put(JUDGED[said.command.verb][0], named.node or named.id, None)
         return commands.failed(
             named, self._context.journal_writer.problem or "the journal can't be written"
         )
@@ -631,17 +630,17 @@ class Questions:
 
 
 class CommandHandler:
-    """Gives each command to what carries it out."""
+    """Gives each command to what carries it out; `questions` has those that a plan judges."""
 
     def __init__(self, context: Context, marks: OperatorMarks) -> None:
         self._context = context
         self.marks = marks
         self._answers = CommandAnswers(context)
         self._names = Names(context, marks, self._answers)
-        self._questions = Questions(context, marks, self._answers)
+        self.questions = Questions(context, marks, self._answers)
         holds = Holds(context, self._names, self._answers)
-        drains = DrainCommands(context, marks, self._names, self._answers, self._questions)
-        self._pool = PoolOrders(context, marks, self._answers, self._questions)
+        drains = DrainCommands(context, marks, self._names, self._answers, self.questions)
+        self._pool = PoolOrders(context, marks, self._answers, self.questions)
         self._orders: dict[Verb, Callable[[Ordered], None]] = {
             Verb.HOLD: holds.hold,
             Verb.RELEASE: holds.release,
@@ -654,11 +653,6 @@ class CommandHandler:
             Verb.BREAKER_RESET: self._pool.reset_breaker,
         }
 
-    @property
-    def waits(self) -> bool:
-        """Whether a command waits for the next plan to judge it."""
-        return self._questions.waits
-
     def order(self, said: Ordered) -> None:
         """Begin what the command's verb says, or answer why not."""
         if said.command.verb.row.ends and self._context.journal_writer.problem is not None:
@@ -669,7 +663,7 @@ class CommandHandler:
 
     def _clean(self, said: Ordered) -> None:
         """Free the record now, unless a rule that was not broken by name forbids it (O3)."""
-        never = commands.forcing(said.command.forced, self._questions.mark(said))
+        never = commands.forcing(said.command.forced, self.questions.mark(said))
         if never is not None:
             self._answers.give(said, never)
             return
@@ -679,20 +673,8 @@ class CommandHandler:
         if named.record is None:
             self._answers.give(said, commands.without(named, Reason.NO_RECORD, self._names.known()))
         elif self._answers.acts(said, named):
-            mark = self._questions.mark(said)
+            mark = self.questions.mark(said)
             hand = HandClean(mark.by, mark.at, mark.reason, said.command.forced)
             by_hand = {**self._context.state.by_hand, named.record: hand}
             self._context.learn(HandCleans(by_hand))
-            self._questions.ask(said, named)
-
-    def ended(self, end: End) -> None:
-        """Answer the commands that wait for a clean that ended."""
-        self._questions.ended(end)
-
-    def before_plan(self) -> None:
-        """Have the commands that the next plan judges be about the nodes that it knows."""
-        self._questions.before_plan()
-
-    def after_plan(self, made: Plan, snapshot: Snapshot, *, undone: Objection | None) -> None:
-        """Answer the commands that this plan judged, and drop the marks of those it forbids."""
-        self._questions.after_plan(made, snapshot, undone=undone)
+            self.questions.ask(said, named)

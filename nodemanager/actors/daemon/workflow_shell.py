@@ -137,7 +137,7 @@ class WorkflowShell:
     def ended(self, end: End) -> None:
         """Note that a workflow ended, and tell the parts that wait for it."""
         self._context.learn(end)
-        for part in (self._invariants, self._backlog, self._operators):
+        for part in (self._invariants, self._backlog, self._operators.questions):
             part.ended(end)
 
     def settled(self) -> None:

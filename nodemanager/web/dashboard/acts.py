@@ -9,9 +9,9 @@ from typing import Any
 import falcon
 from falcon.asgi import Request, Response
 
-from nodemanager.core.explain.consequences import consequences
 from nodemanager.core.explain.explain import Explanation, explain
 from nodemanager.core.model.annotations import FORCIBLE, broken_as
+from nodemanager.core.operate.commands import consequences
 from nodemanager.core.operate.naming import Known, UnknownIdError
 from nodemanager.core.operate.replies import Command, Result, lacks_reason
 from nodemanager.core.operate.verb_row import CommandTarget, Takes
