@@ -38,8 +38,10 @@ COMMANDS = [*cli.SECTIONS["Act"], "orders"]
 
 
 def helps() -> Iterator[str]:
-    """What `--help` says of the commands, and of each that is a verb."""
-    typed = [["--help"], *([name, "--help"] for name in COMMANDS if name != "backlog")]
+    """What `--help` says of the commands that act, and of each that is a verb."""
+    listed = CliRunner().invoke(cli.group, ["--help"], prog_name="nodemanager", terminal_width=100)
+    yield listed.output[listed.output.index("Act:") : listed.output.index("Tune:")]
+    typed = [[name, "--help"] for name in COMMANDS if name != "backlog"]
     typed += [[name, one, "--help"] for name, those in GROUPS.items() for one in those]
     for words in typed:
         done = CliRunner().invoke(cli.group, words, prog_name="nodemanager", terminal_width=100)
