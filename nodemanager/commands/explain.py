@@ -88,8 +88,7 @@ def explain(
     what that means, by which rule, and which options it depends on.
     """
     from nodemanager.commands.explain_screen import screen
-    from nodemanager.commands.meaning import meaning
-    from nodemanager.commands.meaning import screen as meaning_screen
+    from nodemanager.commands.meaning import lines, meaning
 
     if job is not None and id != "job":
         raise click.UsageError(f"give one ID, or `job` and a job's id: {id!r} is not `job`")
@@ -98,7 +97,7 @@ def explain(
         if as_json:
             show.print_json(means)
         else:
-            show.say(show.console(), *meaning_screen(means))
+            click.echo("\n".join(lines(means)))
         return
     asked = _Asked(job or id, job is not None, at, since, whole)
     shown = asked.from_daemon(config) if journal is None else asked.of(journal, given=True)

@@ -220,17 +220,15 @@ class _News:
         from nodemanager.commands.log_screen import Folding
 
         self._story, self._wanted = story, wanted
-        self._folding = Folding() if folds else None
+        self._folding = Folding(folds=folds)
 
     def more(self) -> Iterator[LoggedEvent]:
         """Those since the last call."""
-        found = filter(self._wanted, self._story.news())
-        return found if self._folding is None else self._folding.take(found)
+        return self._folding.take(filter(self._wanted, self._story.news()))
 
     def first(self, last: int | None, *, follow: bool) -> Iterable[LoggedEvent]:
         """All there are, or the `last` ones."""
-        rest = self._folding.rest() if self._folding is not None and not follow else ()
-        found = chain(self.more(), rest)
+        found = self.more() if follow else chain(self.more(), self._folding.rest())
         return found if last is None else deque(found, maxlen=last)
 
 

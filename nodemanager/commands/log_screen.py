@@ -32,13 +32,14 @@ def line_of(one: LoggedEvent) -> Text:
 class Folding:
     """Folds what says only that nodes turned busy or idle, as most events of a busy pool do."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, folds: bool = True) -> None:
+        self._folds = folds
         self._turns: list[LoggedEvent] = []
 
     def take(self, news: Iterable[LoggedEvent]) -> Iterator[LoggedEvent]:
         """The events, turns in a row as one; the last turns are kept for those to come."""
         for one in news:
-            if is_flip(one.event, one.reason):
+            if self._folds and is_flip(one.event, one.reason):
                 self._turns.append(one)
                 continue
             yield from self.rest()

@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from typing import Any
 
-from rich.table import Table
-
-from nodemanager.commands import show
 from nodemanager.core.model.reasons import Event, Reason
 
 
@@ -17,38 +13,28 @@ def meaning(word: str) -> dict[str, Any] | None:
     None if it is no reason code and no event."""
     from nodemanager.config.sections import SECTIONS
 
-    known: Reason | Event | None = next(
-        (one for one in (*Reason, *Event) if one.value == word), None
-    )
+    known = next((one for one in (*Reason, *Event) if one.value == word), None)
     if known is None:
         return None
     named = set(re.findall(r"`(\w+)`", known.doc))
     options = [one for each in SECTIONS for one in each.options if one.name in named]
-    shown: dict[str, Any] = {
-        "subject": "reason" if isinstance(known, Reason) else "event",
+    is_reason = isinstance(known, Reason)
+    row = known.row if isinstance(known, Reason) else None
+    return {
+        "subject": "reason" if is_reason else "event",
         "id": word,
         "says": known.doc,
+        "rule": known.rule if isinstance(known, Reason) else None,
         "options": {f"[{one.section}] {one.name}": one.help.split(". ")[0] for one in options},
+        "ends": [] if row is None else [one for one in (row.clear, row.frees, row.restores) if one],
     }
-    if isinstance(known, Reason):
-        row = known.row
-        ends = [one for one in (row.clear, row.frees, row.restores) if one]
-        shown |= {"rule": known.rule, "ends": ends}
-    return shown
 
 
-def screen(shown: dict[str, Any]) -> Iterator[Any]:
+def lines(shown: dict[str, Any]) -> list[str]:
     """The sentence, and below it the rule, the options and how it ends."""
-    yield show.cell(f"{shown['id']}: {shown['says']}")
-    table = Table.grid(padding=(0, 2, 0, 0))
-    if shown.get("rule"):
-        table.add_row("rule", f"{shown['rule']}, on the manual's page of rules")
-    for name, help in shown["options"].items():
-        table.add_row("option", show.cell(f"{name}: {help.rstrip('.')}."))
-    for ends in shown.get("ends", ()):
-        table.add_row("ends", show.cell(ends))
-    if shown["subject"] == "reason":
-        table.add_row("see", f"nodemanager log --reason {shown['id']}")
-    else:
-        table.add_row("see", f"nodemanager log --event {shown['id']}")
-    yield table
+    rule = [f"{shown['rule']}, on the manual's page of rules"] if shown["rule"] else []
+    options = [f"{name}: {help.rstrip('.')}." for name, help in shown["options"].items()]
+    see = [f"nodemanager log --{shown['subject']} {shown['id']}"]
+    told = {"rule": rule, "option": options, "ends": shown["ends"], "see": see}
+    below = [f"{label:<8}{text}" for label, texts in told.items() for text in texts]
+    return [f"{shown['id']}: {shown['says']}", *below]

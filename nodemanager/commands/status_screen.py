@@ -12,6 +12,7 @@ from rich.text import Text
 from nodemanager.commands.show import cell
 from nodemanager.core.operate.verbs import STANDING
 from nodemanager.logline import Json, span, visible
+from nodemanager.logscreen import style_of
 
 GOOD, ODD, BAD, FAINT = "green", "yellow", "bold red", "dim"
 
@@ -312,13 +313,13 @@ def _holds(status: Json) -> Sequence[RenderableType]:
 
 
 def _lately(groups: Sequence[Json]) -> Sequence[RenderableType]:
-    """What happened in the last hour, in groups, the newest first (`nodemanager events`)."""
+    """What happened in the last hour, in groups, the worst first (`nodemanager events`)."""
     now = time.time()
     rows = [
         (
             cell(f"{span(max(0.0, now - one['last_at']))} ago", FAINT),
             Text(f"{one['count']} x" if one["count"] > 1 else ""),
-            cell(one["event"]),
+            cell(one["event"], style_of(one["event"], one["level"])),
             cell(one["reason"] or ""),
             cell(" ".join(one["names"]), FAINT),
         )

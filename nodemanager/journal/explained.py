@@ -44,7 +44,7 @@ class Part:
     most: float = MOST
 
 
-NEWEST, WHOLE = Part(), Part(most=math.inf)
+NEWEST = Part()
 
 
 def picture_at(

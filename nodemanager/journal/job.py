@@ -23,8 +23,6 @@ from nodemanager.journal.reading import Decided, segment_of
 from nodemanager.logline import Json, timestamp
 from nodemanager.near import did_you_mean
 
-Span = tuple[float, float]
-
 
 def told_any(
     picture: Picture, given: str, *, source: str, journal: Path | None, part: Part = NEWEST
@@ -87,7 +85,7 @@ def _came(journal: Path, host: str, until: float) -> Json:
     return {"host": host, "at": timestamp(paired[0][1].at) if paired else None}
 
 
-def _asked(journal: Path, job: str, until: float) -> Span | None:
+def _asked(journal: Path, job: str, until: float) -> tuple[float, float] | None:
     """The times of the first and last decision that had the job in its queue."""
     word = json.dumps(job).encode()
     with opened(journal) as connection:
@@ -97,20 +95,16 @@ def _asked(journal: Path, job: str, until: float) -> Span | None:
     def has(segment: int) -> bool:
         """Whether its bytes have the id: much faster than to read it, and a hint alone."""
         with opened(journal) as connection:
-            query = "SELECT body FROM entries WHERE segment = ?"
-            return any(
-                word in zlib.decompress(body) for (body,) in connection.execute(query, (segment,))
-            )
+            bodies = connection.execute("SELECT body FROM entries WHERE segment = ?", (segment,))
+            return any(word in zlib.decompress(body) for (body,) in bodies)
 
     ahead = iter(segments)
-    for newest in ahead:
-        if not has(newest) or not (walls := list(_walls(journal, newest, job, until))):
-            continue
-        first, last = walls[0], walls[-1]
-        for segment in reversed(list(takewhile(has, ahead))):
-            if walls := list(_walls(journal, segment, job, until)):
-                return walls[0], last
-        return first, last
+    for newest in filter(has, ahead):
+        if walls := list(_walls(journal, newest, job, until)):
+            # Of the others with it, only the oldest has to be read.
+            others = [newest, *takewhile(has, ahead)]
+            found = (_walls(journal, segment, job, until) for segment in reversed(others))
+            return next(wall for each in found for wall in each), walls[-1]
     return None
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +15,7 @@ from nodemanager.core.operate.naming import UnknownIdError
 from nodemanager.errors import JournalError
 from nodemanager.journal import recording
 from nodemanager.journal.event import LoggedEvent
-from nodemanager.journal.explained import WHOLE, Part, picture_at, told
+from nodemanager.journal.explained import Part, picture_at, told
 from nodemanager.journal.sqlite import SqliteJournal
 from nodemanager.logline import Json
 from tests.core.build import EPOCH
@@ -137,7 +138,7 @@ def test_a_history_folds_what_only_turns_busy_and_idle_and_says_what_it_leaves_o
     newest = shown()["history"]
     assert len(newest) == 100
     assert shown()["history_left_out"] > 20
-    whole = told(picture, node, source="test", journal=path, part=WHOLE)
+    whole = told(picture, node, source="test", journal=path, part=Part(most=math.inf))
     assert whole["history_left_out"] == 0
     older = told(picture, node, source="test", journal=path, part=Part(before=newest[0]["number"]))
     assert older["history"] + newest == whole["history"][-len(older["history"]) - 100 :]

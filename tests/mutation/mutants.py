@@ -1033,6 +1033,14 @@ MUTANTS = (
     ),
     TextMutant(
         "U7",
+        "a slot leaks while its record's window runs",
+        "core/plan/slots.py",
+        "    return quiet_s is not None and quiet_s <= window_of(record, settings)\n",
+        "    return False\n",
+        "tests/core/plan/test_slots.py::test_a_slot_without_a_node_leaks_once_its_window_is_over_u7",
+    ),
+    TextMutant(
+        "U7",
         "other pools' records take no slot",
         "core/plan/slots.py",
         "    free = None if total is None else total - sum(held_by.values())\n",

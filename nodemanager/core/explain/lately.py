@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from nodemanager.core.model.reasons import Event, Means, Reason, having
+from nodemanager.core.model.reasons import Event, Reason, is_flip
 
 QUIET = frozenset(
     {
@@ -19,7 +19,6 @@ QUIET = frozenset(
     }
 )
 """Events that only say that nothing was done; `nodes` and `slots` have the newest of each."""
-IDLES = having(Means.IDLES) | {Reason.IDLE_WORD_OLD, Reason.SPARE, Reason.DRAIN_AWAITED}
 SEVERITY = ("critical", "error", "warning", "info", "debug")
 """The levels of events, the worst first."""
 NAMED, LOST_NAMED = 3, 12
@@ -98,4 +97,4 @@ def _lost(one: Happened) -> str:
 
 def did(was: str) -> str:
     """What a node did that was kept for that reason: idle, for each reason of an idle one."""
-    return "idle" if was in IDLES else was
+    return "idle" if was != Reason.BUSY and is_flip(Event.NODE_KEEP, was) else was

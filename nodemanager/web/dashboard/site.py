@@ -23,7 +23,7 @@ from functools import cache
 from importlib.resources import files
 from types import MappingProxyType
 from typing import Any
-from urllib.parse import parse_qsl, quote, urlsplit
+from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
 import falcon
 from falcon.asgi import Request, Response
@@ -177,7 +177,9 @@ class Site:
             page = await self.store.newest(address, at_once=True)
         except UnknownIdError as error:
             response.status = falcon.HTTP_404
-            links = [("All nodes", "/nodes"), ("All records", "/records")]
+            asked = urlencode({"q": request.path.split("/", 2)[-1]})
+            past = ("What the journal has of it", f"/log?{asked}")
+            links = [past, ("All nodes", "/nodes"), ("All records", "/records")]
             problem = {"level": "odd", "text": str(error), "links": links, "title": "Not known"}
             self.show(response, session, "message.html.j2", **problem)
             return
