@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from nodemanager.core.model.world import WorkerState
 from tests.actors.conftest import MakeRig
+from tests.actors.rig import restart
 
 HOUR = 3600.0
 
@@ -49,4 +50,36 @@ def test_a_node_that_we_end_is_not_lost(make_rig: MakeRig) -> None:
     rig.start()
     rig.turn(2 * HOUR)
     assert len(rig.lines("node.gone")) == 2
+    assert rig.lines("node.lost") == []
+
+
+def test_a_node_that_no_listing_shows_is_not_lost_while_the_cloud_has_it(make_rig: MakeRig) -> None:
+    rig = make_rig(min_nodes=3, max_nodes=3)
+    machines = [rig.fleet.add_node(age=HOUR)[0] for _ in range(3)]
+    rig.start()
+    rig.turn(60)
+    rig.fleet.silent.add(machines[0].node.id)
+    machines[0].listed = False
+    rig.turn_until("list.suspect", within=600, reason="listing_short")
+    assert rig.lines("node.lost") == []
+
+
+def test_a_node_that_is_lost_while_nobody_looks_is_told_once_over_restarts(
+    make_rig: MakeRig,
+) -> None:
+    rig = make_rig(min_nodes=3, max_nodes=3)
+    machine, record = rig.fleet.add_node(age=HOUR)
+    for _ in range(2):
+        rig.fleet.add_node(age=HOUR)
+    rig.start()
+    rig.turn(120)
+    rig.kill()
+    rig.cloud.vanish(machine.node.id)
+
+    rig.start()
+    lost = rig.turn_until("node.lost", within=900)
+
+    assert (lost["node"], lost["host"]) == (machine.node.id, record.hostname)
+    restart(rig)
+    rig.turn(0.5 * HOUR)
     assert rig.lines("node.lost") == []

@@ -519,11 +519,29 @@ MUTANTS = (
         "tests/actors/test_boots_in_vain.py::test_each_counts_once_whichever_run_sees_it_end_b5",
     ),
     TextMutant(
+        "NODE_LOST",
+        "a node that no listing shows is lost, whatever the cloud says of it",
+        "core/observe/ended.py",
+        "absent.get(node_id) or _called_gone(record, node_id, snapshot, settings)",
+        "absent.get(node_id) or True",
+        "tests/actors/test_losses.py::"
+        "test_a_node_that_no_listing_shows_is_not_lost_while_the_cloud_has_it",
+    ),
+    TextMutant(
+        "NODE_LOST",
+        "each run says once more that a node is lost",
+        "core/safety/boot_loops.py",
+        "            loops = told(loops, one.life)",
+        "            pass",
+        "tests/actors/test_losses.py::"
+        "test_a_node_that_is_lost_while_nobody_looks_is_told_once_over_restarts",
+    ),
+    TextMutant(
         "B5",
         "the plan that counts the fifth boots one more",
         "core/plan/plan.py",
-        "    snapshot, ended = ended_in_setup(snapshot, settings)\n",
-        "    _, ended = ended_in_setup(snapshot, settings)\n",
+        "    snapshot, ended = nodes_ended(snapshot, settings)\n",
+        "    _, ended = nodes_ended(snapshot, settings)\n",
         "tests/core/observe/test_ended.py::"
         "test_the_plan_that_shows_the_fifth_failure_boots_no_sixth_b5",
     ),

@@ -1266,7 +1266,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "B5",
         "a node that the cloud took back is no failed boot",
-        (instead(boot_loops.ended_in_setup, "replace(limits, loops=loops)", "limits"),),
+        (instead(boot_loops.nodes_ended, "replace(limits, loops=loops)", "limits"),),
         storm=TAKEN_BACK,
     ),
     Mutant(
@@ -1310,7 +1310,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "a node that ended over a restart is no failed boot",
         (
             instead(
-                boot_loops.ended_in_setup,
+                boot_loops.nodes_ended,
                 "one.life not in loops.counted",
                 "one.life not in loops.counted and one.record.uuid in snapshot.claimed_sizes",
             ),

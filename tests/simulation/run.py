@@ -30,6 +30,7 @@ from tests.simulation.jobs import Scheduler
 from tests.simulation.joins import Joins
 from tests.simulation.latch import Latch
 from tests.simulation.liveness import Calm, Liveness
+from tests.simulation.losses import Losses
 from tests.simulation.manager import Manager
 from tests.simulation.nodes import NodeRules
 from tests.simulation.people import People
@@ -222,6 +223,7 @@ def _watched(
     """The monitors of a world whose nodes ping."""
     rules = NodeRules(world, told, cleans)
     CreateRules(world, truth)
+    Losses(world)
     loops = BootLoops(world, told)
     causes = Causes(world, told, StandingOrders(world, told))
     setups = SetUpRules(world, told)

@@ -59,6 +59,8 @@ class EventLog:
     def nodes_ended(self, made: Plan) -> None:
         """Log each node that ended before its boot came to something."""
         for one in made.ended:
+            if not one.in_setup:
+                continue
             record, node = one.record, one.node
             self._log.event(
                 Event.NODE_ENDED,

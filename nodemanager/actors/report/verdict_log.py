@@ -103,23 +103,21 @@ class VerdictLog:
         self._ambiguous = ambiguous
 
     def _tell_lost(self, plan: Plan) -> None:
-        """Log each node that is gone for certain once; one that is listed again was not lost."""
-        absent, listed = plan.history.absence, plan.history.records
+        """Log each node that was up and has ended, with what it did and what its record is for."""
+        absent = plan.history.absence
         self._missing = {uuid: one for uuid, one in self._missing.items() if uuid in absent}
-        if listed is None or self._missing.keys().isdisjoint(plan.lost):
+        lost = [one for one in plan.ended if not one.in_setup]
+        if not lost:
             return
-        records = {one.uuid: one for one in listed.items if one.uuid in self._missing}
-        for verdict in plan.records:
-            uuid = verdict.id
-            if uuid not in plan.lost or uuid not in self._missing or verdict.reason in OURS:
-                continue
-            node_id, was = self._missing.pop(uuid)
+        verdicts = {verdict.id: verdict for verdict in plan.records}
+        for one in lost:
+            verdict = verdicts[one.record.uuid]
             # A verdict may name a node, too: the one that its record is kept for.
             fields = {
                 **(verdict.measures or {}),
-                **record_fields(records.get(uuid), uuid),
-                "node": node_id,
-                "was": was,
+                **record_fields(one.record, one.record.uuid),
+                "node": one.node_id,
+                "was": self._missing.get(one.record.uuid, (None, None))[1],
                 "slot_kept": verdict.reason if verdict.kind is Kind.KEEP else None,
             }
             self._log.event(

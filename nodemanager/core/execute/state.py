@@ -316,11 +316,11 @@ def _after_clean(state: State, end: End, own: OwnNews, settings: Settings) -> St
 
 def _after_gone(state: State, gone: news.NodeGone, own: OwnNews, settings: Settings) -> State:
     """The state after a node that we destroyed is gone; its boot may have come to nothing (B5)."""
-    if not (gone.reason in FAILED_BOOTS or _ended_in_setup(gone, state.history)):
-        return state
     # Its record may wait for its clean for long, and the node is listed as ended meanwhile.
     life = None if gone.record is None else life_key(gone.record, gone.incarnation)
-    return _after_failed_boot(state, gone.node_id, gone.size, life, own, settings)
+    if gone.reason in FAILED_BOOTS or _ended_in_setup(gone, state.history):
+        return _after_failed_boot(state, gone.node_id, gone.size, life, own, settings)
+    return state if life is None else with_loops(state, boot_loops.told(state.limits.loops, life))
 
 
 def _ended_in_setup(gone: news.NodeGone, history: History) -> bool:

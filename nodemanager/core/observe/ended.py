@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from nodemanager.core.model.changed import changed
@@ -15,7 +15,7 @@ from nodemanager.core.observe.nodes_by_record import bears
 from nodemanager.core.observe.queries import is_called_gone
 from nodemanager.core.observe.signs import waits_for_first_ping
 from nodemanager.core.observe.snapshot import Flight, Snapshot
-from nodemanager.core.observe.unlisted import id_of, there_since
+from nodemanager.core.observe.unlisted import created_by, id_of
 
 NO_FLIGHT = Flight("", 0.0)
 BESIDE = frozenset({NO_FLIGHT.kind, "adopt", "bind", "drain"})
@@ -23,15 +23,17 @@ BESIDE = frozenset({NO_FLIGHT.kind, "adopt", "bind", "drain"})
 
 
 @dataclass(frozen=True, slots=True)
-class EndedInSetup:
-    """A node that ended before its boot came to something, and that we did not destroy.
+class Ended:
+    """A node that ended, and that we did not destroy.
 
-    `node` is what the cloud still shows of it, None where that is nothing.
+    `node` is what the cloud still shows of it, None where that is nothing. `in_setup`: its boot had
+    not come to something.
     """
 
     record: Record
     node_id: str
     node: CloudNode | None
+    in_setup: bool
 
     @property
     def life(self) -> str:
@@ -44,27 +46,30 @@ class EndedInSetup:
         return None if self.record.claim is None else self.record.claim.size
 
 
-def seen_ended(snapshot: Snapshot, settings: Settings) -> tuple[History, tuple[EndedInSetup, ...]]:
+def seen_ended(snapshot: Snapshot, settings: Settings) -> tuple[History, tuple[Ended, ...]]:
     """The history that knows those lives, and those that it did not know before.
 
     A listing shows such a node as terminated, or the cloud calls it gone, asked by its id (D3).
-    What has ended never comes back, so a life stays in it for as long as its record waits.
+    What has ended never comes back, so a life stays in it for as long as its record holds it, and
+    while no listing shows its record.
     """
     history = snapshot.history
     if history.cloud is None or history.records is None:
         return history, ()
     absent = history.ended
-    if not (absent or history.asked or history.ended_in_setup):
+    if not (absent or history.asked or history.ended_lives):
         return history, ()
-    known: set[str] = set()
-    news: list[EndedInSetup] = []
+    known = _still_held(history.ended_lives, history.records.items)
+    news: list[Ended] = []
     for record in history.records.items:
         boots = waits_for_first_ping(record) or waits_to_join(record, history)
-        if record.pool != settings.pool or not boots:
+        if record.pool != settings.pool:
             continue
         key = life_key(record.uuid, record.incarnation)
-        if key in history.ended_in_setup:
-            known.add(key)
+        if key in known:
+            continue
+        is_up = record.slot_number is not None and record.uuid in history.absence
+        if not (boots or is_up):
             continue
         node_id = id_of(record, snapshot) or _by_tags(record, absent)
         if node_id is None or node_id in history.present or _lives_on(record, history):
@@ -78,10 +83,21 @@ def seen_ended(snapshot: Snapshot, settings: Settings) -> tuple[History, tuple[E
         known.add(key)
         if not is_shut_down and not _is_our_doing(node_id, snapshot):
             shown = node if isinstance(node, CloudNode) else None
-            news.append(EndedInSetup(record, node_id, shown))
-    if known == history.ended_in_setup:
+            news.append(Ended(record, node_id, shown, in_setup=boots))
+    if known == history.ended_lives:
         return history, ()
-    return changed(history, ended_in_setup=frozenset(known)), tuple(news)
+    return changed(history, ended_lives=frozenset(known)), tuple(news)
+
+
+def _still_held(lives: Collection[str], records: Iterable[Record]) -> set[str]:
+    """Those of these lives whose record holds them, or is not listed."""
+    if not lives:
+        return set()
+    held = {
+        record.uuid: life_key(record.uuid, record.incarnation) if record.holds_anything else None
+        for record in records
+    }
+    return {life for life in lives if held.get(life.partition("/")[0], life) == life}
 
 
 def _lives_on(record: Record, history: History) -> bool:
@@ -106,7 +122,7 @@ def _called_gone(
     record: Record, node_id: str, snapshot: Snapshot, settings: Settings
 ) -> CloudNode | bool | None:
     """What the cloud, asked by id, shows of a node that has ended; True where that is nothing."""
-    answer, since = snapshot.history.asked.get(node_id), there_since(record, snapshot)
+    answer, since = snapshot.history.asked.get(node_id), created_by(record, snapshot, settings)
     if answer is None or answer.malformed or answer.is_past or since is None:
         return None
     if not is_called_gone(answer, since, settings):

@@ -174,8 +174,8 @@ class History:
     """Since when each record, by `rate_limits.name_of`, has been eligible to be freed (B1)."""
     asked: Mapping[str, Asked] = field(default_factory=dict)
     """The cloud's last answers: by node id, or by record uuid if asked by tag (P6, U8)."""
-    ended_in_setup: frozenset[str] = frozenset()
-    """The lives, by their keys, whose node has ended before its boot came to something (U9)."""
+    ended_lives: frozenset[str] = frozenset()
+    """The lives, by their keys, whose node has ended for certain, while they hold their record."""
     scheduler: Listing[SchedulerNode] | None = None
     """The newest complete listing of a scheduler, where one is configured (T6)."""
     scheduled: Mapping[str, SchedulerWord] = field(default_factory=dict)

@@ -85,11 +85,17 @@ def may_ask(history: History, key: str, at: float, settings: Settings) -> bool:
 
 
 def is_called_gone(answer: Asked, created_at: float, settings: Settings) -> bool:
-    """Whether the cloud, asked by id, calls a node gone: terminated, or denied twice (D3)."""
+    """Whether the cloud, asked by id, calls a node gone: terminated, or denied twice (D3).
+
+    No denial counts while the node may not be visible yet (A1).
+    """
     denied_since = answer.denied_since
     if denied_since is None:
         return False
     if answer.nodes or settings.visible_after == 0:
         return True
-    is_old = denied_since - created_at > settings.visible_after
-    return is_old and answer.at - denied_since >= ASK_AGAIN_S
+    visible_at = created_at + settings.visible_after
+    if denied_since <= visible_at:
+        # At the latest by then came the first denial that counts.
+        denied_since = visible_at + answer.gap_s
+    return answer.at - denied_since >= ASK_AGAIN_S

@@ -82,7 +82,10 @@ def look_for_unlisted(snapshot: Snapshot, settings: Settings) -> Unlisted:
         absence = history.absence.get(record.uuid)
         if absence is None or absence.incarnation != record.incarnation:
             continue
-        if absence.listings < UNLISTED_LISTINGS or _is_explained(record, snapshot, settings):
+        is_first = (
+            absence.listings < UNLISTED_LISTINGS and absence.unlisted_since == absence.first_at
+        )
+        if is_first or _is_explained(record, snapshot, settings):
             continue
         verdict = _verdict(record, absence.first_at, snapshot, settings)
         if verdict is not None:
@@ -94,6 +97,7 @@ def look_for_unlisted(snapshot: Snapshot, settings: Settings) -> Unlisted:
         is_asked_for = _is_alive(verdict)
         is_asked_for |= _is_missing(record, absence.first_at, snapshot, settings)
         by_id = is_asked_for or _should_be_listed(record, snapshot, settings)
+        by_id = by_id or _may_be_lost(record, snapshot, settings)
         if by_id and node_id is not None and may_ask(history, node_id, now, settings):
             ask.append(node_id)
         if is_asked_for and may_ask(history, record.uuid, now, settings):
@@ -190,14 +194,36 @@ def _is_missing(record: Record, since: float, snapshot: Snapshot, settings: Sett
 def _should_be_listed(record: Record, snapshot: Snapshot, settings: Settings) -> bool:
     """Whether its node has been there for longer than `visible_after`, and did not ping yet.
 
-    It may have ended in its set-up: then another one is booted soon (`ended_in_setup`).
+    It may have ended in its set-up: then another one is booted soon (`ended_lives`).
     """
     since = there_since(record, snapshot)
     if since is None or not waits_for_first_ping(record):
         return False
-    if life_key(record.uuid, record.incarnation) in snapshot.history.ended_in_setup:
+    if life_key(record.uuid, record.incarnation) in snapshot.history.ended_lives:
         return False
     return snapshot.now - since > settings.visible_after
+
+
+def _may_be_lost(record: Record, snapshot: Snapshot, settings: Settings) -> bool:
+    """Whether its node was up, lately or in this run, and is not known to have ended since."""
+    clock, history, now = snapshot.history.clock, snapshot.history, snapshot.now
+    if clock is None or record.last_ping_at is None:
+        return False
+    if life_key(record.uuid, record.incarnation) in history.ended_lives:
+        return False
+    if now <= _visible_from(record, snapshot, settings):
+        return False
+    heard = history.heard.get(record.uuid)
+    if heard is not None and heard.incarnation == record.incarnation and heard.pinged_again:
+        return True
+    return clock.age(record.last_ping_at, now) <= settings.node_stale_after
+
+
+def created_by(record: Record, snapshot: Snapshot, settings: Settings) -> float | None:
+    """A CLOCK_BOOTTIME by which the record's node was created; None where nothing tells."""
+    since = there_since(record, snapshot)
+    pinged_by = _visible_from(record, snapshot, settings) - settings.visible_after
+    return None if since is None else min(since, pinged_by)
 
 
 def there_since(record: Record, snapshot: Snapshot) -> float | None:
@@ -216,14 +242,18 @@ def there_since(record: Record, snapshot: Snapshot) -> float | None:
 
 def _keeps_pinging(record: Record, since: float, snapshot: Snapshot, settings: Settings) -> bool:
     """Whether it pinged within its window and after the listing at `since`; not just booted."""
-    clock, now = snapshot.history.clock, snapshot.now
-    last = record.last_ping_at
+    if snapshot.now <= _visible_from(record, snapshot, settings):
+        return False
+    heard_s = _pinged_ago(record, snapshot)
+    return heard_s < snapshot.now - since and heard_s <= settings.node_stale_after
+
+
+def _pinged_ago(record: Record, snapshot: Snapshot) -> float:
+    """Seconds since its last ping, never too few; infinite where nothing tells."""
+    clock, last = snapshot.history.clock, record.last_ping_at
     if clock is None or last is None:
-        return False
-    if now <= _visible_from(record, snapshot, settings):
-        return False
-    heard_s = heard_ago(record, last, clock, snapshot.history, now) + 2 * clock.error_s
-    return heard_s < now - since and heard_s <= settings.node_stale_after
+        return float("inf")
+    return heard_ago(record, last, clock, snapshot.history, snapshot.now) + 2 * clock.error_s
 
 
 def _visible_from(record: Record, snapshot: Snapshot, settings: Settings) -> float:
@@ -273,6 +303,9 @@ def _verdict(
         if not alive and not late and (denied is None or answer.at > denied.at):
             denied = answer
     if denied is None or denied.said_at <= visible_from:
+        return None
+    if record.last_ping_at is not None and _pinged_ago(record, snapshot) >= now - absent_since:
+        # It is lost, and silent as it should be.
         return None
     measures: dict[str, object] = {"age_s": now - denied.at, "attempt": denied.times}
     denied_s = denied_for(record, asked, max(absent_since, visible_from), now, settings)

@@ -28,7 +28,7 @@ from nodemanager.core.model.verdict import NOTHING_BEFORE, Objection, Verdict, k
 from nodemanager.core.model.world import FreedLife, WorkerState
 from nodemanager.core.observe import nodes_since
 from nodemanager.core.observe.consistency import Impossible, find_impossible, of_one_slot
-from nodemanager.core.observe.ended import EndedInSetup
+from nodemanager.core.observe.ended import Ended
 from nodemanager.core.observe.history import History
 from nodemanager.core.observe.nodes_by_record import each_once
 from nodemanager.core.observe.pairing import NO_PAIRS, Pairs, pair
@@ -49,7 +49,7 @@ from nodemanager.core.plan.shutdowns import shutdown_orders
 from nodemanager.core.plan.slots import Slots, count_slots
 from nodemanager.core.plan.supply import Supply, count_out_of_sight
 from nodemanager.core.safety import breaker as breakers
-from nodemanager.core.safety.boot_loops import ended_in_setup
+from nodemanager.core.safety.boot_loops import nodes_ended
 from nodemanager.core.safety.breaker import Population
 from nodemanager.core.safety.orders import CleanOrder
 from nodemanager.core.safety.rate_limits import after_eligible, eligible_seen, name_of
@@ -60,8 +60,8 @@ class Plan:
     """All that one snapshot calls for.
 
     `aborted` says why no decision may be made from it. `views` are of listed nodes, `unheard` of
-    silent ones that no listing shows but the cloud has (D13). `lost` are the uuids of the records
-    whose node is gone from the listings for certain (C5). `history` and `breaker` are what the
+    silent ones that no listing shows but the cloud has (D13). `ended` are the nodes that this
+    plan is the first to know as ended, and not by us (D3). `history` and `breaker` are what the
     next snapshot starts from. `ask` are ids of nodes to ask the cloud for, `ask_tagged` uuids of
     records to ask for by tag (B3, P6, U8). `restores` are freed lives to restore, `not_restored`
     says why others can't be. `lifts` are fences to lift, that no clean follows any more (C12).
@@ -76,7 +76,6 @@ class Plan:
     records: tuple[Verdict, ...] = ()
     views: tuple[NodeView, ...] = ()
     unheard: tuple[NodeView, ...] = ()
-    lost: frozenset[str] = frozenset()
     boots: tuple[BootOrder, ...] = ()
     shutdowns: tuple[ShutdownOrder, ...] = ()
     drains: tuple[DrainOrder, ...] = ()
@@ -88,7 +87,7 @@ class Plan:
     ask: tuple[str, ...] = ()
     ask_tagged: tuple[str, ...] = ()
     unlisted: Unlisted = NOTHING
-    ended: tuple[EndedInSetup, ...] = ()
+    ended: tuple[Ended, ...] = ()
     loops: Loops = NONE
     """The streaks of failed boots, with those that this plan shows (B5)."""
     pending: frozenset[str] = frozenset()
@@ -152,7 +151,7 @@ def _planned(
     """The plan of a snapshot that may be decided on."""
     snapshot, pairs = _paired(snapshot, settings, before, new_records=new_records)
     views = _viewed(snapshot, settings, pairs, before)
-    snapshot, ended = ended_in_setup(snapshot, settings)
+    snapshot, ended = nodes_ended(snapshot, settings)
     unlisted = look_for_unlisted(snapshot, settings)
     unheard = _unheard(snapshot, settings, unlisted, impossible.ids)
     silent = [one for one in unheard if one.bad]
@@ -184,9 +183,6 @@ def _planned(
         records=tuple(verdicts),
         views=tuple(views),
         unheard=tuple(unheard),
-        lost=frozenset(
-            uuid for uuid, one in snapshot.history.absence.items() if one.has_settled(settings)
-        ),
         boots=boots,
         shutdowns=shutdowns,
         drains=tuple(drain_orders(views, snapshot, settings)),

@@ -55,7 +55,7 @@ def pending_claims(
     # Without a clock nobody can tell when it was heard.
     is_told = snapshot.expected and history.clock is not None
     heard = pinged_lives(records, snapshot.expected, history) if is_told else ()
-    ended = history.ended_in_setup
+    ended = history.ended_lives
     pending = {
         uuid
         for uuid, expected in snapshot.expected.items()
@@ -115,7 +115,7 @@ def _is_borne(uuid: str, incarnation: str | None, bearers: Bearers) -> bool:
 def _comes_to_nothing(record: Record, snapshot: Snapshot, settings: Settings) -> bool:
     """Whether it is known that no node will come of the unpinged claim any more (U9)."""
     key = life_key(record.uuid, record.incarnation)
-    return key in snapshot.history.ended_in_setup or is_spent(record, snapshot, settings)
+    return key in snapshot.history.ended_lives or is_spent(record, snapshot, settings)
 
 
 def other_claims(
@@ -127,7 +127,7 @@ def other_claims(
     come of the claim any more (False), though it holds its slot until it is cleaned (C21). One
     whose node has ended is no failed create, and is not counted: boot loops keep those few (B5).
     """
-    ended = snapshot.history.ended_in_setup
+    ended = snapshot.history.ended_lives
     return Counter(
         not is_spent(record, snapshot, settings)
         for record in records

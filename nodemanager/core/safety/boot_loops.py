@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
+from nodemanager.core.model.breaker import Cause
 from nodemanager.core.model.changed import changed
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.sizes import Sizes, size_name
@@ -16,7 +17,7 @@ from nodemanager.core.model.streaks import POOL_LOOP, Loops, Streak
 from nodemanager.core.model.world import CloudNode, Record, Size, life_key
 from nodemanager.core.observe.boots import is_booting
 from nodemanager.core.observe.clocks import MeasuredClock
-from nodemanager.core.observe.ended import EndedInSetup, seen_ended
+from nodemanager.core.observe.ended import Ended, seen_ended
 from nodemanager.core.observe.history import History
 from nodemanager.core.observe.snapshot import Snapshot
 
@@ -73,6 +74,11 @@ def after_end(
     spent = spent_on(size, age_s, boot_fail_after)
     after = after_failure(loops, name, spent, at, boot_fail_after)
     return after if life is None else replace(after, counted=after.counted | {life})
+
+
+def told(loops: Loops, life: str) -> Loops:
+    """The loops that know the life's end: we ended it, or it is told as lost."""
+    return replace(loops, counted=loops.counted | {life})
 
 
 def after_probe(loops: Loops, at: float, boot_fail_after: float) -> Loops:
@@ -149,13 +155,14 @@ def after_polls(
         yield loops
 
 
-def ended_in_setup(
-    snapshot: Snapshot, settings: Settings
-) -> tuple[Snapshot, tuple[EndedInSetup, ...]]:
-    """The snapshot that knows which lives ended in their set-up, and those that are news.
+def nodes_ended(snapshot: Snapshot, settings: Settings) -> tuple[Snapshot, tuple[Ended, ...]]:
+    """The snapshot that knows which lives have ended, and those that are news.
 
-    Each is a failed boot, once: what a former run counted is no news (B5).
+    Each that ended in its set-up is a failed boot. What a former run counted is no news (B5).
     """
+    if snapshot.breaker.part(Cause.RECORDS_COLLAPSED) is not None:
+        # What the listing lacks is neither forgotten nor news.
+        return snapshot, ()
     history, seen = seen_ended(snapshot, settings)
     limits = snapshot.limits
     loops = limits.loops
@@ -163,9 +170,18 @@ def ended_in_setup(
         loops = still_waiting(loops, history.records.items)
     news = tuple(one for one in seen if one.life not in loops.counted)
     for one in news:
-        loops = after_end(
-            loops, one.node, one.size, snapshot.wall_clock, snapshot.now, settings, life=one.life
-        )
+        if one.in_setup:
+            loops = after_end(
+                loops,
+                one.node,
+                one.size,
+                snapshot.wall_clock,
+                snapshot.now,
+                settings,
+                life=one.life,
+            )
+        else:
+            loops = told(loops, one.life)
     if loops is not limits.loops:
         snapshot = changed(snapshot, limits=replace(limits, loops=loops))
     if history is not snapshot.history:

@@ -240,7 +240,7 @@ def test_a_node_that_is_too_young_to_be_listed_is_not_asked_for():
     assert made.last.ask == ("i-r1",)
 
 
-def test_one_that_fell_silent_with_its_node_is_not_asked_for():
+def test_one_that_fell_silent_with_its_node_is_asked_for_until_it_has_ended():
     made = world()
     made.add_record("r1")
     made.add_node("r1")
@@ -249,7 +249,16 @@ def test_one_that_fell_silent_with_its_node_is_not_asked_for():
     made.advance(60.0)
     made.round(3)
     assert made.last is not None
+    assert made.last.ask == ("i-r1",)
+    made.answer({"i-r1": None})
+    made.advance(60.0)
+    made.answer({"i-r1": None})
+    made.round()
+    assert [(one.node_id, one.in_setup) for one in made.last.ended] == [("i-r1", False)]
+    made.advance(60.0)
+    made.round()
     assert made.last.ask == ()
+    assert made.last.ended == ()
 
 
 def test_another_pools_is_not_ours_to_ask_for():
