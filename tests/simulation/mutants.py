@@ -1601,7 +1601,7 @@ MUTANTS: tuple[Mutant, ...] = (
             ),
             instead(rotation._Turn._next, "self.size.name in lacking", "False"),
         ),
-        seed=322,
+        storm=Storm(("no replacement can be had", "the image changes"), count=2),
     ),
     Mutant(
         "D12",
