@@ -95,13 +95,11 @@ def test_a_node_of_ours_whose_tags_are_lost_is_found_by_id_and_its_record_kept(
 def test_a_node_of_ours_that_falls_silent_while_no_listing_shows_it_is_ended_d13(
     make_rig: MakeRig,
 ) -> None:
-    """The clean of its record finds it by id: it goes as if it were listed, and then the slot."""
+    """The cloud shows it, asked by its id: it goes as if it were listed, and then the slot."""
     rig = make_rig(backlog="clean", min_nodes=0)
     machine, record = paired(rig)
     machine.listed, rig.fleet.mute = False, True
-    skipped = until(rig, "record.clean_skipped", within=3 * HOUR, record=record.uuid)
-    assert skipped["reason"] == "node_alive"
-    started = until(rig, "node.shutdown_started", within=900)
+    started = until(rig, "node.shutdown_started", within=3 * HOUR)
     assert (started["node"], started["reason"]) == (machine.node.id, "node_down")
     until(rig, "record.cleaned", within=900, record=record.uuid)
     assert machine.node.id not in {one.id for one in rig.nodes}
@@ -114,7 +112,7 @@ def test_one_whose_tags_are_lost_and_that_falls_silent_unlisted_is_kept_d11(
     machine, record = paired(rig)
     rig.cloud.change(machine.node.id, tags=NO_TAGS)
     machine.listed, rig.fleet.mute = False, True
-    until(rig, "record.clean_skipped", within=3 * HOUR, record=record.uuid)
+    until(rig, "record.keep", within=3 * HOUR, record=record.uuid, reason="untagged")
     rig.turn(900)
     assert rig.reasons("record.keep", record=record.uuid)[-1] == "untagged"
     assert machine.node.id in {one.id for one in rig.nodes}
@@ -203,7 +201,9 @@ def test_a_question_without_an_answer_says_nothing(make_rig: MakeRig) -> None:
 
 
 @pytest.mark.parametrize("what", ["gone-at-once", "silent-before"])
-def test_what_explains_itself_is_not_asked_for(make_rig: MakeRig, what: str) -> None:
+def test_one_that_is_gone_is_asked_for_until_it_is_denied_twice(
+    make_rig: MakeRig, what: str
+) -> None:
     rig = make_rig(backlog="clean")
     machine, _ = paired(rig)
     if what == "silent-before":
@@ -211,4 +211,6 @@ def test_what_explains_itself_is_not_asked_for(make_rig: MakeRig, what: str) -> 
         rig.turn(60)
     rig.cloud.vanish(machine.node.id)
     rig.turn(900)
-    assert rig.cloud.calls["ask"] == 0
+    assert rig.cloud.calls["ask"] == 2
+    assert not rig.lines("list.suspect")
+    assert len(rig.lines("node.lost")) == 1

@@ -37,11 +37,6 @@ class Heard:
     pinged_since: float | None = None
     """The end of the listing that first showed a ping of this life, CLOCK_BOOTTIME (P6)."""
 
-    @property
-    def pinged_again(self) -> bool:
-        """Whether a ping came in this run, after that which the life was first seen with."""
-        return self.before_at > float("-inf")
-
 
 def heard_again(
     before: Heard | None,

@@ -205,18 +205,20 @@ def _should_be_listed(record: Record, snapshot: Snapshot, settings: Settings) ->
 
 
 def _may_be_lost(record: Record, snapshot: Snapshot, settings: Settings) -> bool:
-    """Whether its node was up, lately or in this run, and is not known to have ended since."""
-    clock, history, now = snapshot.history.clock, snapshot.history, snapshot.now
-    if clock is None or record.last_ping_at is None:
+    """Whether its node pinged within its window, and is not known to have ended since."""
+    if life_key(record.uuid, record.incarnation) in snapshot.history.ended_lives:
         return False
-    if life_key(record.uuid, record.incarnation) in history.ended_lives:
+    if snapshot.now <= _visible_from(record, snapshot, settings):
         return False
-    if now <= _visible_from(record, snapshot, settings):
+    return _is_within_window(record, snapshot, settings)
+
+
+def _is_within_window(record: Record, snapshot: Snapshot, settings: Settings) -> bool:
+    """Whether its node pinged within `node_stale_after`."""
+    clock, last = snapshot.history.clock, record.last_ping_at
+    if clock is None or last is None:
         return False
-    heard = history.heard.get(record.uuid)
-    if heard is not None and heard.incarnation == record.incarnation and heard.pinged_again:
-        return True
-    return clock.age(record.last_ping_at, now) <= settings.node_stale_after
+    return clock.age(last, snapshot.now) <= settings.node_stale_after
 
 
 def created_by(record: Record, snapshot: Snapshot, settings: Settings) -> float | None:
@@ -244,8 +246,13 @@ def _keeps_pinging(record: Record, since: float, snapshot: Snapshot, settings: S
     """Whether it pinged within its window and after the listing at `since`; not just booted."""
     if snapshot.now <= _visible_from(record, snapshot, settings):
         return False
-    heard_s = _pinged_ago(record, snapshot)
-    return heard_s < snapshot.now - since and heard_s <= settings.node_stale_after
+    is_fresh = _pinged_ago(record, snapshot) <= settings.node_stale_after
+    return is_fresh and _pinged_since(record, since, snapshot)
+
+
+def _pinged_since(record: Record, since: float, snapshot: Snapshot) -> bool:
+    """Whether its last ping surely came after that time, CLOCK_BOOTTIME."""
+    return _pinged_ago(record, snapshot) < snapshot.now - since
 
 
 def _pinged_ago(record: Record, snapshot: Snapshot) -> float:
@@ -290,6 +297,11 @@ def _verdict(
     now, node_id = snapshot.now, id_of(record, snapshot)
     if waits_for_first_ping(record) and overdue_s(record, snapshot, settings) <= 0:
         return None
+    pinged = record.last_ping_at is not None
+    is_silent = pinged and not _pinged_since(record, absent_since, snapshot)
+    if is_silent and _is_within_window(record, snapshot, settings):
+        # It fell silent with its node, which is asked for to tell whether it is lost.
+        return None
     visible_from = _visible_from(record, snapshot, settings)
     asked = [snapshot.history.asked.get(key) for key in _keys(record, snapshot)]
     answers = [one for one in asked if one is not None and not one.malformed]
@@ -302,10 +314,7 @@ def _verdict(
             return _found(record, alive[0], answer, snapshot, settings)
         if not alive and not late and (denied is None or answer.at > denied.at):
             denied = answer
-    if denied is None or denied.said_at <= visible_from:
-        return None
-    if record.last_ping_at is not None and _pinged_ago(record, snapshot) >= now - absent_since:
-        # It is lost, and silent as it should be.
+    if denied is None or denied.said_at <= visible_from or is_silent:
         return None
     measures: dict[str, object] = {"age_s": now - denied.at, "attempt": denied.times}
     denied_s = denied_for(record, asked, max(absent_since, visible_from), now, settings)
