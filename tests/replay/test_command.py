@@ -193,7 +193,7 @@ def test_every_output_says_the_pool_the_recorded_settings_and_an_advice(
     [
         pytest.param(
             "15m",
-            "keep 30m (recorded). Stay away from 15m: slots 45m 00s",
+            "keep 30m (recorded). Stay away from 15m: slots 44m 00s",
             id="hits",
         ),
         pytest.param("1h", "keep 30m (recorded). Evidence: 1 silence", id="later"),
