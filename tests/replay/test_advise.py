@@ -67,7 +67,8 @@ def test_a_long_silence_that_ended_is_named_and_a_shorter_window_refused(
     now, advice, evidence, shorter, longer = rows_of(out)["node_stale_after"]
     assert (now, advice) == ("30m", "keep")
     assert evidence.startswith(f"1 silence ended, the longest 21m 00s ({incident.napped.hostname}")
-    assert shorter.startswith("15m: slots 44m 00s sooner")
+    # One of the others may wait for a poll, while the listing lacks the one that is hit.
+    assert shorter.startswith(("15m: slots 44m 00s sooner", "15m: slots 45m 00s sooner"))
     assert shorter.endswith("hits +1, too close to the longest")
     assert longer.startswith("1h: slots ")
     assert "later" in longer

@@ -93,8 +93,8 @@ def test_a_window_that_is_too_short_hits_a_node_that_pinged_afterwards(
     assert hit.pinged_at - hit.freed_at == pytest.approx(NAP_S - WINDOW_S / 2, abs=2 * POLL_S)
     # Nothing is gained by it.
     assert napped.uuid not in {move.life.record for move in balance.moves}
-    # One of the others waits for a poll, while the listing lacks it.
-    assert balance.slot_s == about(3 * WINDOW_S / 2 - POLL_S)
+    # One of the others may wait for a poll, while the listing lacks it.
+    assert 3 * WINDOW_S / 2 - POLL_S - SECOND < balance.slot_s < 3 * WINDOW_S / 2 + SECOND
 
 
 def test_a_node_that_only_fell_silent_is_hit_by_its_ping(incident: Incident) -> None:
