@@ -63,13 +63,11 @@ def seen_ended(snapshot: Snapshot, settings: Settings) -> tuple[History, tuple[E
     news: list[Ended] = []
     for record in history.records.items:
         boots = waits_for_first_ping(record) or waits_to_join(record, history)
-        if record.pool != settings.pool:
+        was_up = record.slot_number is not None and record.uuid in history.absence
+        if record.pool != settings.pool or not (boots or was_up):
             continue
         key = life_key(record.uuid, record.incarnation)
         if key in known:
-            continue
-        is_up = record.slot_number is not None and record.uuid in history.absence
-        if not (boots or is_up):
             continue
         node_id = id_of(record, snapshot) or _by_tags(record, absent)
         if node_id is None or node_id in history.present or _lives_on(record, history):
