@@ -19,7 +19,7 @@ from tests.simulation.world import World
 pytestmark = pytest.mark.slow
 
 PARKED = ("an operator parks the pool", "manager killed", "demand changes", "a node is stopped")
-SEEDS = range(4)
+SEEDS = (0, 1, 2, 3, 11)
 
 
 class Seen:

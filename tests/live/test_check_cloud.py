@@ -15,9 +15,7 @@ import pytest
 from tests.cloud.ec2.moto_server import MotoServer, refusal, shared
 from tests.cloud.files import write
 from tests.cloud.gce.server import shared as shared_gce
-from tests.cloud.openstack.server import refusal as openstack_refusal
-from tests.cloud.openstack.server import shared as shared_openstack
-from tests.cloud.test_preflight import DESCRIBED, of_gce, of_openstack
+from tests.cloud.test_preflight import of_gce
 from tests.live.cluster import TOKEN, LocalCluster
 from tests.live.ec2 import ec2_cluster, on_ec2
 from tests.live.harness import Daemon, Registry, free_port, write_config
@@ -286,7 +284,7 @@ def test_init_writes_a_file_that_both_checks_take(moto: MotoServer, tmp_path: Pa
     }
     flags = [word for name, value in given.items() for word in ("--set", f"{name}={value}")]
     done = subprocess.run(
-        [sys.executable, "-m", "nodemanager", "init", "--provider", "ec2", "--yes", *flags, path],
+        [sys.executable, "-m", "nodemanager", "init", "--cloud", "ec2", "--yes", *flags, path],
         env=told(tmp_path / "state"),
         capture_output=True,
         text=True,
@@ -302,26 +300,18 @@ def test_init_writes_a_file_that_both_checks_take(moto: MotoServer, tmp_path: Pa
     assert os.stat(path).st_mode & 0o777 == 0o600
 
 
-# On Google's cloud and OpenStack.
+# On Google's cloud.
 
 
-@pytest.fixture(params=["gce", "openstack"])
-def refusing(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Path, str, str]:
+@pytest.fixture
+def refusing(tmp_path: Path) -> tuple[Path, str, str]:
     """A file for a cloud that refuses one right; the check that must say so, and the right."""
-    if request.param == "gce":
-        gce = shared_gce()
-        gce.reset()
-        gce.account.denied = {"compute.instances.create"}
-        text, size = of_gce(gce), "[Size n1-standard-1]\nprice = 0.05\n"
-        told = "permissions to boot nodes", "compute.instances.create"
-    else:
-        openstack = shared_openstack()
-        openstack.reset()
-        refused = "Policy doesn't allow os_compute_api:servers:create to be performed."
-        openstack.fault("compute POST /servers", before=openstack_refusal(403, refused))
-        text, size = of_openstack(openstack), f"[Size m1.small]\n{DESCRIBED}"
-        told = "permission POST /servers", "os_compute_api:servers:create"
-    return write(tmp_path, request.param, text + size), *told
+    gce = shared_gce()
+    gce.reset()
+    gce.account.denied = {"compute.instances.create"}
+    text, size = of_gce(gce), "[Size n1-standard-1]\nprice = 0.05\n"
+    path = write(tmp_path, "gce", text + size)
+    return path, "permissions to boot nodes", "compute.instances.create"
 
 
 def test_a_right_that_is_refused_is_one_failed_line_for_people_and_programs(

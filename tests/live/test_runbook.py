@@ -236,7 +236,7 @@ def a_slot_leaks(cluster: LocalCluster, operator: Operator) -> None:
     full = {"slots": "leaked.* held", "status": "held", "explain": "hold"}
     operator.reads("SlotsFull", full, **names)
     operator.reads("SlotsRunOut", {"slots": "leaked"})
-    operator.reads("TooManySlotsPerNode", {"slots": "leaked", "replay": "slots"}, **names)
+    operator.reads("TooManySlotsPerNode", {"slots": "leaked", "replay": "slot-hours"}, **names)
     operator.reads("SlotsLeak", {"slots": "leaked.* held", "release": "on hold no longer"}, **names)
 
 

@@ -389,8 +389,8 @@ MUTANTS = (
         "P6",
         "a denial counts in the first visible_after after the first ping",
         "core/observe/unlisted.py",
-        "    if denied is None or denied.said_at <= visible_from:\n",
-        "    if denied is None or waits_for_first_ping(record):\n",
+        "    if denied is None or denied.said_at <= visible_from or is_silent:\n",
+        "    if denied is None or waits_for_first_ping(record) or is_silent:\n",
         "tests/core/observe/test_unlisted.py::"
         "test_while_a_node_that_came_late_is_young_no_denial_counts_p6_d13",
     ),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from nodemanager.core.model.reasons import Event
 from tests.simulation.cloud import Instance
 from tests.simulation.manager import Manager
-from tests.simulation.world import World
+from tests.simulation.world import Pool, World
 
 
 class Losses:
@@ -15,12 +15,16 @@ class Losses:
         self.world = world
         self._told: set[tuple[str, str]] = set()
         """By manager and node."""
-        self._destroyed: set[str] = set()
+        self._destroyed: dict[str, tuple[Pool, int]] = {}
+        """By node, whose manager destroyed it, and how often its journal had been lost by then."""
         world.events.append(self._logged)
         world.cloud.books.destroyed.append(self._destroy)
 
     def _destroy(self, one: Instance, by: str) -> None:
-        self._destroyed.add(one.id)
+        if self.world.cloud.lazy_destroys:
+            return
+        pool = self.world.managers[by].pool
+        self._destroyed[one.id] = pool, pool.journal.lost
 
     def _logged(self, manager: Manager, event: Event, fields: dict[str, object]) -> None:
         if event is not Event.NODE_LOST or manager.mode != "apply":
@@ -29,11 +33,16 @@ class Losses:
         one = self.world.cloud.instances.get(node_id)
         if one is not None and one.lives and not self.world.is_excused(node_id, one.tags.record):
             self._wrong(f"{manager.name} says that {node_id} is lost, which lives")
-        elif node_id in self._destroyed:
+        elif self._is_known_as_ours(node_id):
             self._wrong(f"{manager.name} says that {node_id} is lost, which we destroyed")
         elif (manager.name, node_id) in self._told:
             self._wrong(f"{manager.name} says once more that {node_id} is lost")
         self._told.add((manager.name, node_id))
+
+    def _is_known_as_ours(self, node_id: str) -> bool:
+        """Whether a manager destroyed it, and its pool's journal was not lost since."""
+        pool, losses = self._destroyed.get(node_id, (None, 0))
+        return pool is not None and pool.journal.lost == losses
 
     def _wrong(self, what: str) -> None:
         self.world.violate("NODE_LOST", what)

@@ -48,6 +48,7 @@ NOT_SEATED: Mapping[str, str] = {
     "all nodes are reserved for maintenance": f"{_OF_QUEUE}seats are reserved for maintenance",
     "demand changes": f"{_QUEUE}jobs come (Controller) and somebody cancels jobs",
     "no replacement can be had": "no other pool can take a seat's slot",
+    "an operator parks the pool": "only storms name it",
     "pings lost on the way": f"{_PINGS}a node loses the network; the scheduler is lost",
     "slurm.conf lacks a name": "only storms name it",
     "machines never join the scheduler": "only storms name it; its equal: nodes never boot",

@@ -35,6 +35,7 @@ class VerdictLog:
         self._pairs: dict[str, str] = {}
         self._missing: dict[str, tuple[str, Reason | None]] = {}
         """By record: the node of it that no listing shows any more, and why it was kept."""
+        self._lost: set[str] = set()
         self._gone: set[str] = set()
         self._ambiguous: frozenset[str] = frozenset()
         self._not_restored: dict[str, Reason] = {}
@@ -106,7 +107,9 @@ class VerdictLog:
         """Log each node that was up and has ended, with what it did and what its record is for."""
         absent = plan.history.absence
         self._missing = {uuid: one for uuid, one in self._missing.items() if uuid in absent}
-        lost = [one for one in plan.ended if not one.in_setup]
+        # A late list may show its record as it was before, and then again.
+        lost = [one for one in plan.ended if not (one.in_setup or one.node_id in self._lost)]
+        self._lost.update(one.node_id for one in lost)
         if not lost:
             return
         verdicts = {verdict.id: verdict for verdict in plan.records}
