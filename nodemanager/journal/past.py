@@ -87,9 +87,11 @@ def follow(entries: Iterable[JournalEntry], tick: Tick = lambda _: None) -> Past
                 at = entry.snapshot.wall
                 offset = at - entry.snapshot.now
                 changes = {one.id: one.reason for one in entry.changes if one.subject == "node"}
-                account.decided(at, changes, records, entry.settings, whole=whole)
+                if not (whole and entry.aborted):
+                    # A run's first decision may lack a listing: then it judged no node.
+                    account.decided(at, changes, records, entry.settings, whole=whole)
+                    whole = False
                 evidence.decided(changes, entry.aborted)
-                whole = False
                 found.first = found.first or at
                 found.last, found.settings = at, entry.settings
                 found.decisions += 1

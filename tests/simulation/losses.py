@@ -16,7 +16,7 @@ class Losses:
         self._told: set[tuple[str, str]] = set()
         """By manager and node."""
         self._destroyed: dict[str, tuple[Pool, int]] = {}
-        """By node, whose manager destroyed it, and how often its journal had been lost by then."""
+        """By node, whose manager sent its destroy, and how often its journal had been lost then."""
         world.events.append(self._logged)
         world.cloud.books.destroyed.append(self._destroy)
 
@@ -24,7 +24,8 @@ class Losses:
         if self.world.cloud.lazy_destroys:
             return
         pool = self.world.managers[by].pool
-        self._destroyed[one.id] = pool, pool.journal.lost
+        sent_at = self.world.weather.sent_at
+        self._destroyed[one.id] = pool, sum(at <= sent_at for at in pool.journal.lost_at)
 
     def _logged(self, manager: Manager, event: Event, fields: dict[str, object]) -> None:
         if event is not Event.NODE_LOST or manager.mode != "apply":
