@@ -51,6 +51,8 @@ NEVER: Mapping[Reason, str] = {
     Reason.ONE_PLAN: "No simulated manager runs with `--once`: the tests of commands by hand do.",
     Reason.OTHER_TYPE: "No simulated cloud has other types than the file: the ways out have.",
     Reason.ROTATION_PAUSED: "No simulated operator pauses it: the tests of the actors do.",
+    Reason.RECORD_GONE: "Hardly ever is a record deleted right before its prune or backlog item: "
+    "tests/core/execute/test_prune and tests/actors/test_backlog do it.",
     Reason.STANDBY: "No simulated operator commands a standby: tests/actors/test_standby does.",
     Reason.POOL_EMPTY: "Only `nodemanager verify` says it.",
     Reason.SUM_IMPOSSIBLE: "Only `nodemanager verify` says it, of numbers that contradict.",
