@@ -68,7 +68,7 @@ class Pictured:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer(Pictured):
+class ExplainResource(Pictured):
     """A resource that `ask` answers, from the newest decision, its journal, the request and what
     the path names."""
 
@@ -90,7 +90,7 @@ class Answer(Pictured):
 
 def add_explain(app: Any, explanations: Explanations, door: Doorkeeper, workers: Workers) -> None:
     # Some clouds' ids contain slashes.
-    app.add_route("/api/explain/{id:path}", Answer(explanations, door, workers, _explain))
+    app.add_route("/api/explain/{id:path}", ExplainResource(explanations, door, workers, _explain))
 
 
 def _explain(picture: Picture, journal: Path | None, request: Request, id: str) -> Json:

@@ -24,7 +24,7 @@ from nodemanager.core.operate.naming import UnknownIdError
 from nodemanager.journal.explained import plain
 from nodemanager.logline import Json
 from nodemanager.web.commands import Doorkeeper
-from nodemanager.web.explain import Answer, Explanations
+from nodemanager.web.explain import ExplainResource, Explanations
 from nodemanager.workers import Workers
 
 
@@ -36,7 +36,7 @@ def add_inventory(app: Any, explanations: Explanations, door: Doorkeeper, worker
         "/api/slots": lambda picture, _, request: as_asked(SLOTS, slots(picture), request),
     }
     for path, ask in routes.items():
-        app.add_route(path, Answer(explanations, door, workers, ask))
+        app.add_route(path, ExplainResource(explanations, door, workers, ask))
 
 
 def nodes(picture: Picture) -> Json:

@@ -28,7 +28,7 @@ from nodemanager.journal.job import job_json, told_job
 from nodemanager.journal.story import lately
 from nodemanager.logline import Json
 from nodemanager.web.commands import Doorkeeper
-from nodemanager.web.explain import SOURCE, Answer, Explanations
+from nodemanager.web.explain import SOURCE, ExplainResource, Explanations
 from nodemanager.web.inventory import as_asked
 from nodemanager.workers import Workers
 
@@ -44,7 +44,7 @@ def add_why(app: Any, explanations: Explanations, door: Doorkeeper, workers: Wor
         "/api/events": _events,
     }
     for path, ask in routes.items():
-        app.add_route(path, Answer(explanations, door, workers, ask))
+        app.add_route(path, ExplainResource(explanations, door, workers, ask))
 
 
 def as_json(one: SizeWhy) -> Json:

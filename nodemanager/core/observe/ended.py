@@ -23,7 +23,7 @@ BESIDE = frozenset({NO_FLIGHT.kind, "adopt", "bind", "drain"})
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class EndedNode:
     """A node that ended, and that we did not destroy.
 
     `node` is what the cloud still shows of it, None where that is nothing. `in_setup`: its boot had
@@ -46,7 +46,7 @@ class Ended:
         return None if self.record.claim is None else self.record.claim.size
 
 
-def seen_ended(snapshot: Snapshot, settings: Settings) -> tuple[History, tuple[Ended, ...]]:
+def seen_ended(snapshot: Snapshot, settings: Settings) -> tuple[History, tuple[EndedNode, ...]]:
     """The history that knows those lives, and those that it did not know before.
 
     A listing shows such a node as terminated, or the cloud calls it gone, asked by its id (D3).
@@ -60,7 +60,7 @@ def seen_ended(snapshot: Snapshot, settings: Settings) -> tuple[History, tuple[E
     if not (absent or history.asked or history.ended_lives):
         return history, ()
     known = _still_held(history.ended_lives, history.records.items)
-    news: list[Ended] = []
+    news: list[EndedNode] = []
     for record in history.records.items:
         boots = waits_for_first_ping(record) or waits_to_join(record, history)
         was_up = record.slot_number is not None and record.uuid in history.absence
@@ -81,7 +81,7 @@ def seen_ended(snapshot: Snapshot, settings: Settings) -> tuple[History, tuple[E
         known.add(key)
         if not is_shut_down and not _is_our_doing(node_id, snapshot):
             shown = node if isinstance(node, CloudNode) else None
-            news.append(Ended(record, node_id, shown, in_setup=boots))
+            news.append(EndedNode(record, node_id, shown, in_setup=boots))
     if known == history.ended_lives:
         return history, ()
     return changed(history, ended_lives=frozenset(known)), tuple(news)

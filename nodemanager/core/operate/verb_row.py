@@ -31,7 +31,7 @@ Sentence = str | tuple[str, str]
 """A sentence, or one that holds only for a `busy` node, an `idle` one, or one that has a `slot`."""
 
 
-class Standing(NamedTuple):
+class PoolMark(NamedTuple):
     """How a mark on the whole pool is told while it stands: how bad that is, and what it means.
 
     `word` is that in logs and metrics, and `part` the key of status.json that tells of it.
@@ -71,6 +71,6 @@ class VerbRow(NamedTuple):
     typed: str = ""
     takes: Takes = Takes(0)
     ends: tuple[str, ...] = ()
-    standing: Standing | None = None
+    standing: PoolMark | None = None
     danger: bool = False
     needs_reason: bool = False

@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import Any
 
 from nodemanager.core.model.reasons import Event
-from nodemanager.core.operate.verb_row import CommandTarget, Standing, Takes, VerbRow
+from nodemanager.core.operate.verb_row import CommandTarget, PoolMark, Takes, VerbRow
 
 _FREED = ("slot", "Its {slot} is freed once the cloud says that the node is gone.")
 _REFILLED = "Another node is booted where the demand needs one."
@@ -219,7 +219,7 @@ class Verb(StrEnum):
             "already sent still end; `nodemanager resume` ends the pause"
         ),
         already="the pool is paused already",
-        standing=Standing("bad", "The pool is paused", "paused", "pause"),
+        standing=PoolMark("bad", "The pool is paused", "paused", "pause"),
         needs_reason=True,
     )
     RESUME = VerbRow(
@@ -255,7 +255,7 @@ class Verb(StrEnum):
             "idle; `nodemanager unpark` ends that"
         ),
         already="the pool is parked already",
-        standing=Standing("odd", "The pool is parked", "parked", "park"),
+        standing=PoolMark("odd", "The pool is parked", "parked", "park"),
     )
     UNPARK = VerbRow(
         "unpark",
@@ -285,7 +285,7 @@ class Verb(StrEnum):
             "sent still ends; `nodemanager rotate resume` ends the pause"
         ),
         already="the rotation is paused already",
-        standing=Standing(
+        standing=PoolMark(
             "odd", "The rotation is paused", "rotation_paused", "rotation", "the rotation"
         ),
         needs_reason=True,

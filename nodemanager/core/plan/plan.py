@@ -28,7 +28,7 @@ from nodemanager.core.model.verdict import NOTHING_BEFORE, Objection, Verdict, k
 from nodemanager.core.model.world import FreedLife, WorkerState
 from nodemanager.core.observe import nodes_since
 from nodemanager.core.observe.consistency import Impossible, find_impossible, of_one_slot
-from nodemanager.core.observe.ended import Ended
+from nodemanager.core.observe.ended import EndedNode
 from nodemanager.core.observe.history import History
 from nodemanager.core.observe.nodes_by_record import each_once
 from nodemanager.core.observe.pairing import NO_PAIRS, Pairs, pair
@@ -87,7 +87,7 @@ class Plan:
     ask: tuple[str, ...] = ()
     ask_tagged: tuple[str, ...] = ()
     unlisted: Unlisted = NOTHING
-    ended: tuple[Ended, ...] = ()
+    ended: tuple[EndedNode, ...] = ()
     loops: Loops = NONE
     """The streaks of failed boots, with those that this plan shows (B5)."""
     pending: frozenset[str] = frozenset()

@@ -17,7 +17,7 @@ from nodemanager.core.model.streaks import POOL_LOOP, Loops, Streak
 from nodemanager.core.model.world import CloudNode, Record, Size, life_key
 from nodemanager.core.observe.boots import is_booting
 from nodemanager.core.observe.clocks import MeasuredClock
-from nodemanager.core.observe.ended import Ended, seen_ended
+from nodemanager.core.observe.ended import EndedNode, seen_ended
 from nodemanager.core.observe.history import History
 from nodemanager.core.observe.snapshot import Snapshot
 
@@ -155,7 +155,7 @@ def after_polls(
         yield loops
 
 
-def nodes_ended(snapshot: Snapshot, settings: Settings) -> tuple[Snapshot, tuple[Ended, ...]]:
+def nodes_ended(snapshot: Snapshot, settings: Settings) -> tuple[Snapshot, tuple[EndedNode, ...]]:
     """The snapshot that knows which lives have ended, and those that are news.
 
     Each that ended in its set-up is a failed boot. What a former run counted is no news (B5).

@@ -9,7 +9,7 @@ from nodemanager.core.explain.slot_states import slot_states
 from nodemanager.core.model.reasons import Event
 from nodemanager.core.plan.plan import Plan
 
-Level = Callable[[Plan], float | None]
+LevelOf = Callable[[Plan], float | None]
 
 
 class Series(NamedTuple):
@@ -20,7 +20,7 @@ class Series(NamedTuple):
     """
 
     name: str
-    level: Level | None = None
+    level: LevelOf | None = None
     event: Event | None = None
     is_rest: bool = False
 
@@ -40,11 +40,11 @@ class Chart(NamedTuple):
         return f"{self.id}.{series.name}"
 
 
-def _slots(name: str) -> Level:
+def _slots(name: str) -> LevelOf:
     return lambda made: getattr(slot_states(made), name, None)
 
 
-def _nodes(name: str) -> Level:
+def _nodes(name: str) -> LevelOf:
     return lambda made: None if made.slots is None else made.counts.get(f"nodes_{name}", 0)
 
 
