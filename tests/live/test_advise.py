@@ -20,7 +20,7 @@ from tests.waiting import until
 pytestmark = [pytest.mark.live, pytest.mark.server("curl")]
 
 NODES = 3
-FROZEN_S = 3.5
+FROZEN_S = 7.0
 PRICE = 0.36
 POLL_S = 0.5
 
@@ -70,7 +70,7 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Told]:
     cluster = LocalCluster(
         tmp_path_factory.mktemp("advise"),
         {
-            "Daemon": {"min_nodes": NODES, "max_nodes": NODES + 1, "node_stale_after": 8},
+            "Daemon": {"min_nodes": NODES, "max_nodes": NODES + 1, "node_stale_after": 12},
             "Registry": {"slots": NODES + 1},
             "Size small": {"instance_type": "small", "price": PRICE},
         },
