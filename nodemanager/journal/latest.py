@@ -54,6 +54,7 @@ def count(path: Path, **asked: Any) -> int:
     """How many such events there are."""
     where, given = _where([], asked)
     with opened(path) as connection, told_as_damage(path):
+        # As above.
         found = connection.execute(f"SELECT count(*) FROM told{where}", given).fetchone()  # noqa: S608
         return int(found[0])
 

@@ -54,6 +54,7 @@ class Story:
             if self._seen is None or self._seen > newest:
                 # This is the first call, or the file was replaced.
                 self._seen = 0
+            # Names of columns only; whatever was asked for is bound.
             while rows := connection.execute(
                 f"SELECT id, {','.join(COLUMNS)} FROM told WHERE id > :seen AND id <= :newest"  # noqa: S608
                 f" AND at >= :since AND at <= :until{_ABOUT if self._id is not None else ''}"
@@ -92,6 +93,7 @@ def _meant(connection: sqlite3.Connection, id: str) -> str:
 
 
 def _is_any(connection: sqlite3.Connection, condition: str, id: str) -> bool:
+    # The condition is one of this file's own.
     found = connection.execute(f"SELECT 1 FROM told WHERE {condition} LIMIT 1", {"id": id})  # noqa: S608
     return found.fetchone() is not None
 
