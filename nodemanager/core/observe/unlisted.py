@@ -17,6 +17,7 @@ from nodemanager.core.model.reasons import Kind, Reason
 from nodemanager.core.model.settings import ASK_LIMIT, Settings
 from nodemanager.core.model.verdict import Verdict
 from nodemanager.core.model.world import CloudNode, Record, life_key
+from nodemanager.core.observe.absence import Absence
 from nodemanager.core.observe.clocks import MeasuredClock
 from nodemanager.core.observe.heard import came_at
 from nodemanager.core.observe.history import Asked, History
@@ -78,14 +79,8 @@ def look_for_unlisted(snapshot: Snapshot, settings: Settings) -> Unlisted:
     unheard: dict[str, CloudNode] = {}
     ask: list[str] = []
     ask_tagged: list[str] = []
-    for record in history.records.items:
-        absence = history.absence.get(record.uuid)
-        if absence is None or absence.incarnation != record.incarnation:
-            continue
-        is_first = (
-            absence.listings < UNLISTED_LISTINGS and absence.unlisted_since == absence.first_at
-        )
-        if is_first or _is_explained(record, snapshot, settings):
+    for record, absence in _missed(history.records.items, history.absence):
+        if _is_explained(record, snapshot, settings):
             continue
         verdict = _verdict(record, absence.first_at, snapshot, settings)
         if verdict is not None:
@@ -104,6 +99,18 @@ def look_for_unlisted(snapshot: Snapshot, settings: Settings) -> Unlisted:
             ask_tagged.append(record.uuid)
     ids, tagged = _longest_unasked(ask, history), _longest_unasked(ask_tagged, history)
     return Unlisted(verdicts, ids, tagged, unheard)
+
+
+def _missed(
+    records: Iterable[Record], absences: Mapping[str, Absence]
+) -> Iterator[tuple[Record, Absence]]:
+    """The records whose node more than one listing lacked, of whatever time."""
+    for record in records:
+        absence = absences.get(record.uuid)
+        if absence is None or absence.incarnation != record.incarnation:
+            continue
+        if absence.listings >= UNLISTED_LISTINGS or absence.unlisted_since != absence.first_at:
+            yield record, absence
 
 
 def id_of(record: Record, snapshot: Snapshot) -> str | None:
@@ -300,7 +307,8 @@ def _verdict(
     pinged = record.last_ping_at is not None
     is_silent = pinged and not _pinged_since(record, absent_since, snapshot)
     if is_silent and _is_within_window(record, snapshot, settings):
-        # It fell silent with its node, which is asked for to tell whether it is lost.
+        # It fell silent with its node, which is asked for to tell whether it is lost. Its slot is
+        # not due, and before each clean the cloud is asked for that record's own node (C11).
         return None
     visible_from = _visible_from(record, snapshot, settings)
     asked = [snapshot.history.asked.get(key) for key in _keys(record, snapshot)]
@@ -316,8 +324,14 @@ def _verdict(
             denied = answer
     if denied is None or denied.said_at <= visible_from or is_silent:
         return None
-    measures: dict[str, object] = {"age_s": now - denied.at, "attempt": denied.times}
     denied_s = denied_for(record, asked, max(absent_since, visible_from), now, settings)
+    return _pings_unlisted(record, denied, denied_s, now, settings)
+
+
+def _pings_unlisted(
+    record: Record, denied: Asked, denied_s: float | None, now: float, settings: Settings
+) -> Verdict:
+    measures: dict[str, object] = {"age_s": now - denied.at, "attempt": denied.times}
     if denied_s is not None:
         measures |= {"denied_s": denied_s, "limit_s": settings.node_stale_after}
     return Verdict(Kind.KEEP, Reason.PINGING_UNLISTED, record.uuid, measures)
