@@ -6,6 +6,7 @@ import signal
 import time
 from collections.abc import Iterator
 from contextlib import closing
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,8 @@ pytestmark = [pytest.mark.live, pytest.mark.server("curl")]
 WINDOW_S = 6.0
 CLOUD_S = 20.0
 """Longer than the stop: the answer that waited for it is no time-out."""
+WHOLE_SECONDS_S = 1.0
+"""This API tells the time of a ping in whole seconds."""
 
 
 @pytest.fixture
@@ -66,21 +69,20 @@ def test_an_order_past_its_not_after_is_dropped_and_what_came_meanwhile_counts(c
         stopped_at = time.monotonic()
     until("not-after to pass", lambda: time.monotonic() - stopped_at > brief.ORDER_TTL_S + 1)
     ping(cluster, pair["record"])
+    pinged_at = datetime.now(UTC)
     assert cluster.registry.row(pair["record"])["slot_number"] == int(pair["slot"])
     daemon.signal(signal.SIGCONT)
 
-    kept = daemon.wait_for(
-        "record.keep", after=ordered, record=pair["record"], reason="within_window"
-    )
-    skipped = daemon.wait_for("record.clean_skipped", record=pair["record"])
-    freed = daemon.wait_for("record.cleaned", after=kept, record=pair["record"])
-    # This API tells its time in whole seconds: a look may find the window open by a little still.
-    again = daemon.lines("record.clean", after=kept, record=pair["record"])[-1]
+    skipped = daemon.wait_for("record.clean_skipped", after=ordered, record=pair["record"])
+    freed = daemon.wait_for("record.cleaned", after=ordered, record=pair["record"])
+    again = daemon.lines("record.clean", after=ordered, record=pair["record"])[-1]
 
     assert (skipped["reason"], skipped["plan"]) == ("order_expired", ordered["plan"])
     assert float(skipped["late_s"]) > 0
-    assert float(kept["idle_s"]) <= WINDOW_S < float(again["idle_s"])
     assert freed["plan"] == again["plan"] != ordered["plan"]
+    # The order that freed counts from the ping. A busy machine decides late, so no keep is awaited.
+    since_ping_s = (datetime.fromisoformat(again["ts"]) - pinged_at).total_seconds()
+    assert WINDOW_S < float(again["idle_s"]) <= since_ping_s + WHOLE_SECONDS_S
     assert len(daemon.lines("record.cleaned", record=pair["record"])) == 1
     assert daemon.terminate() == 0
 
