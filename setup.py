@@ -88,7 +88,7 @@ setup(
             "setuptools>=77,<90",
             "types-requests>=2.32,<3",
         ],
-        # What a configuration needs of these: nodemanager/extras.py.
+        # What a configuration needs of these: nodemanager/lib/extras.py.
         "arvados": [
             "arvados-python-client>=3.1,<4",
             "google-api-python-client>=2,<3",

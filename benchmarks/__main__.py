@@ -13,8 +13,8 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks import commands, daemon, planner, pools, registry
-from nodemanager.clock import SystemClock
-from nodemanager.memory import collecting
+from nodemanager.lib.clock import SystemClock
+from nodemanager.lib.memory import collecting
 
 COUNTS = (100, 1_000, 10_000, 100_000)
 GROWTH_GOAL, DECODING_GOAL, LITTLE_GOAL = 11.0, 1.5, 0.3

@@ -17,7 +17,7 @@ from pathlib import Path
 import sqlalchemy as sa
 
 from benchmarks import pools
-from nodemanager.clock import SystemClock
+from nodemanager.lib.clock import SystemClock
 from nodemanager.records.schema import nodes, store
 from nodemanager.records.sql import SqlRecordStore
 

@@ -22,7 +22,6 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks import pools
-from nodemanager.clock import SystemClock
 from nodemanager.core.model.world import (
     Claim,
     CloudNode,
@@ -41,7 +40,8 @@ from nodemanager.journal.api import Intent, IntentKind
 from nodemanager.journal.reading import outline
 from nodemanager.journal.sqlite import SqliteJournal
 from nodemanager.journal.sweep import replay
-from nodemanager.memory import collecting
+from nodemanager.lib.clock import SystemClock
+from nodemanager.lib.memory import collecting
 from tests.fakes.clock import ManualClock
 
 POLL_S = 60.0

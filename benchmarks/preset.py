@@ -18,9 +18,9 @@ from libcloud.compute.types import NodeState
 
 from benchmarks import pools
 from nodemanager import cli
-from nodemanager.clock import Clock
 from nodemanager.cloud.dummy import adapter as dummy
 from nodemanager.core.model.world import Tags
+from nodemanager.lib.clock import Clock
 
 ANSWER_S = float(os.environ.get("BENCH_ANSWER_S", "0"))
 

@@ -20,7 +20,7 @@ from pathlib import Path
 
 import sqlalchemy as sa
 
-from nodemanager.clock import SystemClock
+from nodemanager.lib.clock import SystemClock
 from nodemanager.records.schema import nodes
 from nodemanager.records.sql import SqlRecordStore
 
@@ -47,7 +47,7 @@ slots = {slots}
 _BARE = """
 import sys, threading
 import falcon.asgi
-from nodemanager.httpserver import HttpServer
+from nodemanager.httpserver.server import HttpServer
 
 class Ping:
     async def on_post(self, req, resp, uuid):

@@ -28,7 +28,7 @@ from rich.table import Table
 
 from benchmarks import pools
 from benchmarks.registry import cpu_s
-from nodemanager.clock import SystemClock
+from nodemanager.lib.clock import SystemClock
 from nodemanager.records.schema import nodes
 from nodemanager.records.sql import SqlRecordStore
 from tests.contract.stores import Postgres

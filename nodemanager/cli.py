@@ -14,8 +14,8 @@ from click.shell_completion import CompletionItem
 from nodemanager import __version__
 from nodemanager.core.operate.verbs import GROUPS, Verb
 from nodemanager.errors import ConfigError, NodeManagerError
-from nodemanager.foreign import is_text
-from nodemanager.logline import visible
+from nodemanager.lib.foreign import is_text
+from nodemanager.lib.logline import visible
 
 RUNTIME_FAILURE, USAGE = 1, 2
 

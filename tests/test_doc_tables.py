@@ -64,7 +64,7 @@ def test_no_member_hides_behind_another_of_the_same_value(members: type[Document
 
 
 def test_no_key_names_a_secret() -> None:
-    from nodemanager.redact import FENCING_TOKEN, is_secret
+    from nodemanager.lib.redact import FENCING_TOKEN, is_secret
 
     """But for a lease's token, which is a number and shown as such."""
     assert [key.value for key in LogKey if is_secret(key.value)] == [FENCING_TOKEN]

@@ -53,7 +53,7 @@ def test_imports_point_down_and_core_is_pure() -> None:
         pytest.param("core/sly.py", "import threading", id="core-to-threads"),
         pytest.param("core/sly.py", "import time", id="core-to-a-clock"),
         pytest.param("cloud/sly.py", "from nodemanager.actors import messages", id="to-actors"),
-        pytest.param("actors/sly.py", "import nodemanager.wiring", id="actors-to-wiring"),
+        pytest.param("actors/sly.py", "import nodemanager.app.wiring", id="actors-to-wiring"),
         pytest.param("errors_sly.py", None, id="a-module-that-no-arrow-leaves"),
     ],
 )

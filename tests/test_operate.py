@@ -9,16 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from nodemanager import control
 from nodemanager.core.model.annotations import FORCIBLE, PAUSE, Mark, Marks
 from nodemanager.core.model.reasons import Reason
 from nodemanager.core.operate.replies import Command, Reply, Result
 from nodemanager.core.operate.verbs import Verb
+from nodemanager.lib import control
 from nodemanager.web.metrics import Metrics
 from nodemanager.web.server import ManagementServer
 from nodemanager.web.status import Board, Status
+from tests.commands.test_cli import invoke
 from tests.fakes.clock import ManualClock
-from tests.test_cli import invoke
 
 pytestmark = pytest.mark.socket
 

@@ -25,8 +25,8 @@ from nodemanager.core.operate.commands import consequences
 from nodemanager.core.operate.replies import Command, Reply
 from nodemanager.core.operate.verb_row import CommandTarget
 from nodemanager.core.operate.verbs import Verb
+from nodemanager.lib.workers import Workers
 from nodemanager.web.commands import add_commands
-from nodemanager.workers import Workers
 from tests.actors.rig import Rig, rigs
 from tests.core.build import world
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 import sys
 
 from doc.generate.file import write_page
-from nodemanager.clock import SystemClock
-from nodemanager.refusals import Refusals
+from nodemanager.httpserver.refusals import Refusals
+from nodemanager.lib.clock import SystemClock
 from nodemanager.web.metrics import Metrics
 
 _HEAD = """\

@@ -12,7 +12,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from nodemanager.extras import MODULES, needs
+from nodemanager.lib.extras import MODULES, needs
 
 
 def needed_by(path: Path) -> set[str]:

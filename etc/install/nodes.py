@@ -20,9 +20,9 @@ BY_HAND = {
 
 def listed(path: Path) -> list[str]:
     """A line for each node of the pool in the file `path` that is not terminated."""
-    from nodemanager import adapters
-    from nodemanager.clock import SystemClock
+    from nodemanager.app import adapters
     from nodemanager.config import load
+    from nodemanager.lib.clock import SystemClock
 
     config = load(path, accepts=adapters.accepted_keys)
     cloud = adapters.build_cloud(config, SystemClock())

@@ -14,11 +14,11 @@ import functools
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
-from nodemanager import log
 from nodemanager.core.model.reasons import Event
 from nodemanager.errors import NodeManagerError, NotSent, RemoteError
-from nodemanager.logline import describe
-from nodemanager.seldom import Seldom, place_of
+from nodemanager.lib import log
+from nodemanager.lib.logline import describe
+from nodemanager.lib.seldom import Seldom, place_of
 
 P = TypeVar("P")
 

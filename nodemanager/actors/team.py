@@ -9,8 +9,8 @@ from typing import Any
 from nodemanager.actors.base import OnDeath, tell
 from nodemanager.actors.messages import Ref
 from nodemanager.actors.timer import Timer
-from nodemanager.clock import Clock
 from nodemanager.cloud.api import CloudDriver
+from nodemanager.lib.clock import Clock
 from nodemanager.records.api import RecordStore
 from nodemanager.schedulers.api import Scheduler
 

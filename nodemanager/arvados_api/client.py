@@ -11,11 +11,11 @@ from urllib.parse import urlencode, urlsplit
 import arvados.api
 import arvados.util
 
-from nodemanager import foreign
 from nodemanager.arvados_api.errors import refusal, translated
 from nodemanager.arvados_api.http import OneShotHttp
 from nodemanager.errors import StartError, StoreError
-from nodemanager.hosts import is_loopback
+from nodemanager.lib import foreign
+from nodemanager.lib.hosts import is_loopback
 
 _DISCOVERY = "/discovery/v1/apis/arvados/v1/rest"
 _SERVICE = "/arvados/v1/"

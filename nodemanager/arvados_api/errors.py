@@ -17,8 +17,8 @@ import httplib2
 from googleapiclient.errors import Error as GoogleError
 from googleapiclient.errors import HttpError
 
-from nodemanager import foreign, redact
 from nodemanager.errors import NoFreeSlot, NoSuchRecord, StoreError, StoreRefused
+from nodemanager.lib import foreign, redact
 
 # Refusals for which the same request may succeed later.
 _NOT_NOW = frozenset({408, 409, 423, 425, 429})

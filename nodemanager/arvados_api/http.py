@@ -13,7 +13,7 @@ from typing import Any
 
 import httplib2
 
-from nodemanager.deadline import Bounded
+from nodemanager.lib.deadline import Bounded
 
 
 class OneShotHttp(httplib2.Http):  # type: ignore[misc]  # httplib2 has no types

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from nodemanager.clock import Clock
+from nodemanager.lib.clock import Clock
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-from nodemanager.hosts import is_loopback
+from nodemanager.lib.hosts import is_loopback
 
 
 @dataclass(frozen=True, slots=True)

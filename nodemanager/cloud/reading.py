@@ -9,9 +9,9 @@ from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import Any, TypeVar
 
-from nodemanager import foreign
 from nodemanager.core.model.world import CloudNode, CloudState, Size, Tags
 from nodemanager.errors import IncompleteListing
+from nodemanager.lib import foreign
 
 T = TypeVar("T")
 

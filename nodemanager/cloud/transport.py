@@ -10,12 +10,12 @@ from typing import Any, TypeVar
 
 from libcloud.common.base import Connection
 
-from nodemanager import foreign
-from nodemanager.bounded_session import within_its_time
 from nodemanager.cloud.endpoint import Endpoint
 from nodemanager.cloud.refusal import CodedRefusal
 from nodemanager.cloud.token import TokenSource
 from nodemanager.errors import CloudError, ForeignAnswer, IncompleteListing, Throttled
+from nodemanager.lib import foreign
+from nodemanager.lib.bounded_session import within_its_time
 
 P = TypeVar("P")
 

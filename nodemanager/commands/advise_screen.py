@@ -36,7 +36,7 @@ from nodemanager.errors import ConfigError
 from nodemanager.journal.past import Past, past
 from nodemanager.journal.reading import Outline, outline
 from nodemanager.journal.sweep import replay, steps
-from nodemanager.logline import span
+from nodemanager.lib.logline import span
 
 COLUMNS = ("option", "now", "advice", "evidence", "shorter or fewer", "longer or more")
 

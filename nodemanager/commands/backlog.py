@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from nodemanager.commands.common import client, daemon_flags
-from nodemanager.logline import logfmt, visible
+from nodemanager.lib.logline import logfmt, visible
 
 if TYPE_CHECKING:
-    from nodemanager.client import Client
+    from nodemanager.commands.client import Client
 
 POLL_S = 0.5
 PATIENCE_S = 60.0
@@ -152,7 +152,7 @@ def _follow(daemon: Client, run: Mapping[str, Any]) -> None:
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-    from nodemanager.client import ClientError
+    from nodemanager.commands.client import ClientError
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
     console = Console(stderr=True)

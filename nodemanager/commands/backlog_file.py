@@ -19,7 +19,7 @@ from typing import Any
 from nodemanager.core.model.reasons import Reason
 from nodemanager.core.operate.backlog import ItemAction
 from nodemanager.errors import NodeManagerError
-from nodemanager.logline import logfmt, visible
+from nodemanager.lib.logline import logfmt, visible
 
 FORM = "1"
 BOUND_TO = ("pool", "store", "account")

@@ -84,7 +84,7 @@ def check_cloud(
     Exit codes: 0 if nothing failed, 1 if a check failed or the node did not come and go, 2 for
     wrong usage or configuration.
     """
-    from nodemanager import adapters
+    from nodemanager.app import adapters
 
     if size is not None and not boot:
         raise click.UsageError("--size is for --boot")
@@ -107,9 +107,10 @@ def check(
     as_json: bool = False,
 ) -> bool:
     """Ask and, with `boot`, boot; whether nothing failed."""
-    from nodemanager import adapters, log
-    from nodemanager.clock import SystemClock
-    from nodemanager.from_config import secrets_of
+    from nodemanager.app import adapters
+    from nodemanager.app.from_config import secrets_of
+    from nodemanager.lib import log
+    from nodemanager.lib.clock import SystemClock
     from nodemanager.preflight import checks
 
     log.hide(*secrets_of(config))
@@ -154,7 +155,7 @@ def check(
 
 def chosen_size(sizes: Sequence[Any], name: str | None) -> Any:
     """The size of that name, or the cheapest of known price."""
-    from nodemanager.near import did_you_mean
+    from nodemanager.lib.near import did_you_mean
     from nodemanager.preflight.checks import cheapness
 
     if name is not None:

@@ -12,7 +12,7 @@ from nodemanager.commands.show import json_option
 from nodemanager.errors import JournalError
 
 if TYPE_CHECKING:
-    from nodemanager.client import Client
+    from nodemanager.commands.client import Client
     from nodemanager.config import Config
 
 ETC = Path("/etc/nodemanager")
@@ -120,6 +120,6 @@ def client(config: str | None) -> Client:
 
 
 def client_of(config: Config) -> Client:
-    from nodemanager.client import Client
+    from nodemanager.commands.client import Client
 
     return Client(config, click.get_current_context().meta.get(_URL))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from nodemanager.commands.common import config_option, config_path, examples
-from nodemanager.logline import visible
+from nodemanager.lib.logline import visible
 
 if TYPE_CHECKING:
     from nodemanager.config import Config
@@ -30,12 +30,11 @@ def run(config: str | None, file: str | None, dry_run: bool, once: bool, foregro
 
     SIGTERM stops it cleanly, SIGHUP re-reads the file, SIGUSR1 logs threads and mailboxes.
     """
-    from nodemanager.memory import uncollected
+    from nodemanager.lib.memory import uncollected
 
     with uncollected():
-        from nodemanager import adapters
+        from nodemanager.app import adapters, daemon
         from nodemanager.config import load
-        from nodemanager.service import daemon
 
         loaded = load(config_path(config, file), accepts=adapters.accepted_keys)
         sys.exit(daemon.run(loaded, dry_run=dry_run, once=once))
@@ -57,7 +56,7 @@ def check_config(config: str | None, file: str | None, show_all: bool) -> None:
 
     A file with a [Registry] and no [Cloud] is checked for `nodemanager registry`.
     """
-    from nodemanager.service.check import check
+    from nodemanager.app.check import check
 
     checked, warnings = check(config_path(config, file))
     for warning in warnings:
@@ -77,11 +76,11 @@ def check_config(config: str | None, file: str | None, show_all: bool) -> None:
 @config_option
 def registry(config: str | None, file: str | None) -> None:
     """Serve the record registry on its own, for daemons and nodes elsewhere."""
-    from nodemanager.memory import uncollected
+    from nodemanager.lib.memory import uncollected
 
     with uncollected():
+        from nodemanager.app.registry import serve_registry
         from nodemanager.config import load
-        from nodemanager.service.registry import serve_registry
 
     loaded = load(config_path(config, file), require_cloud=False)
     sys.exit(serve_registry(loaded))

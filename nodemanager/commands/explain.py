@@ -121,7 +121,7 @@ class _Asked:
 
     def from_daemon(self, config: str | None) -> dict[str, Any]:
         """The daemon's answer; or the journal's, of an earlier time or where no daemon answers."""
-        from nodemanager.client import ClientError, NobodyThereError
+        from nodemanager.commands.client import ClientError, NobodyThereError
         from nodemanager.config import load
 
         loaded = load(config_path(config))

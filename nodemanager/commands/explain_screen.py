@@ -14,7 +14,7 @@ from nodemanager.commands.times import local
 from nodemanager.commands.why_screen import job_screen
 from nodemanager.core.explain.lately import did
 from nodemanager.core.model.reasons import Event
-from nodemanager.logline import Json, measure, span
+from nodemanager.lib.logline import Json, measure, span
 
 THRESHOLDS = frozenset(
     {

@@ -31,9 +31,9 @@ from nodemanager.config.placeholders import is_placeholder
 from nodemanager.config.providers import traits_of
 from nodemanager.config.sections import SECTIONS
 from nodemanager.errors import StartError
-from nodemanager.logline import visible
-from nodemanager.near import did_you_mean
-from nodemanager.redact import is_secret
+from nodemanager.lib.logline import visible
+from nodemanager.lib.near import did_you_mean
+from nodemanager.lib.redact import is_secret
 
 FILE = "_file"
 """NAME_file = PATH reads a secret from a file."""
@@ -227,9 +227,9 @@ def defaults(
 
 def cap_of(path: Path) -> str | None:
     """What the most nodes of the dearest size cost an hour, if every size's price is known."""
-    from nodemanager import adapters
-    from nodemanager.clock import SystemClock
-    from nodemanager.from_config import sizes_of
+    from nodemanager.app import adapters
+    from nodemanager.app.from_config import sizes_of
+    from nodemanager.lib.clock import SystemClock
 
     config = load(path, accepts=adapters.accepted_keys)
     cloud = adapters.build_cloud(config, SystemClock())
@@ -311,8 +311,8 @@ def write(path: Path, text: str, *, force: bool = False) -> None:
 
 def checked(path: Path, demand: str, no_check: bool) -> bool:
     """Whether no check of the cloud failed; raises ConfigError for a file that can't be used."""
+    from nodemanager.app import check as service_check
     from nodemanager.commands.check_cloud import check
-    from nodemanager.service import check as service_check
 
     config, warnings = service_check.check(path)
     for warning in warnings:

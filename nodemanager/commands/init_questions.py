@@ -13,8 +13,8 @@ from pathlib import Path
 from nodemanager.config import kinds
 from nodemanager.config.providers import ALSO_CALLED, listed
 from nodemanager.config.sections import SECTIONS, SIZE
-from nodemanager.hosts import is_loopback
-from nodemanager.near import did_you_mean
+from nodemanager.lib.hosts import is_loopback
+from nodemanager.lib.near import did_you_mean
 
 DESCRIBED = frozenset({"openstack", "libvirt"})
 """The clouds of which nobody but the file tells what a size has and costs."""

@@ -22,8 +22,8 @@ from nodemanager.core.explain.lists import (
     UnknownColumnError,
     Width,
 )
-from nodemanager.logline import Json, visible
-from nodemanager.near import did_you_mean
+from nodemanager.lib.logline import Json, visible
+from nodemanager.lib.near import did_you_mean
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

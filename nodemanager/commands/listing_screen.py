@@ -12,8 +12,8 @@ from rich.text import Text
 from nodemanager.commands import show
 from nodemanager.commands.times import local
 from nodemanager.core.explain.lists import Column, TableRow
-from nodemanager.logline import span
-from nodemanager.logscreen import Shortened
+from nodemanager.lib.logline import span
+from nodemanager.lib.logscreen import Shortened
 
 STYLES = {
     **dict.fromkeys(("busy", "idle", "listed_node", "served"), "green"),

@@ -26,9 +26,9 @@ from nodemanager.commands.times import given
 from nodemanager.core.model.reasons import Event, Reason
 from nodemanager.errors import JournalError
 from nodemanager.journal.event import LEVEL, LoggedEvent
-from nodemanager.logline import as_json as json_line
-from nodemanager.logline import logfmt, timestamp
-from nodemanager.near import did_you_mean
+from nodemanager.lib.logline import as_json as json_line
+from nodemanager.lib.logline import logfmt, timestamp
+from nodemanager.lib.near import did_you_mean
 
 if TYPE_CHECKING:
     from rich.console import Console

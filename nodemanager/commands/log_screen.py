@@ -10,8 +10,8 @@ from nodemanager.commands import show
 from nodemanager.commands.times import local
 from nodemanager.core.model.reasons import Event, is_flip
 from nodemanager.journal.event import LEVEL, LoggedEvent
-from nodemanager.logline import measure
-from nodemanager.logscreen import style_of
+from nodemanager.lib.logline import measure
+from nodemanager.lib.logscreen import style_of
 
 MOST_NAMES = 4
 

@@ -15,7 +15,7 @@ from nodemanager.commands.waiting import until_clean, until_gone, wait_option
 from nodemanager.core.model.annotations import FORCIBLE
 from nodemanager.core.operate.verb_row import Takes
 from nodemanager.core.operate.verbs import GROUPS, STANDING, Verb
-from nodemanager.logline import Json, span, visible
+from nodemanager.lib.logline import Json, span, visible
 
 RUNTIME_FAILURE, WRONG_CONFIGURATION = 1, 2
 

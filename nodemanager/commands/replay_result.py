@@ -26,7 +26,7 @@ from nodemanager.core.replay.whatif import Hit, Life
 from nodemanager.core.replay.worth import Balance, Move, ReplayOutcome, weigh
 from nodemanager.journal.reading import Outline
 from nodemanager.journal.sweep import Replayed
-from nodemanager.logline import span, visible
+from nodemanager.lib.logline import span, visible
 
 RECORDED = "recorded"
 WINDOW = "node_stale_after"

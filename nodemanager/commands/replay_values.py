@@ -13,7 +13,7 @@ from nodemanager.config.options import Option
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.replay.rounded import DAY, HOUR, MINUTE, ROUND_S
 from nodemanager.errors import ConfigError
-from nodemanager.near import did_you_mean
+from nodemanager.lib.near import did_you_mean
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from nodemanager.logline import visible
+from nodemanager.lib.logline import visible
 
 if TYPE_CHECKING:
     from rich.console import Console

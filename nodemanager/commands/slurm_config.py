@@ -26,12 +26,12 @@ def sizes(config: Config) -> tuple[Size, ...]:
 
     Raises ConfigError for a file that has none, or one that Slurm could not describe.
     """
-    from nodemanager import adapters
-    from nodemanager.clock import SystemClock
+    from nodemanager.app import adapters
+    from nodemanager.app.from_config import size_of, sizes_of
     from nodemanager.config import located
     from nodemanager.config.values import Dispatcher
     from nodemanager.errors import ConfigError
-    from nodemanager.from_config import size_of, sizes_of
+    from nodemanager.lib.clock import SystemClock
 
     problems = []
     if config.daemon.dispatcher is not Dispatcher.SLURM:
@@ -98,7 +98,7 @@ def slurm_config(config: str | None, file: str | None) -> None:
     weight come from the [Size NAME] sections. It asks the cloud only for a size that the file
     gives no cores or memory for. It changes nothing.
     """
-    from nodemanager import adapters
+    from nodemanager.app import adapters
     from nodemanager.config import load
 
     loaded = load(config_path(config, file), accepts=adapters.accepted_keys)
@@ -111,7 +111,7 @@ def _program(command: str, when: str) -> click.Command:
     @config_flag
     @click.argument("hostlist")
     def run(config: str | None, hostlist: str) -> None:
-        from nodemanager import power_program
+        from nodemanager.commands import power_program
 
         given = [] if config is None else ["--config", config]
         sys.exit(power_program.main(command, [*given, hostlist]))

@@ -22,7 +22,7 @@ def status(watch: float | None, as_json: bool, config: str | None) -> None:
     is the reason code that keeps such records, with the longest time that one has been quiet, and
     the time until the first is free.
     """
-    from nodemanager.client import ClientError
+    from nodemanager.commands.client import ClientError
     from nodemanager.commands.status_screen import screen
 
     def ask() -> dict[str, Any]:

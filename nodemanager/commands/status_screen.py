@@ -11,8 +11,8 @@ from rich.text import Text
 
 from nodemanager.commands.show import cell
 from nodemanager.core.operate.verbs import STANDING
-from nodemanager.logline import Json, span, visible
-from nodemanager.logscreen import style_of
+from nodemanager.lib.logline import Json, span, visible
+from nodemanager.lib.logscreen import style_of
 
 GOOD, ODD, BAD, FAINT = "green", "yellow", "bold red", "dim"
 

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 
 import click
 
-from nodemanager.logline import timestamp
+from nodemanager.lib.logline import timestamp
 
 HOW = "write 14:05, 2026-03-01 14:05, 2026-03-01T14:05:00Z, or 2h for two hours ago"
 

@@ -10,10 +10,10 @@ from typing import Protocol
 
 import click
 
-from nodemanager.client import TIMEOUT_S, ClientError
+from nodemanager.commands.client import TIMEOUT_S, ClientError
 from nodemanager.commands.common import answered, client, examples
 from nodemanager.commands.waiting import seconds
-from nodemanager.logline import Json, visible
+from nodemanager.lib.logline import Json, visible
 
 FIRST_S = 10.0
 """How long the first answer may take, even with a shorter --wait."""

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from nodemanager.commands import show
 from nodemanager.core.model.reasons import Reason
-from nodemanager.logline import Json, span
+from nodemanager.lib.logline import Json, span
 
 MOST = 20
 """The most offenders that are shown; --json has them all."""

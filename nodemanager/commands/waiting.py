@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import click
 
 from nodemanager.errors import NodeManagerError
-from nodemanager.logline import visible
+from nodemanager.lib.logline import visible
 
 LOOK_EVERY_S = 1.0
 SENT_AWAY = ("drain", "kill")
@@ -92,7 +92,7 @@ def _until(
     look: Callable[[frozenset[str]], Mapping[str, str]],
     limit_s: float,
 ) -> None:
-    from nodemanager.client import NobodyThereError
+    from nodemanager.commands.client import NobodyThereError
 
     ends_at = time.monotonic() + limit_s
     while left:

@@ -10,7 +10,7 @@ import click
 
 from nodemanager.commands import show
 from nodemanager.commands.times import local
-from nodemanager.logline import Json, visible
+from nodemanager.lib.logline import Json, visible
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -71,7 +71,7 @@ def watch(
 
 def _repeat(ask: Fetch, every: float, told: Callable[[Json], None]) -> None:
     """Print one answer after the other, for a pipe."""
-    from nodemanager.client import ClientError
+    from nodemanager.commands.client import ClientError
 
     first = True
     while True:
@@ -91,7 +91,7 @@ def _refresh(ask: Fetch, every: float, drawn: Callable[[Json], RenderableType]) 
     """Refresh the answer in place, for a terminal; leave the last one on the screen."""
     from rich.live import Live
 
-    from nodemanager.client import ClientError
+    from nodemanager.commands.client import ClientError
 
     out = show.console()
     shown, of, trouble = ask(), time.time(), ""

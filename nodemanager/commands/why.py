@@ -14,8 +14,8 @@ from nodemanager.commands.ids import complete_id
 from nodemanager.commands.times import given
 from nodemanager.commands.watch import told, watch_option
 from nodemanager.errors import JournalError
-from nodemanager.logline import Json
-from nodemanager.near import did_you_mean
+from nodemanager.lib.logline import Json
+from nodemanager.lib.near import did_you_mean
 
 if TYPE_CHECKING:
     pass

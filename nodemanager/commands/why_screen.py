@@ -12,8 +12,8 @@ from rich.text import Text
 from nodemanager.commands import show
 from nodemanager.commands.listing_screen import STYLES
 from nodemanager.commands.times import local, told
-from nodemanager.logline import Json, measure, span
-from nodemanager.logscreen import style_of
+from nodemanager.lib.logline import Json, measure, span
+from nodemanager.lib.logscreen import style_of
 
 LABEL = 8
 """The width of what stands before the lines of a size."""

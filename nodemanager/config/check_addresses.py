@@ -7,7 +7,7 @@ from nodemanager.config.providers import traits_of
 from nodemanager.config.reader import Draft, is_wrong
 from nodemanager.config.report import Place
 from nodemanager.config.values import Listen, ServerAddress, StoreProvider
-from nodemanager.hosts import is_loopback, is_wildcard
+from nodemanager.lib.hosts import is_loopback, is_wildcard
 
 PING_HOST = ("Cloud Create", "ping_host")
 

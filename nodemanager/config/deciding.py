@@ -23,7 +23,7 @@ from nodemanager.config.sections import PASS_THROUGH, SECTIONS
 from nodemanager.config.settings import Config
 from nodemanager.core.model.settings import Settings
 from nodemanager.errors import ConfigError
-from nodemanager.near import did_you_mean
+from nodemanager.lib.near import did_you_mean
 
 ELSEWHERE = "no decision depends on it"
 AS_RECORDED = "it stays as recorded"

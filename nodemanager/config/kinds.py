@@ -17,8 +17,8 @@ from urllib.parse import urlsplit
 
 from nodemanager.config.values import Listen, LogLevel, Secret, ServerAddress
 from nodemanager.core.model.features import Gres, gres_of, shown_gres
-from nodemanager.near import did_you_mean
-from nodemanager.redact import MASK
+from nodemanager.lib.near import did_you_mean
+from nodemanager.lib.redact import MASK
 
 T = TypeVar("T")
 Choice = TypeVar("Choice", bound=StrEnum)

@@ -15,8 +15,8 @@ from nodemanager.config.options import Derived, Option, Section
 from nodemanager.config.report import Place, Report, shown
 from nodemanager.config.sections import PASS_THROUGH, SECTIONS, SIZE, SizeSection
 from nodemanager.config.values import NO_SECRETS, Credentials, Secret
-from nodemanager.near import did_you_mean
-from nodemanager.redact import MASK, is_secret
+from nodemanager.lib.near import did_you_mean
+from nodemanager.lib.redact import MASK, is_secret
 
 FILE_SUFFIX = "_file"
 CREDENTIALS = "Cloud Credentials"

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from nodemanager.config.values import without_user_info
-from nodemanager.redact import MASK
+from nodemanager.lib.redact import MASK
 
 LONGEST_SHOWN = 120
 

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from nodemanager import extras
 from nodemanager.config import ini
 from nodemanager.config.check_addresses import PING_HOST
 from nodemanager.config.checks import check_all
@@ -39,7 +38,8 @@ from nodemanager.config.values import (
     with_contents,
 )
 from nodemanager.errors import ConfigError
-from nodemanager.near import did_you_mean
+from nodemanager.lib import extras
+from nodemanager.lib.near import did_you_mean
 
 Accepts = Callable[[str], Mapping[str, frozenset[str]] | None]
 """Gives the keys that a provider's adapter takes in each pass-through section; None for an

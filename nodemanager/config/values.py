@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from nodemanager.hosts import is_loopback
-from nodemanager.redact import MASK
+from nodemanager.lib.hosts import is_loopback
+from nodemanager.lib.redact import MASK
 
 _USER_INFO = re.compile(r"//[^/@\s]*@")
 

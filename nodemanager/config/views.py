@@ -12,7 +12,7 @@ from nodemanager.config.report import Place
 from nodemanager.config.sections import SECTIONS, SIZE, SizeSection
 from nodemanager.config.settings import Config
 from nodemanager.config.values import NO_SECRETS
-from nodemanager.redact import MASK, is_secret
+from nodemanager.lib.redact import MASK, is_secret
 
 CREATE = "Cloud Create"
 SPARE = "spare_nodes"

@@ -15,7 +15,7 @@ from enum import Enum
 from functools import cache
 from typing import Any, NamedTuple, TypeVar, Union, cast, get_args, get_origin
 
-from nodemanager.redact import is_secret
+from nodemanager.lib.redact import is_secret
 
 T = TypeVar("T")
 Conversion = Callable[[Any], Any]

@@ -20,10 +20,10 @@ from typing import Any, Protocol
 import sqlalchemy as sa
 from sqlalchemy import exc
 
-from nodemanager import foreign
 from nodemanager.errors import JournalError, JournalReplaced, StartError
 from nodemanager.journal import durable
 from nodemanager.journal.schema import metadata
+from nodemanager.lib import foreign
 from nodemanager.sql.revisions import bring_up_to_date
 
 BUSY_S = 2.0

@@ -10,7 +10,7 @@ from typing import Any
 from nodemanager.core.observe.history import History
 from nodemanager.core.observe.snapshot import Snapshot
 from nodemanager.journal.codec import codec_of
-from nodemanager.logline import Json
+from nodemanager.lib.logline import Json
 
 _OWN = ("plan_id", "now", "wall")
 """Fields that differ every time."""

@@ -12,7 +12,6 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
-from nodemanager import redact
 from nodemanager.core.model.world import Leftover, LeftoverKind, Record
 from nodemanager.core.plan.leftovers import Entry, LedgerState
 from nodemanager.errors import StartError
@@ -36,6 +35,7 @@ from nodemanager.journal.codec import (
 )
 from nodemanager.journal.event import COLUMNS, LoggedEvent, told_from
 from nodemanager.journal.schema import about, holds, intents, kept, leftovers, pre_images, told
+from nodemanager.lib import redact
 
 _ANY = codec_of(Any)
 _IS_OPEN = intents.c.concluded_at.is_(None)

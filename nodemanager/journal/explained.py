@@ -26,7 +26,7 @@ from nodemanager.journal.opened import opened
 from nodemanager.journal.reading import Decided, JournalEntry, read
 from nodemanager.journal.replay import replayed
 from nodemanager.journal.story import Story
-from nodemanager.logline import Json, timestamp
+from nodemanager.lib.logline import Json, timestamp
 
 _RULE = tuple(one.name for one in fields(Finding))
 MOST = 100

@@ -20,8 +20,8 @@ from nodemanager.journal.explained import NEWEST, Part, picture_at, plain, told
 from nodemanager.journal.latest import latest
 from nodemanager.journal.opened import opened
 from nodemanager.journal.reading import Decided, segment_of
-from nodemanager.logline import Json, timestamp
-from nodemanager.near import did_you_mean
+from nodemanager.lib.logline import Json, timestamp
+from nodemanager.lib.near import did_you_mean
 
 
 def told_any(

@@ -15,7 +15,7 @@ from typing import Any, Generic, TypeVar
 from nodemanager.core.model.changed import same_items
 from nodemanager.core.model.world import CloudNode, Listing, Record
 from nodemanager.journal.codec import Codec, codec_of, without_secrets
-from nodemanager.logline import Json
+from nodemanager.lib.logline import Json
 
 T = TypeVar("T", CloudNode, Record)
 _NEW = -1

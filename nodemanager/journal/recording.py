@@ -12,7 +12,6 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from nodemanager import redact
 from nodemanager.core.execute.state import State
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.observe.facts import (
@@ -46,6 +45,7 @@ from nodemanager.journal.listings import NODES, RECORDS
 from nodemanager.journal.schema import entries
 from nodemanager.journal.states import encode_start
 from nodemanager.journal.verdicts import Verdicts, encode_changes, verdict_changes
+from nodemanager.lib import redact
 
 SEGMENT_DECISIONS = 240
 SEGMENT_S = 3600.0

@@ -13,11 +13,11 @@ from pathlib import Path
 
 import sqlalchemy as sa
 
-from nodemanager.clock import Clock
 from nodemanager.errors import JournalError, StartError, StoreError
 from nodemanager.journal import durable
 from nodemanager.journal.database import storable
 from nodemanager.journal.schema import fences, metadata
+from nodemanager.lib.clock import Clock
 from nodemanager.sql.database import Database, Purpose, Unreachable
 from nodemanager.sql.fence import Fence
 

@@ -16,8 +16,6 @@ from typing import Any, TypeVar
 
 import sqlalchemy as sa
 
-from nodemanager import redact
-from nodemanager.clock import Clock
 from nodemanager.core.model.world import Leftover
 from nodemanager.core.observe.facts import Fact
 from nodemanager.core.plan.leftovers import Entry
@@ -30,6 +28,8 @@ from nodemanager.journal.event import LoggedEvent
 from nodemanager.journal.kept import Kept, Now
 from nodemanager.journal.recording import Recorder
 from nodemanager.journal.retention import forget_ended, tidy
+from nodemanager.lib import redact
+from nodemanager.lib.clock import Clock
 
 T = TypeVar("T")
 

@@ -18,7 +18,7 @@ from nodemanager.core.observe.nodes_by_record import index_nodes
 from nodemanager.core.replay.fold import Start
 from nodemanager.journal.codec import codec_of
 from nodemanager.journal.listings import NODES, RECORDS
-from nodemanager.logline import Json
+from nodemanager.lib.logline import Json
 
 _LISTINGS = ("base", "pinned", "records")
 _DERIVED = ("bearers", "present")

@@ -15,7 +15,7 @@ from nodemanager.core.explain.lately import grouped
 from nodemanager.core.operate.naming import Thing, UnknownIdError, resolve
 from nodemanager.journal.event import COLUMNS, LoggedEvent, told_from
 from nodemanager.journal.opened import opened, told_as_damage
-from nodemanager.logline import Json
+from nodemanager.lib.logline import Json
 
 AT_ONCE = 1000
 """Rows per query: an open transaction would keep the write-ahead log from shrinking."""

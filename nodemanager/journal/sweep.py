@@ -19,7 +19,6 @@ from multiprocessing.sharedctypes import Synchronized
 from pathlib import Path
 from typing import Any
 
-from nodemanager.clock import SystemClock
 from nodemanager.core.model.reasons import Kind, Reason
 from nodemanager.core.plan.plan import Plan
 from nodemanager.core.replay.worth import ReplayOutcome
@@ -28,7 +27,8 @@ from nodemanager.journal.reading import Decided, Outline, read
 from nodemanager.journal.replay import within
 from nodemanager.journal.scenarios import Course, Scenario, drive
 from nodemanager.journal.verdicts import digest, verdicts_of
-from nodemanager.memory import collecting
+from nodemanager.lib.clock import SystemClock
+from nodemanager.lib.memory import collecting
 
 Changes = Mapping[str, Any]
 """Other settings, by field of Settings."""

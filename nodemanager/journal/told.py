@@ -13,13 +13,13 @@ from dataclasses import fields
 from logging import getLevelName
 from typing import Any
 
-from nodemanager.clock import Clock
 from nodemanager.core.model.reasons import Event
 from nodemanager.errors import JournalError
 from nodemanager.journal.api import Journal
 from nodemanager.journal.event import LEVEL, LoggedEvent
-from nodemanager.log import INFO, masked
-from nodemanager.logline import Fields, as_json
+from nodemanager.lib.clock import Clock
+from nodemanager.lib.log import INFO, masked
+from nodemanager.lib.logline import Fields, as_json
 
 KEPT_BELOW_INFO = frozenset({Event.RECORD_UNLISTED, Event.NODE_UNLISTED})
 NOT_KEPT = frozenset(

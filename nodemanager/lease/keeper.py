@@ -11,13 +11,13 @@ import threading
 from collections.abc import Callable
 from typing import Protocol
 
-from nodemanager.clock import Clock
 from nodemanager.core.model.lease import LeaseRole, LeaseView
 from nodemanager.core.model.reasons import Event
 from nodemanager.core.safety import lease as rules
 from nodemanager.core.safety.lease import RENEWALS, LeaseRow, Sighting
 from nodemanager.errors import StoreError
-from nodemanager.log import INFO, WARNING, Logger
+from nodemanager.lib.clock import Clock
+from nodemanager.lib.log import INFO, WARNING, Logger
 
 LOOK_S = 1.0
 """Seconds between two looks of a standby, at most."""

@@ -15,10 +15,10 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql
 
-from nodemanager.clock import Clock
 from nodemanager.core.safety.lease import LeaseRow
 from nodemanager.errors import StartError, StoreError
 from nodemanager.lease.schema import facts, leases, metadata
+from nodemanager.lib.clock import Clock
 from nodemanager.sql.database import Database, Purpose, Unreachable
 
 OPTION = "[Lease] database"

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from nodemanager import adapters
-from nodemanager.clock import Clock
+from nodemanager.app import adapters
+from nodemanager.app.from_config import sizes_of
 from nodemanager.cloud.api import CloudDriver
 from nodemanager.cloud.checks import Check, CheckStatus, Found, Wanted
 from nodemanager.config import Config
@@ -15,8 +15,8 @@ from nodemanager.config.sections import SizeSection
 from nodemanager.core.model.world import CloudNode, Size
 from nodemanager.core.observe.pools import preflight_of
 from nodemanager.errors import CloudError, ConfigError, NodeManagerError
-from nodemanager.from_config import sizes_of
-from nodemanager.near import did_you_mean
+from nodemanager.lib.clock import Clock
+from nodemanager.lib.near import did_you_mean
 from nodemanager.preflight import ping_url
 
 

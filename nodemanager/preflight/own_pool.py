@@ -11,9 +11,10 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import Any
 
-from nodemanager import adapters, log, wiring
 from nodemanager.actors.timer import ThreadTimer
-from nodemanager.clock import Clock
+from nodemanager.app import adapters, wiring
+from nodemanager.app.from_config import secrets_of, settings_of
+from nodemanager.app.state import RememberedBacklog, RememberedIdentity, StateDirectory
 from nodemanager.config import Config
 from nodemanager.config.values import AdoptUnclaimed, Dispatcher
 from nodemanager.core.model.changed import changed
@@ -21,8 +22,8 @@ from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.world import Size
 from nodemanager.core.observe.pools import preflight_of
 from nodemanager.errors import NodeManagerError, StartError
-from nodemanager.from_config import secrets_of, settings_of
-from nodemanager.state import RememberedBacklog, RememberedIdentity, StateDirectory
+from nodemanager.lib import log
+from nodemanager.lib.clock import Clock
 
 POLL_S = 5.0
 PATIENCE_S = 60.0

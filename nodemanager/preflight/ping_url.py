@@ -12,7 +12,7 @@ import requests
 from nodemanager.cloud.checks import Check, CheckStatus, Found
 from nodemanager.config import Config, StoreProvider
 from nodemanager.config.providers import traits_of
-from nodemanager.hosts import is_loopback, is_wildcard
+from nodemanager.lib.hosts import is_loopback, is_wildcard
 from nodemanager.records import wire
 
 TIMEOUT_S = 10.0

@@ -15,10 +15,12 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
-from nodemanager import wiring
 from nodemanager.actors.base import tell
 from nodemanager.actors.messages import ApplySettings
-from nodemanager.clock import Clock, SystemClock
+from nodemanager.app import wiring
+from nodemanager.app.daemon import stop
+from nodemanager.app.operators import OperatorCommands
+from nodemanager.app.process import STOPS
 from nodemanager.cloud.checks import CheckStatus, Found
 from nodemanager.config import Config
 from nodemanager.core.explain.inventory import NodeRow, take
@@ -30,12 +32,10 @@ from nodemanager.core.observe.pools import preflight_of
 from nodemanager.core.operate.replies import Command
 from nodemanager.core.operate.verbs import Verb
 from nodemanager.core.plan.leftovers import LedgerState
-from nodemanager.logline import logfmt
-from nodemanager.operators import OperatorCommands
+from nodemanager.lib.clock import Clock, SystemClock
+from nodemanager.lib.logline import logfmt
 from nodemanager.preflight import ping_url
 from nodemanager.preflight.own_pool import OwnPool, StepFailed
-from nodemanager.service.daemon import stop
-from nodemanager.service.process import STOPS
 
 T = TypeVar("T")
 

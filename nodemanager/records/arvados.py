@@ -15,7 +15,6 @@ from typing import Any
 
 from nodemanager.arvados_api.client import ApiClient
 from nodemanager.arvados_api.errors import date_of, errors_of
-from nodemanager.clock import Clock
 from nodemanager.core.model.world import Claim, Guarantee, LatePing, Listed, Record, StoreTime
 from nodemanager.errors import (
     Conflict,
@@ -26,6 +25,7 @@ from nodemanager.errors import (
     StoreRefused,
     before_writing,
 )
+from nodemanager.lib.clock import Clock
 from nodemanager.records import wire
 from nodemanager.records.arvados_client import ArvadosClient
 from nodemanager.records.arvados_listing import (

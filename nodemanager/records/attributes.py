@@ -7,8 +7,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from nodemanager import foreign
 from nodemanager.errors import StoreRefused
+from nodemanager.lib import foreign
 from nodemanager.records import wire
 from nodemanager.records.query import plain_text, stored_time
 from nodemanager.records.rows import Naming

@@ -13,7 +13,7 @@ from sqlalchemy import BigInteger, Column, Index, Integer, MetaData, Table, Text
 from sqlalchemy.engine import Dialect
 from sqlalchemy.types import TypeDecorator
 
-from nodemanager import foreign
+from nodemanager.lib import foreign
 from nodemanager.sql.fence import fences_in
 
 

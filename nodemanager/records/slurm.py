@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
-from nodemanager.clock import Clock
 from nodemanager.core.model.seats import SEAT_SIZE, seat_of
 from nodemanager.core.model.world import Claim, Guarantee, LatePing, Listed, Record, StoreTime
 from nodemanager.errors import (
@@ -24,6 +23,7 @@ from nodemanager.errors import (
     StoreRefused,
     before_writing,
 )
+from nodemanager.lib.clock import Clock
 from nodemanager.records import freed, rows, seats
 from nodemanager.records.schema import nodes
 from nodemanager.records.slurm_nodes import Controller, SlurmNode, SlurmNodes

@@ -21,7 +21,7 @@ from nodemanager.core.model.worker_words import (
     words_of,
 )
 from nodemanager.errors import SchedulerError, StoreError
-from nodemanager.program import ProgramResult, inherited, run
+from nodemanager.lib.program import ProgramResult, inherited, run
 
 _FIELD = re.compile(r"(?:^| )([A-Z][A-Za-z]*)=(\S*)")
 _SAID = re.compile(r"^(\w+) += (.*)$", re.MULTILINE)

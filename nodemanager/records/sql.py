@@ -9,9 +9,9 @@ from pathlib import Path
 import requests
 import sqlalchemy as sa
 
-from nodemanager.clock import Clock
 from nodemanager.core.model.world import Claim, Guarantee, LatePing, Listed, Record, StoreTime
 from nodemanager.errors import Conflict, StartError, StoreError, StoreRefused
+from nodemanager.lib.clock import Clock
 from nodemanager.records import freed, rows, seats, wire
 from nodemanager.records.rereading import Rereader
 from nodemanager.records.resource import NodesResource

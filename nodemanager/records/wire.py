@@ -15,10 +15,10 @@ from functools import lru_cache
 from typing import Any, cast
 from urllib.parse import quote
 
-from nodemanager import foreign
 from nodemanager.core.model.worker_words import FAIL, words_of, worker_state
 from nodemanager.core.model.world import Claim, CloudNotice, Listed, Record, Taking, WorkerState
 from nodemanager.errors import StoreRefused
+from nodemanager.lib import foreign
 
 POOL = "nodemanager_pool"
 CLAIM = "nodemanager_claim"

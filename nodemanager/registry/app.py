@@ -31,16 +31,16 @@ from nodemanager.errors import (
     StoreError,
     StoreRefused,
 )
+from nodemanager.httpserver.refusals import Refusals
+from nodemanager.lib.workers import Workers
 from nodemanager.records import wire
 from nodemanager.records.pings import Ping, WrongInstance, WrongSecret, said_of_notice
 from nodemanager.records.query import ListQuery, selected
 from nodemanager.records.resource import NodesResource
 from nodemanager.records.sql import SqlRecordStore
-from nodemanager.refusals import Refusals
 from nodemanager.registry import discovery, door, params
 from nodemanager.registry.door import PingDoor
 from nodemanager.registry.pings import PingWriter
-from nodemanager.workers import Workers
 
 log = logging.getLogger("nodemanager.registry")
 

@@ -10,7 +10,7 @@ import re
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-from nodemanager.httpserver import AsgiApp, Receive, Scope, Send
+from nodemanager.httpserver.server import AsgiApp, Receive, Scope, Send
 from nodemanager.records import wire
 from nodemanager.records.pings import Ping
 from nodemanager.registry import params

@@ -9,7 +9,7 @@ from urllib.parse import parse_qsl
 import falcon
 import falcon.asgi
 
-from nodemanager import foreign
+from nodemanager.lib import foreign
 
 MAX_BODY = 1024 * 1024
 MAX_PING = 8 * 1024

@@ -9,9 +9,9 @@ import asyncio
 from collections import deque
 
 from nodemanager.errors import StoreError
+from nodemanager.lib.workers import Workers
 from nodemanager.records.pings import Ping, Pinged, WrongSecret
 from nodemanager.records.resource import NodesResource, Outcomes
-from nodemanager.workers import Workers
 
 MOST = 256
 GATHERS_S = 0.002

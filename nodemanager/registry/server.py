@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from nodemanager.connections import limits_of
 from nodemanager.errors import StartError
-from nodemanager.httpserver import AsgiApp, HttpServer
-from nodemanager.refusals import Refusals
+from nodemanager.httpserver.connections import limits_of
+from nodemanager.httpserver.refusals import Refusals
+from nodemanager.httpserver.server import AsgiApp, HttpServer
 from nodemanager.registry.app import NAME
 from nodemanager.registry.params import most_of
 

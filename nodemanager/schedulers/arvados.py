@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from nodemanager import log
 from nodemanager.arvados_api.client import ApiClient
 from nodemanager.core.model.features import Gres
 from nodemanager.core.model.reasons import Event, Reason
 from nodemanager.core.model.world import Job, Unserved
 from nodemanager.errors import SchedulerError, StoreError
+from nodemanager.lib import log
 
 PAGE = 1000
 MAX_COUNT = 1_000_000

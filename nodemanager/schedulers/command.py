@@ -11,11 +11,11 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from nodemanager import foreign
 from nodemanager.core.model.scheduling import SchedulerNode
 from nodemanager.core.model.world import Job, Listed, WorkerState
 from nodemanager.errors import SchedulerError, SchedulerRefused
-from nodemanager.program import output_of
+from nodemanager.lib import foreign
+from nodemanager.lib.program import output_of
 from nodemanager.schedulers.api import OURS, SchedulerVerb, plain, single_node
 from nodemanager.schedulers.wishlist import WishlistCommand
 

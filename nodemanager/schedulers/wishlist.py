@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from nodemanager import foreign
 from nodemanager.core.model.features import Alternatives, Gres, gres_of
 from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.world import Job, Unserved
 from nodemanager.errors import SchedulerError
-from nodemanager.program import output_of
+from nodemanager.lib import foreign
+from nodemanager.lib.program import output_of
 
 MAX_COUNT = 1_000_000
 MAX_NUMBER = 10**12

@@ -22,10 +22,10 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy import exc
 
-from nodemanager import log
-from nodemanager.clock import Clock
 from nodemanager.core.model.reasons import Event
 from nodemanager.errors import Conflict, StartError, StoreError
+from nodemanager.lib import log
+from nodemanager.lib.clock import Clock
 from nodemanager.sql.fence import Fence
 from nodemanager.sql.revisions import bring_up_to_date
 from nodemanager.sql.watch import Watch

@@ -22,9 +22,9 @@ from nodemanager.core.model.settings import Settings
 from nodemanager.core.operate.adoption import adoptable
 from nodemanager.core.operate.backlog import Candidate, IndexedPlan, Item, ItemAction, proposal
 from nodemanager.core.operate.backlog_run import Order, Run
-from nodemanager.logline import as_json, timestamp
+from nodemanager.lib.logline import as_json, timestamp
+from nodemanager.lib.workers import Workers
 from nodemanager.web.commands import Doorkeeper, bad_request, text_of, told_by
-from nodemanager.workers import Workers
 
 MOST_ITEMS = 100_000
 

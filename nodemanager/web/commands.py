@@ -26,8 +26,8 @@ from nodemanager.core.operate.replies import Command, Reply, Result, lacks_reaso
 from nodemanager.core.operate.verb_row import CommandTarget, Takes
 from nodemanager.core.operate.verbs import Verb
 from nodemanager.journal.explained import plain
+from nodemanager.lib.workers import Workers
 from nodemanager.web.door import user_of
-from nodemanager.workers import Workers
 
 LONGEST = 1000
 MOST_FORCED = 20

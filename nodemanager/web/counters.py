@@ -14,7 +14,7 @@ from typing import NamedTuple
 from nodemanager.core.judge.node_view import FAILED_BOOTS
 from nodemanager.core.model.reasons import Event
 from nodemanager.core.model.world import Outcome
-from nodemanager.logline import Fields
+from nodemanager.lib.logline import Fields
 
 
 class Counted(NamedTuple):

@@ -9,7 +9,7 @@ import falcon
 from falcon.asgi import Request
 
 from nodemanager.core.model.reasons import Reason
-from nodemanager.refusals import Refusals
+from nodemanager.httpserver.refusals import Refusals
 
 LOOKS = frozenset({"GET", "HEAD"})
 """The methods of requests that change nothing."""

@@ -23,9 +23,9 @@ from nodemanager.core.operate.naming import UnknownIdError
 from nodemanager.errors import JournalError
 from nodemanager.journal.explained import MOST, Part
 from nodemanager.journal.job import told_any
-from nodemanager.logline import Json
+from nodemanager.lib.logline import Json
+from nodemanager.lib.workers import Workers
 from nodemanager.web.commands import Doorkeeper
-from nodemanager.workers import Workers
 
 SOURCE = "daemon"
 

@@ -22,10 +22,10 @@ from nodemanager.core.explain.lists import NODES, SLOTS, ListKind, UnknownColumn
 from nodemanager.core.explain.picture import Picture
 from nodemanager.core.operate.naming import UnknownIdError
 from nodemanager.journal.explained import plain
-from nodemanager.logline import Json
+from nodemanager.lib.logline import Json
+from nodemanager.lib.workers import Workers
 from nodemanager.web.commands import Doorkeeper
 from nodemanager.web.explain import ExplainResource, Explanations
-from nodemanager.workers import Workers
 
 
 def add_inventory(app: Any, explanations: Explanations, door: Doorkeeper, workers: Workers) -> None:

@@ -16,15 +16,15 @@ from prometheus_client.core import CounterMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from nodemanager import __version__
-from nodemanager.clock import Clock
 from nodemanager.core.model.breaker import Cause
 from nodemanager.core.model.reasons import Event, Reason
 from nodemanager.core.model.world import LeftoverKind
 from nodemanager.core.plan.leftovers import LedgerState
 from nodemanager.core.plan.slots import Leak, Slots
 from nodemanager.core.safety.proof import UNPROVEN
-from nodemanager.logline import Fields
-from nodemanager.refusals import Refusals
+from nodemanager.httpserver.refusals import Refusals
+from nodemanager.lib.clock import Clock
+from nodemanager.lib.logline import Fields
 from nodemanager.web.counters import COUNTERS, Counted
 from nodemanager.web.gauges import AGES, GAUGES, Aged, Gauged
 from nodemanager.web.release_times import ReleaseTimes

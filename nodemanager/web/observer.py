@@ -14,7 +14,7 @@ from nodemanager.core.model.settings import Settings
 from nodemanager.core.observe.signs import classify
 from nodemanager.core.observe.snapshot import Snapshot
 from nodemanager.core.plan.plan import Plan
-from nodemanager.logline import Fields
+from nodemanager.lib.logline import Fields
 from nodemanager.web.dashboard.history import ChartHistory
 from nodemanager.web.explain import Explanations
 from nodemanager.web.metrics import Metrics

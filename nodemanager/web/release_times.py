@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nodemanager.core.model.reasons import Event
-from nodemanager.logline import Fields
+from nodemanager.lib.logline import Fields
 
 MOST = 100_000
 """The most ends that are remembered, of records that were not freed yet."""

@@ -16,8 +16,8 @@ from typing import Any
 import falcon
 from falcon.asgi import Request, Response
 
+from nodemanager.lib.workers import Workers
 from nodemanager.web.commands import Doorkeeper, bad_request, text_of, told_by
-from nodemanager.workers import Workers
 
 Reload = Callable[[str], dict[str, Any] | None]
 """Reads the file again for whom; None where the daemon did not answer in time."""

@@ -32,12 +32,13 @@ from falcon.asgi import Request, Response
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
 
-from nodemanager import foreign
-from nodemanager.connections import limits_of
 from nodemanager.core.model.reasons import Event, Reason
-from nodemanager.httpserver import HttpServer
-from nodemanager.log import get, hide
-from nodemanager.refusals import Refusals
+from nodemanager.httpserver.connections import limits_of
+from nodemanager.httpserver.refusals import Refusals
+from nodemanager.httpserver.server import HttpServer
+from nodemanager.lib import foreign
+from nodemanager.lib.log import get, hide
+from nodemanager.lib.workers import Workers
 from nodemanager.web.backlog import BacklogRequests, add_backlog
 from nodemanager.web.commands import Commands, add_commands, add_power
 from nodemanager.web.dashboard.dashboard import Dashboard
@@ -50,7 +51,6 @@ from nodemanager.web.reload import Reload, add_reload
 from nodemanager.web.status import Board
 from nodemanager.web.verify import add_verify
 from nodemanager.web.why import add_why
-from nodemanager.workers import Workers
 
 _log = get(__name__)
 

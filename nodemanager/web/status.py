@@ -12,7 +12,6 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 
 from nodemanager import __version__
-from nodemanager.clock import Clock
 from nodemanager.core.explain.lists import natural
 from nodemanager.core.explain.why import Blocker, SizeWhy
 from nodemanager.core.model.annotations import NO_MARKS, Mark, Marks
@@ -25,7 +24,8 @@ from nodemanager.core.plan.notices import Notice
 from nodemanager.core.plan.rotation import Rotation
 from nodemanager.core.plan.slots import Slots
 from nodemanager.core.plan.spares import Spares
-from nodemanager.logline import Json, timestamp
+from nodemanager.lib.clock import Clock
+from nodemanager.lib.logline import Json, timestamp
 
 CLOSED = Breaker()
 NO_SLOTS = Slots(None, None, {}, None)

@@ -16,10 +16,10 @@ from falcon.asgi import Request, Response
 
 from nodemanager.core.explain.verify import NO_DECISION, Verification, verify
 from nodemanager.journal.explained import plain
-from nodemanager.logline import Json
+from nodemanager.lib.logline import Json
+from nodemanager.lib.workers import Workers
 from nodemanager.web.commands import Doorkeeper
 from nodemanager.web.explain import Explanations
-from nodemanager.workers import Workers
 
 PATH = "/api/verify"
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from enum import StrEnum
 
 from nodemanager.core.model.reasons import Event
-from nodemanager.logline import Fields
+from nodemanager.lib.logline import Fields
 
 MOST = 100_000
 """The most records whose node's way out is remembered."""

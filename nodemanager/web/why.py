@@ -26,11 +26,11 @@ from nodemanager.errors import JournalError
 from nodemanager.journal.explained import plain
 from nodemanager.journal.job import job_json, told_job
 from nodemanager.journal.story import lately
-from nodemanager.logline import Json
+from nodemanager.lib.logline import Json
+from nodemanager.lib.workers import Workers
 from nodemanager.web.commands import Doorkeeper
 from nodemanager.web.explain import SOURCE, ExplainResource, Explanations
 from nodemanager.web.inventory import as_asked
-from nodemanager.workers import Workers
 
 LATELY_S = 3600.0
 """How far back the events go where nobody says since when."""

@@ -8,7 +8,7 @@ from typing import Protocol
 
 import pytest
 
-from nodemanager import wiring
+from nodemanager.app import wiring
 from nodemanager.core.model.world import Record
 from nodemanager.errors import CloudError
 from nodemanager.journal.api import Journal

@@ -18,17 +18,18 @@ from typing import Any
 
 import pykka
 
-from nodemanager import adapters, log, wiring
 from nodemanager.actors.daemon.inputs import RunOnce
 from nodemanager.actors.messages import ApplySettings, PollEvery, Stop
+from nodemanager.app import adapters, wiring
+from nodemanager.app.from_config import settings_of
+from nodemanager.app.state import RememberedBacklog, RememberedIdentity, StateDirectory
 from nodemanager.config import load
 from nodemanager.core.explain.explain import APPLY, DRY_RUN
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.world import CloudNode, Job, Record, Size
-from nodemanager.from_config import settings_of
 from nodemanager.journal.api import Journal
 from nodemanager.journal.told import Teller
-from nodemanager.state import RememberedBacklog, RememberedIdentity, StateDirectory
+from nodemanager.lib import log
 from nodemanager.web.metrics import Metrics
 from tests.actors.mailboxes import Mailboxes
 from tests.fakes import FakeCloud, FakeStore, Fleet, TickingClock
@@ -319,7 +320,7 @@ def rigs(directory: Path, monkeypatch: Any) -> Iterator[Any]:
 
     Here no machine loses its power, so nothing waits for the disk.
     """
-    monkeypatch.setattr("nodemanager.state.os.fsync", lambda file: None)
+    monkeypatch.setattr("nodemanager.app.state.os.fsync", lambda file: None)
     mailboxes = Mailboxes(monkeypatch)
     monkeypatch.setattr(log.Logger, "strict", True)
     made: list[Rig] = []

@@ -22,7 +22,7 @@ from nodemanager.core.replay.fold import after_fact
 from nodemanager.core.safety.boot_loops import SIZE_LOOP
 from nodemanager.core.safety.breaker import opened
 from nodemanager.journal.kept import BOOT_LOOPS, BREAKER, LATE_WRITES
-from nodemanager.log import Logger
+from nodemanager.lib.log import Logger
 from tests.core.build import world
 from tests.fakes.clock import ManualClock
 from tests.fakes.journal import MemoryJournal

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from nodemanager import log
 from nodemanager.actors.report.event_log import EventLog
 from nodemanager.core.model.world import Job, Size, WorkerState
+from nodemanager.lib import log
 from tests.actors.conftest import MakeRig
 from tests.actors.rig import Rig
 from tests.core.build import world

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from nodemanager.actors.messages import Ordered
+from nodemanager.app.from_config import settings_of
 from nodemanager.config import load
 from nodemanager.core.model.breaker import Cause
 from nodemanager.core.model.world import (
@@ -20,7 +21,6 @@ from nodemanager.core.model.world import (
 from nodemanager.core.operate.replies import Command, Reply, Result
 from nodemanager.core.operate.verbs import Verb
 from nodemanager.errors import StoreError
-from nodemanager.from_config import settings_of
 from nodemanager.journal.reading import read
 from nodemanager.journal.replay import replayed
 from nodemanager.journal.sqlite import SqliteJournal

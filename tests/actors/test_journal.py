@@ -27,7 +27,7 @@ from nodemanager.journal.kept import (
 from nodemanager.journal.reading import read
 from nodemanager.journal.replay import replayed
 from nodemanager.journal.sqlite import SqliteJournal
-from nodemanager.log import get
+from nodemanager.lib.log import get
 from tests.actors.conftest import MakeRig
 from tests.actors.rig import Rig, until
 from tests.fakes import FakeCloud, FakeStore, TickingClock, fail, first

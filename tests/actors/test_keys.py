@@ -11,11 +11,7 @@ from nodemanager.core.model.keys import LogKey
 
 PACKAGE = Path(nodemanager.__file__).parent
 SOURCES = [
-    *sorted((PACKAGE / "actors").glob("*.py")),
-    *sorted((PACKAGE / "core").glob("*.py")),
-    *sorted((PACKAGE / "service").glob("*.py")),
-    PACKAGE / "adapters.py",
-    PACKAGE / "wiring.py",
+    path for room in ("actors", "core", "app") for path in sorted((PACKAGE / room).rglob("*.py"))
 ]
 KEYS = {key.value for key in LogKey}
 

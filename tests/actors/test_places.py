@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from nodemanager.app.from_config import settings_of
 from nodemanager.config import load
 from nodemanager.core.model.settings import Settings
 from nodemanager.errors import CloudError
-from nodemanager.from_config import settings_of
 from nodemanager.journal.kept import PLACE_RESTS, Kept
 from tests.actors.conftest import MakeRig
 from tests.actors.rig import Rig, restart, until

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from nodemanager.actors.poll.polling import ACCOUNT_EVERY_S
+from nodemanager.app.state import StateDirectory
 from nodemanager.errors import CloudError, ForeignAnswer, Unauthorized
-from nodemanager.state import StateDirectory
 from tests.actors.conftest import Leaking, MakeRig
 from tests.fakes import fail, first
 

@@ -6,8 +6,8 @@ import os
 from pathlib import Path
 from typing import Any
 
-from nodemanager.clock import SystemClock
 from nodemanager.cloud.cloud_config import CloudConfig
+from nodemanager.lib.clock import SystemClock
 
 
 def cloud_config(**given: Any) -> CloudConfig:

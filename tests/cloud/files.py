@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import closing
 from pathlib import Path
 
-from nodemanager import adapters
+from nodemanager.app import adapters
 from nodemanager.config import load
 from nodemanager.preflight.checks import CheckResult, ask_all
 from tests.cloud.azure import auth as azure_auth

@@ -10,7 +10,7 @@ import pytest
 from nodemanager.cloud.reading import NodeReader, Unidentifiable, epoch
 from nodemanager.core.model.world import CloudNode, CloudState, Tags
 from nodemanager.journal.codec import dump
-from nodemanager.logline import as_json, logfmt
+from nodemanager.lib.logline import as_json, logfmt
 from tests.hostile import VALUES
 
 READER = NodeReader(

@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from nodemanager import adapters
+from nodemanager.app import adapters
+from nodemanager.app.check import check
+from nodemanager.app.from_config import sizes_of
 from nodemanager.cloud.checks import CheckStatus, Found
 from nodemanager.config import Config
 from nodemanager.core.model.sizes import Sizes
 from nodemanager.errors import ConfigError
-from nodemanager.from_config import sizes_of
-from nodemanager.service.check import check
 from tests.cloud import files
 from tests.cloud.azure.server import AzureServer, changed
 from tests.cloud.azure.world import SIZES

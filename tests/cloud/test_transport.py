@@ -12,8 +12,8 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 import pytest
 import requests
 
-from nodemanager import bounded_session
-from nodemanager.bounded_session import within_its_time
+from nodemanager.lib import bounded_session
+from nodemanager.lib.bounded_session import within_its_time
 from tests.cloud.gce.server import GceServer
 from tests.live.proxy import LONGEST_DRIP_S, Fate, Proxy
 

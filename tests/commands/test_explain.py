@@ -13,13 +13,14 @@ from click.testing import CliRunner, Result
 from rich.console import Console
 from rich.text import Text
 
-from nodemanager import cli, control
+from nodemanager import cli
 from nodemanager.commands.explain_screen import screen
 from nodemanager.commands.show import say
 from nodemanager.core.model.reasons import Event, Reason
 from nodemanager.errors import NodeManagerError
 from nodemanager.journal.explained import picture_at, told
 from nodemanager.journal.sqlite import SqliteJournal
+from nodemanager.lib import control
 from nodemanager.web.explain import Explanations
 from nodemanager.web.metrics import Metrics
 from nodemanager.web.server import ManagementServer

@@ -26,10 +26,10 @@ provider = dummy
 SERVERS = ("sqlalchemy", "libcloud", "falcon", "uvicorn", "pykka", "alembic", "prometheus_client")
 """What only the daemon and the registry need."""
 DECIDING = ("nodemanager.core.plan", "nodemanager.core.judge", "nodemanager.core.execute")
-OURS = ("nodemanager.actors", "nodemanager.web", "nodemanager.wiring", "nodemanager.cloud")
+OURS = ("nodemanager.actors", "nodemanager.web", "nodemanager.app.wiring", "nodemanager.cloud")
 ALWAYS = (*SERVERS, *DECIDING, *OURS, "requests", "jinja2", "logging.handlers")
 """What a command that asks the daemon or the journal must not import."""
-AT_A_TAB = (*ALWAYS, "rich", "http.client", "nodemanager.client")
+AT_A_TAB = (*ALWAYS, "rich", "http.client", "nodemanager.commands.client")
 """What a completion must not import, besides."""
 
 CHILD = """

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from nodemanager import cli
-from nodemanager.adapters import accepted_keys
+from nodemanager.app.adapters import accepted_keys
 from nodemanager.commands import init
 from nodemanager.commands.init_questions import DEMANDS, QUESTIONS
 from nodemanager.config import load

@@ -17,8 +17,8 @@ from nodemanager.commands.times import local
 from nodemanager.core.model.reasons import Event
 from nodemanager.journal.event import LoggedEvent
 from nodemanager.journal.sqlite import SqliteJournal
-from nodemanager.log import ERROR, WARNING
-from nodemanager.logline import timestamp
+from nodemanager.lib.log import ERROR, WARNING
+from nodemanager.lib.logline import timestamp
 from tests.core.build import EPOCH
 from tests.journal.test_story import Recorded
 

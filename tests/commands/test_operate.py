@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from nodemanager import cli
-from nodemanager.client import ClientError
 from nodemanager.commands import operate, waiting
+from nodemanager.commands.client import ClientError
 from nodemanager.core.operate.verbs import Verb
 
 ROW = {

@@ -10,7 +10,7 @@ import click
 import pytest
 
 from nodemanager.commands.times import given, local, moment, told
-from nodemanager.logline import span
+from nodemanager.lib.logline import span
 
 NOW = 1_772_366_700.0
 """2026-03-01T12:05:00Z, 13:05 in Berlin."""

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from nodemanager import cli
-from nodemanager.client import ClientError
 from nodemanager.commands import verify as command
 from nodemanager.commands import verify_screen
+from nodemanager.commands.client import ClientError
 from nodemanager.commands.verify import FIRST_S, attempt
 from nodemanager.core.explain.picture import Picture
 from nodemanager.core.explain.verify import NO_DECISION, verify

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from nodemanager import cli
-from nodemanager.client import ClientError
 from nodemanager.commands import listing
 from nodemanager.commands import why as command
+from nodemanager.commands.client import ClientError
 from nodemanager.core.explain.explain import APPLY
 from nodemanager.core.explain.picture import Picture
 from nodemanager.core.model.world import Job, WorkerState

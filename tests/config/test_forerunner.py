@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from nodemanager.adapters import accepted_keys, build_cloud
+from nodemanager.app.adapters import accepted_keys, build_cloud
+from nodemanager.app.from_config import sizes_of
 from nodemanager.config import load
-from nodemanager.from_config import sizes_of
 from tests.config.conftest import Read
 from tests.fakes.clock import ManualClock
 

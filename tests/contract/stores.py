@@ -22,10 +22,10 @@ import pytest
 import requests
 import sqlalchemy as sa
 
-from nodemanager.clock import Clock, SystemClock
 from nodemanager.core.model.seats import seat_of
 from nodemanager.core.model.world import Claim, Record
-from nodemanager.httpserver import HttpServer
+from nodemanager.httpserver.server import HttpServer
+from nodemanager.lib.clock import Clock, SystemClock
 from nodemanager.records.api import RecordStore
 from nodemanager.records.arvados import ArvadosRecordStore
 from nodemanager.records.slurm import SlurmRecordStore

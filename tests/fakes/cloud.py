@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 from dataclasses import dataclass, replace
 
-from nodemanager.clock import Clock
 from nodemanager.cloud.api import CreateOrder
 from nodemanager.core.model.world import (
     NO_TAGS,
@@ -19,6 +18,7 @@ from nodemanager.core.model.world import (
     Tags,
 )
 from nodemanager.errors import BadRequest, CloudError, LeftAlone, PlaceFull
+from nodemanager.lib.clock import Clock
 from tests.fakes.script import Scripted
 
 SMALL = Size("small", "small", cores=1, ram_mb=2000, scratch_mb=1000, price=0.1)

@@ -10,7 +10,6 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
-from nodemanager.clock import Clock
 from nodemanager.core.model.world import Leftover
 from nodemanager.core.observe.facts import Fact
 from nodemanager.core.plan.leftovers import Entry, LedgerState, LeftoverKey
@@ -28,6 +27,7 @@ from nodemanager.journal.api import (
 from nodemanager.journal.codec import without_secrets
 from nodemanager.journal.event import LoggedEvent
 from nodemanager.journal.kept import Kept, Now
+from nodemanager.lib.clock import Clock
 from tests.fakes.clock import ManualClock
 
 T = TypeVar("T")

@@ -8,7 +8,6 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, TypeVar
 
-from nodemanager.clock import Clock
 from nodemanager.core.model.world import (
     Claim,
     CloudNotice,
@@ -27,6 +26,7 @@ from nodemanager.errors import (
     StoreError,
     StoreRefused,
 )
+from nodemanager.lib.clock import Clock
 from nodemanager.records import wire
 from nodemanager.records.pings import say_notice
 from tests.fakes.script import Scripted

@@ -8,7 +8,7 @@ from typing import Any
 
 from nodemanager.actors.base import tell
 from nodemanager.actors.messages import Ref
-from nodemanager.clock import Clock
+from nodemanager.lib.clock import Clock
 
 
 class ManualTimer:

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
-from nodemanager import log
 from nodemanager.actors.report.event_log import EventLog
 from nodemanager.core.execute.state import State
 from nodemanager.core.model.settings import Settings
@@ -56,6 +55,7 @@ from nodemanager.core.replay.fold import (
 )
 from nodemanager.journal.api import Journal
 from nodemanager.journal.told import Teller
+from nodemanager.lib import log
 from tests.core.build import EPOCH, LARGE, POOL, SMALL, START, cleaned, node, record
 from tests.fakes.clock import ManualClock
 

@@ -17,7 +17,7 @@ from nodemanager.journal import recording
 from nodemanager.journal.event import LoggedEvent
 from nodemanager.journal.explained import Part, picture_at, told
 from nodemanager.journal.sqlite import SqliteJournal
-from nodemanager.logline import Json
+from nodemanager.lib.logline import Json
 from tests.core.build import EPOCH
 from tests.journal.random_world import RandomWorld, bare_history, recorded
 

@@ -101,7 +101,7 @@ def test_a_disk_that_is_full_at_the_start_heals_too(opened: Opener, tiny: Path) 
 LIMITED = """
 import resource, signal, sys
 from pathlib import Path
-from nodemanager.clock import SystemClock
+from nodemanager.lib.clock import SystemClock
 from nodemanager.errors import JournalError, JournalReplaced
 from nodemanager.journal.api import Intent, IntentKind
 from nodemanager.journal.sqlite import SqliteJournal
@@ -246,7 +246,7 @@ def test_a_file_lost_while_its_disk_fails_is_noticed_too(
 WRITER = """
 import itertools, sys
 from pathlib import Path
-from nodemanager.clock import SystemClock
+from nodemanager.lib.clock import SystemClock
 from nodemanager.journal.api import Intent, IntentKind
 from nodemanager.journal.sqlite import SqliteJournal
 from tests.core.build import record

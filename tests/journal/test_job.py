@@ -17,7 +17,7 @@ from nodemanager.journal.event import LoggedEvent
 from nodemanager.journal.explained import picture_at
 from nodemanager.journal.job import told_any, told_job
 from nodemanager.journal.sqlite import SqliteJournal
-from nodemanager.logline import timestamp
+from nodemanager.lib.logline import timestamp
 from tests.journal import random_world
 from tests.journal.random_world import RandomWorld, recorded
 

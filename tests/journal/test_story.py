@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from nodemanager import log
 from nodemanager.actors.report.event_log import EventLog
 from nodemanager.actors.report.verdict_log import TOLD_ELSEWHERE
 from nodemanager.core.execute.state import State
@@ -26,7 +25,8 @@ from nodemanager.journal.sqlite import SqliteJournal
 from nodemanager.journal.story import Story
 from nodemanager.journal.told import NOT_KEPT, Teller
 from nodemanager.journal.verdicts import verdicts_of
-from nodemanager.log import DEBUG, INFO, WARNING
+from nodemanager.lib import log
+from nodemanager.lib.log import DEBUG, INFO, WARNING
 from tests.core.build import EPOCH, POOL, World, world
 from tests.fakes.clock import ManualClock
 from tests.journal.random_world import RandomWorld, recorded

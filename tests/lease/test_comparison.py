@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from nodemanager import log
+from nodemanager.app.comparison import Comparison
+from nodemanager.app.state import JsonScalar
 from nodemanager.core.explain import differs
 from nodemanager.core.explain.explain import APPLY, STANDBY
 from nodemanager.core.explain.picture import Picture
@@ -17,8 +18,7 @@ from nodemanager.core.model.reasons import Event
 from nodemanager.core.model.scheduling import SchedulerVerb
 from nodemanager.core.model.world import WorkerState
 from nodemanager.errors import StartError
-from nodemanager.service.comparison import Comparison
-from nodemanager.state import JsonScalar
+from nodemanager.lib import log
 from tests.core.build import World
 from tests.core.nodes import pool_of
 from tests.fakes.clock import ManualClock

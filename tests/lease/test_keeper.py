@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from nodemanager import log
 from nodemanager.core.model.lease import LeaseRole
 from nodemanager.core.model.reasons import Event
 from nodemanager.lease.keeper import Keeper, Term
+from nodemanager.lib import log
 from tests.fakes.clock import ManualClock
 from tests.fakes.leases import FakeLeases
 

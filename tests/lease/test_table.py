@@ -8,10 +8,10 @@ from contextlib import closing
 
 import pytest
 
-from nodemanager.clock import SystemClock
+from nodemanager.app.state import RememberedBacklog, RememberedIdentity
 from nodemanager.errors import StartError, StoreError
 from nodemanager.lease.table import LeaseTable
-from nodemanager.state import RememberedBacklog, RememberedIdentity
+from nodemanager.lib.clock import SystemClock
 from tests.contract.stores import running_postgres
 from tests.waiting import until
 

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import Any, TextIO
 
-from nodemanager.memory import uncollected
+from nodemanager.lib.memory import uncollected
 from tests.live.farm import NotServed, Seen
 from tests.live.server_process import ServerProcess, serve
 

@@ -59,7 +59,7 @@ class Line(dict[str, str]):
 
 
 def parse_logfmt(text: str) -> dict[str, str]:
-    """The keys and values of one line, as nodemanager.logline writes them."""
+    """The keys and values of one line, as nodemanager.lib.logline writes them."""
 
     def plain(escape: re.Match[str]) -> str:
         code = escape[1]

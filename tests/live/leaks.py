@@ -9,9 +9,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from nodemanager.clock import SystemClock
 from nodemanager.cloud.local.driver import LocalNodeDriver
 from nodemanager.cloud.local.options import node_settings
+from nodemanager.lib.clock import SystemClock
 from tests.live.cluster import DirectedCluster
 from tests.live.harness import PING_SCRIPT, TREE, environment
 

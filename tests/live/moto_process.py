@@ -13,7 +13,7 @@ from typing import Any, TextIO
 import boto3
 from botocore.exceptions import BotoCoreError, ClientError
 
-from nodemanager.memory import uncollected
+from nodemanager.lib.memory import uncollected
 from tests.live.farm import NotServed, Seen
 from tests.live.server_process import ServerProcess, serve
 

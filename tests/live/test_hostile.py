@@ -20,7 +20,7 @@ from urllib.parse import quote
 import pytest
 import requests
 
-from nodemanager import control
+from nodemanager.lib import control
 from tests.hostile import HALF, VALUES
 from tests.live.cluster import MANAGEMENT_TOKEN, TOKEN
 from tests.live.harness import Daemon, Registry, end_all, write_config

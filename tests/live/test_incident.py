@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from nodemanager.clock import SystemClock
 from nodemanager.cloud.api import CloudDriver, CreateOrder
 from nodemanager.cloud.local.__main__ import sweep
 from nodemanager.cloud.local.adapter import build_cloud
@@ -17,6 +16,7 @@ from nodemanager.core.model.world import Record, Tags
 from nodemanager.errors import CloudError
 from nodemanager.journal.api import Intent, IntentKind
 from nodemanager.journal.sqlite import SqliteJournal
+from nodemanager.lib.clock import SystemClock
 from tests.cloud.cloud_config import cloud_config
 from tests.live.faulty import DRIVER, Faults
 from tests.live.incident import shareable

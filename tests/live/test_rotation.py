@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from nodemanager.client import Client
 from nodemanager.cloud.local.node import BUSY
 from nodemanager.cloud.local.state import StateDir
+from nodemanager.commands.client import Client
 from nodemanager.config import load
 from nodemanager.core.operate.verbs import Verb
 from tests.live.cluster import LocalCluster

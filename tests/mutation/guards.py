@@ -666,7 +666,7 @@ GUARDS = (
     TextMutant(
         "U13",
         "all cleans wait for one worker",
-        "wiring.py",
+        "app/wiring.py",
         "tuple(RecordCleanerActor.start(context) for _ in range(settings.max_creates))",
         "(RecordCleanerActor.start(context),)",
         "tests/actors/test_many_cleans.py::"

@@ -7,7 +7,7 @@ import re
 import sys
 from pathlib import Path
 
-from nodemanager.extras import MODULES
+from nodemanager.lib.extras import MODULES
 from tests.packaging.conftest import TREE, run
 
 TEXT = (TREE / "Dockerfile").read_text(encoding="utf-8")

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from nodemanager.extras import DISTRIBUTION, MODULES
+from nodemanager.lib.extras import DISTRIBUTION, MODULES
 from tests.packaging.conftest import TREE, environment, run
 from tests.waiting import until
 

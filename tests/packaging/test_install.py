@@ -35,8 +35,8 @@ FAR = "[Cloud]\nprovider = ec2\nno_such_option = 1\n"
 CREATE_NODE = """
 import sys
 from pathlib import Path
-from nodemanager import adapters
-from nodemanager.clock import SystemClock
+from nodemanager.app import adapters
+from nodemanager.lib.clock import SystemClock
 from nodemanager.cloud.api import CreateOrder
 from nodemanager.config import load
 from nodemanager.core.model.world import Tags

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import nodemanager
-from nodemanager.extras import MODULES
+from nodemanager.lib.extras import MODULES
 from tests.packaging.conftest import TREE, run
 
 REQUIREMENT = re.compile(r"^(?P<name>[A-Za-z0-9_.-]+)(?:\[[a-z0-9,]+\])?(?P<bounds>[^;]*)$")

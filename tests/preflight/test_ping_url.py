@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from nodemanager import adapters
+from nodemanager.app import adapters
 from nodemanager.cloud.checks import CheckStatus, Found
 from nodemanager.config import load
-from nodemanager.httpserver import HttpServer
+from nodemanager.httpserver.server import HttpServer
 from nodemanager.preflight import ping_url
 from nodemanager.registry.app import build_app
 from nodemanager.registry.server import registry_server

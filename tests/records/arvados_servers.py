@@ -15,9 +15,9 @@ from urllib.parse import parse_qs
 import pytest
 import requests
 
-from nodemanager.clock import SystemClock
 from nodemanager.core.model.world import Record
-from nodemanager.httpserver import HttpServer
+from nodemanager.httpserver.server import HttpServer
+from nodemanager.lib.clock import SystemClock
 from nodemanager.records.arvados import ArvadosRecordStore
 from nodemanager.registry import discovery
 from nodemanager.registry.app import build_app

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from nodemanager.errors import SchedulerError
-from nodemanager.program import ProgramResult
+from nodemanager.lib.program import ProgramResult
 
 SLURMD_TIMEOUT_S = 4
 RESUME_TIMEOUT_S = 10
@@ -239,7 +239,7 @@ class SlurmModel:
         given: bytes = b"",
         environment: Mapping[str, str] | None = None,
     ) -> ProgramResult:
-        """What nodemanager.program.run does, for Slurm's programs."""
+        """What nodemanager.lib.program.run does, for Slurm's programs."""
         if timeout < SHORTEST_ANSWER_S:
             raise SchedulerError(f"{what} {argv[0]!r} took longer than {timeout} s")
         if not self.answers:

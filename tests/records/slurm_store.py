@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from nodemanager.clock import SystemClock
 from nodemanager.core.model.seats import seat_of
 from nodemanager.core.model.world import Record
+from nodemanager.lib.clock import SystemClock
 from nodemanager.records.slurm import SlurmRecordStore
 from nodemanager.records.slurm_nodes import SlurmNodes
 from nodemanager.schedulers.slurm.adapter import SlurmScheduler

@@ -19,7 +19,7 @@ from nodemanager.errors import (
     StoreError,
     StoreRefused,
 )
-from nodemanager.httpserver import HttpServer
+from nodemanager.httpserver.server import HttpServer
 from nodemanager.registry.app import build_app
 from nodemanager.registry.server import registry_server
 from tests.contract.stores import claim, open_sql

@@ -13,9 +13,9 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import sqlalchemy as sa
 
-from nodemanager import log
 from nodemanager.core.model.world import Claim, WorkerState
 from nodemanager.errors import StartError, StoreError
+from nodemanager.lib import log
 from nodemanager.records import wire
 from nodemanager.records.pings import Ping
 from nodemanager.records.sql import SqlRecordStore
@@ -229,7 +229,7 @@ def test_two_programs_opening_one_new_file_agree_on_its_id(path):
 
 _ALLOT = """
 import sys
-from nodemanager.clock import SystemClock
+from nodemanager.lib.clock import SystemClock
 from nodemanager.core.model.world import Claim, WorkerState
 from nodemanager.records.sql import SqlRecordStore
 url, name = sys.argv[1:]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import requests
 
-from nodemanager.httpserver import HttpServer
+from nodemanager.httpserver.server import HttpServer
 from tests.contract.stores import claim
 from tests.records.arvados_servers import NODES, TOKEN, open_store, ping, registry
 

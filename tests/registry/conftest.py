@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 import requests
 
-from nodemanager.clock import SystemClock
-from nodemanager.httpserver import HttpServer
+from nodemanager.httpserver.refusals import Refusals
+from nodemanager.httpserver.server import HttpServer
+from nodemanager.lib.clock import SystemClock
 from nodemanager.records.sql import SqlRecordStore
-from nodemanager.refusals import Refusals
 from nodemanager.registry.app import NAME, build_app
 from nodemanager.registry.server import registry_server
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from pathlib import Path
 
-from nodemanager.state import RememberedIdentity, StateDirectory
+from nodemanager.app.state import RememberedIdentity, StateDirectory
 from tests.registry.conftest import make_store
 
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from nodemanager.foreign import DEEPEST
 from nodemanager.journal.codec import dump
+from nodemanager.lib.foreign import DEEPEST
 from nodemanager.records import wire
 from tests.contract.stores import claim
 from tests.registry.conftest import Registry

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import requests
 
-from nodemanager import log
 from nodemanager.core.model.world import Claim, Record
+from nodemanager.lib import log
 from tests.registry.conftest import Registry
 
 

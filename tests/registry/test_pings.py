@@ -17,12 +17,12 @@ import sqlalchemy as sa
 
 from nodemanager.core.model.world import Claim, Record
 from nodemanager.errors import StoreError, StoreRefused
+from nodemanager.lib.workers import Workers
 from nodemanager.records import rows
 from nodemanager.records.pings import Ping, Pinged, WrongSecret
 from nodemanager.records.schema import nodes
 from nodemanager.records.sql import SqlRecordStore
 from nodemanager.registry.pings import PingWriter
-from nodemanager.workers import Workers
 from tests.contract.stores import open_sql, running_postgres
 
 

@@ -12,10 +12,10 @@ import mock
 import pytest
 import requests
 
-from nodemanager import log
 from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.world import Claim
 from nodemanager.errors import StartError, StoreError
+from nodemanager.lib import log
 from nodemanager.records import rows
 from nodemanager.records.resource import NodesResource
 from nodemanager.registry.app import build_app

@@ -17,7 +17,7 @@ from nodemanager.commands import show
 from nodemanager.commands.advise_screen import COLUMNS
 from nodemanager.core.replay import spending
 from nodemanager.core.replay.spending import CostCause
-from nodemanager.logline import timestamp
+from nodemanager.lib.logline import timestamp
 from tests.journal.test_incident import INCIDENT
 from tests.replay.conftest import NAP_S, NODES, Incident
 

@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
-from nodemanager import adapters, log
+from nodemanager.app import adapters
+from nodemanager.app.from_config import asks_arvados
 from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.world import Job
 from nodemanager.errors import SchedulerError
-from nodemanager.from_config import asks_arvados
+from nodemanager.lib import log
 from tests.records.arvados_servers import ERRORS, TOKEN, Reply, ScriptedApi, scripted
 from tests.schedulers.arvados_queues import GIB, QueueServer, container, old_job, uuid_of
 

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nodemanager.app.check import check
 from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.scheduling import SchedulerNode
 from nodemanager.core.model.world import Job, Shape, WorkerState
@@ -21,7 +22,6 @@ from nodemanager.schedulers.slurm import cluster, jobs, rows, text, told_json
 from nodemanager.schedulers.slurm.adapter import AnswerFormat, SlurmScheduler
 from nodemanager.schedulers.slurm.cluster import Cluster
 from nodemanager.schedulers.slurm.hostlist import names_of
-from nodemanager.service.check import check
 
 RECORDED = Path(__file__).with_name("recorded")
 ALL: frozenset[str] = frozenset()

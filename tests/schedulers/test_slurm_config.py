@@ -10,10 +10,10 @@ import pytest
 from click.testing import CliRunner
 
 from nodemanager.cli import group
-from nodemanager.clock import SystemClock
 from nodemanager.commands.slurm_config import lines, sizes
 from nodemanager.config import load
 from nodemanager.errors import ConfigError
+from nodemanager.lib.clock import SystemClock
 from nodemanager.records.slurm import SlurmRecordStore
 from nodemanager.records.slurm_nodes import SlurmNodes
 from nodemanager.schedulers.slurm import conf

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from nodemanager import program
 from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.world import Job
 from nodemanager.errors import SchedulerError
-from nodemanager.program import ENVIRONMENT
+from nodemanager.lib import program
+from nodemanager.lib.program import ENVIRONMENT
 from nodemanager.schedulers.wishlist import WishlistCommand
 from tests.waiting import runs, until
 

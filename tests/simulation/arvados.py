@@ -10,9 +10,9 @@ import email.utils
 from collections.abc import Mapping
 from typing import Any
 
-from nodemanager.clock import Clock
 from nodemanager.core.model.world import Listed, Record
 from nodemanager.errors import NoFreeSlot, NoSuchRecord, StoreError, StoreRefused
+from nodemanager.lib.clock import Clock
 from nodemanager.records import wire
 from nodemanager.records.arvados import ArvadosRecordStore, _version
 from nodemanager.records.arvados_client import ArvadosAnswer

@@ -21,11 +21,11 @@ from nodemanager.actors.team import TeamContext
 from nodemanager.actors.workers.node_setup import NodeSetupActor
 from nodemanager.actors.workers.node_shutdown import NodeShutdownActor
 from nodemanager.actors.workers.record_cleaner import RecordCleanerActor
+from nodemanager.app.state import JsonScalar, RememberedBacklog, RememberedIdentity
 from nodemanager.core.model.reasons import Event
 from nodemanager.core.model.settings import Settings
 from nodemanager.errors import CloudError, JournalReplaced, StoreError
-from nodemanager.log import INFO, Logger
-from nodemanager.state import JsonScalar, RememberedBacklog, RememberedIdentity
+from nodemanager.lib.log import INFO, Logger
 from tests.fakes.journal import MemoryJournal
 from tests.simulation.engine import Killed, Mailbox, Process, SimTimer
 

@@ -13,7 +13,6 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
-from nodemanager.clock import Clock
 from nodemanager.core.model.world import Claim, Guarantee, LatePing, Listed, Record, StoreTime
 from nodemanager.errors import (
     Conflict,
@@ -23,6 +22,7 @@ from nodemanager.errors import (
     StoreError,
     StoreRefused,
 )
+from nodemanager.lib.clock import Clock
 from nodemanager.records import rows, seats, wire
 from nodemanager.records.pings import WrongInstance, say_notice
 from nodemanager.records.resource import KEEPS_ADDRESS_S

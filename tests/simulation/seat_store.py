@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from nodemanager.clock import Clock
 from nodemanager.core.model.features import SIZE_FEATURE
 from nodemanager.core.model.scheduling import OURS, SchedulerNode, SchedulerVerb, is_drained_by_us
 from nodemanager.core.model.worker_words import words_of
@@ -22,7 +21,8 @@ from nodemanager.errors import (
     StoreRefused,
     before_writing,
 )
-from nodemanager.program import ProgramResult
+from nodemanager.lib.clock import Clock
+from nodemanager.lib.program import ProgramResult
 from nodemanager.records import seats
 from nodemanager.records.slurm_nodes import SlurmNode, SlurmNodes
 from nodemanager.schedulers.slurm import power

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from nodemanager.core.model.scheduling import SchedulerVerb
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.world import Record, Size
-from nodemanager.program import ProgramResult
+from nodemanager.lib.program import ProgramResult
 from nodemanager.records import seats, wire
 from nodemanager.records.slurm import uuid_of
 from nodemanager.records.slurm_nodes import SlurmNode

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from nodemanager.service.check import check
+from nodemanager.app.check import check
 from nodemanager.sql import standbys
 from tests.contract.stores import Postgres
 from tests.waiting import until

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from nodemanager.clock import SystemClock
 from nodemanager.errors import StoreError
+from nodemanager.lib.clock import SystemClock
 from nodemanager.records.sql import REGISTRY
 from nodemanager.sql.database import Database
 from tests.contract.stores import Postgres

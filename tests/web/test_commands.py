@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 import requests
 
+from nodemanager.app.operators import OperatorCommands
 from nodemanager.core.model.annotations import PAUSE, Mark, Marks
 from nodemanager.core.model.reasons import Reason
 from nodemanager.core.operate.replies import Command, Reply, Result
 from nodemanager.core.operate.verbs import Verb
-from nodemanager.operators import OperatorCommands
 from nodemanager.web.metrics import Metrics
 from nodemanager.web.server import ManagementServer
 from nodemanager.web.status import Board, Status

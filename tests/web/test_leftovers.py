@@ -8,7 +8,7 @@ from nodemanager.core.model.world import Leftover, LeftoverKind
 from nodemanager.core.plan import leftovers
 from nodemanager.core.plan.leftovers import Ledger
 from nodemanager.core.plan.plan import plan
-from nodemanager.log import INFO
+from nodemanager.lib.log import INFO
 from nodemanager.web.metrics import Metrics
 from nodemanager.web.observer import WebObserver
 from nodemanager.web.status import Board

@@ -12,14 +12,15 @@ import pytest
 import requests
 from prometheus_client.parser import text_string_to_metric_families
 
-from nodemanager import __version__, log
+from nodemanager import __version__
 from nodemanager.core.model.breaker import Breaker, Cause
 from nodemanager.core.model.lease import LeaseRole, LeaseView
 from nodemanager.core.model.reasons import Event, Reason
 from nodemanager.core.model.world import Outcome
 from nodemanager.core.plan.slots import Leak, Slots
 from nodemanager.errors import QuotaExceeded, StartError
-from nodemanager.log import INFO
+from nodemanager.lib import log
+from nodemanager.lib.log import INFO
 from nodemanager.web.metrics import Metrics
 from nodemanager.web.server import ManagementServer
 from nodemanager.web.status import Board, NodeCounts, PollStatus, Status

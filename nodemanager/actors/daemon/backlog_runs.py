@@ -24,7 +24,7 @@ from nodemanager.core.operate.backlog_run import OPEN, ItemStep, Order, Run, Whe
 from nodemanager.core.plan.plan import Plan
 from nodemanager.journal.codec import codec_of, decoded
 from nodemanager.journal.kept import BACKLOG_RUN
-from nodemanager.log import WARNING
+from nodemanager.lib.log import WARNING
 
 
 @dataclass(frozen=True)

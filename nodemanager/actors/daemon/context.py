@@ -17,7 +17,6 @@ from nodemanager.actors.report.event_log import EventLog
 from nodemanager.actors.report.journal_writer import JournalWriter
 from nodemanager.actors.timer import Timer
 from nodemanager.actors.workers.worker_pool import WorkerPool
-from nodemanager.clock import Clock
 from nodemanager.core.execute.flights import Flights
 from nodemanager.core.execute.news import Inherited, LoopsReset, Throttling
 from nodemanager.core.execute.seen import snapshot_of
@@ -38,7 +37,8 @@ from nodemanager.core.replay.fold import after_decision, stages
 from nodemanager.core.safety import breaker as breakers
 from nodemanager.errors import RemoteError
 from nodemanager.journal.kept import BOOT_LOOPS, BREAKER, HOSTNAMES, LATE_WRITES, PLACE_RESTS, Kept
-from nodemanager.log import WARNING, Logger
+from nodemanager.lib.clock import Clock
+from nodemanager.lib.log import WARNING, Logger
 
 KEPT: tuple[tuple[Kept[Any], Callable[[State], object]], ...] = (
     (BOOT_LOOPS, lambda state: state.limits.loops),

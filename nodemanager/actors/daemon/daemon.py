@@ -41,7 +41,6 @@ from nodemanager.actors.messages import (
 )
 from nodemanager.actors.timer import Timer
 from nodemanager.actors.workers.worker_pool import WorkerPool
-from nodemanager.clock import Clock
 from nodemanager.core.execute.news import ErrandRun
 from nodemanager.core.model.reasons import Event
 from nodemanager.core.model.settings import Settings
@@ -54,7 +53,8 @@ from nodemanager.core.observe.facts import (
     TagsAnswered,
 )
 from nodemanager.core.replay.fold import Start
-from nodemanager.log import Logger
+from nodemanager.lib.clock import Clock
+from nodemanager.lib.log import Logger
 
 
 class NodeManagerDaemonActor(RoleActor):

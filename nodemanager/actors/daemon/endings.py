@@ -11,7 +11,7 @@ from nodemanager.core.execute.workflow import Action
 from nodemanager.core.judge.preconditions import listed_for_long
 from nodemanager.core.model.reasons import Event
 from nodemanager.core.plan.plan import Plan
-from nodemanager.log import DEBUG
+from nodemanager.lib.log import DEBUG
 
 
 @dataclass(eq=False)

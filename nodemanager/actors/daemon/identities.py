@@ -10,7 +10,7 @@ from nodemanager.actors.daemon.context import Context
 from nodemanager.core.execute.state import Identity
 from nodemanager.core.model.reasons import Event, Reason
 from nodemanager.errors import StartError
-from nodemanager.log import WARNING
+from nodemanager.lib.log import WARNING
 
 T = TypeVar("T")
 

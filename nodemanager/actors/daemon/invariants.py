@@ -16,7 +16,7 @@ from nodemanager.core.safety.breaker import opened
 from nodemanager.core.safety.orders import CleanOrder
 from nodemanager.core.safety.proof import Violation
 from nodemanager.journal.api import Intent, IntentKind
-from nodemanager.log import ERROR
+from nodemanager.lib.log import ERROR
 
 
 @dataclass(eq=False)

@@ -16,7 +16,7 @@ from nodemanager.core.plan import leftovers
 from nodemanager.core.plan.leftovers import PASS_OVER_AFTER, Entry, Ledger, LedgerState
 from nodemanager.core.safety.rate_limits import heeded
 from nodemanager.errors import LeftAlone, RemoteError
-from nodemanager.log import DEBUG, INFO, WARNING
+from nodemanager.lib.log import DEBUG, INFO, WARNING
 
 
 @dataclass(eq=False)

@@ -24,7 +24,7 @@ from nodemanager.core.model.reasons import Event, Reason
 from nodemanager.core.plan import leftovers
 from nodemanager.core.plan.leftovers import Turn
 from nodemanager.errors import Throttled
-from nodemanager.log import WARNING
+from nodemanager.lib.log import WARNING
 
 FIND_EVERY_S = 3600.0
 """Seconds between searches: EC2 forgets a terminated instance within the hour."""

@@ -30,8 +30,8 @@ from nodemanager.core.safety import breaker as breakers
 from nodemanager.core.safety.boot_loops import after_reset
 from nodemanager.journal.api import Hold
 from nodemanager.journal.kept import BOOT_LOOPS, BREAKER
-from nodemanager.log import INFO, WARNING
-from nodemanager.logline import timestamp
+from nodemanager.lib.log import INFO, WARNING
+from nodemanager.lib.logline import timestamp
 
 # Operators' standing orders: drains, kills, cleans by hand, and the pause (O1-O4).
 

@@ -51,7 +51,7 @@ from nodemanager.core.observe.clocks import MeasuredClock
 from nodemanager.core.observe.facts import Fact
 from nodemanager.errors import RemoteError, Throttled
 from nodemanager.journal.api import Conclusion, Intent, OpenIntent
-from nodemanager.log import WARNING, Logger
+from nodemanager.lib.log import WARNING, Logger
 
 
 class Shell(Protocol):

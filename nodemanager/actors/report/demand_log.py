@@ -9,7 +9,7 @@ from nodemanager.core.model.reasons import Event, Reason
 from nodemanager.core.model.verdict import Verdict
 from nodemanager.core.plan.plan import Plan
 from nodemanager.core.plan.rotation import Rotation
-from nodemanager.log import DEBUG, INFO, WARNING, Logger
+from nodemanager.lib.log import DEBUG, INFO, WARNING, Logger
 
 REFUSED_EVERY_S = 1800.0
 """Seconds between two INFO lines of the same refusal of demand: the end of a night's log must have

@@ -26,8 +26,8 @@ from nodemanager.core.plan.errands import Errand
 from nodemanager.core.plan.plan import Plan
 from nodemanager.core.plan.prune import PruneOrder
 from nodemanager.core.safety.orders import CleanOrder
-from nodemanager.log import DEBUG, ERROR, INFO, WARNING, Logger
-from nodemanager.logline import timestamp
+from nodemanager.lib.log import DEBUG, ERROR, INFO, WARNING, Logger
+from nodemanager.lib.logline import timestamp
 
 JUST_NOW_S = 60.0
 IMAGE_ERRORS = 3

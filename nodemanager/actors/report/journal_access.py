@@ -12,7 +12,7 @@ from typing import TypeVar
 from nodemanager.core.model.reasons import Event, Reason
 from nodemanager.errors import JournalError, JournalReplaced
 from nodemanager.journal.api import Journal
-from nodemanager.log import WARNING, Logger
+from nodemanager.lib.log import WARNING, Logger
 
 NO_LEASE = "this manager lacks the pool's lease"
 

@@ -41,7 +41,7 @@ from nodemanager.journal.kept import (
     MARKS,
     Kept,
 )
-from nodemanager.log import Logger
+from nodemanager.lib.log import Logger
 
 T = TypeVar("T")
 

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from nodemanager.core.model.reasons import Event
 from nodemanager.core.model.verdict import Verdict
 from nodemanager.core.plan.plan import Plan
-from nodemanager.log import Logger
+from nodemanager.lib.log import Logger
 
 SUMMARY_EVERY_S = 60.0
 """Seconds between two INFO lines of the same summary; the others are DEBUG."""

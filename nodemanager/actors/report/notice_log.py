@@ -5,7 +5,7 @@ from __future__ import annotations
 from nodemanager.actors.report.lines import first_of
 from nodemanager.core.model.reasons import Reason
 from nodemanager.core.plan.plan import Plan
-from nodemanager.log import WARNING, Logger
+from nodemanager.lib.log import WARNING, Logger
 
 EVERY_S = 86_400.0
 """Seconds between two lines of the same notice, also when it ended and began again."""

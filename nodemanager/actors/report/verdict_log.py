@@ -13,8 +13,8 @@ from nodemanager.core.model.verdict import Verdict
 from nodemanager.core.model.world import CloudNotice
 from nodemanager.core.observe.pairing import NO_PAIRS
 from nodemanager.core.plan.plan import Plan
-from nodemanager.log import DEBUG, INFO, WARNING, Logger
-from nodemanager.logline import timestamp
+from nodemanager.lib.log import DEBUG, INFO, WARNING, Logger
+from nodemanager.lib.logline import timestamp
 
 TOLD_ELSEWHERE = OURS | {
     *(Reason.PAIRED, Reason.HOLDS_NOTHING, Reason.NODE_ABSENT, Reason.NODE_EXPECTED)

@@ -18,7 +18,7 @@ from nodemanager.cloud.azure.wire import COMPUTE, MACHINES, Wire
 from nodemanager.cloud.checks import Check, CheckStatus, Found, Wanted, held_against
 from nodemanager.core.model.world import Size
 from nodemanager.errors import Unauthorized
-from nodemanager.near import did_you_mean
+from nodemanager.lib.near import did_you_mean
 
 AUTHORIZATION = "2022-04-01"
 SKUS = "2021-07-01"

@@ -17,7 +17,6 @@ from typing import Any
 from libcloud.compute.base import NodeDriver
 from libcloud.compute.drivers.dummy import DummyNodeDriver
 
-from nodemanager.clock import Clock
 from nodemanager.cloud.api import CreateOrder
 from nodemanager.cloud.cloud_config import CloudConfig
 from nodemanager.cloud.libcloud_base import LibcloudCloud, load_driver_class
@@ -26,6 +25,7 @@ from nodemanager.cloud.reading import NodeReader, sizes_from
 from nodemanager.cloud.translate import translate
 from nodemanager.core.model.world import NO_TAGS, CloudState, Outcome, Size, Tags
 from nodemanager.errors import BadRequest
+from nodemanager.lib.clock import Clock
 
 STATES: Mapping[str, CloudState] = {
     "running": CloudState.RUNNING,

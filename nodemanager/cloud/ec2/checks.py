@@ -24,7 +24,7 @@ from nodemanager.cloud.ec2.wire import Wire
 from nodemanager.cloud.tags import POOL_TAG
 from nodemanager.core.model.world import Tags
 from nodemanager.core.observe.pools import preflight_of
-from nodemanager.near import did_you_mean
+from nodemanager.lib.near import did_you_mean
 
 READS = (
     "DescribeInstances",

@@ -26,7 +26,7 @@ from nodemanager.cloud.endpoint import Endpoint
 from nodemanager.cloud.section_reader import CREATE, CREDENTIALS, LIST, SectionReader, Sections
 from nodemanager.cloud.tags import OUR_TAGS
 from nodemanager.cloud.words import words
-from nodemanager.near import did_you_mean
+from nodemanager.lib.near import did_you_mean
 
 STATE_FILTERS = words(
     """

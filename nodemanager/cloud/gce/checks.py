@@ -23,7 +23,7 @@ from nodemanager.cloud.gce.wire import Wire, granted
 from nodemanager.cloud.refusal import unless_missing
 from nodemanager.cloud.token import TokenSource
 from nodemanager.errors import Unauthorized
-from nodemanager.near import did_you_mean
+from nodemanager.lib.near import did_you_mean
 
 READ_ALL = "https://www.googleapis.com/auth/cloud-platform.read-only"
 ALL = "https://www.googleapis.com/auth/cloud-platform"

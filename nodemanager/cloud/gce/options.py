@@ -13,12 +13,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from nodemanager import foreign
 from nodemanager.cloud import declared
 from nodemanager.cloud.cloud_config import CloudConfig
 from nodemanager.cloud.declared import CloudOption, file, matching, names, option, passed, switch
 from nodemanager.cloud.endpoint import Endpoint
 from nodemanager.cloud.section_reader import CREATE, CREDENTIALS, LIST, SectionReader, Sections
+from nodemanager.lib import foreign
 
 _FLAG = "true|false"
 _LABEL = r"[a-z0-9_-]{0,63}"

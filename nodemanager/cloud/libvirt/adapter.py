@@ -13,7 +13,6 @@ from xml.etree import ElementTree
 
 from libcloud.compute.drivers.libvirt_driver import LibvirtNodeDriver
 
-from nodemanager.clock import Clock
 from nodemanager.cloud.api import CreateOrder
 from nodemanager.cloud.checks import Check, Wanted
 from nodemanager.cloud.cloud_config import CloudConfig
@@ -31,6 +30,7 @@ from nodemanager.cloud.provider import Provider
 from nodemanager.cloud.tags import tags_for
 from nodemanager.core.model.world import Outcome, Size, Tags
 from nodemanager.errors import BadRequest, CloudError, ConfigError, MalformedId
+from nodemanager.lib.clock import Clock
 
 OF_A_TOKEN = UUID("8f1d6f0e-6f6c-4b52-9d0c-3c1f2c0a7d55")
 """The name space of the UUIDs that follow from a client token."""

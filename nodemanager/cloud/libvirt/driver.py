@@ -17,7 +17,7 @@ from libcloud.compute.drivers.libvirt_driver import LibvirtNodeDriver
 from nodemanager.cloud.libvirt.domain import URI, Domain, state_name
 from nodemanager.cloud.libvirt.errors import NO_DOMAIN, code_of
 from nodemanager.errors import Unauthorized
-from nodemanager.workers import Workers
+from nodemanager.lib.workers import Workers
 
 T = TypeVar("T")
 

@@ -8,7 +8,6 @@ from typing import Any
 
 from libcloud.compute.base import NodeDriver, NodeSize
 
-from nodemanager.clock import Clock
 from nodemanager.cloud.api import CreateOrder
 from nodemanager.cloud.cloud_config import CloudConfig
 from nodemanager.cloud.libcloud_base import LibcloudCloud, load_driver_class
@@ -18,6 +17,7 @@ from nodemanager.cloud.provider import Provider
 from nodemanager.cloud.reading import NodeReader
 from nodemanager.cloud.tags import tags_for, tags_from
 from nodemanager.core.model.world import CloudState, Outcome, Tags
+from nodemanager.lib.clock import Clock
 
 CALL_S = 1.0
 """Seconds that a call takes at the most: it starts or ends a process of this machine."""

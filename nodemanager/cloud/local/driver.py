@@ -17,11 +17,11 @@ from libcloud.common.exceptions import BaseHTTPError
 from libcloud.compute.base import Node, NodeDriver, NodeImage, NodeSize
 from libcloud.compute.types import NodeState
 
-from nodemanager.clock import Clock, SystemClock
 from nodemanager.cloud.local import node as node_script
 from nodemanager.cloud.local.options import NodeSettings
 from nodemanager.cloud.local.state import ENDED_SHOWN, NodeDir, StateDir
 from nodemanager.errors import CloudError
+from nodemanager.lib.clock import Clock, SystemClock
 
 START_LIMIT = 30.0
 """Seconds within which a node's process must have started."""

@@ -36,7 +36,7 @@ from nodemanager.cloud.tags import on_hold, tags_for, tags_from
 from nodemanager.cloud.translate import without_secrets
 from nodemanager.core.model.world import Outcome, Size, Tags
 from nodemanager.errors import BadRequest, ForeignAnswer
-from nodemanager.near import did_you_mean
+from nodemanager.lib.near import did_you_mean
 
 READER = NodeReader(
     STATES,

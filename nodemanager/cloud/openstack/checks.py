@@ -17,7 +17,7 @@ from nodemanager.cloud.openstack.options import UUID, Template
 from nodemanager.cloud.openstack.token import Token
 from nodemanager.cloud.openstack.wire import Wire
 from nodemanager.core.model.world import Size
-from nodemanager.near import did_you_mean
+from nodemanager.lib.near import did_you_mean
 
 CHECK_RULES = "to have it asked, put the rules of etc/iam/openstack-check.json into the credential"
 _POLICY = re.compile(r"policy doesn't allow (\S+)|rule:([\w:]+).* is disallowed by policy", re.I)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from nodemanager import foreign
 from nodemanager.cloud.refusal import CodedRefusal
 from nodemanager.cloud.transport import Answer
 from nodemanager.errors import (
@@ -20,6 +19,7 @@ from nodemanager.errors import (
     QuotaExceeded,
     Throttled,
 )
+from nodemanager.lib import foreign
 
 QUOTA = re.compile(
     r"quota exceeded|over (a|the) (limit|quota)|maximum number of (ports|floating ips|security)"

@@ -12,7 +12,6 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.parse import quote
 
-from nodemanager import foreign
 from nodemanager.cloud.libcloud_base import OneTry
 from nodemanager.cloud.openstack.errors import Refusal, error_of
 from nodemanager.cloud.openstack.node import Server
@@ -25,6 +24,7 @@ from nodemanager.errors import (
     IncompleteListing,
     MalformedId,
 )
+from nodemanager.lib import foreign
 
 MICROVERSION = "2.69"
 """Nova's API of OpenStack Stein (2019): the first that tells of servers in a cell that is down."""

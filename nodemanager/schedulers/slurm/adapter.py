@@ -16,7 +16,7 @@ from nodemanager.core.model.features import SIZE_FEATURE
 from nodemanager.core.model.scheduling import SchedulerNode, is_drained_by_us
 from nodemanager.core.model.world import Job, Listed
 from nodemanager.errors import SchedulerError, SchedulerRefused
-from nodemanager.program import inherited, run
+from nodemanager.lib.program import inherited, run
 from nodemanager.schedulers.api import OURS, SchedulerVerb, plain, single_node
 from nodemanager.schedulers.slurm import power, text, told_json
 from nodemanager.schedulers.slurm.cluster import Cluster, cluster_of

@@ -9,9 +9,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from nodemanager import foreign
 from nodemanager.core.model.worker_words import words_of
 from nodemanager.errors import SchedulerError
+from nodemanager.lib import foreign
 from nodemanager.schedulers.slurm.rows import JobRow, SinfoNode, UnreadRow
 
 _BROKEN = (KeyError, TypeError, ValueError, AttributeError)

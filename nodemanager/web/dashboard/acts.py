@@ -16,7 +16,7 @@ from nodemanager.core.operate.naming import Known, UnknownIdError
 from nodemanager.core.operate.replies import Command, Result, lacks_reason
 from nodemanager.core.operate.verb_row import CommandTarget, Takes
 from nodemanager.core.operate.verbs import STANDING, Verb
-from nodemanager.logline import span
+from nodemanager.lib.logline import span
 from nodemanager.web.commands import STATUS, Commands
 from nodemanager.web.dashboard import forms
 from nodemanager.web.dashboard.render import path_of, words

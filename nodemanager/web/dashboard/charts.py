@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from markupsafe import Markup, escape
 
-from nodemanager.logline import timestamp
+from nodemanager.lib.logline import timestamp
 from nodemanager.web.dashboard.history import EVERY_S, Sample
 from nodemanager.web.dashboard.series import Chart, Series
 

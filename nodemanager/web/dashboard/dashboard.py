@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from nodemanager.clock import Clock
+from nodemanager.lib.clock import Clock
+from nodemanager.lib.workers import Workers
 from nodemanager.web.commands import Commands
 from nodemanager.web.dashboard.acts import add_acts
 from nodemanager.web.dashboard.history import ChartHistory
@@ -14,7 +15,6 @@ from nodemanager.web.dashboard.sweep import Sweeps
 from nodemanager.web.door import Door
 from nodemanager.web.explain import Explanations
 from nodemanager.web.status import Board
-from nodemanager.workers import Workers
 
 THREADS = 2
 

@@ -19,9 +19,9 @@ from typing import NamedTuple
 
 from nodemanager.core.model.reasons import Event
 from nodemanager.core.plan.plan import Plan
-from nodemanager.logline import number
+from nodemanager.lib.logline import number
+from nodemanager.lib.workers import Workers
 from nodemanager.web.dashboard.series import EVENTS, LEVELS
-from nodemanager.workers import Workers
 
 EVERY_S = 60
 KEPT_S = 7 * 86400

@@ -20,7 +20,7 @@ from nodemanager.core.explain.lists import (
     Width,
 )
 from nodemanager.core.explain.picture import Picture
-from nodemanager.logline import Json
+from nodemanager.lib.logline import Json
 from nodemanager.web import inventory, why
 from nodemanager.web.dashboard.overview import alerts_block
 from nodemanager.web.dashboard.page import Block, Page, Table, row_id

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import NamedTuple
 from urllib.parse import urlencode
 
-from nodemanager.logline import timestamp
+from nodemanager.lib.logline import timestamp
 from nodemanager.web.dashboard.charts import drawn
 from nodemanager.web.dashboard.page import Block
 from nodemanager.web.dashboard.render import part

@@ -12,7 +12,7 @@ from markupsafe import Markup
 
 from nodemanager import __version__
 from nodemanager.core.model.reasons import Event, Reason
-from nodemanager.logline import measure, span, timestamp, visible
+from nodemanager.lib.logline import measure, span, timestamp, visible
 
 _DOCS: dict[str, str] = {one.value: one.doc for one in (*Reason, *Event)}
 

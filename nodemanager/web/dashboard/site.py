@@ -28,9 +28,10 @@ from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 import falcon
 from falcon.asgi import Request, Response
 
-from nodemanager import foreign
 from nodemanager.core.model.reasons import Reason
 from nodemanager.core.operate.naming import UnknownIdError
+from nodemanager.lib import foreign
+from nodemanager.lib.workers import Workers
 from nodemanager.web.dashboard import forms
 from nodemanager.web.dashboard.decisions import decisions
 from nodemanager.web.dashboard.incident import incident
@@ -44,7 +45,6 @@ from nodemanager.web.dashboard.store import Address, Store
 from nodemanager.web.dashboard.sweep import Sweeps, windows
 from nodemanager.web.dashboard.thing import job, thing
 from nodemanager.web.door import Door
-from nodemanager.workers import Workers
 
 NAV = (
     ("Overview", "/"),

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from nodemanager.clock import Clock
 from nodemanager.core.explain.picture import Picture
+from nodemanager.lib.clock import Clock
 from nodemanager.web.dashboard.history import ChartHistory
 from nodemanager.web.explain import Explanations
 from nodemanager.web.status import Board, Status

@@ -15,12 +15,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from urllib.parse import urlencode
 
-from nodemanager import foreign
 from nodemanager.core.explain.picture import Picture
+from nodemanager.lib import foreign
+from nodemanager.lib.workers import Workers
 from nodemanager.web.dashboard.page import Page
 from nodemanager.web.dashboard.render import rendered
 from nodemanager.web.dashboard.source import ShownDecision, Source
-from nodemanager.workers import Workers
 
 MOST_PAGES = 64
 SHARE = 1 / 20

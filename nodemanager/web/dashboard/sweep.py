@@ -16,12 +16,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from nodemanager.clock import Clock
+from nodemanager.lib.clock import Clock
+from nodemanager.lib.workers import Workers
 from nodemanager.web.dashboard.overview import alerts_block
 from nodemanager.web.dashboard.page import Block, Page
 from nodemanager.web.dashboard.render import part
 from nodemanager.web.dashboard.source import ShownDecision
-from nodemanager.workers import Workers
 
 LIMIT_S = 300.0
 SPAN = "1d"

@@ -13,7 +13,7 @@ from nodemanager.core.operate.verbs import UNDO, Verb
 from nodemanager.journal.event import LoggedEvent
 from nodemanager.journal.explained import Part, told
 from nodemanager.journal.job import told_job
-from nodemanager.logline import Json, span
+from nodemanager.lib.logline import Json, span
 from nodemanager.web.dashboard.decisions import number_of, ways
 from nodemanager.web.dashboard.overview import EVENT_HEAD, alerts_block, event_row
 from nodemanager.web.dashboard.page import Block, Page, Table, row_id

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from nodemanager import adapters
+from nodemanager.app import adapters
 from nodemanager.cloud.azure.sizes import sizes
 from nodemanager.config import load
 from nodemanager.errors import ConfigError

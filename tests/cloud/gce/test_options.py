@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from nodemanager import adapters
+from nodemanager.app import adapters
 from nodemanager.cloud.gce import options as gce_options
 from nodemanager.cloud.gce.adapter import build_cloud
 from nodemanager.cloud.gce.sizes import machine_types

@@ -9,10 +9,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from nodemanager.clock import Clock
 from nodemanager.cloud.libcloud_base import LibcloudCloud
 from nodemanager.cloud.libvirt.adapter import build_cloud
 from nodemanager.cloud.libvirt.driver import Hypervisor
+from nodemanager.lib.clock import Clock
 from tests.cloud.cloud_config import cloud_config
 
 URI = "test:///default"

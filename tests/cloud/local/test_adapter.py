@@ -13,7 +13,6 @@ from pathlib import Path
 
 import pytest
 
-from nodemanager.clock import SystemClock
 from nodemanager.cloud.api import CloudDriver, CreateOrder
 from nodemanager.cloud.local import node as local_node
 from nodemanager.cloud.local import state as local_state
@@ -23,6 +22,7 @@ from nodemanager.cloud.local.options import node_settings
 from nodemanager.cloud.local.state import ENDED_SHOWN, ProcessIdentity, StateDir
 from nodemanager.core.model.world import CloudNode, CloudState, Outcome, Tags
 from nodemanager.errors import BadRequest, ConfigError
+from nodemanager.lib.clock import SystemClock
 from tests.cloud.cloud_config import cloud_config
 from tests.cloud.pings import PingServer
 from tests.fakes.clock import ManualClock

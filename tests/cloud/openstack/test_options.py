@@ -15,13 +15,13 @@ from keystoneauth1.session import Session
 from openstack.config import OpenStackConfig
 from requests.adapters import BaseAdapter
 
-from nodemanager import adapters, from_config
+from nodemanager.app import adapters, from_config
+from nodemanager.app.from_config import sizes_of
 from nodemanager.cloud.openstack import clouds as openstack_clouds
 from nodemanager.cloud.openstack import options as openstack_options
 from nodemanager.config import load
 from nodemanager.core.model.world import Size
 from nodemanager.errors import ConfigError
-from nodemanager.from_config import sizes_of
 from tests.cloud.cloud_config import cloud_config
 from tests.fakes.clock import ManualClock
 

@@ -13,7 +13,7 @@ import libcloud
 import pytest
 from libcloud.compute.drivers.digitalocean import DigitalOceanNodeDriver
 
-from nodemanager import adapters
+from nodemanager.app import adapters
 from nodemanager.cloud.api import CloudDriver
 from nodemanager.cloud.checks import CheckStatus, Found
 from nodemanager.config import load

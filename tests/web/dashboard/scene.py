@@ -12,7 +12,7 @@ from nodemanager.core.model.reasons import Event
 from nodemanager.core.model.world import Job, WorkerState
 from nodemanager.journal.event import LoggedEvent
 from nodemanager.journal.sqlite import SqliteJournal
-from nodemanager.log import INFO
+from nodemanager.lib.log import INFO
 from nodemanager.web.dashboard.history import Sample
 from tests.core.build import EPOCH, World, world
 from tests.web.dashboard.console import Console

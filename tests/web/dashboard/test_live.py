@@ -8,14 +8,14 @@ import gzip
 import pytest
 from falcon.testing import Result
 
-from nodemanager.refusals import Refusals
+from nodemanager.httpserver.refusals import Refusals
+from nodemanager.lib.workers import Workers
 from nodemanager.web.dashboard import store
 from nodemanager.web.dashboard.site import Site
 from nodemanager.web.dashboard.source import Source
 from nodemanager.web.dashboard.store import Address
 from nodemanager.web.dashboard.sweep import Sweeps
 from nodemanager.web.door import Door
-from nodemanager.workers import Workers
 from tests.web.dashboard.console import TOKEN, Console, small
 
 NODES = Address("/nodes")

@@ -19,7 +19,7 @@ from nodemanager.core.model.world import Job, WorkerState
 from nodemanager.journal.event import LoggedEvent
 from nodemanager.journal.latest import latest
 from nodemanager.journal.sqlite import SqliteJournal
-from nodemanager.log import WARNING
+from nodemanager.lib.log import WARNING
 from nodemanager.web.dashboard.history import Sample
 from tests.core.build import EPOCH, START, World, world
 from tests.fakes.clock import ManualClock

@@ -10,7 +10,7 @@ import pytest
 
 from nodemanager.core.model.reasons import Reason
 from nodemanager.core.operate.verbs import Verb
-from nodemanager.refusals import Refusals
+from nodemanager.httpserver.refusals import Refusals
 from nodemanager.web.dashboard.sessions import LASTS_S, Sessions
 from nodemanager.web.door import Door, Role
 from tests.web.dashboard.console import HOST, READ_TOKEN, TOKEN, Console, small

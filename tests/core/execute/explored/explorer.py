@@ -18,7 +18,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, Protocol, TypeVar
 
-from nodemanager import log
 from nodemanager.actors.daemon.intents import fields_of
 from nodemanager.actors.daemon.runner import Runner
 from nodemanager.actors.messages import CarriedOut, CarryOut, WaitOver
@@ -45,6 +44,7 @@ from nodemanager.core.observe.clocks import MeasuredClock
 from nodemanager.core.observe.facts import Fact
 from nodemanager.errors import RemoteError, StoreError
 from nodemanager.journal.api import Conclusion, Intent, OpenIntent
+from nodemanager.lib import log
 
 W = TypeVar("W")
 Id = tuple[object, ...]

@@ -1,0 +1,113 @@
+"""Tells a standby's log where it decides otherwise than the manager that acts (L6)."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+from nodemanager.app.state import Facts
+from nodemanager.core.explain import differs
+from nodemanager.core.explain.differs import Differences, ManagerDecision
+from nodemanager.core.explain.explain import APPLY, STANDBY
+from nodemanager.core.explain.picture import Picture
+from nodemanager.core.model.lease import LeaseRole, LeaseView
+from nodemanager.core.model.reasons import Event
+from nodemanager.errors import StartError
+from nodemanager.lib.clock import Clock
+from nodemanager.lib.log import WARNING, Logger
+
+FACT = "decided"
+
+
+class Comparison:
+    """Hands on what the active manager decided, and compares what a standby decides with it.
+
+    `take` is given each decision by the daemon actor. A thread of its own calls `exchange`, since
+    a database may let it wait.
+    """
+
+    def __init__(
+        self,
+        facts: Facts,
+        lease: Callable[[], LeaseView],
+        *,
+        every_s: float,
+        clock: Clock,
+        log: Logger,
+    ) -> None:
+        self._facts, self._lease, self._clock, self._log = facts, lease, clock, log
+        self._every_s = every_s
+        self._ours: ManagerDecision | None = None
+        self._sent: ManagerDecision | None = None
+        self._theirs: ManagerDecision | None = None
+        self._since: dict[str, float] = {}
+        """By record or node id: since when it has differed (CLOCK_BOOTTIME)."""
+        self._told: dict[str, object] = {}
+        """What the log has: options with both values, and ids for as long as they differ."""
+        self._ends = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="comparison", daemon=True)
+
+    def take(self, picture: Picture) -> None:
+        """A new decision: what is to be told to the others, or what differs from theirs."""
+        lease = self._lease()
+        ours = differs.decided(picture, lease.token)
+        if picture.mode == APPLY:
+            self._ours = ours
+            return
+        theirs = self._theirs
+        if picture.mode != STANDBY or theirs is None or theirs.token != lease.token:
+            return
+        self._tell_options(differs.options(ours, theirs))
+        self._tell_orders(differs.differences(ours, theirs), picture)
+
+    def _tell_options(self, found: Differences) -> None:
+        for option, both in found.items():
+            if self._told.get(option) != both:
+                self._told[option] = both
+                self._warn(both, option=option)
+
+    def _tell_orders(self, found: Differences, picture: Picture) -> None:
+        """Of what has differed for longer than a listing may be old, tell each once."""
+        now = self._clock.boottime()
+        over = self._since.keys() - found.keys()
+        self._told = {told: both for told, both in self._told.items() if told not in over}
+        self._since = {id: self._since.get(id, now) for id in found}
+        for id, (here, there) in found.items():
+            for_s = now - self._since[id]
+            if for_s > picture.settings.poll_stale_after and id not in self._told:
+                self._told[id] = there
+                kind, kept = differs.judged(picture.made, id)
+                self._warn((here or kept, there), for_s=for_s, **{kind: id})
+
+    def _warn(self, both: tuple[str | None, str | None], **what: object) -> None:
+        here, there = both
+        told = {"holder": self._lease().holder, **what, "here": here, "there": there}
+        self._log.event(Event.LEASE_DIFFERS, level=WARNING, **told)
+
+    # Its thread.
+
+    def exchange(self) -> None:
+        """Tell the others what was decided here, or read what the active one told."""
+        role, ours = self._lease().role, self._ours
+        try:
+            if role is LeaseRole.STANDBY:
+                self._theirs = differs.read(self._facts.recall(FACT))
+            elif role is LeaseRole.ACTIVE and ours is not None and ours is not self._sent:
+                self._facts.remember(FACT, ours.to_text())
+                self._sent = ours
+        except StartError:
+            # The keeper tells of a database that does not answer.
+            return
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End; idempotent."""
+        self._ends.set()
+        if self._thread.is_alive():
+            self._thread.join(self._every_s)
+
+    def _run(self) -> None:
+        while not self._ends.wait(self._every_s):
+            self.exchange()

@@ -1,0 +1,319 @@
+"""The client that commands use to talk to a running daemon over its Unix socket."""
+
+from __future__ import annotations
+
+import getpass
+import http.client
+import json
+import os
+import socket
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, urlencode
+
+from nodemanager.core.operate.verbs import Verb
+from nodemanager.errors import NodeManagerError
+from nodemanager.lib import control
+from nodemanager.lib.deadline import Bounded
+
+if TYPE_CHECKING:
+    from nodemanager.config import Config
+
+TIMEOUT_S = 30.0
+"""How long a whole answer may take."""
+
+
+class ClientError(NodeManagerError):
+    """The daemon could not be reached, or refused the request."""
+
+
+class NobodyThereError(ClientError):
+    """No daemon answers there."""
+
+
+# `timeout` is a property of Bounded, and a plain field of the other.
+class _Connection(Bounded, http.client.HTTPConnection):  # type: ignore[misc]
+    """A connection to the socket whose whole answer takes no longer than `timeout` seconds."""
+
+
+@dataclass(frozen=True)
+class _Answer:
+    status_code: int
+    body: bytes
+
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+
+class Client:
+    """The daemon that serves `config`'s pool, over its Unix socket, which needs no token.
+
+    With `url`, requests go there over TCP instead, with the token of the same file. The client
+    never chooses TCP by itself: a program that took the port while the daemon was down would get
+    the token.
+    """
+
+    def __init__(self, config: Config, url: str | None = None) -> None:
+        self._config = config
+        self._over_tcp = url is not None
+        self._url = (url or "").rstrip("/")
+
+    def status(self) -> dict[str, Any]:
+        """The daemon's newest picture (web.status); only its counts if we can't read the token."""
+        shown: dict[str, Any] = self._request("GET", "/status.json", None, must=False)
+        return shown
+
+    def order(
+        self,
+        verb: Verb,
+        id: str | None = None,
+        *,
+        reason: str = "",
+        forced: Sequence[str] = (),
+        unlisted: bool = False,
+    ) -> dict[str, Any]:
+        """Send an operator's command; gives its `result`, its `message` and why it was refused.
+
+        Raises ClientError where no daemon answers or the answer is not a daemon's.
+        """
+        path = verb.path
+        body: dict[str, Any] = {"by": _me(), "reason": reason}
+        if id is not None:
+            path += f"/{quote(id)}"
+        if forced:
+            body["force"] = list(forced)
+        if unlisted:
+            body["unlisted"] = True
+        answer = self._send("POST", path, body)
+        try:
+            told = answer.json()
+        except ValueError:
+            told = None
+        if isinstance(told, dict) and "result" in told:
+            return told
+        raise ClientError(f"{self._url}{path}: {_why(answer)}")
+
+    def standing(self) -> dict[str, Any]:
+        """The newest picture with the standing orders and who gave them: `pause`, `marks`."""
+        return dict(self._get("/status.json"))
+
+    def explain(
+        self, id: str, since: float | None = None, *, all: bool = False, job: bool = False
+    ) -> dict[str, Any]:
+        """Why a node or record is left alone or not, with `all` its history; or a job's state.
+
+        Raises ClientError with similar ids where none or several match `id`.
+        """
+        if job:
+            return dict(self._get(f"/api/jobs/{quote(id)}"))
+        return dict(self._get(f"/api/explain/{quote(id)}?{_query(since=since, all=all)}"))
+
+    def nodes(self) -> dict[str, Any]:
+        """Every cloud node, as of the newest decision (core.explain.inventory)."""
+        return dict(self._get("/api/nodes"))
+
+    def node(self, id: str) -> dict[str, Any]:
+        """The node that `id` names. Raises ClientError with similar ids where there is none."""
+        return dict(self._get(f"/api/nodes/{quote(id)}"))
+
+    def slots(self) -> dict[str, Any]:
+        """Every held slot, and the number of slots."""
+        return dict(self._get("/api/slots"))
+
+    def why(self, size: str | None = None) -> dict[str, Any]:
+        """What keeps each size, or that one, from growing or shrinking (web.why)."""
+        return dict(self._get("/api/why" if size is None else f"/api/why?size={quote(size)}"))
+
+    def jobs(self) -> dict[str, Any]:
+        """The waiting jobs, and what each gets or waits for (core.explain.jobs)."""
+        return dict(self._get("/api/jobs"))
+
+    def events(self, since: float | None = None, **asked: Any) -> dict[str, Any]:
+        """What happened since (epoch seconds; by default in the last hour), in groups; `asked` as
+        web.why has it."""
+        return dict(self._get(f"/api/events?{_query(since=since, **asked)}"))
+
+    def verify(self, *, allow_empty: bool, within_s: float = TIMEOUT_S) -> dict[str, Any]:
+        """Whether the pool is at rest, all from one decision (core.explain.verify).
+
+        Raises ClientError also where the whole answer takes longer than `within_s`.
+        """
+        path = f"/api/verify?allow_empty={'yes' if allow_empty else 'no'}"
+        return dict(self._request("GET", path, None, within_s=within_s))
+
+    def reload(self) -> dict[str, Any]:
+        """Let the daemon read its file again; gives its problems, or what changed (web.reload)."""
+        return dict(self._post("/api/reload", {}))
+
+    def backlog(self) -> dict[str, Any]:
+        """The items that wait for an operator's decision, with the evidence."""
+        return dict(self._get("/api/backlog"))
+
+    def apply_backlog(self, order: Mapping[str, Any]) -> dict[str, Any]:
+        """Apply a reviewed plan; gives the run's state."""
+        return dict(self._post("/api/backlog/apply", order))
+
+    def backlog_run(self, *, items: bool = False) -> dict[str, Any]:
+        """The progress of the running or last plan; with `items`, of each of its items."""
+        return dict(self._get(f"/api/backlog/run?items={'yes' if items else 'no'}"))
+
+    def stop_backlog(self) -> dict[str, Any]:
+        return dict(self._post("/api/backlog/stop", {}))
+
+    def _token(self) -> str:
+        given = self._config.manage.management_token
+        if given is not None:
+            return given.reveal()
+        path = self._config.daemon.state_dir / "management.token"
+        try:
+            return path.read_text(encoding="utf-8").strip()
+        except FileNotFoundError as error:
+            raise NobodyThereError(
+                f"there is no {path}, which a daemon makes at its first start: start it "
+                f"(nodemanager run --config {self._config.path}), or set $STATE_DIRECTORY as the "
+                "daemon has it"
+            ) from error
+        except OSError as error:
+            raise ClientError(
+                f"{path}: {error.strerror}; run this as the user that the daemon runs as"
+            ) from error
+
+    def _nobody(self) -> str:
+        start = f"start it: nodemanager run --config {self._config.path}"
+        if self._over_tcp:
+            return f"no daemon answers at {self._url}; {start}"
+        where = " nor at ".join(map(str, self._places()))
+        return (
+            f"no daemon answers at {where}; {start}, or set $STATE_DIRECTORY as the daemon has it"
+        )
+
+    def _places(self) -> list[Path]:
+        config = self._config
+        return control.places(config.path, config.daemon.state_dir, os.environ)
+
+    def _get(self, path: str) -> Any:
+        return self._request("GET", path, None)
+
+    def _post(self, path: str, body: Mapping[str, Any]) -> Any:
+        return self._request("POST", path, {"by": _me(), **body})
+
+    def _request(
+        self,
+        method: str,
+        path: str,
+        body: Mapping[str, Any] | None,
+        *,
+        must: bool = True,
+        within_s: float = TIMEOUT_S,
+    ) -> Any:
+        """The JSON of the daemon's answer. Raises ClientError where it refuses or doesn't answer.
+
+        Without `must`, a request without a token is sent where no token can be read.
+        """
+        answer = self._send(method, path, body, must=must, within_s=within_s)
+        if answer.status_code != 200:
+            raise ClientError(_told(answer) or f"{self._url}{path}: {_why(answer)}")
+        return answer.json()
+
+    def _send(
+        self,
+        method: str,
+        path: str,
+        body: Mapping[str, Any] | None,
+        *,
+        must: bool = True,
+        within_s: float = TIMEOUT_S,
+    ) -> _Answer:
+        if not self._over_tcp:
+            return self._send_locally(method, path, body, within_s)
+        return self._send_over_tcp(method, path, body, within_s, must=must)
+
+    def _send_over_tcp(
+        self, method: str, path: str, body: Mapping[str, Any] | None, within_s: float, *, must: bool
+    ) -> _Answer:
+        # Most commands use the socket, and this import costs as much as all their others.
+        import requests
+
+        from nodemanager.lib.bounded_session import within_its_time
+
+        headers = {}
+        try:
+            headers["Authorization"] = f"Bearer {self._token()}"
+        except ClientError:
+            if must:
+                raise
+        try:
+            with requests.Session() as session:
+                # A proxy named in the environment must not see our token.
+                session.trust_env = False
+                within_its_time(session)
+                answer = session.request(
+                    method, f"{self._url}{path}", json=body, headers=headers, timeout=within_s
+                )
+                return _Answer(answer.status_code, answer.content)
+        except requests.ConnectionError as error:
+            raise NobodyThereError(self._nobody()) from error
+        except requests.Timeout as error:
+            raise ClientError(f"{self._url}: no answer within {within_s:g} s") from error
+        except requests.RequestException as error:
+            raise ClientError(f"{self._url}: {type(error).__name__}") from error
+
+    def _send_locally(
+        self, method: str, path: str, body: Mapping[str, Any] | None, within_s: float
+    ) -> _Answer:
+        connection = _Connection("localhost", timeout=within_s)
+        try:
+            connection.sock = self._connected(within_s)
+            raw = None if body is None else json.dumps(body).encode()
+            connection.request(method, path, raw, {"Content-Type": "application/json"})
+            answer = connection.getresponse()
+            return _Answer(answer.status, answer.read())
+        except TimeoutError as error:
+            raise ClientError(f"{self._url}: no answer within {within_s:g} s") from error
+        except (OSError, http.client.HTTPException) as error:
+            raise ClientError(f"{self._url}: {type(error).__name__}") from error
+        finally:
+            connection.close()
+
+    def _connected(self, within_s: float) -> socket.socket:
+        for path in self._places():
+            self._url = f"unix:{path}"
+            try:
+                return control.connect(path, within_s)
+            except (FileNotFoundError, NotADirectoryError, ConnectionRefusedError):
+                continue
+            except PermissionError as error:
+                raise ClientError(
+                    f"{path}: {error.strerror}; run this as root, as the daemon's user or as a "
+                    "member of its group (nodemanager)"
+                ) from error
+        raise NobodyThereError(self._nobody())
+
+
+def _query(**asked: Any) -> str:
+    """The conditions that are set, as a URL has them."""
+    return urlencode({key: one for key, one in asked.items() if one not in (None, False)})
+
+
+def _me() -> str:
+    return os.environ.get("SUDO_USER") or getpass.getuser()
+
+
+def _told(answer: _Answer) -> str | None:
+    """The daemon's own error message; None for an answer that is not a daemon's."""
+    try:
+        told: Any = answer.json()
+        title, words = str(told["title"]), str(told["description"])
+    except (ValueError, KeyError, TypeError):
+        return None
+    return words if title == "unknown" else f"{title}: {words}"
+
+
+def _why(answer: _Answer) -> str:
+    try:
+        told: Any = answer.json()
+        return f"{told.get('title', answer.status_code)}: {told.get('description', '')}"
+    except ValueError:
+        return f"HTTP {answer.status_code}"

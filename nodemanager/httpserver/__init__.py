@@ -1,0 +1,1 @@
+"""One HTTP server for every port: its limits, its refusals, its connections."""

@@ -1,0 +1,1 @@
+"""What any program may use: nothing here knows of nodes or records."""

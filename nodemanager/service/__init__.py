@@ -1,1 +1,0 @@
-"""The processes that `nodemanager` runs: the daemon, the registry, and what both need."""

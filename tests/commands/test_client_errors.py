@@ -1,0 +1,38 @@
+"""What a command says when the daemon says no."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import requests
+
+from nodemanager.commands.client import Client, ClientError
+
+
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [
+        pytest.param(
+            {"title": "no run", "description": "no plan has been applied yet"},
+            "no run: no plan has been applied yet",
+            id="in-the-daemons-own-words",
+        ),
+        pytest.param(
+            {"title": "unknown", "description": "nothing goes by 'x'"},
+            "nothing goes by 'x'",
+            id="an-unknown-id",
+        ),
+    ],
+)
+def test_a_refusal_begins_with_what_it_is_and_not_with_an_address(
+    body: dict[str, str], says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """O13: the errors of `backlog status` began with a URL."""
+    answer = requests.Response()
+    answer.status_code = 404
+    answer._content = json.dumps(body).encode()
+    monkeypatch.setattr(Client, "_send", lambda self, *given, **more: answer)
+    with pytest.raises(ClientError) as caught:
+        Client.__new__(Client).backlog_run()
+    assert str(caught.value) == says
