@@ -16,8 +16,8 @@ import pytest
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.replay.fold import Decision, Start, settings_after
 from nodemanager.core.replay.spending import size_of, spent
-from nodemanager.journal.past import Past, follow
 from nodemanager.journal.reading import Decided, JournalEntry
+from nodemanager.journal.replay import Past, follow
 from nodemanager.journal.verdicts import Verdicts, verdict_changes
 from tests.simulation.engine import EPOCH
 from tests.simulation.run import run

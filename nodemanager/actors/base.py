@@ -1,14 +1,22 @@
-"""The base of every actor: dispatch by message type, and a death that ends the process."""
+"""What every actor is made of: its errors, its timer, its team."""
 
 from __future__ import annotations
 
+import heapq
+import itertools
+import threading
 from collections.abc import Callable
+from dataclasses import dataclass
 from types import TracebackType
-from typing import Any
+from typing import Any, Protocol
 
 import pykka
 
 from nodemanager.actors.messages import Beat, Ref
+from nodemanager.cloud.api import CloudDriver
+from nodemanager.lib.clock import Clock
+from nodemanager.records.api import RecordStore
+from nodemanager.schedulers.api import Scheduler
 
 OnDeath = Callable[[str, BaseException], None]
 
@@ -60,3 +68,84 @@ def tell(to: Ref, message: Any) -> None:
         to.tell(message)
     except pykka.ActorDeadError:
         return
+
+
+# Delayed messages, so that no handler sleeps.
+
+
+class Timer(Protocol):
+    def after(self, seconds: float, to: Ref, message: Any) -> None:
+        """Send the message to `to` after that many seconds of CLOCK_BOOTTIME."""
+        ...
+
+
+class ThreadTimer:
+    """One thread for all reminders.
+
+    It waits on CLOCK_BOOTTIME in steps of at most a second, because a condition's own time-out
+    stands still while the machine is suspended.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._heap: list[tuple[float, int, Ref, Any]] = []
+        self._numbers = itertools.count()
+        self._changed = threading.Condition()
+        self._stopped = False
+        self._thread = threading.Thread(target=self._run, name="timer", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        with self._changed:
+            self._stopped = True
+            self._changed.notify()
+        self._thread.join(timeout=5)
+
+    def after(self, seconds: float, to: Ref, message: Any) -> None:
+        due = self._clock.boottime() + max(0.0, seconds)
+        with self._changed:
+            heapq.heappush(self._heap, (due, next(self._numbers), to, message))
+            self._changed.notify()
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                if self._stopped:
+                    return
+                now = self._clock.boottime()
+                due = []
+                while self._heap and self._heap[0][0] <= now:
+                    due.append(heapq.heappop(self._heap))
+                if not due:
+                    wait = self._heap[0][0] - now if self._heap else 1.0
+                    self._changed.wait(min(wait, 1.0))
+            for _, _, to, message in due:
+                tell(to, message)
+
+
+# What the daemon's pollers and workers have in common.
+
+
+@dataclass(slots=True, kw_only=True)
+class TeamContext:
+    """What an actor of the team calls, and the daemon that it reports to.
+
+    Only `cloud` changes: the cloud's poller replaces it when a changed file has other credentials.
+    The former one is not closed, because calls of other threads may still be on their way.
+    """
+
+    cloud: CloudDriver
+    store: RecordStore
+    daemon: Ref
+    timer: Timer
+    clock: Clock
+    on_death: OnDeath
+    scheduler: Scheduler | None = None
+    may_send: Callable[[], bool] = lambda: True
+    """Whether this manager's orders may go out at this moment (L6)."""
+
+    def report(self, fact: Any) -> None:
+        """Tell the daemon."""
+        tell(self.daemon, fact)

@@ -149,8 +149,7 @@ def build_registry(config: Config, state: StateDirectory, clock: Clock) -> Recor
     Raises ConfigError, StartError.
     """
     from nodemanager.httpserver.refusals import Refusals
-    from nodemanager.registry.app import NAME, build_app
-    from nodemanager.registry.server import registry_server
+    from nodemanager.registry.app import NAME, build_app, registry_server
 
     registry = config.registry
     store = _rows(config, clock, slots=registry.slots, hostname=registry.hostname)

@@ -81,9 +81,9 @@ def _advice_on_standbys(config: Config) -> list[str]:
     if config.records.provider is StoreProvider.ARVADOS or not database.startswith("postgres"):
         return []
     # Imported where it is needed: SQLAlchemy takes as long as all else of this command.
-    from nodemanager.sql import standbys
+    from nodemanager.sql import watch
 
-    found = standbys.lacking(database)
+    found = watch.lacking(database)
     if found is None:
         return []
     return [

@@ -17,17 +17,15 @@ import pykka
 import pykka.debug
 
 from nodemanager import __version__
-from nodemanager.actors.base import tell
-from nodemanager.actors.daemon.inputs import RunOnce
+from nodemanager.actors.base import ThreadTimer, tell
+from nodemanager.actors.daemon.context import RunOnce
 from nodemanager.actors.messages import Stop
-from nodemanager.actors.timer import ThreadTimer
 from nodemanager.app import adapters, wiring
 from nodemanager.app.comparison import Comparison
 from nodemanager.app.duty import MANAGER, Duty, Shared, always
 from nodemanager.app.management import Management
 from nodemanager.app.operators import ANSWER_S, OperatorCommands
-from nodemanager.app.process import STOPS, set_up_log, wait_between_beats
-from nodemanager.app.pulse import BEAT_S, Pulse
+from nodemanager.app.process import BEAT_S, STOPS, Pulse, set_up_log, wait_between_beats
 from nodemanager.app.reload import Reloader
 from nodemanager.app.state import Lease, LeaseTaken, StateDirectory
 from nodemanager.config import Config

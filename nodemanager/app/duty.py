@@ -16,9 +16,8 @@ from dataclasses import dataclass, replace
 
 import pykka
 
-from nodemanager.actors.base import OnDeath
-from nodemanager.actors.daemon.inputs import BacklogKeeper, NoBacklog, RunOnce
-from nodemanager.actors.timer import Timer
+from nodemanager.actors.base import OnDeath, Timer
+from nodemanager.actors.daemon.context import BacklogKeeper, NoBacklog, RunOnce
 from nodemanager.app import adapters, wiring
 from nodemanager.app.from_config import settings_of
 from nodemanager.app.state import Facts, RememberedBacklog, RememberedIdentity

@@ -8,9 +8,9 @@ from typing import Any, cast
 
 import pykka
 
-from nodemanager.actors.base import OnDeath
+from nodemanager.actors.base import OnDeath, TeamContext, Timer
+from nodemanager.actors.daemon.context import BacklogKeeper, DaemonInputs, IdentityStore, RunOnce
 from nodemanager.actors.daemon.daemon import NodeManagerDaemonActor
-from nodemanager.actors.daemon.inputs import BacklogKeeper, DaemonInputs, IdentityStore, RunOnce
 from nodemanager.actors.messages import Begin, PollEvery, Team
 from nodemanager.actors.net import netted, netted_call
 from nodemanager.actors.poll.polling import (
@@ -19,8 +19,6 @@ from nodemanager.actors.poll.polling import (
     RecordListActor,
     SchedulerActor,
 )
-from nodemanager.actors.team import TeamContext
-from nodemanager.actors.timer import Timer
 from nodemanager.actors.workers.node_setup import NodeSetupActor
 from nodemanager.actors.workers.node_shutdown import NodeShutdownActor
 from nodemanager.actors.workers.record_cleaner import RecordCleanerActor

@@ -33,8 +33,8 @@ from nodemanager.core.replay.advice import (
 )
 from nodemanager.core.replay.worth import weigh
 from nodemanager.errors import ConfigError
-from nodemanager.journal.past import Past, past
 from nodemanager.journal.reading import Outline, outline
+from nodemanager.journal.replay import Past, past
 from nodemanager.journal.sweep import replay, steps
 from nodemanager.lib.logline import span
 

@@ -15,8 +15,8 @@ from rich.table import Table
 
 from nodemanager.commands import show, times
 from nodemanager.core.replay.spending import CostSum, cause_of, size_of, spent, total_of
-from nodemanager.journal.past import Past, past
 from nodemanager.journal.reading import outline
+from nodemanager.journal.replay import Past, past
 
 KEYS = {"cause": cause_of, "size": size_of}
 BAR = 24

@@ -22,7 +22,7 @@ def complete_id(
     """
     from nodemanager.config import load
     from nodemanager.core.explain.lists import natural
-    from nodemanager.journal.names import names_in
+    from nodemanager.journal.story import names_in
 
     try:
         journal = ctx.params.get("journal")

@@ -107,8 +107,8 @@ def replay(
     # Imported at the top, these would cost every command, and every TAB, a third of a second.
     from nodemanager.commands.replay_result import result_of, window_of
     from nodemanager.journal import sweep as sweeping
-    from nodemanager.journal.past import past
     from nodemanager.journal.reading import outline
+    from nodemanager.journal.replay import past
 
     path = journal or load(config_path(config)).journal.path
     begin, end = since or 0.0, float("inf") if until is None else until

@@ -23,8 +23,8 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
 from nodemanager.core.model.reasons import Reason
-from nodemanager.httpserver import heads
-from nodemanager.httpserver.pace import Pace
+from nodemanager.httpserver import bounds
+from nodemanager.httpserver.bounds import Pace
 from nodemanager.httpserver.refusals import Refusals
 
 MOST = 4096
@@ -311,7 +311,7 @@ class GuardedProtocol(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         self._in_header = False
         version, most = self.parser.get_http_version(), self._gate.limits.most
-        self._wrong = heads.problem_of(version, self.url, self.headers, most)
+        self._wrong = bounds.problem_of(version, self.url, self.headers, most)
         if self._wrong is not None:
             raise ValueError(self._wrong.phrase)
         super().on_headers_complete()

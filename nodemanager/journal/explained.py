@@ -21,11 +21,10 @@ from nodemanager.core.model.reasons import is_flip
 from nodemanager.core.operate.naming import UnknownIdError
 from nodemanager.errors import JournalError
 from nodemanager.journal.event import LoggedEvent
-from nodemanager.journal.latest import count, each_latest
 from nodemanager.journal.opened import opened
 from nodemanager.journal.reading import Decided, JournalEntry, read
 from nodemanager.journal.replay import replayed
-from nodemanager.journal.story import Story
+from nodemanager.journal.story import Story, count, each_latest
 from nodemanager.lib.logline import Json, timestamp
 
 _RULE = tuple(one.name for one in fields(Finding))

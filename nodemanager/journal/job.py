@@ -17,9 +17,9 @@ from nodemanager.core.explain.picture import Picture
 from nodemanager.core.model.reasons import Event
 from nodemanager.core.operate.naming import AmbiguousIdError, UnknownIdError
 from nodemanager.journal.explained import NEWEST, Part, picture_at, plain, told
-from nodemanager.journal.latest import latest
 from nodemanager.journal.opened import opened
 from nodemanager.journal.reading import Decided, segment_of
+from nodemanager.journal.story import latest
 from nodemanager.lib.logline import Json, timestamp
 from nodemanager.lib.near import did_you_mean
 

@@ -16,7 +16,7 @@ from nodemanager.core.model.breaker import Breaker, Cause
 from nodemanager.core.model.streaks import NONE, Loops, Streak
 from nodemanager.core.model.world import FreedLife
 from nodemanager.core.observe.clocks import Clocks, after_boot
-from nodemanager.core.observe.hostnames import Hostname, Hostnames, hostnames_joined
+from nodemanager.core.observe.pings import Hostname, Hostnames, hostnames_joined
 from nodemanager.core.observe.snapshot import LateWrite, Rests
 from nodemanager.core.safety.boot_loops import joined as loops_joined
 from nodemanager.core.safety.breaker import opened

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import math
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from nodemanager.core.explain.lately import grouped
 from nodemanager.core.operate.naming import Thing, UnknownIdError, resolve
@@ -17,7 +18,6 @@ from nodemanager.journal.event import COLUMNS, LoggedEvent, told_from
 from nodemanager.journal.opened import opened, told_as_damage
 from nodemanager.lib.logline import Json
 
-AT_ONCE = 1000
 """Rows per query: an open transaction would keep the write-ahead log from shrinking."""
 
 _IS_NAMED = ":id IN (record, host, node, name, CAST(slot AS TEXT))"
@@ -106,3 +106,81 @@ def _things(connection: sqlite3.Connection) -> list[Thing]:
         for record, node, *others in rows
         if record is not None or (node is not None and node not in of_records)
     ]
+
+
+# The newest logged events of a journal.
+
+AT_ONCE = 1000
+"""Rows per query: an open transaction would keep the write-ahead log from shrinking."""
+_ASKED = {
+    "about": "(:about IN (record, host, node, name, CAST(slot AS TEXT)) OR event = :about"
+    " OR reason = :about)",
+    "event": "event = :event",
+    "host": "host = :host",
+    "record": "record = :record",
+    "node": "node = :node",
+    "before": "id < :before",
+    "since": "at >= :since",
+    "until": "at <= :until",
+}
+
+
+def latest(
+    path: Path, most: int, *, without: Collection[str] = (), **asked: Any
+) -> list[tuple[int, LoggedEvent]]:
+    """The newest events with their numbers in the journal, the newest first.
+
+    Leaves out the events `without`. `asked` are conditions, where they are not None: `about` a
+    name, event or reason code; an `event`; of a `host`, `record` or `node`; a number `before` that;
+    `since` and `until` a time, epoch seconds. Raises JournalError.
+    """
+    names = {f"no{number}": event for number, event in enumerate(sorted(without))}
+    wanted = [f"event NOT IN ({','.join(f':{name}' for name in names)})"] if names else []
+    where, given = _where(wanted, asked)
+    # Names of columns and of parameters only; whatever was asked for is bound.
+    query = f"SELECT id, {','.join(COLUMNS)} FROM told{where} ORDER BY id DESC LIMIT :most"  # noqa: S608
+    with opened(path) as connection, told_as_damage(path):
+        rows = connection.execute(query, {**names, **given, "most": most}).fetchall()
+        return [(number, told_from(row)) for number, *row in rows]
+
+
+def each_latest(path: Path, **asked: Any) -> Iterator[tuple[int, LoggedEvent]]:
+    """All that `latest` would give, however many, read in pieces."""
+    while rows := latest(path, AT_ONCE, **asked):
+        yield from rows
+        asked["before"] = rows[-1][0]
+
+
+def count(path: Path, **asked: Any) -> int:
+    """How many such events there are."""
+    where, given = _where([], asked)
+    with opened(path) as connection, told_as_damage(path):
+        # As above.
+        found = connection.execute(f"SELECT count(*) FROM told{where}", given).fetchone()  # noqa: S608
+        return int(found[0])
+
+
+def _where(wanted: list[str], asked: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    given = {name: value for name, value in asked.items() if value is not None}
+    wanted = [*wanted, *(_ASKED[name] for name in given)]
+    return f" WHERE {' AND '.join(wanted)}" if wanted else "", given
+
+
+# The names of records and nodes that a journal knows, for the completion of a typed word.
+
+MOST = 20_000
+"""The names of that many newest events are offered: a shell waits for them."""
+
+
+def names_in(path: Path, beginning: str = "") -> frozenset[str]:
+    """Uuids, hosts, slots, node ids and names of late events that begin with `beginning`.
+
+    Raises JournalError.
+    """
+    newest = (
+        "SELECT DISTINCT record, node, host, CAST(slot AS TEXT), name FROM"
+        " (SELECT * FROM told ORDER BY id DESC LIMIT ?)"
+    )
+    with opened(path) as connection, told_as_damage(path):
+        rows = connection.execute(newest, (MOST,)).fetchall()
+    return frozenset(one for row in rows for one in row if one and one.startswith(beginning))

@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import Any
 
-from nodemanager.actors.timer import ThreadTimer
+from nodemanager.actors.base import ThreadTimer
 from nodemanager.app import adapters, wiring
 from nodemanager.app.from_config import secrets_of, settings_of
 from nodemanager.app.state import RememberedBacklog, RememberedIdentity, StateDirectory

@@ -27,8 +27,8 @@ from nodemanager.errors import (
 )
 from nodemanager.lib.clock import Clock
 from nodemanager.records import wire
-from nodemanager.records.arvados_client import ArvadosClient
-from nodemanager.records.arvados_listing import (
+from nodemanager.records.arvados_client import (
+    ArvadosClient,
     Pages,
     ask_for_administrator,
     require_administrator,

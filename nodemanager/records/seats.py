@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from nodemanager.core.model.seats import SEAT, SEAT_SIZE
+from nodemanager.core.model.scheduling import SEAT, SEAT_SIZE
 from nodemanager.records import wire
 from nodemanager.records.slurm_nodes import SlurmNode
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
-from nodemanager.core.model.seats import SEAT_SIZE, seat_of
+from nodemanager.core.model.scheduling import SEAT_SIZE, seat_of
 from nodemanager.core.model.world import Claim, Guarantee, LatePing, Listed, Record, StoreTime
 from nodemanager.errors import (
     Conflict,

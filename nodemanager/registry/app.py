@@ -12,7 +12,7 @@ import logging
 import secrets
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -31,15 +31,17 @@ from nodemanager.errors import (
     StoreError,
     StoreRefused,
 )
+from nodemanager.httpserver.connections import limits_of
 from nodemanager.httpserver.refusals import Refusals
+from nodemanager.httpserver.server import AsgiApp, HttpServer
 from nodemanager.lib.workers import Workers
 from nodemanager.records import wire
 from nodemanager.records.pings import Ping, WrongInstance, WrongSecret, said_of_notice
 from nodemanager.records.query import ListQuery, selected
 from nodemanager.records.resource import NodesResource
 from nodemanager.records.sql import SqlRecordStore
-from nodemanager.registry import discovery, door, params
-from nodemanager.registry.door import PingDoor
+from nodemanager.registry import discovery, door
+from nodemanager.registry.door import PingDoor, most_of
 from nodemanager.registry.pings import PingWriter
 
 log = logging.getLogger("nodemanager.registry")
@@ -129,10 +131,10 @@ class _Nodes:
         self, req: Request, resp: Response, work: Callable[..., dict[str, Any]], *uuids: str
     ) -> None:
         """Answer a create or update; `work` takes the uuids and the attributes."""
-        asked = await params.read(req)
-        given = params.attributes(asked, _OPTIONS)
-        shown = selected(params.json_param(asked, "select"))
-        slot = params.flag(asked, "assign_slot")
+        asked = await door.read(req)
+        given = door.attributes(asked, _OPTIONS)
+        shown = selected(door.json_param(asked, "select"))
+        slot = door.flag(asked, "assign_slot")
         node = await self.workers.run(work, *map(_readable, uuids), given, assign_slot=slot)
         _answer(resp, {name: node[name] for name in shown})
 
@@ -155,13 +157,13 @@ class _All:
     nodes: _Nodes
 
     async def on_get(self, req: Request, resp: Response) -> None:
-        asked = await params.read(req)
+        asked = await door.read(req)
         query = ListQuery(
-            filters=params.json_param(asked, "filters"),
-            order=params.order_param(asked),
+            filters=door.json_param(asked, "filters"),
+            order=door.order_param(asked),
             limit=asked.get("limit"),
             offset=asked.get("offset"),
-            select=params.json_param(asked, "select"),
+            select=door.json_param(asked, "select"),
             count=asked.get("count"),
         )
         _send(resp, await self.nodes.workers.run(lambda: _json(self.nodes.blocking.list(query))))
@@ -175,7 +177,7 @@ class _One:
     nodes: _Nodes
 
     async def on_get(self, req: Request, resp: Response, uuid: str) -> None:
-        shown = selected(params.json_param(await params.read(req), "select"))
+        shown = selected(door.json_param(await door.read(req), "select"))
         node = await self.nodes.workers.run(self.nodes.blocking.get, _readable(uuid))
         _answer(resp, {name: node[name] for name in shown})
 
@@ -197,7 +199,7 @@ class _Ping:
     async def on_post(self, req: Request, resp: Response, uuid: str) -> None:
         if door.FAILED in req.scope:
             raise req.scope.pop(door.FAILED)
-        told = await params.read(req, params.MAX_PING)
+        told = await door.read(req, door.MAX_PING)
         _send(resp, await self.answer(Ping(_readable(uuid), told, req.remote_addr)))
 
     def answered(self) -> int:
@@ -295,3 +297,34 @@ async def _unexpected(
 ) -> None:
     token = _fail(resp, 500, "internal error")
     refusals.failed(error, req.path, f"its client was told {token}")
+
+
+# The registry's HTTP server, on a port of its own.
+
+
+def registry_server(
+    app: AsgiApp,
+    host: str = "127.0.0.1",
+    port: int = 0,
+    tls_cert: str | None = None,
+    tls_key: str | None = None,
+    refusals: Refusals | None = None,
+) -> HttpServer:
+    """A server for `build_app`'s application, not yet started; port 0 takes a free one.
+
+    With `tls_cert` and `tls_key` (PEM files) it speaks only TLS. `refusals` counts its refused
+    requests, together with the application's. Raises StartError.
+    """
+    if tls_cert is None and tls_key is not None:
+        raise StartError(f"tls_key is {tls_key}, but tls_cert is not set: give both or neither")
+    return HttpServer(
+        app,
+        host,
+        port,
+        option="[Registry] listen",
+        tls_cert=tls_cert,
+        tls_key=tls_key,
+        name=NAME,
+        limits=replace(limits_of(1 / 3), body_at=most_of),
+        refusals=refusals,
+    )

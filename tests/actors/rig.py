@@ -18,7 +18,7 @@ from typing import Any
 
 import pykka
 
-from nodemanager.actors.daemon.inputs import RunOnce
+from nodemanager.actors.daemon.context import RunOnce
 from nodemanager.actors.messages import ApplySettings, PollEvery, Stop
 from nodemanager.app import adapters, wiring
 from nodemanager.app.from_config import settings_of

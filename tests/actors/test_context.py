@@ -7,8 +7,7 @@ from typing import Any
 
 from mock import Mock
 
-from nodemanager.actors.daemon.context import Context
-from nodemanager.actors.daemon.inputs import DaemonInputs
+from nodemanager.actors.daemon.context import Context, DaemonInputs
 from nodemanager.actors.report.journal_writer import JournalWriter
 from nodemanager.core.execute.news import Inherited, NodeGone
 from nodemanager.core.execute.state import State

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from nodemanager.actors.report.journal_access import JournalAccess
-from nodemanager.actors.report.journal_writer import JournalWriter
+from nodemanager.actors.report.journal_writer import JournalAccess, JournalWriter
 from nodemanager.core.model.breaker import Breaker, Cause
 from nodemanager.core.model.world import Guarantee, WorkerState
 from nodemanager.core.observe.snapshot import LateWrite

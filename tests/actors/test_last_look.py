@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from nodemanager.actors.base import TeamContext
 from nodemanager.actors.messages import CloudListed
-from nodemanager.actors.team import TeamContext
 from nodemanager.actors.workers.record_cleaner import RecordCleanerActor
 from nodemanager.core.execute.effects import LookAtRecord
 from nodemanager.core.model.world import Listing, Record, Tags

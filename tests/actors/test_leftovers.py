@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from nodemanager.actors.daemon.leftover_releases import FIND_EVERY_S
+from nodemanager.actors.daemon.leftovers import FIND_EVERY_S
 from nodemanager.actors.messages import Ordered
 from nodemanager.core.execute.shutdown import PINS_TRIES
 from nodemanager.core.model.breaker import Breaker, Cause

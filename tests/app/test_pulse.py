@@ -10,7 +10,7 @@ import pykka
 import pytest
 
 from nodemanager.actors.messages import Beat
-from nodemanager.app.pulse import BEAT_S, Pulse
+from nodemanager.app.process import BEAT_S, Pulse
 from nodemanager.httpserver.server import HttpServer
 from tests.fakes.clock import ManualClock
 

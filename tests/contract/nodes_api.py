@@ -13,8 +13,7 @@ import pytest
 import requests
 
 from nodemanager.records.sql import SqlRecordStore
-from nodemanager.registry.app import build_app
-from nodemanager.registry.server import registry_server
+from nodemanager.registry.app import build_app, registry_server
 from tests.fakes.clock import ManualClock
 
 CONTRACT = """

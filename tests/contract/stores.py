@@ -22,7 +22,7 @@ import pytest
 import requests
 import sqlalchemy as sa
 
-from nodemanager.core.model.seats import seat_of
+from nodemanager.core.model.scheduling import seat_of
 from nodemanager.core.model.world import Claim, Record
 from nodemanager.httpserver.server import HttpServer
 from nodemanager.lib.clock import Clock, SystemClock
@@ -31,8 +31,7 @@ from nodemanager.records.arvados import ArvadosRecordStore
 from nodemanager.records.slurm import SlurmRecordStore
 from nodemanager.records.slurm_nodes import SlurmNodes
 from nodemanager.records.sql import SqlRecordStore
-from nodemanager.registry.app import build_app
-from nodemanager.registry.server import registry_server
+from nodemanager.registry.app import build_app, registry_server
 from tests.contract.models import MODELS, Answered
 from tests.records.slurm_model import SLURMD_TIMEOUT_S, SlurmModel
 

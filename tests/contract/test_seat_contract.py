@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from nodemanager.core.model.seats import seat_of
+from nodemanager.core.model.scheduling import seat_of
 from nodemanager.errors import Conflict, NoFreeSlot, StoreError, StoreRefused
 from tests.contract.stores import claim, pinged, read, seated_stores
 from tests.records.slurm_model import SLURMD_TIMEOUT_S, Node, Times

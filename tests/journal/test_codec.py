@@ -17,12 +17,11 @@ from nodemanager.core.model.scheduling import Dispatched, SchedulerNode, Schedul
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.verdict import Verdict
 from nodemanager.core.model.world import Claim, CloudNode, Job, Listing, Record, Size, StoreTime
-from nodemanager.core.observe.absence import Absence
 from nodemanager.core.observe.clocks import Future, MeasuredClock
 from nodemanager.core.observe.facts import CloudPollBegun, DemandSeen, NodesAnswered, PollMissed
-from nodemanager.core.observe.heard import Heard
 from nodemanager.core.observe.history import Unpaired
-from nodemanager.core.observe.listing_history import KnownSets
+from nodemanager.core.observe.listing_history import Absence, KnownSets
+from nodemanager.core.observe.pings import Heard
 from nodemanager.core.observe.snapshot import Expected, Flight, Limits
 from nodemanager.core.plan.boots import BootOrder
 from nodemanager.core.plan.destroy import ShutdownOrder

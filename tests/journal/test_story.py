@@ -20,9 +20,8 @@ from nodemanager.core.operate.naming import AmbiguousIdError, UnknownIdError
 from nodemanager.core.replay.fold import Decision, Start
 from nodemanager.errors import CloudError, JournalError
 from nodemanager.journal.event import LoggedEvent
-from nodemanager.journal.names import names_in
 from nodemanager.journal.sqlite import SqliteJournal
-from nodemanager.journal.story import Story
+from nodemanager.journal.story import Story, names_in
 from nodemanager.journal.told import NOT_KEPT, Teller
 from nodemanager.journal.verdicts import verdicts_of
 from nodemanager.lib import log

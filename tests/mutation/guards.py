@@ -509,7 +509,7 @@ GUARDS = (
     TextMutant(
         "U8",
         "above its limit the journal drops all decisions but the newest segment",
-        "journal/retention.py",
+        "journal/sqlite.py",
         "return (pages - free) * size",
         "return pages * size",
         "tests/journal/test_retention.py::test_above_its_limit_only_as_many_decisions_go_as_must",
@@ -553,7 +553,7 @@ GUARDS = (
     TextMutant(
         "C5",
         "a gap between listings that a reload makes too long counts as absence",
-        "core/observe/absence.py",
+        "core/observe/listing_history.py",
         "if self.gap_s > settings.poll_stale_after:",
         "if False:",
         "tests/core/plan/test_leftovers.py::"
@@ -631,7 +631,7 @@ GUARDS = (
     TextMutant(
         "U13",
         "throttling leaves as many creates at once as before",
-        "core/plan/throttling.py",
+        "core/plan/availability.py",
         "_at_once(limits, settings) // 2)",
         "_at_once(limits, settings))",
         "tests/core/plan/test_throttling.py::"
@@ -640,7 +640,7 @@ GUARDS = (
     TextMutant(
         "U13",
         "each of sixteen refusals of one moment halves the number again",
-        "core/plan/throttling.py",
+        "core/plan/availability.py",
         "if at < limits.throttled_until:",
         "if False:",
         "tests/core/plan/test_throttling.py::"

@@ -10,7 +10,7 @@ JOINS = (
     TextMutant(
         "D17",
         "time in which the scheduler did not answer counts as one in which it did not hear a node",
-        "core/observe/boots.py",
+        "core/observe/ended.py",
         "return listing.started_at - since",
         "return now - since",
         "tests/core/judge/test_joining.py::"
@@ -93,7 +93,7 @@ JOINS = (
     TextMutant(
         "D17",
         "a node that its scheduler called up before this run is ended as never joined",
-        "core/observe/hostnames.py",
+        "core/observe/pings.py",
         "            waits = _is_within_grace(record, at, clock, settings)\n",
         "            waits = True\n",
         f"{_TESTS}test_nobody_ends_one_that_nobody_watched_from_its_boot_on_d17",
@@ -101,7 +101,7 @@ JOINS = (
     TextMutant(
         "T1",
         "a clock set back makes an old claim young",
-        "core/observe/hostnames.py",
+        "core/observe/pings.py",
         "    is_known = age_s > -CLOCK_STEP_S and clock.since(claim.at, at) > clock.known_since\n",
         "    is_known = True\n",
         f"{_TESTS}test_a_claim_from_before_a_jump_is_of_no_known_age_d17_t1",
@@ -109,7 +109,7 @@ JOINS = (
     TextMutant(
         "R4",
         "what an earlier run saw join has not joined for this one",
-        "core/observe/hostnames.py",
+        "core/observe/pings.py",
         "waits=one.waits and kept[key].waits,",
         "waits=one.waits,",
         f"{_TESTS}test_what_either_run_saw_join_has_joined_d17_r4",
@@ -125,7 +125,7 @@ JOINS = (
     TextMutant(
         "D17",
         "an answer of long ago says that a node is not up",
-        "core/observe/boots.py",
+        "core/observe/ended.py",
         "if since is None or listing is None or now - listing.started_at > "
         "settings.poll_stale_after:",
         "if since is None or listing is None:",

@@ -35,7 +35,7 @@ MUTANTS = (
     TextMutant(
         "C11",
         "slots whose nodes nobody can ask about are told once, and never again",
-        "actors/report/notice_log.py",
+        "actors/report/lines.py",
         "            if now - told_at < EVERY_S and notice.count < 2 * told_count:\n",
         "            if told_count:\n",
         "tests/actors/test_notices.py::"
@@ -159,7 +159,7 @@ MUTANTS = (
     TextMutant(
         "T1",
         "a jump that a former run measured explains what the first listing shows",
-        "core/observe/contradictions.py",
+        "core/observe/clocks.py",
         "if clock.has_jumped and not is_first:",
         "if clock.has_jumped:",
         "tests/core/observe/test_clocks.py::"
@@ -254,7 +254,7 @@ MUTANTS = (
     TextMutant(
         "D7",
         "a daemon that started in an earlier life is taken for the next one's",
-        "core/observe/hostnames.py",
+        "core/observe/pings.py",
         " and node.started_at not in starts:",
         ":",
         "tests/core/judge/test_deleted_record.py::"
@@ -263,7 +263,7 @@ MUTANTS = (
     TextMutant(
         "D7",
         "a start told before a node pinged is that one's, whoever else lives under its name",
-        "core/observe/hostnames.py",
+        "core/observe/pings.py",
         "    if record.last_ping_at is None and len(unknown) == 1:\n",
         "    if False:\n",
         "tests/core/judge/test_deleted_record.py::"
@@ -334,7 +334,7 @@ MUTANTS = (
     TextMutant(
         "D6",
         "the quota of one family stops every size",
-        "core/plan/refusals.py",
+        "core/plan/availability.py",
         "    if isinstance(error, FamilyQuotaExceeded | SpotQuotaExceeded):\n",
         "    if False:\n",
         "tests/core/plan/test_demand.py::"
@@ -591,7 +591,7 @@ MUTANTS = (
     TextMutant(
         "B3",
         "mass silence is over where nothing tells that the nodes are ill, as after a start",
-        "core/judge/recovered.py",
+        "core/judge/node_view.py",
         "(is_well(view, view.record) or suspended_word(view.record, snapshot, settings))",
         "True",
         "tests/core/safety/test_closings.py::test_a_start_closes_no_mass_silence_and_pings_do",
@@ -599,7 +599,7 @@ MUTANTS = (
     TextMutant(
         "B3",
         "a stamp that is there at a start is a ping that came since",
-        "core/judge/recovered.py",
+        "core/judge/node_view.py",
         'heard.before_at == float("-inf") or ',
         "",
         "tests/core/safety/test_closings.py::test_after_a_start_one_listing_tells_of_no_ping",
@@ -607,7 +607,7 @@ MUTANTS = (
     TextMutant(
         "B3",
         "a stamp that is there after a jump of the clock is a ping that came since",
-        "core/judge/recovered.py",
+        "core/judge/node_view.py",
         " or heard.before_at < clock.known_since",
         "",
         "tests/core/safety/test_closings.py::"
@@ -616,7 +616,7 @@ MUTANTS = (
     TextMutant(
         "B3",
         "a node that says down is well while it is in its boot grace",
-        "core/judge/recovered.py",
+        "core/judge/node_view.py",
         "record.worker_state is WorkerState.DOWN and view.state is not WorkerState.BUSY",
         "False",
         "tests/core/safety/test_closings.py::test_a_jump_of_both_clocks_closes_no_mass_silence_t1",
@@ -624,7 +624,7 @@ MUTANTS = (
     TextMutant(
         "B3",
         "a node that is being stopped is well",
-        "core/judge/recovered.py",
+        "core/judge/node_view.py",
         "            and view.node.state not in DYING\n",
         "",
         "tests/core/safety/test_closings.py::"
@@ -633,7 +633,7 @@ MUTANTS = (
     TextMutant(
         "B3",
         "the pings of its twin tell of a node's health",
-        "core/judge/recovered.py",
+        "core/judge/node_view.py",
         "            record.instance_id in (None, view.node.id)\n            and view",
         "            view",
         "tests/core/safety/test_closings.py::test_a_twins_pings_tell_of_no_health_p1a",
@@ -641,7 +641,7 @@ MUTANTS = (
     TextMutant(
         "B3",
         "a node that its scheduler has switched off must ping, too",
-        "core/judge/recovered.py",
+        "core/judge/node_view.py",
         " or suspended_word(view.record, snapshot, settings))",
         ")",
         "tests/core/judge/test_scheduled.py::"
@@ -650,7 +650,7 @@ MUTANTS = (
     TextMutant(
         "B3",
         "a ping from before the breaker opened tells of health",
-        "core/judge/recovered.py",
+        "core/judge/node_view.py",
         "max(since[view.node.id], lately)",
         "lately",
         "tests/core/safety/test_closings.py::test_a_longer_window_closes_no_mass_silence_s6",
@@ -658,7 +658,7 @@ MUTANTS = (
     TextMutant(
         "B3",
         "a ping of long ago tells of health, while the store answers none",
-        "core/judge/recovered.py",
+        "core/judge/node_view.py",
         "max(since[view.node.id], lately)",
         "since[view.node.id]",
         "tests/core/safety/test_closings.py::"
@@ -954,7 +954,7 @@ MUTANTS = (
     TextMutant(
         "C12",
         "a prune goes on where the store can't compare",
-        "core/plan/prune.py",
+        "core/plan/due.py",
         "if settings.prune_after is None or not settings.compare_and_set or room <= 0:",
         "if settings.prune_after is None or room <= 0:",
         "tests/core/execute/test_prune.py::test_nothing_is_deleted_where_nothing_may_be_freed",
@@ -962,7 +962,7 @@ MUTANTS = (
     TextMutant(
         "T1",
         "a prune trusts a clock that has just stepped",
-        "core/plan/prune.py",
+        "core/plan/due.py",
         "    if not clock.trusted_at(snapshot.now, settings.poll_stale_after):\n        return ()\n",
         "",
         "tests/core/execute/test_prune.py::"
@@ -971,7 +971,7 @@ MUTANTS = (
     TextMutant(
         "C10",
         "prunes go below max_nodes",
-        "core/plan/prune.py",
+        "core/plan/due.py",
         "for clean_s, record in old[: min(surplus, room)]",
         "for clean_s, record in old[:room]",
         "tests/core/execute/test_prune.py::"
@@ -980,7 +980,7 @@ MUTANTS = (
     TextMutant(
         "C9",
         "a record on hold is pruned",
-        "core/plan/prune.py",
+        "core/plan/due.py",
         "if uuid in snapshot.holds or uuid in snapshot.record_flights or uuid in snapshot.touched:",
         "if uuid in snapshot.record_flights or uuid in snapshot.touched:",
         "tests/core/execute/test_prune.py::test_a_record_that_something_stands_for_is_not_deleted",
@@ -1144,7 +1144,7 @@ MUTANTS = (
     TextMutant(
         "D16",
         "a seat that somebody drained is powered up",
-        "core/plan/seats.py",
+        "core/plan/slots.py",
         "    if node.draining:\n        return SeatUse.DRAINED\n",
         "",
         "tests/core/plan/test_seats.py::"
@@ -1153,7 +1153,7 @@ MUTANTS = (
     TextMutant(
         "D16",
         "a seat that is not off is powered up",
-        "core/plan/seats.py",
+        "core/plan/slots.py",
         "host is not None or one.uuid in self._off",
         "True",
         "tests/core/plan/test_seats.py::"

@@ -8,7 +8,7 @@ PLACES = (
     TextMutant(
         "D6",
         "a place that rests is asked again",
-        "core/plan/places.py",
+        "core/plan/availability.py",
         "if place not in tried and not _until(size.name, place, rests) > now",
         "if place not in tried",
         "tests/core/plan/test_places.py::"
@@ -17,7 +17,7 @@ PLACES = (
     TextMutant(
         "D6",
         "one boot order asks a place twice",
-        "core/plan/places.py",
+        "core/plan/availability.py",
         "if place not in tried and not",
         "if not",
         "tests/core/execute/explored/test_setup.py::test_the_next_place_is_tried_at_once_and_none_twice",
@@ -25,7 +25,7 @@ PLACES = (
     TextMutant(
         "D6",
         "a size rests with the first of its places",
-        "core/plan/places.py",
+        "core/plan/availability.py",
         "    until = min((_until",
         "    until = max((_until",
         "tests/core/plan/test_places.py::test_a_size_rests_until_the_first_of_its_places_wakes",
@@ -33,7 +33,7 @@ PLACES = (
     TextMutant(
         "D6",
         "the rest of one place makes the others forget theirs",
-        "core/plan/places.py",
+        "core/plan/availability.py",
         "size: {**rests.get(size, {}), place: until}",
         "size: {place: until}",
         "tests/actors/test_places.py::"
@@ -42,7 +42,7 @@ PLACES = (
     TextMutant(
         "D6",
         "nodes that no listing shows yet count in no place",
-        "core/plan/places.py",
+        "core/plan/availability.py",
         " + Counter(snapshot.places_to_be)",
         "",
         "tests/core/plan/test_places.py::"
@@ -68,7 +68,7 @@ PLACES = (
     TextMutant(
         "D6",
         "a full place rests the whole size",
-        "core/plan/refusals.py",
+        "core/plan/availability.py",
         "    if isinstance(error, PlaceFull):\n",
         "    if False:\n",
         "tests/core/plan/test_places.py::"
@@ -93,7 +93,7 @@ PLACES = (
     TextMutant(
         "U9",
         "every place gets the same client token",
-        "core/plan/places.py",
+        "core/plan/availability.py",
         "    if place is None:\n",
         "    if True:\n",
         "tests/core/plan/test_places.py::"

@@ -13,8 +13,7 @@ from nodemanager.cloud.checks import CheckStatus, Found
 from nodemanager.config import load
 from nodemanager.httpserver.server import HttpServer
 from nodemanager.preflight import ping_url
-from nodemanager.registry.app import build_app
-from nodemanager.registry.server import registry_server
+from nodemanager.registry.app import build_app, registry_server
 from tests.cloud.pings import ping_server
 from tests.live.harness import free_port
 from tests.registry.conftest import TOKEN, make_store

@@ -20,8 +20,7 @@ from nodemanager.httpserver.server import HttpServer
 from nodemanager.lib.clock import SystemClock
 from nodemanager.records.arvados import ArvadosRecordStore
 from nodemanager.registry import discovery
-from nodemanager.registry.app import build_app
-from nodemanager.registry.server import registry_server
+from nodemanager.registry.app import build_app, registry_server
 from tests.contract.stores import claim, open_sql
 
 ERRORS = {"errors": ["it said no"], "error_token": "1+abc"}

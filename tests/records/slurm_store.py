@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from nodemanager.core.model.seats import seat_of
+from nodemanager.core.model.scheduling import seat_of
 from nodemanager.core.model.world import Record
 from nodemanager.lib.clock import SystemClock
 from nodemanager.records.slurm import SlurmRecordStore

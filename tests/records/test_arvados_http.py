@@ -20,8 +20,7 @@ from nodemanager.errors import (
     StoreRefused,
 )
 from nodemanager.httpserver.server import HttpServer
-from nodemanager.registry.app import build_app
-from nodemanager.registry.server import registry_server
+from nodemanager.registry.app import build_app, registry_server
 from tests.contract.stores import claim, open_sql
 from tests.records.arvados_servers import (
     ERRORS,

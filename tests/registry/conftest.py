@@ -14,8 +14,7 @@ from nodemanager.httpserver.refusals import Refusals
 from nodemanager.httpserver.server import HttpServer
 from nodemanager.lib.clock import SystemClock
 from nodemanager.records.sql import SqlRecordStore
-from nodemanager.registry.app import NAME, build_app
-from nodemanager.registry.server import registry_server
+from nodemanager.registry.app import NAME, build_app, registry_server
 
 TOKEN = "tok3n-of-the-administrator"
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from nodemanager.registry import params
+from nodemanager.registry import door
 
 PARTS = ["a", "b", "=", "&", "+", ";", ",", "%", "%41", "%26", "%ff", "%c3%a9", "%zz", "\xe9", "\0"]
 
@@ -28,7 +28,7 @@ def strictly(text: str) -> dict[str, str] | None:
 def test_a_form_says_what_the_strict_reader_finds_in_it(text: str) -> None:
     found: dict[str, Any] | None
     try:
-        found = params._form(text)
+        found = door._form(text)
     except falcon.HTTPBadRequest:
         found = None
     assert found == strictly(text)
@@ -36,6 +36,6 @@ def test_a_form_says_what_the_strict_reader_finds_in_it(text: str) -> None:
 
 @pytest.mark.parametrize("one", ["a=b", "a=%62"])
 def test_a_form_of_too_many_fields_is_refused(one: str) -> None:
-    assert params._form("&".join([one] * params._MAX_FIELDS)) == {"a": "b"}
+    assert door._form("&".join([one] * door._MAX_FIELDS)) == {"a": "b"}
     with pytest.raises(falcon.HTTPBadRequest):
-        params._form("&".join([one] * (params._MAX_FIELDS + 1)))
+        door._form("&".join([one] * (door._MAX_FIELDS + 1)))

@@ -19,7 +19,7 @@ from nodemanager.lib import log
 from nodemanager.records import rows
 from nodemanager.records.resource import NodesResource
 from nodemanager.registry.app import build_app
-from nodemanager.registry.params import MAX_BODY
+from nodemanager.registry.door import MAX_BODY
 
 NODES = "/arvados/v1/nodes"
 NOBODY = f"{NODES}/zzzzz-7ekkf-000000000000000"

@@ -20,8 +20,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from nodemanager.core.model.world import Claim
 from nodemanager.errors import StartError
-from nodemanager.registry.app import build_app
-from nodemanager.registry.server import registry_server
+from nodemanager.registry.app import build_app, registry_server
 from tests.registry.conftest import TOKEN, make_store
 
 
@@ -82,7 +81,7 @@ _FORGETFUL = """
 import sys, pathlib
 from tests.registry.conftest import TOKEN, make_store
 from nodemanager.registry.app import build_app
-from nodemanager.registry.server import registry_server
+from nodemanager.registry.app import registry_server
 store = make_store(pathlib.Path(sys.argv[1]))
 server = registry_server(build_app(store, TOKEN))
 server.start()

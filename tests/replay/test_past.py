@@ -16,7 +16,7 @@ from nodemanager.core.model.reasons import Means, having
 from nodemanager.core.model.world import Job, Size, WorkerState
 from nodemanager.core.replay.spending import CAUSE_OF, CostCause, cause_of, size_of, spent, total_of
 from nodemanager.errors import CloudError
-from nodemanager.journal.past import Past, past
+from nodemanager.journal.replay import Past, past
 from nodemanager.journal.sqlite import SqliteJournal
 from tests.actors.rig import Rig, rigs
 from tests.fakes import FakeCloud, FakeStore, TickingClock

@@ -20,8 +20,7 @@ from nodemanager.core.model.world import Job, Shape, WorkerState
 from nodemanager.errors import SchedulerError, SchedulerRefused
 from nodemanager.schedulers.slurm import cluster, jobs, rows, text, told_json
 from nodemanager.schedulers.slurm.adapter import AnswerFormat, SlurmScheduler
-from nodemanager.schedulers.slurm.cluster import Cluster
-from nodemanager.schedulers.slurm.hostlist import names_of
+from nodemanager.schedulers.slurm.cluster import Cluster, names_of
 
 RECORDED = Path(__file__).with_name("recorded")
 ALL: frozenset[str] = frozenset()

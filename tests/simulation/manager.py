@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from nodemanager.actors.base import RoleActor
+from nodemanager.actors.base import RoleActor, TeamContext
+from nodemanager.actors.daemon.context import DaemonInputs
 from nodemanager.actors.daemon.daemon import NodeManagerDaemonActor
-from nodemanager.actors.daemon.inputs import DaemonInputs
 from nodemanager.actors.messages import ApplySettings, Begin, PollEvery, Stop, Team
 from nodemanager.actors.net import netted
 from nodemanager.actors.poll.polling import (
@@ -17,7 +17,6 @@ from nodemanager.actors.poll.polling import (
     RecordListActor,
     SchedulerActor,
 )
-from nodemanager.actors.team import TeamContext
 from nodemanager.actors.workers.node_setup import NodeSetupActor
 from nodemanager.actors.workers.node_shutdown import NodeShutdownActor
 from nodemanager.actors.workers.record_cleaner import RecordCleanerActor

@@ -12,15 +12,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from nodemanager.actors.daemon.identities import Identities
-from nodemanager.actors.daemon.leftover_book import LeftoverBook
+from nodemanager.actors.daemon.leftovers import LeftoverBook
 from nodemanager.actors.daemon.operators import PoolOrders
 from nodemanager.actors.daemon.recovery import Recovery
 from nodemanager.actors.daemon.runner import Runner
 from nodemanager.actors.poll.polling import CloudNodeListActor, RecordListActor, SchedulerActor
 from nodemanager.actors.report.demand_log import DemandLog
 from nodemanager.actors.report.event_log import EventLog
-from nodemanager.actors.report.journal_access import JournalAccess
-from nodemanager.actors.report.journal_writer import JournalWriter
+from nodemanager.actors.report.journal_writer import JournalAccess, JournalWriter
 from nodemanager.actors.workers.node_setup import NodeSetupActor
 from nodemanager.actors.workers.node_shutdown import NodeShutdownActor
 from nodemanager.cloud.api import CreateOrder
@@ -52,7 +51,7 @@ from nodemanager.core.observe import (
     unlisted,
 )
 from nodemanager.core.observe.clocks import MeasuredClock
-from nodemanager.core.observe.consistency import Impossible
+from nodemanager.core.observe.evidence import Impossible
 from nodemanager.core.plan import (
     boots,
     destroy,

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import mock
 
-from nodemanager.actors.daemon import decisions, plan_orders
+from nodemanager.actors.daemon import decisions
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.observe.snapshot import Snapshot
 from nodemanager.core.plan.plan import Plan
@@ -124,7 +124,7 @@ def play(
     secrets = SimpleNamespace(token_hex=world.token_hex)
     is_held = Random(f"{scenario.seed}/whole").random() < HELD
     with (
-        mock.patch.object(plan_orders, "secrets", secrets),
+        mock.patch.object(decisions, "secrets", secrets),
         mock.patch.object(decisions, "decide", _held(world) if is_held else decide),
     ):
         _play(world, scenario)

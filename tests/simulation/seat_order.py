@@ -7,7 +7,7 @@ one that Slurm waits for, that may be had, and that the same plan does not boot.
 
 from __future__ import annotations
 
-from nodemanager.core.model.seats import seat_of
+from nodemanager.core.model.scheduling import seat_of
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.observe.facts import SchedulerSeen
 from nodemanager.core.observe.snapshot import Snapshot

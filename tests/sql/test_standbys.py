@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from nodemanager.app.check import check
-from nodemanager.sql import standbys
+from nodemanager.sql import watch
 from tests.contract.stores import Postgres
 from tests.waiting import until
 
@@ -24,7 +24,7 @@ def primary() -> Iterator[Postgres]:
 
 def test_a_standby_that_no_commit_waits_for_is_warned_of(primary: Postgres, tmp_path: Path) -> None:
     url = primary.new_database()
-    assert standbys.lacking(url) is None, "it has no standby"
+    assert watch.lacking(url) is None, "it has no standby"
     standby = Postgres(follows=primary)
     try:
         until("a stream", lambda: primary.ask("SELECT count(*) FROM pg_stat_replication") == 1)
@@ -38,11 +38,11 @@ def test_a_standby_that_no_commit_waits_for_is_warned_of(primary: Postgres, tmp_
         ):
             primary.ask(f"ALTER SYSTEM SET {setting}")
             primary.ask("SELECT pg_reload_conf()")
-            until("the setting", lambda warned=warned: (standbys.lacking(url) is None) != warned)
+            until("the setting", lambda warned=warned: (watch.lacking(url) is None) != warned)
     finally:
         standby.stop()
 
 
 def test_what_does_not_answer_or_is_none_is_not_warned_of(tmp_path: Path) -> None:
-    assert standbys.lacking(f"postgresql://nobody@/none?host={tmp_path}") is None
-    assert standbys.lacking("postgresql://nobody@:none/") is None
+    assert watch.lacking(f"postgresql://nobody@/none?host={tmp_path}") is None
+    assert watch.lacking("postgresql://nobody@:none/") is None

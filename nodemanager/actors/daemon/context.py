@@ -5,17 +5,16 @@ Only facts and decisions change the State, by the same fold that a replay of the
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
 
-from nodemanager.actors.base import tell
-from nodemanager.actors.daemon.inputs import DaemonInputs
+from nodemanager.actors.base import Timer, tell
 from nodemanager.actors.daemon.runner import Runner
 from nodemanager.actors.messages import BackOff, CallsResume, Decide, Stop, Team
 from nodemanager.actors.report.event_log import EventLog
 from nodemanager.actors.report.journal_writer import JournalWriter
-from nodemanager.actors.timer import Timer
 from nodemanager.actors.workers.worker_pool import WorkerPool
 from nodemanager.core.execute.flights import Flights
 from nodemanager.core.execute.news import Inherited, LoopsReset, Throttling
@@ -23,22 +22,99 @@ from nodemanager.core.execute.seen import snapshot_of
 from nodemanager.core.execute.state import Backlog, Own, OwnNews, State
 from nodemanager.core.execute.workflow import Key
 from nodemanager.core.execute.writes import Writes
+from nodemanager.core.explain.picture import Picture
 from nodemanager.core.model.breaker import COLLAPSES, Breaker
 from nodemanager.core.model.reasons import Event
 from nodemanager.core.model.scheduling import Dispatched
 from nodemanager.core.model.settings import FREED_KEPT_S, Settings
+from nodemanager.core.model.world import Guarantee
 from nodemanager.core.observe.clocks import MeasuredClock, wall_read
 from nodemanager.core.observe.facts import BreakerSet, Fact
 from nodemanager.core.observe.history import History
 from nodemanager.core.observe.snapshot import Limits, Snapshot
+from nodemanager.core.plan.availability import may_run
 from nodemanager.core.plan.plan import Plan
-from nodemanager.core.plan.throttling import may_run
 from nodemanager.core.replay.fold import after_decision, stages
 from nodemanager.core.safety import breaker as breakers
 from nodemanager.errors import RemoteError
+from nodemanager.journal.api import Journal
 from nodemanager.journal.kept import BOOT_LOOPS, BREAKER, HOSTNAMES, LATE_WRITES, PLACE_RESTS, Kept
 from nodemanager.lib.clock import Clock
 from nodemanager.lib.log import WARNING, Logger
+
+# What the daemon actor is given at its start.
+
+
+class IdentityStore(Protocol):
+    """Remembers the account and the store over restarts (L5)."""
+
+    def check(self, kind: str, seen: str) -> str | None:
+        """None if `seen` is the known one or the first; else a text that says what differs.
+
+        Raises StartError if the known one can't be read, or the first one can't be kept.
+        """
+        ...
+
+    def check_age(self, store_id: str, beats: int) -> str | None:
+        """None if that store's count of heartbeats never fell; else a text that says so.
+
+        The text stays until an operator clears it. Raises StartError as `check` does.
+        """
+        ...
+
+
+class BacklogKeeper(Protocol):
+    """Remembers over restarts what the first plan with cleans in it held back (S5)."""
+
+    def load(self) -> tuple[bool, frozenset[str]]:
+        """Whether there was no such plan yet, and what is held back."""
+        ...
+
+    def save(self, backlog: frozenset[str]) -> None:
+        """Write it to the disk. Raises StartError if that fails."""
+        ...
+
+
+class NoBacklog:
+    """Holds nothing back: every record is judged from the start."""
+
+    def load(self) -> tuple[bool, frozenset[str]]:
+        return False, frozenset()
+
+    def save(self, backlog: frozenset[str]) -> None:
+        return
+
+
+@dataclass(frozen=True, slots=True)
+class RunOnce:
+    """`--once`: one plan is applied, then `finished` is called with the exit code."""
+
+    finished: Callable[[int], None]
+
+
+@dataclass(frozen=True)
+class DaemonInputs:
+    """What the daemon actor is given at its start.
+
+    `mode` is `apply` or `dry-run`; `token` is the lease's fencing token. `repeats_creates` says
+    that the cloud makes one node of creates with one client token (U9). `show` is given each
+    decision; it returns at once and never raises.
+    """
+
+    manager: str
+    mode: str
+    guarantee: Guarantee
+    fence_wait: float
+    identity: IdentityStore
+    journal: Journal
+    backlog: BacklogKeeper = field(default_factory=lambda: NoBacklog())
+    repeats_creates: bool = False
+    holds_lease: Callable[[], bool] = lambda: True
+    show: Callable[[Picture], None] = lambda picture: None
+    token: int = 0
+    once: RunOnce | None = None
+    run_id: str = field(default_factory=lambda: secrets.token_hex(2))
+
 
 KEPT: tuple[tuple[Kept[Any], Callable[[State], object]], ...] = (
     (BOOT_LOOPS, lambda state: state.limits.loops),

@@ -8,17 +8,27 @@ freed. This module only says which part handles which message.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from nodemanager.actors.base import OnDeath, RoleActor, tell
+from nodemanager.actors.base import OnDeath, RoleActor, Timer, tell
 from nodemanager.actors.daemon.backlog_runs import (
     ApplyBacklog,
+    BacklogRuns,
     ShowBacklog,
     StopBacklog,
 )
-from nodemanager.actors.daemon.context import Context
-from nodemanager.actors.daemon.inputs import DaemonInputs
-from nodemanager.actors.daemon.parts import Parts, parts_of
+from nodemanager.actors.daemon.context import Context, DaemonInputs
+from nodemanager.actors.daemon.decisions import Decisions, PlanOrders
+from nodemanager.actors.daemon.endings import Endings
+from nodemanager.actors.daemon.identities import Identities
+from nodemanager.actors.daemon.invariants import FalseCleans, Invariants
+from nodemanager.actors.daemon.leftovers import LeftoverBook, LeftoverReleases
+from nodemanager.actors.daemon.observations import Observations
+from nodemanager.actors.daemon.operators import CommandHandler, OperatorMarks
+from nodemanager.actors.daemon.recovery import Recovery
+from nodemanager.actors.daemon.runner import Runner
+from nodemanager.actors.daemon.workflow_shell import WorkflowShell
 from nodemanager.actors.messages import (
     ApplySettings,
     Begin,
@@ -39,8 +49,8 @@ from nodemanager.actors.messages import (
     TendLeftovers,
     WaitOver,
 )
-from nodemanager.actors.timer import Timer
 from nodemanager.actors.workers.worker_pool import WorkerPool
+from nodemanager.core.execute.catalog import WORKFLOWS
 from nodemanager.core.execute.news import ErrandRun
 from nodemanager.core.model.reasons import Event
 from nodemanager.core.model.settings import Settings
@@ -55,6 +65,42 @@ from nodemanager.core.observe.facts import (
 from nodemanager.core.replay.fold import Start
 from nodemanager.lib.clock import Clock
 from nodemanager.lib.log import Logger
+
+# Makes the parts of the daemon, and gives each the parts that it needs.
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """The parts that messages go to."""
+
+    observations: Observations
+    false_cleans: FalseCleans
+    decisions: Decisions
+    releases: LeftoverReleases
+    backlog: BacklogRuns
+    operators: CommandHandler
+    recovery: Recovery
+    endings: Endings
+
+
+def parts_of(context: Context) -> Parts:
+    """Make all parts of a daemon, and the runner that they share."""
+    identities, endings = Identities(context), Endings(context)
+    invariants, false_cleans = Invariants(context), FalseCleans(context)
+    marks = OperatorMarks(context)
+    leftovers = LeftoverBook(context)
+    operators = CommandHandler(context, marks)
+    backlog = BacklogRuns(context, identities)
+    releases = LeftoverReleases(context, leftovers, endings.settled)
+    observations = Observations(context, identities, invariants, false_cleans, endings)
+    recovery = Recovery(context, false_cleans, invariants, backlog)
+    orders = PlanOrders(context, false_cleans)
+    decisions = Decisions(context, recovery, releases, backlog, operators, orders, endings)
+    shell = WorkflowShell(context, invariants, releases, backlog, operators, endings)
+    context.runner = Runner(WORKFLOWS, shell, context.journal_writer, context.log)
+    return Parts(
+        observations, false_cleans, decisions, releases, backlog, operators, recovery, endings
+    )
 
 
 class NodeManagerDaemonActor(RoleActor):

@@ -8,9 +8,8 @@ from dataclasses import dataclass, replace
 from nodemanager.actors.base import tell
 from nodemanager.actors.daemon.context import Context
 from nodemanager.actors.daemon.endings import Endings
-from nodemanager.actors.daemon.false_cleans import FalseCleans
 from nodemanager.actors.daemon.identities import Identities
-from nodemanager.actors.daemon.invariants import Invariants
+from nodemanager.actors.daemon.invariants import FalseCleans, Invariants
 from nodemanager.actors.messages import (
     AskAccount,
     CloudJudged,
@@ -21,8 +20,7 @@ from nodemanager.actors.messages import (
 )
 from nodemanager.core.execute.news import ErrandRun, StoreListed
 from nodemanager.core.model.world import CloudNode, CloudState, Listing, Record
-from nodemanager.core.observe.clocks import Clocks, MeasuredClock
-from nodemanager.core.observe.contradictions import contradicted
+from nodemanager.core.observe.clocks import Clocks, MeasuredClock, contradicted
 from nodemanager.core.observe.facts import (
     CloudSeen,
     DemandSeen,

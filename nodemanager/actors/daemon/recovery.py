@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 from nodemanager.actors.daemon.backlog_runs import BacklogRuns
 from nodemanager.actors.daemon.context import Context
-from nodemanager.actors.daemon.false_cleans import FalseCleans
 from nodemanager.actors.daemon.intents import (
     answers_of_creates,
     ends_of,
@@ -16,7 +15,7 @@ from nodemanager.actors.daemon.intents import (
     open_destroys,
     sent_destroys,
 )
-from nodemanager.actors.daemon.invariants import Invariants
+from nodemanager.actors.daemon.invariants import FalseCleans, Invariants
 from nodemanager.actors.report.journal_writer import Loaded
 from nodemanager.core.execute.expectations import expected_again, waiting_claims
 from nodemanager.core.execute.news import CreatesRead, Inherited

@@ -9,7 +9,7 @@ from nodemanager.actors.daemon.backlog_runs import BacklogRuns
 from nodemanager.actors.daemon.context import Context
 from nodemanager.actors.daemon.endings import Endings
 from nodemanager.actors.daemon.invariants import Invariants
-from nodemanager.actors.daemon.leftover_releases import LeftoverReleases
+from nodemanager.actors.daemon.leftovers import LeftoverReleases
 from nodemanager.actors.daemon.operators import CommandHandler
 from nodemanager.actors.messages import WaitOver
 from nodemanager.actors.workers.worker_pool import WorkerPool

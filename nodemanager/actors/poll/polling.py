@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import TypeVar
 
-from nodemanager.actors.base import RoleActor
+from nodemanager.actors.base import RoleActor, TeamContext
 from nodemanager.actors.messages import (
     AskAccount,
     AskNodes,
@@ -29,7 +29,6 @@ from nodemanager.actors.messages import (
     TakeWishlist,
 )
 from nodemanager.actors.net import netted
-from nodemanager.actors.team import TeamContext
 from nodemanager.cloud.api import CloudDriver
 from nodemanager.core.execute.news import ErrandRun
 from nodemanager.core.model.scheduling import SchedulerNode

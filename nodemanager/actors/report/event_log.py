@@ -6,8 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from nodemanager.actors.report.demand_log import DemandLog
-from nodemanager.actors.report.lines import SUMMARY_EVERY_S, Lasting, first_of
-from nodemanager.actors.report.notice_log import NoticeLog
+from nodemanager.actors.report.lines import SUMMARY_EVERY_S, Lasting, NoticeLog, first_of
 from nodemanager.actors.report.verdict_log import VerdictLog
 from nodemanager.core.explain.events import event_of_node, event_of_record
 from nodemanager.core.judge.false_clean import CLEAR, FalseClean
@@ -22,9 +21,9 @@ from nodemanager.core.observe.snapshot import Rests
 from nodemanager.core.operate.verbs import STANDING
 from nodemanager.core.plan.boots import BootOrder
 from nodemanager.core.plan.destroy import ShutdownOrder
+from nodemanager.core.plan.due import PruneOrder
 from nodemanager.core.plan.errands import Errand
 from nodemanager.core.plan.plan import Plan
-from nodemanager.core.plan.prune import PruneOrder
 from nodemanager.core.safety.orders import CleanOrder
 from nodemanager.lib.log import DEBUG, ERROR, INFO, WARNING, Logger
 from nodemanager.lib.logline import timestamp

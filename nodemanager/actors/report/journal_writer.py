@@ -7,20 +7,20 @@ begun. The outcomes of what was begun before wait, and are written once that is 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeVar
 
-from nodemanager.actors.report.journal_access import JournalAccess
 from nodemanager.core.explain.events import CLEANED
 from nodemanager.core.model.annotations import Mark, Marks
+from nodemanager.core.model.reasons import Event, Reason
 from nodemanager.core.model.world import FreedLife, Leftover
 from nodemanager.core.observe.clocks import Clocks, is_news
 from nodemanager.core.observe.facts import Fact
 from nodemanager.core.plan.leftovers import Entry
 from nodemanager.core.replay.fold import Decision, Start
-from nodemanager.errors import JournalError
+from nodemanager.errors import JournalError, JournalReplaced
 from nodemanager.journal.api import (
     Concluded,
     Conclusion,
@@ -41,9 +41,86 @@ from nodemanager.journal.kept import (
     MARKS,
     Kept,
 )
-from nodemanager.lib.log import Logger
+from nodemanager.lib.log import WARNING, Logger
+
+# The way to the journal, which knows when it can't be read or written, or may not.
+
+NO_LEASE = "this manager lacks the pool's lease"
 
 T = TypeVar("T")
+
+
+class JournalAccess:
+    """The journal of one daemon actor. `failure` is why it can't be used, until it is mended.
+
+    Its methods raise JournalReplaced, and no other JournalError.
+    """
+
+    def __init__(self, journal: Journal, log: Logger, may_write: Callable[[], bool]) -> None:
+        self.journal = journal
+        self.may_write = may_write
+        self._log = log
+        self._owed: dict[Hashable, Callable[[], object]] = {}
+        """The writes that wait, oldest first; one takes the place of an older one by its key."""
+        self.failure: str | None = None
+        self.is_loaded = False
+
+    @property
+    def problem(self) -> str | None:
+        """Why nothing may be begun; None while the journal can be read and written."""
+        failure = self.failure if self.may_write() else NO_LEASE
+        if failure is None:
+            return None if self.is_loaded else "the journal was not read yet"
+        return f"the journal can't be {'written' if self.is_loaded else 'read'}: {failure}"
+
+    def does(self, act: Callable[[], object]) -> bool:
+        """Read or write; whether that was possible."""
+        try:
+            act()
+        except JournalReplaced:
+            raise
+        except JournalError as error:
+            self.failed(error)
+            return False
+        return True
+
+    def asks(self, ask: Callable[[], T], otherwise: T) -> T:
+        """What `ask` reads, or `otherwise` if it can't be read."""
+        answers: list[T] = []
+        return answers[0] if self.does(lambda: answers.append(ask())) else otherwise
+
+    def owes(self, key: Hashable, write: Callable[[], object]) -> None:
+        """Write now, or once that is possible: not without the lease, nor after a failure."""
+        self._owed.pop(key, None)
+        self._owed[key] = write
+        if not self.may_write():
+            self.failed(JournalError(NO_LEASE))
+        if self.failure is None and self.is_loaded:
+            self._pay()
+
+    def _pay(self) -> bool:
+        """Write what waits; whether nothing waits any more."""
+        while self._owed:
+            key = next(iter(self._owed))
+            if not self.does(self._owed[key]):
+                return False
+            del self._owed[key]
+        return True
+
+    def failed(self, error: JournalError) -> None:
+        if self.failure != str(error):
+            # Log another failure again: the file may be locked while its disk is full.
+            self._log.event(
+                Event.JOURNAL_FAILED, level=WARNING, reason=Reason.READ_ONLY, error=error
+            )
+        self.failure = str(error)
+
+    def mends(self) -> None:
+        """The journal takes writes again: write what waits."""
+        if self._pay() and self.failure is not None:
+            self.failure = None
+            self._log.event(Event.JOURNAL_HEALED)
+
 
 JOINED: tuple[Kept[Any], ...] = (BREAKER, LATE_WRITES, BOOT_LOOPS, GIVEN_BACK, BACKLOG_RUN)
 """The values that may change before the journal was read: what it has is joined with them."""

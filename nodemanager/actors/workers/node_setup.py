@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from nodemanager.actors.base import TeamContext
 from nodemanager.actors.messages import TakeUserData
-from nodemanager.actors.team import TeamContext
-from nodemanager.actors.workers.worker import WorkerActor
+from nodemanager.actors.workers.worker_pool import WorkerActor
 from nodemanager.cloud.api import CreateOrder
 from nodemanager.core.execute.effects import (
     AdoptNode,
@@ -23,7 +23,7 @@ from nodemanager.core.execute.effects import (
     RenewClaim,
 )
 from nodemanager.core.model.world import Claim, Record, Tags
-from nodemanager.core.plan.places import client_token
+from nodemanager.core.plan.availability import client_token
 from nodemanager.errors import StoreRefused, before_writing
 
 UserData = Callable[[Record, str], str]

@@ -10,7 +10,7 @@ from nodemanager.actors.messages import (
     LeftoversFound,
     ReleaseLeftover,
 )
-from nodemanager.actors.workers.worker import WorkerActor
+from nodemanager.actors.workers.worker_pool import WorkerActor
 from nodemanager.core.execute.effects import (
     AskNode,
     DestroyNode,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from nodemanager.actors.workers.worker import WorkerActor
+from nodemanager.actors.workers.worker_pool import WorkerActor
 from nodemanager.core.execute.effects import (
     DeleteRecord,
     Effect,

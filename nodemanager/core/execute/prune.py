@@ -41,7 +41,7 @@ from nodemanager.core.model.world import CloudNode, Record
 from nodemanager.core.observe.facts import RecordsExplained
 from nodemanager.core.observe.history import History, glimpsed_as
 from nodemanager.core.observe.snapshot import Snapshot
-from nodemanager.core.plan.prune import PruneOrder, may_come_back
+from nodemanager.core.plan.due import PruneOrder, may_come_back
 
 
 def _in_use(record: Record, order: PruneOrder, snapshot: Snapshot) -> Verdict | None:

@@ -53,12 +53,12 @@ from nodemanager.core.execute.workflow import (
 )
 from nodemanager.core.judge.preconditions import standing_block
 from nodemanager.core.model.reasons import Event, Reason
-from nodemanager.core.model.seats import seat_of
+from nodemanager.core.model.scheduling import seat_of
 from nodemanager.core.model.settings import ASK_AGAIN_S, CREATE_WITHIN_S, ORDER_TTL_S
 from nodemanager.core.model.verdict import Objection
 from nodemanager.core.model.world import Claim, CloudNode, CloudState, Guarantee, Record, Size
+from nodemanager.core.plan.availability import choose, nodes_by_place
 from nodemanager.core.plan.boots import BootOrder
-from nodemanager.core.plan.places import choose, nodes_by_place
 from nodemanager.core.plan.supply import held_records
 from nodemanager.core.safety.orders import order_release
 from nodemanager.errors import PlaceFull, RemoteError, Throttled

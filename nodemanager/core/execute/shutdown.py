@@ -47,8 +47,7 @@ from nodemanager.core.execute.workflow import (
     WorkflowEvent,
     Written,
 )
-from nodemanager.core.judge.idle import UNCAPPED
-from nodemanager.core.judge.outdated import ROTATE
+from nodemanager.core.judge.idle import ROTATE, UNCAPPED
 from nodemanager.core.model.reasons import Event, Kind, Reason
 from nodemanager.core.model.settings import ASK_AGAIN_S, CLOCK_STEP_S
 from nodemanager.core.model.verdict import keep

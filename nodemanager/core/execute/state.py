@@ -36,18 +36,22 @@ from nodemanager.core.model.scheduling import Dispatched, ErrandOutcome
 from nodemanager.core.model.settings import ASK_AGAIN_S, Settings
 from nodemanager.core.model.streaks import Loops
 from nodemanager.core.model.world import Job, life_key
-from nodemanager.core.observe.boots import is_booting
 from nodemanager.core.observe.clocks import wall_read
+from nodemanager.core.observe.ended import is_booting
 from nodemanager.core.observe.history import History
 from nodemanager.core.observe.snapshot import Expected, Limits
 from nodemanager.core.operate.backlog_run import Run
 from nodemanager.core.plan import leftovers
+from nodemanager.core.plan.availability import (
+    after_refusal,
+    after_success,
+    after_throttled,
+    after_worked,
+)
+from nodemanager.core.plan.availability import without_ended as without_ended_rests
 from nodemanager.core.plan.errands import errand_ended, errands_sent
 from nodemanager.core.plan.leftovers import Ledger
-from nodemanager.core.plan.places import without_ended as without_ended_rests
 from nodemanager.core.plan.plan import Plan
-from nodemanager.core.plan.refusals import after_refusal, after_success
-from nodemanager.core.plan.throttling import after_throttled, after_worked
 from nodemanager.core.safety import boot_loops
 from nodemanager.errors import RemoteError
 

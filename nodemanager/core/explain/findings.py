@@ -7,8 +7,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
-from nodemanager.core.judge.checks import Measured, RuleCheck, wait_of
-from nodemanager.core.judge.preconditions import STANDING
+from nodemanager.core.judge.preconditions import STANDING, Measured, RuleCheck, wait_of
 from nodemanager.core.model.reasons import Kind, Reason
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.verdict import Objection, Verdict

@@ -18,10 +18,10 @@ from nodemanager.core.explain.findings import (
     not_asked,
     skipped,
 )
-from nodemanager.core.judge.checks import RuleCheck
 from nodemanager.core.judge.idle import AS_IDLE, stays_drained
 from nodemanager.core.judge.node_view import NodeView, Subject
 from nodemanager.core.judge.nodes import ALONE, AT_ALL, PAIRED, Ask, NodeFacts
+from nodemanager.core.judge.preconditions import RuleCheck
 from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.verdict import Verdict

@@ -12,12 +12,12 @@ from nodemanager.core.explain.findings import (
     not_asked,
     skipped,
 )
-from nodemanager.core.judge.checks import RuleCheck
+from nodemanager.core.judge.preconditions import RuleCheck
 from nodemanager.core.judge.records import BY_ITSELF, IN_TIME, InTime, RecordJudge
 from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.verdict import Verdict
 from nodemanager.core.model.world import Record
-from nodemanager.core.observe.consistency import TO_CLEAR
+from nodemanager.core.observe.evidence import TO_CLEAR
 from nodemanager.core.observe.signs import waits_for_first_ping
 
 IN_VAIN = "its pings are no sign of life: the cloud has denied its node for too long (P6)"

@@ -17,7 +17,7 @@ from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.world import Size
 from nodemanager.core.observe.signs import claimed_at_of, launched_for
 from nodemanager.core.observe.snapshot import Snapshot
-from nodemanager.core.plan import places
+from nodemanager.core.plan import availability
 from nodemanager.core.plan.boots import free_seats
 from nodemanager.core.plan.counts import place_of
 from nodemanager.core.plan.demand import Market
@@ -182,7 +182,7 @@ class DemandAgain:
         if reason is Reason.BOOT_LOOP:
             return limits.loops.resting_until(name, now)
         if reason is Reason.PLACES_REST and size is not None:
-            return places.rests_until(size, limits.places, now)
+            return availability.rests_until(size, limits.places, now)
         return None
 
     def _beside(self, reason: Reason, size: Size | None) -> Mapping[str, object]:

@@ -5,14 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from nodemanager.core.judge.checks import (
-    Measured,
-    RuleCheck,
-    WaitHint,
-    asked_by,
-    until,
-    until_released,
-)
 from nodemanager.core.judge.node_view import (
     DYING,
     OUTSIDE,
@@ -32,13 +24,20 @@ from nodemanager.core.judge.overrides import (
     of_node,
     parked,
 )
+from nodemanager.core.judge.preconditions import (
+    Measured,
+    RuleCheck,
+    WaitHint,
+    asked_by,
+    until,
+    until_released,
+)
 from nodemanager.core.model.annotations import Mark
 from nodemanager.core.model.reasons import Kind, Reason
 from nodemanager.core.model.settings import CREATE_MARGIN_S, CREATE_WITHIN_S, Settings
 from nodemanager.core.model.verdict import NOTHING_BEFORE, Verdict
 from nodemanager.core.model.world import CloudNode, CloudState, Record, WorkerState
-from nodemanager.core.observe.boots import unjoined_for, waits_to_join
-from nodemanager.core.observe.ended import was_ended
+from nodemanager.core.observe.ended import unjoined_for, waits_to_join, was_ended
 from nodemanager.core.observe.nodes_by_record import only_it_pings
 from nodemanager.core.observe.pairing import Pairs
 from nodemanager.core.observe.scheduled import (

@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from nodemanager.core.judge.checks import (
+from nodemanager.core.judge.preconditions import (
     Measured,
     RuleCheck,
     WaitHint,
     asked_by,
+    standing_block,
     until,
     until_released,
 )
-from nodemanager.core.judge.preconditions import standing_block
 from nodemanager.core.model.reasons import BY_PING, Kind, Reason, having
 from nodemanager.core.model.settings import CLOCK_AGREE_POLLS, Settings
 from nodemanager.core.model.verdict import NOTHING_BEFORE, Objection, Verdict, keep
 from nodemanager.core.model.world import CloudNode, Record, WorkerState
-from nodemanager.core.observe.absence import NOT_ABSENT
+from nodemanager.core.observe.listing_history import NOT_ABSENT
 from nodemanager.core.observe.nodes_by_record import is_anothers, node_of
 from nodemanager.core.observe.pairing import Pairs
 from nodemanager.core.observe.pools import not_ours

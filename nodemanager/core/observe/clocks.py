@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from nodemanager.core.model.changed import changed
 from nodemanager.core.model.settings import CLOCK_AGREE_POLLS, CLOCK_STEP_S
-from nodemanager.core.model.world import StoreTime
+from nodemanager.core.model.world import Listing, Record, StoreTime
 
 KEEP_OFFSET_S = 1.0
 QUICK_S = 1.0
@@ -165,3 +165,41 @@ def joined(kept: MeasuredClock, now: MeasuredClock) -> MeasuredClock:
         agreed=min(clock.agreed, now.agreed),
         known_since=max(clock.known_since, now.known_since),
     )
+
+
+# What the stamps of records tell on the store's clock: that it was set back unmeasured (T1).
+
+
+def after_stamps(
+    clock: MeasuredClock, listing: Listing[Record], *, is_first: bool
+) -> MeasuredClock:
+    """The clock after `listing`: known since its end if stamps in it contradict each other.
+
+    A jump that we know of explains such stamps. But not in the first listing of a run: what that
+    shows may also come from the time between two runs, in which nobody read the clock.
+    """
+    if clock.has_jumped and not is_first:
+        return clock
+    if not contradicted(listing):
+        return clock
+    return changed(clock, known_since=listing.ended_at)
+
+
+def contradicted(listing: Listing[Record]) -> list[str]:
+    """The uuids of records whose stamps contradict each other."""
+    return [record.uuid for record in listing.items if _contradicts_itself(record)]
+
+
+def _contradicts_itself(record: Record) -> bool:
+    """Whether a later write of `record` has the lower stamp, by more than a minute.
+
+    Every write and every ping moves `modified_at`, and no ping comes before the first one. Pings
+    may come before the claim, because a node that pings may be adopted.
+    """
+    modified, last, first = record.modified_at, record.last_ping_at, record.first_ping_at
+    claimed = None if record.claim is None else record.claim.at
+    if modified is not None:
+        for stamp in (last, first, claimed):
+            if stamp is not None and stamp - modified > CLOCK_STEP_S:
+                return True
+    return last is not None and first is not None and first - last > CLOCK_STEP_S

@@ -9,13 +9,46 @@ from nodemanager.core.model.changed import changed
 from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.world import CloudNode, Record, life_key
-from nodemanager.core.observe.boots import waits_to_join
 from nodemanager.core.observe.history import History
 from nodemanager.core.observe.nodes_by_record import bears
 from nodemanager.core.observe.queries import is_called_gone
 from nodemanager.core.observe.signs import waits_for_first_ping
 from nodemanager.core.observe.snapshot import Flight, Snapshot
 from nodemanager.core.observe.unlisted import created_by, id_of
+
+# Whether a boot has come to something: the one answer for B5, D17 and nodes that end in set-up.
+
+
+def is_booting(uuid: str, incarnation: str | None, history: History) -> bool:
+    """Whether this life's boot has come to nothing yet, and we have watched that.
+
+    Of a life that nobody watched from its boot on, a ping says that it came to something.
+    """
+    known = history.hostnames.get(life_key(uuid, incarnation))
+    if known is not None and known.waits:
+        return True
+    heard = history.heard.get(uuid)
+    is_of_it = heard is not None and heard.incarnation == incarnation
+    return is_of_it and heard is not None and heard.last_ping_at is None
+
+
+def waits_to_join(record: Record, history: History) -> bool:
+    """Whether the scheduler has yet to call the record's node up for the first time (D17)."""
+    known = history.hostnames.get(life_key(record.uuid, record.incarnation))
+    return known is not None and known.waits
+
+
+def unjoined_for(record: Record, history: History, now: float, settings: Settings) -> float | None:
+    """Seconds from the first to the newest answer of those in a row that said that it is not up.
+
+    None if the newest said otherwise, or is not fresh. It may have come up since.
+    """
+    listing = history.scheduler
+    since = history.unjoined.get(life_key(record.uuid, record.incarnation))
+    if since is None or listing is None or now - listing.started_at > settings.poll_stale_after:
+        return None
+    return listing.started_at - since
+
 
 NO_FLIGHT = Flight("", 0.0)
 BESIDE = frozenset({NO_FLIGHT.kind, "adopt", "bind", "drain"})

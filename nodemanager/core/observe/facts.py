@@ -18,7 +18,7 @@ from nodemanager.core.model.world import (
 )
 from nodemanager.core.observe.clocks import Clocks
 from nodemanager.core.observe.history import Nodes, Records
-from nodemanager.core.observe.hostnames import Hostnames
+from nodemanager.core.observe.pings import Hostnames
 
 
 @dataclass(frozen=True, slots=True)

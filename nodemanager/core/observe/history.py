@@ -22,25 +22,37 @@ from nodemanager.core.model.world import (
     Record,
     StoreTime,
 )
-from nodemanager.core.observe.absence import Absence, absences, without_seen
 from nodemanager.core.observe.clocks import (
     Clocks,
     Future,
     MeasuredClock,
+    after_stamps,
     first_reading,
     joined,
 )
-from nodemanager.core.observe.contradictions import after_stamps
-from nodemanager.core.observe.gaps import Gaps, newest_above, with_gap
-from nodemanager.core.observe.heard import Heard, heard_again, is_renewed
-from nodemanager.core.observe.hostnames import Hostnames, hostnames_joined, hostnames_seen
-from nodemanager.core.observe.listing_history import KnownSets
+from nodemanager.core.observe.listing_history import (
+    Absence,
+    Gaps,
+    KnownSets,
+    absences,
+    newest_above,
+    with_gap,
+    without_seen,
+)
 from nodemanager.core.observe.nodes_by_record import (
     Bearers,
     Present,
     ended_nodes,
     index_nodes,
     listed_twice,
+)
+from nodemanager.core.observe.pings import (
+    Heard,
+    Hostnames,
+    heard_again,
+    hostnames_joined,
+    hostnames_seen,
+    is_renewed,
 )
 from nodemanager.core.observe.pools import other_pools, uuids_of_ours
 

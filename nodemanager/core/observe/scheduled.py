@@ -11,13 +11,11 @@ from collections.abc import Container, Mapping
 from dataclasses import replace
 
 from nodemanager.core.model.changed import changed
-from nodemanager.core.model.scheduling import SchedulerNode, SchedulerWord, is_set_aside
-from nodemanager.core.model.seats import host_of
+from nodemanager.core.model.scheduling import SchedulerNode, SchedulerWord, host_of, is_set_aside
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.world import CloudNode, Listing, Record, WorkerState, life_key
-from nodemanager.core.observe.heard import Heard
 from nodemanager.core.observe.history import History
-from nodemanager.core.observe.hostnames import Hostname, Hostnames, hostnames_told, lives_heard
+from nodemanager.core.observe.pings import Heard, Hostname, Hostnames, hostnames_told, lives_heard
 from nodemanager.core.observe.pools import uuids_of_ours
 from nodemanager.core.observe.signs import idle_words, is_heard, worker_state
 from nodemanager.core.observe.snapshot import Snapshot

@@ -17,11 +17,11 @@ from nodemanager.core.model.reasons import Kind, Reason
 from nodemanager.core.model.settings import ASK_LIMIT, Settings
 from nodemanager.core.model.verdict import Verdict
 from nodemanager.core.model.world import CloudNode, Record, life_key
-from nodemanager.core.observe.absence import Absence
 from nodemanager.core.observe.clocks import MeasuredClock
-from nodemanager.core.observe.heard import came_at
 from nodemanager.core.observe.history import Asked, History
+from nodemanager.core.observe.listing_history import Absence
 from nodemanager.core.observe.nodes_by_record import is_anothers, may_be_of
+from nodemanager.core.observe.pings import came_at
 from nodemanager.core.observe.pools import not_ours
 from nodemanager.core.observe.queries import may_ask
 from nodemanager.core.observe.signs import (

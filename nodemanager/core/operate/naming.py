@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 
-from nodemanager.core.model.seats import host_of
+from nodemanager.core.model.scheduling import host_of
 from nodemanager.core.model.world import CloudNode, Record
 from nodemanager.core.observe.history import History
 from nodemanager.core.observe.nodes_by_record import is_anothers

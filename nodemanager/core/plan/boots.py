@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 from nodemanager.core.judge import false_clean
 from nodemanager.core.model.reasons import Reason
-from nodemanager.core.model.seats import may_take
+from nodemanager.core.model.scheduling import may_take
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.world import Record, Size
 from nodemanager.core.observe.pools import is_ours_to_claim
 from nodemanager.core.observe.snapshot import Snapshot
+from nodemanager.core.plan.availability import choose, nodes_by_place
 from nodemanager.core.plan.demand import Wants
-from nodemanager.core.plan.places import choose, nodes_by_place
-from nodemanager.core.plan.seats import FreeSeats, uses_of
+from nodemanager.core.plan.slots import FreeSeats, uses_of
 from nodemanager.core.plan.supply import held_records, is_locked
 
 

@@ -14,17 +14,16 @@ from dataclasses import dataclass, field
 from nodemanager.core.judge.node_view import IDLE, NodeView
 from nodemanager.core.judge.preconditions import standing_block
 from nodemanager.core.model.reasons import Reason
-from nodemanager.core.model.seats import seat_of
+from nodemanager.core.model.scheduling import seat_of
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.verdict import Verdict
 from nodemanager.core.model.world import Record, Size, WorkerState
 from nodemanager.core.observe.snapshot import Snapshot
-from nodemanager.core.plan import places
+from nodemanager.core.plan import availability
 from nodemanager.core.plan.names import Apart, apart_from, next_names
 from nodemanager.core.plan.rotation import NONE as NO_ROTATIONS
 from nodemanager.core.plan.rotation import ROTATING, Need, Rotations, rotations
-from nodemanager.core.plan.seats import FreeSeats
-from nodemanager.core.plan.slots import Slots
+from nodemanager.core.plan.slots import FreeSeats, Slots
 from nodemanager.core.plan.spares import Spares, chosen, spares_of
 from nodemanager.core.plan.supply import Supply
 from nodemanager.core.plan.wishes import Lot, Wishes, is_over, weigh
@@ -292,7 +291,7 @@ class Market:
             limits = self.snapshot.limits
             rests = limits.resting.get(size.name, 0.0) > now
             rests = rests or limits.loops.resting_until(size.name, now) is not None
-            rests = rests or places.rests_until(size, limits.places, now) is not None
+            rests = rests or availability.rests_until(size, limits.places, now) is not None
             if not size.preemptible and not rests:
                 return size
         return self.sizes.by_price[0]
@@ -392,7 +391,7 @@ class Market:
                 return Reason.AT_QUOTA
         if limits.resting.get(size.name, 0.0) > now:
             return Reason.SIZE_RESTS
-        if places.rests_until(size, limits.places, now) is not None:
+        if availability.rests_until(size, limits.places, now) is not None:
             return Reason.PLACES_REST
         if limits.loops.resting_until(size.name, now) is not None:
             return Reason.BOOT_LOOP

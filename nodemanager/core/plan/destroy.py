@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from nodemanager.core.judge.idle import doubt, is_done
+from nodemanager.core.judge.idle import ROTATE, doubt, is_done, outdated
 from nodemanager.core.judge.node_view import NodeView
-from nodemanager.core.judge.outdated import ROTATE, outdated
 from nodemanager.core.judge.overrides import BY_HAND
 from nodemanager.core.judge.preconditions import standing_block
 from nodemanager.core.model.reasons import Kind, Reason

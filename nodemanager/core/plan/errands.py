@@ -26,8 +26,9 @@ from nodemanager.core.model.scheduling import (
     SchedulerNode,
     SchedulerVerb,
     is_drained_by_us,
+    may_take,
+    seat_of,
 )
-from nodemanager.core.model.seats import may_take, seat_of
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.sizes import Sizes
 from nodemanager.core.model.verdict import Verdict
@@ -35,8 +36,8 @@ from nodemanager.core.model.world import FreedLife, Job, Record, Size, WorkerSta
 from nodemanager.core.observe.history import History, Records
 from nodemanager.core.observe.scheduled import word_on
 from nodemanager.core.observe.snapshot import Snapshot
+from nodemanager.core.plan.availability import has_room, lacked_room
 from nodemanager.core.plan.demand import Wants
-from nodemanager.core.plan.refusals import has_room, lacked_room
 
 ERRANDS_LIMIT = 20
 """At most this many a plan: the scheduler's next poll must not wait long for them."""

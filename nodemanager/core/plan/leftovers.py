@@ -24,9 +24,9 @@ from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.verdict import Objection
 from nodemanager.core.model.world import Leftover, LeftoverKind, Outcome
-from nodemanager.core.observe.absence import NOT_ABSENT, Absence, one_more
 from nodemanager.core.observe.ended import was_ended
 from nodemanager.core.observe.history import History
+from nodemanager.core.observe.listing_history import NOT_ABSENT, Absence, one_more
 from nodemanager.core.observe.snapshot import Snapshot
 from nodemanager.core.observe.unlisted import id_of
 

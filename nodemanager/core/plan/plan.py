@@ -13,10 +13,9 @@ from itertools import chain
 
 from nodemanager.core.judge import false_clean
 from nodemanager.core.judge.idle import is_kept_drained, stays_drained
-from nodemanager.core.judge.node_view import OUTSIDE, NodeView
+from nodemanager.core.judge.node_view import OUTSIDE, NodeView, recovered
 from nodemanager.core.judge.nodes import NodeJudge
 from nodemanager.core.judge.records import RecordJudge
-from nodemanager.core.judge.recovered import recovered
 from nodemanager.core.model.annotations import Mark
 from nodemanager.core.model.breaker import Breaker, Cause
 from nodemanager.core.model.changed import changed
@@ -27,8 +26,8 @@ from nodemanager.core.model.streaks import NONE, Loops
 from nodemanager.core.model.verdict import NOTHING_BEFORE, Objection, Verdict, keep
 from nodemanager.core.model.world import FreedLife, WorkerState
 from nodemanager.core.observe import nodes_since
-from nodemanager.core.observe.consistency import Impossible, find_impossible, of_one_slot
 from nodemanager.core.observe.ended import EndedNode
+from nodemanager.core.observe.evidence import Impossible, find_impossible, of_one_slot
 from nodemanager.core.observe.history import History
 from nodemanager.core.observe.nodes_by_record import each_once
 from nodemanager.core.observe.pairing import NO_PAIRS, Pairs, pair
@@ -41,10 +40,16 @@ from nodemanager.core.plan.counts import cycle_counts, made_since
 from nodemanager.core.plan.demand import Market, Wants
 from nodemanager.core.plan.destroy import ShutdownOrder
 from nodemanager.core.plan.drains import DispatchOrder, DrainOrder, dispatch_orders, drain_orders
-from nodemanager.core.plan.due import Judged, judge_records, left_fences, to_prune, with_prunes
+from nodemanager.core.plan.due import (
+    Judged,
+    PruneOrder,
+    judge_records,
+    left_fences,
+    to_prune,
+    with_prunes,
+)
 from nodemanager.core.plan.errands import Errand, errands
 from nodemanager.core.plan.notices import Notice, notices
-from nodemanager.core.plan.prune import PruneOrder
 from nodemanager.core.plan.shutdowns import shutdown_orders
 from nodemanager.core.plan.slots import Slots, count_slots
 from nodemanager.core.plan.supply import Supply, count_out_of_sight

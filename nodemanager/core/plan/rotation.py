@@ -12,8 +12,8 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from nodemanager.core.judge.idle import is_in_vain, outdated
 from nodemanager.core.judge.node_view import OUTSIDE, NodeView
-from nodemanager.core.judge.outdated import is_in_vain, outdated
 from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.verdict import Verdict

@@ -22,8 +22,7 @@ from nodemanager.core.observe.scheduled import word_on
 from nodemanager.core.observe.signs import pinged_lives, quiet_for
 from nodemanager.core.observe.snapshot import Snapshot, listed_records
 from nodemanager.core.observe.unlisted import Unlisted, heard_ago, id_of, is_missed, is_spent
-from nodemanager.core.plan.fitting import usable_ram
-from nodemanager.core.plan.packing import Filling
+from nodemanager.core.plan.packing import Filling, usable_ram
 
 SPARE = frozenset({Reason.BOOTING, Reason.UNPAIRED_WITHIN_WINDOW})
 """Kept nodes that will take work soon, as far as is known."""

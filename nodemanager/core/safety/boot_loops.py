@@ -15,9 +15,8 @@ from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.sizes import Sizes, size_name
 from nodemanager.core.model.streaks import POOL_LOOP, Loops, Streak
 from nodemanager.core.model.world import CloudNode, Record, Size, life_key
-from nodemanager.core.observe.boots import is_booting
 from nodemanager.core.observe.clocks import MeasuredClock
-from nodemanager.core.observe.ended import EndedNode, seen_ended
+from nodemanager.core.observe.ended import EndedNode, is_booting, seen_ended
 from nodemanager.core.observe.history import History
 from nodemanager.core.observe.snapshot import Snapshot
 

@@ -14,8 +14,7 @@ from dataclasses import dataclass, replace
 from nodemanager.core.model.features import SIZE_FEATURE, Alternatives, Gres, constraint_of, gres_of
 from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.world import Job, Shape, Unserved
-from nodemanager.schedulers.slurm.cluster import Cluster
-from nodemanager.schedulers.slurm.hostlist import names_of
+from nodemanager.schedulers.slurm.cluster import Cluster, names_of
 from nodemanager.schedulers.slurm.rows import JobRow, UnreadRow
 
 MAX_TASKS = 5000

@@ -18,7 +18,7 @@ from nodemanager.core.plan.leftovers import LedgerState
 from nodemanager.core.plan.slots import Holder
 from nodemanager.errors import JournalError
 from nodemanager.journal.event import LoggedEvent
-from nodemanager.journal.latest import latest
+from nodemanager.journal.story import latest
 from nodemanager.web.dashboard.page import Block, Page, Table, row_id
 from nodemanager.web.dashboard.ranges import RANGES, TimeRange, chart_blocks
 from nodemanager.web.dashboard.render import act_path, doc_of, heads, part, words

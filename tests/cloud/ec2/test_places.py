@@ -10,7 +10,7 @@ import pytest
 from nodemanager.cloud.checks import CheckStatus, Found, Wanted
 from nodemanager.cloud.ec2.adapter import build_cloud
 from nodemanager.cloud.ec2.order import run_params
-from nodemanager.core.plan.places import client_token
+from nodemanager.core.plan.availability import client_token
 from nodemanager.errors import CloudError, ConfigError, PlaceFull, QuotaExceeded, Throttled
 from tests.cloud import asking
 from tests.cloud.cloud_config import cloud_config

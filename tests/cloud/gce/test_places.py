@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from nodemanager.cloud.checks import CheckStatus, Found, Wanted
-from nodemanager.core.plan.places import client_token
+from nodemanager.core.plan.availability import client_token
 from nodemanager.errors import CloudError, ConfigError, PlaceFull, QuotaExceeded
 from tests.cloud import asking
 from tests.cloud.gce.helpers import POOL, SMALL, ZONE, cloud, order

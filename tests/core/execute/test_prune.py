@@ -14,8 +14,8 @@ from nodemanager.core.model.breaker import Cause
 from nodemanager.core.model.reasons import Kind, Reason
 from nodemanager.core.model.world import CloudState, FreedLife, Job
 from nodemanager.core.observe.snapshot import Flight
+from nodemanager.core.plan.due import PruneOrder
 from nodemanager.core.plan.plan import Plan
-from nodemanager.core.plan.prune import PruneOrder
 from nodemanager.core.safety.breaker import opened
 from tests.core.build import World, claim, cleaned, node, world
 

@@ -10,12 +10,12 @@ from nodemanager.core.execute.effects import AskNode, LookAtNode
 from nodemanager.core.execute.shutdown import Asking, ShutDown
 from nodemanager.core.execute.workflow import Answered, Seen
 from nodemanager.core.model.reasons import Kind, Reason
-from nodemanager.core.model.scheduling import SchedulerNode
-from nodemanager.core.model.seats import SEAT
+from nodemanager.core.model.scheduling import SEAT, SchedulerNode
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.world import CloudState, Guarantee, Record, WorkerState
 from nodemanager.core.observe import history as histories
-from nodemanager.core.observe.hostnames import (
+from nodemanager.core.observe.nodes_by_record import Bearers
+from nodemanager.core.observe.pings import (
     KEPT_S,
     Hostname,
     Hostnames,
@@ -23,7 +23,6 @@ from nodemanager.core.observe.hostnames import (
     hostnames_seen,
     hostnames_told,
 )
-from nodemanager.core.observe.nodes_by_record import Bearers
 from nodemanager.core.observe.scheduled import hostname_of
 from nodemanager.core.plan.destroy import (
     ShutdownEvidence,

@@ -12,7 +12,7 @@ from nodemanager.core.model.reasons import Kind, Reason
 from nodemanager.core.model.scheduling import OURS, SchedulerNode
 from nodemanager.core.model.world import CloudState, Job, Listing, WorkerState
 from nodemanager.core.observe import history as histories
-from nodemanager.core.observe.boots import is_booting, unjoined_for
+from nodemanager.core.observe.ended import is_booting, unjoined_for
 from nodemanager.core.observe.scheduled import scheduler_listed, word_on
 from nodemanager.core.plan.destroy import (
     ShutdownEvidence,

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from nodemanager.core.model.reasons import Kind, Reason
 from nodemanager.core.model.world import CloudState, Listing, Tags, WorkerState
 from nodemanager.core.observe import history as histories
-from nodemanager.core.observe.gaps import GAPS_KEPT
+from nodemanager.core.observe.listing_history import GAPS_KEPT
 from tests.core.build import World, claim, incarnation_of, node, world
 
 

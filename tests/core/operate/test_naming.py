@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from nodemanager.core.model.seats import SEAT
+from nodemanager.core.model.scheduling import SEAT
 from nodemanager.core.operate.naming import AmbiguousIdError, Known, Named, UnknownIdError
 from tests.core.build import EPOCH, World, cleaned, node, world
 

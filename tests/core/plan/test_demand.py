@@ -16,8 +16,8 @@ from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.sizes import by_price
 from nodemanager.core.model.world import CloudState, Job, Size, Tags, WorkerState
 from nodemanager.core.observe.snapshot import Limits
-from nodemanager.core.plan.fitting import size_for, sizes_instead
-from nodemanager.core.plan.refusals import after_refusal, after_success
+from nodemanager.core.plan.availability import after_refusal, after_success
+from nodemanager.core.plan.packing import size_for, sizes_instead
 from nodemanager.errors import (
     BadRequest,
     CapacityUnavailable,

@@ -13,12 +13,12 @@ from nodemanager.core.model.changed import changed
 from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.scheduling import (
     OURS,
+    SEAT,
     Dispatched,
     ErrandOutcome,
     SchedulerNode,
     SchedulerVerb,
 )
-from nodemanager.core.model.seats import SEAT
 from nodemanager.core.model.world import Job, WorkerState
 from nodemanager.core.observe.snapshot import Flight, Limits
 from nodemanager.core.plan.errands import (

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from nodemanager.core.model.reasons import POOL, RECORD, Event, Outlook, Reason
-from nodemanager.core.model.seats import SEAT
+from nodemanager.core.model.scheduling import SEAT
 from nodemanager.core.plan.notices import UNUSED_LIMIT, Notice
 from tests.core.build import World, cleaned, world
 

@@ -12,8 +12,8 @@ from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.world import CloudState, Job
 from nodemanager.core.observe.snapshot import Limits, Rests
-from nodemanager.core.plan import places
-from nodemanager.core.plan.refusals import after_refusal
+from nodemanager.core.plan import availability
+from nodemanager.core.plan.availability import after_refusal
 from nodemanager.errors import CapacityUnavailable, PlaceFull
 from tests.core.build import LARGE, POOL, SMALL, World, world
 
@@ -54,43 +54,43 @@ def booted_in(made: World) -> list[str | None]:
     ],
 )
 def test_the_next_node_is_booted_in_the_first_or_emptiest_place_that_does_not_rest(
-    size: places.Size,
+    size: availability.Size,
     rests: dict[str, float],
     nodes: dict[str, int],
     tried: tuple[str, ...],
     expected: str | None,
 ) -> None:
-    assert places.choose(size, {size.name: rests}, nodes, 10.0, tried) == expected
+    assert availability.choose(size, {size.name: rests}, nodes, 10.0, tried) == expected
 
 
 def test_a_place_rests_for_one_size_alone() -> None:
-    rests = places.after_full({}, HERE.name, "a", 20.0)
+    rests = availability.after_full({}, HERE.name, "a", 20.0)
     other = replace(LARGE, places=("a", "b"))
-    assert places.choose(HERE, rests, {}, 10.0) == "b"
-    assert places.choose(other, rests, {}, 10.0) == "a"
+    assert availability.choose(HERE, rests, {}, 10.0) == "b"
+    assert availability.choose(other, rests, {}, 10.0) == "a"
 
 
 def test_a_size_rests_until_the_first_of_its_places_wakes() -> None:
     rests = {"small": {"a": 30.0, "b": 20.0, "c": 40.0, "gone": 11.0}}
-    assert places.rests_until(HERE, rests, 10.0) == 20.0
-    assert places.rests_until(HERE, rests, 20.0) is None
-    assert places.rests_until(HERE, {"small": {"a": 30.0, "b": 20.0}}, 10.0) is None
-    assert places.rests_until(SMALL, rests, 10.0) is None
+    assert availability.rests_until(HERE, rests, 10.0) == 20.0
+    assert availability.rests_until(HERE, rests, 20.0) is None
+    assert availability.rests_until(HERE, {"small": {"a": 30.0, "b": 20.0}}, 10.0) is None
+    assert availability.rests_until(SMALL, rests, 10.0) is None
 
 
 def test_rests_that_have_ended_are_forgotten() -> None:
     rests = {"small": {"a": 30.0, "b": 20.0}, "large": {"a": 20.0}}
-    assert places.without_ended(rests, 19.0) is rests
-    assert places.without_ended(rests, 20.0) == {"small": {"a": 30.0}}
-    assert places.without_ended(rests, 30.0) == {}
+    assert availability.without_ended(rests, 19.0) is rests
+    assert availability.without_ended(rests, 20.0) == {"small": {"a": 30.0}}
+    assert availability.without_ended(rests, 30.0) == {}
 
 
 def test_a_client_token_is_the_same_for_one_place_and_another_for_each_u9() -> None:
     life = "0" * 32
-    assert places.client_token(life, None) == life
-    tokens = {places.client_token(life, place) for place in (None, "a", "b")}
+    assert availability.client_token(life, None) == life
+    tokens = {availability.client_token(life, place) for place in (None, "a", "b")}
     assert len(tokens) == 3
-    assert places.client_token(life, "a") in tokens
+    assert availability.client_token(life, "a") in tokens
     assert max(map(len, tokens)) <= 64
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.observe.snapshot import Limits
-from nodemanager.core.plan.throttling import after_throttled, after_worked, may_run
+from nodemanager.core.plan.availability import after_throttled, after_worked, may_run
 
 NOW = 1000.0
 SETTINGS = Settings("pool", max_creates=16, max_poll_time=60.0, max_retry_after=100.0)

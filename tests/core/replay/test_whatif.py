@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from nodemanager.core.model.world import CloudState, Listing, Record
-from nodemanager.core.observe.absence import Absence
 from nodemanager.core.observe.history import History
+from nodemanager.core.observe.listing_history import Absence
 from nodemanager.core.replay.whatif import (
     By,
     Hit,

@@ -17,8 +17,8 @@ from nodemanager.core.model.breaker import Breaker, Cause
 from nodemanager.core.model.reasons import Event
 from nodemanager.core.model.world import Job, WorkerState
 from nodemanager.journal.event import LoggedEvent
-from nodemanager.journal.latest import latest
 from nodemanager.journal.sqlite import SqliteJournal
+from nodemanager.journal.story import latest
 from nodemanager.lib.log import WARNING
 from nodemanager.web.dashboard.history import Sample
 from tests.core.build import EPOCH, START, World, world

@@ -18,7 +18,7 @@ from nodemanager.core.model.annotations import PAUSE, Mark
 from nodemanager.core.model.verdict import Verdict
 from nodemanager.core.model.world import Guarantee, Record
 from nodemanager.core.observe.facts import CloudPollBegun
-from nodemanager.core.plan.prune import PruneOrder
+from nodemanager.core.plan.due import PruneOrder
 from nodemanager.errors import Conflict, NoSuchRecord
 from tests.core.build import claim, cleaned, node, world
 from tests.core.execute.explored.drawn import differences

@@ -31,9 +31,9 @@ from nodemanager.core.model.world import (
     Outcome,
     WorkerState,
 )
-from nodemanager.core.observe.absence import Absence
 from nodemanager.core.observe.facts import DestroySent
 from nodemanager.core.observe.history import History
+from nodemanager.core.observe.listing_history import Absence
 from nodemanager.core.plan import destroy
 from nodemanager.core.plan.destroy import ShutdownEvidence, ShutdownOrder
 from nodemanager.errors import CloudError, Throttled

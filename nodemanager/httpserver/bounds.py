@@ -1,14 +1,43 @@
-"""How long a refused client waits for its answer, so that refusals cost the others nothing.
-
-A few refusals are answered at once: nodes that were freed still ping, people mistype. A client
-that is refused again and again is answered more slowly, which also limits how many tokens and
-secrets it can try. Nobody waits whose request is fulfilled.
-"""
+"""How long a request's head may be, and how long a refused client waits for its answer."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from http import HTTPStatus
+
+LONGEST_URL = 8 * 1024
+"""Each application reads a query before it knows who asks. A longer list query goes as a POST."""
+_VERSIONS = ("1.0", "1.1")
+_HOST = re.compile(rb"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._~!$&'()*+,;=%-]*)(?::\d{1,5})?")
+
+Header = tuple[bytes, bytes]
+
+
+def problem_of(
+    version: str, url: bytes, headers: Sequence[Header], most: Callable[[bytes], int]
+) -> HTTPStatus | None:
+    """With which status such a request is refused; None for a proper one.
+
+    `most` gives how many bytes a request of that path, without its query, may have as its body.
+    """
+    if version not in _VERSIONS:
+        return HTTPStatus.HTTP_VERSION_NOT_SUPPORTED
+    if len(url) > LONGEST_URL:
+        return HTTPStatus.REQUEST_URI_TOO_LONG
+    hosts = [value for name, value in headers if name == b"host"]
+    if len(hosts) > 1 or (not hosts and version == "1.1"):
+        return HTTPStatus.BAD_REQUEST
+    if hosts and not _HOST.fullmatch(hosts[0]):
+        return HTTPStatus.BAD_REQUEST
+    declared = [value for name, value in headers if name == b"content-length"]
+    if declared and int(declared[0]) > most(url.partition(b"?")[0]):
+        return HTTPStatus.REQUEST_ENTITY_TOO_LARGE
+    return None
+
+
+# How long a refused client waits for its answer, so that refusals cost the others nothing.
 
 
 @dataclass(frozen=True, slots=True)
