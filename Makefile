@@ -13,7 +13,7 @@ FIRST := 0
 KILLS := 200
 RACES := 10000
 WORKERS := 5
-QUICK := $(addprefix tests/,actors commands config core journal schedulers) \
+QUICK := $(addprefix tests/,actors app commands config core httpserver journal lib schedulers) \
 	$(wildcard tests/test_*.py)
 
 install uninstall: export PREFIX := $(PREFIX)

@@ -1,4 +1,4 @@
-"""What nodes that are gone left behind: the search, the list, and its release (SAFETY.md D4, D5)."""
+"""What nodes that are gone left behind: the search, the list and its release (D4, D5)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What may be had of the cloud now: quotas, sizes and places that rest, and how much at once (D6)."""
+"""What may be had of the cloud now: quotas, resting sizes and places, and how much at once (D6)."""
 
 from __future__ import annotations
 

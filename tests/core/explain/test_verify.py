@@ -490,6 +490,7 @@ NO_SLOT = {Reason.HOLDS_NOTHING}
 ORDERED = {Reason.FENCE_LEFT}
 OF_PLANS = {Reason.STOPPING, Reason.THROTTLED}
 """Why a whole plan is not carried out: no node, record or pool is told so."""
+OF_PRUNES = {Reason.SURPLUS}
 OF_JOBS = {Reason.NO_FITTING_SIZE, Reason.JOB_OVER_MAX_NODES, Reason.JOB_OVER_MAX_PRICE}
 OF_IDLE_NODES = {Reason.CHANGED_SINCE_LISTING, Reason.SHUTTING_DOWN, Reason.NOT_AUTHORISED}
 
@@ -498,7 +499,7 @@ OF_IDLE_NODES = {Reason.CHANGED_SINCE_LISTING, Reason.SHUTTING_DOWN, Reason.NOT_
     ("subject", "files", "left_out"),
     [
         pytest.param(NODE, NODE_FILES, NEVER_LISTED | OF_PLANS, id="nodes"),
-        pytest.param(RECORD, RECORD_FILES, NO_SLOT | ORDERED | OF_PLANS, id="records"),
+        pytest.param(RECORD, RECORD_FILES, NO_SLOT | ORDERED | OF_PLANS | OF_PRUNES, id="records"),
         pytest.param(
             BOOT,
             ("plan/demand.py", *OF_BOTH),
