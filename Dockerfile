@@ -1,5 +1,5 @@
 # syntax=docker/dockerfile:1
-# The daemon as a container: doc/container.rst. EXTRAS names what the configuration needs, as
+# The daemon as a container: doc/install.rst. EXTRAS names what the configuration needs, as
 # `nodemanager check-config` tells it.
 
 FROM python:3.13-slim-bookworm AS build

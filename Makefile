@@ -104,7 +104,7 @@ incident: venv-test ## record an incident on the local cloud anew, into doc/inci
 	@$(PY) -m tests.live.incident doc/incident
 	@$(PY) doc/timeline.py
 	@$(PY) doc/screens.py
-	@echo "Its story in doc/incident.rst, and the examples in doc/replay.rst, are of the one before"
+	@echo "Its story in doc/incident.rst, and the examples in doc/tune.rst, are of the one before"
 
 race: venv-test ## race pings against cleans RACES=10000 times on each store; ARGS="--seed N --store arvados"
 	@$(PY) -m tests.contract.race --races $(RACES) $(ARGS)

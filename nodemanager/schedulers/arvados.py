@@ -1,4 +1,4 @@
-"""What waits on an Arvados server: containers, and the jobs of old servers. doc/arvados-queue.rst.
+"""What waits on an Arvados server: containers, and the jobs of old servers. doc/arvados.rst.
 
 Which of the two a server has is read from its discovery document at each poll. Sizes in the API's
 `runtime_constraints` and `mounts` are bytes for containers, and MB for jobs.

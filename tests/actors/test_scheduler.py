@@ -346,7 +346,7 @@ def test_no_node_is_marked_down_that_the_scheduler_reaches_when_it_is_asked_agai
     assert not rig.lines("scheduler.told", action="down")
 
 
-# What users of other tools met (doc/slurm.rst).
+# What users of other tools met.
 
 
 def test_a_stockout_leaves_no_mark_on_a_node_and_its_job_is_served_later(

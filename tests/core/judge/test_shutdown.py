@@ -128,7 +128,7 @@ def test_a_stopped_node_is_down_once_settled_and_does_not_wait_for_its_record_d1
     made.poll_cloud()
     plan = made.plan()
     assert verdict(made) == expected
-    assert plan.counts["nodes_bad"] == (expected[0] is Kind.SHUTDOWN), "as doc/status.rst says"
+    assert plan.counts["nodes_bad"] == (expected[0] is Kind.SHUTDOWN), "as doc/look.rst says"
 
 
 @pytest.mark.parametrize(
