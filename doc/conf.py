@@ -1,5 +1,7 @@
 """Sphinx settings; `make docs` builds with warnings as errors."""
 
+from pathlib import Path
+
 import nodemanager
 
 project = "nodemanager"
@@ -12,6 +14,7 @@ exclude_patterns = ["_build"]
 html_theme = "furo"
 html_static_path = ["_static"]
 html_css_files = ["manual.css"]
+html_search_scorer = str(Path(__file__).with_name("scorer.js"))
 html_title = f"nodemanager {release}"
 # Log lines and INI files are shown as they are.
 highlight_language = "none"

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from urllib.parse import urlencode
 
 import click
 import pytest
@@ -196,6 +197,37 @@ def test_no_block_hides_the_end_of_a_line(manual: Path) -> None:
         page.set_viewport_size({"width": 390, "height": 844})
         assert page.evaluate(HIDDEN) == []
         assert page.locator("pre").count() > len(blocks) > 150
+
+
+SOUGHT = {
+    "fewer boots": "tune.html",
+    "add a cloud": "developing.html",
+    "reason=": "events.html",
+    "stop": "stop.html",
+    "cost": "cost.html",
+    "upgrade": "install.html",
+    "drain": "nodes.html",
+    "spot": "nodes.html",
+    "status": "look.html",
+    "rotation": "nodes.html",
+}
+"""What people ask the manual's search, and the page that must come first."""
+
+
+@pytest.mark.server("chromium")
+def test_the_manual_s_search_finds_the_page_first(manual: Path) -> None:
+    pytest.importorskip("playwright")
+    from tests.web.dashboard.browser import chromium
+
+    found = {}
+    with chromium() as browser:
+        page = browser.new_page()
+        for words in SOUGHT:
+            page.goto(f"file://{manual}/html/search.html?{urlencode({'q': words})}")
+            page.get_by_text("Search finished").wait_for()
+            first = page.locator("#search-results ul.search li a").first
+            found[words] = (first.get_attribute("href") or "").partition("?")[0].partition("#")[0]
+    assert found == SOUGHT
 
 
 def test_a_page_that_nobody_links_would_be_found(tmp_path: Path):

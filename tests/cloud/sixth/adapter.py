@@ -1,6 +1,6 @@
 """The adapter for DigitalOcean, over apache-libcloud's connection.
 
-It is the worked example of doc/developing.rst, "Adding a cloud", and it is not shipped.
+It is the worked example of doc/developing.rst, "Add a cloud", and it is not shipped.
 """
 
 from __future__ import annotations
