@@ -18,7 +18,7 @@ from nodemanager.core.model.reasons import Event
 from nodemanager.errors import NodeManagerError, NotSent, RemoteError
 from nodemanager.lib import log
 from nodemanager.lib.logline import describe
-from nodemanager.lib.seldom import Seldom, place_of
+from nodemanager.lib.throttle import Throttle, place_of
 
 P = TypeVar("P")
 
@@ -55,7 +55,7 @@ def netted(port: P, kind: type[RemoteError], source: str, may_send: Callable[[],
 
 def netted_call(call: Callable[..., P], kind: type[RemoteError], source: str) -> Callable[..., P]:
     """The same for a function."""
-    return _guarded(call, kind, source, Seldom())
+    return _guarded(call, kind, source, Throttle())
 
 
 class _Net:
@@ -66,14 +66,14 @@ class _Net:
         self._kind = kind
         self._source = source
         self._may_send = may_send
-        self._seldom = Seldom()
+        self._throttle = Throttle()
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._port, name)
         if not callable(found):
             return found
         call = found if name in READS else _ordered(found, self._may_send)
-        return _guarded(call, self._kind, self._source, self._seldom)
+        return _guarded(call, self._kind, self._source, self._throttle)
 
 
 def _ordered(order: Callable[..., P], may_send: Callable[[], bool]) -> Callable[..., P]:
@@ -87,7 +87,7 @@ def _ordered(order: Callable[..., P], may_send: Callable[[], bool]) -> Callable[
 
 
 def _guarded(
-    call: Callable[..., P], kind: type[RemoteError], source: str, seldom: Seldom
+    call: Callable[..., P], kind: type[RemoteError], source: str, throttle: Throttle
 ) -> Callable[..., P]:
     @functools.wraps(call)
     def guarded(*given: Any, **named: Any) -> P:
@@ -97,7 +97,7 @@ def _guarded(
             raise
         except Exception as error:
             # Whatever a library or an adapter makes of somebody else's words.
-            count = seldom.to_tell(place_of(error))
+            count = throttle.to_tell(place_of(error))
             if count:
                 _log.failure(Event.ADAPTER_FAILED, error, source=source, count=count)
             raise kind(f"its answer can't be digested: {describe(error)[:300]}") from error

@@ -13,7 +13,7 @@ from nodemanager.core.model.reasons import REQUEST, Event, Reason
 from nodemanager.lib import log
 from nodemanager.lib.clock import Clock
 from nodemanager.lib.logline import describe
-from nodemanager.lib.seldom import Seldom, place_of
+from nodemanager.lib.throttle import Throttle, place_of
 
 REASONS = tuple(one for one in Reason if REQUEST in one.row.means)
 _QUERY = re.compile(r"\?[^\s'\"]*")
@@ -26,15 +26,15 @@ class Refusals:
 
     def __init__(self, name: str, clock: Clock | None = None) -> None:
         self.name = name
-        self._seldom = Seldom(clock)
+        self._throttle = Throttle(clock)
 
     def counts(self) -> dict[Reason, int]:
         """The number of refusals so far for each possible reason."""
-        return {reason: self._seldom.count(reason) for reason in REASONS}
+        return {reason: self._throttle.count(reason) for reason in REASONS}
 
     def note(self, reason: Reason, peer: str, record: str | None = None) -> None:
         """Count a refusal of `peer`, about `record`; log it unless one was just logged."""
-        count = self._seldom.to_tell(reason)
+        count = self._throttle.to_tell(reason)
         if count:
             _log.event(
                 Event.REQUEST_REFUSED,
@@ -48,14 +48,14 @@ class Refusals:
 
     def to_tell(self, what: str) -> int:
         """Count it; how often it came since a line told of it, 0 while one was just written."""
-        return self._seldom.to_tell(what)
+        return self._throttle.to_tell(what)
 
     def failed(self, error: Exception, path: str, note: str | None = None) -> None:
         """Log an error of ours in a request for `path`, unless one from there was just logged.
 
         It is logged without query strings, which have secrets: an error's text may quote a request.
         """
-        count = self._seldom.to_tell(place_of(error))
+        count = self._throttle.to_tell(place_of(error))
         if count:
             told = "".join(format_exception(error)).strip()
             _log.event(

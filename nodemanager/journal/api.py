@@ -221,7 +221,7 @@ class Journal(Protocol):
         """Keep a logged event. The next call writes it to the disk. Never raises."""
         ...
 
-    def last_told(self, events: Collection[str], about: str) -> tuple[LoggedEvent, ...]:
+    def last_logged(self, events: Collection[str], about: str) -> tuple[LoggedEvent, ...]:
         """The newest of those events for each record or node; `about` is `record` or `node`."""
         ...
 

@@ -33,7 +33,7 @@ from nodemanager.journal.codec import (
     to_text,
     without_secrets,
 )
-from nodemanager.journal.event import COLUMNS, LoggedEvent, told_from
+from nodemanager.journal.event import COLUMNS, LoggedEvent, event_of_row
 from nodemanager.journal.schema import about, holds, intents, kept, leftovers, pre_images, told
 from nodemanager.lib import redact
 
@@ -287,7 +287,7 @@ def remember(connection: sa.Connection, name: str, value: Any, now: float) -> No
     _put(connection, kept, values, ["name"])
 
 
-def put_told(connection: sa.Connection, rows: Sequence[LoggedEvent]) -> None:
+def put_events(connection: sa.Connection, rows: Sequence[LoggedEvent]) -> None:
     if rows:
         marks = ",".join("?" * len(COLUMNS))
         # Only our own column names and question marks are formatted in.
@@ -298,7 +298,7 @@ def put_told(connection: sa.Connection, rows: Sequence[LoggedEvent]) -> None:
         connection.exec_driver_sql(statement, values)
 
 
-def last_told(
+def last_logged(
     connection: sa.Connection, events: Collection[str], about: str
 ) -> tuple[LoggedEvent, ...]:
     newest = (
@@ -307,4 +307,4 @@ def last_told(
     rows = connection.execute(
         sa.select(*(told.c[name] for name in COLUMNS)).where(told.c.id.in_(newest))
     )
-    return tuple(told_from(row) for row in rows)
+    return tuple(event_of_row(row) for row in rows)

@@ -42,6 +42,6 @@ COLUMNS = tuple(one.name for one in fields(LoggedEvent))
 """The columns of the table `told`, where `more` is JSON."""
 
 
-def told_from(row: Sequence[Any]) -> LoggedEvent:
+def event_of_row(row: Sequence[Any]) -> LoggedEvent:
     """The event of a row with those columns."""
     return LoggedEvent(**{**dict(zip(COLUMNS, row, strict=True)), "more": json.loads(row[-1])})

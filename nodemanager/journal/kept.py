@@ -111,13 +111,13 @@ def _breaker_moved(breaker: Breaker, by_s: float) -> Breaker:
         denied={node_id: at + by_s for node_id, at in breaker.denied.items()},
         others=tuple(_breaker_moved(other, by_s) for other in breaker.others),
         looked_at=breaker.looked_at + by_s,
-        told={key: _life_moved(life, by_s) for key, life in breaker.told.items()},
+        reported={key: _life_moved(life, by_s) for key, life in breaker.reported.items()},
     )
 
 
 def _life_moved(life: FreedLife, by_s: float) -> FreedLife:
-    told_at = None if life.told_at is None else life.told_at + by_s
-    return replace(life, freed_at=life.freed_at + by_s, told_at=told_at)
+    reported_at = None if life.reported_at is None else life.reported_at + by_s
+    return replace(life, freed_at=life.freed_at + by_s, reported_at=reported_at)
 
 
 BREAKER: Kept[Breaker | None] = Kept(

@@ -81,7 +81,7 @@ def _connected(path: Path) -> sqlite3.Connection:
 
 
 @contextlib.contextmanager
-def told_as_damage(path: Path) -> Iterator[None]:
+def reported_as_damage(path: Path) -> Iterator[None]:
     """Translate decoding errors in the block to a JournalError."""
     try:
         yield

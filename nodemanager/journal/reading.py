@@ -21,7 +21,7 @@ from nodemanager.errors import JournalError
 from nodemanager.journal.codec import decoded
 from nodemanager.journal.deltas import decode_snapshot
 from nodemanager.journal.listings import NODES, RECORDS
-from nodemanager.journal.opened import opened, told_as_damage, unpacked
+from nodemanager.journal.opened import opened, reported_as_damage, unpacked
 from nodemanager.journal.recording import CYCLE, OTHER_FACTS, START, Base
 from nodemanager.journal.states import decode_start
 from nodemanager.journal.verdicts import VerdictChange, decode_changes
@@ -77,7 +77,7 @@ def segment_of(path: Path, segment: int) -> Iterator[JournalEntry]:
         rows = connection.execute(
             "SELECT kind, body, verdicts FROM entries WHERE segment = ? ORDER BY seq", (segment,)
         ).fetchall()
-    with told_as_damage(path):
+    with reported_as_damage(path):
         yield from _segment(rows)
 
 
@@ -120,7 +120,7 @@ def outline(path: Path, *, since: float = 0.0, until: float = float("inf")) -> O
         ).fetchall()
     if not decisions:
         raise JournalError(f"the journal {path} has no decision from that time")
-    with told_as_damage(path):
+    with reported_as_damage(path):
         settings, polls = _settings_and_polls(rows)
     gaps = sorted(later - sooner for sooner, later in itertools.pairwise(polls))
     poll_s = gaps[len(gaps) // 2] if gaps else None

@@ -47,7 +47,7 @@ SET_BY_OTHERS = (Cause.INVARIANT, Cause.WRITES_FAIL, Cause.UNREADABLE)
 """Causes that open and close the breaker because of events that are in no poll and no plan."""
 
 
-class Course:
+class ScenarioState:
     """The recording's own course, for all scenarios: what was listed, ordered and ended."""
 
     def __init__(self) -> None:
@@ -123,7 +123,7 @@ class Course:
 
 
 @dataclass
-class _Doings:
+class _OwnActions:
     """The actions of this scenario that differ from the recording, as a daemon would note them."""
 
     touched: dict[str, float] = field(default_factory=dict)
@@ -156,7 +156,7 @@ class Scenario:
         self._run_id: str | None = None
         self._now = 0.0
         self._world = World()
-        self._done = _Doings()
+        self._done = _OwnActions()
         self._joined: dict[str, tuple[str, LifeEnd]] = {}
         self._joined_nodes: dict[str, tuple[float, Reason]] = {}
         self._first_clean: bool | None = None
@@ -202,7 +202,7 @@ class Scenario:
         self._run_id = entry.run_id
         if is_new_run:
             self._joined.clear()
-            self._done = _Doings()
+            self._done = _OwnActions()
             if entry.at < self._now:
                 # The machine was rebooted: CLOCK_BOOTTIME began anew.
                 freed = self._world.freed
@@ -212,12 +212,12 @@ class Scenario:
             self._state = entry.state
         self._now = entry.at
 
-    def fact(self, fact: Fact, course: Course) -> None:
+    def fact(self, fact: Fact, course: ScenarioState) -> None:
         assert self._settings is not None
         if isinstance(fact, DestroySent) and fact.node_id in self._world.kept:
             # This scenario does not destroy it, so its absence would be a loss.
             return
-        told = self._state.breaker.told.keys()
+        told = self._state.breaker.reported.keys()
         before = self._state.breaker
         if isinstance(fact, SettingsTaken):
             self._settings = self._varied(fact.settings)
@@ -226,10 +226,10 @@ class Scenario:
         if self._state.breaker is not before:
             self._count_opening(before)
             sign = Sign.PINGED if isinstance(fact, (LatePinged, RecordsSeen)) else Sign.LISTED
-            for key in self._state.breaker.told.keys() - told:
+            for key in self._state.breaker.reported.keys() - told:
                 self._told(key, course, sign)
 
-    def _corrected(self, fact: Fact, course: Course) -> Fact:
+    def _corrected(self, fact: Fact, course: ScenarioState) -> Fact:
         """The fact as it would have been in this scenario."""
         match fact:
             case CloudSeen(listing=nodes):
@@ -265,13 +265,13 @@ class Scenario:
             if part.cause is not None and part.cause not in standing:
                 self._opened[part.cause.value] += 1
 
-    def _told(self, key: str, course: Course, sign: Sign) -> None:
+    def _told(self, key: str, course: ScenarioState, sign: Sign) -> None:
         """Count a hit: a freed life whose node lives, as the recording shows (U8)."""
         for end in list(self._world.ends.values()):
             life = end.life
             if life_key(life.record, life.incarnation) == key and end.by is not By.OTHER:
-                told_at = self._state.breaker.told[key].told_at
-                at = end.at if told_at is None else course.wall(told_at)
+                reported_at = self._state.breaker.reported[key].reported_at
+                at = end.at if reported_at is None else course.wall(reported_at)
                 self._world.hit(end, at, sign)
 
     def _heard(self, key: str, at: float) -> bool:
@@ -282,7 +282,7 @@ class Scenario:
             if life_key(life.record, life.incarnation) == key
         )
 
-    def _ended(self, course: Course, wall: float) -> None:
+    def _ended(self, course: ScenarioState, wall: float) -> None:
         """Note the end of lives that the newest listing no longer shows."""
         held = {one.life.key for one in self._world.held.values()}
         for record in course.ended:
@@ -294,7 +294,7 @@ class Scenario:
             elif key not in held:
                 self._world.ends.setdefault(key, LifeEnd(life, wall, By.OTHER))
 
-    def _freed(self, freed: FreedLife, at: float, course: Course) -> bool:
+    def _freed(self, freed: FreedLife, at: float, course: ScenarioState) -> bool:
         """Whether a life that the recording frees is free in this scenario, too."""
         record = course.records.get(freed.record)
         if record is None or not record.holds_anything or record.incarnation != freed.incarnation:
@@ -323,7 +323,7 @@ class Scenario:
             ends[life.key] = LifeEnd(life, wall, by)
         return True
 
-    def _goes_on(self, freed: FreedLife, record: Record, course: Course) -> bool:
+    def _goes_on(self, freed: FreedLife, record: Record, course: ScenarioState) -> bool:
         """Whether this scenario did not order what freed the life, so that it goes on here."""
         if self._is_recorded:
             return False
@@ -338,7 +338,7 @@ class Scenario:
 
     # Decisions.
 
-    def decided(self, entry: Decided, course: Course) -> Plan:
+    def decided(self, entry: Decided, course: ScenarioState) -> Plan:
         """Decide where the recording has a decision, and count the scenario's orders as done."""
         assert self._settings is not None
         snapshot = self._snapshot(entry.snapshot)
@@ -390,7 +390,7 @@ class Scenario:
             backlog=self._backlog,
         )
 
-    def _carry_out(self, made: Plan, snapshot: Snapshot, course: Course) -> None:
+    def _carry_out(self, made: Plan, snapshot: Snapshot, course: ScenarioState) -> None:
         listing = made.history.records
         records = {one.uuid: one for one in listing.items} if listing is not None else {}
         for clean in made.cleans:
@@ -399,7 +399,9 @@ class Scenario:
             self._destroyed[shutdown.node_id] = shutdown.reason
             self._shut_down(shutdown, records.get(shutdown.record or ""), snapshot, course)
 
-    def _clean(self, order: CleanOrder, record: Record, snapshot: Snapshot, course: Course) -> None:
+    def _clean(
+        self, order: CleanOrder, record: Record, snapshot: Snapshot, course: ScenarioState
+    ) -> None:
         held = self._world.held.get(record.uuid)
         life = held.life if held is not None else life_of(record)
         end = LifeEnd(life, snapshot.wall, By.CLEAN, order.reason)
@@ -416,7 +418,7 @@ class Scenario:
         self._done.touched[record.uuid] = snapshot.now
 
     def _shut_down(
-        self, order: ShutdownOrder, record: Record | None, snapshot: Snapshot, course: Course
+        self, order: ShutdownOrder, record: Record | None, snapshot: Snapshot, course: ScenarioState
     ) -> None:
         """Carry out a shutdown, but not an idle node's, which follows the recording: the
         recording can't show what work that node would have done otherwise."""
@@ -438,7 +440,7 @@ class Scenario:
         life = held.life if held is not None else replace(life_of(record), node_id=node_id)
         self._free(record, LifeEnd(life, snapshot.wall, By.SHUTDOWN, order.reason), snapshot)
 
-    def _keep_nodes(self, made: Plan, course: Course) -> None:
+    def _keep_nodes(self, made: Plan, course: ScenarioState) -> None:
         """Keep the nodes that the recording destroys now but this scenario does not."""
         world, ordered = self._world, {one.node_id for one in made.shutdowns}
         for node_id, reason in course.shutdowns.items():
@@ -472,7 +474,7 @@ def _as_set(ours: Breaker, recorded: Breaker, fact: BreakerSet) -> Breaker:
 
 
 def drive(
-    entries: Iterable[JournalEntry], scenarios: Sequence[Scenario], course: Course
+    entries: Iterable[JournalEntry], scenarios: Sequence[Scenario], course: ScenarioState
 ) -> Iterator[tuple[Decided, list[Plan]]]:
     """Replay the recording in all scenarios; gives each decision with every scenario's plan."""
     started = False

@@ -239,9 +239,9 @@ class SqliteJournal:
     def tell(self, told: LoggedEvent) -> None:
         self._told.append(told)
 
-    def last_told(self, events: Collection[str], about: str) -> tuple[LoggedEvent, ...]:
+    def last_logged(self, events: Collection[str], about: str) -> tuple[LoggedEvent, ...]:
         with self._file.reading(self._clock.wall()) as connection:
-            return durable.last_told(connection, events, about)
+            return durable.last_logged(connection, events, about)
 
     # What was seen and decided.
 
@@ -290,7 +290,7 @@ class SqliteJournal:
         with self._file.writing(self._clock.wall()) as connection:
             yield connection
             told = tuple(islice(self._told, len(self._told)))
-            durable.put_told(connection, told)
+            durable.put_events(connection, told)
         for _ in told:
             self._told.popleft()
 

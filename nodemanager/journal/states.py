@@ -21,7 +21,7 @@ from nodemanager.journal.listings import NODES, RECORDS
 from nodemanager.lib.logline import Json
 
 _LISTINGS = ("base", "pinned", "records")
-_DERIVED = ("bearers", "present")
+_DERIVED = ("nodes_by_record", "present")
 _HINTS = typing.get_type_hints(History)
 _REST = {
     one.name: codec_of(_HINTS[one.name])
@@ -78,7 +78,7 @@ def decode_history(data: Json) -> History:
     values: Json = {name: codec.decode(data[name]) for name, codec in _REST.items() if name in data}
     if "cloud" in data:
         values["cloud"] = NODES.decode(None, data["cloud"])
-        values["bearers"], values["present"] = index_nodes(values["cloud"].items)[:2]
+        values["nodes_by_record"], values["present"] = index_nodes(values["cloud"].items)[:2]
     values |= _decode_listings(data)
     return History(**values)
 

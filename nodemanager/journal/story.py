@@ -14,8 +14,8 @@ from typing import Any
 
 from nodemanager.core.explain.lately import grouped
 from nodemanager.core.operate.naming import Thing, UnknownIdError, resolve
-from nodemanager.journal.event import COLUMNS, LoggedEvent, told_from
-from nodemanager.journal.opened import opened, told_as_damage
+from nodemanager.journal.event import COLUMNS, LoggedEvent, event_of_row
+from nodemanager.journal.opened import opened, reported_as_damage
 from nodemanager.lib.logline import Json
 
 """Rows per query: an open transaction would keep the write-ahead log from shrinking."""
@@ -47,7 +47,7 @@ class Story:
     def news(self) -> Iterator[LoggedEvent]:
         """The events since the last call. Raises JournalError, and UnknownIdError for an `id` that
         names nothing."""
-        with opened(self.path) as connection, told_as_damage(self.path):
+        with opened(self.path) as connection, reported_as_damage(self.path):
             newest = connection.execute("SELECT max(id) FROM told").fetchone()[0] or 0
             if self._seen is None and self._id is not None:
                 self._id = _meant(connection, self._id)
@@ -70,7 +70,7 @@ class Story:
             ).fetchall():
                 for number, *row in rows:
                     self._seen = number
-                    yield told_from(row)
+                    yield event_of_row(row)
             self._seen = newest
 
 
@@ -139,9 +139,9 @@ def latest(
     where, given = _where(wanted, asked)
     # Names of columns and of parameters only; whatever was asked for is bound.
     query = f"SELECT id, {','.join(COLUMNS)} FROM told{where} ORDER BY id DESC LIMIT :most"  # noqa: S608
-    with opened(path) as connection, told_as_damage(path):
+    with opened(path) as connection, reported_as_damage(path):
         rows = connection.execute(query, {**names, **given, "most": most}).fetchall()
-        return [(number, told_from(row)) for number, *row in rows]
+        return [(number, event_of_row(row)) for number, *row in rows]
 
 
 def each_latest(path: Path, **asked: Any) -> Iterator[tuple[int, LoggedEvent]]:
@@ -154,7 +154,7 @@ def each_latest(path: Path, **asked: Any) -> Iterator[tuple[int, LoggedEvent]]:
 def count(path: Path, **asked: Any) -> int:
     """How many such events there are."""
     where, given = _where([], asked)
-    with opened(path) as connection, told_as_damage(path):
+    with opened(path) as connection, reported_as_damage(path):
         # As above.
         found = connection.execute(f"SELECT count(*) FROM told{where}", given).fetchone()  # noqa: S608
         return int(found[0])
@@ -181,6 +181,6 @@ def names_in(path: Path, beginning: str = "") -> frozenset[str]:
         "SELECT DISTINCT record, node, host, CAST(slot AS TEXT), name FROM"
         " (SELECT * FROM told ORDER BY id DESC LIMIT ?)"
     )
-    with opened(path) as connection, told_as_damage(path):
+    with opened(path) as connection, reported_as_damage(path):
         rows = connection.execute(newest, (MOST,)).fetchall()
     return frozenset(one for row in rows for one in row if one and one.startswith(beginning))

@@ -25,7 +25,7 @@ from nodemanager.core.replay.worth import ReplayOutcome
 from nodemanager.errors import JournalError
 from nodemanager.journal.reading import Decided, Outline, read
 from nodemanager.journal.replay import within
-from nodemanager.journal.scenarios import Course, Scenario, drive
+from nodemanager.journal.scenarios import Scenario, ScenarioState, drive
 from nodemanager.journal.verdicts import digest, verdicts_of
 from nodemanager.lib.clock import SystemClock
 from nodemanager.lib.memory import collecting
@@ -154,7 +154,7 @@ def _work_here(task: _Task, tick: Tick) -> _Done:
 def _work(task: _Task, tick: Tick) -> _Done:
     scenarios = {number: Scenario(changes, acts=acts) for number, changes, acts in task.scenarios}
     plain = None if task.plain is None else list(scenarios).index(task.plain)
-    course = Course()
+    course = ScenarioState()
     differing = 0
     differences: list[Difference] = []
     recorded = read(task.path, since=task.since, until=task.until)
@@ -169,7 +169,7 @@ def _work(task: _Task, tick: Tick) -> _Done:
     return _Done(outcomes, tuple(course.walls), differing, tuple(differences))
 
 
-def _differences(entry: Decided, made: Plan, course: Course) -> list[Difference]:
+def _differences(entry: Decided, made: Plan, course: ScenarioState) -> list[Difference]:
     now = {
         (subject, verdict.id): (verdict.kind, verdict.reason)
         for subject, verdict in verdicts_of(made)

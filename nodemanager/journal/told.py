@@ -69,7 +69,7 @@ class Teller:
     def _as_it_was(self) -> Iterator[tuple[tuple[Any, str], tuple[str | None, ...]]]:
         try:
             for about, events in _STANDING:
-                for one in self._journal.last_told(events, about):
+                for one in self._journal.last_logged(events, about):
                     yield (events, getattr(one, about)), (one.event, one.reason, one.record)
         except JournalError:
             # Then the journal repeats them.

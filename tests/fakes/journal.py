@@ -227,7 +227,7 @@ class MemoryJournal:
         if self.keeps_entries:
             self.told.append(told)
 
-    def last_told(self, events: Collection[str], about: str) -> tuple[LoggedEvent, ...]:
+    def last_logged(self, events: Collection[str], about: str) -> tuple[LoggedEvent, ...]:
         newest = {getattr(one, about): one for one in self.told if one.event in events}
         return tuple(newest.values())
 

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nodemanager.core.model.breaker import Breaker
-from nodemanager.core.model.scheduling import Dispatched, SchedulerNode, SchedulerWord
+from nodemanager.core.model.scheduling import Dispatched, SchedulerNode, SchedulerReport
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.verdict import Verdict
 from nodemanager.core.model.world import Claim, CloudNode, Job, Listing, Record, Size, StoreTime
@@ -37,7 +37,7 @@ TYPES = [
     *(Verdict, Absence, Heard, Unpaired, KnownSets, Future, MeasuredClock),
     *(CleanOrder, ShutdownOrder, BootOrder),
     *(CloudPollBegun, DemandSeen, NodesAnswered, PollMissed),
-    *(SchedulerNode, SchedulerWord, Dispatched),
+    *(SchedulerNode, SchedulerReport, Dispatched),
 ]
 
 text = st.text(alphabet=st.characters(), max_size=6)

@@ -298,7 +298,7 @@ def test_the_breaker_survives_whole(again: Again) -> None:
         denied={"i-2": 960.125},
         others=(other,),
         gone=frozenset({"i-0"}),
-        told={"r-1/x": FreedLife("r-1", "x", 900.5, node_id="i-1", slot=0, told_at=950.25)},
+        told={"r-1/x": FreedLife("r-1", "x", 900.5, node_id="i-1", slot=0, reported_at=950.25)},
     )
     again().keep(BREAKER, breaker)
     assert again().kept(BREAKER) == breaker
@@ -371,7 +371,7 @@ def test_rests_of_places_survive_by_the_wall_clock(again: Again, clock: ManualCl
 def test_the_breakers_times_move_to_the_clock_of_a_new_boot(
     again: Again, clock: ManualClock
 ) -> None:
-    life = FreedLife("r-1", "x", freed_at=800.0, told_at=900.0)
+    life = FreedLife("r-1", "x", freed_at=800.0, reported_at=900.0)
     told = {life.key: life}
     breaker = Breaker(Cause.MASS_SILENCE, opened_at=900.0, denied={"i-1": 950.0}, told=told)
     assert clock.boottime() == 1000.0
@@ -379,7 +379,7 @@ def test_the_breakers_times_move_to_the_clock_of_a_new_boot(
 
     booted = ManualClock(boottime=20.0, wall=clock.wall() + 300.0)
     same_age = again(clock=booted, boot_id="boot-2").kept(BREAKER)
-    moved = {life.key: replace(life, freed_at=-180.0, told_at=-80.0)}
+    moved = {life.key: replace(life, freed_at=-180.0, reported_at=-80.0)}
     denied = {"i-1": -30.0}
     assert same_age == replace(breaker, opened_at=-80.0, denied=denied, told=moved)
     assert booted.boottime() - same_age.opened_at == clock.boottime() - breaker.opened_at
@@ -440,9 +440,9 @@ def test_the_newest_told_of_each_is_known_to_the_next_process(again: Again) -> N
     for one in told:
         journal.tell(one)
     assert journal.retry()
-    kept = again().last_told({"record.keep", "record.deferred"}, "record")
+    kept = again().last_logged({"record.keep", "record.deferred"}, "record")
     assert sorted(kept, key=lambda one: one.at) == told[1:3]
-    assert again().last_told({"node.keep"}, "node") == ()
+    assert again().last_logged({"node.keep"}, "node") == ()
 
 
 def test_no_secret_of_a_clouds_error_stays_in_the_ledger(opened, clock: ManualClock) -> None:

@@ -123,7 +123,7 @@ def test_the_newest_segment_is_kept_whatever_its_size(opened: Opener, path: Path
     assert sum(isinstance(one, Decided) for one in read(path)) == 5
 
 
-def told_at(path: Path) -> list[float]:
+def reported_at(path: Path) -> list[float]:
     return [one.at for one in Story(path).news()]
 
 
@@ -134,7 +134,7 @@ def test_what_was_told_goes_by_age(opened: Opener, path: Path, clock: ManualCloc
         assert journal.retry()
         clock.advance(3 * DAY)
     journal.tidy()
-    assert told_at(path) == [clock.wall() - 6 * DAY, clock.wall() - 3 * DAY]
+    assert reported_at(path) == [clock.wall() - 6 * DAY, clock.wall() - 3 * DAY]
 
 
 def test_what_was_told_goes_with_the_decisions_of_its_time(opened: Opener, path: Path) -> None:
@@ -145,7 +145,7 @@ def test_what_was_told_goes_with_the_decisions_of_its_time(opened: Opener, path:
         journal.decided(decision)
     journal.tidy()
     walls = [snapshot.wall for snapshot, _, _ in world.snapshots]
-    assert told_at(path) == walls[20:]
+    assert reported_at(path) == walls[20:]
 
 
 def test_it_tidies_itself_now_and_then(opened: Opener, path: Path, clock: ManualClock) -> None:

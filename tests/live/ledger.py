@@ -87,10 +87,10 @@ def read(watched: Watched, windows: Windows, most: int) -> Ledger:
     now = time.time()
     after = watched.live()
     surely = {node_id: one for node_id, one in before.items() if after.get(node_id) == one}
-    perhaps = {one.record for one in (*before.values(), *after.values())}
+    node_may_exist = {one.record for one in (*before.values(), *after.values())}
     waiting, overdue = set(), {}
     for uuid, row in rows.items():
-        if uuid in perhaps or not holds(row):
+        if uuid in node_may_exist or not holds(row):
             continue
         late = now - expiry(row, windows)
         if late <= 0:
@@ -98,7 +98,7 @@ def read(watched: Watched, windows: Windows, most: int) -> Ledger:
         else:
             overdue[uuid] = late
     return Ledger(
-        live=frozenset(uuid for uuid in perhaps if uuid in rows and holds(rows[uuid])),
+        live=frozenset(uuid for uuid in node_may_exist if uuid in rows and holds(rows[uuid])),
         waiting=frozenset(waiting),
         overdue=overdue,
         broken=tuple(broken(surely, rows, most)),

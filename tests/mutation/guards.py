@@ -150,7 +150,7 @@ GUARDS = (
         "U8",
         "a node that is known to live after its clean is marked down in the scheduler",
         "core/plan/errands.py",
-        "if is_after and life_of.told_at is None and",
+        "if is_after and life_of.reported_at is None and",
         "if is_after and",
         "tests/core/plan/test_errands.py::"
         "test_a_node_that_is_known_to_live_after_its_clean_is_not_marked_down_u8",
@@ -221,8 +221,9 @@ GUARDS = (
         "L3",
         "our own destroys are a collapse of the scheduler's listing",
         "core/observe/scheduled.py",
-        "        and any(node.id not in going for node in history.bearers.get(record.uuid, ()))\n",
-        "        and history.bearers.get(record.uuid, ())\n",
+        "        and any(node.id not in going for node in history.nodes_by_record"
+        ".get(record.uuid, ()))\n",
+        "        and history.nodes_by_record.get(record.uuid, ())\n",
         "tests/core/judge/test_scheduled.py::"
         "test_our_own_destroys_are_no_collapse_of_the_schedulers_listing_l3",
     ),

@@ -80,8 +80,8 @@ MUTANTS = (
         "R1",
         "a destroy is concluded before the clean that it leads to is written down",
         "actors/daemon/runner.py",
-        "        if not self._scribe.commit(opened, ended):\n",
-        "        self._scribe.commit((), ended)\n        if not self._scribe.commit(opened, ()):\n",
+        "        if not self._journal.commit(opened, ended):\n",
+        "        self._journal.commit((), ended)\n        if not self._journal.commit(opened, ()):\n",
         "tests/actors/test_write_ahead.py::"
         "test_a_destroy_is_concluded_only_once_its_clean_is_written_down_r1",
     ),
@@ -747,7 +747,7 @@ MUTANTS = (
         "C5",
         "what an incomplete listing shows after the plan was not seen",
         "core/execute/pre_write_check.py",
-        "    listed += glimpsed_as(history, order.uuid, record.instance_id)\n",
+        "    listed += partially_listed_as(history, order.uuid, record.instance_id)\n",
         "",
         "tests/core/execute/test_last_look.py::"
         "test_a_node_that_a_listing_since_the_plan_shows_keeps_the_record_c4_c11",
@@ -1172,7 +1172,7 @@ MUTANTS = (
         "B3",
         "a denial from before the sign of life confirms that a falsely freed node is gone",
         "core/judge/false_clean.py",
-        "        elif at < (breaker.told[key].told_at or 0.0):\n            continue\n",
+        "        elif at < (breaker.reported[key].reported_at or 0.0):\n            continue\n",
         "",
         "tests/core/judge/test_false_clean.py::"
         "test_a_no_to_a_question_from_before_its_sign_of_life_confirms_nothing_b3",
@@ -1462,7 +1462,7 @@ MUTANTS = (
         "D8",
         "a lost node is never silent while its name is wanted again",
         "core/observe/scheduled.py",
-        "        and record.uuid in history.bearers\n",
+        "        and record.uuid in history.nodes_by_record\n",
         "",
         "tests/core/judge/test_scheduled.py::"
         "test_the_silence_of_a_lost_node_counts_though_its_name_is_wanted_again_d8",

@@ -128,7 +128,7 @@ QUEUE = (
     TextMutant(
         "L1",
         "a job of Slurm's that can't be read is left out",
-        "schedulers/slurm/told_json.py",
+        "schedulers/slurm/json_output.py",
         '            rows.append(UnreadRow(number, f"{error!r}"[:200]))\n',
         "            continue\n",
         f"{ANSWERS}::test_a_job_that_cant_be_read_is_told_by_its_id_and_spoils_no_other",

@@ -12,7 +12,7 @@ from nodemanager.core.replay.worth import weigh
 from nodemanager.errors import CloudError
 from nodemanager.journal import recording
 from nodemanager.journal.reading import outline, read
-from nodemanager.journal.scenarios import Course, Scenario, drive
+from nodemanager.journal.scenarios import Scenario, ScenarioState, drive
 from nodemanager.journal.sqlite import SqliteJournal
 from nodemanager.journal.sweep import replay
 from tests.actors.conftest import MakeRig, clock, make_rig
@@ -74,7 +74,7 @@ def test_a_lane_with_the_recorded_settings_decides_from_the_recorded_snapshots(
     path = tmp_path / "journal.db"
     world = recorded(path, seed)
     plans = iter(world.plans)
-    for _, (made,) in drive(read(path), [Scenario({}, acts=True)], Course()):
+    for _, (made,) in drive(read(path), [Scenario({}, acts=True)], ScenarioState()):
         expected = next(plans)
         assert made.records == expected.records
         assert made.breaker == expected.breaker

@@ -18,7 +18,7 @@ from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.scheduling import SchedulerNode
 from nodemanager.core.model.world import Job, Shape, WorkerState
 from nodemanager.errors import SchedulerError, SchedulerRefused
-from nodemanager.schedulers.slurm import cluster, jobs, rows, text, told_json
+from nodemanager.schedulers.slurm import cluster, jobs, json_output, rows, text
 from nodemanager.schedulers.slurm.adapter import AnswerFormat, SlurmScheduler
 from nodemanager.schedulers.slurm.cluster import Cluster, names_of
 
@@ -40,7 +40,7 @@ def changed(name: str, key: str, change: Callable[[dict[str, Any]], Any]) -> str
 
 def test_recorded_nodes_are_told_alike_as_json_and_as_text() -> None:
     listed = rows.listing(text.nodes(recorded("sinfo.txt")))
-    as_json = rows.listing(told_json.nodes(recorded("sinfo.json")))
+    as_json = rows.listing(json_output.nodes(recorded("sinfo.json")))
     assert listed.complete
     assert as_json.complete
     # In the words alone they differ: c2 is `mixed` in one, `allocated` in the other.
@@ -59,7 +59,7 @@ def test_recorded_nodes_are_told_alike_as_json_and_as_text() -> None:
 def test_recorded_jobs_are_told_alike_as_json_and_as_text() -> None:
     known = Cluster(most_cores=8)
     told = jobs.queue(text.jobs(recorded("squeue.txt")), known)
-    assert jobs.queue(told_json.jobs(recorded("squeue.json"), ALL), known) == told
+    assert jobs.queue(json_output.jobs(recorded("squeue.json"), ALL), known) == told
     assert told == (
         Job("3", cores=2, ram_mb=3000, instance_type="small", features=(("rack1",),)),
         Job("4", cores=4, ram_mb=2048, scratch_mb=500, count=2),
@@ -80,25 +80,25 @@ def numbers_as_objects(item: dict[str, Any]) -> None:
 
 
 def test_the_numbers_and_states_of_later_versions_mean_the_same() -> None:
-    later = told_json.jobs(changed("squeue.json", "jobs", numbers_as_objects), ALL)
-    assert later == told_json.jobs(recorded("squeue.json"), ALL)
+    later = json_output.jobs(changed("squeue.json", "jobs", numbers_as_objects), ALL)
+    assert later == json_output.jobs(recorded("squeue.json"), ALL)
 
 
 def test_a_state_may_be_a_list_with_its_flags() -> None:
     def as_list(item: dict[str, Any]) -> None:
         item["state"] = [item["state"].upper(), *item.pop("state_flags")]
 
-    later = told_json.nodes(changed("sinfo.json", "nodes", as_list))
-    assert later == told_json.nodes(recorded("sinfo.json"))
+    later = json_output.nodes(changed("sinfo.json", "nodes", as_list))
+    assert later == json_output.nodes(recorded("sinfo.json"))
 
 
 @pytest.mark.parametrize("name", ["sinfo-controller-down.json", "squeue-controller-down.json"])
 def test_an_empty_list_beside_an_error_is_a_failed_poll(name: str) -> None:
     """L1: Slurm 22.05 exits with 0 there."""
     with pytest.raises(SchedulerError, match="Unspecified error"):
-        told_json.nodes(recorded(name))
+        json_output.nodes(recorded(name))
     with pytest.raises(SchedulerError, match="Unspecified error"):
-        told_json.jobs(recorded(name), ALL)
+        json_output.jobs(recorded(name), ALL)
 
 
 @pytest.mark.parametrize("name", ["sinfo.json", "squeue.json"])
@@ -106,7 +106,7 @@ def test_json_that_was_cut_off_is_a_failed_poll(name: str) -> None:
     for share in (0, 0.3, 0.99):
         whole = recorded(name).rstrip()
         with pytest.raises(SchedulerError, match="is no JSON"):
-            told_json.nodes(whole[: int(len(whole) * share)])
+            json_output.nodes(whole[: int(len(whole) * share)])
 
 
 @pytest.mark.parametrize(
@@ -123,8 +123,8 @@ def test_of_a_node_that_cant_be_read_only_its_name_is_known_and_no_other_suffers
             else:
                 item[key] = value
 
-    listed = rows.listing(told_json.nodes(changed("sinfo.json", "nodes", spoil)))
-    before = rows.listing(told_json.nodes(recorded("sinfo.json")))
+    listed = rows.listing(json_output.nodes(changed("sinfo.json", "nodes", spoil)))
+    before = rows.listing(json_output.nodes(recorded("sinfo.json")))
     assert listed.complete
     nodes = {node.name: node for node in listed.items}
     assert nodes.pop("c3") == SchedulerNode("c3", WorkerState.UNKNOWN)
@@ -141,13 +141,13 @@ def test_a_node_without_a_name_is_never_left_out(name: object) -> None:
         if item["name"] == "c3":
             item["name"] = name
 
-    with pytest.raises(told_json.OtherForm):
-        told_json.nodes(changed("sinfo.json", "nodes", spoil))
+    with pytest.raises(json_output.OtherForm):
+        json_output.nodes(changed("sinfo.json", "nodes", spoil))
 
 
 def test_nodes_that_all_have_another_form_are_asked_for_as_text() -> None:
-    with pytest.raises(told_json.OtherForm, match="no node that can be read"):
-        told_json.nodes(changed("sinfo.json", "nodes", lambda item: item.pop("cpus")))
+    with pytest.raises(json_output.OtherForm, match="no node that can be read"):
+        json_output.nodes(changed("sinfo.json", "nodes", lambda item: item.pop("cpus")))
 
 
 def test_as_text_a_node_with_a_separator_in_its_reason_concerns_no_other() -> None:
@@ -177,8 +177,8 @@ def test_a_job_that_cant_be_read_is_told_by_its_id_and_spoils_no_other(
         if item["job_id"] == 4:
             item[key] = value
 
-    read = told_json.jobs(changed("squeue.json", "jobs", spoil), ALL)
-    before = jobs.queue(told_json.jobs(recorded("squeue.json"), ALL), Cluster())
+    read = json_output.jobs(changed("squeue.json", "jobs", spoil), ALL)
+    before = jobs.queue(json_output.jobs(recorded("squeue.json"), ALL), Cluster())
     told = {job.id: job for job in jobs.queue(read, Cluster())}
     unread = told.pop("4")
     assert unread.unserved is not None
@@ -193,13 +193,13 @@ def test_a_job_that_cant_be_told_from_others_is_never_left_out(key: str) -> None
         if item["job_id"] == 4:
             item[key] = {"odd": 1}
 
-    with pytest.raises(told_json.OtherForm):
-        told_json.jobs(changed("squeue.json", "jobs", spoil), ALL)
+    with pytest.raises(json_output.OtherForm):
+        json_output.jobs(changed("squeue.json", "jobs", spoil), ALL)
 
 
 def test_jobs_that_all_have_another_form_are_asked_for_as_text() -> None:
-    with pytest.raises(told_json.OtherForm, match="no job that can be read"):
-        told_json.jobs(changed("squeue.json", "jobs", lambda item: item.pop("priority")), ALL)
+    with pytest.raises(json_output.OtherForm, match="no job that can be read"):
+        json_output.jobs(changed("squeue.json", "jobs", lambda item: item.pop("priority")), ALL)
 
 
 def test_as_text_too_a_job_that_cant_be_read_spoils_no_other() -> None:
@@ -328,7 +328,7 @@ def asked() -> dict[str, Job]:
     )
     as_text = text.excluding(text.jobs(recorded("asks-squeue.txt")), recorded("asks-excluded.txt"))
     told = jobs.queue(as_text, known)
-    assert jobs.queue(told_json.jobs(recorded("asks-squeue.json"), ALL), known) == told
+    assert jobs.queue(json_output.jobs(recorded("asks-squeue.json"), ALL), known) == told
     lines = recorded("asks.txt").splitlines()
     return {lines[int(job.array or job.id) - 1]: job for job in reversed(told)}
 
@@ -402,8 +402,8 @@ def of_23_11(item: dict[str, Any]) -> None:
 
 
 def test_all_that_is_asked_for_means_the_same_in_later_versions() -> None:
-    before = told_json.jobs(recorded("asks-squeue.json"), ALL)
-    later = told_json.jobs(changed("asks-squeue.json", "jobs", of_23_11), ALL)
+    before = json_output.jobs(recorded("asks-squeue.json"), ALL)
+    later = json_output.jobs(changed("asks-squeue.json", "jobs", of_23_11), ALL)
     known = Cluster(partitions=frozenset({"main", "lim"}), most_cores=16)
     assert jobs.queue(later, known) == jobs.queue(before, known)
 
@@ -612,7 +612,7 @@ def test_when_a_nodes_slurmd_was_started(
     def start(item: dict[str, Any]) -> None:
         item["slurmd_start_time"] = as_json
 
-    (first, *_) = rows.listing(told_json.nodes(changed("sinfo.json", "nodes", start))).items
+    (first, *_) = rows.listing(json_output.nodes(changed("sinfo.json", "nodes", start))).items
     assert first.started_at == started_at
     if as_text:
         known = f"NodeName=c1 State=IDLE BootTime=5 SlurmdStartTime={as_text} LastBusyTime=7\n"

@@ -496,10 +496,10 @@ class CleanRules:
         if late and not manager.was_paused(ordered.at):
             wrong("C11", f"the last look was {looked_at - ordered.at:.0f} s after the order")
         looks = self.looked[manager.name, uuid]
-        told_at = next((at for at in reversed(looks) if at <= begun_at), None)
-        if told_at is not None and told_at > ordered.at + ORDER_LIVES_S + EXACT_S:
+        decided_at = next((at for at in reversed(looks) if at <= begun_at), None)
+        if decided_at is not None and decided_at > ordered.at + ORDER_LIVES_S + EXACT_S:
             # Also where it had stood still: this it could see.
-            wrong("C11", f"it was decided {told_at - ordered.at:.0f} s after the order")
+            wrong("C11", f"it was decided {decided_at - ordered.at:.0f} s after the order")
         newest = self.newest_sign.get(uuid, 0.0)
         quiet = now - newest
         if ordered.in_vain or self._ping_hung(manager, read.record, tagged, uuid):

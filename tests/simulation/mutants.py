@@ -28,11 +28,10 @@ from nodemanager.core.execute import shutdown as shutdowns
 from nodemanager.core.judge import (
     false_clean,
     idle,
+    node_view,
     nodes,
-    outdated,
     preconditions,
     records,
-    recovered,
 )
 from nodemanager.core.judge.node_view import Silence
 from nodemanager.core.judge.records import RecordJudge
@@ -40,9 +39,9 @@ from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.verdict import Objection
 from nodemanager.core.model.world import Listed
 from nodemanager.core.observe import (
-    absence,
     ended,
     history,
+    listing_history,
     nodes_since,
     pairing,
     pools,
@@ -251,14 +250,14 @@ LARGER = Storm(("a job for a larger size", "demand changes"), count=8)
 DYING = Storm(("a node dies unseen",), count=20, dispatching=DISPATCHING)
 SEEN_IS_ABSENT = (
     off(
-        absence.absences,
+        listing_history.absences,
         "own and claim is not None and own[0].tags.incarnation == claim.incarnation",
     ),
-    off(absence.absences, "node_of(record, bearers, present) is not None"),
+    off(listing_history.absences, "node_of(record, nodes_by_record, present) is not None"),
 )
 JUDGED_BEFORE = (
     "history.base_index.get(uuid) != record.version "
-    "or history.glimpsed.get(uuid, record.version) != record.version "
+    "or history.partially_listed.get(uuid, record.version) != record.version "
     "or uuid in history.vetoed"
 )
 SETTLED = "not absence.has_settled(self.settings)"
@@ -281,7 +280,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "a record that holds nothing is cleaned, too",
         (
             off(RecordJudge._holding, "not record.holds_anything"),
-            off(absence.absences, "not record.holds_anything"),
+            off(listing_history.absences, "not record.holds_anything"),
             # Nothing to ask the cloud by, either.
             off(
                 RecordJudge._verifiable,
@@ -319,8 +318,8 @@ MUTANTS: tuple[Mutant, ...] = (
         "C5",
         "an absence goes on over a gap in the polls",
         (
-            off(absence.one_more, "gap_s > settings.poll_stale_after"),
-            off(absence.Absence.has_settled, "self.gap_s > settings.poll_stale_after"),
+            off(listing_history.one_more, "gap_s > settings.poll_stale_after"),
+            off(listing_history.Absence.has_settled, "self.gap_s > settings.poll_stale_after"),
         ),
     ),
     Mutant(
@@ -328,7 +327,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "what an incomplete listing shows was not seen",
         (
             instead(
-                history._nodes_glimpsed,
+                history._nodes_partially_listed,
                 "without_seen(history.absence, seen, _items(history.records))",
                 "history.absence",
             ),
@@ -630,7 +629,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "U8",
         "whose record was freed pings on, and nobody is told",
-        (off(false_clean.told, "sign.life.key not in breaker.told"),),
+        (off(false_clean.reported, "sign.life.key not in breaker.reported"),),
     ),
     Mutant(
         "U7",
@@ -1067,7 +1066,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "mass silence is over where nothing tells any more that the nodes are ill",
         (
             instead(
-                recovered.recovered,
+                node_view.recovered,
                 "(is_well(view, view.record) or suspended_word(view.record, snapshot, settings))",
                 "True",
             ),
@@ -1588,7 +1587,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "D15",
         "a node that is as new ones are is replaced, too",
-        (instead(outdated.outdated, "node.image != image", "True"),),
+        (instead(idle.outdated, "node.image != image", "True"),),
     ),
     Mutant(
         "D15",

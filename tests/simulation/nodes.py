@@ -287,11 +287,11 @@ class NodeRules:
     def _pairs(
         self, manager: Manager, plan: Plan, cloud: Heard, records: Heard, settings: Settings
     ) -> None:
-        bearers: dict[tuple[str | None, str | None], int] = {}
+        nodes_by_record: dict[tuple[str | None, str | None], int] = {}
         for node in cloud.items.values():
             if node.tags.record is not None and node.state is not CloudState.TERMINATED:
                 tag = (node.tags.record, node.tags.incarnation)
-                bearers[tag] = bearers.get(tag, 0) + 1
+                nodes_by_record[tag] = nodes_by_record.get(tag, 0) + 1
         for node_id, record in plan.pairs.record_of.items():
             node = cloud.items.get(node_id)
             if node is None:
@@ -299,11 +299,14 @@ class NodeRules:
                 continue
             if not self._belong(node, record, settings):
                 self._wrong("P1", manager, f"pairs {node_id} with {record.uuid}")
-            if bearers.get((record.uuid, record.incarnation), 0) > 1:
+            if nodes_by_record.get((record.uuid, record.incarnation), 0) > 1:
                 self._wrong("P2", manager, f"pairs {node_id}, one of several of {record.uuid}")
         for order in plan.shutdowns:
             node = cloud.items.get(order.node_id)
-            if node is None or bearers.get((node.tags.record, node.tags.incarnation), 0) < 2:
+            if (
+                node is None
+                or nodes_by_record.get((node.tags.record, node.tags.incarnation), 0) < 2
+            ):
                 continue
             record = records.items.get(node.tags.record or "")
             if record is not None and record.incarnation == node.tags.incarnation:

@@ -332,8 +332,8 @@ class Truth:
         if records.started - heard_at > settings.poll_stale_after - 1.0:
             return False
         # Of two that were made on one record, either may be the one that pings.
-        bearers = self.world.cloud.by_record.get(one.tags.record or "", [])
-        same = {other.id for other in bearers if other.tags == one.tags}
+        nodes_by_record = self.world.cloud.by_record.get(one.tags.record or "", [])
+        same = {other.id for other in nodes_by_record if other.tags == one.tags}
         # Before a run's first record listing nothing is known that a cloud listing could lack; nor
         # before one shows the record, where others that began after its claim did not.
         whole = [heard for heard in ears.records if heard.complete]

@@ -235,15 +235,15 @@ class Context:
         one = fact.one if isinstance(fact, OwnNews) else None
         for stage in stages(self.state, fact, self.settings):
             before, after = self.state.breaker, stage.state.breaker
-            back = [life for key, life in before.told.items() if key not in after.told]
+            back = [life for key, life in before.reported.items() if key not in after.reported]
             if back:
                 wall = self.clock.wall()
                 self.journal_writer.given_back(back, wall, wall - FREED_KEPT_S)
             # Told before the breaker is written: a run that inherits the breaker tells it no more.
             if after.generation != before.generation and after.cause in COLLAPSES:
                 self.event_log.collapsed(after)
-            if stage.told:
-                self.event_log.false_cleans(stage.told)
+            if stage.reported:
+                self.event_log.false_cleans(stage.reported)
                 self.decide_soon()
             self._enter(stage.state, one)
 

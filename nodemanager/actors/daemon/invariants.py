@@ -96,7 +96,7 @@ class Invariants:
             return
         history = self._context.history
         again = proof.listed_again(
-            history.freed, self._context.breaker.told, listing, history.clock
+            history.freed, self._context.breaker.reported, listing, history.clock
         )
         for key in sorted(again.keys() & self._seen_again):
             life = again[key]

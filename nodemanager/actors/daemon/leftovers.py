@@ -19,7 +19,7 @@ from nodemanager.core.model.reasons import Event, Reason
 from nodemanager.core.model.world import Leftover, Outcome
 from nodemanager.core.plan import leftovers
 from nodemanager.core.plan.leftovers import PASS_OVER_AFTER, Entry, Ledger, LedgerState, Turn
-from nodemanager.core.safety.rate_limits import heeded
+from nodemanager.core.safety.rate_limits import capped_retry_after
 from nodemanager.errors import LeftAlone, RemoteError, Throttled
 from nodemanager.lib.log import DEBUG, INFO, WARNING
 
@@ -125,7 +125,7 @@ class LeftoverBook:
         """Write the outcome of one attempt, and log it; as a warning if it is news."""
         known = self.ledger.entries.get(leftover.key)
         said = None if error is None else str(error)
-        retry_after = None if error is None else heeded(error.retry_after, longest_s)
+        retry_after = None if error is None else capped_retry_after(error.retry_after, longest_s)
         ledger, entry = leftovers.after(
             self.ledger, leftover, outcome, now, error=said, retry_after=retry_after
         )

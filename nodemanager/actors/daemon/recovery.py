@@ -120,8 +120,8 @@ class Recovery:
         history = context.history
         if history.cloud is None or history.records is None or context.state.identity.read_only:
             return
-        if context.state.owes_since is not None:
-            self._expect(context.state.owes_since)
+        if context.state.expects_creates_since is not None:
+            self._expect(context.state.expects_creates_since)
         if context.stopping is None and context.applies:
             context.runner.resume(context.now, context.wall_clock)
             context.runner.news(context.now)

@@ -63,7 +63,7 @@ class Shell(Protocol):
     def fold(self, fact: Fact) -> None:
         """Write a fact to the journal, and fold it into the State."""
 
-    def crew_for(self, action: Action) -> WorkerPool:
+    def workers_for(self, action: Action) -> WorkerPool:
         """The workers that carry out such an action."""
 
     def remind(self, seconds: float, message: WaitOver) -> None: ...
@@ -113,7 +113,7 @@ class Runner:
     ) -> None:
         self._workflows = {one.action: one for one in workflows}
         self._shell = shell
-        self._scribe = journal_writer
+        self._journal = journal_writer
         self._log = log
         self._serials = itertools.count(1)
         self._left: dict[Key, OpenIntent] = {}
@@ -137,7 +137,7 @@ class Runner:
 
     def carried_out(self, message: CarriedOut, now: float) -> None:
         """Take a worker's answer."""
-        pool = self._shell.crew_for(message.key.action)
+        pool = self._shell.workers_for(message.key.action)
         # The answer is an error where a create was refused in the end.
         told = message.error or message.answer
         if isinstance(told, Throttled):
@@ -275,7 +275,7 @@ class Runner:
         begun = self._begun(step)
         if self._commit(key, running, step, begun):
             return self._enter(key, step, now, running, at, begun)
-        problem = self._scribe.problem or "the journal can't be written"
+        problem = self._journal.problem or "the journal can't be written"
         refused = self._on(key, running.state, Refused(problem))
         if refused.state == running.state and not refused.effects:
             self._held[key] = (*self._held.get(key, ()), event)
@@ -291,7 +291,7 @@ class Runner:
 
     def _parked(self, key: Key, running: Running, error: str) -> bool:
         """Count one more failed attempt to finish what a former run left; whether it is parked."""
-        counted = self._scribe.recovery_failed(str(key), error)
+        counted = self._journal.recovery_failed(str(key), error)
         if counted is None or not counted.parked:
             return False
         self._shell.learn(Stepped(key, None))
@@ -359,7 +359,7 @@ class Runner:
         if step.pins and not self._shell.enter_pins(step.pins):
             return False
         opened, ended = self._entries(key, before, step, begun)
-        if not self._scribe.commit(opened, ended):
+        if not self._journal.commit(opened, ended):
             return False
         left = self._resumed.pop(key, None) if ended else None
         if left is not None:
@@ -409,7 +409,7 @@ class Runner:
         if isinstance(effect, Wait):
             self._shell.remind(effect.seconds, WaitOver(key, running.serial))
             return False
-        pool = self._shell.crew_for(key.action)
+        pool = self._shell.workers_for(key.action)
         order, paced = CarryOut(key, running.serial, effect), is_paced(effect)
         if pool is at:
             pool.go_on(key.id, order, paced=paced)

@@ -72,7 +72,7 @@ class WorkflowShell:
     def fold(self, fact: Fact) -> None:
         self._context.fold(fact)
 
-    def crew_for(self, action: Action) -> WorkerPool:
+    def workers_for(self, action: Action) -> WorkerPool:
         context = self._context
         if action in (Action.SETUP, Action.ADOPT):
             return context.setups

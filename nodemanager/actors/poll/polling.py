@@ -52,7 +52,7 @@ from nodemanager.core.plan.errands import (
     is_left,
     is_still_off,
 )
-from nodemanager.core.safety.rate_limits import heeded
+from nodemanager.core.safety.rate_limits import capped_retry_after
 from nodemanager.errors import (
     CloudError,
     ForeignAnswer,
@@ -125,10 +125,10 @@ class PollingActor(RoleActor, ABC):
         now = self._waits_since = self._context.clock.boottime()
         wait_s = self._wait_s
         asked_s = error.retry_after if isinstance(error, RemoteError) else None
-        heeded_s = heeded(asked_s, self._every.max_retry_after)
-        if heeded_s is not None:
-            self._not_before = max(self._not_before, now + heeded_s)
-            wait_s = max(wait_s, heeded_s)
+        capped_s = capped_retry_after(asked_s, self._every.max_retry_after)
+        if capped_s is not None:
+            self._not_before = max(self._not_before, now + capped_s)
+            wait_s = max(wait_s, capped_s)
         self._context.report(PollFailed(self.source, error, wait_s, now - started_at))
         self._poll_in(wait_s)
 

@@ -269,7 +269,7 @@ def one_more(tries: int) -> int:
     return min(tries + 1, MOST_DOUBLINGS)
 
 
-def afresh(order: CleanOrder, seen: Seen) -> CleanOrder:
+def reissued(order: CleanOrder, seen: Seen) -> CleanOrder:
     """The order of an exception (C20, U6), given again as of now."""
     return order_release(
         order.uuid,
@@ -626,14 +626,14 @@ class Clean:
         order, fences = state.order, seen.guarantee is Guarantee.FENCED
         match state:
             case Looking() if order.is_exception:
-                order = afresh(order, seen)
+                order = reissued(order, seen)
                 return Step(Looking(order, inherited=True, error=UNANSWERED), (first_look(order),))
             case Writing(before=before) if fences and order.fenced:
                 past = only_looked_at(order)
                 if order.is_exception:
                     # The order stood when the former run wrote: only a later change can forbid it.
                     past = replace(
-                        afresh(order, seen),
+                        reissued(order, seen),
                         not_after=float("inf"),
                         fenced=True,
                         fenced_at=NEVER,
@@ -643,7 +643,7 @@ class Clean:
                 past = only_looked_at(order)
                 return Step(Standing(past, before), (look_at_record(past),))
             case Fencing() | Writing() | Lifting():
-                past = afresh(order, seen) if order.is_exception else only_looked_at(order)
+                past = reissued(order, seen) if order.is_exception else only_looked_at(order)
                 checking = Checking(past, inherited=True, error=UNANSWERED)
                 return Step(checking, (look_at_record(past),))
         return Step(None)
@@ -744,7 +744,7 @@ def _pausing(state: Pausing, event: WorkflowEvent, seen: Seen) -> Step[CleanStat
     match event:
         case Due():
             if order.is_exception:
-                order = afresh(order, seen)
+                order = reissued(order, seen)
             kind, look = (Looking, first_look) if state.is_first else (Checking, look_at_record)
             looking = kind(order, state.tries, state.inherited, state.error)
             return Step(looking, (look(order),))

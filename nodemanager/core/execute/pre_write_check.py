@@ -10,7 +10,7 @@ from nodemanager.core.model.reasons import Kind, Reason
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.verdict import Verdict, keep
 from nodemanager.core.model.world import CloudNode, CloudState, Record, WorkerState
-from nodemanager.core.observe.history import glimpsed_as
+from nodemanager.core.observe.history import partially_listed_as
 from nodemanager.core.observe.nodes_by_record import may_be_of
 from nodemanager.core.observe.pools import not_ours
 from nodemanager.core.observe.scheduled import is_up_in_scheduler
@@ -142,8 +142,8 @@ def _shown(check: _Check) -> Iterator[CloudNode]:
     if check.found.by_id is not None:
         yield check.found.by_id
     # A node seen in an incomplete listing is seen (C5).
-    listed = [*history.bearers.get(order.uuid, ())]
-    listed += glimpsed_as(history, order.uuid, record.instance_id)
+    listed = [*history.nodes_by_record.get(order.uuid, ())]
+    listed += partially_listed_as(history, order.uuid, record.instance_id)
     if record.instance_id is not None and record.instance_id in history.present:
         listed.append(history.present[record.instance_id])
     # The newest listing may have begun before the node that we destroyed was gone.

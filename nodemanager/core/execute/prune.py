@@ -39,7 +39,7 @@ from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.verdict import Verdict, keep
 from nodemanager.core.model.world import CloudNode, Record
 from nodemanager.core.observe.facts import RecordsExplained
-from nodemanager.core.observe.history import History, glimpsed_as
+from nodemanager.core.observe.history import History, partially_listed_as
 from nodemanager.core.observe.snapshot import Snapshot
 from nodemanager.core.plan.due import PruneOrder, may_come_back
 
@@ -91,7 +91,7 @@ def confirm_prune(
 
 def _node_of(uuid: str, tagged: Iterable[CloudNode], history: History) -> CloudNode | None:
     """A node that bears the record's tag, by the answer by tag or by any listing."""
-    shown = (*history.bearers.get(uuid, ()), *glimpsed_as(history, uuid, None))
+    shown = (*history.nodes_by_record.get(uuid, ()), *partially_listed_as(history, uuid, None))
     return next((node for node in (*tagged, *shown) if not node.is_absent), None)
 
 

@@ -261,7 +261,7 @@ def withdrawn(
     return Step(None, tell=(told,), learn=(Withdrawn(order.size.name),))
 
 
-def perhaps(order: SetUpOrder, uuid: str, since: float | None = None) -> NodeExpected:
+def node_may_exist(order: SetUpOrder, uuid: str, since: float | None = None) -> NodeExpected:
     """Expect the node that may exist: a listing from before the claim must not hide it.
 
     `since` is when its set-up began, CLOCK_BOOTTIME: no create was sent before. None: now.
@@ -367,7 +367,7 @@ def _listed(state: Doubtful, seen: Seen) -> Step[SetupState]:
 
 def _claim_in_doubt(state: Doubtful, record: Record, seen: Seen) -> Step[SetupState]:
     """What the listings tell of the node; its record is claimed."""
-    doubt, nodes = in_doubt_of(record), seen.snapshot.history.bearers.get(record.uuid, ())
+    doubt, nodes = in_doubt_of(record), seen.snapshot.history.nodes_by_record.get(record.uuid, ())
     borne = any(node.tags.incarnation == record.incarnation for node in nodes)
     if record.last_ping_at is not None or borne:
         return Step(None, learn=doubt, ended=Ended("created", whose(record)))
@@ -490,7 +490,7 @@ class SetUp:
             return Step(left)
         # A listing may not show the claim yet, and the create may still take effect (U9). Its time
         # is no longer than without the restart (P4): the claim may be freed since.
-        return Step(left, learn=(perhaps(left.order, left.record, seen.left_at),))
+        return Step(left, learn=(node_may_exist(left.order, left.record, seen.left_at),))
 
     def on(self, state: SetupState, event: WorkflowEvent, seen: Seen) -> Step[SetupState]:
         match state:
@@ -640,7 +640,7 @@ def _creating(state: Creating, event: WorkflowEvent, seen: Seen) -> Step[SetupSt
         case Failed(error=error):
             return _not_created(state, error, seen)
         case Expired():
-            return Step(doubtful(state, seen), learn=(perhaps(order, record.uuid),))
+            return Step(doubtful(state, seen), learn=(node_may_exist(order, record.uuid),))
     return Step(state)
 
 
@@ -663,7 +663,7 @@ def _not_created(state: Creating | Finishing, error: RemoteError, seen: Seen) ->
     step = _again(order, record, state.tries + 1, seen)
     if error.definite and not isinstance(error, Throttled):
         step = Step(doubtful(Creating(order, record, state.tries), seen))
-    return replace(step, tell=(told,), learn=(*learn, perhaps(order, record.uuid)))
+    return replace(step, tell=(told,), learn=(*learn, node_may_exist(order, record.uuid)))
 
 
 def _finishing(state: Finishing, event: WorkflowEvent, seen: Seen) -> Step[SetupState]:

@@ -138,7 +138,7 @@ class State:
     """The newest plan."""
     plans: int = 0
     """How many plans this run has made."""
-    owes_since: float | None = None
+    expects_creates_since: float | None = None
     """When the oldest action that a former run left open began (epoch seconds), while the nodes of
     its creates are still to be expected."""
     ended: frozenset[str] = frozenset()
@@ -189,7 +189,7 @@ def after_own(state: State, own: OwnNews, settings: Settings) -> State:
             return _after_inherited(state, one, at, settings)
         case news.CreatesRead(expected=expected, ended=ended):
             expected = without_ended({**expected, **state.expected}, ended)
-            return replace(state, expected=expected, ended=ended, owes_since=None)
+            return replace(state, expected=expected, ended=ended, expects_creates_since=None)
         case Stepped() | LeftOpen():
             return replace(state, flights=state.flights.after(one))
         case news.Deciding():
@@ -255,7 +255,7 @@ def _after_inherited(state: State, one: news.Inherited, at: float, settings: Set
         recent=with_inherited(state.recent, one.sent, at, settings, may_lack=one.may_lack),
         writes=state.writes.inherited(one.late, one.under_way, at),
         marks=one.marks.with_newer(state.marks),
-        owes_since=one.oldest,
+        expects_creates_since=one.oldest,
         ledger=leftovers.joined(one.leftovers, state.ledger, at, settings.visible_after),
     )
     return with_loops(state, boot_loops.joined(one.loops, limits.loops))

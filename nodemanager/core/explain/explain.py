@@ -146,8 +146,12 @@ def _of_record(
 
 def _listed_node(snapshot: Snapshot, record: Record) -> CloudNode | None:
     history = snapshot.history
-    bearers = history.bearers.get(record.uuid, ())
-    return bearers[0] if bearers else node_of(record, history.bearers, history.present)
+    nodes_by_record = history.nodes_by_record.get(record.uuid, ())
+    return (
+        nodes_by_record[0]
+        if nodes_by_record
+        else node_of(record, history.nodes_by_record, history.present)
+    )
 
 
 def _when_record(
@@ -156,7 +160,7 @@ def _when_record(
     if not blocking(now):
         return Earliest(0.0)
     snapshot, settings = judge.snapshot, judge.settings
-    nodes = {node.id for node in snapshot.history.bearers.get(record.uuid, ())}
+    nodes = {node.id for node in snapshot.history.nodes_by_record.get(record.uuid, ())}
     near = focused(snapshot, {*nodes, record.instance_id or ""}, {record.uuid})
     standing = [one for one in of_plan if one.status is RuleStatus.BLOCKS]
 

@@ -201,39 +201,40 @@ def not_given_back(
 # The consequences: each life is reported once, the breaker opens, and the life is restored.
 
 
-def told(
+def reported(
     breaker: Breaker, signs: Iterable[FalseClean], at: float
 ) -> tuple[Breaker, tuple[FalseClean, ...]]:
     """The breaker, open for the false cleans not reported before, and these false cleans."""
     new: dict[str, FalseClean] = {}
     for sign in signs:
-        if sign.life.key not in breaker.told:
+        if sign.life.key not in breaker.reported:
             new.setdefault(sign.life.key, sign)
     if not new:
         return breaker, ()
     part = breaker.part(Cause.FALSE_CLEAN)
     standing = frozenset() if part is None else part.ids - part.back - part.confirmed
     ids = standing | new.keys()
-    lives = {key: replace(sign.life, told_at=at) for key, sign in new.items()}
-    breaker = replace(breaker, told={**breaker.told, **lives})
+    lives = {key: replace(sign.life, reported_at=at) for key, sign in new.items()}
+    breaker = replace(breaker, reported={**breaker.reported, **lives})
     breaker = opened(breaker, Cause.FALSE_CLEAN, ids, at, {"count": len(ids)})
     return breaker, tuple(replace(sign, life=lives[key]) for key, sign in new.items())
 
 
 def after_records(breaker: Breaker, history: History, listing: Records) -> tuple[Breaker, History]:
     """The breaker and history without the lives that a complete listing shows restored (B3)."""
-    if not breaker.told or not listing.complete:
+    if not breaker.reported or not listing.complete:
         return breaker, history
     records = {record.uuid: record for record in listing.items}
     back = frozenset(
         key
-        for key, life in breaker.told.items()
-        if listing.started_at > (life.told_at or 0.0) and _is_back(records.get(life.record), life)
+        for key, life in breaker.reported.items()
+        if listing.started_at > (life.reported_at or 0.0)
+        and _is_back(records.get(life.record), life)
     )
     if not back:
         return breaker, history
-    told_still = {key: life for key, life in breaker.told.items() if key not in back}
-    breaker = replace(breaker, told=told_still)
+    still_reported = {key: life for key, life in breaker.reported.items() if key not in back}
+    breaker = replace(breaker, reported=still_reported)
     freed = {key: life for key, life in history.freed.items() if key not in back}
     part = breaker.part(Cause.FALSE_CLEAN)
     if part is not None:
@@ -301,7 +302,7 @@ def _confirmed(
             denied.pop(key, None)
             if not alive:
                 confirmed.add(key)
-        elif at < (breaker.told[key].told_at or 0.0):
+        elif at < (breaker.reported[key].reported_at or 0.0):
             continue
         elif settings.visible_after == 0 or (
             at - part.opened_at > settings.visible_after
@@ -322,7 +323,7 @@ def after_silence(
     clock, heard = history.clock, {life_key(one.record, one.incarnation): one for one in late}
     silent = set(part.confirmed)
     for life in lives:
-        silent_s = at - (life.told_at or 0.0)
+        silent_s = at - (life.reported_at or 0.0)
         if life.key in heard:
             silent_s = min(silent_s, clock.age(heard[life.key].at, at))
         if silent_s > settings.node_stale_after:
@@ -344,7 +345,7 @@ class Folded:
 
     breaker: Breaker
     history: History
-    told: tuple[FalseClean, ...] = ()
+    reported: tuple[FalseClean, ...] = ()
 
 
 def pings_seen(
@@ -353,7 +354,7 @@ def pings_seen(
     """Fold in the late pings that the store remembers; most were reported before."""
     late = tuple(late)
     breaker = after_silence(breaker, history, late, at, settings)
-    breaker, new = told(breaker, signs_in_pings(late, history, at, settings), at)
+    breaker, new = reported(breaker, signs_in_pings(late, history, at, settings), at)
     return Folded(breaker, history, new)
 
 
@@ -361,7 +362,7 @@ def records_seen(breaker: Breaker, history: History, listing: Records) -> Folded
     """Fold in a record listing: lives restored, and freed records pinged after their clean."""
     breaker, history = after_records(breaker, history, listing)
     at = listing.ended_at
-    breaker, new = told(breaker, signs_in_records(history, listing, at), at)
+    breaker, new = reported(breaker, signs_in_records(history, listing, at), at)
     return Folded(breaker, history, new)
 
 
@@ -377,7 +378,7 @@ def answers_seen(
 ) -> Folded:
     """Fold in the cloud's answers by id: nodes still alive, and nodes confirmed gone."""
     breaker = after_answers(breaker, answers, at if asked_at is None else asked_at, settings)
-    breaker, new = told(breaker, signs_in_answers(history, answers, at, settings), at)
+    breaker, new = reported(breaker, signs_in_answers(history, answers, at, settings), at)
     nodes = {key: () if node is None else (node,) for key, node in answers.items()}
     history = cloud_answered(history, nodes, at, settings, malformed, asked_at=asked_at)
     return Folded(breaker, history, new)
@@ -403,7 +404,7 @@ def open_lives(breaker: Breaker) -> tuple[FreedLife, ...]:
     if part is None:
         return ()
     standing = sorted(part.ids - part.back - part.confirmed)
-    return tuple(breaker.told[key] for key in standing if key in breaker.told)
+    return tuple(breaker.reported[key] for key in standing if key in breaker.reported)
 
 
 def to_ask(
@@ -412,7 +413,7 @@ def to_ask(
     """The node ids to ask for, at most `limit`: unreported suspects, and the open lives' nodes."""
     history, breaker = snapshot.history, snapshot.breaker
     found = suspects(history, settings, pairs)
-    asking = {node_id for node_id, key in found.items() if key not in breaker.told}
+    asking = {node_id for node_id, key in found.items() if key not in breaker.reported}
     asking |= {life.node_id for life in open_lives(breaker) if life.node_id is not None}
     due = (one for one in sorted(asking) if may_ask(history, one, snapshot.now, settings))
     return tuple(due)[:limit]
@@ -477,7 +478,7 @@ def _has_been_seen(life: FreedLife, history: History) -> bool:
     A ping alone proves no node: it may have been delayed, or somebody else has the secret.
     """
     answer = history.asked.get(life.record if life.node_id is None else life.node_id)
-    if answer is None or answer.at < (life.told_at or 0.0):
+    if answer is None or answer.at < (life.reported_at or 0.0):
         return False
     nodes = answer.nodes
     if life.node_id is None:

@@ -16,7 +16,7 @@ from nodemanager.core.model.sizes import size_name
 from nodemanager.core.model.verdict import Verdict, keep
 from nodemanager.core.model.world import CloudNode, Record, Size, WorkerState
 from nodemanager.core.observe.history import History
-from nodemanager.core.observe.scheduled import word_on
+from nodemanager.core.observe.scheduled import report_on
 from nodemanager.core.observe.signs import claimed_at_of, launched_for
 from nodemanager.core.observe.snapshot import Snapshot
 
@@ -147,7 +147,7 @@ def is_drained(record: Record, snapshot: Snapshot, settings: Settings) -> bool:
     Whatever work it had been given before shows in that listing, and it is given none since.
     """
     told, listing = snapshot.dispatched.told_of(record), snapshot.history.scheduler
-    word = word_on(record, snapshot.history, snapshot.now, settings)
+    word = report_on(record, snapshot.history, snapshot.now, settings)
     if told is None or not told.on or listing is None or word is None:
         return False
     return listing.started_at > told.at and is_done(word.node)
@@ -171,7 +171,7 @@ def is_kept_drained(node_id: str, record: Record, snapshot: Snapshot, settings: 
     """Whether the node is drained in the scheduler by us, and must stay so."""
     if not settings.scheduled or not stays(node_id, record, snapshot):
         return False
-    word = word_on(record, snapshot.history, snapshot.now, settings)
+    word = report_on(record, snapshot.history, snapshot.now, settings)
     return word is not None and word.is_drained_by_us
 
 

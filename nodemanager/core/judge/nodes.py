@@ -48,8 +48,8 @@ from nodemanager.core.observe.scheduled import (
     name_told,
     names_of,
     pinged_by,
+    report_on,
     suspended_word,
-    word_on,
 )
 from nodemanager.core.observe.signs import (
     claimed_at_of,
@@ -102,7 +102,7 @@ class NodeFacts:
         """
         if not self.settings.scheduled:
             return Reason.WORKER_UNKNOWN
-        word = word_on(subject.own, self.history, self.now, self.settings)
+        word = report_on(subject.own, self.history, self.now, self.settings)
         if word is not None and word.is_set_aside:
             return Reason.SET_ASIDE
         if waits_to_join(subject.own, self.history):
@@ -430,7 +430,7 @@ def _not_in_work(facts: NodeFacts, subject: Subject) -> NodeView | None:
     for record in facts.may_be_of(subject.node):
         if record.uuid in facts.pairs.node_of:
             continue
-        word = word_on(record, facts.history, facts.now, facts.settings)
+        word = report_on(record, facts.history, facts.now, facts.settings)
         if word is not None and word.node.state is WorkerState.BUSY:
             return subject.kept(Reason.BUSY, record=record.uuid)
     for name in names_of(subject.node, facts.history, facts.pairs.node_of):

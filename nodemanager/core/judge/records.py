@@ -198,8 +198,8 @@ class RecordJudge:
 
     def _unlisted(self, record: Record) -> Verdict | None:
         history, uuid = self.history, record.uuid
-        if uuid in history.bearers or record.instance_id is not None:
-            listed = node_of(record, history.bearers, history.present)
+        if uuid in history.nodes_by_record or record.instance_id is not None:
+            listed = node_of(record, history.nodes_by_record, history.present)
             if listed is not None:
                 return keep(uuid, Reason.NODE_LISTED, node=listed.id, state=listed.state.value)
         return None
@@ -310,7 +310,7 @@ class RecordJudge:
             return Verdict(Kind.KEEP, Reason.NO_LISTING_ORDER, uuid, measures)
         if (
             history.base_index.get(uuid) != record.version
-            or history.glimpsed.get(uuid, record.version) != record.version
+            or history.partially_listed.get(uuid, record.version) != record.version
             or uuid in history.vetoed
         ):
             return Verdict(Kind.KEEP, Reason.CHANGED_SINCE_LISTING, uuid, measures)

@@ -71,7 +71,7 @@ class Breaker:
     others: tuple[Breaker, ...] = ()
     gone: frozenset[str] = frozenset()
     acquitted: frozenset[str] = frozenset()
-    told: Mapping[str, FreedLife] = field(default_factory=dict)
+    reported: Mapping[str, FreedLife] = field(default_factory=dict)
     looked_at: float = float("-inf")
     looked: frozenset[str] = frozenset()
 

@@ -68,7 +68,7 @@ class SchedulerNode:
 
 
 @dataclass(frozen=True, slots=True)
-class SchedulerWord:
+class SchedulerReport:
     """What the newest complete answer of a scheduler says of a node, and what led to it (D12).
 
     It is about the life `incarnation` of the node's record. `idle` counts the complete answers in a

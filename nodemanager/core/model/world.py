@@ -281,8 +281,8 @@ class LatePing:
 class FreedLife:
     """One life of a record that a clean ended (U8). Times are CLOCK_BOOTTIME seconds.
 
-    `node_id` is that life's instance id, `why` the reason code of the clean. `told_at` is when a
-    false clean was reported: its node lives on.
+    `node_id` is that life's instance id, `why` the reason code of the clean. `reported_at` is when
+    a false clean was reported: its node lives on.
     """
 
     record: str
@@ -292,7 +292,7 @@ class FreedLife:
     slot: int | None = None
     hostname: str | None = None
     why: str | None = None
-    told_at: float | None = None
+    reported_at: float | None = None
 
     @property
     def key(self) -> str:

@@ -133,7 +133,7 @@ def _still_held(lives: Collection[str], records: Iterable[Record]) -> set[str]:
 
 def _lives_on(record: Record, history: History) -> bool:
     """Whether a node of this very life is listed: the twin of one that has ended (A1)."""
-    return any(bears(node, record) for node in history.bearers.get(record.uuid, ()))
+    return any(bears(node, record) for node in history.nodes_by_record.get(record.uuid, ()))
 
 
 def _by_tags(record: Record, absent: Mapping[str, CloudNode]) -> str | None:
@@ -175,4 +175,4 @@ def was_ended(node: CloudNode, snapshot: Snapshot) -> bool:
         return False
     answer = history.asked.get(node.id)
     since = () if answer is None or answer.said_at <= life.freed_at else answer.nodes
-    return all(one.is_absent for one in since) and life.key not in snapshot.breaker.told
+    return all(one.is_absent for one in since) and life.key not in snapshot.breaker.reported

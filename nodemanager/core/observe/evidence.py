@@ -13,7 +13,7 @@ from typing import Any
 from nodemanager.core.model.settings import IMPOSSIBLE_FRACTION, Settings
 from nodemanager.core.model.world import CloudNode, Guarantee, Record, WorkerState
 from nodemanager.core.observe.clocks import MeasuredClock
-from nodemanager.core.observe.history import Asked, History, glimpsed_as
+from nodemanager.core.observe.history import Asked, History, partially_listed_as
 from nodemanager.core.observe.listing_history import Absence
 from nodemanager.core.observe.snapshot import Snapshot
 
@@ -64,8 +64,8 @@ class Windows:
 class Grounds:
     """What the plan judged the record by (C0, C4-C6, C8-C10). Times are CLOCK_BOOTTIME seconds.
 
-    `listed` and `glimpsed_nodes` are the nodes, not terminated, with the record's uuid as a tag or
-    its instance id: in the newest complete listing, and in incomplete listings since. `place` is
+    `listed` and `partially_listed_nodes` are the nodes, not terminated, with the record's uuid as a
+    tag or its instance id: in the newest complete listing, and in incomplete ones since. `place` is
     how many cleans of the cycle come before this one. `asked_by_tag` and `asked_by_id` are the
     cloud's last answers about the record's node (P6). `windows` are those of the plan.
     """
@@ -78,10 +78,10 @@ class Grounds:
     base_ended_at: float | None = None
     base_version: str | None = None
     cloud_started_at: float | None = None
-    glimpsed: str | None = None
+    partially_listed: str | None = None
     vetoed: bool = False
     listed: tuple[CloudNode, ...] = ()
-    glimpsed_nodes: tuple[CloudNode, ...] = ()
+    partially_listed_nodes: tuple[CloudNode, ...] = ()
     absence: Absence | None = None
     flights: tuple[str, ...] = ()
     holds: tuple[str, ...] = ()
@@ -169,10 +169,10 @@ def grounds_of(record: Record, snapshot: Snapshot, settings: Settings, place: in
         base_ended_at=None if base is None else base.ended_at,
         base_version=history.base_index.get(uuid),
         cloud_started_at=None if cloud is None else cloud.started_at,
-        glimpsed=history.glimpsed.get(uuid),
+        partially_listed=history.partially_listed.get(uuid),
         vetoed=uuid in history.vetoed,
         listed=_listed(history, uuid, node_id),
-        glimpsed_nodes=glimpsed_as(history, uuid, node_id),
+        partially_listed_nodes=partially_listed_as(history, uuid, node_id),
         absence=history.absence.get(uuid),
         flights=tuple(flight.kind for flight in flights if flight is not None),
         holds=_held(snapshot, uuid, node_id),
@@ -237,7 +237,7 @@ def look_at(
         malformed=malformed,
         listed=(
             *_listed(history, record.uuid, node_id),
-            *glimpsed_as(history, record.uuid, node_id),
+            *partially_listed_as(history, record.uuid, node_id),
         ),
         polls=polls,
         breaker=snapshot.breaker.cause.value if snapshot.breaker.cause is not None else None,
@@ -251,7 +251,7 @@ def look_at(
 
 
 def _listed(history: History, uuid: str, node_id: str | None) -> tuple[CloudNode, ...]:
-    found = {node.id: node for node in history.bearers.get(uuid, ())}
+    found = {node.id: node for node in history.nodes_by_record.get(uuid, ())}
     if node_id is not None and node_id in history.present:
         found[node_id] = history.present[node_id]
     return tuple(found.values())

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from nodemanager.core.model.changed import changed, same_items
-from nodemanager.core.model.scheduling import SchedulerNode, SchedulerWord
+from nodemanager.core.model.scheduling import SchedulerNode, SchedulerReport
 from nodemanager.core.model.settings import CLOCK_STEP_S, Settings
 from nodemanager.core.model.world import (
     CloudNode,
@@ -40,7 +40,7 @@ from nodemanager.core.observe.listing_history import (
     without_seen,
 )
 from nodemanager.core.observe.nodes_by_record import (
-    Bearers,
+    NodesByRecord,
     Present,
     ended_nodes,
     index_nodes,
@@ -131,9 +131,10 @@ class History:
 
     `cloud` and `records` are the newest complete listings, `base` the newest complete record
     listing that ended before `cloud` began (C6), `pinned` the newest one when the last cloud poll
-    began. `partial` are the nodes in incomplete listings since `cloud`, `glimpsed` the versions of
-    records in incomplete listings since `records` (C5, C6). `vetoed` are the records that a listing
-    begun after `base` showed with another version, whatever later listings show (C6).
+    began. `partial` are the nodes in incomplete listings since `cloud`, `partially_listed` the
+    versions of records in incomplete listings since `records` (C5, C6). `vetoed` are the records
+    that a listing begun after `base` showed with another version, whatever later listings show
+    (C6).
     `stopped` and `unwanted` say by node id since when a node has been listed as stopped, or been
     wanted by neither demand nor an operator (D12). For the nodes in `over_max`, `unwanted` is since
     when they have exceeded max_nodes. `turned` are the nodes that turned bad and are not known to
@@ -146,11 +147,11 @@ class History:
     base: Records | None = None
     pinned: Records | None = None
     partial: tuple[CloudNode, ...] = ()
-    glimpsed: Mapping[str, str] = field(default_factory=dict)
+    partially_listed: Mapping[str, str] = field(default_factory=dict)
     vetoed: Mapping[str, float] = field(default_factory=dict)
     nodes_twice: frozenset[str] = frozenset()
     records_twice: frozenset[str] = frozenset()
-    bearers: Bearers = field(default_factory=dict)
+    nodes_by_record: NodesByRecord = field(default_factory=dict)
     present: Present = field(default_factory=dict)
     base_index: Mapping[str, str] = field(default_factory=dict)
     absence: Mapping[str, Absence] = field(default_factory=dict)
@@ -190,7 +191,7 @@ class History:
     """The lives, by their keys, whose node has ended for certain, while they hold their record."""
     scheduler: Listing[SchedulerNode] | None = None
     """The newest complete listing of a scheduler, where one is configured (T6)."""
-    scheduled: Mapping[str, SchedulerWord] = field(default_factory=dict)
+    scheduled: Mapping[str, SchedulerReport] = field(default_factory=dict)
     """What it says of each node, by hostname."""
     known_scheduled: KnownSets = field(default_factory=KnownSets)
     hostnames: Hostnames = field(default_factory=dict)
@@ -224,12 +225,12 @@ def cloud_listed(history: History, listing: Nodes, settings: Settings) -> Histor
     """
     newest = history.cloud
     if not listing.complete or (newest is not None and listing.started_at <= newest.started_at):
-        return _nodes_glimpsed(history, listing)
+        return _nodes_partially_listed(history, listing)
     base = _base(history, listing)
     if newest is not None and same_items(newest.items, listing.items):
-        bearers, present = history.bearers, history.present
+        nodes_by_record, present = history.nodes_by_record, history.present
     else:
-        bearers, present = index_nodes(listing.items)
+        nodes_by_record, present = index_nodes(listing.items)
     gap = 0.0 if newest is None else listing.started_at - newest.started_at
     stopped = CloudState.STOPPED
     stopped_before = history.stopped if gap <= settings.poll_stale_after else {}
@@ -243,10 +244,15 @@ def cloud_listed(history: History, listing: Nodes, settings: Settings) -> Histor
         base_index=history.base_index if base is history.base else _versions(base),
         partial=(),
         nodes_twice=listed_twice(listing.items, present),
-        bearers=bearers,
+        nodes_by_record=nodes_by_record,
         present=present,
         absence=absences(
-            history.absence, _items(history.records), listing.started_at, bearers, present, settings
+            history.absence,
+            _items(history.records),
+            listing.started_at,
+            nodes_by_record,
+            present,
+            settings,
         ),
         stopped={
             node.id: stopped_before.get(node.id, listing.started_at)
@@ -260,7 +266,7 @@ def cloud_listed(history: History, listing: Nodes, settings: Settings) -> Histor
         ),
         asked={
             key: replace(one, is_past=True, denied_since=None)
-            if key in present or key in bearers
+            if key in present or key in nodes_by_record
             else one
             for key, one in history.asked.items()
         },
@@ -281,7 +287,7 @@ def _launches(history: History, present: Present, at: float) -> Mapping[str, Lau
     return launches
 
 
-def _nodes_glimpsed(history: History, listing: Nodes) -> History:
+def _nodes_partially_listed(history: History, listing: Nodes) -> History:
     if history.cloud is not None and listing.ended_at <= history.cloud.started_at:
         return history
     seen = tuple(sorted((node for node in listing.items if not node.is_absent), key=repr))
@@ -293,7 +299,7 @@ def _nodes_glimpsed(history: History, listing: Nodes) -> History:
     )
 
 
-def glimpsed_as(history: History, uuid: str, node_id: str | None) -> tuple[CloudNode, ...]:
+def partially_listed_as(history: History, uuid: str, node_id: str | None) -> tuple[CloudNode, ...]:
     """The nodes with that tag or id in incomplete listings since the newest complete one."""
     return tuple(one for one in history.partial if one.tags.record == uuid or one.id == node_id)
 
@@ -344,7 +350,7 @@ def records_listed(history: History, listing: Records, settings: Settings) -> Hi
     if not others <= history.other_pools:
         history = changed(history, other_pools=history.other_pools | others)
     if not listing.complete:
-        return _records_glimpsed(history, listing, settings)
+        return _records_partially_listed(history, listing, settings)
     # A set is a cheap test for duplicates. To find which they are is slower, and rarely needed.
     uuids = frozenset([record.uuid for record in listing.items])
     twice = _records_twice(listing) if len(uuids) < len(listing.items) else frozenset()
@@ -359,7 +365,12 @@ def records_listed(history: History, listing: Records, settings: Settings) -> Hi
     hostnames = history.hostnames
     if settings.scheduled:
         hostnames = hostnames_seen(
-            hostnames, listing.items, history.bearers, listing.ended_at, history.clock, settings
+            hostnames,
+            listing.items,
+            history.nodes_by_record,
+            listing.ended_at,
+            history.clock,
+            settings,
         )
     if history.cloud is not None and listing.ended_at < history.cloud.started_at:
         # This listing ended before the newest cloud listing began, but reached us after it.
@@ -369,7 +380,7 @@ def records_listed(history: History, listing: Records, settings: Settings) -> Hi
         history,
         records=listing,
         records_twice=twice,
-        glimpsed={},
+        partially_listed={},
         vetoed=vetoed,
         heard=heard,
         future=future,
@@ -438,7 +449,7 @@ def _vetoed(history: History, listing: Records) -> Mapping[str, float]:
     show the old version (C6).
     """
     base, newest = history.base, history.records
-    if base is None or newest is None or (newest is base and not history.glimpsed):
+    if base is None or newest is None or (newest is base and not history.partially_listed):
         return history.vetoed
     known = history.base_index
     vetoed = dict(history.vetoed)
@@ -448,7 +459,7 @@ def _vetoed(history: History, listing: Records) -> Mapping[str, float]:
                 vetoed[record.uuid] = newest.started_at
         lacking = known.keys() - [record.uuid for record in newest.items]
         vetoed |= dict.fromkeys(lacking, newest.started_at)
-    for uuid, version in history.glimpsed.items():
+    for uuid, version in history.partially_listed.items():
         if known.get(uuid, version) != version:
             vetoed[uuid] = listing.started_at
     return vetoed
@@ -478,7 +489,7 @@ def freed_since_listed(history: History) -> frozenset[str]:
     return frozenset(one.record for one in history.freed.values() if one.freed_at >= shown)
 
 
-def _records_glimpsed(history: History, listing: Records, settings: Settings) -> History:
+def _records_partially_listed(history: History, listing: Records, settings: Settings) -> History:
     """Fold in an incomplete listing: other versions veto, newer pings end a silence (C6, D8)."""
     answered_s = _answered_by(history, listing.ended_at, settings)
     heard = dict(history.heard)
@@ -493,7 +504,7 @@ def _records_glimpsed(history: History, listing: Records, settings: Settings) ->
             heard[record.uuid] = heard_again(
                 before, record, answered_s, listing.ended_at, history.clock, answers=answers
             )
-    return changed(history, glimpsed={**history.glimpsed, **versions}, heard=heard)
+    return changed(history, partially_listed={**history.partially_listed, **versions}, heard=heard)
 
 
 def _answered_by(history: History, at: float, settings: Settings) -> float:

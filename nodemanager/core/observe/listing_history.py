@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from nodemanager.core.model.settings import KNOWN_SET_S, Settings
 from nodemanager.core.model.world import CloudNode, Record
-from nodemanager.core.observe.nodes_by_record import Bearers, Present, is_anothers, node_of
+from nodemanager.core.observe.nodes_by_record import NodesByRecord, Present, is_anothers, node_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +157,7 @@ def absences(
     known: Mapping[str, Absence],
     records: Iterable[Record],
     at: float,
-    bearers: Bearers,
+    nodes_by_record: NodesByRecord,
     present: Present,
     settings: Settings,
 ) -> dict[str, Absence]:
@@ -165,10 +165,10 @@ def absences(
     result: dict[str, Absence] = {}
     for record in records:
         uuid = record.uuid
-        own, claim = bearers.get(uuid), record.claim
+        own, claim = nodes_by_record.get(uuid), record.claim
         if own and claim is not None and own[0].tags.incarnation == claim.incarnation:
             continue
-        if not record.holds_anything or node_of(record, bearers, present) is not None:
+        if not record.holds_anything or node_of(record, nodes_by_record, present) is not None:
             continue
         result[uuid] = one_more(known.get(uuid), record.incarnation, at, settings)
     return result

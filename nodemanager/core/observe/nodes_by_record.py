@@ -7,15 +7,15 @@ from collections.abc import Collection, Mapping
 
 from nodemanager.core.model.world import CloudNode, CloudState, FreedLife, Record
 
-Bearers = Mapping[str, tuple[CloudNode, ...]]
+NodesByRecord = Mapping[str, tuple[CloudNode, ...]]
 """By record uuid: the nodes tagged with it that are not terminated, in the order of their ids."""
 Present = Mapping[str, CloudNode]
 """By node id: the nodes that are not terminated."""
 
 
-def index_nodes(nodes: tuple[CloudNode, ...]) -> tuple[Bearers, Present]:
+def index_nodes(nodes: tuple[CloudNode, ...]) -> tuple[NodesByRecord, Present]:
     """The index of one listing, the same whatever the order of its items."""
-    bearers: dict[str, tuple[CloudNode, ...]] = {}
+    nodes_by_record: dict[str, tuple[CloudNode, ...]] = {}
     present: dict[str, CloudNode] = {}
     terminated = CloudState.TERMINATED
     for node in nodes:
@@ -26,9 +26,9 @@ def index_nodes(nodes: tuple[CloudNode, ...]) -> tuple[Bearers, Present]:
             present[node.id] = min(node, other, key=repr)
         uuid = node.tags.record
         if uuid is not None:
-            others = bearers.get(uuid)
-            bearers[uuid] = (node,) if others is None else _in_order((*others, node))
-    return bearers, present
+            others = nodes_by_record.get(uuid)
+            nodes_by_record[uuid] = (node,) if others is None else _in_order((*others, node))
+    return nodes_by_record, present
 
 
 def listed_twice(nodes: tuple[CloudNode, ...], present: Present) -> frozenset[str]:
@@ -82,11 +82,11 @@ def only_it_pings(node: CloudNode, record: Record) -> bool:
 
 def node_of(
     record: Record,
-    bearers: Bearers,
+    nodes_by_record: NodesByRecord,
     present: Present,
 ) -> CloudNode | None:
     """The listed node, not terminated, that is the record's by tag or else by instance id (C4)."""
-    for node in bearers.get(record.uuid, ()):
+    for node in nodes_by_record.get(record.uuid, ()):
         if bears(node, record):
             return node
     named = present.get(record.instance_id) if record.instance_id is not None else None

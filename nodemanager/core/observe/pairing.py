@@ -9,7 +9,7 @@ from typing import NamedTuple
 from nodemanager.core.model.changed import same_items
 from nodemanager.core.model.world import CloudNode, Record
 from nodemanager.core.observe.history import History, Records
-from nodemanager.core.observe.nodes_by_record import Bearers, Present
+from nodemanager.core.observe.nodes_by_record import NodesByRecord, Present
 from nodemanager.core.observe.pools import not_ours
 
 
@@ -17,7 +17,7 @@ class Joined(NamedTuple):
     """All that a join was made from."""
 
     records: Records | None
-    bearers: Bearers
+    nodes_by_record: NodesByRecord
     present: Present
     pool: str
     ids_unique: bool
@@ -66,8 +66,8 @@ def pair(
     """
     if history.cloud is None or history.records is None:
         return NO_PAIRS
-    bearers, present = history.bearers, history.present
-    joined = Joined(history.records, bearers, present, pool, ids_unique, adopt_unclaimed)
+    nodes_by_record, present = history.nodes_by_record, history.present
+    joined = Joined(history.records, nodes_by_record, present, pool, ids_unique, adopt_unclaimed)
     if before.is_of(joined):
         return before
     record_of: dict[str, Record] = {}
@@ -93,10 +93,10 @@ def _candidate(
     record: Record, joined: Joined, ambiguous: dict[str, tuple[str, ...]]
 ) -> CloudNode | None:
     """The one node of the pool that is the record's, unless another record has it, too."""
-    _, bearers, present, pool, ids_unique, adopt_unclaimed = joined
+    _, nodes_by_record, present, pool, ids_unique, adopt_unclaimed = joined
     if not_ours(record, pool, adopt_unclaimed) is not None:
         return None
-    candidates = bearers.get(record.uuid)
+    candidates = nodes_by_record.get(record.uuid)
     node = None
     if candidates is not None:
         node = _bearer(record, candidates, ambiguous)

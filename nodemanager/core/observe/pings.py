@@ -9,7 +9,7 @@ from nodemanager.core.model.scheduling import SchedulerNode
 from nodemanager.core.model.settings import CLOCK_STEP_S, Settings
 from nodemanager.core.model.world import Claim, Record, WorkerState, life_key
 from nodemanager.core.observe.clocks import MeasuredClock
-from nodemanager.core.observe.nodes_by_record import Bearers
+from nodemanager.core.observe.nodes_by_record import NodesByRecord
 
 BUSY, IDLE = WorkerState.BUSY, WorkerState.IDLE
 """Looked up once, because every ping is compared with them."""
@@ -140,12 +140,14 @@ Hostnames = Mapping[str, Hostname]
 def hostnames_seen(
     known: Hostnames,
     records: Iterable[Record],
-    bearers: Bearers,
+    nodes_by_record: NodesByRecord,
     at: float,
     clock: MeasuredClock | None,
     settings: Settings,
 ) -> Hostnames:
-    """The hostnames after a complete record listing; `bearers` are of the newest cloud listing.
+    """The hostnames after a complete record listing.
+
+    `nodes_by_record` are of the newest cloud listing.
 
     A life that neither shows is kept for a day more: a listing may be short.
     """
@@ -166,7 +168,7 @@ def hostnames_seen(
     for key, one in known.items():
         if key in names:
             continue
-        if _is_borne(key, bearers):
+        if _is_borne(key, nodes_by_record):
             names[key] = one if one.missed_at is None else replace(one, missed_at=None)
         elif one.missed_at is None:
             names[key] = replace(one, missed_at=at)
@@ -259,6 +261,6 @@ def _is_within_grace(
     return is_known and age_s + 2 * clock.error_s <= settings.boot_fail_after
 
 
-def _is_borne(key: str, bearers: Bearers) -> bool:
+def _is_borne(key: str, nodes_by_record: NodesByRecord) -> bool:
     uuid = key.partition("/")[0]
-    return any(life_key(uuid, one.tags.incarnation) == key for one in bearers.get(uuid, ()))
+    return any(life_key(uuid, one.tags.incarnation) == key for one in nodes_by_record.get(uuid, ()))

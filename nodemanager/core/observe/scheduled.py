@@ -11,7 +11,7 @@ from collections.abc import Container, Mapping
 from dataclasses import replace
 
 from nodemanager.core.model.changed import changed
-from nodemanager.core.model.scheduling import SchedulerNode, SchedulerWord, host_of, is_set_aside
+from nodemanager.core.model.scheduling import SchedulerNode, SchedulerReport, host_of, is_set_aside
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.world import CloudNode, Listing, Record, WorkerState, life_key
 from nodemanager.core.observe.history import History
@@ -75,7 +75,7 @@ def _waited_for(
         record.uuid: replace(heard, answered_s=history.answered_s)
         for record in history.records.items
         if record.hostname in wanted
-        and record.uuid in history.bearers
+        and record.uuid in history.nodes_by_record
         and (heard := history.heard.get(record.uuid)) is not None
         and heard.last_ping_at is not None
     }
@@ -152,15 +152,15 @@ def _shared(history: History) -> frozenset[str]:
 
 
 def _after(
-    before: SchedulerWord | None, node: SchedulerNode, incarnation: str | None, at: float
-) -> SchedulerWord:
+    before: SchedulerReport | None, node: SchedulerNode, incarnation: str | None, at: float
+) -> SchedulerReport:
     """The word of an answer begun at `at`, which goes on or ends what was counted before."""
     if before is not None and before.incarnation != incarnation:
         before = None
     was_busy = before is not None and before.node.state is BUSY
     busy_since = before.busy_since if before is not None and was_busy else at
     idle = before.idle if before is not None else 0
-    return SchedulerWord(
+    return SchedulerReport(
         node,
         incarnation,
         idle=idle + 1 if node.state is IDLE else 0,
@@ -183,13 +183,13 @@ def ours_in_scheduler(history: History, settings: Settings) -> frozenset[str]:
         for record in records
         if record.hostname is not None
         and record.uuid in ours
-        and any(node.id not in going for node in history.bearers.get(record.uuid, ()))
+        and any(node.id not in going for node in history.nodes_by_record.get(record.uuid, ()))
     )
 
 
-def word_on(
+def report_on(
     record: Record, history: History, now: float, settings: Settings
-) -> SchedulerWord | None:
+) -> SchedulerReport | None:
     """What the scheduler says of the record's node; None where it says nothing that is fresh.
 
     An answer from when no listed record had the hostname counts, too: at a start the scheduler may
@@ -274,7 +274,7 @@ def may_get_work(node: SchedulerNode) -> bool:
     return node.state is IDLE and node.responds and not (node.draining or node.reserved)
 
 
-def joined(own: WorkerState, word: SchedulerWord | None, *, is_heard: bool) -> WorkerState:
+def joined(own: WorkerState, word: SchedulerReport | None, *, is_heard: bool) -> WorkerState:
     """The worker state by the node's own word and by the scheduler's (T6).
 
     Work counts, whoever tells of it; but of a node that is silent (not `is_heard`), and that the
@@ -299,7 +299,7 @@ def joined_state(record: Record, snapshot: Snapshot, settings: Settings) -> Work
     own = worker_state(record, history, now, settings)
     if not settings.scheduled:
         return own
-    word = word_on(record, history, now, settings)
+    word = report_on(record, history, now, settings)
     return joined(own, word, is_heard=is_heard(record, history, now, settings))
 
 
@@ -307,11 +307,13 @@ def idle_count(record: Record, snapshot: Snapshot, settings: Settings) -> int:
     """How many words in a row called the node idle: a scheduler's answers, else its pings (D12)."""
     if not settings.scheduled:
         return idle_words(record, snapshot.history)
-    word = word_on(record, snapshot.history, snapshot.now, settings)
+    word = report_on(record, snapshot.history, snapshot.now, settings)
     return 0 if word is None else word.idle
 
 
-def suspended_word(record: Record, snapshot: Snapshot, settings: Settings) -> SchedulerWord | None:
+def suspended_word(
+    record: Record, snapshot: Snapshot, settings: Settings
+) -> SchedulerReport | None:
     """The word by which the scheduler has switched off the record's node; None where it has not.
 
     The answer began after a record listing that shows a sign of life of this very life: an older
@@ -320,7 +322,7 @@ def suspended_word(record: Record, snapshot: Snapshot, settings: Settings) -> Sc
     if not settings.scheduled:
         return None
     history = snapshot.history
-    word, heard = word_on(record, history, snapshot.now, settings), history.heard.get(record.uuid)
+    word, heard = report_on(record, history, snapshot.now, settings), history.heard.get(record.uuid)
     if word is None or not word.node.suspended or word.node.reserved or heard is None:
         return None
     if word.node.wanted:
@@ -335,5 +337,5 @@ def is_up_in_scheduler(record: Record, snapshot: Snapshot, settings: Settings) -
     """Whether the scheduler hears the record's node at work, or idle: it lives (C2)."""
     if not settings.scheduled:
         return False
-    word = word_on(record, snapshot.history, snapshot.now, settings)
+    word = report_on(record, snapshot.history, snapshot.now, settings)
     return word is not None and word.node.responds and word.node.state in (BUSY, IDLE)

@@ -267,7 +267,9 @@ def _is_gone(node_id: str, history: History, destroyed: Container[str]) -> bool:
     return (
         node_id in destroyed
         or node_id in history.ended
-        or any(life.node_id == node_id and life.told_at is None for life in history.freed.values())
+        or any(
+            life.node_id == node_id and life.reported_at is None for life in history.freed.values()
+        )
     )
 
 

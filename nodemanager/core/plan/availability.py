@@ -11,7 +11,7 @@ from itertools import chain
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.world import Size
 from nodemanager.core.observe.snapshot import Limits, Rests, Snapshot
-from nodemanager.core.safety.rate_limits import heeded
+from nodemanager.core.safety.rate_limits import capped_retry_after
 from nodemanager.errors import (
     BadRequest,
     CapacityUnavailable,
@@ -195,7 +195,7 @@ def after_throttled(limits: Limits, asked_s: float | None, at: float, settings: 
 
     What is answered while calls wait was sent before the last halving: it halves nothing again.
     """
-    named_s = heeded(asked_s, settings.max_retry_after)
+    named_s = capped_retry_after(asked_s, settings.max_retry_after)
     if at < limits.throttled_until:
         return replace(limits, throttled_until=max(limits.throttled_until, at + (named_s or 0.0)))
     doubled_s = FIRST_WAIT_S * 2.0 ** min(limits.throttled, 16)

@@ -13,7 +13,7 @@ from nodemanager.core.model.world import Record, Size
 from nodemanager.core.observe.pools import is_ours_to_claim
 from nodemanager.core.observe.snapshot import Snapshot
 from nodemanager.core.plan.availability import choose, nodes_by_place
-from nodemanager.core.plan.demand import Wants
+from nodemanager.core.plan.demand import DemandPlan
 from nodemanager.core.plan.slots import FreeSeats, uses_of
 from nodemanager.core.plan.supply import held_records, is_locked
 
@@ -33,7 +33,7 @@ class BootOrder:
 
 
 def boot_orders(
-    snapshot: Snapshot, settings: Settings, wants: Wants, impossible: frozenset[str]
+    snapshot: Snapshot, settings: Settings, wants: DemandPlan, impossible: frozenset[str]
 ) -> tuple[BootOrder, ...]:
     """The granted boots, each on a cleaned record to reuse as long as there are any (U1-U3)."""
     if not wants.boots:
@@ -97,7 +97,7 @@ def _is_reusable(record: Record, snapshot: Snapshot, settings: Settings) -> bool
     listing = snapshot.history.records
     if listing is None or snapshot.touched.get(uuid, -1.0) >= listing.started_at:
         return False
-    if uuid in snapshot.history.bearers:
+    if uuid in snapshot.history.nodes_by_record:
         # A listed node still has the uuid as a tag: two nodes would then have it.
         return False
     return not is_locked(record, snapshot, settings)

@@ -20,7 +20,7 @@ from nodemanager.core.model.verdict import Verdict
 from nodemanager.core.model.world import Record, Size, WorkerState
 from nodemanager.core.observe.snapshot import Snapshot
 from nodemanager.core.plan import availability
-from nodemanager.core.plan.names import Apart, apart_from, next_names
+from nodemanager.core.plan.names import NameMismatch, name_mismatch, next_names
 from nodemanager.core.plan.rotation import NONE as NO_ROTATIONS
 from nodemanager.core.plan.rotation import ROTATING, Need, Rotations, rotations
 from nodemanager.core.plan.slots import FreeSeats, Slots
@@ -35,7 +35,7 @@ SHARED = frozenset({Reason.AT_QUOTA, Reason.NO_FREE_SLOT})
 
 
 @dataclass(frozen=True, slots=True)
-class Wants:
+class DemandPlan:
     """What demand makes of a snapshot. Nodes are named by id, sizes by name.
 
     `boots` are the granted boots, in order, and `hosts` the seats that they are for; `power_ups`
@@ -72,7 +72,7 @@ class Wants:
     wished: frozenset[str] | None = None
     power_ups: frozenset[str] = frozenset()
     rotations: Rotations = NO_ROTATIONS
-    apart: Apart | None = None
+    apart: NameMismatch | None = None
 
 
 class Market:
@@ -101,7 +101,7 @@ class Market:
         self.power_ups: list[str] = []
         """Those of them that the scheduler does not want up yet."""
 
-    def trade(self) -> Wants:
+    def trade(self) -> DemandPlan:
         """What demand calls for: the boots, the refusals, and the nodes that may go."""
         refused: defaultdict[tuple[str, Reason], int] = defaultdict(int)
         weighed = self.weighed()
@@ -131,7 +131,7 @@ class Market:
         gone = frozenset(view.node.id for view in (*unwanted, *going))
         replaced = self._replaced(wishes, kept, self._waited_for(lots, refused), gone)
         gone |= replaced.chosen.keys() | self._rotating(lots)
-        return Wants(
+        return DemandPlan(
             boots=tuple(boots),
             refused=dict(refused),
             surplus=frozenset(view.node.id for view in unwanted if view.surplus_if_idle),
@@ -157,9 +157,9 @@ class Market:
         """What the queue wants, those nodes that there are included."""
         return weigh(self.supply, self.snapshot, self.settings, self.free_seats, self.names)
 
-    def apart(self) -> Apart | None:
+    def apart(self) -> NameMismatch | None:
         """The slots whose hostnames the scheduler lacks."""
-        return apart_from(self.snapshot, self.settings)
+        return name_mismatch(self.snapshot, self.settings)
 
     def forbids_one_more(self, size: Size, granted: Sequence[Size]) -> Reason | None:
         """What would forbid one more node of that size beside the `granted` boots."""

@@ -15,7 +15,7 @@ from nodemanager.core.judge.preconditions import standing_block
 from nodemanager.core.model.reasons import OURS, Reason
 from nodemanager.core.model.settings import LATE_ORDER_S, Settings
 from nodemanager.core.model.world import Record
-from nodemanager.core.observe.scheduled import word_on
+from nodemanager.core.observe.scheduled import report_on
 from nodemanager.core.observe.snapshot import Snapshot
 
 UNDECIDED = OURS | {Reason.HELD, Reason.IMPOSSIBLE}
@@ -97,7 +97,7 @@ def _order_of(view: NodeView, snapshot: Snapshot, settings: Settings) -> Dispatc
     record, node_id, reason = view.record, view.node.id, view.verdict.reason
     if record is None or record.uuid in snapshot.record_flights or reason in UNDECIDED:
         return None
-    word = word_on(record, snapshot.history, snapshot.now, settings)
+    word = report_on(record, snapshot.history, snapshot.now, settings)
     if word is None or word.node.suspended or record.hostname is None:
         return None
     told = snapshot.dispatched.told_of(record)

@@ -108,9 +108,9 @@ def _is_unused(record: Record, snapshot: Snapshot) -> bool:
         return False
     if uuid in snapshot.holds or uuid in snapshot.record_flights or uuid in snapshot.touched:
         return False
-    if uuid in history.bearers or uuid in history.twice or uuid in snapshot.expected:
+    if uuid in history.nodes_by_record or uuid in history.twice or uuid in snapshot.expected:
         return False
-    unseen = history.glimpsed.get(uuid, record.version) == record.version
+    unseen = history.partially_listed.get(uuid, record.version) == record.version
     return unseen and history.base_index.get(uuid) == record.version and uuid not in history.vetoed
 
 

@@ -34,10 +34,10 @@ from nodemanager.core.model.sizes import Sizes
 from nodemanager.core.model.verdict import Verdict
 from nodemanager.core.model.world import FreedLife, Job, Record, Size, WorkerState
 from nodemanager.core.observe.history import History, Records
-from nodemanager.core.observe.scheduled import word_on
+from nodemanager.core.observe.scheduled import report_on
 from nodemanager.core.observe.snapshot import Snapshot
 from nodemanager.core.plan.availability import has_room, lacked_room
-from nodemanager.core.plan.demand import Wants
+from nodemanager.core.plan.demand import DemandPlan
 
 ERRANDS_LIMIT = 20
 """At most this many a plan: the scheduler's next poll must not wait long for them."""
@@ -182,7 +182,7 @@ Errand = TellJob | CancelJob | DescribeNode | MarkGone | ReturnNode | SwitchOn |
 
 
 def errands(
-    views: Iterable[NodeView], wants: Wants, snapshot: Snapshot, settings: Settings
+    views: Iterable[NodeView], wants: DemandPlan, snapshot: Snapshot, settings: Settings
 ) -> tuple[Errand, ...]:
     """The errands that this plan calls for; those about nodes that are gone come first."""
     if not settings.scheduled or standing_block(snapshot, settings, breaker=False) is not None:
@@ -225,7 +225,7 @@ def _is_due(errand: Errand, snapshot: Snapshot, settings: Settings) -> bool:
 
 
 def _jobs_to_tell(
-    wants: Wants, snapshot: Snapshot, settings: Settings
+    wants: DemandPlan, snapshot: Snapshot, settings: Settings
 ) -> Iterator[TellJob | CancelJob]:
     jobs = {job.id: job for job in snapshot.demand or ()}
     seen: set[str] = set()
@@ -308,7 +308,7 @@ def _nodes_to_describe(
         size = None if view.size is None else sizes.named(view.size)
         if record is None or record.hostname is None or size is None or record.held:
             continue
-        word = word_on(record, snapshot.history, snapshot.now, settings)
+        word = report_on(record, snapshot.history, snapshot.now, settings)
         if word is not None:
             wanted = described(word.node, size, of_any)
             if wanted is not None:
@@ -360,7 +360,11 @@ def _gone_nodes(snapshot: Snapshot, settings: Settings) -> Iterator[MarkGone]:
         if life_of is None or node.name in named or not is_left(node):
             continue
         is_after = life_of.freed_at < min(listing.started_at, records.started_at)
-        if is_after and life_of.told_at is None and life_of.record not in snapshot.record_flights:
+        if (
+            is_after
+            and life_of.reported_at is None
+            and life_of.record not in snapshot.record_flights
+        ):
             yield MarkGone(node.name, life_of.record)
 
 
@@ -396,7 +400,7 @@ def _nodes_to_return(
         record = view.record
         if record is None or view.verdict.kind is not Kind.KEEP or seat_of(record) is not None:
             continue
-        word = word_on(record, snapshot.history, snapshot.now, settings)
+        word = report_on(record, snapshot.history, snapshot.now, settings)
         if word is None or record.uuid in snapshot.record_flights:
             continue
         is_called_gone = word.node.state is WorkerState.DOWN and word.node.reason.startswith(OURS)

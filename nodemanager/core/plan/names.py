@@ -20,7 +20,7 @@ SHOWN = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Apart:
+class NameMismatch:
     """Hostnames of slots that the scheduler lacks: how many, the first of them, and the name that
     the scheduler has in its stead, where one is alike but for its form."""
 
@@ -72,7 +72,7 @@ def next_names(snapshot: Snapshot, settings: Settings, slots: Slots) -> NextName
     return NextNames(tuple(names), lacking)
 
 
-def apart_from(snapshot: Snapshot, settings: Settings) -> Apart | None:
+def name_mismatch(snapshot: Snapshot, settings: Settings) -> NameMismatch | None:
     """The slots whose hostnames the scheduler lacks; None where none does, or nobody can tell."""
     listing = snapshot.history.scheduler
     if settings.hostname is None or snapshot.slots is None or listing is None:
@@ -83,14 +83,14 @@ def apart_from(snapshot: Snapshot, settings: Settings) -> Apart | None:
 
 
 @lru_cache(maxsize=8)
-def apart(hostname: str, slots: int, known: frozenset[str]) -> Apart | None:
+def apart(hostname: str, slots: int, known: frozenset[str]) -> NameMismatch | None:
     """The slots whose hostnames are not among the scheduler's; None where all are."""
     missing = [name for name in _hostnames(hostname, slots) if name not in known]
     if not missing:
         return None
     alike = _by_form(known)
     first = next((name for name in missing if _form(name) in alike), missing[0])
-    return Apart(len(missing), first, alike.get(_form(first)))
+    return NameMismatch(len(missing), first, alike.get(_form(first)))
 
 
 def _hostnames(hostname: str, slots: int) -> Iterator[str]:

@@ -37,7 +37,7 @@ from nodemanager.core.observe.unlisted import NOTHING, Unlisted, look_for_unlist
 from nodemanager.core.plan.bind import BindOrder, bind_orders
 from nodemanager.core.plan.boots import BootOrder, boot_orders, free_seats
 from nodemanager.core.plan.counts import cycle_counts, made_since
-from nodemanager.core.plan.demand import Market, Wants
+from nodemanager.core.plan.demand import DemandPlan, Market
 from nodemanager.core.plan.destroy import ShutdownOrder
 from nodemanager.core.plan.drains import DispatchOrder, DrainOrder, dispatch_orders, drain_orders
 from nodemanager.core.plan.due import (
@@ -100,7 +100,7 @@ class Plan:
     restores: tuple[FreedLife, ...] = ()
     binds: tuple[BindOrder, ...] = ()
     not_restored: tuple[Verdict, ...] = ()
-    wants: Wants | None = None
+    wants: DemandPlan | None = None
     slots: Slots | None = None
     impossible: Impossible | None = None
     aborted: Objection | None = None
@@ -443,7 +443,7 @@ def _after_eligible(judge: RecordJudge, backlog: frozenset[str]) -> Snapshot:
     return _with(snapshot, history, breaker)
 
 
-def _after_unwanted(snapshot: Snapshot, views: list[NodeView], wants: Wants) -> Snapshot:
+def _after_unwanted(snapshot: Snapshot, views: list[NodeView], wants: DemandPlan) -> Snapshot:
     """Note the nodes that demand, an operator or the cloud wants no more, and since when (D12)."""
     leaving = [view.node.id for view in views if view.leaves]
     unwanted = wants.unwanted | frozenset(leaving)
@@ -467,7 +467,7 @@ def _tell_late_destroys(snapshot: Snapshot, settings: Settings, views: list[Node
             view.verdict = keep(node_id, Reason.LATE_DESTROY)
 
 
-def _tell_spares(views: list[NodeView], wants: Wants) -> None:
+def _tell_spares(views: list[NodeView], wants: DemandPlan) -> None:
     """Change the verdict of each idle node that is kept as a spare one."""
     for view in views if wants.spare else ():
         if view.node.id in wants.spare and view.verdict.reason is Reason.NEEDED:

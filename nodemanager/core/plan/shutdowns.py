@@ -10,7 +10,7 @@ from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.verdict import Objection, Verdict, keep
 from nodemanager.core.observe.scheduled import idle_count
 from nodemanager.core.observe.snapshot import Snapshot
-from nodemanager.core.plan.demand import Wants
+from nodemanager.core.plan.demand import DemandPlan
 from nodemanager.core.plan.destroy import ShutdownOrder, order_shutdown
 from nodemanager.core.plan.rotation import ROTATING
 
@@ -22,7 +22,7 @@ def shutdown_orders(
     snapshot: Snapshot,
     settings: Settings,
     views: list[NodeView],
-    wants: Wants,
+    wants: DemandPlan,
     impossible: frozenset[str],
 ) -> tuple[ShutdownOrder, ...]:
     """Apply demand, breaker and caps to the views; return the orders that remain (D1, D9)."""
@@ -54,7 +54,7 @@ def shutdown_orders(
 
 
 def _asking(
-    snapshot: Snapshot, settings: Settings, views: list[NodeView], wants: Wants
+    snapshot: Snapshot, settings: Settings, views: list[NodeView], wants: DemandPlan
 ) -> list[NodeView]:
     """The nodes that are to go: as judged, beyond demand, or to be replaced. Each says why."""
     surplus, replaced = wants.surplus, wants.rotations.chosen

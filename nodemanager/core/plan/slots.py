@@ -163,7 +163,9 @@ def holder_of(record: Record, snapshot: Snapshot, settings: Settings) -> Holder:
     if record.pool is not None and record.pool != settings.pool:
         return Holder.OTHER_POOL
     history = snapshot.history
-    if record.uuid in history.bearers or node_of(record, history.bearers, history.present):
+    if record.uuid in history.nodes_by_record or node_of(
+        record, history.nodes_by_record, history.present
+    ):
         return Holder.LISTED_NODE
     if record.last_ping_at is None and record.claim is not None:
         return Holder.CLAIM

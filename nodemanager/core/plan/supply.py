@@ -10,15 +10,15 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from nodemanager.core.judge.node_view import OUTSIDE, SET_ASIDE, NodeView
 from nodemanager.core.model.reasons import Reason
-from nodemanager.core.model.scheduling import SchedulerWord
+from nodemanager.core.model.scheduling import SchedulerReport
 from nodemanager.core.model.settings import CLOCK_STEP_S, Settings
 from nodemanager.core.model.sizes import Sizes
 from nodemanager.core.model.world import Record, Size, WorkerState, life_key
 from nodemanager.core.observe.history import History
-from nodemanager.core.observe.nodes_by_record import Bearers, node_of
+from nodemanager.core.observe.nodes_by_record import NodesByRecord, node_of
 from nodemanager.core.observe.pairing import Pairs
 from nodemanager.core.observe.pools import is_ours_to_claim
-from nodemanager.core.observe.scheduled import word_on
+from nodemanager.core.observe.scheduled import report_on
 from nodemanager.core.observe.signs import pinged_lives, quiet_for
 from nodemanager.core.observe.snapshot import Snapshot, listed_records
 from nodemanager.core.observe.unlisted import Unlisted, heard_ago, id_of, is_missed, is_spent
@@ -50,7 +50,10 @@ def pending_claims(
     """
     history = snapshot.history
     # Most records have a listed node, so they are not pending: one pass leaves them out.
-    bearers, records = history.bearers, _without_listed_node(records, history, pairs)
+    nodes_by_record, records = (
+        history.nodes_by_record,
+        _without_listed_node(records, history, pairs),
+    )
     # Without a clock nobody can tell when it was heard.
     is_told = snapshot.expected and history.clock is not None
     heard = pinged_lives(records, snapshot.expected, history) if is_told else ()
@@ -61,13 +64,13 @@ def pending_claims(
         if expected.node_id not in history.present
         and life_key(uuid, expected.incarnation) not in ended
         and (uuid, expected.incarnation) not in heard
-        and not _is_borne(uuid, expected.incarnation, bearers)
+        and not _is_borne(uuid, expected.incarnation, nodes_by_record)
         and snapshot.now - expected.since <= settings.boot_fail_after
     }
     pending.update(
         uuid
         for uuid, flight in snapshot.record_flights.items()
-        if flight.kind == "setup" and not _is_borne(uuid, flight.incarnation, bearers)
+        if flight.kind == "setup" and not _is_borne(uuid, flight.incarnation, nodes_by_record)
     )
     pending.update(
         record.uuid
@@ -81,11 +84,11 @@ def pending_claims(
 
 
 def _without_listed_node(records: Iterable[Record], history: History, pairs: Pairs) -> list[Record]:
-    bearers, present, paired = history.bearers, history.present, pairs.node_of
+    nodes_by_record, present, paired = history.nodes_by_record, history.present, pairs.node_of
     return [
         record
         for record in records
-        if record.uuid not in paired and node_of(record, bearers, present) is None
+        if record.uuid not in paired and node_of(record, nodes_by_record, present) is None
     ]
 
 
@@ -105,9 +108,9 @@ def count_out_of_sight(
     return sum(1 for _ in unlisted_nodes(records, snapshot, settings, unlisted))
 
 
-def _is_borne(uuid: str, incarnation: str | None, bearers: Bearers) -> bool:
+def _is_borne(uuid: str, incarnation: str | None, nodes_by_record: NodesByRecord) -> bool:
     """Whether a listed node may be of this life of the record, by its tags."""
-    lives = (node.tags.incarnation for node in bearers.get(uuid, ()))
+    lives = (node.tags.incarnation for node in nodes_by_record.get(uuid, ()))
     return any(incarnation is None or life in (None, incarnation) for life in lives)
 
 
@@ -214,7 +217,7 @@ def _leaving(snapshot: Snapshot) -> set[str]:
     return {
         uuid
         for uuid, flight in snapshot.record_flights.items()
-        if flight.kind.startswith("shutdown") and uuid not in snapshot.history.bearers
+        if flight.kind.startswith("shutdown") and uuid not in snapshot.history.nodes_by_record
     }
 
 
@@ -263,7 +266,7 @@ def count_locked(records: Iterable[Record], snapshot: Snapshot, settings: Settin
     )
 
 
-def _is_planned(word: SchedulerWord) -> bool:
+def _is_planned(word: SchedulerReport) -> bool:
     """Whether the scheduler keeps the node for a job that waits for other nodes, too."""
     return word.node.planned and not word.node.draining
 
@@ -354,13 +357,13 @@ class Supply:
                 continue
             self.hosts[size.name].append(None if view.record is None else view.record.hostname)
 
-    def _word_on(self, view: NodeView) -> SchedulerWord | None:
+    def _word_on(self, view: NodeView) -> SchedulerReport | None:
         """What the scheduler says of the node; None where nothing is fresh."""
         if view.record is None:
             return None
-        return word_on(view.record, self.snapshot.history, self.snapshot.now, self._settings)
+        return report_on(view.record, self.snapshot.history, self.snapshot.now, self._settings)
 
-    def _turned_busy(self, view: NodeView, word: SchedulerWord | None) -> bool:
+    def _turned_busy(self, view: NodeView, word: SchedulerReport | None) -> bool:
         """Whether the node turned busy after the demand poll.
 
         That poll may still count its job as waiting, and another node for the job would be one too
@@ -384,7 +387,7 @@ class Supply:
             return False
         return heard.busy_since + clock.error_s >= clock.now(demand_at)
 
-    def _count_filling(self, size: Size, word: SchedulerWord) -> None:
+    def _count_filling(self, size: Size, word: SchedulerReport) -> None:
         """Count the room of a node that turned busy lately: jobs that still wait may get it yet.
 
         What waits for longer does so for another reason, and gets a node of its own.

@@ -76,7 +76,7 @@ class Stage:
     """
 
     state: State
-    told: tuple[FalseClean, ...] = ()
+    reported: tuple[FalseClean, ...] = ()
 
 
 def after_fact(state: State, fact: Fact | OwnNews, settings: Settings) -> State:
@@ -153,7 +153,7 @@ def _after(state: State, fact: Fact) -> State:
 
 
 def _stage(state: State, folded: Folded) -> Stage:
-    return Stage(replace(state, breaker=folded.breaker, history=folded.history), folded.told)
+    return Stage(replace(state, breaker=folded.breaker, history=folded.history), folded.reported)
 
 
 def _nodes_seen(state: State, listing: Listing[CloudNode], settings: Settings) -> Iterator[Stage]:

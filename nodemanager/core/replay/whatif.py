@@ -356,7 +356,7 @@ def renamed(history: History, uuid: str, shown: Record) -> History:
             if one.uuid == uuid
         ]
         changes[name] = replace(listing, items=(*listing.items, *same))
-    for name in ("base_index", "absence", "heard", "future", "glimpsed"):
+    for name in ("base_index", "absence", "heard", "future", "partially_listed"):
         known: Mapping[str, object] = getattr(history, name)
         if uuid in known:
             changes[name] = {**known, alias: known[uuid]}

@@ -132,7 +132,7 @@ def came_up(
         if not (unseen or is_booting(uuid, incarnation, before)):
             continue
         if not is_booting(uuid, incarnation, after):
-            nodes = after.bearers.get(uuid, ())
+            nodes = after.nodes_by_record.get(uuid, ())
             known = size_name(nodes[0], record) if nodes else record.claim.size
             yield uuid, claimed_sizes.get(uuid) or known
 

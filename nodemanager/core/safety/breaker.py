@@ -29,7 +29,7 @@ def _standing(lasting: Breaker, parts: Iterable[Breaker], generation: int) -> Br
         others=tuple(others),
         gone=lasting.gone,
         acquitted=lasting.acquitted,
-        told=lasting.told,
+        reported=lasting.reported,
         looked_at=lasting.looked_at,
         looked=lasting.looked,
     )
@@ -73,7 +73,7 @@ def joined(stored: Breaker, other: Breaker) -> Breaker:
     lasting = Breaker(
         gone=stored.gone | other.gone,
         acquitted=stored.acquitted | other.acquitted,
-        told={**stored.told, **other.told},
+        reported={**stored.reported, **other.reported},
         looked_at=max(stored.looked_at, other.looked_at),
         looked=stored.looked | other.looked,
     )

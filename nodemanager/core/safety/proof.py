@@ -272,7 +272,7 @@ def _stale(order: CleanOrder, grounds: Grounds, look: Look, before: Record) -> I
 
 def _nothing_listed(grounds: Grounds, look: Look, before: Record) -> Iterator[Violation]:
     """C4: no listed node may be the record's own."""
-    for node in (*grounds.listed, *grounds.glimpsed_nodes, *look.listed):
+    for node in (*grounds.listed, *grounds.partially_listed_nodes, *look.listed):
         if _may_be(node, before):
             yield Violation("C4", {"node": node.id, "state": node.state.value})
             return
@@ -374,8 +374,8 @@ def _order_of_listings(
         yield Violation("C6", {"detail": "the cloud was listed first", "late_s": late_s})
     elif grounds.base_version != signs.version or grounds.vetoed:
         yield Violation("C6", {"version": grounds.base_version, "judged": signs.version})
-    elif grounds.glimpsed not in (None, signs.version):
-        yield Violation("C6", {"version": grounds.glimpsed, "judged": signs.version})
+    elif grounds.partially_listed not in (None, signs.version):
+        yield Violation("C6", {"version": grounds.partially_listed, "judged": signs.version})
     elif look.terms.guarantee is Guarantee.CAS and before.version != signs.version:
         yield Violation("C6", {"version": before.version, "judged": signs.version})
     elif _pings(signs) != (before.first_ping_at, before.last_ping_at, before.instance_id):

@@ -23,7 +23,7 @@ LONG_AGO = float("-inf")
 """The time for records that do not count as newly eligible: an operator was told of them (S5)."""
 
 
-def heeded(asked_s: float | None, longest_s: float) -> float | None:
+def capped_retry_after(asked_s: float | None, longest_s: float) -> float | None:
     """The seconds to wait as a server asked, at most `longest_s`; None if it named no time (D6)."""
     if asked_s is None or math.isnan(asked_s) or asked_s < 0:
         return None

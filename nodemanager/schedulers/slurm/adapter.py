@@ -18,7 +18,7 @@ from nodemanager.core.model.world import Job, Listed
 from nodemanager.errors import SchedulerError, SchedulerRefused
 from nodemanager.lib.program import inherited, run
 from nodemanager.schedulers.api import OURS, SchedulerVerb, plain, single_node
-from nodemanager.schedulers.slurm import power, text, told_json
+from nodemanager.schedulers.slurm import json_output, power, text
 from nodemanager.schedulers.slurm.cluster import Cluster, cluster_of
 from nodemanager.schedulers.slurm.jobs import queue
 from nodemanager.schedulers.slurm.rows import JobRow, SinfoNode, UnreadRow, listing
@@ -105,7 +105,7 @@ class SlurmScheduler:
         format = text.format_of(text.NODE_FIELDS)
         return self._ask(
             ("sinfo", "--json"),
-            told_json.nodes,
+            json_output.nodes,
             ("sinfo", "--noheader", "--all", "--Node", "--Format", format),
             self._text_rows,
         )
@@ -127,7 +127,7 @@ class SlurmScheduler:
 
         rows: list[JobRow | UnreadRow] = self._ask(
             ("squeue", "--json"),
-            lambda output: told_json.jobs(output, self._partitions),
+            lambda output: json_output.jobs(output, self._partitions),
             (*asked, "--Format", text.format_of(text.JOB_FIELDS)),
             read_text,
         )
@@ -231,7 +231,7 @@ class SlurmScheduler:
         if self._answers is not AnswerFormat.TEXT and program not in self._no_json:
             try:
                 return read_json(self._output(as_json))
-            except told_json.OtherForm as error:
+            except json_output.OtherForm as error:
                 if self._answers is AnswerFormat.JSON:
                     raise SchedulerError(f"{program} --json {error}") from error
             except SchedulerError as error:

@@ -141,7 +141,7 @@ def test_a_question_that_is_moot_would_have_nothing_against_anything(spec: Spec)
     paired = [one for one in history.records.items if one.uuid in plan.pairs.node_of]
     # What demand and the count of slots take from the pairs they need not look for again.
     for one in paired:
-        assert node_of(one, history.bearers, history.present) is not None
+        assert node_of(one, history.nodes_by_record, history.present) is not None
         assert holder_of(one, snapshot, made.settings) is Holder.LISTED_NODE
     for check in BY_ITSELF:
         if check.of_pairs:

@@ -148,7 +148,7 @@ def listed(made: World) -> dict[str, Any]:
     return {}
 
 
-def glimpsed(made: World) -> dict[str, Any]:
+def partially_listed(made: World) -> dict[str, Any]:
     made.poll_cloud([node("r1")], complete=False)
     return {}
 
@@ -213,7 +213,7 @@ def pinged_since(made: World) -> dict[str, Any]:
     ("happens", "reason"),
     [
         pytest.param(listed, Reason.PAIRED, id="C4-paired"),
-        pytest.param(glimpsed, Reason.NODE_LISTED, id="C4-in-an-incomplete-listing"),
+        pytest.param(partially_listed, Reason.NODE_LISTED, id="C4-in-an-incomplete-listing"),
         pytest.param(by_its_id, Reason.NODE_LISTED, id="C4-by-id"),
         pytest.param(another_pools, Reason.OTHER_POOL, id="C0"),
         pytest.param(held, Reason.HELD, id="C9"),

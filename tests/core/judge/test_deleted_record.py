@@ -14,7 +14,7 @@ from nodemanager.core.model.scheduling import SEAT, SchedulerNode
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.world import CloudState, Guarantee, Record, WorkerState
 from nodemanager.core.observe import history as histories
-from nodemanager.core.observe.nodes_by_record import Bearers
+from nodemanager.core.observe.nodes_by_record import NodesByRecord
 from nodemanager.core.observe.pings import (
     KEPT_S,
     Hostname,
@@ -247,26 +247,28 @@ def test_no_name_is_marked_down_once_it_is_gone_d7() -> None:
 # What is kept.
 
 
-def seen_hosts(known: Hostnames, records: list[Record], bearers: Bearers, at: float) -> Hostnames:
-    return hostnames_seen(known, records, bearers, at, None, Settings(pool="main"))
+def seen_hosts(
+    known: Hostnames, records: list[Record], nodes_by_record: NodesByRecord, at: float
+) -> Hostnames:
+    return hostnames_seen(known, records, nodes_by_record, at, None, Settings(pool="main"))
 
 
 def test_a_hostname_is_kept_a_day_longer_than_anything_shows_its_node_d7() -> None:
-    one, bearers = record("r1", at=0.0, hostname=HOST), {"r1": (node("r1"),)}
+    one, nodes_by_record = record("r1", at=0.0, hostname=HOST), {"r1": (node("r1"),)}
     known = seen_hosts({}, [one], {}, 0.0)
     assert known == {LIFE: Hostname(HOST)}
     assert seen_hosts(known, [one], {}, 60.0) is known
-    assert seen_hosts(known, [], bearers, 60.0) is known
+    assert seen_hosts(known, [], nodes_by_record, 60.0) is known
     missed = seen_hosts(known, [], {}, 100.0)
     assert missed == {LIFE: Hostname(HOST, 100.0)}
     assert seen_hosts(missed, [], {}, 100.0 + KEPT_S) is missed
-    assert seen_hosts(missed, [], bearers, 200.0) == known
+    assert seen_hosts(missed, [], nodes_by_record, 200.0) == known
     assert seen_hosts(missed, [], {}, 101.0 + KEPT_S) == {}
 
 
 def test_a_start_is_of_the_life_with_the_name_then_and_of_no_later_one_d7() -> None:
-    first, bearers = record("r1", at=0.0, hostname=HOST), {"r1": (node("r1"),)}
-    known = seen_hosts({}, [first], bearers, 0.0)
+    first, nodes_by_record = record("r1", at=0.0, hostname=HOST), {"r1": (node("r1"),)}
+    known = seen_hosts({}, [first], nodes_by_record, 0.0)
     told = {HOST: SchedulerNode(HOST, BUSY, started_at=STARTED)}
     known = hostnames_told(known, [first], told)
     assert known == {LIFE: Hostname(HOST, started_at=STARTED)}
@@ -274,16 +276,16 @@ def test_a_start_is_of_the_life_with_the_name_then_and_of_no_later_one_d7() -> N
     # Its daemon starts again; then its record is deleted, and it does so once more.
     again = {HOST: SchedulerNode(HOST, BUSY, started_at=STARTED + 1)}
     assert hostnames_told(known, [first], again)[LIFE].started_at == STARTED + 1
-    known = seen_hosts(known, [], bearers, 60.0)
+    known = seen_hosts(known, [], nodes_by_record, 60.0)
     assert hostnames_told(known, [], again)[LIFE].started_at == STARTED + 1
     # Another record has the name, and the scheduler hears the node of before.
     second = record("r5", at=0.0, hostname=HOST)
-    known = seen_hosts(known, [second], bearers, 120.0)
+    known = seen_hosts(known, [second], nodes_by_record, 120.0)
     assert hostnames_told(known, [second], told) is known
     both = hostnames_told(known, [second], again)
     assert [both[one].started_at for one in (LIFE, "r5/r5-life1")] == [STARTED, STARTED + 1]
     # Without either record, nobody knows whose it is.
-    known = seen_hosts(both, [], {**bearers, "r5": (node("r5"),)}, 180.0)
+    known = seen_hosts(both, [], {**nodes_by_record, "r5": (node("r5"),)}, 180.0)
     third = {HOST: SchedulerNode(HOST, BUSY, started_at=STARTED + 2)}
     assert hostnames_told(known, [], third) is known
     assert hostnames_told(known, [], {HOST: SchedulerNode(HOST, BUSY)}) is known

@@ -28,7 +28,7 @@ def freed(**settings: object) -> tuple[World, FreedLife]:
 
 
 def reasons(made: World) -> list[Reason]:
-    return [sign.reason for sign in made.told]
+    return [sign.reason for sign in made.reported]
 
 
 # Late pings.
@@ -49,7 +49,7 @@ def test_a_ping_counts_only_more_than_a_minute_after_the_clean_u8(late_s: float,
 def test_a_late_ping_is_told_with_what_was_freed_and_how_late_it_was():
     made, life = freed()
     made.hear(made.late_ping(life, instance_id=None))
-    (sign,) = made.told
+    (sign,) = made.reported
     assert sign.measures == {"late_s": pytest.approx(100.0, abs=1e-3)}
     assert (sign.life.slot, sign.life.hostname, sign.life.why) == (1, "compute1", "stale_slot")
     assert sign.life.node_id == "i-r1"
@@ -62,7 +62,7 @@ def test_a_late_ping_that_names_another_instance_is_no_sign_of_life_u8():
     """U8, X3: with a dead node's secret, and the id of a sibling that lives, nothing is told."""
     made, life = freed()
     made.hear(made.late_ping(life, instance_id="i-sibling"))
-    assert made.told == ()
+    assert made.reported == ()
     assert not made.breaker.is_open
 
 
@@ -70,7 +70,7 @@ def test_what_a_late_ping_names_is_never_taken_for_an_id_that_we_knew_u8():
     """X3: of a life that only the store remembers nobody knows the id; its tag is asked for."""
     made, life = freed()
     made.hear(made.late_ping(replace(life, record="r9"), instance_id="i-sibling"))
-    (sign,) = made.told
+    (sign,) = made.reported
     assert sign.life.node_id is None
     made.poll()
     plan = made.plan()
@@ -83,7 +83,7 @@ def test_a_life_that_ended_because_it_pinged_in_vain_is_told_by_the_cloud_alone_
     life = replace(life, why="pinger_denied")
     made.history = false_clean.lives_freed(made.history, (life,), made.now)
     made.hear(made.late_ping(life))
-    assert made.told == ()
+    assert made.reported == ()
     lives = made.add_node("r1")
     made.poll()
     made.answer({"i-r1": lives})
@@ -96,20 +96,20 @@ def test_a_life_is_told_once_however_often_it_pings():
     generation = made.breaker.generation
     made.advance(60.0)
     made.hear(made.late_ping(life))
-    assert made.told == ()
+    assert made.reported == ()
     assert made.breaker.generation == generation
 
 
 def test_another_pools_freed_life_is_not_ours_to_tell():
     made, life = freed()
     made.hear(made.late_ping(replace(life, record="r9"), pool="other"))
-    assert made.told == ()
+    assert made.reported == ()
 
 
 def test_a_life_that_another_manager_of_the_pool_freed_is_told_by_what_the_store_says():
     made, life = freed()
     made.hear(made.late_ping(replace(life, record="r9", incarnation="x")))
-    (sign,) = made.told
+    (sign,) = made.reported
     assert (sign.life.record, sign.life.slot) == ("r9", None)
 
 
@@ -138,7 +138,7 @@ def test_a_listed_node_is_asked_for_by_id_and_told_only_when_it_is_alive():
     made.round()
     assert made.last is not None
     assert made.last.ask == ("i-r1",)
-    assert made.told == ()
+    assert made.reported == ()
     made.answer({"i-r1": node})
     assert reasons(made) == [Reason.ALIVE_AFTER_CLEAN]
     assert made.breaker.cause is Cause.FALSE_CLEAN
@@ -153,7 +153,7 @@ def test_a_listed_node_that_the_cloud_denies_is_no_sign(answer: CloudState | Non
     node = made.add_node("r1")
     made.round()
     made.answer({"i-r1": None if answer is None else replace(node, state=answer)})
-    assert made.told == ()
+    assert made.reported == ()
     assert not made.breaker.is_open
 
 
@@ -241,7 +241,7 @@ def test_a_freed_record_that_anybody_else_uses_is_not_told(change: dict[str, obj
     made.ping("r1")
     made.change("r1", **change)
     made.poll_records()
-    assert made.told == ()
+    assert made.reported == ()
 
 
 def test_a_ping_that_crossed_the_clean_is_not_told():
@@ -249,7 +249,7 @@ def test_a_ping_that_crossed_the_clean_is_not_told():
     made.ping("r1")
     made.change("r1", last_ping_at=made.ago(made.now - life.freed_at - 30.0))
     made.poll_records()
-    assert made.told == ()
+    assert made.reported == ()
 
 
 # What closes it (B3).
@@ -279,7 +279,7 @@ def test_it_closes_when_a_listing_shows_the_record_restored():
     made.advance(1.0)
     made.poll_records()
     assert not made.breaker.is_open
-    assert made.breaker.told == {}
+    assert made.breaker.reported == {}
     assert made.history.freed == {}
 
 
@@ -317,7 +317,7 @@ def test_it_closes_when_the_node_is_confirmed_gone_by_id():
     made, _ = told_late()
     made.answer({"i-r1": None})
     assert not made.breaker.is_open
-    assert made.breaker.told
+    assert made.breaker.reported
 
 
 def test_a_no_to_a_question_from_before_its_sign_of_life_confirms_nothing_b3():
@@ -353,7 +353,7 @@ def test_an_operators_reset_closes_it_and_it_is_not_told_again():
     made.breaker = breakers.reset(made.breaker, made.now)
     assert not made.breaker.is_open
     made.hear(made.late_ping(life))
-    assert made.told == ()
+    assert made.reported == ()
     assert not made.breaker.is_open
 
 
@@ -365,14 +365,14 @@ def test_it_stands_beside_other_causes():
     made.breaker = more
     made.answer({"i-r1": None})
     assert [part.cause for part in made.breaker.parts] == [Cause.CLOUD_COLLAPSED]
-    assert made.breaker.told
+    assert made.breaker.reported
 
 
 def test_a_former_runs_and_this_ones_are_joined():
     made, life = told_late()
     joined = breakers.joined(made.breaker, Breaker())
     assert joined.part(Cause.FALSE_CLEAN) is not None
-    assert joined.told.keys() == {life.key}
+    assert joined.reported.keys() == {life.key}
 
 
 def test_while_it_is_open_nothing_is_freed_and_nodes_are_booted_b2():

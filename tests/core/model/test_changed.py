@@ -13,8 +13,8 @@ from nodemanager.core.observe.history import History
 
 def test_a_changed_copy_is_what_replace_gives() -> None:
     before = History(answered_s=1.0, over_max=frozenset({"i-1"}))
-    after = changed(before, answered_s=2.0, glimpsed={"u": "1"})
-    assert after == replace(before, answered_s=2.0, glimpsed={"u": "1"})
+    after = changed(before, answered_s=2.0, partially_listed={"u": "1"})
+    assert after == replace(before, answered_s=2.0, partially_listed={"u": "1"})
     assert before == History(answered_s=1.0, over_max=frozenset({"i-1"}))
 
 

@@ -637,7 +637,7 @@ def test_a_node_listed_twice_is_indexed_the_same_whatever_the_order_l4() -> None
         made = world()
         made.poll_records()
         made.poll_cloud(items)
-        indexed.append((made.history.present, made.history.bearers))
+        indexed.append((made.history.present, made.history.nodes_by_record))
     assert indexed[0] == indexed[1] == indexed[2]
     assert set(indexed[0][1]) == {"r1", "r2"}
 

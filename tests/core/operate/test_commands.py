@@ -167,7 +167,7 @@ KNOWN_TO_BE_GONE = pytest.mark.parametrize(
 
 def history_with(listed: list[CloudState], lives: list[float | None]) -> History:
     nodes = tuple(CloudNode("i-r1", "n", state) for state in listed)
-    freed = [FreedLife("r1", "a", 1.0, "i-r1", told_at=at) for at in lives]
+    freed = [FreedLife("r1", "a", 1.0, "i-r1", reported_at=at) for at in lives]
     listing = Listing(nodes, 1.0, 2.0)
     records: Listing[Record] = Listing((), 1.0, 2.0)
     return History(cloud=listing, records=records, freed={life.key: life for life in freed})

@@ -314,7 +314,7 @@ def test_a_node_that_is_known_to_live_after_its_clean_is_not_marked_down_u8() ->
     """Its job runs on; the scheduler would queue it again beside it."""
     made = freed()
     key, life = next(iter(made.history.freed.items()))
-    made.history = replace(made.history, freed={key: replace(life, told_at=made.now)})
+    made.history = replace(made.history, freed={key: replace(life, reported_at=made.now)})
     assert told(made, TWO, LEFT) == ()
 
 

@@ -9,7 +9,7 @@ import pytest
 from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.scheduling import SchedulerNode
 from nodemanager.core.model.world import Job, WorkerState
-from nodemanager.core.plan.names import Apart, apart
+from nodemanager.core.plan.names import NameMismatch, apart
 from tests.core.build import LARGE, World, world
 
 PATTERN = "compute%(slot_number)d"
@@ -98,7 +98,7 @@ def test_both_forms_of_a_name_and_the_remedy_are_told(
 ) -> None:
     found = apart(pattern, 2, frozenset(theirs))
     first = pattern % {"slot_number": 1}
-    assert found == Apart(2, first, like)
+    assert found == NameMismatch(2, first, like)
     assert first in found.told
     assert "[Registry] hostname" in found.told if like else "NodeName=" in found.told
     assert like is None or like in found.told

@@ -213,7 +213,7 @@ BREAKS: list[tuple[str, str, Change]] = [
     ("T1", "written-before-its-last-ping", lambda one: _slow(one, modified_at=-70.0)),
     ("T1", "written-before-its-claim", lambda one: _slow(one, modified_at=-700.0)),
     ("C4", "listed-by-tag", lambda one: one.with_grounds(listed=(node("r1"),))),
-    ("C4", "glimpsed", lambda one: one.with_grounds(glimpsed_nodes=(node("r1"),))),
+    ("C4", "glimpsed", lambda one: one.with_grounds(partially_listed_nodes=(node("r1"),))),
     ("C4", "listed-since", lambda one: one.with_look(listed=(node("r1"),))),
     (
         "C4",
@@ -235,7 +235,7 @@ BREAKS: list[tuple[str, str, Change]] = [
     ),
     ("C6", "another-version", lambda one: one.with_grounds(base_version="v0")),
     ("C6", "vetoed", lambda one: one.with_grounds(vetoed=True)),
-    ("C6", "glimpsed", lambda one: one.with_grounds(glimpsed="v2")),
+    ("C6", "glimpsed", lambda one: one.with_grounds(partially_listed="v2")),
     ("C6", "no-listing", lambda one: one.with_grounds(base_ended_at=None)),
     ("C7", "an-old-poll", lambda one: one.with_look(polls={**one.look.polls, "cloud": -1e6})),
     ("C7", "judged-on-old-records", lambda one: one.with_grounds(base_started_at=-1e6)),

@@ -221,7 +221,7 @@ class _Stand:
     def fold(self, fact: Fact) -> None:
         self.told.append(type(fact).__name__)
 
-    def crew_for(self, action: Action) -> _Stand:
+    def workers_for(self, action: Action) -> _Stand:
         return self
 
     def remind(self, seconds: float, message: WaitOver) -> None:

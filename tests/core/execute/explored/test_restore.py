@@ -52,8 +52,8 @@ class TinyRestore:
         made.add_node("r1")
         made.round()
         self._before = replace(made.record("r1"), ping_secret="secret")
-        self._life = replace(made.free("r1"), told_at=made.now)
-        breaker = replace(Breaker(), told={self._life.key: self._life})
+        self._life = replace(made.free("r1"), reported_at=made.now)
+        breaker = replace(Breaker(), reported={self._life.key: self._life})
         ids = frozenset({self._life.key})
         breaker = opened(breaker, Cause.FALSE_CLEAN, ids, made.now, {})
         self._now, self._settings = made.now, made.settings
@@ -130,10 +130,10 @@ class TinyRestore:
                 return "sent, though nothing may be written"
             if not was.is_open:
                 return "sent, though nobody needs it any more"
-        if "record.restored" in set(after.told) - set(before.told) and now.record != BACK:
+        if "record.restored" in set(after.reported) - set(before.reported) and now.record != BACK:
             return "told as given back, and it is not"
         is_late = before.is_up and after.is_up and len(after.loose) > len(before.loose)
-        if is_late and IN_DOUBT not in after.told:
+        if is_late and IN_DOUBT not in after.reported:
             return "a write may come late, and nobody expects it"
         return None
 

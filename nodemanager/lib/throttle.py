@@ -15,7 +15,7 @@ _MOST_THINGS = 200
 _OTHERS = "all others"
 
 
-class Seldom:
+class Throttle:
     """Counts things, and says when to tell of one; in any thread."""
 
     def __init__(self, clock: Clock | None = None) -> None:
