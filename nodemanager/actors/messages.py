@@ -150,7 +150,7 @@ class CloudListed:
     """A cloud listing, with the `account` if it was asked for, or why that failed (L5).
 
     `image` is the id of the image that nodes would be booted from then, None if not known;
-    `image_error` says why, if the cloud was asked in vain.
+    `image_error` says why, if the cloud gave no answer.
     """
 
     listing: Nodes

@@ -108,7 +108,7 @@ class Service:
         self._coming: Term | None = None
         """The term under which we are to act, once the former holder's last calls are over."""
         self._waits: Term | None = None
-        """The one of which the log has that it waits for them."""
+        """The one that the log says it waits for."""
         self._inbox: queue.SimpleQueue[_News] = queue.SimpleQueue()
 
     def run(self) -> int:

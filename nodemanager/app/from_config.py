@@ -213,7 +213,7 @@ def advice_on_prices(config: Config, sizes: Sequence[Size]) -> list[str]:
 
 
 def _too_dear(config: Config, sizes: Sequence[Size], most: float) -> list[str]:
-    """Warnings for the file's sizes of which one node costs more than the cap."""
+    """Warnings for those of the file's sizes that cost more than the cap for one node."""
     named = {one.name for one in config.sizes}
     problems = [
         f"[Size {size.name}] price: one node costs {size.price:g} per hour, more than "

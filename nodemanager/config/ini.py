@@ -24,7 +24,7 @@ _MARK = "\0"
 _COMMENT = re.compile(r"(?:^|(?<=\s))[#;].*", re.DOTALL)
 _WIDE = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE, codecs.BOM_UTF32_BE)
 _WIDE_NULS = 4
-"""Text that has one NUL in so many bytes, or more, is UTF-16 or UTF-32 without a mark."""
+"""Text with at least one NUL in this many bytes is UTF-16 or UTF-32 without a mark."""
 
 
 @dataclass(frozen=True, slots=True)

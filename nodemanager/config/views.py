@@ -16,7 +16,7 @@ from nodemanager.lib.redact import MASK, is_secret
 
 CREATE = "Cloud Create"
 SPARE = "spare_nodes"
-"""The one option of a size for which it means something that the file does not have it."""
+"""The one option of a size whose absence from the file means something."""
 AT_START = ("ping_host",)
 """Keys of [Cloud Create] that only a start reads."""
 UNSENT = (*AT_START, "user_data")

@@ -42,7 +42,7 @@ def problem_of(
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """So many refusals are answered at once, and then so many a second."""
+    """How many refusals are answered at once, and then each second."""
 
     at_once: int
     per_s: float

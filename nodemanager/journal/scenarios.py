@@ -191,7 +191,7 @@ class Scenario:
 
     @property
     def _is_recorded(self) -> bool:
-        """Whether nothing differs from the recording, nor can differ."""
+        """Whether nothing differs from the recording, and nothing can from here on."""
         return not self._changes and not self._world.has_diverged
 
     # Facts.

@@ -95,7 +95,7 @@ class SharedDatabase:
 
     @contextlib.contextmanager
     def _translated(self, *, starting: bool = False) -> Iterator[None]:
-        """Whatever fails is a JournalError, but for what must not be used at the start."""
+        """Every failure is a JournalError, except what must not be used at the start."""
         try:
             yield
         except (StoreError, StartError) as error:

@@ -16,7 +16,7 @@ from nodemanager.core.model.reasons import Event, is_flip
 from nodemanager.lib.logline import Fields, measure, visible
 
 SUMMARY_EVERY_S = 60.0
-"""A cycle in which nothing was done is told that often."""
+"""How often a cycle that did nothing is shown."""
 DEEDS = ("boots", "shutdowns", "cleans", "deferred")
 """The counts of a cycle's summary that say that something was done."""
 

@@ -19,7 +19,7 @@ MAX_OUTPUT = 16 * 1024 * 1024
 ENVIRONMENT = frozenset({"HOME", "LANG", "LOGNAME", "PATH", "SHELL", "TMPDIR", "TZ", "USER"})
 """The variables that a program inherits besides LC_* and SLURM_*: no credentials or sockets."""
 MARK = "NODEMANAGER_RUN"
-"""The variable by which the processes of one run are found again."""
+"""The environment variable that identifies the processes of one run."""
 _SHOWN = 200
 
 

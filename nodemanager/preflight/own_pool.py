@@ -84,7 +84,7 @@ class OwnPool:
         served: Callable[[str], None],
         stack: ExitStack,
     ) -> Started:
-        """Start it; `stack` ends what it needs, but for its actors.
+        """Start it; `stack` ends what it needs, except its actors.
 
         What it logs, shows and dies of is put into `inbox`; `served` is told who serves the
         registry. Raises ConfigError, StartError.

@@ -110,7 +110,7 @@ class ArvadosRecordStore:
     def store_time(self, *, writes: bool = True) -> StoreTime:
         """The store's clock, from the Date header: the middle of the second that it names.
 
-        Never writes, whatever `writes` allows.
+        Never writes, even where `writes` allows it.
         """
         before = self._clock.boottime()
         date = date_of(self._client.call("list", limit=0, count="none").date)

@@ -106,7 +106,7 @@ class SlurmNodes:
         return Controller(cluster, float(as_of[1]), float(since), float(seconds[1]))
 
     def all(self) -> tuple[SlurmNode, ...]:
-        """Every CLOUD node of the cluster, whatever its partition, in Slurm's order."""
+        """Every CLOUD node of the cluster, of any partition, in Slurm's order."""
         return self._listed(self._ask("--oneliner", "--all", "show", "node"))
 
     def one(self, name: str) -> SlurmNode | None:

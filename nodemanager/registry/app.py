@@ -95,7 +95,7 @@ class _MethodOverride:
 
 
 class _Token:
-    """Refuses requests without the token, but for discovery and for pings, which have a secret."""
+    """Refuses requests without the token, except discovery and pings, which have a secret."""
 
     def __init__(self, token: str, refusals: Refusals) -> None:
         self._refusals = refusals

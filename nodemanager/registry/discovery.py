@@ -1,4 +1,4 @@
-"""The discovery document, by which a client knows the API's methods and parameters."""
+"""The discovery document: it tells a client the API's methods and parameters."""
 
 from __future__ import annotations
 

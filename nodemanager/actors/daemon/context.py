@@ -125,9 +125,9 @@ KEPT: tuple[tuple[Kept[Any], Callable[[State], object]], ...] = (
 
 
 LONG_S, REST = 0.05, 3.0
-"""A decision that takes so many seconds is followed by a rest of so many times that. In a large
-pool each of a hundred cleans and boots would else wait for a decision of its own, as the end of the
-one before it is news."""
+"""After a decision the daemon rests this many times as long as the decision took. In a large pool
+each of a hundred cleans and boots would else wait for a decision of its own, as the end of the one
+before it is news."""
 
 
 class Context:

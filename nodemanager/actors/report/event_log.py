@@ -30,7 +30,8 @@ from nodemanager.lib.logline import timestamp
 
 JUST_NOW_S = 60.0
 IMAGE_ERRORS = 3
-"""After so many failed questions in a row it is told that the image of new nodes is unknown."""
+"""After this many failed questions in a row, the log says that the image of new nodes is
+unknown."""
 
 
 class EventLog:

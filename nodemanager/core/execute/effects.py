@@ -253,7 +253,7 @@ class FreeRecord:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Take the workflow up again (`Due`) in so many seconds."""
+    """Resume the workflow (`Due`) after `seconds`."""
 
     seconds: float
 

@@ -35,7 +35,7 @@ def outdated(
 ) -> Verdict | None:
     """The shutdown of a node of that size that is to be replaced; None if it is as new ones are.
 
-    Nor is one of which that is not known.
+    None, too, for a node whose image, type or age is not known.
     """
     image = snapshot.history.image
     if image is not None and node.image is not None and node.image != image:

@@ -25,7 +25,7 @@ def of_node(marks: Mapping[str, Mark], node: CloudNode) -> Mark | None:
 
 
 def is_leaving(node: CloudNode, record: Record | None, snapshot: Snapshot) -> bool:
-    """Whether a node takes no more work, whatever demand says (O1, O5, D18).
+    """Whether a node takes no more work, even if demand wants it (O1, O5, D18).
 
     An operator drains or cordons it, or its cloud will take it.
     """
@@ -43,7 +43,7 @@ def killed(node: CloudNode, snapshot: Snapshot) -> Verdict | None:
 
 
 def cordoned(node: CloudNode, snapshot: Snapshot) -> Verdict | None:
-    """The verdict of a cordon, whatever the node does: it is kept (O5). None without one."""
+    """The verdict of a cordon, for any state of the node: it is kept (O5). None without one."""
     mark = of_node(snapshot.drains, node)
     if mark is None or not mark.kept or node.tags.pool is None:
         return None
@@ -53,7 +53,7 @@ def cordoned(node: CloudNode, snapshot: Snapshot) -> Verdict | None:
 def drained(node: CloudNode, state: WorkerState, snapshot: Snapshot) -> Verdict | None:
     """The verdict that a drain calls for on a node with this fresh `state`; None without one (O1).
 
-    It is shut down once idle, whatever demand, windows and idle counts say, and kept while busy.
+    It is shut down once idle and kept while busy; demand, windows and idle counts do not matter.
     With any other state it is judged like other nodes: None.
     """
     drain = of_node(snapshot.drains, node)

@@ -60,7 +60,7 @@ class RecordJudge:
         self.history = snapshot.history
         self.clock = snapshot.history.clock
         self.eligible: set[str] = set()
-        """The uuids judged so far that would be freed but for `block` (B1)."""
+        """The uuids judged so far that would be freed if there were no `block` (B1)."""
         self.block = standing_block(snapshot, settings)
         if self.block is None and unlisted.short:
             self.block = Objection(Reason.LISTING_SHORT)

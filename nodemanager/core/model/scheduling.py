@@ -28,16 +28,15 @@ class SchedulerNode:
     of why the node is down. `reserved`: an advance reservation holds it. `said` is its state in the
     scheduler's own words. `weight` is its rank among nodes that a job may run on, the lowest
     first; None where the scheduler has none. `cores` and `ram_mb` are what the scheduler believes
-    it to have. `responds` is False where the scheduler has tried in vain to reach the node.
-    `free_cores` and `free_ram_mb` are what its jobs leave of that, None where that is not told.
-    `planned`: it is idle, and kept for a job that waits for more nodes.
-    `suspended`: the scheduler has switched the node off, and gives work only to the next machine of
-    that name, which it may wait for already. `given_up`: it gives the name no work before it is
-    resumed, as no machine came or answers, or as we called it gone. `off`: it has switched the node
-    off, and waits for no machine; `wanted`: it waits for the next one. `elsewhere`: the node is in
-    no partition that this pool serves. `started_at` is when the daemon that it hears under the name
-    was started, epoch seconds by that machine's own clock: another value is another daemon. None
-    where it does not know.
+    it to have. `responds` is False where the scheduler can't reach the node. `free_cores` and
+    `free_ram_mb` are what its jobs leave of that, None where that is not told. `planned`: it is
+    idle, and kept for a job that waits for more nodes. `suspended`: the scheduler has switched the
+    node off, and gives work only to the next machine of that name, which it may wait for already.
+    `given_up`: it gives the name no work before it is resumed, as no machine came or answers, or as
+    we called it gone. `off`: it has switched the node off, and waits for no machine; `wanted`: it
+    waits for the next one. `elsewhere`: the node is in no partition that this pool serves.
+    `started_at` is when the daemon that it hears under the name was started, epoch seconds by that
+    machine's own clock: another value is another daemon. None where it does not know.
     """
 
     name: str

@@ -392,7 +392,7 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class Unserved:
-    """Why no boot serves a job, whatever its sizes; `detail` is for its owner."""
+    """Why no boot of any size serves a job; `detail` is for its owner."""
 
     reason: Reason
     detail: str

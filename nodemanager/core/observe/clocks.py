@@ -23,8 +23,9 @@ ALWAYS = float("-inf")
 class Future:
     """A record's version whose stamp was ahead of the store's clock when first seen.
 
-    The version's age counts from `seen_at`, when we first saw it so (CLOCK_BOOTTIME), whatever
-    other clocks do. `stamp` is its newest stamp: a new stamp on the same version is a sign of life.
+    The version's age counts from `seen_at`, when we first saw it (CLOCK_BOOTTIME), and no other
+    clock changes it. `stamp` is its newest stamp: a new stamp on the same version is a sign of
+    life.
     """
 
     version: str
@@ -155,7 +156,7 @@ def after_boot(kept: MeasuredClock, by_s: float, passed_s: float = 0.0) -> Measu
 
 
 def joined(kept: MeasuredClock, now: MeasuredClock) -> MeasuredClock:
-    """`now`, the clock of this run, with what `kept`, that of a former run, tells of it (T1, R4).
+    """`now`, the clock of this run, corrected by `kept`, the clock of a former run (T1, R4).
 
     Where they do not agree, it jumped before our first reading, and it counts from the newest one.
     """

@@ -1,4 +1,4 @@
-"""The nodes that have ended for certain, whatever a late listing shows (SAFETY.md A1, C20, D3)."""
+"""The nodes that have ended for certain, even if a late listing shows them (A1, C20, D3)."""
 
 from __future__ import annotations
 

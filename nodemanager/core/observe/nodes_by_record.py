@@ -14,7 +14,7 @@ Present = Mapping[str, CloudNode]
 
 
 def index_nodes(nodes: tuple[CloudNode, ...]) -> tuple[NodesByRecord, Present]:
-    """The index of one listing, the same whatever the order of its items."""
+    """The index of one listing; it does not depend on the order of the items."""
     nodes_by_record: dict[str, tuple[CloudNode, ...]] = {}
     present: dict[str, CloudNode] = {}
     terminated = CloudState.TERMINATED
@@ -32,7 +32,7 @@ def index_nodes(nodes: tuple[CloudNode, ...]) -> tuple[NodesByRecord, Present]:
 
 
 def listed_twice(nodes: tuple[CloudNode, ...], present: Present) -> frozenset[str]:
-    """The ids that a listing has more than once, whatever the states (L4)."""
+    """The ids that a listing has more than once, in any states (L4)."""
     if len(present) == len(nodes):
         return frozenset()
     counts = Counter(node.id for node in nodes)

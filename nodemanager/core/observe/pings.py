@@ -119,7 +119,7 @@ KEPT_S = 86_400.0
 
 @dataclass(frozen=True, slots=True)
 class Hostname:
-    """The hostname of a life; `missed_at` is since when neither its record nor its node is listed.
+    """The hostname of a life. Since `missed_at` neither its record nor its node is listed.
 
     That is CLOCK_BOOTTIME; None while one of them is listed.
     """

@@ -314,7 +314,7 @@ def idle_count(record: Record, snapshot: Snapshot, settings: Settings) -> int:
 def suspended_word(
     record: Record, snapshot: Snapshot, settings: Settings
 ) -> SchedulerReport | None:
-    """The word by which the scheduler has switched off the record's node; None where it has not.
+    """The scheduler's report that the record's node is switched off; None where it is not.
 
     The answer began after a record listing that shows a sign of life of this very life: an older
     one may be of the life before, whose machine was switched off.

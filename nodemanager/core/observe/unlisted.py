@@ -104,7 +104,7 @@ def look_for_unlisted(snapshot: Snapshot, settings: Settings) -> Unlisted:
 def _missed(
     records: Iterable[Record], absences: Mapping[str, Absence]
 ) -> Iterator[tuple[Record, Absence]]:
-    """The records whose node more than one listing lacked, of whatever time."""
+    """The records whose node more than one listing lacked, at any time."""
     for record in records:
         absence = absences.get(record.uuid)
         if absence is None or absence.incarnation != record.incarnation:
@@ -349,7 +349,7 @@ def denied_for(
     now: float,
     settings: Settings,
 ) -> float | None:
-    """Seconds for which the cloud has denied the record's node without a break, by id and tag (P6).
+    """How many seconds the cloud has denied the record's node without a break, by id and tag (P6).
 
     None if it was not denied by all there is to ask by, if an answer is old, or if the record has
     neither claim nor instance id: a node from before our time has no tag.
@@ -369,7 +369,7 @@ def denied_for(
 
 
 def _is_no_id_of(record: Record, answer: Asked) -> bool:
-    """Whether the id asked for is no node's id, or that of another record's node."""
+    """Whether the id asked for is no node's id, or the id of another record's node."""
     return answer.malformed or any(is_anothers(node, record) for node in answer.nodes)
 
 

@@ -135,7 +135,7 @@ def after_refusal(
 
 
 def _concerned(error: QuotaExceeded, size: str, settings: Settings) -> set[str]:
-    """The sizes of which the quota allows no more. Who shares a family, their creates find out."""
+    """The sizes that the quota allows no more of. Who shares a family, their creates find out."""
     is_of_spot = isinstance(error, SpotQuotaExceeded)
     return {size} | {one.name for one in settings.sizes if is_of_spot and one.preemptible}
 
@@ -153,8 +153,8 @@ def _without(limits: Limits, sizes: set[str], now: float, settings: Settings) ->
 def lacked_room(limits: Limits, size: str, now: float, settings: Settings) -> bool:
     """Whether the cloud lately had no room for the size.
 
-    It is so for as long as a node that was booted in its stead may take to come up: until then that
-    node serves the job, whether or not there is room again.
+    True until a node booted instead could be up: until then that node serves the job, whether or
+    not there is room again.
     """
     at = limits.full.get(size)
     return at is not None and now - at <= settings.boot_fail_after + settings.max_poll_time

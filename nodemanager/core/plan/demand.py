@@ -215,7 +215,7 @@ class Market:
         return waits
 
     def _rotating(self, lots: Sequence[Lot]) -> frozenset[str]:
-        """Nodes that are being replaced, but for those of sizes that the queue lacks (D12)."""
+        """Nodes that are being replaced, except those of sizes that the queue lacks (D12)."""
         flights, known = self.snapshot.node_flights, self.snapshot.history.unwanted
         wanted = {lot.size.name for lot in lots if lot.count and lot.reason is Reason.WANTED}
         return frozenset(
@@ -241,7 +241,7 @@ class Market:
         return frozenset(job.host for job in self.snapshot.demand or () if job.host is not None)
 
     def _needless(self, kept: Mapping[str, int]) -> dict[str, int]:
-        """How many future nodes are neither wished for nor `kept` as spare, by size.
+        """How many future nodes no wish asks for and no spare is `kept` of, by size.
 
         Those that min_nodes needs are not. Of seats it tells nothing (`Wants.wished`).
         """

@@ -418,9 +418,9 @@ def _seats_to_return(snapshot: Snapshot) -> Iterator[ReturnNode]:
 def _seats_to_switch_off(snapshot: Snapshot, settings: Settings) -> Iterator[SwitchOff]:
     """The free seats whose machine does not come, or is gone, as the scheduler does not know yet.
 
-    What waits for a machine that the cloud refused is queued again, once for each refused claim and
-    while that is news, so that it may get a node of another size. What waits later is something
-    else, and a boot may serve it.
+    A job that waits for a machine that the cloud refused is queued again, once for each refused
+    claim and while the refusal is news, so that it may get a node of another size. What waits later
+    is something else, and a boot may serve it.
     """
     records = snapshot.history.records
     lives = {} if records is None else _last_lives(snapshot.history, records)

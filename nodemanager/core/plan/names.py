@@ -21,8 +21,8 @@ SHOWN = 3
 
 @dataclass(frozen=True, slots=True)
 class NameMismatch:
-    """Hostnames of slots that the scheduler lacks: how many, the first of them, and the name that
-    the scheduler has in its stead, where one is alike but for its form."""
+    """Hostnames of slots that the scheduler lacks: how many, the first of them, and the scheduler's
+    name that differs from it only in form, if there is one."""
 
     count: int
     first: str

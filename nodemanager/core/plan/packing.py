@@ -98,7 +98,7 @@ def _features_of(size: Size) -> tuple[str, ...]:
 
 
 MOST_ROOMS = 200
-"""At most so many nodes that have room left are looked at for one job, the newest."""
+"""The most nodes with room left that are looked at for one job: the newest ones."""
 
 
 @dataclass(frozen=True, slots=True)

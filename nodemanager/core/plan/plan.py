@@ -1,7 +1,8 @@
 """What one snapshot calls for: a verdict for each node and record, and the orders.
 
-`plan` is pure: the same snapshot and settings give the same plan, in whatever order a listing has
-its items. The same predicates feed the action, the log line, the metric and the simulation.
+`plan` is pure: the same snapshot and settings give the same plan, and the order of a listing's
+items does not matter. The same predicates feed the action, the log line, the metric and the
+simulation.
 """
 
 from __future__ import annotations

@@ -188,7 +188,7 @@ class _Turn:
         return None
 
     def _fills_min_nodes(self) -> bool:
-        """Whether min_nodes needs the nodes that come or are booted now, of whatever size.
+        """Whether min_nodes needs the nodes that come or are booted now, of any size.
 
         They may never come: a claim that had no answer may be written late, and no create follows
         it. Another node that goes then leaves one more place empty.

@@ -17,7 +17,7 @@ from nodemanager.core.model.world import Size
 from nodemanager.core.plan.supply import Supply
 
 ROOM = frozenset({Reason.AT_MAX_NODES, Reason.AT_QUOTA, Reason.NO_FREE_SLOT})
-"""The refusals of a boot that one node less makes room for, whatever its size."""
+"""The refusals of a boot, of any size, that one node less makes room for."""
 
 RefusedBoots = Mapping[tuple[str, Reason], int]
 

@@ -291,7 +291,7 @@ class Supply:
         others = other_claims(self.records, pending, snapshot, settings)
         self.locked += others[True]
         self.spent = others[False]
-        """Unpinged claims of which no node will come, though none is known to have ended."""
+        """Unpinged claims that no node will come for, though none is known to have ended."""
         self.sizes = Sizes(settings.sizes)
         self.views = views
         self.spare: defaultdict[str, int] = defaultdict(int)

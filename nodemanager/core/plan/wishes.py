@@ -220,7 +220,7 @@ class _Weighing:
             yield keep(job.id, Reason.JOB_OVER_MAX_PRICE, size=name, price=price, limit=limit)
 
     def _lacking(self, job: Job) -> list[str]:
-        """The nodes that the job names and that neither work in the scheduler nor come."""
+        """The nodes that the job names, without those that work in the scheduler or are to come."""
         if not job.on:
             return []
         listing = self.snapshot.history.records

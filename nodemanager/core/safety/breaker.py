@@ -334,7 +334,7 @@ def _still_acquitted(breaker: Breaker, history: History, no_more: frozenset[str]
 
 
 def _started_again(breaker: Breaker, part: Breaker, history: History) -> tuple[Breaker, Breaker]:
-    """The breaker and its part for which no node is stopped any more that is listed as running."""
+    """The breaker and its part, without the stopped nodes that are listed as running again."""
     present = history.present
     runs = {id for id in part.confirmed if id in present and present[id].state in RUNS}
     if not runs:
@@ -346,7 +346,7 @@ def _started_again(breaker: Breaker, part: Breaker, history: History) -> tuple[B
 def _number_of(
     wave: Mapping[str, float], population: Population, window: float, settings: Settings
 ) -> int:
-    """How many nodes there are, of whom those of the wave are some (D9).
+    """How many nodes there are, those of the wave included (D9).
 
     Who was made after the window of the wave did not turn in it. So a node that was destroyed and
     its successor are not both counted, unless fewer than five were left otherwise. Who is out of

@@ -416,7 +416,7 @@ def _denial(
 def _since_first_ping(
     first: float, denied: AgeBasis, quiet_s: float, grounds: Grounds, look: Look, before: Record
 ) -> float:
-    """How old the first ping of `before` is at the least, in seconds, at the denial."""
+    """The minimum age, in seconds, of the first ping of `before` at the denial."""
     since_s = _age(first, denied) if denied.clock is not None else 0.0
     if first == grounds.signs.first_ping_at:
         # A clock that was set back makes the first ping young, but the plan saw it.
@@ -428,7 +428,7 @@ def _since_first_ping(
 
 
 def _denied_in_vain_s(grounds: Grounds, look: Look, before: Record) -> float | None:
-    """How old the node of a pinging record is at the least, by how long it has been denied (P6)."""
+    """The minimum age of a pinging record's node, from how long the cloud has denied it (P6)."""
     if before.claim is None or grounds.absence is None:
         return None
     asked = (grounds.asked_by_tag, grounds.asked_by_id)

@@ -45,7 +45,7 @@ def _uuid_in(name: str) -> str:
 
 
 def eligible_seen(snapshot: Snapshot, eligible: Iterable[Record], known: Iterable[str]) -> History:
-    """Fold in which records may be freed now but for cap, breaker and lease (B1).
+    """Fold in which records only cap, breaker or lease keep from being freed now (B1).
 
     An operator was told of those in `known`, by name. A record becomes eligible once: an outage
     that hides the evidence for a while does not make it newly eligible while its version stays.

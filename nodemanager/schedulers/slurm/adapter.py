@@ -36,7 +36,7 @@ FORBIDDEN = frozenset({"SLURM_CLUSTERS", "SLURM_TIME_FORMAT", "SLURM_BITSTR_LEN"
 """Variables that change what the programs print, or whom they ask."""
 SHOW_NODES = ("scontrol", "--oneliner", "--all", "show", "node")
 CLUSTER_EVERY = 20
-"""How Slurm shares its nodes is asked for again after so many polls."""
+"""After this many polls Slurm is asked again how it shares its nodes."""
 
 
 class AnswerFormat(StrEnum):

@@ -1,7 +1,7 @@
 """What Slurm's pending jobs ask of nodes, in the words of core.
 
 Every field that says where a job may run is read here, or the job is told as one that no boot
-serves: a node that comes for it in vain would stay idle, and the job would wait for ever.
+serves: a node booted for it would stay idle, and the job would wait for ever.
 """
 
 from __future__ import annotations

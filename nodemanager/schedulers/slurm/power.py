@@ -118,7 +118,7 @@ def orders_to_switch_off(node: SchedulerNode, *, had_joined: bool = False) -> tu
 
 
 def is_left_to_the_next(node: SchedulerNode, had_joined: bool) -> bool:
-    """Whether Slurm waits for a machine of that name, and the one that is gone can't be it."""
+    """Whether Slurm waits for a machine of that name that can't be the one that is gone."""
     return node.wanted and had_joined
 
 

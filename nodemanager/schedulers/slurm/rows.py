@@ -130,7 +130,7 @@ class JobRow:
 
     @property
     def waits_for_nodes(self) -> bool:
-        """Whether a node could help. Priority 0 is that of a held job."""
+        """Whether a node could help. A held job has priority 0."""
         if self.cause not in WAITS_FOR_NODES or self.priority <= 0:
             return False
         return MAINTENANCE not in self.reason.replace("_", " ")
@@ -170,5 +170,5 @@ def listing(rows: Iterable[SinfoNode], problems: tuple[str, ...] = ()) -> Listed
 
 
 def unknown_node(name: str) -> SchedulerNode:
-    """A node of which nothing but its name is known."""
+    """A node that only its name is known of."""
     return SchedulerNode(name, WorkerState.UNKNOWN)

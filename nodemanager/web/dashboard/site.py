@@ -229,7 +229,7 @@ def own_path(given: str) -> str:
 
 
 def add_dashboard(app: Any, site: Site) -> None:
-    """Add the routes of the pages, but for those that give orders."""
+    """Add the routes of the pages, except those that give orders."""
     page = _Page(site)
     things = (f"{path}/{{id:path}}" for path in PAGES)
     for path in ("/", "/log", "/incident", *PAGES, *things):
