@@ -9,6 +9,10 @@ are counted, and a run has so many at the most.
 What holds in every scene is `Tiny.wrong`'s to say, by what truly is. What holds for each workflow:
 no write that frees or destroys leaves before the journal has it, and from everywhere an end is
 reached once nothing fails any more.
+
+Scenes that differ only in what nobody asks about are explored once. Of what was told, a scene keeps
+what `Tiny.asks` names. Of equal scenes, the one after the fewest faults is explored: all that may
+follow the others may follow it, and `Tiny.wrong` permits after a fault no less than before one.
 """
 
 from __future__ import annotations
@@ -76,6 +80,8 @@ class Tiny(Protocol[W]):
     """One workflow's world, as small as it can be. A world is frozen data with a telling repr."""
 
     workflow: Workflow[Any]
+    asks: frozenset[str]
+    """The events, facts and late writes that `wrong` asks about by name (`Scene.says`)."""
 
     def begins(self) -> Iterable[tuple[Any, W]]:
         """Each order, and the world that it is given in."""
@@ -132,8 +138,15 @@ class Scene(Generic[W]):
     """What the journal says became of it."""
     begun: tuple[str, ...] = ()
     """The actions that it began."""
-    told: tuple[str, ...] = ()
+    told: frozenset[str] = frozenset()
+    """What has happened of `asks`."""
+    asks: frozenset[str] = frozenset()
     faults: int = 0
+
+    def says(self, name: str) -> bool:
+        """Whether that event, fact or late write has happened."""
+        assert name in self.asks, f"{name} is not among those that this world keeps"
+        return name in self.told
 
     @property
     def is_over(self) -> bool:
@@ -310,7 +323,7 @@ class _Stand:
             out=tuple(self.out),
             ended=self.ended_as,
             begun=(*self.scene.begun, *self.began),
-            told=tuple(sorted({*self.scene.told, *self.told})),
+            told=self.scene.told | self.scene.asks.intersection(self.told),
             **changes,
         )
 
@@ -325,6 +338,8 @@ class Explorer(Generic[W]):
         noted: Any = _Noted(tiny.workflow, self.found.moves)
         tiny.workflow = noted
         self._scenes: dict[Id, Scene[W]] = {}
+        self._queues: list[deque[Id]] = [deque() for _ in range(max_faults + 1)]
+        """Those to be explored, by how many faults they come after."""
         self._came_from: dict[Id, tuple[Id, str]] = {}
         self._leads_to: dict[Id, set[Id]] = {}
         """Without any fault, from each scene."""
@@ -332,38 +347,45 @@ class Explorer(Generic[W]):
         self._parts: dict[int, tuple[object, int]] = {}
 
     def explore(self) -> Explored:
-        queue: deque[Id] = deque()
         for order, world in self.tiny.begins():
-            queue.append(self._enter(self._begun(order, world), None, "begins"))
-        while queue and len(self.found.wrong) < MAX_WRONG:
-            id = queue.popleft()
+            self._enter(self._begun(order, world), None, "begins")
+        while (id := self._next_id()) is not None and len(self.found.wrong) < MAX_WRONG:
             before = self._scenes[id]
             for label, is_fault, after in self._next(before):
                 self.found.transitions += 1
                 if is_fault or after.faults != before.faults:
                     after = changed(after, faults=before.faults + is_fault)
-                known = len(self._scenes)
                 entered = self._enter(after, id, label)
                 self._judge(before, after, entered)
                 if not is_fault:
                     self._leads_to.setdefault(id, set()).add(entered)
-                if len(self._scenes) > known:
-                    queue.append(entered)
             assert len(self._scenes) < MAX_SCENES, "a world that is not tiny"
         self.found.scenes = len(self._scenes)
-        if not queue:
+        if id is None:
             self._ends_everywhere()
         return self.found
 
     def _begun(self, order: Any, world: W) -> Scene[W]:
-        stand = _Stand(self.tiny, Scene(world, None, None))
+        stand = _Stand(self.tiny, Scene(world, None, None, asks=self.tiny.asks))
         stand.runner.begin(self.tiny.workflow.action, order, order.plan_id, NOW)
         return stand.after()
 
+    def _next_id(self) -> Id | None:
+        """Of those after the fewest faults, the one that was entered first."""
+        for faults, queue in enumerate(self._queues):
+            while queue:
+                id = queue.popleft()
+                # Entered once more since, after fewer faults, it was explored as such.
+                if self._scenes[id].faults == faults:
+                    return id
+        return None
+
     def _enter(self, scene: Scene[W], of: Id | None, label: str) -> Id:
         id = self._id(scene)
-        if id not in self._scenes:
+        known = self._scenes.get(id)
+        if known is None or known.faults > scene.faults:
             self._scenes[id] = scene
+            self._queues[scene.faults].append(id)
             if of is not None:
                 self._came_from[id] = (of, label)
             if scene.running is not None:
@@ -371,10 +393,11 @@ class Explorer(Generic[W]):
         return id
 
     def _id(self, scene: Scene[W]) -> Id:
-        """Equal scenes have equal ones."""
+        """Equal scenes have equal ones, after however many faults."""
         return tuple(
             tuple(map(self._number, part)) if isinstance(part, tuple) else self._number(part)
-            for part in vars(scene).values()
+            for name, part in vars(scene).items()
+            if name not in ("faults", "asks")
         )
 
     def _number(self, part: object) -> object:
@@ -425,7 +448,7 @@ class Explorer(Generic[W]):
         for number, write in enumerate(scene.loose):
             _, world = self.tiny.carry_out(scene.world, write)
             rest, label = scene.loose[:number] + scene.loose[number + 1 :], f"late {_name(write)}"
-            told = tuple(sorted({*scene.told, label}))
+            told = scene.told | scene.asks.intersection((label,))
             yield label, False, changed(scene, world=world, loose=rest, told=told)
         if scene.is_over:
             return

@@ -54,6 +54,7 @@ class Tiny:
 
 class TinyAdopt:
     workflow = Once(Adopt())
+    asks = frozenset({"node.adopted"})
 
     def __init__(self) -> None:
         made = world(ids_unique=True)
@@ -143,7 +144,7 @@ class TinyAdopt:
                 return "tags were sent, though nothing may be written"
             if was.item is not Where.LET_GO:
                 return "tags were sent, though nobody wants it any more"
-        if "node.adopted" in set(after.told) - set(before.told) and now.tags != OURS:
+        if after.says("node.adopted") and not before.says("node.adopted") and now.tags != OURS:
             return "told as adopted, and it is not"
         has_ended = was.item is not now.item
         if has_ended and now.item in (Where.DONE, Where.ALREADY) and now.tags != OURS:

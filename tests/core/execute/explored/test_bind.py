@@ -41,6 +41,7 @@ class Tiny:
 
 class TinyBind:
     workflow = Once(Bind())
+    asks = frozenset({"record.bound"})
 
     def __init__(self) -> None:
         self._world = world(max_nodes=4)
@@ -108,7 +109,7 @@ class TinyBind:
         may_write = was.lease and not (was.paused or was.held or was.stopping)
         if any(isinstance(one, WriteClaim) for one in sent) and not may_write:
             return "a claim was written though none may be"
-        if "record.bound" in after.told and now == Tiny() and after.faults == 0:
+        if after.says("record.bound") and now == Tiny() and after.faults == 0:
             return "told as bound, and it is not"
         return None
 

@@ -72,6 +72,9 @@ class TinyClean:
     """The exploration of one kind of order."""
 
     workflow = Clean()
+    asks = frozenset(
+        {"record.cleaned", "LivesFreed", "late FreeRecord", "late FenceRecord", "late LiftFence"}
+    )
 
     def __init__(self, reason: Reason, *begins: Tiny) -> None:
         self._reason = reason
@@ -215,7 +218,7 @@ class TinyClean:
             return "another life's record was freed"
         if was.record == DUE and now.record == FREE and was.alive and not was.hidden:
             return "a living node's record was freed"
-        let_in = was.guarantee is FENCED and "late LiftFence" in before.told
+        let_in = was.guarantee is FENCED and before.says("late LiftFence")
         if was.record == DUE and now.record == FREE and was.pings and not let_in:
             return "a record was freed that its node pinged since it was judged"
         sent = [one for one in after.out if one not in before.out]
@@ -237,19 +240,19 @@ class TinyClean:
 
     def _told(self, before: Scene[Tiny], after: Scene[Tiny]) -> str | None:
         now = after.world
-        told = set(after.told) - set(before.told)
-        if "record.cleaned" in told and now.record == DUE:
+        is_told = after.says("record.cleaned") and not before.says("record.cleaned")
+        if is_told and now.record == DUE:
             return "told as cleaned, and it is not"
-        if "record.cleaned" in told and "LivesFreed" not in after.told:
+        if is_told and not after.says("LivesFreed"):
             return "freed, and nobody will know whose life it was (U8)"
         if not after.is_over or before.is_over:
             return None
         if now.fenced and now.record == DUE and after.ended != "failed":
             # One that came up late is lifted by the next plan, which has a listing that shows it.
-            return None if "late FenceRecord" in after.told else "over, and the fence stands"
-        if now.record == FREE and "LivesFreed" not in after.told:
+            return None if after.says("late FenceRecord") else "over, and the fence stands"
+        if now.record == FREE and not after.says("LivesFreed"):
             # What takes effect when nobody asks for it any more is seen by the listings alone.
-            asked = after.ended not in UNKNOWN and "late FreeRecord" not in after.told
+            asked = after.ended not in UNKNOWN and not after.says("late FreeRecord")
             return "freed, and nobody will know whose life it was" if asked else None
         if self._order.is_exception and now.record == DUE and after.ended in FORGOTTEN:
             return "the record of a node that is gone was forgotten (C20)"

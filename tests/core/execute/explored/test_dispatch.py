@@ -51,6 +51,7 @@ class Tiny:
 
 class TinyDispatch:
     workflow = Once(Dispatch())
+    asks: frozenset[str] = frozenset()
 
     def __init__(self) -> None:
         self._world = world(max_nodes=4, scheduled=True, demand_polled=True)

@@ -48,6 +48,7 @@ class Tiny:
 
 class TinyDrain:
     workflow = Once(Drain())
+    asks: frozenset[str] = frozenset()
 
     def __init__(self) -> None:
         self._world = world(max_nodes=4, tells_drain=True)

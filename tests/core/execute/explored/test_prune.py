@@ -39,6 +39,7 @@ class Tiny:
 
 class TinyPrune:
     workflow = Prune()
+    asks = frozenset({"record.pruned", "intent.open", "RecordsExplained"})
 
     def __init__(self) -> None:
         self._world = world(max_nodes=0, prune_after=100.0)
@@ -95,14 +96,14 @@ class TinyPrune:
                 return "deleted though a node bears its tag"
             if was.paused or not was.lease:
                 return "a delete was sent though none may be"
-        if "record.pruned" in after.told and now.record != DELETED:
+        if after.says("record.pruned") and now.record != DELETED:
             return "told as pruned, and it is there"
         if after.ended == "pruned" and now.record != DELETED:
             return "concluded as pruned, and it is there"
         if after.ended == "failed" and before.ended is None and now.record == DELETED:
             return "concluded as failed, and it is gone"
-        over = after.running is None and after.is_up and "intent.open" not in after.told
-        if over and now.record == DELETED and "RecordsExplained" not in after.told:
+        over = after.running is None and after.is_up and not after.says("intent.open")
+        if over and now.record == DELETED and not after.says("RecordsExplained"):
             return "deleted, and the next listing is short for it (L3)"
         return None
 

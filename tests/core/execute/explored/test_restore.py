@@ -45,6 +45,7 @@ class Tiny:
 
 class TinyRestore:
     workflow = Once(Restore())
+    asks = frozenset({"record.restored", IN_DOUBT})
 
     def __init__(self) -> None:
         made = world(max_nodes=4)
@@ -130,10 +131,14 @@ class TinyRestore:
                 return "sent, though nothing may be written"
             if not was.is_open:
                 return "sent, though nobody needs it any more"
-        if "record.restored" in set(after.reported) - set(before.reported) and now.record != BACK:
+        if (
+            after.says("record.restored")
+            and not before.says("record.restored")
+            and now.record != BACK
+        ):
             return "told as given back, and it is not"
         is_late = before.is_up and after.is_up and len(after.loose) > len(before.loose)
-        if is_late and IN_DOUBT not in after.reported:
+        if is_late and not after.says(IN_DOUBT):
             return "a write may come late, and nobody expects it"
         return None
 

@@ -94,6 +94,7 @@ class Tiny:
 
 class TinySetUp:
     workflow = SetUp()
+    asks = frozenset({"flight.expired"})
 
     def __init__(self, *, tokens: bool, places: tuple[str, ...] = (), slow: bool = False) -> None:
         self._tokens = tokens
@@ -285,7 +286,7 @@ class TinySetUp:
             return "asked for a create's end, which may destroy, where nothing may be (B2)"
         comes_to_nothing = {where for where, how in after.world.begun if how == "failed"}
         if after.ended == "created" and before.ended is None and not after.world.nodes:
-            is_known = "flight.expired" not in after.told
+            is_known = not after.says("flight.expired")
             if isinstance(before.running, setup.Finishing) and comes_to_nothing and is_known:
                 return "a create that was refused in the end is told as created (D6)"
         for one in sent:

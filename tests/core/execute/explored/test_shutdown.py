@@ -68,6 +68,9 @@ class Tiny:
 
 class TinyShutdown:
     workflow = ShutDown()
+    asks = frozenset(
+        {"DestroySent", "pins entered", "node.gone", "NodeGone", "node.shutdown_failed"}
+    )
 
     def __init__(self) -> None:
         made: World = world(max_nodes=4, sizes=(SMALL,), max_poll_time=4.0)
@@ -145,12 +148,12 @@ class TinyShutdown:
                 return "destroyed without a lease (C10)"
             if before.world.wanted:
                 return "destroyed though demand came back (D2)"
-            if "DestroySent" not in after.told:
+            if not after.says("DestroySent"):
                 return "destroyed, and a listing that lacks it looks like a collapse (L3)"
-            if "pins entered" not in after.told and before.world.pins_work:
+            if not after.says("pins entered") and before.world.pins_work:
                 return "destroyed before what it pins is written down (D4)"
         for said in ("node.gone", "NodeGone"):
-            if said in after.told and after.world.node != GONE:
+            if after.says(said) and after.world.node != GONE:
                 return "told as gone, and it is there (D3)"
         if after.ended == "gone" and after.world.node != GONE:
             return "concluded as gone, and it is there (D3)"
@@ -266,7 +269,7 @@ class DeniedShutdown(TinyShutdown):
 
     def wrong(self, before: Scene[Tiny], after: Scene[Tiny]) -> str | None:
         # Of one that was sent and lost, a run says so.
-        was_sent = after.world.node != RUNNING or "node.shutdown_failed" in after.told
+        was_sent = after.world.node != RUNNING or after.says("node.shutdown_failed")
         if "CLEAN" in after.begun and not was_sent:
             return "its record is to be freed, and nobody destroyed it (C20)"
         return None
