@@ -325,7 +325,7 @@ def test_the_exploration_notices_a_guard_that_is_gone(
     monkeypatch: pytest.MonkeyPatch, guard: str, without: Any
 ) -> None:
     monkeypatch.setattr(shutdown, guard, without)
-    assert Explorer(TinyShutdown()).explore().wrong
+    assert Explorer(TinyShutdown(), max_faults=1).explore().wrong
 
 
 @pytest.mark.parametrize(
