@@ -66,10 +66,9 @@ soak: venv-test ## play SEEDS=1000 simulated worlds from FIRST=0 on; prints a fa
 census: venv-test ## count in how many of SEEDS=1000 simulated worlds each reason is given, name those in none
 	@$(PY) -m tests.simulation.census --seeds $(SEEDS) --first $(FIRST)
 
-mutants: venv-test ## switch each rule off, find the seed or test that notices, write doc/proof.rst (8 minutes)
+mutants: venv-test ## switch each rule off, find the seed or test that notices, for doc/proof (8 minutes)
 	@$(PY) -m tests.simulation.mutation $(ARGS)
 	@$(PY) -m tests.mutation $(ARGS)
-	@$(PY) -m tests.simulation.table doc/proof.rst
 
 proof: venv-test ## play all recorded worlds and every mutant's, of which `make test` plays a part (6 minutes)
 	$(PY) -m pytest -q -n 2 -m "proof or not proof" tests/test_simulation.py tests/test_mutants.py $(ARGS)
@@ -116,6 +115,7 @@ bench: venv-test ## measure the planner and the daemon, print a table
 	@$(PY) -m benchmarks $(ARGS)
 
 docs: venv-test ## build the manual into doc/_build/html, and its manual pages into doc/_build/man
+	@$(PY) -m doc.generate
 	@$(PY) -m sphinx -W --keep-going -q -b html doc doc/_build/html
 	@$(PY) -m sphinx -W --keep-going -q -b man doc doc/_build/man
 	@echo "doc/_build/html/index.html; man -l doc/_build/man/nodemanager.1"
@@ -135,7 +135,7 @@ uninstall: ## take the program away again; configuration and state are kept
 
 clean: ## end what the demo left running; remove all that was built
 	@if [ -x $(PY) ]; then $(PY) etc/demo/run.py end; $(PY) etc/demo/slurm.py end; fi
-	rm -rf $(VENV) .demo .demo-slurm .demo-two .openstack build dist doc/_build *.egg-info .*_cache .hypothesis
+	rm -rf $(VENV) .demo .demo-slurm .demo-two .openstack build dist doc/_build doc/_made *.egg-info .*_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 venv:

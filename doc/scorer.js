@@ -4,7 +4,7 @@ var Scorer = {
   score: ([page, title, anchor, descr, score, file, kind]) => {
     if (/^(cli|changelog|adr\/)/.test(page)) return score - 100;
     const whole = kind === "title" ? 20 : 0;
-    const book4 = /^(never|how-it-works|rules|fault-model|proof|contract|architecture|workflows|developing)/;
+    const book4 = /^(promise|how-it-works|rules|fault-model|proof|contract|architecture|workflows|developing)/;
     return score + whole - (book4.test(page) ? 6 : 0);
   },
   objNameMatch: 11,

@@ -69,20 +69,6 @@ def _is_small(number: int) -> bool:
     return number < 10
 
 
-def test_the_table_in_the_docs_is_current() -> None:
-    """But for which tests cite a rule: those that it names must do so."""
-    told = (table.ROOT / "doc" / "proof.rst").read_text(encoding="utf-8")
-    assert _without_tests(told) == _without_tests(table.page()), (
-        "run `python -m tests.simulation.table doc/proof.rst`"
-    )
-    for rule, tests in re.findall(r"^   \* - ([A-Z]\d+)\n     - (.*test_\w+)$", told, re.MULTILINE):
-        assert set(tests.split(", ")) <= set(table.tests_of(rule))
-
-
-def _without_tests(page: str) -> str:
-    return re.sub(r"^     - (none|.*test_\w+)$", "     - tests", page, flags=re.MULTILINE)
-
-
 def test_no_seeds_are_claimed_for_a_rule_that_nothing_watches() -> None:
     """F4: settings have no monitor; a clean too early has one."""
     assert table.monitored().keys() & {"S1", "S2", "D5", "T8"} == frozenset()

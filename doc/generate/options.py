@@ -1,6 +1,6 @@
-"""The generator of doc/options.rst and etc/*.cfg from the declarations.
+"""The entries of doc/options.rst, and the samples etc/*.cfg, from the declarations.
 
-`python -m doc.generate.options` writes them; `--check` exits 1 when one is out of date.
+`python -m doc.generate.options` writes the samples; `--check` exits 1 when one is out of date.
 """
 
 from __future__ import annotations
@@ -16,39 +16,6 @@ from nodemanager.config.sections import PASS_THROUGH, SECTIONS, SIZE
 ROOT = Path(__file__).resolve().parents[2]
 WIDTH = 88
 PAGE_WIDTH = 95
-
-_PAGE = """\
-.. Made by python -m doc.generate.options from the declarations; don't edit it.
-
-Every option
-============
-
-A file has the INI format. A ``#`` or ``;`` after white space begins a comment, also after a value;
-``%`` is an ordinary character. A duration is in seconds, or written as ``90s``, ``30m``, ``2h`` or
-``1d``. Unknown sections and options are errors, and so are repeated ones.
-
-A secret, and any key under ``[Cloud Credentials]``, may be written ``NAME_file = PATH``: its value
-is then the content of that file, without the newline at its end. A PATH that does not begin with
-``/`` is looked for in ``$CREDENTIALS_DIRECTORY`` (systemd's credentials), then beside the
-configuration file. Only in this way can a value contain ``#`` or ``;`` after white space.
-
-A file is UTF-8 text, in lines that end in a line feed. Quotes are part of a value. ``check-config``
-warns of what is often read otherwise than it was meant: a comment behind a secret, a value that is
-all comment, quotes around a value, characters that can't be seen.
-
-Options that are *read again* take effect when the daemon gets a SIGHUP; the others need a restart.
-
-Where two options contradict each other, the file is refused, or a safe value is used, with a
-warning that names it:
-
-* ``node_stale_after`` at or below ``poll_stale_after``: half of ``node_stale_after`` is used as
-  ``poll_stale_after``.
-* ``[Cleaning] settle`` below one poll of the cloud: one poll of the cloud is used.
-* ``max_poll_time`` below the longest poll time: that poll time is used.
-* ``poll_stale_after``, as it is used, below two of the longest poll time: refused.
-* ``min_nodes`` above ``max_nodes``: refused.
-
-"""
 
 
 def main(arguments: list[str]) -> int:
@@ -67,15 +34,13 @@ def main(arguments: list[str]) -> int:
 
 
 def generated() -> dict[str, str]:
-    """The content of every generated file, by its path relative to the root."""
-    files = {f"etc/{sample.name}.cfg": sample_text(sample) for sample in SAMPLES}
-    files["doc/options.rst"] = page()
-    return files
+    """The content of every sample, by its path relative to the root."""
+    return {f"etc/{sample.name}.cfg": sample_text(sample) for sample in SAMPLES}
 
 
-def page() -> str:
-    """The content of doc/options.rst."""
-    parts = [_PAGE]
+def entries() -> str:
+    """Every option, section by section, as reStructuredText."""
+    parts = []
     for section in SECTIONS:
         parts.append(_title(section.name) + _wrapped(section.doc) + "\n\n")
         parts += [_entry(option) for option in section.options]

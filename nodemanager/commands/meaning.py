@@ -10,9 +10,11 @@ from nodemanager.core.model.reasons import Event, Reason
 
 def meaning(word: str) -> dict[str, Any] | None:
     """What the word says, its rule, the options that it depends on, and how an operator ends it;
-    None if it is no reason code and no event."""
+    None if it is no reason code and no event. A line of the log has it as `reason=within_window`.
+    """
     from nodemanager.config.sections import SECTIONS
 
+    word = word.removeprefix("reason=").removeprefix("event=")
     known = next((one for one in (*Reason, *Event) if one.value == word), None)
     if known is None:
         return None

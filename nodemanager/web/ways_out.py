@@ -19,7 +19,7 @@ GOING = frozenset({Event.NODE_SHUTDOWN_STARTED, Event.NODE_GONE})
 class WaysOut:
     """Remembers for each record, from the logged events, why its node was ended.
 
-    The reasons are those of doc/ends.inc. A record that is freed, or gets a new node, is forgotten.
+    The reasons are those of doc/tune. A record that is freed, or gets a new node, is forgotten.
     """
 
     def __init__(self) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,7 +13,7 @@ from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.world import Record
 from nodemanager.errors import CloudError, StoreError
 from tests.actors.conftest import MakeRig
-from tests.actors.ends import SHUT_DOWN, WAYS, Way, enumerated, table
+from tests.actors.ends import SHUT_DOWN, WAYS, Way, enumerated
 from tests.actors.rig import Rig
 from tests.fakes import fail
 from tests.fakes.script import Step, lose
@@ -103,10 +102,3 @@ def test_a_node_that_ends_frees_record_slot_and_name_and_what_it_pinned(
         assert ends == {one.value for one in (way.reason, way.cleaned) if one is not None}
         calls = {*rig.cloud.calls, *rig.store.calls} & set(SHUT_DOWN)
         assert calls == set(way.steps)
-
-
-def test_the_table_in_the_manual_is_current() -> None:
-    page = Path(__file__).parents[2] / "doc" / "ends.inc"
-    assert page.read_text(encoding="utf-8") == table(), (
-        "run `python -m tests.actors.ends doc/ends.inc`"
-    )

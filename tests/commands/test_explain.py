@@ -236,6 +236,18 @@ def test_each_reason_says_what_it_means_by_which_rule(reason: Reason) -> None:
     )
 
 
+@pytest.mark.parametrize("event", list(Event))
+def test_each_event_says_what_it_is_and_where_it_was_logged(event: Event) -> None:
+    first, *more = printed(event.value).splitlines()
+    assert first == f"{event.value}: {event.doc}"
+    assert more[-1] == f"see     nodemanager log --event {event.value}"
+
+
+def test_a_word_is_known_as_a_line_of_the_log_has_it() -> None:
+    assert printed("reason=within_window") == printed("within_window")
+    assert printed("event=node.lost") == printed("node.lost")
+
+
 def test_a_reason_names_the_options_that_it_depends_on_and_an_event_says_what_it_is() -> None:
     lines = printed("within_window").splitlines()
     assert any(line.startswith("option  [Daemon] node_stale_after: ") for line in lines)

@@ -12,7 +12,7 @@ from nodemanager.core.model.world import Claim, Tags
 from nodemanager.core.observe.clocks import Clocks, MeasuredClock
 from nodemanager.journal.kept import CLOCKS
 from nodemanager.records import wire
-from tests.simulation import health, table
+from tests.simulation import health
 from tests.simulation.boot_loops import BootLoops
 from tests.simulation.debts import NEVER, Debts, Owed
 from tests.simulation.health import Health
@@ -380,11 +380,6 @@ def test_a_busy_node_that_no_listing_need_show_may_be_meant_for_the_one_job_that
     assert _lacked_since(progress, pool) == since
     world.engine.run(busy.node.created_at + 1001.0)
     assert _lacked_since(progress, pool) == since, "nor sooner, once it is listed"
-
-
-def test_the_docs_state_each_bound() -> None:
-    page = (table.ROOT / "doc" / "fault-model.rst").read_text(encoding="utf-8")
-    assert table.bounds() in page, "its table is that of `tests.simulation.table.bounds`"
 
 
 @pytest.mark.parametrize("lost", [True, False])

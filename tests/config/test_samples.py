@@ -123,13 +123,13 @@ def test_each_sample_of_a_daemon_explains_the_stale_window_in_the_words_of_its_d
 def test_the_stale_windows_declaration_names_each_of_its_effects(effect: str) -> None:
     assert WINDOW is not None
     assert effect in WINDOW.help
-    assert effect in " ".join(generate.page().split())
+    assert effect in " ".join(generate.entries().split())
 
 
 @pytest.mark.parametrize("option", [o for s in SECTIONS for o in s.options], ids=lambda o: o.name)
 def test_every_option_says_what_it_is_for(option: Option) -> None:
     assert option.help.endswith(".")
-    assert f"``{option.name}``" in generate.page()
+    assert f"``{option.name}``" in generate.entries()
 
 
 @pytest.mark.parametrize(

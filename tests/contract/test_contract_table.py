@@ -8,14 +8,7 @@ from tests.cloud import test_misbehaving
 from tests.contract import table, test_cloud_contract
 from tests.contract.lacks import LACKS, Ability
 
-PAGE = Path(__file__).parents[2] / "doc" / "contract.rst"
 SUITES = (test_cloud_contract, test_misbehaving)
-
-
-def test_the_page_is_what_their_suites_say() -> None:
-    assert PAGE.read_text(encoding="utf-8") == table.page(), (
-        "run `python -m tests.contract.table doc/contract.rst`"
-    )
 
 
 def test_each_reason_of_a_cloud_keeps_a_test_from_it() -> None:
@@ -47,9 +40,3 @@ def test_the_page_says_why_not() -> None:
     for row in (row for suite in SUITES for row in table.rows(suite)):
         for cloud in set(table.CLOUDS) - row.runs_on:
             assert f") {table.cell(row, cloud)}\n" in page
-
-
-def test_the_command_writes_the_page(tmp_path: Path) -> None:
-    assert table.main([str(tmp_path / "contract.rst")]) == 0
-    assert (tmp_path / "contract.rst").read_text(encoding="utf-8") == table.page()
-    assert table.main([]) == 2

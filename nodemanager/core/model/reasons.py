@@ -1,6 +1,6 @@
 """The closed lists of reasons and events that the log, the docs, `explain` and the metrics share.
 
-doc/events.rst is generated from each member's text here; a test compares the two.
+The manual's page of events is made of each member's text here.
 """
 
 from __future__ import annotations

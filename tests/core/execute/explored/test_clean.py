@@ -33,7 +33,6 @@ from nodemanager.core.safety.breaker import opened
 from nodemanager.core.safety.orders import NEVER, CleanOrder, order_release
 from nodemanager.errors import Conflict, TooLate
 from tests.core.build import World, claim, incarnation_of, node, world
-from tests.core.execute.explored.drawn import differences
 from tests.core.execute.explored.explorer import Explored, Explorer, Scene
 
 pytestmark = pytest.mark.slow
@@ -322,7 +321,6 @@ def test_no_living_nodes_record_is_freed_and_no_fence_is_left_whatever_happens(
     record_property("explored", str(found))
     print(reason.value, guarantee.value, found)
     assert found.wrong == []
-    assert differences(Clean(), found.moves, is_all=False) == []
     assert found.scenes > 500
     fenced = {"Fencing", "Standing", "Unsure"} if guarantee is FENCED else {"GivenUp", "Checking"}
     assert reason is Reason.FENCE_LEFT or fenced < found.states

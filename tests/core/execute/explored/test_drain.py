@@ -21,7 +21,6 @@ from nodemanager.core.model.world import Guarantee, Record
 from nodemanager.core.plan.drains import DrainOrder
 from nodemanager.errors import Conflict
 from tests.core.build import claim, world
-from tests.core.execute.explored.drawn import differences
 from tests.core.execute.explored.explorer import NOW, Explored, Explorer, Scene
 
 
@@ -147,7 +146,6 @@ def test_no_order_is_believed_that_one_of_ours_may_undo(record_property: Any) ->
     record_property("explored", str(found))
     print(found)
     assert found.wrong == []
-    assert differences(Once(Drain()), found.moves) == []
     assert found.states == {one.__name__ for one in Once.states}
     assert found.scenes > 100
 

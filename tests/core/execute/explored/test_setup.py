@@ -41,7 +41,6 @@ from nodemanager.core.observe.snapshot import Limits
 from nodemanager.core.plan.boots import BootOrder
 from nodemanager.errors import CapacityUnavailable, NoSuchRecord, PlaceFull, Throttled
 from tests.core.build import POOL, SMALL, World, world
-from tests.core.execute.explored.drawn import differences
 from tests.core.execute.explored.explorer import NOW, Answer, Explored, Explorer, Scene
 
 pytestmark = pytest.mark.slow
@@ -320,7 +319,6 @@ def test_whatever_happens_a_set_up_makes_one_node_at_the_most(tokens: bool) -> N
     found = explored(tokens=tokens)
     print(found)
     assert found.wrong == [], "\n".join(found.wrong)
-    assert differences(SetUp(), found.moves, is_all=False) == []
     assert found.states | {"Finishing"} == {one.__name__ for one in SetUp.states}
 
 
@@ -343,7 +341,6 @@ def test_a_create_that_goes_on_makes_one_node_at_the_most_too(
     found = explored(tokens=tokens, places=places, slow=True, faults=2)
     print(found)
     assert found.wrong == [], "\n".join(found.wrong)
-    assert differences(SetUp(), found.moves, is_all=False) == []
     assert "Finishing" in found.states
     if places:
         moved = ("Finishing", "FinishCreate answered", "Creating", ("CreateNode",), ())
