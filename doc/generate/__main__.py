@@ -10,7 +10,8 @@ from pkgutil import resolve_name
 
 from doc.generate import cloud_options
 
-MADE_IN = Path(__file__).resolve().parents[1] / "_made"
+ROOT = Path(__file__).resolve().parents[2]
+MADE_IN = ROOT / "doc" / "_made"
 TEXTS = {
     "events.inc": "doc.generate.events:tables",
     "metrics.inc": "doc.generate.metrics:table",
@@ -19,21 +20,37 @@ TEXTS = {
     "ends.inc": "tests.actors.ends:table",
     "sixth.inc": "tests.cloud.sixth.figures:page",
     "contract.inc": "tests.contract.table:page",
-    "workflows.inc": "tests.core.execute.explored.drawn:page",
     "bounds.inc": "tests.simulation.table:bounds",
     "proof.inc": "tests.simulation.table:page",
 }
+EXPLORED = {"workflows.inc": "tests.core.execute.explored.drawn:page"}
+"""Half a minute of exploring: made anew only when something that it explores is newer."""
+EXPLORES = ("nodemanager/core", "tests/core/execute/explored")
 
 
 def main() -> None:
-    """Write every file; one whose text is as it was keeps its time, so Sphinx reads it once."""
     MADE_IN.mkdir(exist_ok=True)
-    texts = {name: resolve_name(function)() for name, function in TEXTS.items()}
-    texts |= {f"options-{one}.inc": cloud_options.page(one) for one in cloud_options.CLOUDS}
-    for name, text in texts.items():
+    for name, function in TEXTS.items():
+        write(MADE_IN / name, resolve_name(function)())
+    for cloud in cloud_options.CLOUDS:
+        write(MADE_IN / f"options-{cloud}.inc", cloud_options.page(cloud))
+    for name, function in EXPLORED.items():
         file = MADE_IN / name
-        if not file.exists() or file.read_text(encoding="utf-8") != text:
-            file.write_text(text, encoding="utf-8")
+        if not is_current(file):
+            write(file, resolve_name(function)())
+            file.touch()
+
+
+def write(file: Path, text: str) -> None:
+    """Write it, but for a text that is there already: Sphinx reads again what is newer."""
+    if not file.exists() or file.read_text(encoding="utf-8") != text:
+        file.write_text(text, encoding="utf-8")
+
+
+def is_current(file: Path) -> bool:
+    sources = (one for folder in EXPLORES for one in (ROOT / folder).rglob("*.py"))
+    newest = max(one.stat().st_mtime for one in sources)
+    return file.exists() and file.stat().st_mtime > newest
 
 
 if __name__ == "__main__":
