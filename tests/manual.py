@@ -10,6 +10,7 @@ from pathlib import Path
 
 import click
 
+from doc.generate import events
 from nodemanager.cli import group
 
 TREE = Path(__file__).parents[1]
@@ -72,12 +73,12 @@ def first_of(text: str) -> str:
 
 
 def inline_commands() -> Iterator[Shown]:
-    """Those in sentences; a line's end is a space."""
-    for page in PAGES:
-        text = page.read_text(encoding="utf-8")
+    """Those in sentences, also of reasons and events; a line's end is a space."""
+    texts = [(page.name, page.read_text(encoding="utf-8")) for page in PAGES]
+    for name, text in (*texts, ("events", events.tables())):
         for found in INLINE.finditer(text):
             line = text.count("\n", 0, found.start()) + 1
-            yield Shown(page.name, line, " ".join(found[1].split()))
+            yield Shown(name, line, " ".join(found[1].split()))
 
 
 def resolved(words: list[str]) -> tuple[click.Command, list[str]]:
