@@ -1,10 +1,13 @@
 """Package metadata; the tools' settings are in pyproject.toml."""
 
+import re
 from pathlib import Path
 
 from setuptools import find_packages, setup
 
 HERE = Path(__file__).parent
+INIT = (HERE / "nodemanager" / "__init__.py").read_text(encoding="utf-8")
+(VERSION,) = re.findall(r'^__version__ = "(.*)"$', INIT, re.MULTILINE)
 
 
 def shipped(folder: str, pattern: str) -> list[str]:
@@ -14,12 +17,13 @@ def shipped(folder: str, pattern: str) -> list[str]:
 
 setup(
     name="elastic-nodemanager",
-    version="0.1.0",
+    version=VERSION,
     description="Keeps an elastic cluster's cloud nodes and their records in step, "
     "and never frees a live node's record",
     long_description=(HERE / "README.rst").read_text(encoding="utf-8"),
     long_description_content_type="text/x-rst",
-    license="Apache-2.0",
+    author="the nodemanager maintainers",
+    license_expression="Apache-2.0",
     license_files=["LICENSE"],
     python_requires=">=3.11",
     packages=find_packages(include=["nodemanager", "nodemanager.*"]),
@@ -42,6 +46,7 @@ setup(
         ("share/nodemanager/slurm", shipped("etc/slurm", "*")),
         ("share/nodemanager/prometheus", shipped("etc/prometheus", "*")),
         ("share/nodemanager/grafana", shipped("etc/grafana", "*")),
+        ("share/nodemanager/logrotate", shipped("etc/logrotate", "*")),
         ("share/nodemanager/systemd", shipped("etc/systemd", "*")),
         # The manual pages, where `make dist` or `make docs` has built them.
         ("share/man/man1", shipped("doc/_build/man", "*.1")),
@@ -105,8 +110,15 @@ setup(
     },
     entry_points={"console_scripts": ["nodemanager = nodemanager.__main__:main"]},
     classifiers=[
-        "License :: OSI Approved :: Apache Software License",
+        "Development Status :: 4 - Beta",
+        "Environment :: No Input/Output (Daemon)",
+        "Intended Audience :: System Administrators",
         "Operating System :: POSIX :: Linux",
+        "Programming Language :: Python :: 3 :: Only",
         "Programming Language :: Python :: 3.11",
+        "Programming Language :: Python :: 3.12",
+        "Programming Language :: Python :: 3.13",
+        "Topic :: System :: Clustering",
+        "Topic :: System :: Systems Administration",
     ],
 )

@@ -14,22 +14,15 @@ from pathlib import Path
 
 import pytest
 
+from nodemanager import __version__
 from nodemanager.lib.extras import DISTRIBUTION, MODULES
+from tests.live.harness import free_port
 from tests.packaging.conftest import TREE, environment, run
 from tests.waiting import until
 
 FILES = ("setup.py", "pyproject.toml", "MANIFEST.in", "README.rst", "LICENSE", "CHANGELOG.rst")
-DATA = "elastic_nodemanager-0.1.0.data/data/share"
-SERVED = """\
-[Daemon]
-min_nodes = 1
-cloudlist_poll_time = 1
-nodelist_poll_time = 1
-[Registry]
-listen = 127.0.0.1:0
-[Cloud]
-provider = dummy
-"""
+DATA = f"elastic_nodemanager-{__version__}.data/data/share"
+QUICK_START = (TREE / "doc" / "quick-start.rst").read_text(encoding="utf-8")
 
 
 @pytest.fixture(scope="module")
@@ -101,6 +94,18 @@ def test_the_source_distribution_has_what_an_installation_and_a_build_need(dist:
     assert wanted - inside == set()
 
 
+def test_the_wheel_of_the_tree_itself_has_the_same_files(wheel: Path, dist: Path, tmp_path: Path):
+    """That of `make dist` is built from the source distribution: nothing got lost on that way."""
+    tree = dist.parent / "tree"
+    build = "import sys; from setuptools import build_meta as b; b.build_wheel(sys.argv[1])"
+    done = run(sys.executable, "-c", build, tmp_path, cwd=tree)
+    assert done.returncode == 0, done.stdout
+
+    (direct,) = tmp_path.glob("*.whl")
+    assert direct.name == wheel.name
+    assert sorted(zipfile.ZipFile(direct).namelist()) == sorted(zipfile.ZipFile(wheel).namelist())
+
+
 def test_its_extras_are_those_that_a_file_may_need(wheel: Path):
     with zipfile.ZipFile(wheel) as packed:
         (name,) = (one for one in packed.namelist() if one.endswith(".dist-info/METADATA"))
@@ -115,33 +120,68 @@ def test_the_command_of_the_wheel_runs(installed: Path):
     share = installed.parent / "share" / "nodemanager"
     where = "import nodemanager; print(nodemanager.__file__)"
 
-    version = run(program, "--version", cwd=Path("/"))
-    checked = run(program, "check-config", share / "local.cfg", cwd=Path("/"))
-    from_wheel = run(installed / "python", "-c", where, cwd=Path("/"))
+    def outside(*command: str | Path) -> subprocess.CompletedProcess[str]:
+        return run(*command, cwd=Path("/"), PYTHONPATH="")
 
-    assert version.stdout == "nodemanager, version 0.1.0\n"
+    version = outside(program, "--version")
+    checked = outside(program, "check-config", share / "local.cfg")
+    from_wheel = outside(installed / "python", "-c", where)
+
+    assert version.stdout == f"nodemanager, version {__version__}\n"
     assert (checked.returncode, "fine" in checked.stdout) == (0, True), checked.stdout
     assert Path(from_wheel.stdout.strip()).is_relative_to(installed.parent)
 
 
+@pytest.fixture
+def stranger(wheel: Path, tmp_path: Path) -> Path:
+    """A directory of somebody who has the wheel and nothing else of ours."""
+    shutil.copy(wheel, tmp_path)
+    return tmp_path
+
+
+def commands_of(heading: str) -> list[str]:
+    """The lines of a section's blocks in the quick start."""
+    section = QUICK_START.split(f"\n{heading}\n---", 1)[1].split("\n---", 1)[0]
+    return [line.strip() for line in section.splitlines() if line.startswith("    ")]
+
+
 @pytest.mark.live
-def test_the_daemon_of_the_wheel_starts_answers_and_stops(installed: Path, tmp_path: Path):
-    program, state = installed / "nodemanager", tmp_path / "state"
-    config = tmp_path / "pool.cfg"
-    config.write_text(SERVED)
-    state.mkdir()
-    env = {"STATE_DIRECTORY": str(state)}
-    log = tmp_path / "log"
+@pytest.mark.slow
+@pytest.mark.server("curl")
+def test_a_stranger_boots_the_first_nodes_by_the_quick_start(stranger: Path):
+    """Into an empty environment, with all that the wheel asks for from the package index."""
+    *before, export, init, check, start, sweep = commands_of("From a wheel")
+    # Others may run on this machine's usual ports.
+    init += f" --set Registry.listen=127.0.0.1:{free_port()} --set Manage.port=0"
+    assert export == "export STATE_DIRECTORY=$PWD/state"
+    clean = {"PYTHONPATH": "", "STATE_DIRECTORY": str(stranger / "state")}
+
+    def play(line: str) -> str:
+        done = run("sh", "-ec", line, cwd=stranger, limit=300, **clean)
+        assert done.returncode == 0, f"{line}\n{done.stdout}"
+        return done.stdout
+
+    for line in before:
+        play(line)
+    assert play("nm/bin/nodemanager --version") == f"nodemanager, version {__version__}\n"
+    assert f"from {stranger}/nm/share/nodemanager/local.cfg" in play(init)
+    assert "fine" in play(check)
+    log = stranger / "log"
     with log.open("w") as out:
         daemon = subprocess.Popen(
-            [program, "run", "--config", config], cwd="/", env=environment(**env), stderr=out
+            ["sh", "-c", f"exec {start}"], cwd=stranger, env=environment(**clean), stderr=out
         )
     try:
-        until("it answers", lambda: run(program, "status", "-c", config, **env).returncode == 0)
+        until(
+            "both nodes",
+            lambda: log.read_text().count("event=node.paired ") == 2,
+            told=log.read_text,
+        )
         daemon.send_signal(signal.SIGTERM)
         code = daemon.wait(60)
     finally:
         daemon.kill()
+        ended = play(sweep)
 
-    assert code == 0, log.read_text()
+    assert (code, ended.count("ended node ")) == (0, 2)
     assert "Traceback" not in log.read_text()

@@ -1,14 +1,8 @@
-"""`make install`, again as an upgrade, and `make uninstall`, in directories of the test's own.
-
-The program that is installed is a copy of this tree, without its dependencies: those are the
-business of pip.
-"""
+"""`make install`, again as an upgrade, and `make uninstall`, in directories of the test's own."""
 
 from __future__ import annotations
 
 import os
-import shutil
-import subprocess
 import sys
 import sysconfig
 from collections.abc import Callable, Iterator
@@ -16,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.packaging.conftest import TREE, environment, run
+from tests.packaging.conftest import TREE, run
+from tests.packaging.machine import NEXT, Machine
 
 MANUAL = (Path("man/man1/nodemanager.1"), Path("man/man5/nodemanager.cfg.5"))
 WORDS = (
@@ -24,7 +19,6 @@ WORDS = (
     Path("zsh/site-functions/_nodemanager"),
     Path("fish/vendor_completions.d/nodemanager.fish"),
 )
-FILES = ("Makefile", "setup.py", "pyproject.toml", "constraints.txt", "README.rst", "LICENSE")
 NOISY_UNIT = """[Service]
 ExecStart=/bin/true
 Restart=on-failur
@@ -46,69 +40,6 @@ tags = Tags(pool="sample", record="zzzzz-7ekkf-000000000000001", incarnation="ab
 order = CreateOrder("node-1", cloud.list_sizes()[0], tags, "token", "http://127.0.0.1:1/ping")
 print(cloud.create(order).id)
 """
-
-
-class Machine:
-    """Where one installation goes, and the tree it comes from."""
-
-    def __init__(self, root: Path) -> None:
-        self.root = root
-        self.tree = root / "tree"
-        self.tree.mkdir(parents=True)
-        for name in FILES:
-            shutil.copy(TREE / name, self.tree)
-        for name in ("nodemanager", "etc"):
-            shutil.copytree(
-                TREE / name, self.tree / name, ignore=shutil.ignore_patterns("__pycache__")
-            )
-        (self.tree / "etc" / "sample.cfg").write_text("[Cloud]\nprovider = dummy\n")
-        self.prefix = root / "opt"
-        self.config = root / "etc" / "nodemanager"
-        self.state = root / "var" / "lib" / "nodemanager"
-        self.units = root / "units"
-        self.command = root / "bin" / "nodemanager"
-
-    def make(self, target: str, **env: str) -> tuple[int, str]:
-        settings = {
-            "SYSCONFDIR": str(self.root / "etc"),
-            "LOCALSTATEDIR": str(self.root / "var"),
-            "UNITDIR": str(self.units),
-            "BINDIR": str(self.root / "bin"),
-            "SHAREDIR": str(self.root / "share"),
-            "NM_NO_USER": "1",
-            "NM_NO_DEPS": "1",
-            "PYTHON": sys.executable,
-            **env,
-        }
-        done = run(
-            "make", target, f"PREFIX={self.prefix}", "NAME=sample", cwd=self.tree, **settings
-        )
-        return done.returncode, done.stdout
-
-    def install(self, **env: str) -> str:
-        code, said = self.make("install", **env)
-        assert code == 0, said
-        return said
-
-    def give_dependencies(self) -> None:
-        """Let the installed program use the libraries of the one that runs this test."""
-        (site,) = (self.prefix / "current" / "lib").glob("python3*/site-packages")
-        (site / "libraries.pth").write_text(sysconfig.get_path("purelib") + "\n")
-
-    def python(self, text: str, *arguments: Path) -> str:
-        """What the installed environment's Python prints when it runs `text`, as its service."""
-        done = subprocess.run(
-            [self.prefix / "current" / "bin" / "python", "-c", text, *arguments],
-            cwd="/",
-            env=environment(STATE_DIRECTORY=str(self.state / "sample")),
-            check=True,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        return done.stdout.strip()
-
-    def releases(self) -> list[str]:
-        return sorted(path.name for path in (self.prefix / "releases").iterdir())
 
 
 @pytest.fixture(scope="module")
@@ -242,8 +173,7 @@ class TestLaterOn:
         (machine.config / "sample.cfg").write_text("[Cloud]\nprovider = local  # ours\n")
         (machine.state / "sample" / "registry.db").write_text("slots")
         (machine.units / "nodemanager@.service").write_text("from an older version")
-        package = machine.tree / "nodemanager" / "__init__.py"
-        package.write_text(package.read_text().replace('"0.1.0"', '"0.1.1"'))
+        machine.is_now(NEXT)
         assert not (machine.root / "share").exists()
         built = machine.tree / "doc" / "_build" / "man"
         built.mkdir(parents=True)
@@ -257,7 +187,7 @@ class TestLaterOn:
         assert "# ours" in (machine.config / "sample.cfg").read_text()
         assert (machine.state / "sample" / "registry.db").read_text() == "slots"
         assert "ExecStart=" in (machine.units / "nodemanager@.service").read_text()
-        assert (machine.prefix / "current").resolve().name.startswith("0.1.1-")
+        assert (machine.prefix / "current").resolve().name.startswith(f"{NEXT}-")
         # A daemon that still runs has its files until it is restarted.
         assert before in machine.releases()
 
