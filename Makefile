@@ -1,7 +1,7 @@
 # Everything one does with this tree. `make` alone lists the targets.
 
 .DEFAULT_GOAL := help
-.PHONY: help run run-slurm run-two test quick lint static figures unit soak census mutants proof chaos hostile dispatch rotation outage slurm systemd openstack incident race test-deps bench docs dist constraints install uninstall clean venv venv-test
+.PHONY: help run run-slurm run-two test quick lint static figures unit soak census mutants proof chaos hostile dispatch rotation outage slurm systemd openstack incident race test-deps bench docs dist audit constraints install uninstall clean venv venv-test
 
 VENV := .venv
 PY := $(VENV)/bin/python
@@ -50,7 +50,7 @@ static: venv-test
 	$(VENV)/bin/lint-imports
 
 lint: static
-	$(PY) -m mypy etc/demo/run.py etc/demo/slurm.py etc/demo/two.py etc/install/nodes.py doc/screens.py doc/timeline.py
+	$(PY) -m mypy etc/demo/run.py etc/demo/slurm.py etc/demo/two.py etc/install/nodes.py etc/install/audit.py doc/screens.py doc/timeline.py
 	$(PY) -m mypy -p doc.generate
 
 figures: venv-test ## how big the package is, and what is biggest in it; ARGS=--all
@@ -124,8 +124,11 @@ dist: docs ## build the wheel and the source distribution, with the manual pages
 	@rm -rf build dist
 	@$(PY) etc/install/dist.py dist
 
-constraints: ## pin the newest versions that setup.py allows, with their hashes, in constraints.txt
-	@etc/install/constraints
+audit: dist ## that, its SBOM and licences into dist, and what advisories know of it (exit 3: none could be asked)
+	@$(PY) etc/install/audit.py dist
+
+constraints: ## pin the newest versions that setup.py allows, with their hashes; ARGS=--no-upgrade: only what is new
+	@etc/install/constraints $(ARGS)
 
 install: ## install as a systemd service (root; PREFIX=/opt/nodemanager NAME=ec2 EXTRAS="postgres"); again: upgrade
 	@etc/install/install

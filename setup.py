@@ -106,6 +106,7 @@ setup(
         "openstack": ["keystoneauth1>=5.8,<6", "PyYAML>=6,<7"],
         "postgres": ["psycopg[binary]>=3.2,<4"],
         "uvloop": ["uvloop>=0.21,<1"],
+        "audit": ["cyclonedx-bom>=7,<8", "pip-audit>=2.10,<3"],
         "doc": ["furo>=2024,<2028", "Sphinx>=8,<10", "sphinx-click>=6,<7"],
     },
     entry_points={"console_scripts": ["nodemanager = nodemanager.__main__:main"]},

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 import nodemanager
 from nodemanager.lib.extras import MODULES
@@ -132,6 +133,17 @@ def test_an_import_that_points_up_is_found(tmp_path: Path):
     assert "nodemanager.core.wrong -> nodemanager.cloud.api" in done.stdout
 
 
-@pytest.mark.parametrize("name", ["setup.py", "README.rst", "LICENSE", "CHANGELOG.rst"])
+def test_the_citation_has_the_licence_of_the_package_and_no_version_of_its_own():
+    cited = yaml.safe_load((TREE / "CITATION.cff").read_text(encoding="utf-8"))
+
+    assert cited["license"] == declared("license_expression")
+    assert {"cff-version", "message", "title", "authors"} <= cited.keys()
+    assert "version" not in cited
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["setup.py", "README.rst", "LICENSE", "CHANGELOG.rst", "SECURITY.rst", "CONTRIBUTING.rst"],
+)
 def test_the_tree_has_what_a_package_needs(name: str):
     assert (TREE / name).read_text(encoding="utf-8").strip()
