@@ -150,8 +150,8 @@ GUARDS = (
         "U8",
         "a node that is known to live after its clean is marked down in the scheduler",
         "core/plan/errands.py",
-        "if is_after and life_of.reported_at is None and",
-        "if is_after and",
+        "            and life_of.reported_at is None\n",
+        "",
         "tests/core/plan/test_errands.py::"
         "test_a_node_that_is_known_to_live_after_its_clean_is_not_marked_down_u8",
     ),
