@@ -71,7 +71,7 @@ mutants: venv-test ## switch each rule off, find the seed or test that notices, 
 	@$(PY) -m tests.mutation $(ARGS)
 
 proof: venv-test ## play all recorded worlds and every mutant's, of which `make test` plays a part (6 minutes)
-	$(PY) -m pytest -q -n 2 -m "proof or not proof" tests/test_simulation.py tests/test_mutants.py $(ARGS)
+	$(PY) -m pytest -q -n 2 -m "proof or not proof" tests/test_simulation.py tests/test_simulated_seats.py tests/test_mutants.py $(ARGS)
 
 chaos: venv-test ## kill -9 a real daemon KILLS=200 times at random points, then hurt two managers; ARGS="--seed N"
 	@$(PY) -m tests.live.chaos --kills $(KILLS) $(ARGS)

@@ -18,7 +18,7 @@ from tests.simulation.world import World
 
 pytestmark = pytest.mark.slow
 
-SEEDS = 16
+SEEDS = 10
 EVERY_S = 120.0
 
 

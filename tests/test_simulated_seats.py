@@ -21,6 +21,8 @@ from tests.simulation.world import World
 pytestmark = pytest.mark.slow
 
 FIRST, WORLDS, SHARES = 1000, 24, 4
+OFTEN = 2
+"""So many of these shares, the first, are played by `make test`; `make proof` plays all."""
 
 
 def played(scenario: Scenario) -> tuple[World, Controller]:
@@ -96,7 +98,10 @@ def test_two_pools_have_a_partition_each_and_jobs_of_their_own() -> None:
     assert {controller.pool_of[job.name] for job in controller.done} == {"main", "other"}
 
 
-@pytest.mark.parametrize("share", range(SHARES))
+@pytest.mark.parametrize(
+    "share",
+    [pytest.param(one, marks=[pytest.mark.proof] if one >= OFTEN else []) for one in range(SHARES)],
+)
 def test_no_world_of_slurms_nodes_breaks_a_rule(share: int) -> None:
     done = 0
     for seed in range(FIRST + share, FIRST + WORLDS, SHARES):

@@ -16,7 +16,7 @@ from tests.contract.duel import EVERY_STEP, Pair, behind_a_fence
 from tests.contract.race import KINDS, Arena, Kind, Tally
 from tests.contract.stores import running_postgres
 
-SOME = {"sqlite": 300, "postgresql": 300, "arvados": 75}
+SOME = {"sqlite": 150, "postgresql": 150, "arvados": 50}
 """So many are quick enough for every run; a fenced clean takes ten requests and more."""
 ENOUGH = 2000
 """Within so many races a store without its safeguard has broken the rule."""

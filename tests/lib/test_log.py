@@ -258,7 +258,7 @@ def test_a_librarys_line_becomes_one_event(lines: Callable[[], list[str]]) -> No
 def test_a_librarys_ill_formed_call_is_still_a_line() -> None:
     # In a process of its own: caplog's handler raises on such a call.
     done = run(
-        "import logging; from nodemanager import log; log.setup('stdout', 'INFO');"
+        "import logging; from nodemanager.lib import log; log.setup('stdout', 'INFO');"
         "logging.getLogger('urllib3').warning('%d token=abcdefgh', 'no number')",
         stdout=subprocess.PIPE,
     )

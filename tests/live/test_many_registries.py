@@ -50,6 +50,8 @@ def cluster_on(home: Path, database: str) -> DirectedCluster:
         {
             "Daemon": {"min_nodes": NODES, "max_nodes": NODES},
             "Registry": {"database": database, "slots": NODES + MANY},
+            # Each cycle is told, also one whose counts are those of before the failover.
+            "Logging": {"level": "DEBUG"},
         },
     )
     made.everyone("busy")

@@ -192,7 +192,8 @@ def test_types_of_each_rule_are_as_google_lists_them(name: str, cores: int, ram_
 
 def test_libclouds_gce_is_imported_only_where_it_is_chosen() -> None:
     code = (
-        "import sys; from nodemanager import adapters, cli; adapters.accepted_keys('gce');"
+        "import sys; from nodemanager import cli; from nodemanager.app import adapters;"
+        "adapters.accepted_keys('gce');"
         "print('libcloud.compute.drivers.gce' in sys.modules)"
     )
     done = subprocess.run(
