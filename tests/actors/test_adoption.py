@@ -15,7 +15,7 @@ from nodemanager.core.operate.backlog import Item
 from nodemanager.core.operate.backlog_run import Order, Run, Where
 from nodemanager.core.operate.replies import Command
 from nodemanager.core.operate.verbs import Verb
-from nodemanager.errors import BadRequest, CloudError, Throttled
+from nodemanager.errors import BadRequest, CloudError, NotSent, RemoteError, Throttled
 from tests.actors.rig import Rig
 from tests.actors.test_backlog import apply, finish, run_of, shown, where
 from tests.fakes.script import fail, first
@@ -116,9 +116,10 @@ def test_a_change_that_only_the_last_look_sees_is_heeded(beside: Rig) -> None:
     [
         pytest.param(CloudError("timed out"), id="unknown"),
         pytest.param(Throttled("slow down", retry_after=20.0), id="throttled"),
+        pytest.param(NotSent("it was not sent: this manager lacks the pool's lease"), id="unsent"),
     ],
 )
-def test_a_failure_that_may_pass_is_tried_again(beside: Rig, error: CloudError) -> None:
+def test_a_failure_that_may_pass_is_tried_again(beside: Rig, error: RemoteError) -> None:
     first, _ = named(beside).values()
     beside.cloud.on("adopt", fail(error))
     apply(beside, order(beside, first))

@@ -18,6 +18,14 @@ _TAKEN = "tests/actors/test_cloud_notice.py::"
 _ADVICE = "tests/core/replay/test_advice.py::"
 
 GUARDS = (
+    TextMutant(
+        "L6",
+        "a node is given up as refused by the cloud, though the lease was lost before it was asked",
+        "core/execute/adopt.py",
+        "isinstance(error, NotSent | Throttled)",
+        "isinstance(error, Throttled)",
+        "tests/actors/test_adoption.py::test_a_failure_that_may_pass_is_tried_again[unsent]",
+    ),
     # No shorter window without evidence.
     TextMutant(
         "C3",

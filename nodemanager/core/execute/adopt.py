@@ -23,7 +23,7 @@ from nodemanager.core.operate import backlog_run
 from nodemanager.core.operate.adoption import not_as_named
 from nodemanager.core.operate.backlog import PASSING, IndexedPlan, Item
 from nodemanager.core.operate.backlog_run import ItemStep, Where
-from nodemanager.errors import RemoteError, Throttled
+from nodemanager.errors import NotSent, RemoteError, Throttled
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,10 +157,13 @@ def _adopted(order: AdoptOrder, seen: Seen) -> Step[OnceState[AdoptOrder]]:
 
 
 def _failed(order: AdoptOrder, error: RemoteError) -> Step[OnceState[AdoptOrder]]:
-    """The end after an error; a later decision tries again, unless the cloud refused for good."""
+    """The end after an error; a later decision tries again, unless the cloud refused for good.
+
+    Without the lease nothing is sent, so that is no refusal: the next holder of it goes on.
+    """
     fields = {"node": order.node_id, "error": error}
     told = LogLine(Event.NODE_ADOPT_FAILED, fields, Level.WARNING)
-    if not error.definite or isinstance(error, Throttled):
+    if not error.definite or isinstance(error, NotSent | Throttled):
         return Step(None, tell=(told,))
     return _over(order, ItemStep(Where.SKIPPED, Reason.ADOPT_REFUSED, {"error": str(error)}), told)
 

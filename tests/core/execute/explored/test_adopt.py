@@ -23,7 +23,7 @@ from nodemanager.core.operate import backlog_run
 from nodemanager.core.operate.adoption import node_version
 from nodemanager.core.operate.backlog import Item, ItemAction, picture_of
 from nodemanager.core.operate.backlog_run import Run, Where
-from nodemanager.errors import BadRequest
+from nodemanager.errors import BadRequest, NotSent
 from tests.core.build import POOL, incarnation_of, world
 from tests.core.execute.explored.explorer import Explored, Explorer, Scene
 
@@ -44,6 +44,8 @@ class Tiny:
     lease: bool = True
     held: bool = False
     stopping: bool = False
+    unsent: bool = False
+    """The lease was lost before the tags were sent."""
 
     @property
     def is_as_named(self) -> bool:
@@ -108,6 +110,8 @@ class TinyAdopt:
             case AskNode():
                 name = "renamed" if world.renamed else self._node.name
                 return replace(self._node, name=name, state=world.state, tags=world.tags), world
+            case AdoptNode() if not world.lease:
+                return NotSent("this manager lacks the pool's lease"), replace(world, unsent=True)
             case AdoptNode() if world.state in (None, CloudState.TERMINATED):
                 return BadRequest("no such node"), world
             case AdoptNode(tags=tags):
@@ -150,6 +154,8 @@ class TinyAdopt:
             return "ended as done, and it is not"
         if has_ended and now.item is Where.SKIPPED and after.faults == 0:
             return "skipped, though nothing is wrong with it"
+        if has_ended and now.item is Where.SKIPPED and now.unsent and not was.unsent:
+            return "skipped, though the cloud was never asked to take the tags"
         return None
 
 
