@@ -9,19 +9,22 @@ import json
 import zlib
 from collections.abc import Iterator
 from dataclasses import asdict
-from itertools import takewhile
+from itertools import dropwhile, takewhile
+from operator import not_
 from pathlib import Path
 
 from nodemanager.core.explain.jobs import WaitingJob, jobs
 from nodemanager.core.explain.picture import Picture
 from nodemanager.core.model.reasons import Event
+from nodemanager.core.observe.facts import DemandSeen, SchedulerSeen
 from nodemanager.core.operate.naming import AmbiguousIdError, UnknownIdError
 from nodemanager.journal.explained import NEWEST, Part, picture_at, plain, told
-from nodemanager.journal.opened import opened
-from nodemanager.journal.reading import Decided, segment_of
+from nodemanager.journal.opened import opened, told_as_damage
 from nodemanager.journal.story import latest
 from nodemanager.lib.logline import Json, timestamp
 from nodemanager.lib.near import did_you_mean
+
+_HAVE_QUEUES = (DemandSeen.__name__, SchedulerSeen.__name__)
 
 
 def told_any(
@@ -87,32 +90,41 @@ def _came(journal: Path, host: str, until: float) -> Json:
 
 def _asked(journal: Path, job: str, until: float) -> tuple[float, float] | None:
     """The times of the first and last decision that had the job in its queue."""
-    word = json.dumps(job).encode()
     with opened(journal) as connection:
         query = "SELECT DISTINCT segment FROM entries WHERE wall <= ? ORDER BY segment DESC"
         segments = [segment for (segment,) in connection.execute(query, (until,))]
-
-    def has(segment: int) -> bool:
-        """Whether its bytes have the id: much faster than to read it, and a hint alone."""
-        with opened(journal) as connection:
-            bodies = connection.execute("SELECT body FROM entries WHERE segment = ?", (segment,))
-            return any(word in zlib.decompress(body) for (body,) in bodies)
-
-    ahead = iter(segments)
-    for newest in filter(has, ahead):
-        if walls := list(_walls(journal, newest, job, until)):
-            # Of the others with it, only the oldest has to be read.
-            others = [newest, *takewhile(has, ahead)]
-            found = (_walls(journal, segment, job, until) for segment in reversed(others))
-            return next(wall for each in found for wall in each), walls[-1]
-    return None
+    found = (_walls(journal, segment, job, until) for segment in segments)
+    together = list(takewhile(bool, dropwhile(not_, found)))
+    return (together[-1][0], together[0][-1]) if together else None
 
 
-def _walls(journal: Path, segment: int, job: str, until: float) -> Iterator[float]:
-    """The times of the segment's decisions that had the job in their queues."""
-    for entry in segment_of(journal, segment):
-        if not isinstance(entry, Decided) or entry.aborted is not None:
-            continue
-        waits = any(one.id == job for one in entry.snapshot.demand or ())
-        if waits and entry.snapshot.wall <= until:
-            yield entry.snapshot.wall
+def _walls(journal: Path, segment: int, job: str, until: float) -> list[float]:
+    """The times of the segment's decisions that had the job in their queues.
+
+    Decodes none of them: queues are written whole, and most rows do not have the id.
+    """
+    query = "SELECT wall, body FROM entries WHERE segment = ? AND wall <= ? ORDER BY seq"
+    with opened(journal) as connection:
+        rows = connection.execute(query, (segment, until)).fetchall()
+    word, waits, walls = json.dumps(job).encode(), False, []
+    with told_as_damage(journal):
+        for wall, body in rows:
+            text = zlib.decompress(body)
+            if not waits and word not in text:
+                continue
+            row = json.loads(text)
+            for queue in _queues(row):
+                waits = any(one["id"] == job for one in queue or ())
+            if waits and "facts" in row and "aborted" not in row:
+                walls.append(wall)
+    return walls
+
+
+def _queues(row: Json) -> Iterator[list[Json] | None]:
+    """The queues of a row, in their order: the one that a segment starts with, or those polled."""
+    if "facts" not in row:
+        yield row["demand"]
+        return
+    yield from (fact["jobs"] for name, fact in row["facts"] if name in _HAVE_QUEUES)
+    if "demand" in row["snapshot"]:
+        yield row["snapshot"]["demand"]

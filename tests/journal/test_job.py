@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,7 +13,7 @@ from nodemanager.core.explain.picture import Picture
 from nodemanager.core.model.world import Job
 from nodemanager.core.observe.facts import DemandSeen
 from nodemanager.core.operate.naming import AmbiguousIdError, UnknownIdError
-from nodemanager.journal import recording
+from nodemanager.journal import reading, recording
 from nodemanager.journal.event import LoggedEvent
 from nodemanager.journal.explained import picture_at
 from nodemanager.journal.job import told_any, told_job
@@ -97,6 +98,31 @@ def test_each_of_its_nodes_is_told_with_when_it_came(opened: Opener, path: Path)
     paired = {node["host"]: node["at"] for node in told["came"]}
     assert paired.keys() == set(one.nodes)
     assert timestamp(wall - 900.0) < paired[one.nodes[0]] <= timestamp(wall)
+
+
+def test_no_decision_is_decoded_to_learn_that_a_node_that_is_gone_is_no_job(
+    world: RandomWorld, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its id is in the listings of many segments."""
+    picture = picture_at(path)
+    listings = [snapshot.history.cloud for snapshot, _, _ in world.snapshots]
+    ever = {node.id for listing in listings if listing is not None for node in listing.items}
+    gone = ever - picture.snapshot.history.present.keys()
+    decoded: list[object] = []
+    decode: Any = reading._decided
+
+    def counted(*given: Any) -> Any:
+        decoded.append(given)
+        return decode(*given)
+
+    monkeypatch.setattr(reading, "_decided", counted)
+    for node_id in gone:
+        with pytest.raises(UnknownIdError):
+            told_job(picture, node_id, source="test", journal=path)
+    assert gone
+    assert decoded == []
+    told_job(picture, MINE, source="test", journal=path)
+    assert 0 < len(decoded) <= recording.SEGMENT_DECISIONS, "only those of its last decision"
 
 
 def test_what_nothing_goes_by_is_no_job_either(world: RandomWorld, path: Path) -> None:
