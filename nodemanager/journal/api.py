@@ -20,8 +20,8 @@ from nodemanager.journal.kept import Kept
 
 T = TypeVar("T")
 
-PARKED_AFTER = 5
-"""The number of failed recoveries after which an intent is parked: reported and skipped (R1)."""
+PASSED_OVER_AFTER = 5
+"""The number of failed recoveries after which an intent is passed over (reported) (R1)."""
 
 
 class IntentKind(StrEnum):
@@ -55,12 +55,12 @@ class Intent:
 
 @dataclass(frozen=True, slots=True)
 class OpenIntent:
-    """An intent without an outcome. `opened_at` is epoch seconds. A parked one blocks nothing."""
+    """An intent without an outcome, opened at epoch seconds. One passed over blocks nothing."""
 
     intent: Intent
     opened_at: float
     failures: int = 0
-    parked: bool = False
+    passed_over: bool = False
     error: str | None = None
 
 
@@ -147,11 +147,11 @@ class Journal(Protocol):
         ...
 
     def recovery_failed(self, key: str, error: str) -> OpenIntent | None:
-        """Count a failed recovery; gives the intent, which is parked after PARKED_AFTER (R1)."""
+        """Count a failed recovery; gives the intent, passed over after PASSED_OVER_AFTER (R1)."""
         ...
 
     def open_intents(self) -> tuple[OpenIntent, ...]:
-        """All intents without an outcome, oldest first, including parked ones."""
+        """All intents without an outcome, oldest first, including those passed over."""
         ...
 
     def concluded(self, *, id: str | None = None, since: float = 0.0) -> tuple[Concluded, ...]:

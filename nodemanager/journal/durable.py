@@ -16,7 +16,7 @@ from nodemanager.core.model.world import Leftover, LeftoverKind, Record
 from nodemanager.core.plan.leftovers import Entry, LedgerState
 from nodemanager.errors import StartError
 from nodemanager.journal.api import (
-    PARKED_AFTER,
+    PASSED_OVER_AFTER,
     Concluded,
     Hold,
     Intent,
@@ -145,7 +145,7 @@ def open_intents(
             intent=_intent(row),
             opened_at=row.opened_at,
             failures=row.failures,
-            parked=row.failures >= PARKED_AFTER,
+            passed_over=row.failures >= PASSED_OVER_AFTER,
             error=row.error,
         )
         for row in rows

@@ -50,8 +50,10 @@ def ended(intent: Intent, outcome: str) -> Concluded:
     return Concluded(intent, 1.0, 2.0, outcome)
 
 
-def left(intent: Intent, *, parked: bool = False) -> OpenIntent:
-    return OpenIntent(intent, opened_at=1.0, failures=5 if parked else 0, parked=parked)
+def left(intent: Intent, *, passed_over: bool = False) -> OpenIntent:
+    return OpenIntent(
+        intent, opened_at=1.0, failures=5 if passed_over else 0, passed_over=passed_over
+    )
 
 
 @pytest.mark.parametrize(
@@ -62,16 +64,18 @@ def left(intent: Intent, *, parked: bool = False) -> OpenIntent:
         pytest.param(ended(destroy(), "failed"), None, [], id="refused"),
         pytest.param(ended(destroy(None), "gone"), None, [], id="of-no-node"),
         pytest.param(ended(destroy(kind=CREATE), "gone"), None, [], id="a-create"),
-        pytest.param(None, left(destroy(), parked=True), [("i-1", None)], id="parked"),
+        pytest.param(None, left(destroy(), passed_over=True), [("i-1", None)], id="passed-over"),
         pytest.param(None, left(destroy()), [], id="waited-for"),
-        pytest.param(None, left(destroy(None), parked=True), [], id="parked-of-no-node"),
-        pytest.param(None, left(destroy(kind=CREATE), parked=True), [], id="a-parked-create"),
+        pytest.param(None, left(destroy(None), passed_over=True), [], id="passed-over-of-no-node"),
+        pytest.param(
+            None, left(destroy(kind=CREATE), passed_over=True), [], id="a-passed-over-create"
+        ),
     ],
 )
 def test_a_destroy_that_was_sent_may_hit_its_node_though_nobody_waits_for_it_d12(
     closed: Concluded | None, still_open: OpenIntent | None, sent: list[object]
 ) -> None:
-    """A parked one, too: its node gets no work again."""
+    """One passed over, too: its node gets no work again."""
     closed_ones = () if closed is None else (closed,)
     left_ones = () if still_open is None else (still_open,)
     assert list(sent_destroys(closed_ones, left_ones)) == sent
@@ -81,12 +85,12 @@ def test_a_destroy_that_was_sent_may_hit_its_node_though_nobody_waits_for_it_d12
     ("one", "nodes"),
     [
         pytest.param(left(destroy()), ["i-1"], id="a-destroy"),
-        pytest.param(left(destroy(), parked=True), [], id="parked"),
+        pytest.param(left(destroy(), passed_over=True), [], id="passed-over"),
         pytest.param(left(destroy(None)), [], id="of-no-node"),
         pytest.param(left(destroy(kind=CREATE)), [], id="a-create"),
     ],
 )
-def test_this_run_waits_for_the_destroys_that_are_open_and_not_parked_r1(
+def test_this_run_waits_for_the_destroys_that_are_open_and_not_passed_over_r1(
     one: OpenIntent, nodes: list[str]
 ) -> None:
     assert list(open_destroys([one])) == nodes

@@ -20,7 +20,7 @@ from nodemanager.core.model.world import NO_TAGS, Guarantee, WorkerState
 from nodemanager.core.operate.replies import Command, Reply, Result
 from nodemanager.core.operate.verbs import Verb
 from nodemanager.errors import CloudError, StoreError
-from nodemanager.journal.api import PARKED_AFTER, Hold, Intent, IntentKind
+from nodemanager.journal.api import PASSED_OVER_AFTER, Hold, Intent, IntentKind
 from nodemanager.journal.kept import BREAKER
 from tests.actors.conftest import MakeRig
 from tests.actors.rig import Rig, restart, until
@@ -311,20 +311,20 @@ def test_an_intent_blocks_only_the_node_and_record_it_names(idle: Idle) -> None:
     assert rig.store.rows[uuid].slot_number is not None
 
 
-def test_a_recovery_without_an_answer_is_parked_after_five_attempts(idle: Idle) -> None:
+def test_a_recovery_without_an_answer_is_passed_over_after_five_attempts(idle: Idle) -> None:
     rig, node_id, uuid = idle()
     rig.cloud.on("destroy", killed_in(rig, lost=True))
     rig.start()
     killed(rig)
     rig.cloud.always("ask", fail(CloudError("timeout")))
     restart(rig)
-    line = until(rig, "intent.parked", within=PARKED_AFTER * 1200)
+    line = until(rig, "intent.passed_over", within=PASSED_OVER_AFTER * 1200)
     assert (line["node"], line["record"], line["action"]) == (node_id, uuid, "destroy")
-    (parked,) = rig.journal.open_intents()
-    assert (parked.parked, parked.failures) == (True, PARKED_AFTER)
+    (one,) = rig.journal.open_intents()
+    assert (one.passed_over, one.failures) == (True, PASSED_OVER_AFTER)
     rig.cloud.always("ask", None)
     restart(rig)
-    assert rig.lines("intent.parked", node=node_id)
+    assert rig.lines("intent.passed_over", node=node_id)
     until(rig, "record.cleaned", within=3 * HOUR, record=uuid, reason="stale_slot")
 
 
@@ -380,7 +380,9 @@ def test_killed_in_a_clean_of_a_stale_record_it_is_looked_at_and_judged_afresh(
     assert rig.journal.open_intents() == ()
 
 
-def test_a_clean_that_nobody_answers_for_is_parked_after_five_attempts(make_rig: MakeRig) -> None:
+def test_a_clean_that_nobody_answers_for_is_passed_over_after_five_attempts(
+    make_rig: MakeRig,
+) -> None:
     rig = make_rig(backlog="clean")
     record = rig.store.add_leaked(3, quiet_for=3 * HOUR)
     rig.store.on("clean", killed_in(rig, lost=False))
@@ -388,20 +390,20 @@ def test_a_clean_that_nobody_answers_for_is_parked_after_five_attempts(make_rig:
     killed(rig)
     rig.store.always("read", fail(StoreError("timeout")))
     restart(rig)
-    line = until(rig, "intent.parked", within=PARKED_AFTER * 1200)
+    line = until(rig, "intent.passed_over", within=PASSED_OVER_AFTER * 1200)
     assert (line["record"], line["action"]) == (record.uuid, "clean")
-    (parked,) = rig.journal.open_intents()
-    assert (parked.parked, parked.failures) == (True, PARKED_AFTER)
-    assert len(rig.lines("flight.expired", action="clean")) == PARKED_AFTER
+    (one,) = rig.journal.open_intents()
+    assert (one.passed_over, one.failures) == (True, PASSED_OVER_AFTER)
+    assert len(rig.lines("flight.expired", action="clean")) == PASSED_OVER_AFTER
     rig.store.always("read", None)
     restart(rig)
-    assert len(rig.lines("intent.parked", record=record.uuid)) == 1
+    assert len(rig.lines("intent.passed_over", record=record.uuid)) == 1
     until(rig, "record.cleaned", within=3 * HOUR, record=record.uuid, reason="stale_slot")
 
 
 @pytest.mark.parametrize("hangs", ["destroy", "clean"])
 @pytest.mark.parametrize("failed", [0, 1], ids=["at-once", "after-a-failure"])
-def test_a_recovery_whose_question_hangs_is_parked_after_five_attempts_r1(
+def test_a_recovery_whose_question_hangs_is_passed_over_after_five_attempts_r1(
     idle: Idle, monkeypatch: Any, hangs: str, failed: int
 ) -> None:
     """A question without an answer is a failed attempt, like one that got an error."""
@@ -424,12 +426,12 @@ def test_a_recovery_whose_question_hangs_is_parked_after_five_attempts_r1(
     carried_out = Runner.carried_out
     monkeypatch.setattr(Runner, "carried_out", taken)
     restart(rig)
-    line = until(rig, "intent.parked", within=PARKED_AFTER * 1200)
+    line = until(rig, "intent.passed_over", within=PASSED_OVER_AFTER * 1200)
     assert (line["record"], line["action"]) == (uuid, hangs)
     assert rig.lines("intent.ended", action=hangs) == []
-    (parked,) = rig.journal.open_intents()
-    assert (parked.parked, parked.failures) == (True, PARKED_AFTER)
-    assert len(rig.lines("flight.expired")) == PARKED_AFTER
+    (one,) = rig.journal.open_intents()
+    assert (one.passed_over, one.failures) == (True, PASSED_OVER_AFTER)
+    assert len(rig.lines("flight.expired")) == PASSED_OVER_AFTER
 
 
 ORDER = {

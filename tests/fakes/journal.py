@@ -16,7 +16,7 @@ from nodemanager.core.plan.leftovers import Entry, LedgerState, LeftoverKey
 from nodemanager.core.replay.fold import Decision, Start
 from nodemanager.errors import JournalError, JournalReplaced
 from nodemanager.journal.api import (
-    PARKED_AFTER,
+    PASSED_OVER_AFTER,
     Concluded,
     Conclusion,
     Hold,
@@ -258,7 +258,7 @@ def _as_open(known: _Kept) -> OpenIntent:
         known.intent,
         known.opened_at,
         known.failures,
-        known.failures >= PARKED_AFTER,
+        known.failures >= PASSED_OVER_AFTER,
         known.error,
     )
 

@@ -154,14 +154,14 @@ def test_concluding_what_is_not_open_is_no_error(again: Again) -> None:
     assert again().concluded() == ()
 
 
-def test_an_intent_is_parked_after_five_failed_recoveries(again: Again) -> None:
+def test_an_intent_is_passed_over_after_five_failed_recoveries(again: Again) -> None:
     again().intend([destroy()])
     for number in range(1, 6):
         failed = again().recovery_failed("destroy:i-1", f"refused {number}")
         assert failed is not None
-        assert (failed.failures, failed.parked) == (number, number == 5)
+        assert (failed.failures, failed.passed_over) == (number, number == 5)
     (one,) = again().open_intents()
-    assert (one.parked, one.error) == (True, "refused 5")
+    assert (one.passed_over, one.error) == (True, "refused 5")
     assert again().recovery_failed("destroy:i-9", "nobody") is None
 
 

@@ -116,7 +116,7 @@ GUARDS = (
     ),
     TextMutant(
         "D12",
-        "a destroy that was parked is forgotten, and its node gets work again",
+        "a destroy that was passed over is forgotten, and its node gets work again",
         "actors/daemon/intents.py",
         "            yield intent.node, None\n",
         "            continue\n",

@@ -51,7 +51,7 @@ class Aftermath:
         still_open = {(one.intent.key, one.opened_at) for one in manager.pool.open_intents()}
         for one in self.inherited[manager.name]:
             key = one.intent.key
-            if one.parked or (key, one.opened_at) not in still_open:
+            if one.passed_over or (key, one.opened_at) not in still_open:
                 continue
             if self._is_due(manager, one.intent):
                 what = f"{manager.name} takes up {key}"

@@ -121,15 +121,15 @@ def sent_destroys(
     ended: Iterable[Concluded], left: Iterable[OpenIntent]
 ) -> Iterator[tuple[str, float | None]]:
     """The nodes whose destroy was sent and that nobody waits for any more, and since when (epoch
-    seconds); None for a parked one."""
+    seconds); None for one passed over."""
     for one in ended:
         intent = one.intent
         is_refused = one.outcome == Outcome.FAILED.value
         if intent.kind is IntentKind.DESTROY and intent.node is not None and not is_refused:
             yield intent.node, one.concluded_at
-    for parked in left:
-        intent = parked.intent
-        if intent.kind is IntentKind.DESTROY and intent.node is not None and parked.parked:
+    for unended in left:
+        intent = unended.intent
+        if intent.kind is IntentKind.DESTROY and intent.node is not None and unended.passed_over:
             yield intent.node, None
 
 
@@ -137,7 +137,7 @@ def open_destroys(left: Iterable[OpenIntent]) -> Iterator[str]:
     """The nodes whose destroy was sent, or may have been, and that this run waits for."""
     for one in left:
         intent = one.intent
-        if intent.kind is IntentKind.DESTROY and intent.node is not None and not one.parked:
+        if intent.kind is IntentKind.DESTROY and intent.node is not None and not one.passed_over:
             yield intent.node
 
 

@@ -210,20 +210,20 @@ class Runner:
     # What a former run left.
 
     def load(self, intents: Iterable[OpenIntent], now: float) -> None:
-        """Take in what a former run left, without resuming it; log what can't be read as parked."""
+        """Take in what a former run left, without resuming it; pass over what can't be read."""
         left: dict[Key, Running] = {}
         for one in intents:
             action = action_of(one.intent.kind)
             workflow = None if action is None else self._workflows.get(action)
             if workflow is None:
                 continue
-            if one.parked:
-                self._tell_parked(one, one.error)
+            if one.passed_over:
+                self._tell_passed_over(one, one.error)
                 continue
             try:
                 state = state_of(workflow, one.intent)
             except ValueError as error:
-                self._tell_parked(one, str(error))
+                self._tell_passed_over(one, str(error))
                 continue
             key = self._key(workflow.action, state.order)
             self._left[key], left[key] = one, Running(state, now)
@@ -270,7 +270,7 @@ class Runner:
         """Take one event. True if `at`, whose worker has just answered, got the next effect."""
         running = self._running[key]
         step = self._on(key, running.state, event)
-        if step.attempt_failed is not None and self._parked(key, running, step.attempt_failed):
+        if step.attempt_failed is not None and self._passed_over(key, running, step.attempt_failed):
             return False
         begun = self._begun(step)
         if self._commit(key, running, step, begun):
@@ -289,16 +289,16 @@ class Runner:
         seen = self._shell.seen(key, state.order.plan_id)
         return self._workflows[key.action].on(state, event, seen)
 
-    def _parked(self, key: Key, running: Running, error: str) -> bool:
-        """Count one more failed attempt to finish what a former run left; whether it is parked."""
+    def _passed_over(self, key: Key, running: Running, error: str) -> bool:
+        """Count one more failed attempt at what a former run left; whether it is passed over."""
         counted = self._journal.recovery_failed(str(key), error)
-        if counted is None or not counted.parked:
+        if counted is None or not counted.passed_over:
             return False
         self._shell.learn(Stepped(key, None))
         self._resumed.pop(key, None)
         about = self._about(key, running.state)
         self._shell.ended(End(key, running.state, about, running.since, None))
-        self._tell_parked(counted, error)
+        self._tell_passed_over(counted, error)
         return True
 
     def heal(self, now: float) -> None:
@@ -396,9 +396,9 @@ class Runner:
                 begun.append((key, self._workflows[one.action].start(one.order, seen)))
         return begun
 
-    def _tell_parked(self, one: OpenIntent, error: str | None) -> None:
+    def _tell_passed_over(self, one: OpenIntent, error: str | None) -> None:
         self._log.event(
-            Event.INTENT_PARKED,
+            Event.INTENT_PASSED_OVER,
             level=WARNING,
             error=error,
             clear="look at what became of it; the journal has it, and it blocks nothing",

@@ -170,8 +170,8 @@ class JournalWriter:
         self._access.is_loaded = True
         for what, own in self._values.items():
             self._values[what] = what.joined(loaded.values[what], own)
-        # An operator sees to a parked one: nothing that ends under its key concludes it.
-        self._open |= {one.intent.key: one.intent for one in loaded.intents if not one.parked}
+        # An operator sees to one passed over: nothing that ends under its key concludes it.
+        self._open |= {one.intent.key: one.intent for one in loaded.intents if not one.passed_over}
         if self._journal.failure is not None:
             self._access.failed(JournalError(self._journal.failure))
         return loaded
@@ -255,7 +255,7 @@ class JournalWriter:
         if self.problem is not None:
             return None
         counted = self._access.asks(partial(self._journal.recovery_failed, key, error), None)
-        if counted is not None and counted.parked:
+        if counted is not None and counted.passed_over:
             self._open.pop(key, None)
         return counted
 

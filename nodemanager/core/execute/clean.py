@@ -55,7 +55,7 @@ class Looking(InFlight):
 
     The journal has only a clean after a destroy or a refused create: a restart finds any other
     stale record again. `error` is why the newest look failed, or UNANSWERED; a clean that a former
-    run left (`inherited`) then counts as a failed attempt, and the fifth parks it (R1).
+    run left (`inherited`) then counts as a failed attempt, and the fifth is the last (R1).
     """
 
     order: CleanOrder

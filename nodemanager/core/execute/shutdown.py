@@ -95,7 +95,7 @@ class Asking(Written):
     questions: int = 0
     """How often the wait between two questions was doubled."""
     inherited: bool = False
-    """A former run sent it, or was killed before: the fifth failed attempt parks it (R1)."""
+    """A former run sent it, or was killed before: the fifth failed attempt is the last (R1)."""
     error: str | None = None
     """Why the newest question failed, or UNANSWERED; None where it was answered."""
 

@@ -308,7 +308,7 @@ class Step(Generic[S]):
     pins: tuple[Leftover, ...] = ()
     """What a node to be destroyed may leave behind; it is on the disk before the step (D4)."""
     attempt_failed: str | None = None
-    """The error of one more failed attempt at what a former run left; the fifth parks it (R1)."""
+    """The error of one more failed attempt at what a former run left; the last is the fifth."""
     learn: tuple[Learned, ...] = ()
     begin: tuple[FollowUp, ...] = ()
 

@@ -1035,8 +1035,8 @@ class Event(Documented):
     STATE_HEALED = "state.healed", "The state directory can be read and written again."
     INTENT_OPEN = "intent.open", "A former run left an action unfinished; it goes first (R1)."
     INTENT_ENDED = "intent.ended", "An action that a former run left unfinished has ended (R1)."
-    INTENT_PARKED = (
-        "intent.parked",
+    INTENT_PASSED_OVER = (
+        "intent.passed_over",
         "Five attempts did not finish a former run's action: it is passed over; look at it (R1).",
     )
     OPERATOR_BREAKER_RESET = "operator.breaker_reset", "An operator closed the breaker (B3)."

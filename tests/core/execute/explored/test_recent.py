@@ -186,7 +186,7 @@ def ended_shutdown(state: type[Asking | Destroying | Looking], outcome: str | No
     [
         pytest.param(Asking, "gone", True, id="denied"),
         pytest.param(Asking, "expired", True, id="given-up"),
-        pytest.param(Asking, None, True, id="parked"),
+        pytest.param(Asking, None, True, id="passed-over"),
         pytest.param(Destroying, "expired", True, id="never-answered"),
         pytest.param(Destroying, "failed", False, id="refused"),
         pytest.param(Looking, None, False, id="never-sent"),
