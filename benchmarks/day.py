@@ -22,6 +22,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks import pools
+from nodemanager.core.model.reasons import Event
 from nodemanager.core.model.world import (
     Claim,
     CloudNode,
@@ -30,13 +31,14 @@ from nodemanager.core.model.world import (
     Record,
     StoreTime,
     Tags,
+    WorkerState,
 )
 from nodemanager.core.observe.facts import CloudPollBegun, CloudSeen, Fact, LivesFreed, RecordsSeen
 from nodemanager.core.observe.snapshot import Snapshot
 from nodemanager.core.plan.plan import Plan
 from nodemanager.core.replay.fold import Decision, Start, State, after_decision, after_fact, decide
 from nodemanager.core.replay.whatif import as_cleaned
-from nodemanager.journal.api import Intent, IntentKind
+from nodemanager.journal.event import LoggedEvent
 from nodemanager.journal.reading import outline
 from nodemanager.journal.sqlite import SqliteJournal
 from nodemanager.journal.sweep import replay
@@ -73,9 +75,6 @@ class Day:
         self.freed = 0
         start = Start(pools.POOL, self.settings, self.now, self.wall, self.state, "bench")
         self.journal.begin(start)
-        # One entry, by which a reader tells it from a dry run's.
-        self.journal.intend([Intent(IntentKind.CREATE, "create:bench", "bench-0")])
-        self.journal.conclude("create:bench", "created")
 
     @property
     def now(self) -> float:
@@ -130,6 +129,7 @@ class Day:
                 last_ping_at=at,
                 modified_at=at,
                 instance_id=node.id,
+                worker_state=WorkerState.BUSY,
             )
 
     # The daemon's.
@@ -163,7 +163,7 @@ class Day:
             breaker=state.breaker,
             slots=state.slots,
         )
-        made = decide(snapshot, self.settings, new_records=state.new_records)
+        made = decide(snapshot, self.settings, new_records=state.new_records, before=state.plan)
         self.state = after_decision(state, made, snapshot.now, self.settings)
         self.journal.decided(Decision(snapshot, made, state.new_records, 0.01))
         self.decisions += 1
@@ -177,6 +177,8 @@ class Day:
             self._fold(LivesFreed((_life(record, self.now, order.reason.value),), self.now))
             cleaned = replace(as_cleaned(record, self.wall), version=f"{int(record.version) + 1}")
             self.freed += 1
+            # By this a reader tells it from a dry run's.
+            self.journal.tell(LoggedEvent(self.wall, Event.RECORD_CLEANED.value))
             self._reuse(cleaned)
 
     def _reuse(self, record: Record) -> None:

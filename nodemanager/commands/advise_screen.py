@@ -58,7 +58,9 @@ class Advised:
             found = past(path, since=since, until=until, tick=tick)
             tried = {one.field: list(_tried(one, seen, found)) for one in WINDOWS.values()}
             changes = [one.variation.changes for values in tried.values() for one in values]
-            made = replay(path, seen, changes, since=since, until=until, jobs=jobs, tick=tick)
+            made = replay(
+                path, seen, changes, since=since, until=until, jobs=jobs, tick=tick, thinned=True
+            )
         outcomes, before = iter(made.others), weigh(made.recorded, made.recorded, made.walls)
         rows = []
         for window in WINDOWS.values():

@@ -103,7 +103,6 @@ class ScenarioState:
     def _decided(self, entry: Decided) -> None:
         snapshot = entry.snapshot
         self._offset = snapshot.wall - snapshot.now
-        self.walls.append(snapshot.wall)
         self.breaker = snapshot.breaker
         for subject, id, kind, reason, _ in entry.changes:
             if kind is None or reason is None:
@@ -342,8 +341,8 @@ class Scenario:
         """Decide where the recording has a decision, and count the scenario's orders as done."""
         assert self._settings is not None
         snapshot = self._snapshot(entry.snapshot)
-        before = self._state.breaker
-        made = decide(snapshot, self._settings, new_records=entry.new_records)
+        before, last = self._state.breaker, self._state.plan
+        made = decide(snapshot, self._settings, new_records=entry.new_records, before=last)
         self._state = after_decision(self._state, made, snapshot.now, self._settings)
         if made.breaker is not before:
             self._count_opening(before)
@@ -473,11 +472,26 @@ def _as_set(ours: Breaker, recorded: Breaker, fact: BreakerSet) -> Breaker:
     return ours
 
 
+def _orders(entry: Decided) -> bool:
+    """Whether it frees records, or destroys nodes that are not just idle."""
+    return any(
+        change.kind is Kind.CLEAN
+        or (change.kind is Kind.SHUTDOWN and change.reason not in UNCAPPED)
+        for change in entry.changes
+    )
+
+
 def drive(
-    entries: Iterable[JournalEntry], scenarios: Sequence[Scenario], course: ScenarioState
+    entries: Iterable[JournalEntry],
+    scenarios: Sequence[Scenario],
+    course: ScenarioState,
+    every: int = 1,
 ) -> Iterator[tuple[Decided, list[Plan]]]:
-    """Replay the recording in all scenarios; gives each decision with every scenario's plan."""
-    started = False
+    """Replay the recording in all scenarios; gives each decision with every scenario's plan.
+
+    Of the decisions that order nothing only `every` so manyth is made again.
+    """
+    started, passed = False, 0
     for entry in entries:
         if isinstance(entry, BreakerSet):
             # Scenarios compare it with the recorded breaker as it was before.
@@ -493,6 +507,11 @@ def drive(
         elif not started:
             raise ValueError("facts without a start to fold them into")
         elif isinstance(entry, Decided):
+            passed += 1
+            if passed < every and not _orders(entry):
+                continue
+            passed = 0
+            course.walls.append(entry.snapshot.wall)
             yield entry, [scenario.decided(entry, course) for scenario in scenarios]
         else:
             for scenario in scenarios:

@@ -7,6 +7,7 @@ decoding it. All scenarios of a process share the decoded entries.
 from __future__ import annotations
 
 import gc
+import math
 import multiprocessing
 import os
 import signal
@@ -37,6 +38,8 @@ Tick = Callable[[int], None]
 
 ALONE = 4_000_000
 """Below this product of bytes to read and scenarios, another process is not worth its start."""
+MOST = 24_000_000
+"""What `thinned` decides of this product at most: half a minute's work of two processors."""
 DIFFERING_KEPT = 50
 LOOK_EVERY_S = 0.2
 
@@ -61,7 +64,8 @@ class Replayed:
     """The outcomes of a recording under the recorded settings and each other set of settings.
 
     `walls` are the decisions' times in epoch seconds. `differing` counts the decisions that did
-    not come out as recorded; `differences` are the first of their verdicts.
+    not come out as recorded; `differences` are the first of their verdicts. Of the decisions that
+    order nothing only `every` so manyth was made again.
     """
 
     walls: tuple[float, ...]
@@ -69,6 +73,7 @@ class Replayed:
     others: tuple[ReplayOutcome, ...]
     differing: int
     differences: tuple[Difference, ...]
+    every: int = 1
 
 
 @dataclass(frozen=True)
@@ -80,6 +85,7 @@ class _Task:
     until: float
     scenarios: tuple[tuple[int, Changes, bool], ...]
     plain: int | None
+    every: int
 
 
 @dataclass(frozen=True)
@@ -99,11 +105,12 @@ def replay(
     until: float = float("inf"),
     jobs: int | None = None,
     tick: Tick = lambda _: None,
+    thinned: bool = False,
 ) -> Replayed:
-    """Decide the whole recording again, under the recorded settings and under each of `others`.
+    """Decide the recording again, under the recorded settings and under each of `others`.
 
-    `jobs` is the number of processes, by default the number of processors. Raises JournalError as
-    `read` does.
+    `jobs` is the number of processes, by default the number of processors. `thinned`: of a long
+    recording not the whole, so that it does not take too long. Raises JournalError as `read` does.
     """
     scenarios: list[tuple[int, Changes, bool]] = [(0, {}, True)]
     if not outline.acts:
@@ -114,8 +121,9 @@ def replay(
     jobs = jobs or len(os.sched_getaffinity(0))
     if outline.size * len(scenarios) < ALONE:
         jobs = 1
+    every = math.ceil(outline.size * len(scenarios) / MOST) if thinned else 1
     tasks = [
-        _Task(path, since, until, tuple(share), 0 if share[0][0] == 0 else None)
+        _Task(path, since, until, tuple(share), 0 if share[0][0] == 0 else None, every)
         for share in _shares(scenarios, jobs)
     ]
     done = [_work_here(tasks[0], tick)] if len(tasks) == 1 else _work_together(tasks, tick)
@@ -128,6 +136,7 @@ def replay(
         others=tuple(outcomes[first + at] for at in range(len(others))),
         differing=done[0].differing,
         differences=done[0].differences,
+        every=every,
     )
 
 
@@ -159,12 +168,12 @@ def _work(task: _Task, tick: Tick) -> _Done:
     differences: list[Difference] = []
     recorded = read(task.path, since=task.since, until=task.until)
     entries = within(recorded, task.since, task.until)
-    for entry, plans in drive(entries, tuple(scenarios.values()), course):
+    for entry, plans in drive(entries, tuple(scenarios.values()), course, task.every):
         if plain is not None and digest(verdicts_of(plans[plain])) != entry.digest:
             differing += 1
             room = DIFFERING_KEPT - len(differences)
             differences += _differences(entry, plans[plain], course)[:room]
-        tick(len(scenarios))
+        tick(task.every * len(scenarios))
     outcomes = {number: scenario.outcome for number, scenario in scenarios.items()}
     return _Done(outcomes, tuple(course.walls), differing, tuple(differences))
 
