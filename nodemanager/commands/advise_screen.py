@@ -28,9 +28,9 @@ from nodemanager.core.replay.advice import (
     Counsel,
     Window,
     advise,
-    advise_on_idleness,
     values_to_try,
 )
+from nodemanager.core.replay.counts import advise_on_counts
 from nodemanager.core.replay.worth import weigh
 from nodemanager.errors import ConfigError
 from nodemanager.journal.reading import Outline, outline
@@ -48,6 +48,8 @@ class Advised:
     path: Path
     found: Past
     rows: Sequence[AdviceRow]
+    every: int = 1
+    """Of the decisions that order nothing one in so many was made again."""
 
     @classmethod
     def of(cls, path: Path, since: float, until: float, jobs: int | None) -> Advised:
@@ -81,8 +83,9 @@ class Advised:
             rows.append(AdviceRow(window.field, recorded, values, advice, basis, facts))
         stretches, settings = found.account.stretches, found.settings
         span_of = found.first, found.last
-        rows += advise_on_idleness(stretches, found.evidence, settings, span_of)
-        return cls(path, found, rows)
+        capped = made.recorded.capped_boots(made.walls)
+        rows += advise_on_counts(stretches, found.evidence, settings, span_of, capped)
+        return cls(path, found, rows, made.every)
 
     def print(self, out: Console) -> None:
         terminal = out.is_terminal
@@ -102,6 +105,11 @@ class Advised:
         """What the daemon would warn of under the values that were tried; a short recording."""
         warnings = (text for row in self.rows for one in row.tried for text in one.warnings)
         found = [*dict.fromkeys(warnings), too_short(self.found.first, self.found.last).strip()]
+        if self.every > 1:
+            found.append(
+                f"Of the decisions that order nothing one in {self.every} was made again: a gain "
+                "may be so many polls more or less."
+            )
         return [text.removeprefix("advise:1: ") for text in found if text]
 
     def as_json(self) -> dict[str, Any]:
@@ -163,6 +171,8 @@ def cells_of(row: AdviceRow, *, terminal: bool) -> tuple[str, ...]:
             advice = "keep: no evidence"
         case Counsel.KEEP | Counsel.TRY:
             advice = "keep"
+        case Counsel.WEIGH:
+            advice = f"weigh {advice}"
         case Counsel.LONGER if basis is not None:
             evidence += f"; it is to be {span(basis.least)} at least"
     more = [one for one in row.tried if (one.value or 0.0) > (row.recorded.value or 0.0)]
@@ -172,8 +182,16 @@ def cells_of(row: AdviceRow, *, terminal: bool) -> tuple[str, ...]:
 
 
 def _facts(row: AdviceRow) -> str:
-    """What the account of idle nodes says, in words."""
+    """What the account of the nodes says, in words."""
     facts = row.facts
+    if "lacking" in facts:
+        if not facts["lacking"]:
+            return f"no boot was refused for it; {facts['most']:g} nodes at once at most"
+        waited = f"{facts['waited_s'] / 3600:.1f} hours at it with demand waiting"
+        return f"{waited}, for {facts['lacking']:g} nodes more at most"
+    if "replaced" in facts:
+        oldest = f"the oldest node was {span(facts['oldest_s'])}"
+        return f"{facts['replaced']:g} nodes replaced for their age; {oldest}"
     if "always_idle" in facts:
         many = f"{facts['always_idle']:g} of {row.recorded.label} idle at every moment"
         return f"{many}, {facts['idle_hours']:.1f} node-hours idle in all"
@@ -193,6 +211,9 @@ def _other(one: CandidateValue, row: AdviceRow) -> str:
     said = [_money(one)] if one.gain_s else []
     if one.boots:
         said.append(f"boots {one.boots:+d}")
+    if one.work_s:
+        waits = "sooner" if one.work_s > 0 else "later"
+        said.append(f"{span(abs(one.work_s))} of work {waits}")
     return f"{one.label}: {', '.join(said) or 'no difference'}"
 
 

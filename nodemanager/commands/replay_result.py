@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from nodemanager.commands.replay_values import Sweep, Tried, duration, is_duration, shown
+from nodemanager.commands.replay_values import Sweep, Tried, is_duration, shown
 from nodemanager.commands.times import told
 from nodemanager.config.deciding import VARIABLE
 from nodemanager.config.options import Option
@@ -22,6 +22,7 @@ from nodemanager.core.replay.advice import (
     advise,
 )
 from nodemanager.core.replay.evidence import Evidence
+from nodemanager.core.replay.rounded import duration
 from nodemanager.core.replay.whatif import Hit, Life
 from nodemanager.core.replay.worth import Balance, Move, ReplayOutcome, weigh
 from nodemanager.journal.reading import Outline

@@ -11,7 +11,7 @@ from nodemanager.config import deciding
 from nodemanager.config.deciding import Variation, varied
 from nodemanager.config.options import Option
 from nodemanager.core.model.settings import Settings
-from nodemanager.core.replay.rounded import DAY, HOUR, MINUTE, ROUND_S
+from nodemanager.core.replay.rounded import ROUND_S, duration
 from nodemanager.errors import ConfigError
 from nodemanager.lib.near import did_you_mean
 
@@ -151,12 +151,3 @@ def shown(option: Option, value: float) -> str:
     if not is_duration(option):
         return option.kind.show(option.deciding.to_option(value))
     return duration(value)
-
-
-def duration(seconds: float) -> str:
-    """The duration in the configuration's form: `5m`, `90m`, `2h`, `45s`."""
-    for unit, name in ((DAY, "d"), (HOUR, "h"), (MINUTE, "m")):
-        many = seconds / unit
-        if many >= 1 and many == int(many) and (unit < DAY or many >= 2):
-            return f"{int(many)}{name}"
-    return f"{seconds:g}s"

@@ -161,6 +161,7 @@ class Scenario:
         self._first_clean: bool | None = None
         self._backlog: frozenset[str] = frozenset()
         self._refused: list[int] = []
+        self._capped: list[Mapping[str, int]] = []
         self._destroyed: dict[str, Reason] = {}
         self._opened: Counter[str] = Counter()
 
@@ -186,6 +187,7 @@ class Scenario:
             Counter(self._destroyed.values()),
             dict(self._opened),
             world.has_diverged,
+            tuple(self._capped),
         )
 
     @property
@@ -353,6 +355,8 @@ class Scenario:
         self._refused.append(
             sum(count for (_, why), count in refused.items() if why is Reason.NO_FREE_SLOT)
         )
+        at_max = {size: n for (size, why), n in refused.items() if why is Reason.AT_MAX_NODES}
+        self._capped.append(at_max)
         if made.cleans or made.shutdowns:
             self._carry_out(made, snapshot, course)
         if course.shutdowns and self._acts and not self._is_recorded:

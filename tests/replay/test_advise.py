@@ -17,10 +17,13 @@ from nodemanager.commands import show
 from nodemanager.commands.advise_screen import COLUMNS
 from nodemanager.core.replay import spending
 from nodemanager.core.replay.spending import CostCause
+from nodemanager.journal import sweep
 from nodemanager.lib.logline import timestamp
 from tests.journal.test_incident import INCIDENT
-from tests.replay.conftest import NAP_S, NODES, Incident
+from tests.replay.conftest import NAP_S, NODES, POLL_S, Incident
 
+LIVES = 4
+"""Those of the incident that end or are silent."""
 Run = Callable[..., tuple[int, str, str]]
 
 
@@ -94,8 +97,16 @@ def test_every_window_and_count_that_is_set_has_one_line(incident: Incident, run
         "poll_stale_after",
         "settle",
         "absent_listings",
+        "max_nodes",
         "consecutive_idle_count",
     ]
+    now, advice, evidence, fewer, more = rows["max_nodes"]
+    assert (now, advice) == (str(NODES), f"weigh {NODES + 1}")
+    assert re.fullmatch(
+        r"0\.\d hours at it with demand waiting, for 1 nodes more at most", evidence
+    )
+    assert re.match(r"11: saves 0\.\d+ \(0\.\d node-hours fewer\), \d+m \d+s of work later", fewer)
+    assert re.match(r"13: costs 0\.\d+ \(0\.\d node-hours more\), \d+m \d+s of work sooner", more)
     assert rows["consecutive_idle_count"][1] == "keep: no evidence"
     assert re.match(r"[23] boots ended, the longest 30s \(compute", rows["boot_fail_after"][2])
     assert re.search("(19|20|21) listings", rows["absent_listings"][2])
@@ -126,6 +137,22 @@ def test_the_warnings_of_a_value_are_part_of_the_advice(run: Run, tmp_path: Path
     _, advice, evidence, _, _ = rows_of(out)["node_stale_after"]
     assert advice == "keep"
     assert "the longest 48s (compute18, " in evidence
+
+
+def test_of_a_long_recording_some_decisions_are_passed_over_and_that_is_said(
+    incident: Incident, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is ordered is decided all the same, so a gain is true to within these polls."""
+    whole = json.loads(run("advise", incident.path, "--json")[1])
+    monkeypatch.setattr(sweep, "MOST", incident.outline.size * 4)
+    some = json.loads(run("advise", incident.path, "--json")[1])
+    assert any("one in 3 was made again" in note for note in some["notes"])
+    assert not any("was made again" in note for note in whole["notes"])
+    for exact, thin in zip(whole["options"], some["options"], strict=True):
+        assert thin["recorded"]["hits"] == exact["recorded"]["hits"]
+        for one, other in zip(exact["tried"], thin["tried"], strict=True):
+            assert one["hits"] == other["hits"]
+            assert other["gain_s"] == pytest.approx(one["gain_s"], abs=LIVES * 3 * POLL_S)
 
 
 @pytest.mark.usefixtures("terminal")

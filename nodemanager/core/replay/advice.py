@@ -11,26 +11,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from nodemanager.core.model.reasons import Reason
-from nodemanager.core.model.settings import Settings
-from nodemanager.core.model.sizes import by_price
-from nodemanager.core.replay.evidence import (
-    Evidence,
-    IdleSpell,
-    Seen,
-    always_there,
-    idle_spells,
-    is_idle,
-)
-from nodemanager.core.replay.rounded import ROUND_S
-from nodemanager.core.replay.spending import Stretch
+from nodemanager.core.replay.evidence import Evidence, Seen
+from nodemanager.core.replay.rounded import at_least, at_most
 
 MARGIN = 1.5
 """A window is to be this many times the longest that ended within it."""
 POLLS = 5
 """Lists are to be believed for at least this many polls."""
-AGAIN_S = 600.0
-"""A size that is booted within this time after a node of it was shut down was wanted again."""
 
 
 class Counsel(StrEnum):
@@ -47,6 +34,8 @@ class Counsel(StrEnum):
     """Another one hits fewer nodes."""
     LONGER = "longer"
     """What ended in the recording took longer than the recorded value waits."""
+    WEIGH = "weigh"
+    """Another one serves what waits, for money: which is worth more, the operator knows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +44,7 @@ class CandidateValue:
     less those of more boots; `hits` are living nodes hit, `boots` boots more than recorded.
 
     `value` is None where it is no number. `money` is what it saves, None where no price is known.
+    `work_s` are the node-seconds of work that would not have had to wait; below 0, that would have.
     """
 
     label: str
@@ -64,6 +54,7 @@ class CandidateValue:
     boots: int = 0
     money: float | None = None
     warnings: tuple[str, ...] = ()
+    work_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,14 +187,9 @@ def values_to_try(recorded: float, basis: Basis) -> list[float]:
     if isinstance(recorded, int):
         return [one for one in (recorded - 1, recorded + 1) if one > 0]
     need, seen = basis.need, basis.seen
-    enough = next((one for one in ROUND_S if one >= need), math.ceil(need))
-    half = max((one for one in ROUND_S if one <= recorded / 2), default=recorded / 2)
-    wanted = max(recorded * 2, MARGIN * basis.least)
-    double = next((one for one in ROUND_S if one >= wanted), wanted)
-    return [enough if seen.count and enough < recorded else half, double]
-
-
-# Counts and spares: what the account of the nodes' time says.
+    enough = at_least(math.ceil(need))
+    shorter = enough if seen.count and enough < recorded else at_most(recorded / 2)
+    return [shorter, at_least(max(recorded * 2, MARGIN * basis.least))]
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,117 +202,3 @@ class AdviceRow:
     advice: Advice
     basis: Basis | None = None
     facts: Mapping[str, float] = field(default_factory=dict)
-
-
-def advise_on_idleness(
-    stretches: Sequence[Stretch],
-    evidence: Evidence,
-    settings: Settings,
-    span: tuple[float, float],
-) -> list[AdviceRow]:
-    """The rows of the options that keep idle nodes; `span` is the recording's begin and end."""
-    spells = idle_spells(stretches)
-    rows = [_idle_count(spells, evidence, settings)]
-    if any(settings.shutdown_windows[::2]):
-        rows.append(_shutdown_windows(spells, evidence, settings))
-    idle = [one for one in stretches if is_idle(one)]
-    if settings.min_nodes:
-        price = by_price(settings.sizes)[0].price if settings.sizes else None
-        rows.append(_kept("min_nodes", settings.min_nodes, idle, price, span))
-    for size in settings.sizes:
-        if size.spare_nodes:
-            own = [one for one in idle if one.size == size.name]
-            name = f"[Size {size.name}] spare_nodes"
-            rows.append(_kept(name, size.spare_nodes, own, size.price, span))
-    return rows
-
-
-def _idle_count(spells: Sequence[IdleSpell], evidence: Evidence, settings: Settings) -> AdviceRow:
-    """`consecutive_idle_count`: a lower one ends idle nodes a ping sooner, a higher one later."""
-    count, ping_s = settings.consecutive_idle_count, evidence.pings.usual_s
-    boot_s, waits = evidence.boots.usual_s, Reason.NOT_IDLE_LONG
-    down = [one for one in spells if one.shut_down]
-    worked = [one for one in spells if one.worked]
-    again = [_wanted_again(one, evidence) for one in down]
-    recorded = CandidateValue(str(count), 0.0, 0, count)
-    tried = []
-    if count > 1:
-        saved = [(one, min(ping_s, one.of(waits))) for one in down]
-        more = sum(one.of(waits) >= (count - 1) * ping_s for one in worked)
-        tried.append(_saving(count - 1, saved, more, boot_s))
-    cost = [(one, -min(ping_s, gap_s)) for one, gap_s in zip(down, again, strict=True)]
-    fewer = sum(gap_s <= ping_s for gap_s in again)
-    tried.append(_saving(count + 1, cost, -fewer, boot_s))
-    facts = {
-        "shut_down": len(down),
-        "wanted_again": sum(gap_s <= AGAIN_S for gap_s in again),
-        "soonest_again_s": min((one for one in again if one < math.inf), default=0.0),
-        "worked_again": len(worked),
-    }
-    return _row("consecutive_idle_count", recorded, tried, len(spells), facts)
-
-
-def _shutdown_windows(
-    spells: Sequence[IdleSpell], evidence: Evidence, settings: Settings
-) -> AdviceRow:
-    """`shutdown_windows`: what windows that are always open would have saved."""
-    kept = [one for one in spells if one.of(Reason.WINDOW_CLOSED)]
-    saved = [(one, one.of(Reason.WINDOW_CLOSED)) for one in kept if one.shut_down]
-    more = sum(one.worked for one in kept)
-    shown = ", ".join(f"{one / 60:g}" for one in settings.shutdown_windows)
-    recorded = CandidateValue(shown, 0.0, 0)
-    tried = [_saving(None, saved, more, evidence.boots.usual_s, "0, 999999")]
-    facts = {"kept_idle": len(kept), "shut_down": len(saved), "worked_again": more}
-    return _row("shutdown_windows", recorded, tried, len(kept), facts)
-
-
-def _kept(
-    name: str,
-    count: int,
-    idle: Sequence[Stretch],
-    price: float | None,
-    span: tuple[float, float],
-) -> AdviceRow:
-    """`min_nodes` or `spare_nodes`: as many fewer as were idle at every moment cost no boot."""
-    always, span_s = min(count, always_there(idle, *span)), span[1] - span[0]
-
-    def kept(fewer: int) -> CandidateValue:
-        money = fewer * span_s / 3600 * price if price else None
-        return CandidateValue(str(count - fewer), fewer * span_s, 0, count - fewer, money=money)
-
-    facts = {"always_idle": always, "idle_hours": sum(one.until - one.since for one in idle) / 3600}
-    return _row(name, kept(0), [*([kept(always)] if always else []), kept(-1)], 1, facts)
-
-
-def _wanted_again(spell: IdleSpell, evidence: Evidence) -> float:
-    """How many seconds after its shutdown the next boot of its size began."""
-    later = (at - spell.until for at in evidence.claims.get(spell.size, ()) if at >= spell.until)
-    return min(later, default=math.inf)
-
-
-def _saving(
-    value: int | None,
-    saved: Sequence[tuple[IdleSpell, float]],
-    boots: int,
-    boot_s: float,
-    label: str = "",
-) -> CandidateValue:
-    prices = [(one.price, seconds) for one, seconds in saved]
-    known = [price * seconds / 3600 for price, seconds in prices if price is not None]
-    money = sum(known) if len(known) == len(prices) else None
-    gain_s = sum(seconds for _, seconds in saved) - boots * boot_s
-    return CandidateValue(label or str(value), gain_s, 0, value, boots, money)
-
-
-def _row(
-    option: str,
-    recorded: CandidateValue,
-    tried: Sequence[CandidateValue],
-    count: int,
-    facts: Mapping[str, float],
-) -> AdviceRow:
-    """The row of an option of which the recording has `count` cases to judge it by."""
-    advice = advise(recorded, tried)
-    if not count:
-        advice = Advice(Counsel.NO_EVIDENCE, recorded)
-    return AdviceRow(option, recorded, tried, advice, facts=facts)

@@ -7,8 +7,10 @@ itself: nothing else shows how short is too short. Times are epoch seconds.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 
 from nodemanager.core.judge.node_view import FAILED_BOOTS
 from nodemanager.core.model.reasons import Reason
@@ -197,15 +199,20 @@ class IdleSpell:
         return sum(one.until - one.since for one in self.stretches if one.reason is reason)
 
 
+def by_node(stretches: Iterable[Stretch]) -> list[list[Stretch]]:
+    """Those of each node, in order."""
+    found: dict[str, list[Stretch]] = {}
+    for one in sorted(stretches, key=lambda one: one.since):
+        found.setdefault(one.node, []).append(one)
+    return [*found.values()]
+
+
 def idle_spells(stretches: Iterable[Stretch]) -> list[IdleSpell]:
     """The spells in which a node was idle and that ended."""
-    by_node: dict[str, list[Stretch]] = {}
-    for one in stretches:
-        by_node.setdefault(one.node, []).append(one)
     spells = []
-    for own in by_node.values():
+    for own in by_node(stretches):
         idle: list[Stretch] = []
-        for one in sorted(own, key=lambda one: one.since):
+        for one in own:
             if is_idle(one):
                 idle.append(one)
                 continue
@@ -218,17 +225,15 @@ def idle_spells(stretches: Iterable[Stretch]) -> list[IdleSpell]:
     return spells
 
 
-def always_there(stretches: Iterable[Stretch], since: float, until: float) -> int:
-    """The smallest number of these that there ever was at once from `since` to `until`."""
-    steps: dict[float, int] = {}
-    now = 0
+def levels(stretches: Iterable[Stretch], since: float, until: float) -> Iterator[tuple[float, int]]:
+    """How many of these there were at once from `since` to `until`: for how long, and how many."""
+    steps: Counter[float] = Counter({since: 0, until: 0})
     for one in stretches:
-        now += one.since <= since < one.until
-        for at, by in ((one.since, 1), (one.until, -1)):
-            if since < at < until:
-                steps[at] = steps.get(at, 0) + by
-    least = now
-    for at in sorted(steps):
+        begin, end = max(one.since, since), min(one.until, until)
+        if begin < end:
+            steps[begin] += 1
+            steps[end] -= 1
+    now = 0
+    for at, later in pairwise(sorted(steps)):
         now += steps[at]
-        least = min(least, now)
-    return least
+        yield later - at, now

@@ -8,3 +8,22 @@ ROUND_S = (
     *(DAY * n for n in (1, 1.5, 2, 3, 4, 5, 7, 10, 14, 21, 30)),
 )
 """Round durations, as people write them."""
+
+
+def at_least(seconds: float) -> float:
+    """The next round duration, not below it; the same where none is so long."""
+    return next((one for one in ROUND_S if one >= seconds), seconds)
+
+
+def at_most(seconds: float) -> float:
+    """The last round duration, not above it; the same where none is so short."""
+    return max((one for one in ROUND_S if one <= seconds), default=seconds)
+
+
+def duration(seconds: float) -> str:
+    """The duration in the configuration's form: `5m`, `90m`, `2h`, `45s`."""
+    for unit, name in ((DAY, "d"), (HOUR, "h"), (MINUTE, "m")):
+        many = seconds / unit
+        if many >= 1 and many == int(many) and (unit < DAY or many >= 2):
+            return f"{int(many)}{name}"
+    return f"{seconds:g}s"

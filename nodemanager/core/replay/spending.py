@@ -69,7 +69,7 @@ that the cause before it goes on."""
 
 @dataclass(slots=True)
 class Stretch:
-    """The time of one node under one verdict; `price` is None where none is known."""
+    """The time of one node under one verdict; `price` and `launched` are None where not known."""
 
     node: str
     size: str
@@ -78,6 +78,7 @@ class Stretch:
     reason: Reason | None
     since: float
     until: float
+    launched: float | None = None
 
 
 class Account:
@@ -149,7 +150,8 @@ class Account:
         if before is None:
             at = self._first_at(node, at)
             size, price = _priced(node, record, sizes)
-            before = Stretch(node_id, size, price, CostCause.UNKNOWN, None, at, at)
+            launched = None if node is None else node.created_at
+            before = Stretch(node_id, size, price, CostCause.UNKNOWN, None, at, at, launched)
         self._begin(before, at, cause or CostCause.UNKNOWN, reason)
         if reason in FAILED_BOOTS:
             self._was(node_id, CostCause.FAILED_BOOT, of=CostCause.BOOTING)

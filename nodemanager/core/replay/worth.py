@@ -7,12 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from nodemanager.core.model.reasons import Reason
 from nodemanager.core.replay.whatif import By, Hit, Life, LifeEnd
 
 STEP_LIMIT_S = 600.0
 """The longest wait counted for a boot between two decisions: a stopped daemon refuses no boot."""
+
+
+RefusedBoots = tuple[float, Mapping[str, int]]
+"""For how long boots were refused, in seconds, and how many by size."""
 
 
 @dataclass(frozen=True)
@@ -22,7 +27,8 @@ class ReplayOutcome:
     `ends` is how and when each life's slot became free, by the life's key. `spared` counts the
     lives that the pre-write check would have kept. `refused` is how many boots each decision
     refused for lack of a slot. `destroyed` counts the nodes ordered to be shut down, by reason.
-    `diverged` says that anything went otherwise than recorded.
+    `diverged` says that anything went otherwise than recorded. `capped` are the boots that each
+    decision refused because of `max_nodes`, by size.
     """
 
     ends: Mapping[str, LifeEnd]
@@ -32,6 +38,15 @@ class ReplayOutcome:
     destroyed: Mapping[Reason, int]
     breaker_opened: Mapping[str, int] = field(default_factory=dict)
     diverged: bool = False
+    capped: tuple[Mapping[str, int], ...] = ()
+
+    def capped_boots(self, walls: Sequence[float]) -> list[RefusedBoots]:
+        """Those that `max_nodes` refused; `walls` are the times of the decisions."""
+        return [
+            (min(later - at, STEP_LIMIT_S), lots)
+            for (at, later), lots in zip(pairwise(walls), self.capped, strict=False)
+            if lots
+        ]
 
 
 @dataclass(frozen=True, slots=True)

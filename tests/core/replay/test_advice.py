@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from nodemanager.core.model.reasons import Reason
@@ -15,11 +17,12 @@ from nodemanager.core.replay.advice import (
     CandidateValue,
     Counsel,
     advise,
-    advise_on_idleness,
     values_to_try,
 )
-from nodemanager.core.replay.evidence import Evidence, Lengths, Seen, always_there
+from nodemanager.core.replay.counts import advise_on_counts
+from nodemanager.core.replay.evidence import Evidence, Lengths, Seen, levels
 from nodemanager.core.replay.spending import CAUSE_OF, Stretch
+from nodemanager.core.replay.worth import RefusedBoots
 
 RECORDED = CandidateValue("1h (recorded)", 0.0, 0, 3600.0)
 FREES_AND_HITS = CandidateValue("10m", 900.0, 2, 600.0)
@@ -140,7 +143,7 @@ def test_a_lower_idle_count_is_advised_where_no_node_worked_again() -> None:
         idle("a", Reason.IDLE_BEYOND_DEMAND, 60, 65),
     ]
     settings = Settings("pool", consecutive_idle_count=2, max_nodes=3)
-    rows = advise_on_idleness(stretches, pinged(30.0), settings, (0.0, 3600.0))
+    rows = advise_on_counts(stretches, pinged(30.0), settings, (0.0, 3600.0))
     row = row_of(rows, "consecutive_idle_count")
     assert (row.advice.counsel, row.advice.best.label) == (Counsel.BETTER, "1")
     assert row.advice.best.money == pytest.approx(0.1 * 30 / 3600)
@@ -155,7 +158,7 @@ def test_an_idle_count_is_kept_where_a_lower_one_would_have_cost_boots() -> None
         idle("b", Reason.IDLE_BEYOND_DEMAND, 60, 65),
     ]
     settings = Settings("pool", consecutive_idle_count=2, max_nodes=3)
-    rows = advise_on_idleness(stretches, pinged(30.0), settings, (0.0, 3600.0))
+    rows = advise_on_counts(stretches, pinged(30.0), settings, (0.0, 3600.0))
     row = row_of(rows, "consecutive_idle_count")
     assert row.advice.counsel is Counsel.KEEP
     assert [one.boots for one in row.tried] == [1, 0]
@@ -169,15 +172,15 @@ def test_a_higher_idle_count_is_advised_where_nodes_were_wanted_again_at_once() 
         idle("a", Reason.IDLE_BEYOND_DEMAND, 60, 65),
     ]
     settings = Settings("pool", consecutive_idle_count=1, max_nodes=3)
-    rows = advise_on_idleness(stretches, evidence, settings, (0.0, 3600.0))
+    rows = advise_on_counts(stretches, evidence, settings, (0.0, 3600.0))
     row = row_of(rows, "consecutive_idle_count")
     assert (row.advice.best.label, row.advice.best.boots) == ("2", -1)
     assert row.facts["soonest_again_s"] == 20.0
 
 
 def test_without_an_idle_node_there_is_no_evidence_on_idle_counts() -> None:
-    rows = advise_on_idleness([], pinged(30.0), Settings("pool"), (0.0, 3600.0))
-    assert [one.advice.counsel for one in rows] == [Counsel.NO_EVIDENCE]
+    rows = advise_on_counts([], pinged(30.0), Settings("pool"), (0.0, 3600.0))
+    assert row_of(rows, "consecutive_idle_count").advice.counsel is Counsel.NO_EVIDENCE
 
 
 @pytest.mark.parametrize(
@@ -192,7 +195,7 @@ def test_windows_that_are_always_open_are_advised_where_no_kept_node_worked(
 ) -> None:
     stretches = [idle("a", Reason.WINDOW_CLOSED, 0, 600), idle("a", ends_as, 600, 610)]
     settings = Settings("pool", shutdown_windows=(1200.0, 59999940.0))
-    rows = advise_on_idleness(stretches, pinged(30.0), settings, (0.0, 3600.0))
+    rows = advise_on_counts(stretches, pinged(30.0), settings, (0.0, 3600.0))
     assert row_of(rows, "shutdown_windows").advice.best.label == label
 
 
@@ -204,9 +207,83 @@ def test_min_nodes_may_be_lower_by_as_many_as_were_always_idle() -> None:
         idle("b", Reason.BUSY, 3600, 7200),
         idle("c", Reason.SPARE, 3000, 7200),
     ]
-    assert always_there(stretches[:2], 0.0, 7200.0) == 1
+    assert list(levels(stretches[:2], 0.0, 7200.0)) == [(3600.0, 2), (3600.0, 1)]
     settings = Settings("pool", min_nodes=3, max_nodes=9, sizes=sizes)
-    rows = advise_on_idleness(stretches, pinged(30.0), settings, (0.0, 7200.0))
+    rows = advise_on_counts(stretches, pinged(30.0), settings, (0.0, 7200.0))
     row = row_of(rows, "min_nodes")
     assert (row.advice.best.label, row.advice.best.money) == ("1", pytest.approx(0.4))
     assert row_of(rows, "[Size small] spare_nodes").advice.best.label == "0"
+
+
+# Limits.
+
+HOUR = 3600.0
+TWO = [
+    idle("a", Reason.BUSY, 0, 2 * HOUR),
+    idle("b", Reason.BUSY, HOUR, 2 * HOUR),
+    idle("b", Reason.NEEDED, 2 * HOUR, 3 * HOUR),
+]
+"""Two nodes at once for an hour, both at work."""
+
+
+def limits(stretches: list[Stretch], *refused: RefusedBoots, **options: Any) -> list[AdviceRow]:
+    sizes = (Size("small", "s.1", cores=1, ram_mb=1000, price=0.1),)
+    settings = Settings("pool", sizes=sizes, **options)
+    return advise_on_counts(stretches, pinged(30.0), settings, (0.0, 4 * HOUR), refused)
+
+
+def test_where_demand_waited_at_max_nodes_more_are_weighed_by_what_they_cost_at_most() -> None:
+    refused = (HOUR, {"small": 3}), (HOUR / 2, {"small": 1})
+    row = row_of(limits(TWO, *refused, max_nodes=2), "max_nodes")
+    assert (row.advice.counsel, row.advice.best.label) == (Counsel.WEIGH, "5")
+    fewer, more = row.tried
+    assert (more.work_s, more.money) == (3.5 * HOUR, pytest.approx(-0.35))
+    assert (fewer.label, fewer.gain_s, fewer.work_s) == ("1", HOUR, -HOUR)
+    assert fewer.money == pytest.approx(0.1)
+    assert row.facts == {"most": 2, "lacking": 3, "waited_s": 1.5 * HOUR}
+
+
+def test_a_max_nodes_that_no_boot_was_refused_for_stays_and_names_the_most_nodes() -> None:
+    row = row_of(limits(TWO, max_nodes=7), "max_nodes")
+    assert (row.advice.counsel, row.facts["most"]) == (Counsel.NO_EVIDENCE, 2)
+    (fewer,) = row.tried
+    assert (fewer.label, fewer.gain_s, fewer.money, fewer.work_s) == ("2", 0.0, 0.0, 0.0)
+
+
+def aged(
+    node: str, launched: float, since: float, until: float, *, replaced: bool
+) -> list[Stretch]:
+    stretches = [idle(node, Reason.NEEDED, since, until)]
+    if replaced:
+        stretches.append(idle(node, Reason.TOO_OLD, until, until + 60))
+        stretches.append(idle(node, Reason.SHUTTING_DOWN, until + 60, until + 120))
+    for one in stretches:
+        one.launched = launched
+    return stretches
+
+
+def test_another_max_node_age_costs_or_saves_a_boot_for_each_node_that_is_replaced() -> None:
+    stretches = aged("a", 0, 0, 4 * HOUR, replaced=True)
+    stretches += aged("b", -HOUR, 0, 3.5 * HOUR, replaced=False)
+    row = row_of(limits(stretches, max_node_age=4 * HOUR), "max_node_age")
+    assert (row.advice.counsel, row.recorded.label) == (Counsel.KEEP, "4h")
+    # One in the place of `a`, and `b` at its second and its fourth hour; half of the one of `a`.
+    shorter, longer = row.tried
+    assert (shorter.label, shorter.boots) == ("2h", 3)
+    assert shorter.money == pytest.approx(-3 * 0.1 * 120 / HOUR)
+    assert (longer.label, longer.money) == ("8h", pytest.approx(0.5 * 0.1 * 120 / HOUR))
+    assert row.facts == {"replaced": 1, "oldest_s": 4.5 * HOUR}
+
+
+def test_without_a_node_that_was_replaced_for_its_age_there_is_no_evidence_on_it() -> None:
+    row = row_of(limits(TWO, max_node_age=4 * HOUR), "max_node_age")
+    assert (row.advice.counsel, row.facts["replaced"]) == (Counsel.NO_EVIDENCE, 0)
+
+
+def test_an_age_that_no_boot_could_reach_is_not_tried() -> None:
+    row = row_of(limits(TWO, max_node_age=2 * HOUR, boot_fail_after=HOUR), "max_node_age")
+    assert [one.label for one in row.tried] == ["4h"]
+
+
+def test_no_age_is_advised_where_none_is_set() -> None:
+    assert "max_node_age" not in {one.option for one in limits(TWO)}
