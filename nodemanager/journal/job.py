@@ -19,7 +19,7 @@ from nodemanager.core.model.reasons import Event
 from nodemanager.core.observe.facts import DemandSeen, SchedulerSeen
 from nodemanager.core.operate.naming import AmbiguousIdError, UnknownIdError
 from nodemanager.journal.explained import NEWEST, Part, picture_at, plain, told
-from nodemanager.journal.opened import opened, told_as_damage
+from nodemanager.journal.opened import opened, reported_as_damage
 from nodemanager.journal.story import latest
 from nodemanager.lib.logline import Json, timestamp
 from nodemanager.lib.near import did_you_mean
@@ -107,7 +107,7 @@ def _walls(journal: Path, segment: int, job: str, until: float) -> list[float]:
     with opened(journal) as connection:
         rows = connection.execute(query, (segment, until)).fetchall()
     word, waits, walls = json.dumps(job).encode(), False, []
-    with told_as_damage(journal):
+    with reported_as_damage(journal):
         for wall, body in rows:
             text = zlib.decompress(body)
             if not waits and word not in text:
