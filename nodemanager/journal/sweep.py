@@ -38,8 +38,8 @@ Tick = Callable[[int], None]
 
 ALONE = 4_000_000
 """Below this product of bytes to read and scenarios, another process is not worth its start."""
-MOST = 24_000_000
-"""What `thinned` decides of this product at most: half a minute's work of two processors."""
+MOST = 12_000_000
+"""What `thinned` decides of this product at most: a minute of work of two processors."""
 DIFFERING_KEPT = 50
 LOOK_EVERY_S = 0.2
 

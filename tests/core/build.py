@@ -144,7 +144,7 @@ class World:
     decided: Snapshot | None = None
     last_fields: dict[str, Any] = field(default_factory=dict)
     plans: int = 0
-    told: tuple[FalseClean, ...] = ()
+    reported: tuple[FalseClean, ...] = ()
     _new_records: bool = False
 
     # What is, and when.
@@ -250,7 +250,7 @@ class World:
                 self.breaker, self.history, ids, self.now, self.settings, cloud=False
             )
         folded = false_clean.records_seen(self.breaker, self.history, listing)
-        self.breaker, self.told = folded.breaker, folded.reported
+        self.breaker, self.reported = folded.breaker, folded.reported
         self.history = histories.records_listed(folded.history, listing, self.settings)
         self._new_records = complete
 
@@ -357,7 +357,7 @@ class World:
         folded = false_clean.answers_seen(
             breaker, self.history, answers, self.now, self.settings, malformed, asked_at=asked_at
         )
-        self.breaker, self.history, self.told = folded.breaker, folded.history, folded.reported
+        self.breaker, self.history, self.reported = folded.breaker, folded.history, folded.reported
 
     def answer_tags(
         self, answers: Mapping[str, tuple[CloudNode, ...]], *, late: float = 0.0
@@ -398,7 +398,7 @@ class World:
     def hear(self, *late: LatePing) -> None:
         """The store tells of late pings."""
         folded = false_clean.pings_seen(self.breaker, self.history, late, self.now, self.settings)
-        self.breaker, self.history, self.told = folded.breaker, folded.history, folded.reported
+        self.breaker, self.history, self.reported = folded.breaker, folded.history, folded.reported
 
     def restart(self) -> None:
         """A new process: nothing that was folded is left."""
