@@ -58,7 +58,7 @@ class WebObserver:
         if self._explanations is not None:
             self._explanations.picture = picture
         if self._charts is not None:
-            self._charts.add(picture.snapshot.wall, picture.made)
+            self._charts.add(picture.snapshot.wall, picture.made, picture.settings)
         polls, errors = self._polls_of(picture.snapshot), self._metrics.error_counts()
         self._board.replace(
             picture.snapshot.now, lambda: self._status(picture, polls=polls, errors=errors)

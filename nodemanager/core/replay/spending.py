@@ -6,10 +6,11 @@ Times are epoch seconds, prices and money are in the currency of `[Size] price`,
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from nodemanager.core.judge.node_view import BAD, FAILED_BOOTS, OUTSIDE
+from nodemanager.core.judge.node_view import BAD, FAILED_BOOTS, OUTSIDE, NodeView
 from nodemanager.core.model.reasons import Documented, Reason
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.sizes import Sizes, size_name
@@ -209,6 +210,16 @@ def _priced(
     claim = None if record is None or record.incarnation != node.tags.incarnation else record.claim
     price = (claim.price if claim is not None else None) or (size.price if size else None)
     return name, price or None
+
+
+def prices_by_cause(views: Iterable[NodeView], sizes: Sizes) -> dict[str, float]:
+    """The price per hour of these nodes, by what it is for; those without a price cost nothing."""
+    sums: defaultdict[str, float] = defaultdict(float)
+    for view in views:
+        if view.verdict.reason not in OUTSIDE:
+            cause = CAUSE_OF.get(view.verdict.reason, CostCause.UNKNOWN)
+            sums[cause.value] += _priced(view.node, view.record, sizes)[1] or 0.0
+    return sums
 
 
 # Sums.

@@ -74,26 +74,29 @@ def drawn(chart: Chart, samples: Sequence[Sample], begin: float, end: float) -> 
     step = max(1.0 if chart.counts else 0.0, nice_step(most))
     x = _Scale(begin, end, _LEFT, WIDTH - _RIGHT)
     y = _Scale(0, math.ceil(most / step) * step or 1, HEIGHT - _BOTTOM, _TOP)
-    draw = _area if chart.stacked else _line
+    path = Markup('<path class="{}" d="{}"/>')
+    draw, look = (_area, "{}") if chart.stacked else (_line, "line {}")
     paths = (
-        Markup('<path class="{}" d="{}"/>').format(
-            one.name if chart.stacked else f"line {one.name}", draw(run, place, x, y, width)
-        )
+        path.format(look.format(one.name), draw(run, place, x, y, width))
         for place, one in enumerate(series)
         for run in runs
-    )
-    keys = [chart.key(one) for one in series]
-    sums = [sum(one.values.get(key, 0) for one in shown) for key in keys]
-    legend = tuple(
-        (one.name, f"{total:g}" if one.event is not None else "")
-        for one, total in zip(series, sums, strict=True)
     )
     svg = _svg(
         f"{chart.title} over time",
         _told(chart, series, shown),
         [_grid(y, 0.0, step), _time_axis(x), *paths],
     )
-    return DrawnChart(svg, legend)
+    return DrawnChart(svg, _legend(chart, series, shown))
+
+
+def _legend(
+    chart: Chart, series: Sequence[Series], shown: Sequence[Sample]
+) -> tuple[tuple[str, str], ...]:
+    sums = [sum(each.values.get(chart.key(one), 0) for each in shown) for one in series]
+    return tuple(
+        (one.name, "" if one.event is None else f"{total:g}")
+        for one, total in zip(series, sums, strict=True)
+    )
 
 
 def _runs(samples: Sequence[Sample]) -> Iterator[list[Sample]]:

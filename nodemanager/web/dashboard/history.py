@@ -18,10 +18,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from nodemanager.core.model.reasons import Event
+from nodemanager.core.model.settings import Settings
 from nodemanager.core.plan.plan import Plan
 from nodemanager.lib.logline import number
 from nodemanager.lib.workers import Workers
-from nodemanager.web.dashboard.series import EVENTS, LEVELS
+from nodemanager.web.dashboard.series import EVENTS, levels_of
 
 EVERY_S = 60
 KEPT_S = 7 * 86400
@@ -39,6 +40,19 @@ class Sample(NamedTuple):
     values: Mapping[str, float]
 
 
+class _Minute(NamedTuple):
+    """The last decision of a minute that is not over, and what was counted in it."""
+
+    at: float
+    made: Plan
+    settings: Settings
+    counted: Counter[str]
+
+    def sample(self) -> Sample:
+        counts = {key: self.counted[key] for key in EVENTS.values()}
+        return Sample(self.at, levels_of(self.made, self.settings) | counts)
+
+
 class ChartHistory:
     """Samples of all series, oldest first; any thread may use it. Without `path` only in memory."""
 
@@ -47,7 +61,7 @@ class ChartHistory:
         self._lock = threading.Lock()
         self._samples = [] if path is None else _read(path)
         self._lines = len(self._samples)
-        self._current: Sample | None = None
+        self._current: _Minute | None = None
         self._heard: Counter[str] = Counter()
         """What was counted since the last decision."""
         self._workers = Workers("chart-history", 1)
@@ -59,23 +73,22 @@ class ChartHistory:
             with self._lock:
                 self._heard[EVENTS[event]] += 1
 
-    def add(self, at: float, made: Plan) -> None:
+    def add(self, at: float, made: Plan, settings: Settings) -> None:
         """Note a decision at `at`; the last one of each minute is kept, and all that was counted
         in it."""
-        levels = {key: level(made) for key, level in LEVELS.items()}
-        values = {key: value for key, value in levels.items() if value is not None}
         with self._lock:
-            before, heard = self._current, self._heard
+            before, counted = self._current, self._heard
             is_same = before is not None and before.at // EVERY_S == at // EVERY_S
-            earlier = before.values if before is not None and is_same else {}
-            values |= {key: earlier.get(key, 0) + heard[key] for key in EVENTS.values()}
-            self._current, self._heard = Sample(at, values), Counter()
+            if before is not None and is_same:
+                counted += before.counted
+            self._current, self._heard = _Minute(at, made, settings, counted), Counter()
             if before is None or is_same:
                 return
-            self._samples.append(before)
+            sample = before.sample()
+            self._samples.append(sample)
             del self._samples[: max(0, len(self._samples) - _MOST)]
         if self._path is not None:
-            self._workers.submit(self._write, self._path, before)
+            self._workers.submit(self._write, self._path, sample)
 
     def since(self, at: float) -> list[Sample]:
         """The samples of finished minutes from `at` on."""

@@ -2,36 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from typing import NamedTuple
 
 from nodemanager.core.explain.slot_states import slot_states
 from nodemanager.core.model.reasons import Event
+from nodemanager.core.model.settings import Settings
+from nodemanager.core.model.sizes import Sizes
 from nodemanager.core.plan.plan import Plan
+from nodemanager.core.replay.spending import CostCause, prices_by_cause
 
-LevelOf = Callable[[Plan], float | None]
+Levels = Callable[[Plan, Settings], Mapping[str, float]]
 
 
 class Series(NamedTuple):
-    """One series: its name in the legend and in the style sheet, and where its values come from.
-
-    A `level` is read from the last decision of each minute; None where it does not say. Of an
-    `event` the number in each minute counts. What `is_rest` only fills the chart up.
-    """
+    """One series, by its name in the legend and in the style sheet. Of an `event` the number in
+    each minute counts. What `is_rest` only fills the chart up."""
 
     name: str
-    level: LevelOf | None = None
     event: Event | None = None
     is_rest: bool = False
 
 
 class Chart(NamedTuple):
     """A chart of series, as areas on top of each other if `stacked`, else as lines. The marks of
-    one that `counts` are whole numbers."""
+    one that `counts` are whole numbers. `levels` reads its series from the last decision of each
+    minute; one of which the decision says nothing is left out."""
 
     id: str
     title: str
     series: tuple[Series, ...]
+    levels: Levels
     stacked: bool = True
     counts: bool = True
 
@@ -40,55 +42,60 @@ class Chart(NamedTuple):
         return f"{self.id}.{series.name}"
 
 
-def _slots(name: str) -> LevelOf:
-    return lambda made: getattr(slot_states(made), name, None)
+def _slots(made: Plan, settings: Settings) -> Mapping[str, float]:
+    states = slot_states(made)
+    return {} if states is None else {k: v for k, v in asdict(states).items() if v is not None}
 
 
-def _nodes(name: str) -> LevelOf:
-    return lambda made: None if made.slots is None else made.counts.get(f"nodes_{name}", 0)
+def _nodes(made: Plan, settings: Settings) -> Mapping[str, float]:
+    return {} if made.slots is None else {n: made.counts.get(f"nodes_{n}", 0) for n in _STATES}
 
 
-def _refused(made: Plan) -> float | None:
-    return None if made.wants is None else sum(made.wants.refused.values())
+def _refused(made: Plan, settings: Settings) -> Mapping[str, float]:
+    return {} if made.wants is None else {"refused": sum(made.wants.refused.values())}
 
 
+def _costs(made: Plan, settings: Settings) -> Mapping[str, float]:
+    return {} if made.wants is None else prices_by_cause(made.views, Sizes(settings.sizes))
+
+
+_STATES = ("busy", "idle", "booting", "unpaired", "down", "unknown", "shutdown")
 SLOTS = Chart(
     "slots",
     "Slots over time",
-    (
-        *(Series(name, _slots(name)) for name in ("used", "idle", "leaked")),
-        Series("free", _slots("free"), is_rest=True),
-    ),
+    (*map(Series, ("used", "idle", "leaked")), Series("free", is_rest=True)),
+    _slots,
 )
-NODES = Chart(
-    "nodes",
-    "Nodes by state",
-    tuple(
-        Series(name, _nodes(name))
-        for name in ("busy", "idle", "booting", "unpaired", "down", "unknown", "shutdown")
-    ),
-)
+NODES = Chart("nodes", "Nodes by state", (*map(Series, _STATES),), _nodes)
 BOOTS = Chart(
     "boots",
     "Boots and refusals",
     (
-        Series("booted", event=Event.NODE_CREATED),
-        Series("failed", event=Event.NODE_SETUP_FAILED),
-        Series("refused", _refused),
+        Series("booted", Event.NODE_CREATED),
+        Series("failed", Event.NODE_SETUP_FAILED),
+        Series("refused"),
     ),
+    _refused,
     stacked=False,
 )
 COST = Chart(
     "cost",
-    "Price per hour of all nodes with a known price",
-    (Series("priced", lambda made: None if made.wants is None else made.wants.price),),
+    "Price per hour of all nodes with a known price, by cause",
+    (*(Series(cause.value) for cause in CostCause),),
+    _costs,
     counts=False,
 )
 CHARTS = (SLOTS, NODES, BOOTS, COST)
-LEVELS = {
-    chart.key(one): one.level for chart in CHARTS for one in chart.series if one.level is not None
-}
 EVENTS = {
     one.event: chart.key(one) for chart in CHARTS for one in chart.series if one.event is not None
 }
 """The key of each event that is counted."""
+
+
+def levels_of(made: Plan, settings: Settings) -> dict[str, float]:
+    """The values of all series but those of events, by their keys."""
+    return {
+        f"{chart.id}.{name}": value
+        for chart in CHARTS
+        for name, value in chart.levels(made, settings).items()
+    }

@@ -7,13 +7,17 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 from nodemanager.core.model.reasons import Event
+from nodemanager.core.model.settings import Settings
+from nodemanager.core.model.world import Size, WorkerState
 from nodemanager.core.plan.plan import Plan
 from nodemanager.web.dashboard import charts
 from nodemanager.web.dashboard.charts import MOST_POINTS, drawn
 from nodemanager.web.dashboard.history import KEPT_S, ChartHistory, Sample
-from nodemanager.web.dashboard.series import BOOTS, CHARTS, NODES, SLOTS
+from nodemanager.web.dashboard.series import BOOTS, CHARTS, COST, NODES, SLOTS
 from tests.waiting import until
 from tests.web.dashboard.console import small
+
+SETTINGS = Settings("pool", sizes=(Size("small", "t.small", cores=1, ram_mb=1000, price=0.25),))
 
 
 def plan(nodes: int = 2) -> Plan:
@@ -33,7 +37,7 @@ def test_the_last_sample_of_each_minute_is_kept() -> None:
     history = ChartHistory()
     one, two = plan(2), plan(4)
     for second in range(0, 190, 10):
-        history.add(float(second), two if second % 60 == 50 else one)
+        history.add(float(second), two if second % 60 == 50 else one, SETTINGS)
     kept = history.since(0.0)
     assert [(each.at, each.values["slots.used"]) for each in kept] == [(50, 5), (110, 5), (170, 5)]
     assert [each.at for each in history.since(60.0)] == [110, 170]
@@ -49,23 +53,49 @@ def test_what_is_counted_counts_in_the_minute_that_heard_it() -> None:
     history = ChartHistory()
     made = plan()
     history.heard(Event.NODE_CREATED)
-    history.add(10.0, made)
+    history.add(10.0, made, SETTINGS)
     history.heard(Event.NODE_CREATED)
     history.heard(Event.NODE_SETUP_FAILED)
     history.heard(Event.NODE_PAIRED)
-    history.add(20.0, made)
+    history.add(20.0, made, SETTINGS)
     history.heard(Event.NODE_CREATED)
-    history.add(70.0, made)
-    history.add(130.0, made)
+    history.add(70.0, made, SETTINGS)
+    history.add(130.0, made, SETTINGS)
     counts = [(one.values["boots.booted"], one.values["boots.failed"]) for one in history.since(0)]
     assert counts == [(2, 1), (1, 0)]
+
+
+def test_the_price_is_noted_by_what_it_is_for_and_adds_up_to_that_of_the_decision() -> None:
+    made = small(nodes=4)
+    size = Size("small", "t.small", cores=1, ram_mb=1000, price=0.25)
+    made.with_settings(sizes=(size,))
+    for number, state in ((1, WorkerState.BUSY), (2, WorkerState.IDLE), (3, WorkerState.IDLE)):
+        made.ping(f"r{number}", state)
+    made.settle()
+    assert made.last is not None
+    history = ChartHistory()
+    for minute in range(2):
+        history.add(minute * 60.0, made.last, made.settings)
+    (sample,) = history.since(0.0)
+    costs = {key: value for key, value in sample.values.items() if key.startswith("cost.")}
+    assert costs == {"cost.busy": 0.25, "cost.late": 0.5, "cost.unknown": 0.25}
+    assert made.last.wants is not None
+    assert sum(costs.values()) == made.last.wants.price
+
+
+def test_the_causes_of_the_cost_are_stacked_and_none_that_cost_nothing() -> None:
+    values = {"cost.busy": 0.5, "cost.late": 0.25}
+    found = drawn(COST, [Sample(minute * 60.0, values) for minute in range(10)], 0.0, 600.0)
+    assert found is not None
+    assert [name for name, _ in found.legend] == ["busy", "late"]
+    assert "busy: 0.5 at the end, at most 0.5; late: 0.25 at the end" in found.svg
 
 
 def test_it_is_bounded() -> None:
     history = ChartHistory()
     made = plan()
     for minute in range(KEPT_S // 60 + 100):
-        history.add(minute * 60.0, made)
+        history.add(minute * 60.0, made, SETTINGS)
     kept = history.since(0.0)
     assert len(kept) == KEPT_S // 60
     assert kept[0].at == 99 * 60.0
@@ -76,7 +106,7 @@ def test_a_restart_goes_on_from_the_file(tmp_path: Path) -> None:
     history = ChartHistory(path)
     made = plan()
     for minute in range(4):
-        history.add(minute * 60.0, made)
+        history.add(minute * 60.0, made, SETTINGS)
     until("three lines", lambda: path.exists() and len(path.read_text().splitlines()) == 3)
     assert path.stat().st_mode & 0o777 == 0o600
     with path.open("a") as file:
@@ -87,7 +117,7 @@ def test_a_restart_goes_on_from_the_file(tmp_path: Path) -> None:
 def test_a_path_that_cannot_be_written_stops_nothing(tmp_path: Path) -> None:
     history = ChartHistory(tmp_path / "missing" / "charts.history")
     for minute in range(3):
-        history.add(minute * 60.0, plan())
+        history.add(minute * 60.0, plan(), SETTINGS)
     assert len(history.since(0.0)) == 2
 
 
