@@ -86,6 +86,8 @@ class Machine:
     cut_off: bool = False
     late: float = 0.0
     busy_since: float | None = None
+    was_busy: bool = False
+    """It was at work when it was switched off."""
     words: dict[float | None, Word] = field(default_factory=dict)
     told: str | None = None
     """The order by which it takes no more work."""
@@ -157,7 +159,7 @@ class Machine:
         self.mute = self.stillborn = True
 
     def power_off(self) -> None:
-        self.on = False
+        self.on, self.was_busy = False, self.busy_since is not None
         self.life += 1
         self.busy_since = None
 

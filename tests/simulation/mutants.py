@@ -229,6 +229,7 @@ OUTLIVED = Storm(
     ("cloud list short", "destroys accepted and never happen", "demand changes"), count=16
 )
 """There nodes outlive their destroys, and a list lacks them."""
+LOSING = Storm(("a node dies unseen",), count=10)
 PARKING = Storm(("an operator parks the pool", "manager killed", "demand changes"), count=16)
 UNHEARD = Storm(("pings lost on the way",), count=6, dispatching=Dispatching(15.0, 900.0))
 UNJOINED = Storm(
@@ -1732,5 +1733,11 @@ MUTANTS: tuple[Mutant, ...] = (
         ),
         by=WORK,
         storm=DYING,
+    ),
+    Mutant(
+        "NODE_LOST",
+        "a node that ended at work is told to nobody",
+        (off(ended.seen_ended, "not is_shut_down and not _is_our_doing(node_id, snapshot)"),),
+        storm=LOSING,
     ),
 )

@@ -131,10 +131,10 @@ def main() -> int:
     found: dict[str, Catch | None] = {**before} if asked.rules else {}
     # One that is open takes minutes, and says itself why no seed notices it.
     jobs = [
-        (index, None if asked.reissued else before.get(mutant.name))
+        (index, None if asked.afresh else before.get(mutant.name))
         for index, mutant in enumerate(MUTANTS)
         if not asked.rules or mutant.rule in asked.rules
-        if mutant.open is None or asked.reissued
+        if mutant.open is None or asked.afresh
     ]
     console = Console()
     with Progress(console=console) as progress:

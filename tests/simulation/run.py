@@ -171,7 +171,7 @@ def _play(world: World, scenario: Scenario) -> None:
     Sends(world)
     Closings(world, told, truth)
     if world.controller is None:
-        watched = _watched(world, told, truth, cleans, fair)
+        watched = _watched(world, scenario, told, truth, cleans, fair)
     else:
         BootLoops(world, told)
         SeatOrder(world, world.controller, told)
@@ -218,12 +218,17 @@ def _play(world: World, scenario: Scenario) -> None:
 
 
 def _watched(
-    world: World, told: Told, truth: Truth, cleans: CleanRules, fair: Calm
+    world: World,
+    scenario: Scenario,
+    told: Told,
+    truth: Truth,
+    cleans: CleanRules,
+    fair: Calm,
 ) -> tuple[Debtor, ...]:
     """The monitors of a world whose nodes ping."""
     rules = NodeRules(world, told, cleans)
     CreateRules(world, truth)
-    Losses(world)
+    losses = Losses(world, fair, scenario)
     loops = BootLoops(world, told)
     causes = Causes(world, told, StandingOrders(world, told))
     setups = SetUpRules(world, told)
@@ -244,6 +249,7 @@ def _watched(
         Liveness(world, truth, fair, latch),
         Progress(world, truth, fair, latch, setups, rotated, loops),
         Aftermath(world, told),
+        losses,
         *dispatch,
     )
 
