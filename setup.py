@@ -33,7 +33,7 @@ setup(
             for package in ("records", "journal", "lease")
             for files in ("*.py", "versions/*.py")
         ]
-        + ["web/dashboard/templates/*.j2", "web/dashboard/static/*"]
+        + ["web/dashboard/templates/*.j2", "web/dashboard/static/*", "cloud/*/sizes.csv"]
     },
     include_package_data=True,
     data_files=[

@@ -1,11 +1,15 @@
-"""Reads libcloud's nodes and sizes: fields that can't be read, items without an id, bad answers."""
+"""Reads libcloud's nodes and sizes: fields that can't be read, items without an id, bad answers;
+and the tables of sizes that clouds have here."""
 
 from __future__ import annotations
 
+import csv
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cache
+from importlib import resources
 from types import MappingProxyType
 from typing import Any, TypeVar
 
@@ -204,6 +208,19 @@ def checked_list(answer: object, doing: str) -> list[Any]:
     if not isinstance(answer, list):
         raise IncompleteListing(f"{doing}: the answer is a {type(answer).__name__}, not a list")
     return answer
+
+
+@cache
+def size_table(package: str) -> tuple[Size, ...]:
+    """The sizes of the package's sizes.csv, read without a request: a start must not depend on one.
+    Another size is used where its [Size] gives cores, ram and price. No price is known (S4)."""
+    text = resources.files(package).joinpath("sizes.csv").read_text(encoding="utf-8")
+    rows = csv.reader(line for line in text.splitlines() if not line.startswith("#"))
+    _, *known = rows
+    return tuple(
+        Size(name, name, int(cores), int(ram_mb), int(scratch_mb))
+        for name, cores, ram_mb, scratch_mb in known
+    )
 
 
 CORES = ("cpu", "vcpu", "vcpus", "vcpu_count", "cpus", "cores")

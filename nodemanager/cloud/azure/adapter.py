@@ -28,13 +28,12 @@ from nodemanager.cloud.azure.node import (
 from nodemanager.cloud.azure.options import Access, Template
 from nodemanager.cloud.azure.order import machine_body, machine_name
 from nodemanager.cloud.azure.sign_in import EntraSignIn
-from nodemanager.cloud.azure.sizes import sizes
 from nodemanager.cloud.azure.wire import COMPUTE, RESOURCES, AzureAnswers, Wire, is_done
 from nodemanager.cloud.checks import Check, Wanted
 from nodemanager.cloud.cloud_config import CloudConfig
 from nodemanager.cloud.libcloud_base import TIMEOUT, LibcloudCloud, connected, load_driver_class
 from nodemanager.cloud.provider import GoesOn, Provider
-from nodemanager.cloud.reading import checked_list, chosen
+from nodemanager.cloud.reading import checked_list, chosen, size_table
 from nodemanager.cloud.token import TokenSource
 from nodemanager.core.model.world import Outcome, Size, Tags
 from nodemanager.errors import BadRequest, CloudError, ForeignAnswer, MalformedId
@@ -115,7 +114,7 @@ class Azure(Provider):
         return next((one for one in every if one.id == node_id), None)
 
     def sizes(self, driver: NodeDriver) -> tuple[Size, ...]:
-        return sizes()
+        return size_table("nodemanager.cloud.azure")
 
     def check_image(self, driver: NodeDriver) -> None:
         if not self._image_seen:

@@ -25,12 +25,11 @@ from nodemanager.cloud.gce.labels import labels_for, tags_in
 from nodemanager.cloud.gce.leftovers import GceLeftovers
 from nodemanager.cloud.gce.options import Access, ListFilter, Template
 from nodemanager.cloud.gce.order import insert_body, request_id, template_path
-from nodemanager.cloud.gce.sizes import machine_types
 from nodemanager.cloud.gce.token import GoogleSignIn
 from nodemanager.cloud.gce.wire import PAGE_SIZE, GceAnswers, Wire, is_done, operation_path
 from nodemanager.cloud.libcloud_base import TIMEOUT, LibcloudCloud, connected, load_driver_class
 from nodemanager.cloud.provider import GoesOn, Provider
-from nodemanager.cloud.reading import checked_list, chosen
+from nodemanager.cloud.reading import checked_list, chosen, size_table
 from nodemanager.cloud.tags import POOL_TAG, RECORD_TAG, label_value
 from nodemanager.cloud.token import TokenSource
 from nodemanager.core.model.world import Outcome, Size, Tags
@@ -114,7 +113,7 @@ class Gce(Provider):
         return found[0] if found else None
 
     def sizes(self, driver: NodeDriver) -> tuple[Size, ...]:
-        return machine_types()
+        return size_table("nodemanager.cloud.gce")
 
     def check_image(self, driver: NodeDriver) -> None:
         if self._image is None:

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from nodemanager.app import adapters
-from nodemanager.cloud.azure.sizes import sizes
 from nodemanager.config import load
 from nodemanager.errors import ConfigError
 from tests.cloud.azure.helpers import GROUP, cloud, public_key
@@ -177,18 +176,28 @@ def test_the_driver_class_may_be_the_operators_own() -> None:
 
 
 def test_the_table_of_sizes_says_what_azures_api_does() -> None:
-    known = {size.name: size for size in sizes()}
+    sizes = build().list_sizes()
+    known = {size.name: size for size in sizes}
     for name, (cores, ram_gib, disk_gib) in SIZES.items():
         size = known[name]
         assert (size.cores, size.ram_mb) == (cores, ram_gib * 1024)
         assert size.scratch_mb == disk_gib * 1000
-    assert len(known) == len(sizes())
+    assert len(known) == len(sizes)
     for name, cores, ram_gib, disk_gib in (
         ("Standard_D96ads_v6", 96, 384, 5280),
         ("Standard_D160ads_v7", 160, 640, 8800),
         ("Standard_E20ds_v6", 20, 160, 1100),
         ("Standard_HB176-24rs_v4", 24, 768, 480),
         ("Standard_NC80adis_H100_v5", 80, 640, 7152),
+        ("Standard_L8s_v3", 8, 64, 1920),
+        ("Standard_L96as_v4", 96, 768, 23_040),
+        ("Standard_M8ms", 8, 218.75, 256),
+        ("Standard_M832ids_16_v3", 832, 15_200, 400),
+        ("Standard_M256lds_v4", 256, 3892, 8800),
+        ("Standard_DC96as_v6", 96, 384, 0),
+        ("Standard_DC48ds_v3", 48, 384, 2400),
+        ("Standard_EC96ads_v5", 96, 672, 3600),
+        ("Standard_EC64eds_v6", 64, 512, 3520),
     ):
         assert (known[name].cores, known[name].ram_mb) == (cores, ram_gib * 1024)
         assert known[name].scratch_mb == disk_gib * 1000
