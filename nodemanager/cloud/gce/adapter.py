@@ -20,7 +20,7 @@ from nodemanager.cloud.gce import options
 from nodemanager.cloud.gce.checks import GceChecks, Rights
 from nodemanager.cloud.gce.errors import EXISTS, NOT_READY, Refusal
 from nodemanager.cloud.gce.images import BootImages, find_image, image_id
-from nodemanager.cloud.gce.instance import GOING, READER, Instance
+from nodemanager.cloud.gce.instance import GOING, READER, STARTING, Instance
 from nodemanager.cloud.gce.labels import labels_for, tags_in
 from nodemanager.cloud.gce.leftovers import GceLeftovers
 from nodemanager.cloud.gce.options import Access, ListFilter, Template
@@ -173,19 +173,27 @@ class Gce(Provider):
         return made if done else GoesOn(made, operation_path(zone, begun))
 
     def finish(self, driver: NodeDriver, pending: str) -> str | Refusal | None:
-        """By the operation's path; Google leaves nothing of an instance whose insert failed."""
-        told = self.wire(driver).call("operation", pending)
+        """By the path of the operation, or of an instance whose operation nobody knows. Google
+        leaves nothing of an instance whose insert failed."""
+        wire, parts = self.wire(driver), pending.split("/")
+        if parts[2] == "instances":
+            made = wire.instance(parts[1], parts[3])
+            if made is None:
+                return Refusal("", f"Google has not made it: there is no {pending} any more", 500)
+            return pending if made.state in STARTING else None
+        told = wire.call("operation", pending)
         try:
             return None if is_done(told) else pending
         except Refusal as refusal:
             return refusal
 
-    def _made_before(self, wire: Wire, path: str, tags: Tags, refusal: Refusal) -> Instance:
+    def _made_before(self, wire: Wire, path: str, tags: Tags, refusal: Refusal) -> object:
         made = Instance.of(wire.call("instance", path))
         if tags_in(made.labels) != tags:
             raise refusal
         self._seen([made])
-        return made
+        goes_on = made.state in STARTING
+        return GoesOn(made, f"zones/{made.zone}/instances/{made.id}") if goes_on else made
 
     def _scope(self, name: str) -> str:
         """The URL of a scope, by libcloud's short name for it."""
@@ -194,7 +202,8 @@ class Gce(Provider):
 
     def adopt(self, driver: NodeDriver, node_id: str, tags: Tags) -> None:
         """Google replaces all labels at once, so the node's other ones are sent along. It refuses
-        that where they were changed since they were read."""
+        that where they were changed since they were read. Where nobody hears how that ended, the
+        labels themselves tell it."""
         node = self.by_id(driver, node_id)
         if node is None:
             raise BadRequest(f"there is no instance {node_id} in project {self.access.project}")
@@ -204,7 +213,10 @@ class Gce(Provider):
         body = {"labels": labels, "labelFingerprint": node.text("labelFingerprint")}
         path = f"zones/{node.zone}/instances/{node_id}/setLabels"
         begun = wire.call("operation", path, method="POST", body=body)
-        if not is_done(wire.waited(begun, node.zone)):
+        if is_done(wire.waited(begun, node.zone)):
+            return
+        now = self.by_id(driver, node_id)
+        if now is None or now.labels != labels:
             raise CloudError(f"the labels of {node_id} are not set yet")
 
     def destroy(self, driver: NodeDriver, node_id: str) -> Outcome:

@@ -14,11 +14,11 @@ from nodemanager.cloud.reading import NodeReader, epoch
 from nodemanager.cloud.tags import on_hold, read_label
 from nodemanager.core.model.world import CloudState
 
+STARTING = frozenset({"PENDING", "PROVISIONING", "STAGING"})
+"""What an instance is while its insert goes on."""
 READER = NodeReader(
     {
-        "PENDING": CloudState.PENDING,
-        "PROVISIONING": CloudState.PENDING,
-        "STAGING": CloudState.PENDING,
+        **dict.fromkeys(STARTING, CloudState.PENDING),
         "RUNNING": CloudState.RUNNING,
         "PENDING_STOP": CloudState.STOPPING,
         "STOPPING": CloudState.STOPPING,

@@ -360,6 +360,32 @@ def test_a_repeated_create_that_google_no_longer_knows_finds_its_node_by_name(
     assert len(gce.project.instances) == 1
 
 
+@pytest.mark.parametrize("fails", [False, True], ids=["made", "not-made"])
+def test_a_create_that_is_found_by_its_name_is_followed_to_its_end(
+    gce: GceServer, fails: bool
+) -> None:
+    """Its answer was lost, and Google no longer knows the request: nobody has its operation."""
+    gce.project.takes = 1000.0
+    if fails:
+        gce.project.next_fails.append(("ZONE_RESOURCE_POOL_EXHAUSTED", "no room"))
+    ours, asked = cloud(gce), order()
+    gce.fault(INSERT, after=lost)
+    with pytest.raises(CloudError):
+        ours.create(asked)
+    gce.project._requests.clear()
+    found = ours.create(asked)
+    assert found.state is CloudState.PENDING
+    assert cloud(gce).finish(found.pending, None) == found.pending
+    gce.project.pending[0].due = 0.0
+    ended = cloud(gce).finish(found.pending, None)
+    assert [node.id for node in ours.list_nodes().items] == ([] if fails else [found.id])
+    if fails:
+        assert isinstance(ended, CloudError)
+        assert not ended.definite
+    else:
+        assert ended is None
+
+
 def test_a_name_that_another_node_has_makes_no_node_of_ours(gce: GceServer) -> None:
     asked = order("compute1", incarnation="ab" * 16)
     by_hand(gce, name="compute1-abababab")
@@ -483,6 +509,18 @@ def test_an_adoption_that_is_not_done_in_time_may_still_be(gce: GceServer) -> No
     with pytest.raises(CloudError, match="not set yet") as caught:
         ours.adopt(theirs, Tags("blue"))
     assert not caught.value.definite
+
+
+@pytest.mark.parametrize("how", [{"after": lost}, {"before": plain(502, "")}], ids=["cut", "proxy"])
+def test_an_adoption_whose_end_is_not_heard_of_is_known_by_its_labels(
+    gce: GceServer, how: dict[str, Any]
+) -> None:
+    ours = cloud(gce)
+    theirs = by_hand(gce)
+    gce.fault("instances.setLabels", after=changed(lambda told: told.update(status="PENDING")))
+    gce.fault("zoneOperations.wait", **how)
+    ours.adopt(theirs, Tags("blue"))
+    assert instance(gce, theirs)["labels"]["nodemanager-pool"] == "blue"
 
 
 def test_a_node_on_hold_is_held(gce: GceServer) -> None:
