@@ -308,7 +308,7 @@ def refusing(tmp_path: Path) -> tuple[Path, str, str]:
     """A file for a cloud that refuses one right; the check that must say so, and the right."""
     gce = shared_gce()
     gce.reset()
-    gce.account.denied = {"compute.instances.create"}
+    gce.denied = {"compute.instances.create"}
     text, size = of_gce(gce), "[Size n1-standard-1]\nprice = 0.05\n"
     path = write(tmp_path, "gce", text + size)
     return path, "permissions to boot nodes", "compute.instances.create"

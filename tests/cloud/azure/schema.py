@@ -22,7 +22,6 @@ SCHEMAS: dict[str, tuple[Any, str]] = {
     "networkInterfaces": (network, "NetworkInterface"),
     "publicIPAddresses": (network, "PublicIPAddress"),
     "skus": (compute, "ResourceSku"),
-    "usages": (compute, "Usage"),
     "versions": (compute, "GalleryImageVersion"),
 }
 

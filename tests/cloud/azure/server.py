@@ -13,7 +13,6 @@ import json
 import re
 import sys
 import threading
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -80,12 +79,6 @@ ROUTES: tuple[tuple[str, str, str, str], ...] = (
         "Microsoft.Resources/tags/write",
     ),
     ("GET", rf"{COMPUTE}/skus", "skus.list", "Microsoft.Compute/skus/read"),
-    (
-        "GET",
-        rf"{COMPUTE}/locations/[^/]+/usages",
-        "usages.list",
-        "Microsoft.Compute/locations/usages/read",
-    ),
     (
         "GET",
         rf"{COMPUTE}/locations/(?P<region>[^/]+)/publishers/(?P<publisher>[^/]+)/artifacttypes"
@@ -313,8 +306,6 @@ class AzureServer(FaultsOnOrder):
                 return self._market(places)
             case "skus.list":
                 return self._list(self._skus(), path, query, "x/skus")
-            case "usages.list":
-                return self._list(self._usages(), path, query, "x/usages")
         raise Refused(501, "NotImplemented", f"{method} is not served here")
 
     def _listed(
@@ -448,7 +439,6 @@ class AzureServer(FaultsOnOrder):
             {
                 "resourceType": "virtualMachines",
                 "name": name,
-                "family": family_of(name),
                 "locations": [REGION],
                 "capabilities": [
                     {"name": "vCPUs", "value": str(cores)},
@@ -468,41 +458,6 @@ class AzureServer(FaultsOnOrder):
             }
             for name, (cores, ram, disk) in SIZES.items()
         ]
-
-    def _usages(self) -> list[Resource]:
-        used: Counter[str] = Counter()
-        for one in self.world.of(VMS):
-            kind = one["properties"]["hardwareProfile"]["vmSize"]
-            cores = SIZES[kind][0]
-            used["virtualMachines"] += 1
-            if one["properties"].get("priority") == "Spot":
-                used["lowPriorityCores"] += cores
-            else:
-                used["cores"] += cores
-                used[family_of(kind)] += cores
-        names = {
-            "virtualMachines": "Virtual Machines",
-            "cores": "Total Regional vCPUs",
-            "lowPriorityCores": "Total Regional Spot vCPUs",
-            **{family_of(kind): f"Standard {kind} Family vCPUs" for kind in SIZES},
-        }
-        limits = {"virtualMachines": self.world.machines, **self.world.families}
-        return [
-            {
-                "name": {"value": name, "localizedValue": text},
-                "unit": "Count",
-                "currentValue": used[name],
-                "limit": limits.get(name, self.world.cores),
-            }
-            for name, text in names.items()
-        ]
-
-
-def family_of(kind: str) -> str:
-    """Azure's name of a size's family: of Standard_D2s_v5 it is standardDSv5Family."""
-    found = re.fullmatch(r"Standard_([A-Z]+)\d+([a-z]*)_?(v\d+)?", kind)
-    assert found is not None
-    return f"standard{found[1]}{found[2].upper()}{found[3] or ''}Family"
 
 
 def _route(verb: str, path: str) -> tuple[str, str, dict[str, str]] | None:

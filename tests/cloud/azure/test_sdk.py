@@ -233,12 +233,10 @@ def test_a_thing_that_the_sdk_makes_is_ours_by_its_tags_alone(azure: AzureServer
     assert [one.id.rpartition("/")[2] for one in ours.find_leftovers()] == ["ours"]
 
 
-def test_the_sdk_reads_sizes_and_usages(azure: AzureServer, sdk: Any) -> None:
+def test_the_sdk_reads_sizes(azure: AzureServer, sdk: Any) -> None:
     azure.world.restricted = {"Standard_D3"}
     found = {one.name: one for one in sdk.resource_skus.list(filter="location eq 'eastus'")}
     assert found["Standard_D3"].restrictions[0].reason_code == "NotAvailableForSubscription"
-    limits = {one.name.value: one.limit for one in sdk.usage.list(REGION)}
-    assert (limits["cores"], limits["virtualMachines"]) == (100, 25_000)
 
 
 # The server itself.

@@ -93,9 +93,6 @@ class World:
     gallery: dict[str, bool] = field(default_factory=lambda: {"1.9.0": False, "1.10.0": False})
     """The versions of GALLERY_IMAGE, and whether each is excluded from the newest."""
     cores: int = 100
-    machines: int = 25_000
-    families: dict[str, int] = field(default_factory=dict)
-    """The quotas of families that have another limit than `cores`."""
     _numbers: Iterator[int] = field(default_factory=lambda: itertools.count(4))
 
     def settle(self) -> None:

@@ -57,7 +57,7 @@ def test_where_all_is_well_every_check_says_so_and_nothing_is_changed(gce: GceSe
     ],
 )
 def test_a_missing_permission_is_named(gce: GceServer, permission: str, check: str) -> None:
-    gce.account.denied = {permission}
+    gce.denied = {permission}
     found = answers(gce, service_account_name=RUNS_AS)
     assert [name for name, one in found.items() if one.mark is CheckStatus.FAILED] == [check]
     assert permission in found[check].text
@@ -73,7 +73,7 @@ def test_a_role_for_the_pool_s_nodes_alone_is_asked_about_on_a_node(gce: GceServ
     (call,) = gce.called("instances.testIamPermissions")
     assert call.path["resource"] == node.id
 
-    gce.account.denied = {"compute.instances.delete"}
+    gce.denied = {"compute.instances.delete"}
     found = asked(ours, Wanted(POOL, (SMALL,), (node.id,)))
     assert found["permissions on a node"].mark is CheckStatus.FAILED
 
