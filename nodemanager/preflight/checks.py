@@ -153,7 +153,15 @@ def _tag_filter(config: Config, listed: Sequence[CloudNode]) -> Found:
 def _image(config: Config, cloud: CloudDriver) -> Found:
     cloud.check_image()
     given = config.cloud_create.get("image_id") or config.cloud_create.get("image")
-    return Found(f"{given}: nothing speaks against it" if given else "the cloud has no images")
+    if not given:
+        return Found("the cloud has no images")
+    try:
+        exact = cloud.image()
+    except CloudError:
+        # A role may lack the right to ask and still allow booting from it.
+        exact = None
+    meant = f" means {exact}" if exact not in (None, given) else ""
+    return Found(f"{given}{meant}: nothing speaks against it")
 
 
 def _sizes(config: Config, cloud: CloudDriver, sizes: Sequence[Size]) -> Iterator[Check]:

@@ -75,9 +75,9 @@ def test_sizes_that_can_t_be_listed_stop_no_other_check(
     failed = {name for name, one in answers.items() if one.found.mark is CheckStatus.FAILED}
     assert failed - {"ping address"} == {
         "sizes",
-        "flavor m1.small",
+        "offer of m1.small",
     }
-    assert answers["image id"].found.mark is CheckStatus.FINE
+    assert answers["image"].found.mark is CheckStatus.FINE
     assert "earlier pre-flight" in answers
 
 

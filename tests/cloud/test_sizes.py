@@ -29,13 +29,16 @@ from tests.fakes.clock import ManualClock
 
 pytestmark = pytest.mark.socket
 
+OFFER = "offer of {}"
+"""The name of the check that asks the cloud for a size."""
+
 
 @dataclass(frozen=True)
 class Site:
     """A cloud with sizes of its own.
 
     `known` is one that the cloud and our table have, `new` one that only the cloud has, and `typo`
-    nearly `known`. `offer` is the name of the check that asks the cloud for a size. `spot` says
+    nearly `known`. `ordered_as_spot` says
     whether the one node whose create the server got was ordered as a preemptible one.
     """
 
@@ -44,7 +47,6 @@ class Site:
     known: str
     typo: str
     new: str
-    offer: str
     ordered_as_spot: Callable[[], list[bool]] | None = None
 
 
@@ -56,7 +58,6 @@ def ec2_site(request: pytest.FixtureRequest) -> Site:
         known="m5.large",
         typo="m5.lrge",
         new="c8a.large",
-        offer="offer of {}",
         ordered_as_spot=lambda: [
             call.params.get("InstanceMarketOptions.MarketType") == "spot"
             for call in server.called("RunInstances")
@@ -74,7 +75,6 @@ def gce_site(request: pytest.FixtureRequest) -> Site:
         known="n1-standard-1",
         typo="n1-standrd-1",
         new="z9-standard-2",
-        offer="machine type {}",
         ordered_as_spot=lambda: [
             bool(call.body.get("scheduling", {}).get("preemptible"))
             or call.body.get("scheduling", {}).get("provisioningModel") == "SPOT"
@@ -92,7 +92,6 @@ def azure_site(request: pytest.FixtureRequest) -> Site:
         known="Standard_D2s_v5",
         typo="Standard_D2sv5",
         new="Standard_D2s_v99",
-        offer="offer of {}",
         ordered_as_spot=lambda: [
             call.body["properties"].get("priority") == "Spot"
             for call in server.called("virtualMachines.put")
@@ -109,7 +108,6 @@ def openstack_site(request: pytest.FixtureRequest) -> Site:
         typo="m1.smal",
         # The cloud itself lists its flavors: there are no newer ones.
         new="",
-        offer="flavor {}",
     )
 
 
@@ -233,14 +231,14 @@ def test_check_cloud_fails_for_a_described_size_that_the_cloud_does_not_have(
     sizes = section("small", instance_type=site.typo, **ALONE)
     answers = files.asked(tmp_path, site.provider, site.text + sizes)
     assert f"did you mean '{site.known}'?" in answers["size small"].found.text
-    assert answers[site.offer.format(site.typo)].found.mark is CheckStatus.FAILED
+    assert answers[OFFER.format(site.typo)].found.mark is CheckStatus.FAILED
 
 
 @on(*OWN_TABLE)
 def test_check_cloud_finds_a_size_newer_than_our_table(tmp_path: Path, site: Site) -> None:
     sizes = section("new", instance_type=site.new, **ALONE)
     answers = files.asked(tmp_path, site.provider, site.text + sizes)
-    ours, own = answers["size new"].found, answers[site.offer.format(site.new)].found
+    ours, own = answers["size new"].found, answers[OFFER.format(site.new)].found
     assert (ours.mark, own.mark) == (CheckStatus.WARNING, CheckStatus.FINE)
     assert f"this version knows no {site.new}" in ours.text
     assert "2 cores" in own.text
@@ -255,7 +253,7 @@ def test_check_cloud_warns_of_a_size_that_promises_more_than_the_cloud_has(
             tmp_path,
             site,
             section("huge", instance_type=site.known, **{**ALONE, **more}),
-            site.offer.format(site.known),
+            OFFER.format(site.known),
         )
         assert said.mark is CheckStatus.WARNING, said
         assert "[Size huge]" in said.text + said.to_do
@@ -292,10 +290,10 @@ def test_azure_is_asked_whether_a_type_can_be_spot_beside_on_demand(
                 )
 
     answers = files.asked(tmp_path, site.provider, site.text + both(site, first))
-    assert answers[site.offer.format(site.known)].found.mark is CheckStatus.FINE
+    assert answers[OFFER.format(site.known)].found.mark is CheckStatus.FINE
     azure.fault("skus.list", after=changed(never_spot))
-    said = found(tmp_path, site, both(site, first), site.offer.format(site.known))
-    assert (said.mark, "can't be a Spot machine" in said.text) == (CheckStatus.FAILED, True)
+    said = found(tmp_path, site, both(site, first), OFFER.format(site.known))
+    assert (said.mark, "never as a spot node" in said.text) == (CheckStatus.FAILED, True)
 
 
 @FIRST
@@ -307,12 +305,11 @@ def test_ec2_is_asked_whether_a_type_can_be_spot_beside_on_demand(
         return replace(reply, body=reply.body.replace(b"<item>spot</item>", b""))
 
     assert (
-        found(tmp_path, site, both(site, first), site.offer.format(site.known)).mark
-        is CheckStatus.FINE
+        found(tmp_path, site, both(site, first), OFFER.format(site.known)).mark is CheckStatus.FINE
     )
     server.fault("DescribeInstanceTypes", after=never_spot)
-    said = found(tmp_path, site, both(site, first), site.offer.format(site.known))
-    assert (said.mark, "never as a spot instance" in said.text) == (CheckStatus.FAILED, True)
+    said = found(tmp_path, site, both(site, first), OFFER.format(site.known))
+    assert (said.mark, "never as a spot node" in said.text) == (CheckStatus.FAILED, True)
 
 
 @on(*WITH_SPOT)

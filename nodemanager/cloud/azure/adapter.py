@@ -209,7 +209,7 @@ class Azure(Provider):
         return Outcome.UNKNOWN if told.status == 204 else Outcome.ACCEPTED
 
     def preflight(self, driver: NodeDriver, wanted: Wanted) -> Sequence[Check]:
-        return AzureChecks(lambda: self.wire(driver), self.access, self.template, wanted).all()
+        return AzureChecks(wanted, lambda: self.wire(driver), self.access, self.template).all()
 
     def _seen(self, found: list[VirtualMachine]) -> list[VirtualMachine]:
         """The same machines, whose names are known from now on."""

@@ -289,7 +289,7 @@ class Ec2(Provider):
         }.get(told[node_id] or "", Outcome.UNKNOWN)
 
     def preflight(self, driver: NodeDriver, wanted: Wanted) -> Sequence[Check]:
-        return Ec2Checks(partial(self.wire, driver), self.access, self.template, wanted).all()
+        return Ec2Checks(wanted, partial(self.wire, driver), self.access, self.template).all()
 
     def understand(self, error: Exception, doing: str) -> CloudError | None:
         if isinstance(error, Refusal) and error.code in UNAUTHORIZED:

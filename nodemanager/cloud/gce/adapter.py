@@ -242,13 +242,8 @@ class Gce(Provider):
             connection.driver = driver
             return connection
 
-        return GceChecks(
-            partial(self.wire, driver),
-            partial(self.by_id, driver),
-            Rights(self.access, connect),
-            self.template,
-            wanted,
-        ).all()
+        wire, find = partial(self.wire, driver), partial(self.by_id, driver)
+        return GceChecks(wanted, wire, find, Rights(self.access, connect), self.template).all()
 
     @property
     def _ours(self) -> str:

@@ -224,8 +224,7 @@ class OpenStack(Provider):
         return Outcome.ACCEPTED
 
     def preflight(self, driver: NodeDriver, wanted: Wanted) -> Sequence[Check]:
-        wire, token = partial(self.wire, driver), self.keystone.token
-        return OpenStackChecks(wire, token, self.template, wanted).all()
+        return OpenStackChecks(wanted, partial(self.wire, driver), self.template).all()
 
 
 def build_cloud(config: CloudConfig, *, timeout: float = TIMEOUT) -> LibcloudCloud:

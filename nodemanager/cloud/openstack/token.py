@@ -48,8 +48,6 @@ class Token:
     project: str
     until: float
     endpoints: Mapping[str, str]
-    about: Any = field(repr=False)
-    """keystoneauth1's AccessInfo, which says whose it is."""
 
     def endpoint(self, service: str) -> str:
         """Raises BadRequest where the catalog has no such service in our region."""
@@ -115,7 +113,6 @@ class Keystone:
                 project=str(told.project_id),
                 until=asked_at + (told.expires - told.issued).total_seconds() - RENEW_S,
                 endpoints=self._endpoints(told.service_catalog.catalog),
-                about=told,
             )
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             # The text of a KeyError names the key alone, so no part of the answer is told.

@@ -86,11 +86,11 @@ def test_each_zone_is_asked_whether_it_has_the_sizes(azure: AzureServer) -> None
     azure.fault("skus.list", after=changed(zonal))
     size = replace(SMALL, places=("1", "2", "3"))
     found = asking.asked(cloud(azure, places=PLACES), Wanted(POOL, (size,)))
-    assert found["place 1"] == Found("zone 1 of eastus has its sizes")
+    assert found["place 1"] == Found("zone 1 of eastus")
     assert (found["place 2"].mark, found["place 3"].mark) == (
         CheckStatus.FAILED,
         CheckStatus.FAILED,
     )
-    assert "Standard_D2s_v5 is restricted: Quota" in found["place 2"].text
-    assert "Standard_D2s_v5 is not offered" in found["place 3"].text
+    assert "Standard_D2s_v5 is restricted for this subscription: Quota" in found["place 2"].text
+    assert "zone 3 has no Standard_D2s_v5" in found["place 3"].text
     assert found[f"offer of {SMALL.name}"].mark is CheckStatus.FINE

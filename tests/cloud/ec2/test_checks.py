@@ -133,7 +133,7 @@ def test_what_the_daemon_never_asks_for_is_no_failure_where_it_is_not_allowed(
 
     found = asked(as_at_amazon(cloud(server, create=create)))
 
-    for name in ("subnet", "offer of m5.large"):
+    for name in ("place subnet-1", "offer of m5.large"):
         assert found[name].mark is CheckStatus.NOT_ASKED
         assert "ec2-check.json" in found[name].to_do
 
@@ -146,15 +146,15 @@ def test_what_an_api_like_ec2s_does_not_have_is_no_failure(server: MotoServer) -
 
     found = asked(cloud(server, create=create))
 
-    for name in ("subnet", "offer of m5.large"):
+    for name in ("place subnet-1", "offer of m5.large"):
         assert found[name].mark is CheckStatus.NOT_ASKED
-        assert "this API has no Describe" in found[name].text
+        assert "InvalidAction" in found[name].text
 
 
 def test_the_subnet_is_looked_up(server: MotoServer) -> None:
     there = by_hand(server, "DescribeSubnets")
     create = {"image_id": "ami-1", "subnet_id": there["subnetId"]}
-    found = asked(as_at_amazon(cloud(server, create=create)))["subnet"]
+    found = asked(as_at_amazon(cloud(server, create=create)))[f"place {there['subnetId']}"]
     assert found.mark is CheckStatus.FINE
     assert there["vpcId"] in found.text
 
