@@ -42,7 +42,8 @@ def options(cloud: str, section: str) -> Mapping[str, CloudOption]:
 def text(cloud: str, section: str, key: str) -> str:
     """What the option is for: its declaration's own text, or the docstring of its field."""
     declared = options(cloud, section)[key]
-    return " ".join((declared.text or _docstrings(cloud, section).get(key, "")).split())
+    told = declared.text or _docstrings(cloud, section).get(key, "")
+    return " ".join(f"{told} {f'Takes {declared.says}.' if declared.says else ''}".split())
 
 
 @cache

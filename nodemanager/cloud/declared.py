@@ -29,7 +29,8 @@ class CloudOption:
 
     The text for manual and sample is the docstring of the field that declares the option, or `text`
     where none does. `missing` is what is said where it is not given; empty: it may be left out.
-    `also` are other names of it. A wrong value of one that is `hidden` is not shown.
+    `also` are other names of it. A wrong value of one that is `hidden` is not shown. For `says` and
+    `part` see `passed`.
     """
 
     kind: Callable[[str], Any]
@@ -39,6 +40,8 @@ class CloudOption:
     missing: str = ""
     also: tuple[str, ...] = ()
     hidden: bool = False
+    says: str = ""
+    part: str = ""
 
 
 def flag(value: str) -> bool:
@@ -126,20 +129,41 @@ def switch(*, default: bool = False, also: tuple[str, ...] = ()) -> bool:
     return option(flag, "yes" if default else "no", default=default, also=also)
 
 
-def passed(forms: Mapping[str, str], says: str, text: str, example: str) -> CloudOption:
-    """An option whose value goes into the cloud's request as it stands.
+Passed = Mapping[str, str]
+"""What an option's value becomes in the cloud's request; nothing where it is not given."""
 
-    `forms` has by pattern of the whole value the parameter that a value of that form becomes;
-    `says` is what a value must be.
+
+def passed(
+    forms: str | Mapping[str, str],
+    says: str = "true or false",
+    example: str = "true",
+    part: str = "",
+) -> Any:
+    """Declare an option whose value goes into the cloud's request as it stands.
+
+    `forms` has by pattern of the whole value the parameter that a value of that form becomes; for
+    one that is true or false, that alone. `says` is what a value must be, `part` the part of the
+    request that it is for.
     """
+    patterns = {"true|false": forms} if isinstance(forms, str) else forms
 
     def kind(value: str) -> dict[str, str]:
-        for form, param in forms.items():
+        for form, param in patterns.items():
             if re.fullmatch(form, value):
                 return {param: value}
         raise ValueError(f"not {says}")
 
-    return CloudOption(kind, example, f"{text} Takes {says}.", {})
+    return option(kind, example, default={}, says=says, part=part)
+
+
+def passed_on(section: Any, *parts: str) -> dict[str, str]:
+    """The request's parameters of the section's options for those parts; of all without any."""
+    found: dict[str, str] = {}
+    for each in dataclasses.fields(section):
+        declared = each.metadata.get(_KEY)
+        if declared is not None and declared.says and (not parts or declared.part in parts):
+            found |= getattr(section, each.name)
+    return found
 
 
 def options_of(section: type) -> dict[str, CloudOption]:

@@ -66,13 +66,6 @@ class SectionReader:
             self.wrong(key, str(error), None if declared.hidden else text)
             return declared.default
 
-    def passed(self, options: Mapping[str, CloudOption]) -> dict[str, str]:
-        """The request's parameters of those options that the section has."""
-        found: dict[str, str] = {}
-        for params in self.read(options).values():
-            found |= params
-        return found
-
 
 @dataclass(frozen=True, slots=True)
 class Sections:

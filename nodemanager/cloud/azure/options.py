@@ -17,7 +17,7 @@ from libcloud.common.azure_arm import publicEnvironments
 
 from nodemanager.cloud import declared
 from nodemanager.cloud.cloud_config import CloudConfig
-from nodemanager.cloud.declared import CloudOption, matching, one_of, option, passed, switch
+from nodemanager.cloud.declared import CloudOption, Passed, matching, one_of, option, passed, switch
 from nodemanager.cloud.endpoint import Endpoint
 from nodemanager.cloud.section_reader import CREATE, CREDENTIALS, LIST, SectionReader, Sections
 from nodemanager.cloud.tags import OUR_TAGS
@@ -28,51 +28,6 @@ if TYPE_CHECKING:
 _ID = r"/subscriptions/[^/\s]+(/[^/\s]+)+"
 _SECURITY = "properties.securityProfile"
 
-PASSED: Mapping[str, CloudOption] = {
-    "security_type": passed(
-        {"TrustedLaunch|ConfidentialVM|Standard": f"{_SECURITY}.securityType"},
-        "TrustedLaunch, ConfidentialVM or Standard",
-        "What guards nodes' boot and memory; by default as the image's generation has it.",
-        "TrustedLaunch",
-    ),
-    "secure_boot": passed(
-        {"true|false": f"{_SECURITY}.uefiSettings.secureBootEnabled"},
-        "true or false",
-        "Whether nodes boot signed code alone; needs security_type.",
-        "true",
-    ),
-    "vtpm": passed(
-        {"true|false": f"{_SECURITY}.uefiSettings.vTpmEnabled"},
-        "true or false",
-        "Whether nodes have a virtual trusted platform module; needs security_type.",
-        "true",
-    ),
-    "encryption_at_host": passed(
-        {"true|false": f"{_SECURITY}.encryptionAtHost"},
-        "true or false",
-        "Whether a node's host encrypts its disks and caches.",
-        "true",
-    ),
-    "proximity_group": passed(
-        {_ID: "properties.proximityPlacementGroup.id"},
-        "a resource id",
-        "The proximity placement group of all nodes.",
-        "/subscriptions/ID/resourceGroups/GROUP/providers/Microsoft.Compute/proximityPlacementGroups/NAME",
-    ),
-    "capacity_reservation_group": passed(
-        {_ID: "properties.capacityReservation.capacityReservationGroup.id"},
-        "a resource id",
-        "The capacity reservation group that nodes take their capacity from.",
-        "/subscriptions/ID/resourceGroups/GROUP/providers/Microsoft.Compute/capacityReservationGroups/NAME",
-    ),
-    "host_group": passed(
-        {_ID: "properties.hostGroup.id"},
-        "a resource id",
-        "The group of dedicated hosts that nodes run on.",
-        "/subscriptions/ID/resourceGroups/GROUP/providers/Microsoft.Compute/hostGroups/NAME",
-    ),
-}
-"""By where their values go in the machine's body."""
 
 SYSTEM = "system"
 WAYS = {
@@ -285,8 +240,36 @@ class Template:
     image_plan: Mapping[str, str] = option(_plan, "Publisher:Product:Plan", default={})
     """The purchase plan of a marketplace image, as Publisher:Product:Plan. The subscription must
     have accepted its terms."""
-    passed: Mapping[str, str] = field(default_factory=dict)
-    """By where it goes in the body; see PASSED."""
+    security_type: Passed = passed(
+        {"TrustedLaunch|ConfidentialVM|Standard": f"{_SECURITY}.securityType"},
+        "TrustedLaunch, ConfidentialVM or Standard",
+        "TrustedLaunch",
+    )
+    """What guards nodes' boot and memory; by default as the image's generation has it."""
+    secure_boot: Passed = passed(f"{_SECURITY}.uefiSettings.secureBootEnabled")
+    """Whether nodes boot signed code alone; needs security_type."""
+    vtpm: Passed = passed(f"{_SECURITY}.uefiSettings.vTpmEnabled")
+    """Whether nodes have a virtual trusted platform module; needs security_type."""
+    encryption_at_host: Passed = passed(f"{_SECURITY}.encryptionAtHost")
+    """Whether a node's host encrypts its disks and caches."""
+    proximity_group: Passed = passed(
+        {_ID: "properties.proximityPlacementGroup.id"},
+        "a resource id",
+        "/subscriptions/ID/resourceGroups/GROUP/providers/Microsoft.Compute/proximityPlacementGroups/NAME",
+    )
+    """The proximity placement group of all nodes."""
+    capacity_reservation_group: Passed = passed(
+        {_ID: "properties.capacityReservation.capacityReservationGroup.id"},
+        "a resource id",
+        "/subscriptions/ID/resourceGroups/GROUP/providers/Microsoft.Compute/capacityReservationGroups/NAME",
+    )
+    """The capacity reservation group that nodes take their capacity from."""
+    host_group: Passed = passed(
+        {_ID: "properties.hostGroup.id"},
+        "a resource id",
+        "/subscriptions/ID/resourceGroups/GROUP/providers/Microsoft.Compute/hostGroups/NAME",
+    )
+    """The group of dedicated hosts that nodes run on."""
     tags: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -316,7 +299,6 @@ SECTIONS: Mapping[str, Mapping[str, CloudOption]] = {
     CREATE: {
         "ping_host": declared.PING_HOST,
         **OWN,
-        **PASSED,
         "user_data": CloudOption(
             str,
             "/etc/nodemanager/user-data.yaml",
@@ -464,7 +446,7 @@ def _template(given: SectionReader, access: Access, tags: Mapping[str, str]) -> 
             given.wrong("network", "is missing: the virtual network of the nodes")
         network = _id(group, "virtualNetworks", own["network"])
         own["subnet"] = f"{network}/subnets/{own['subnet']}"
-    return Template(**own, passed=given.passed(PASSED), tags=every)
+    return Template(**own, tags=every)
 
 
 def _id(group: str, kind: str, text: str) -> str:

@@ -14,6 +14,7 @@ from typing import Any
 from nodemanager.cloud.api import CreateOrder
 from nodemanager.cloud.azure.node import azure_tags
 from nodemanager.cloud.azure.options import LONGEST_TAG, SYSTEM, Template
+from nodemanager.cloud.declared import passed_on
 from nodemanager.errors import BadRequest
 
 LONGEST_CUSTOM_DATA = 65_535
@@ -91,7 +92,7 @@ def machine_body(order: CreateOrder, template: Template, name: str, region: str)
         body["plan"] = dict(template.image_plan)
     if template.identity:
         body["identity"] = _identity(template.identity)
-    for path, text in template.passed.items():
+    for path, text in passed_on(template).items():
         *within, name = path.split(".")
         there = body
         for key in within:

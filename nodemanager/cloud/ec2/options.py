@@ -14,12 +14,14 @@ from nodemanager.cloud import declared
 from nodemanager.cloud.cloud_config import CloudConfig
 from nodemanager.cloud.declared import (
     CloudOption,
+    Passed,
     file,
     flag,
     matching,
     names,
     option,
     passed,
+    passed_on,
     switch,
 )
 from nodemanager.cloud.endpoint import Endpoint
@@ -86,103 +88,8 @@ class Credentials:
 _NUMBER = r"[1-9]\d{0,6}"
 _VOLUME_TYPE = "gp3|gp2|io2|io1|st1|sc1|standard"
 
-ROOT: Mapping[str, CloudOption] = {
-    "root_volume_size": passed(
-        {_NUMBER: "VolumeSize"},
-        "a number of GiB",
-        "The size of the volume that nodes boot from, in GiB; by default the image's.",
-        "50",
-    ),
-    "root_volume_type": passed(
-        {_VOLUME_TYPE: "VolumeType"}, "a type of EBS volume", "Its type.", "gp3"
-    ),
-    "root_volume_iops": passed(
-        {_NUMBER: "Iops"}, "a number", "Its input/output operations a second.", "3000"
-    ),
-    "root_volume_throughput": passed(
-        {_NUMBER: "Throughput"}, "a number of MiB a second", "Its MiB a second (gp3).", "125"
-    ),
-}
-"""Of the volume that nodes boot from, by their parameters of EC2's `Ebs`."""
-
-SCRATCH: Mapping[str, CloudOption] = {
-    "scratch_volume_type": passed(
-        {_VOLUME_TYPE: "VolumeType"},
-        "a type of EBS volume",
-        "The type of the volume for [Size NAME] scratch.",
-        "gp3",
-    ),
-    "scratch_volume_iops": passed(
-        {_NUMBER: "Iops"},
-        "a number",
-        "Its input/output operations a second; io1 and io2 need them.",
-        "3000",
-    ),
-    "scratch_volume_throughput": passed(
-        {_NUMBER: "Throughput"}, "a number of MiB a second", "Its MiB a second (gp3).", "125"
-    ),
-}
-"""Of the volume for `[Size]` scratch."""
-
-VOLUMES: Mapping[str, CloudOption] = {
-    "volumes_encrypted": passed(
-        {"true|false": "Encrypted"},
-        "true or false",
-        "Whether nodes' volumes are encrypted; by default as the account and the image have it.",
-        "true",
-    ),
-    "volumes_kms_key": passed(
-        {r"[\w:/-]+": "KmsKeyId"},
-        "the id, alias or ARN of a key",
-        "The key to encrypt them with, instead of the account's own; needs volumes_encrypted.",
-        "alias/compute",
-    ),
-}
-"""Of both."""
 
 RESERVATION = "CapacityReservationSpecification.CapacityReservation"
-INSTANCE: Mapping[str, CloudOption] = {
-    "launch_template": passed(
-        {
-            r"lt-\w+": "LaunchTemplate.LaunchTemplateId",
-            r".{3,128}": "LaunchTemplate.LaunchTemplateName",
-        },
-        "a launch template's id (lt-...) or name",
-        "A launch template, for what this file does not say; image_id is still this file's.",
-        "lt-0123456789abcdef0",
-    ),
-    "launch_template_version": passed(
-        {r"\$Default|\$Latest|\d+": "LaunchTemplate.Version"},
-        "a number, $Default or $Latest",
-        "Its version.",
-        "$Default",
-    ),
-    "capacity_reservation": passed(
-        {
-            r"cr-\w+": f"{RESERVATION}Target.CapacityReservationId",
-            r"arn:.+": f"{RESERVATION}Target.CapacityReservationResourceGroupArn",
-            "open|none|capacity-reservations-only": f"{RESERVATION}Preference",
-        },
-        "a reservation's id (cr-...), a group's ARN, open, none or capacity-reservations-only",
-        "The capacity that nodes take: a reservation's id, the ARN of a group of them, or none.",
-        "cr-0123456789abcdef0",
-    ),
-    "tenancy": passed(
-        {"default|dedicated|host": "Placement.Tenancy"},
-        "default, dedicated or host",
-        "Whether nodes share their hosts with other customers.",
-        "default",
-    ),
-    "metadata_hop_limit": passed(
-        {r"[1-9]|[1-5]\d|6[0-4]": "MetadataOptions.HttpPutResponseHopLimit"},
-        "a number from 1 to 64",
-        "How far the metadata's token may travel: 2 for containers on the node.",
-        "1",
-    ),
-}
-"""Of the instance, by their parameters of RunInstances."""
-
-PASSED: Mapping[str, CloudOption] = {**ROOT, **SCRATCH, **VOLUMES, **INSTANCE}
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,12 +156,86 @@ class Template:
     root_device: str | None = option(str, "/dev/xvda")
     """The image's name of the volume that nodes boot from; without it, EC2 is asked. Under another
     name EC2 would make a second volume."""
-    root: Mapping[str, str] = field(default_factory=dict)
-    """What is asked of the volume that nodes boot from, by parameter of EC2's `Ebs`."""
-    scratch: Mapping[str, str] = field(default_factory=dict)
-    instance: Mapping[str, str] = field(default_factory=dict)
-    """By parameter of RunInstances."""
+    root_volume_size: Passed = passed({_NUMBER: "VolumeSize"}, "a number of GiB", "50", "root")
+    """The size of the volume that nodes boot from, in GiB; by default the image's."""
+    root_volume_type: Passed = passed(
+        {_VOLUME_TYPE: "VolumeType"}, "a type of EBS volume", "gp3", "root"
+    )
+    """Its type."""
+    root_volume_iops: Passed = passed({_NUMBER: "Iops"}, "a number", "3000", "root")
+    """Its input/output operations a second."""
+    root_volume_throughput: Passed = passed(
+        {_NUMBER: "Throughput"}, "a number of MiB a second", "125", "root"
+    )
+    """Its MiB a second (gp3)."""
+    scratch_volume_type: Passed = passed(
+        {_VOLUME_TYPE: "VolumeType"}, "a type of EBS volume", "gp3", "scratch"
+    )
+    """The type of the volume for [Size NAME] scratch."""
+    scratch_volume_iops: Passed = passed({_NUMBER: "Iops"}, "a number", "3000", "scratch")
+    """Its input/output operations a second; io1 and io2 need them."""
+    scratch_volume_throughput: Passed = passed(
+        {_NUMBER: "Throughput"}, "a number of MiB a second", "125", "scratch"
+    )
+    """Its MiB a second (gp3)."""
+    volumes_encrypted: Passed = passed("Encrypted", part="volumes")
+    """Whether nodes' volumes are encrypted; by default as the account and the image have it."""
+    volumes_kms_key: Passed = passed(
+        {r"[\w:/-]+": "KmsKeyId"}, "the id, alias or ARN of a key", "alias/compute", "volumes"
+    )
+    """The key to encrypt them with, instead of the account's own; needs volumes_encrypted."""
+    launch_template: Passed = passed(
+        {
+            r"lt-\w+": "LaunchTemplate.LaunchTemplateId",
+            r".{3,128}": "LaunchTemplate.LaunchTemplateName",
+        },
+        "a launch template's id (lt-...) or name",
+        "lt-0123456789abcdef0",
+        "instance",
+    )
+    """A launch template, for what this file does not say; image_id is still this file's."""
+    launch_template_version: Passed = passed(
+        {r"\$Default|\$Latest|\d+": "LaunchTemplate.Version"},
+        "a number, $Default or $Latest",
+        "$Default",
+        "instance",
+    )
+    """Its version."""
+    capacity_reservation: Passed = passed(
+        {
+            r"cr-\w+": f"{RESERVATION}Target.CapacityReservationId",
+            r"arn:.+": f"{RESERVATION}Target.CapacityReservationResourceGroupArn",
+            "open|none|capacity-reservations-only": f"{RESERVATION}Preference",
+        },
+        "a reservation's id (cr-...), a group's ARN, open, none or capacity-reservations-only",
+        "cr-0123456789abcdef0",
+        "instance",
+    )
+    """The capacity that nodes take: a reservation's id, the ARN of a group of them, or none."""
+    tenancy: Passed = passed(
+        {"default|dedicated|host": "Placement.Tenancy"},
+        "default, dedicated or host",
+        "default",
+        "instance",
+    )
+    """Whether nodes share their hosts with other customers."""
+    metadata_hop_limit: Passed = passed(
+        {r"[1-9]|[1-5]\d|6[0-4]": "MetadataOptions.HttpPutResponseHopLimit"},
+        "a number from 1 to 64",
+        "1",
+        "instance",
+    )
+    """How far the metadata's token may travel: 2 for containers on the node."""
     tags: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def root(self) -> Mapping[str, str]:
+        """What is asked of the volume that nodes boot from, by parameter of EC2's `Ebs`."""
+        return passed_on(self, "root", "volumes")
+
+    @property
+    def scratch(self) -> Mapping[str, str]:
+        return {"VolumeType": "gp3"} | passed_on(self, "scratch", "volumes")
 
     @property
     def group_ids(self) -> tuple[str, ...]:
@@ -287,7 +268,6 @@ SECTIONS: Mapping[str, Mapping[str, CloudOption]] = {
     CREATE: {
         "ping_host": declared.PING_HOST,
         **OWN,
-        **PASSED,
         "user_data": declared.USER_DATA,
         "tag_?*": CloudOption(
             str,
@@ -415,14 +395,7 @@ def _filters(given: SectionReader) -> dict[str, str]:
 
 
 def _template(given: SectionReader, filters: Mapping[str, str]) -> Template:
-    volumes = given.passed(VOLUMES)
-    template = Template(
-        **given.read(OWN),
-        root=given.passed(ROOT) | volumes,
-        scratch={"VolumeType": "gp3"} | given.passed(SCRATCH) | volumes,
-        instance=given.passed(INSTANCE),
-        tags=_create_tags(given, filters),
-    )
+    template = Template(**given.read(OWN), tags=_create_tags(given, filters))
     if template.group_names and (template.subnet_id or template.assign_public_ip):
         given.wrong("security_groups", "beside subnet_id or assign_public_ip, EC2 takes ids (sg-)")
     if template.key_name and given.text("ssh_key"):

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from nodemanager.cloud.api import CreateOrder
+from nodemanager.cloud.declared import passed_on
 from nodemanager.cloud.ec2.options import SUBNET, Template
 from nodemanager.cloud.tags import tags_for
 from nodemanager.errors import BadRequest
@@ -70,7 +71,7 @@ def run_params(order: CreateOrder, template: Template, own_scratch_mb: int) -> d
             ),
         }
     )
-    params |= template.instance
+    params |= passed_on(template, "instance")
     params |= _network(template)
     params |= _profile(template.iam_instance_profile)
     params |= _volumes(order.size.scratch_mb - own_scratch_mb, template)

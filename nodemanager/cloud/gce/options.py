@@ -15,12 +15,20 @@ from typing import Any
 
 from nodemanager.cloud import declared
 from nodemanager.cloud.cloud_config import CloudConfig
-from nodemanager.cloud.declared import CloudOption, file, matching, names, option, passed, switch
+from nodemanager.cloud.declared import (
+    CloudOption,
+    Passed,
+    file,
+    matching,
+    names,
+    option,
+    passed,
+    switch,
+)
 from nodemanager.cloud.endpoint import Endpoint
 from nodemanager.cloud.section_reader import CREATE, CREDENTIALS, LIST, SectionReader, Sections
 from nodemanager.lib import foreign
 
-_FLAG = "true|false"
 _LABEL = r"[a-z0-9_-]{0,63}"
 _NAME = r"[a-z](?:[-a-z0-9]{0,61}[a-z0-9])?"
 _PROJECT = r"(?:[a-z0-9.-]+:)?[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?"
@@ -102,69 +110,6 @@ class Credentials:
     """Accepted for old files: access tokens always have compute's."""
 
 
-PASSED: Mapping[str, CloudOption] = {
-    "secure_boot": passed(
-        {_FLAG: "shieldedInstanceConfig.enableSecureBoot"},
-        "true or false",
-        "Whether nodes boot signed code alone (Shielded VM).",
-        "true",
-    ),
-    "vtpm": passed(
-        {_FLAG: "shieldedInstanceConfig.enableVtpm"},
-        "true or false",
-        "Whether nodes have a virtual trusted platform module.",
-        "true",
-    ),
-    "integrity_monitoring": passed(
-        {_FLAG: "shieldedInstanceConfig.enableIntegrityMonitoring"},
-        "true or false",
-        "Whether Google compares each boot with the one before.",
-        "true",
-    ),
-    "confidential_type": passed(
-        {"SEV|SEV_SNP|TDX": "confidentialInstanceConfig.confidentialInstanceType"},
-        "SEV, SEV_SNP or TDX",
-        "How nodes' memory is encrypted (Confidential VM).",
-        "SEV",
-    ),
-    "min_cpu_platform": passed(
-        {r"[A-Z].{2,40}": "minCpuPlatform"},
-        "the name of a platform, as Intel Ice Lake",
-        "The oldest processors that nodes may get.",
-        "Intel Ice Lake",
-    ),
-    "nic_type": passed(
-        {"GVNIC|VIRTIO_NET|IDPF": "nicType"},
-        "GVNIC, VIRTIO_NET or IDPF",
-        "The kind of the nodes' network interface.",
-        "GVNIC",
-    ),
-    "reservation": passed(
-        {
-            "any": "reservationAffinity.any",
-            "none": "reservationAffinity.none",
-            r"[a-z].*": "reservationAffinity.name",
-        },
-        "any, none, or a reservation's name",
-        "The reservation that nodes take, any that fits, or none.",
-        "any",
-    ),
-    "placement_policy": passed(
-        {r"[a-z][-a-z0-9]{0,62}": "resourcePolicies"},
-        "a policy's name",
-        "The placement policy of the zone's region, such as a compact one.",
-        "compact",
-    ),
-    "instance_template": passed(
-        {r"[a-z][-a-z0-9]{0,62}|.+/instanceTemplates/.+": "template"},
-        "a template's name or path",
-        "An instance template, for what this file does not say.",
-        "compute",
-    ),
-}
-"""By where their values go in the body of instances.insert."""
-
-
 @dataclass(frozen=True, slots=True)
 class Access:
     """`[Cloud Credentials]`. `info` is Google's JSON file of credentials; None where the instance's
@@ -242,9 +187,49 @@ class Template:
     accelerators: tuple[str, int] | None = option(_accelerators, "nvidia-tesla-t4:1")
     """The type of accelerators, and how many each node has; a2, a3 and g2 have theirs built in.
     Such a node ends when its host is serviced, since Google can't move it."""
+    secure_boot: Passed = passed("shieldedInstanceConfig.enableSecureBoot")
+    """Whether nodes boot signed code alone (Shielded VM)."""
+    vtpm: Passed = passed("shieldedInstanceConfig.enableVtpm")
+    """Whether nodes have a virtual trusted platform module."""
+    integrity_monitoring: Passed = passed("shieldedInstanceConfig.enableIntegrityMonitoring")
+    """Whether Google compares each boot with the one before."""
+    confidential_type: Passed = passed(
+        {"SEV|SEV_SNP|TDX": "confidentialInstanceConfig.confidentialInstanceType"},
+        "SEV, SEV_SNP or TDX",
+        "SEV",
+    )
+    """How nodes' memory is encrypted (Confidential VM)."""
+    min_cpu_platform: Passed = passed(
+        {r"[A-Z].{2,40}": "minCpuPlatform"},
+        "the name of a platform, as Intel Ice Lake",
+        "Intel Ice Lake",
+    )
+    """The oldest processors that nodes may get."""
+    nic_type: Passed = passed(
+        {"GVNIC|VIRTIO_NET|IDPF": "nicType"}, "GVNIC, VIRTIO_NET or IDPF", "GVNIC"
+    )
+    """The kind of the nodes' network interface."""
+    reservation: Passed = passed(
+        {
+            "any": "reservationAffinity.any",
+            "none": "reservationAffinity.none",
+            r"[a-z].*": "reservationAffinity.name",
+        },
+        "any, none, or a reservation's name",
+        "any",
+    )
+    """The reservation that nodes take, any that fits, or none."""
+    placement_policy: Passed = passed(
+        {r"[a-z][-a-z0-9]{0,62}": "resourcePolicies"}, "a policy's name", "compact"
+    )
+    """The placement policy of the zone's region, such as a compact one."""
+    instance_template: Passed = passed(
+        {r"[a-z][-a-z0-9]{0,62}|.+/instanceTemplates/.+": "template"},
+        "a template's name or path",
+        "compute",
+    )
+    """An instance template, for what this file does not say."""
     labels: Mapping[str, str] = field(default_factory=dict)
-    passed: Mapping[str, str] = field(default_factory=dict)
-    """By where it goes in the body; see PASSED."""
 
 
 OWN = declared.options_of(Template)
@@ -270,7 +255,6 @@ SECTIONS: Mapping[str, Mapping[str, CloudOption]] = {
         "label:?*": CloudOption(
             str, "owner = example", text="A label of your own for every node and its disks."
         ),
-        **PASSED,
     },
 }
 
@@ -381,7 +365,7 @@ def _template(given: SectionReader, listed: ListFilter) -> Template:
             given.wrong("service_account_name", "contradicts service_accounts: give one of them")
         found["service_accounts"] = (ServiceAccountOfNode(name, (FULL_SCOPE,)),)
     found["tags"] = tuple(dict.fromkeys((*sorted(listed.tags), *found["tags"])))
-    return Template(**found, labels=_labels(given), passed=given.passed(PASSED))
+    return Template(**found, labels=_labels(given))
 
 
 def _labels(given: SectionReader) -> dict[str, str]:

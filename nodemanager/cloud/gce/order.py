@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from nodemanager.cloud.api import CreateOrder
+from nodemanager.cloud.declared import passed_on
 from nodemanager.cloud.gce.labels import instance_name, labels_for
 from nodemanager.cloud.gce.options import ServiceAccountOfNode, Template
 from nodemanager.errors import BadRequest
@@ -77,7 +78,7 @@ def insert_body(
 
 def template_path(template: Template) -> str | None:
     """The instance template that Google begins with, if one is named."""
-    name = template.passed.get("template")
+    name = template.instance_template.get("template")
     return name if name is None or "/" in name else f"global/instanceTemplates/{name}"
 
 
@@ -87,7 +88,7 @@ def _put(body: dict[str, Any], template: Template, zone: str) -> None:
         kind, count = template.accelerators
         path = f"zones/{zone}/acceleratorTypes/{kind}"
         body["guestAccelerators"] = [{"acceleratorType": path, "acceleratorCount": count}]
-    for place, text in template.passed.items():
+    for place, text in passed_on(template).items():
         within, _, name = place.rpartition(".")
         if place == "nicType":
             body["networkInterfaces"][0]["nicType"] = text

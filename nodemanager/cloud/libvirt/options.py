@@ -11,25 +11,9 @@ from xml.etree import ElementTree
 
 from nodemanager.cloud import declared
 from nodemanager.cloud.cloud_config import CloudConfig
-from nodemanager.cloud.declared import CloudOption, option, passed, whole
+from nodemanager.cloud.declared import CloudOption, Passed, option, passed, whole
 from nodemanager.cloud.libvirt.devices import Devices, parse
 from nodemanager.cloud.section_reader import CREATE, CREDENTIALS, LIST, SectionReader, Sections
-
-PASSED: Mapping[str, CloudOption] = {
-    "firmware": passed(
-        {"bios|efi": "firmware"},
-        "bios or efi",
-        "What starts the node's system; a node with efi is a machine of the type q35.",
-        "efi",
-    ),
-    "secure_boot": passed(
-        {"yes|no": "secure-boot"},
-        "yes or no",
-        "Whether efi starts signed systems alone; by default as the host's first firmware does.",
-        "yes",
-    ),
-}
-"""By libvirt's attribute of `<os>`, and its name of a firmware's feature."""
 
 
 def _whole_or_none(value: str) -> int:
@@ -123,8 +107,10 @@ class Template:
     """A file with a libvirt domain that every node is like: machine, processor, devices. Its name,
     uuid, memory, vcpu, tags and our disks are filled in, and an interface if it has none or network
     or bridge is given."""
-    passed: Mapping[str, str] = field(default_factory=dict)
-    """By what it is for libvirt; see PASSED."""
+    firmware: Passed = passed({"bios|efi": "firmware"}, "bios or efi", "efi")
+    """What starts the node's system; a node with efi is a machine of the type q35."""
+    secure_boot: Passed = passed({"yes|no": "secure-boot"}, "yes or no", "yes")
+    """Whether efi starts signed systems alone; by default as the host's first firmware does."""
 
 
 OWN = declared.options_of(Template)
@@ -134,7 +120,6 @@ SECTIONS: Mapping[str, Mapping[str, CloudOption]] = {
     CREATE: {
         "ping_host": declared.PING_HOST,
         **OWN,
-        **PASSED,
         "user_data": declared.USER_DATA,
     },
 }
@@ -158,11 +143,11 @@ def _access(given: SectionReader, timeout: float) -> Access:
 
 
 def _template(given: SectionReader) -> Template:
-    template = Template(**given.read(OWN), passed=given.passed(PASSED))
+    template = Template(**given.read(OWN))
     if template.network and template.bridge:
         given.wrong("bridge", "contradicts network: give one of them", template.bridge)
     if given.text("domain_xml"):
-        for key in PASSED.keys() & given.values.keys():
+        for key in {"firmware", "secure_boot"} & given.values.keys():
             given.wrong(key, "contradicts domain_xml: give it there")
     if given.text("secure_boot") and given.text("firmware") != "efi":
         given.wrong("secure_boot", "needs firmware = efi")

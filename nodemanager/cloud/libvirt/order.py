@@ -9,6 +9,7 @@ from xml.etree import ElementTree
 from xml.etree.ElementTree import Element, SubElement
 
 from nodemanager.cloud.api import CreateOrder
+from nodemanager.cloud.declared import passed_on
 from nodemanager.cloud.libvirt.devices import Devices, add
 from nodemanager.cloud.libvirt.domain import metadata
 from nodemanager.cloud.libvirt.options import Template
@@ -88,7 +89,7 @@ def domain_xml(
     """
     root = ElementTree.fromstring(template.domain_xml or PLAIN)  # noqa: S314  # our own XML
     if template.domain_xml is None:
-        _for_guest(root, guest, template.passed)
+        _for_guest(root, guest, passed_on(template))
     root.set("type", root.get("type") or guest.type)
     for name in ("name", "uuid", "memory", "currentMemory", "vcpu"):
         for element in root.findall(name):
