@@ -50,11 +50,13 @@ def text(cloud: str, section: str, key: str) -> str:
 def _docstrings(cloud: str, section: str) -> dict[str, str]:
     """The docstrings of the fields by which a section is declared; Python keeps none of them."""
     found = {}
-    for made in ast.parse(inspect.getsource(_module(cloud))).body:
-        if isinstance(made, ast.ClassDef) and made.name in DECLARED_IN[section]:
-            for one, after in zip(made.body, made.body[1:], strict=False):
-                if isinstance(one, ast.AnnAssign) and isinstance(after, ast.Expr):
-                    found[ast.unparse(one.target)] = str(ast.literal_eval(after.value))
+    declared_in = (getattr(_module(cloud), name, None) for name in DECLARED_IN[section])
+    for made in filter(None, declared_in):
+        (body,) = ast.parse(inspect.getsource(made)).body
+        assert isinstance(body, ast.ClassDef)
+        for one, after in zip(body.body, body.body[1:], strict=False):
+            if isinstance(one, ast.AnnAssign) and isinstance(after, ast.Expr):
+                found[ast.unparse(one.target)] = str(ast.literal_eval(after.value))
     return found
 
 

@@ -14,6 +14,7 @@ from libcloud.compute.base import NodeDriver
 
 from nodemanager.cloud.api import CreateOrder
 from nodemanager.cloud.checks import Check, Found, Wanted
+from nodemanager.cloud.cloud_config import CloudConfig
 from nodemanager.cloud.provider import GoesOn, Leftovers, Provider
 from nodemanager.cloud.reading import NodeReader, Unidentifiable, checked_list
 from nodemanager.cloud.refusal import CodedRefusal
@@ -141,14 +142,14 @@ class LibcloudCloud:
 
     def __init__(
         self,
-        *,
-        pool: str,
+        config: CloudConfig,
         provider: Provider,
         reader: NodeReader,
         leftovers: Leftovers | None = None,
+        *,
         timeout: float = TIMEOUT,
     ) -> None:
-        self.pool = pool
+        self.pool = config.pool
         self.timeout = timeout
         self.provider = provider.name
         self.visible_after = provider.visible_after
@@ -158,7 +159,8 @@ class LibcloudCloud:
         self.sizes_from_file = provider.sizes_from_file
         self.makes_any_size = provider.makes_any_size
         self._provider = provider
-        self._reader = reader
+        # Without places nobody asks where a node is.
+        self._reader = reader if config.places else replace(reader, places=lambda raw: ())
         self._leftovers = leftovers
         self._drivers = Drivers(provider, timeout)
         self._listed: Mapping[str, CloudNode] = {}

@@ -6,6 +6,7 @@ from __future__ import annotations
 import csv
 import math
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
@@ -21,6 +22,8 @@ T = TypeVar("T")
 
 _END_OF_TIME = 253_402_300_800.0
 """The year 10,000: what has a later time can't be shown."""
+
+MOST_KNOWN = 100_000
 
 NO_NODES: Mapping[str, CloudNode] = MappingProxyType({})
 
@@ -201,6 +204,16 @@ def chosen(found: Iterable[T], passes: Callable[[T], bool], unread: bool) -> lis
             return unread
 
     return [one for one in found if counts(one)]
+
+
+def remember(known: dict[str, str], found: Iterable[Any], where: Callable[[Any], str]) -> None:
+    """Note by each one's id where it is asked for; one that can't be read is not noted."""
+    if len(known) > MOST_KNOWN:
+        known.clear()
+    for one in found:
+        with suppress(AttributeError, ValueError):
+            if one.id:
+                known[one.id] = where(one)
 
 
 def checked_list(answer: object, doing: str) -> list[Any]:

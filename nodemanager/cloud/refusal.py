@@ -12,6 +12,11 @@ T = TypeVar("T")
 _LONGEST = 400
 
 
+def words(text: str) -> frozenset[str]:
+    """The words of a text, such as a cloud's codes, in any order."""
+    return frozenset(text.split())
+
+
 class CodedRefusal(Exception):
     """A refused request, or an operation that failed; `message` is one line."""
 

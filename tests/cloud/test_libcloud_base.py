@@ -86,17 +86,14 @@ TAGS = {"pool": "mine", "record": "r1", "incarnation": "i1"}
 def Cloud(
     *answers: tuple[object, bool], server: PingServer | None = None, timeout: float = 0.3
 ) -> LibcloudCloud:
-    return LibcloudCloud(
-        pool="mine",
-        provider=Answers(answers, server),
-        reader=NodeReader(
-            {"running": CloudState.RUNNING},
-            tags=lambda raw: Tags(**raw.extra["tags"]),
-            held=lambda raw: bool((raw.extra or {}).get("held")),
-            places=lambda raw: tuple((raw.extra or {}).get("places", ())),
-        ),
-        timeout=timeout,
+    reader = NodeReader(
+        {"running": CloudState.RUNNING},
+        tags=lambda raw: Tags(**raw.extra["tags"]),
+        held=lambda raw: bool((raw.extra or {}).get("held")),
+        places=lambda raw: tuple((raw.extra or {}).get("places", ())),
     )
+    config = cloud_config(pool="mine", places={"a": "[Cloud] places"})
+    return LibcloudCloud(config, Answers(answers, server), reader, timeout=timeout)
 
 
 def node(node_id: str = "n1", **changes: Any) -> Node:

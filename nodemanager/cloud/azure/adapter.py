@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from operator import attrgetter
 
 from libcloud.compute.base import NodeDriver
@@ -14,6 +13,7 @@ from libcloud.compute.drivers.azure_arm import AzureNodeDriver
 
 from nodemanager.cloud.api import CreateOrder
 from nodemanager.cloud.azure import images, options
+from nodemanager.cloud.azure.access import Access
 from nodemanager.cloud.azure.checks import AzureChecks
 from nodemanager.cloud.azure.errors import Refusal
 from nodemanager.cloud.azure.leftovers import AzureLeftovers
@@ -25,7 +25,7 @@ from nodemanager.cloud.azure.node import (
     azure_tags,
     tags_in,
 )
-from nodemanager.cloud.azure.options import Access, Template
+from nodemanager.cloud.azure.options import Template
 from nodemanager.cloud.azure.order import machine_body, machine_name
 from nodemanager.cloud.azure.sign_in import EntraSignIn
 from nodemanager.cloud.azure.wire import COMPUTE, RESOURCES, AzureAnswers, Wire, is_done
@@ -33,14 +33,12 @@ from nodemanager.cloud.checks import Check, Wanted
 from nodemanager.cloud.cloud_config import CloudConfig
 from nodemanager.cloud.libcloud_base import TIMEOUT, LibcloudCloud, connected, load_driver_class
 from nodemanager.cloud.provider import GoesOn, Provider
-from nodemanager.cloud.reading import checked_list, chosen, size_table
+from nodemanager.cloud.reading import checked_list, chosen, remember, size_table
 from nodemanager.cloud.token import TokenSource
 from nodemanager.core.model.world import Outcome, Size, Tags
 from nodemanager.errors import BadRequest, CloudError, ForeignAnswer, MalformedId
 
 TAGS = "2021-04-01"
-MOST_NAMES_KNOWN = 100_000
-
 _ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
@@ -143,7 +141,7 @@ class Azure(Provider):
                 return self._made_before(wire, name, order.tags, refusal)
             raise
         made = VirtualMachine.of(begun.content)
-        self._note([made])
+        self._seen([made])
         link = begun.headers.get("azure-asyncoperation")
         return made if link is None else GoesOn(made, json.dumps({"name": name, "link": link}))
 
@@ -179,7 +177,7 @@ class Azure(Provider):
         made = wire.machine(name)
         if made is None or tags_in(made.tags) != tags:
             raise refusal
-        self._note([made])
+        self._seen([made])
         return made
 
     def adopt(self, driver: NodeDriver, node_id: str, tags: Tags) -> None:
@@ -213,18 +211,8 @@ class Azure(Provider):
 
     def _seen(self, found: list[VirtualMachine]) -> list[VirtualMachine]:
         """The same machines, whose names are known from now on."""
-        checked_list(found, "list machines")
-        if len(self._names) > MOST_NAMES_KNOWN:
-            self._names.clear()
-        self._note(found)
+        remember(self._names, checked_list(found, "list machines"), attrgetter("own_name"))
         return found
-
-    def _note(self, found: list[VirtualMachine]) -> None:
-        for one in found:
-            # One without a name is searched for among all.
-            with suppress(AttributeError, ValueError):
-                if one.id:
-                    self._names[one.id] = one.own_name
 
     def _is_ours(self, one: VirtualMachine) -> bool:
         """What is no machine may be ours, too: the reader tells it."""
@@ -246,11 +234,5 @@ def build_cloud(config: CloudConfig, *, timeout: float = TIMEOUT) -> LibcloudClo
     tokens = TokenSource(signs_in)
     driver_type = connected(own, AzureAnswers, endpoint=access.endpoint, tokens=tokens)
     azure = Azure(access, pool, tokens, listed, template, driver_type)
-    return LibcloudCloud(
-        pool=pool,
-        provider=azure,
-        # Without places nobody asks where a node is.
-        reader=replace(READER, places=attrgetter("zones")) if config.places else READER,
-        leftovers=AzureLeftovers(pool, azure.wire, azure.by_id),
-        timeout=access.timeout,
-    )
+    leftovers = AzureLeftovers(pool, azure.wire, azure.by_id)
+    return LibcloudCloud(config, azure, READER, leftovers, timeout=access.timeout)

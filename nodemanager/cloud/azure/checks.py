@@ -12,7 +12,8 @@ from fnmatch import fnmatchcase
 from functools import cached_property
 from typing import Any
 
-from nodemanager.cloud.azure.options import Access, Template
+from nodemanager.cloud.azure.access import Access
+from nodemanager.cloud.azure.options import Template
 from nodemanager.cloud.azure.wire import Wire
 from nodemanager.cloud.checks import CheckStatus, CloudChecks, Found, Offer
 from nodemanager.lib.near import did_you_mean

@@ -6,9 +6,10 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from nodemanager.cloud.azure.access import Access
 from nodemanager.cloud.azure.errors import Refusal
 from nodemanager.cloud.azure.node import LATEST, exact_image
-from nodemanager.cloud.azure.options import Access, Template
+from nodemanager.cloud.azure.options import Template
 from nodemanager.cloud.azure.wire import COMPUTE, Wire
 from nodemanager.errors import BadRequest, Unauthorized
 

@@ -41,6 +41,7 @@ READER = NodeReader(
     created_at=lambda raw: epoch(raw.created),
     size=attrgetter("size"),
     image=attrgetter("image"),
+    places=attrgetter("zones"),
     # They are in the interfaces, and nothing is decided by them.
     addresses=lambda raw: (),
 )

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
+from nodemanager.cloud.azure.access import Access
 from nodemanager.cloud.azure.errors import Refusal
 from nodemanager.cloud.azure.node import VirtualMachine, power_in
-from nodemanager.cloud.azure.options import Access
 from nodemanager.cloud.refusal import unless_missing
 from nodemanager.cloud.token import TokenSource
 from nodemanager.cloud.transport import (

@@ -171,8 +171,4 @@ def build_cloud(config: CloudConfig, *, book: Book | None = None) -> LibcloudClo
         created_at=lambda raw: shared.entries[raw.id].created_at,
         size=lambda raw: shared.entries[raw.id].size,
     )
-    return LibcloudCloud(
-        pool=config.pool,
-        provider=Dummy(shared, creds, config.clock),
-        reader=reader,
-    )
+    return LibcloudCloud(config, Dummy(shared, creds, config.clock), reader)

@@ -16,6 +16,7 @@ from nodemanager.cloud.api import CreateOrder
 from nodemanager.cloud.checks import Check, Wanted
 from nodemanager.cloud.cloud_config import CloudConfig
 from nodemanager.cloud.ec2 import options
+from nodemanager.cloud.ec2.access import Access
 from nodemanager.cloud.ec2.checks import Ec2Checks
 from nodemanager.cloud.ec2.credentials import Keys, KeySource, key_source
 from nodemanager.cloud.ec2.errors import (
@@ -27,7 +28,7 @@ from nodemanager.cloud.ec2.errors import (
 )
 from nodemanager.cloud.ec2.instance import Instance
 from nodemanager.cloud.ec2.leftovers import Ec2Leftovers
-from nodemanager.cloud.ec2.options import Access, Template
+from nodemanager.cloud.ec2.options import Template
 from nodemanager.cloud.ec2.order import filter_params, literal, run_params
 from nodemanager.cloud.ec2.wire import PAGE_SIZE, Wire
 from nodemanager.cloud.libcloud_base import TIMEOUT, LibcloudCloud, connected, load_driver_class
@@ -58,6 +59,7 @@ READER = NodeReader(
     size=attrgetter("size"),
     addresses=attrgetter("addresses"),
     image=attrgetter("image"),
+    places=attrgetter("places"),
     why=attrgetter("why"),
 )
 """For Instances (nodemanager.cloud.ec2.instance)."""
@@ -310,11 +312,5 @@ def build_cloud(
     keys = key_source(access.keys, access.timeout)
     driver_type = connected(own, WholeAnswers, trust=access.trust)
     ec2 = Ec2(config.pool, access, keys, filters, template, driver_type, page_size)
-    return LibcloudCloud(
-        pool=config.pool,
-        provider=ec2,
-        # Without places nobody asks where a node is.
-        reader=replace(READER, places=attrgetter("places")) if config.places else READER,
-        leftovers=Ec2Leftovers(config.pool, ec2.wire, ec2.by_id),
-        timeout=access.timeout,
-    )
+    leftovers = Ec2Leftovers(config.pool, ec2.wire, ec2.by_id)
+    return LibcloudCloud(config, ec2, READER, leftovers, timeout=access.timeout)

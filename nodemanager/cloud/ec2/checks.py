@@ -17,8 +17,9 @@ from xml.etree.ElementTree import Element
 
 from nodemanager.cloud.api import CreateOrder
 from nodemanager.cloud.checks import CheckStatus, CloudChecks, Found, Offer
+from nodemanager.cloud.ec2.access import Access
 from nodemanager.cloud.ec2.errors import NO_SUCH_ACTION, Refusal
-from nodemanager.cloud.ec2.options import SUBNET, Access, Template
+from nodemanager.cloud.ec2.options import SUBNET, Template
 from nodemanager.cloud.ec2.order import filter_params, literal, run_params
 from nodemanager.cloud.ec2.wire import Wire
 from nodemanager.cloud.tags import POOL_TAG

@@ -7,8 +7,7 @@ Amazon's "Error codes for the Amazon EC2 API" and, where shared, from its "Commo
 
 from __future__ import annotations
 
-from nodemanager.cloud.refusal import CodedRefusal
-from nodemanager.cloud.words import words
+from nodemanager.cloud.refusal import CodedRefusal, words
 from nodemanager.errors import (
     CapacityUnavailable,
     CloudError,

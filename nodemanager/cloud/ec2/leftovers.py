@@ -22,8 +22,8 @@ from nodemanager.cloud.ec2.instance import Instance, tags_in
 from nodemanager.cloud.ec2.order import filter_params, literal
 from nodemanager.cloud.ec2.wire import Wire
 from nodemanager.cloud.leftovers import CloudResource, PoolLeftovers
+from nodemanager.cloud.refusal import words
 from nodemanager.cloud.tags import INCARNATION_TAG, POOL_TAG
-from nodemanager.cloud.words import words
 from nodemanager.core.model.world import Leftover, LeftoverKind, Outcome
 from nodemanager.errors import ForeignAnswer, IncompleteListing
 

@@ -6,7 +6,6 @@ Takes Arvados Node Manager's and libcloud's option names, so that a file of Arva
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -16,7 +15,6 @@ from nodemanager.cloud.declared import (
     CloudOption,
     Passed,
     file,
-    flag,
     matching,
     names,
     option,
@@ -24,10 +22,10 @@ from nodemanager.cloud.declared import (
     passed_on,
     switch,
 )
-from nodemanager.cloud.endpoint import Endpoint
+from nodemanager.cloud.ec2.access import Access, Credentials, access_of
+from nodemanager.cloud.refusal import words
 from nodemanager.cloud.section_reader import CREATE, CREDENTIALS, LIST, SectionReader, Sections
 from nodemanager.cloud.tags import OUR_TAGS
-from nodemanager.cloud.words import words
 from nodemanager.lib.near import did_you_mean
 
 STATE_FILTERS = words(
@@ -49,60 +47,11 @@ FILTERS = STATE_FILTERS | words(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Credentials:
-    """`[Cloud Credentials]` as the file has it."""
-
-    region: str = option(str, default="us-east-1")
-    """The region to run nodes in. Of one that libcloud does not know the sizes are another region's
-    without their prices: give [Size NAME] price."""
-    key: str | None = option(str, "AKIA...")
-    """The access key. Without key and secret, the standard AWS chain is used: environment, profile,
-    instance role."""
-    secret: str | None = option(str, "...")
-    """The key's secret; secret_file = PATH reads it from a file."""
-    token: str | None = option(str, "...")
-    """The session token of a temporary key. It is not renewed: prefer the chain."""
-    profile: str | None = option(str, "nodemanager")
-    """A profile of ~/.aws/credentials, where the chain is used."""
-    timeout: float | None = option(declared.number, "60")
-    """How many seconds to wait for one answer."""
-    endpoint: str | None = option(str, "https://ec2.example.org:8773")
-    """Another EC2 API than the region's own, as host[:port] (https) or a URL. Plain http is for
-    loopback, unless insecure."""
-    sts_endpoint: str | None = option(str, "https://sts.example.org")
-    """That API's STS, which tells the account; by default sts.REGION of Amazon's own, else
-    endpoint. An API without STS is identified by region and endpoint alone (L5)."""
-    ca_bundle: str | None = option(str, "/etc/ssl/certs/example.pem")
-    """A file of the certificate authorities to trust for the cloud, in place of the system's."""
-    insecure: bool = switch()
-    """Accept any certificate, and plain http to any host. For tests."""
-    host: str | None = option(str)
-    """With port and secure, libcloud's parts of endpoint, which goes before them."""
-    port: str | None = option(str)
-    """See host."""
-    secure: bool = option(flag, default=True)
-    """See host."""
-
-
 _NUMBER = r"[1-9]\d{0,6}"
 _VOLUME_TYPE = "gp3|gp2|io2|io1|st1|sc1|standard"
 
 
 RESERVATION = "CapacityReservationSpecification.CapacityReservation"
-
-
-@dataclass(frozen=True, slots=True)
-class Access:
-    """`[Cloud Credentials]`: endpoints, keys and the time-out (seconds)."""
-
-    region: str
-    endpoint: Endpoint
-    sts: Endpoint
-    amazon: bool
-    timeout: float
-    trust: str | bool | None
-    keys: Mapping[str, str] = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,20 +231,8 @@ SECTIONS: Mapping[str, Mapping[str, CloudOption]] = {
 SUBNET = "subnet-"
 """How a subnet's id begins. Every other place is an availability zone."""
 
-PARTITIONS: Mapping[str, tuple[str, str]] = {
-    "cn-": ("amazonaws.com.cn", "api.amazonwebservices.com.cn"),
-    "eusc-": ("amazonaws.eu", "api.amazonwebservices.eu"),
-    "us-iso-": ("c2s.ic.gov", "api.aws.ic.gov"),
-    "us-isob-": ("sc2s.sgov.gov", "api.aws.scloud"),
-    "eu-isoe-": ("cloud.adc-e.uk", "api.cloud-aws.adc-e.uk"),
-    "us-isof-": ("csp.hci.ic.gov", "api.aws.hci.ic.gov"),
-    "": ("amazonaws.com", "api.aws"),
-}
-"""By how the names of a partition's regions begin: the domain of its hosts, and of those that speak
-IPv6, too. From botocore's data/partitions.json, which a test compares."""
 
 _OURS = OUR_TAGS | {"Name"}
-_REGION = re.compile(r"[a-z]{2,4}(-[a-z]+){1,3}-\d{1,2}")
 
 
 def tag_name(key: str) -> str | None:
@@ -314,69 +251,12 @@ def read(config: CloudConfig, timeout: float) -> tuple[Access, dict[str, str], T
     problem of the three sections.
     """
     given = Sections.of(config, SECTIONS)
-    access = _access(given.credentials, timeout)
+    access = access_of(given.credentials, timeout)
     filters = _filters(given.listing)
     template = _template(given.create, filters)
     _check_places(given.create, config.places, access, template)
     given.check()
     return access, filters, template
-
-
-def _access(given: SectionReader, timeout: float) -> Access:
-    found = Credentials(**given.read())
-    region, insecure, own = found.region, found.insecure, found.endpoint
-    if not _REGION.fullmatch(region) and not own:
-        given.wrong("region", "not a region's name (they look like us-east-1)", region)
-    keys = _keys(given)
-    host = found.host or f"ec2.{region}.{_domains(region)[0]}"
-    port = f":{found.port}" if found.port else ""
-    parts = f"{'https' if found.secure else 'http'}://{host}{port}"
-    endpoint = _endpoint(given, "endpoint", own or parts, insecure)
-    domain = _amazon_domain(endpoint.host)
-    if found.sts_endpoint is not None:
-        sts = _endpoint(given, "sts_endpoint", found.sts_endpoint, insecure)
-    else:
-        sts = Endpoint(f"sts.{region}.{domain}", 443) if domain is not None else endpoint
-    return Access(
-        region=region,
-        endpoint=endpoint,
-        sts=sts,
-        amazon=domain is not None,
-        timeout=found.timeout or timeout,
-        trust=False if insecure else found.ca_bundle,
-        keys=keys,
-    )
-
-
-def _domains(region: str) -> tuple[str, str]:
-    """The domains of the region's partition; see PARTITIONS."""
-    return next(both for begin, both in PARTITIONS.items() if region.startswith(begin))
-
-
-def _amazon_domain(host: str) -> str | None:
-    """Amazon's domain that the host is in; None where it is another's."""
-    domains = (domain for both in PARTITIONS.values() for domain in both)
-    return next((domain for domain in domains if host.endswith(f".{domain}")), None)
-
-
-def _keys(given: SectionReader) -> dict[str, str]:
-    """The credentials that the file itself gives, by option name."""
-    for one, other in (("key", "secret"), ("secret", "key"), ("token", "key")):
-        if given.text(one) and not given.text(other):
-            given.wrong(one, f"needs {other}, too; without both, Amazon's standard chain is used")
-    if given.text("profile") and given.text("key"):
-        given.wrong("profile", "contradicts key: give one of them")
-    return {
-        key: given.values[key] for key in ("key", "secret", "token", "profile") if given.text(key)
-    }
-
-
-def _endpoint(given: SectionReader, key: str, text: str, insecure: bool) -> Endpoint:
-    try:
-        return Endpoint.parse(text, insecure)
-    except ValueError as error:
-        given.wrong(key, str(error), text)
-        return Endpoint("", 443)
 
 
 def _filters(given: SectionReader) -> dict[str, str]:

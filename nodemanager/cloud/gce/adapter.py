@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
+from operator import attrgetter
 from typing import Any
 
 from libcloud.compute.base import NodeDriver
@@ -29,13 +30,11 @@ from nodemanager.cloud.gce.token import GoogleSignIn
 from nodemanager.cloud.gce.wire import PAGE_SIZE, GceAnswers, Wire, is_done, operation_path
 from nodemanager.cloud.libcloud_base import TIMEOUT, LibcloudCloud, connected, load_driver_class
 from nodemanager.cloud.provider import GoesOn, Provider
-from nodemanager.cloud.reading import checked_list, chosen, size_table
+from nodemanager.cloud.reading import checked_list, chosen, remember, size_table
 from nodemanager.cloud.tags import POOL_TAG, RECORD_TAG, label_value
 from nodemanager.cloud.token import TokenSource
 from nodemanager.core.model.world import Outcome, Size, Tags
 from nodemanager.errors import BadRequest, CloudError, ConfigError, ForeignAnswer, MalformedId
-
-MOST_ZONES_KNOWN = 100_000
 
 _ID = re.compile(r"[1-9][0-9]{0,19}")
 
@@ -251,13 +250,7 @@ class Gce(Provider):
 
     def _seen(self, found: list[Instance]) -> list[Instance]:
         """The same instances, whose zones are known from now on."""
-        checked_list(found, "list instances")
-        if len(self._zones) > MOST_ZONES_KNOWN:
-            self._zones.clear()
-        for one in found:
-            # One without a zone is searched for in all of them.
-            with suppress(AttributeError, ValueError):
-                self._zones[one.id] = one.zone
+        remember(self._zones, checked_list(found, "list instances"), attrgetter("zone"))
         return found
 
     def _is_ours(self, one: Instance) -> bool:
@@ -288,11 +281,5 @@ def build_cloud(
     driver_type = connected(own, GceAnswers, endpoint=access.endpoint, tokens=tokens)
     gce = Gce(config.pool, access, tokens, listed, template, driver_type, page_size)
     reader = replace(READER, image=gce.boot_images.of)
-    return LibcloudCloud(
-        pool=config.pool,
-        provider=gce,
-        # Without places nobody asks where a node is.
-        reader=replace(reader, places=lambda raw: (raw.zone,)) if config.places else reader,
-        leftovers=GceLeftovers(config.pool, gce.wire, gce.by_id),
-        timeout=access.timeout,
-    )
+    leftovers = GceLeftovers(config.pool, gce.wire, gce.by_id)
+    return LibcloudCloud(config, gce, reader, leftovers, timeout=access.timeout)

@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import re
 
-from nodemanager.cloud.refusal import CodedRefusal
-from nodemanager.cloud.words import words
+from nodemanager.cloud.refusal import CodedRefusal, words
 from nodemanager.errors import (
     BadRequest,
     CapacityUnavailable,

@@ -39,6 +39,7 @@ READER = NodeReader(
     size=attrgetter("size"),
     addresses=lambda raw: tuple(raw.addresses()),
     why=attrgetter("why"),
+    places=lambda raw: (raw.zone,),
 )
 """For Instances."""
 _DISK = re.compile(r"(?:.*/)?((?:zones|regions)/[a-z0-9-]+/disks/[a-z0-9-]+)")

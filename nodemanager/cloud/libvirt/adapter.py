@@ -261,13 +261,9 @@ def build_cloud(config: CloudConfig, *, timeout: float = TIMEOUT) -> LibcloudClo
     if not issubclass(found, Hypervisor):
         found = type(found.__name__, (Hypervisor, found), {})
     within = TimeLimit(access.timeout)
-    return LibcloudCloud(
-        pool=config.pool,
-        provider=Libvirt(config.pool, access, template, found, config.clock, within),
-        reader=READER,
-        leftovers=LibvirtLeftovers(config.pool, template.storage_pool),
-        timeout=access.timeout,
-    )
+    provider = Libvirt(config.pool, access, template, found, config.clock, within)
+    leftovers = LibvirtLeftovers(config.pool, template.storage_pool)
+    return LibcloudCloud(config, provider, READER, leftovers, timeout=access.timeout)
 
 
 def _checked(node_id: str) -> str:

@@ -99,12 +99,7 @@ def build_cloud(config: CloudConfig) -> LibcloudCloud:
     driver_type = load_driver_class(config.driver_class, LocalNodeDriver)
     directory = Path(config.credentials.get("directory") or config.directory).absolute()
     provider = Local(driver_type, directory, node_settings(config.create), config.clock)
-    return LibcloudCloud(
-        pool=config.pool,
-        provider=provider,
-        reader=READER,
-        timeout=CALL_S,
-    )
+    return LibcloudCloud(config, provider, READER, timeout=CALL_S)
 
 
 def _own_size(driver: NodeDriver, order: CreateOrder) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from operator import attrgetter
 from typing import Any
@@ -47,6 +47,7 @@ READER = NodeReader(
     size=attrgetter("size"),
     addresses=attrgetter("addresses"),
     image=attrgetter("image"),
+    places=attrgetter("places"),
     why=attrgetter("fault"),
 )
 """For Servers (nodemanager.cloud.openstack.node)."""
@@ -239,14 +240,8 @@ def build_cloud(config: CloudConfig, *, timeout: float = TIMEOUT) -> LibcloudClo
     provider = OpenStack(
         access, keystone, wanted, template, _connected(driver_type, access, keystone)
     )
-    return LibcloudCloud(
-        pool=config.pool,
-        provider=provider,
-        # Without places nobody asks where a node is.
-        reader=replace(READER, places=attrgetter("places")) if config.places else READER,
-        leftovers=OpenStackLeftovers(config.pool, provider.wire, provider.by_id),
-        timeout=access.timeout,
-    )
+    leftovers = OpenStackLeftovers(config.pool, provider.wire, provider.by_id)
+    return LibcloudCloud(config, provider, READER, leftovers, timeout=access.timeout)
 
 
 def _connected(

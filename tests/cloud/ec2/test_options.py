@@ -14,6 +14,7 @@ from botocore.session import Session
 from botocore.validate import ParamValidator
 
 from nodemanager.cloud.api import CloudDriver
+from nodemanager.cloud.ec2 import access as ec2_access
 from nodemanager.cloud.ec2 import options as ec2_options
 from nodemanager.cloud.ec2.adapter import build_cloud
 from nodemanager.cloud.ec2.order import LONGEST_USER_DATA, run_params
@@ -377,7 +378,7 @@ def test_each_partition_has_the_hosts_that_amazons_own_library_asks(dual: bool) 
     table = session.get_component("data_loader").load_data("partitions")["partitions"]
     names = ("dnsSuffix", "dualStackDnsSuffix")
     domains = {tuple(one["outputs"][name] for name in names) for one in table}
-    assert domains == set(ec2_options.PARTITIONS.values())
+    assert domains == set(ec2_access.PARTITIONS.values())
     keys = {"aws_access_key_id": "k", "aws_secret_access_key": "s"}
     for partition in table:
         if dual and partition["id"].startswith("aws-iso"):

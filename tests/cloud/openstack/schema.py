@@ -19,7 +19,7 @@ from openstack.network.v2.network import Network
 from openstack.network.v2.port import Port
 from openstack.network.v2.security_group import SecurityGroup
 
-from nodemanager.cloud.words import words
+from nodemanager.cloud.refusal import words
 
 ITEMS: Mapping[str, type[Any]] = {
     "server": Server,

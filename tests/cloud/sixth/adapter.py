@@ -162,12 +162,8 @@ def build_cloud(
     own = load_driver_class(config.driver_class, DigitalOcean_v2_NodeDriver)
     access, wanted, template = options.read(config, timeout)
     driver_type = connected(own, DropletAnswers, endpoint=access.endpoint, token=access.token)
-    return LibcloudCloud(
-        pool=config.pool,
-        provider=DigitalOcean(config.pool, access, wanted, template, driver_type, page_size),
-        reader=READER,
-        timeout=access.timeout,
-    )
+    ours = DigitalOcean(config.pool, access, wanted, template, driver_type, page_size)
+    return LibcloudCloud(config, ours, READER, timeout=access.timeout)
 
 
 def _size(one: dict[str, Any]) -> Size:
