@@ -74,7 +74,7 @@ class EndpointAnswers(WholeAnswers):
     """
 
     endpoint: Endpoint
-    tokens: TokenSource | None = None
+    tokens: TokenSource[str] | None = None
 
     def __init__(self, *_args: Any, timeout: float | None = None, **_settings: Any) -> None:
         here: Any = self

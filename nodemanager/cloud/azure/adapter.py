@@ -53,7 +53,7 @@ class Azure(Provider):
 
     access: Access
     pool: str
-    tokens: TokenSource
+    tokens: TokenSource[str]
     listed: Mapping[str, str]
     template: Template
     driver_type: type[AzureNodeDriver]

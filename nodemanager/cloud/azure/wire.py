@@ -37,7 +37,7 @@ MACHINES = "Microsoft.Compute/virtualMachines"
 class AzureAnswers(EndpointAnswers):
     """Mix-in for libcloud's Azure connection class, which would sign in for each connection."""
 
-    tokens: TokenSource
+    tokens: TokenSource[str]
 
     @property
     def access_token(self) -> str:

@@ -50,7 +50,7 @@ class Gce(Provider):
 
     pool: str
     access: Access
-    tokens: TokenSource
+    tokens: TokenSource[str]
     listed: ListFilter
     template: Template
     driver_type: type[GCENodeDriver]
@@ -234,7 +234,7 @@ class Gce(Provider):
         return Outcome.ACCEPTED
 
     def preflight(self, driver: NodeDriver, wanted: Wanted) -> Sequence[Check]:
-        def connect(endpoint: Endpoint, tokens: TokenSource) -> Any:
+        def connect(endpoint: Endpoint, tokens: TokenSource[str]) -> Any:
             own = self.driver_type.connectionCls
             other = type(own.__name__, (own,), {"endpoint": endpoint, "tokens": tokens})
             connection = other(timeout=self.access.timeout)

@@ -55,7 +55,7 @@ class Rights:
     """
 
     access: Access
-    connect: Callable[[Endpoint, TokenSource], Any]
+    connect: Callable[[Endpoint, TokenSource[str]], Any]
 
     def on_project(self, asked: Sequence[str]) -> set[str]:
         """Which of the permissions we have."""

@@ -25,7 +25,7 @@ NOTHING_HERE = "NO_RESULTS_ON_PAGE"
 class GceAnswers(EndpointAnswers):
     """Mix-in for libcloud's GCE connection class; replaces the credential that it would make."""
 
-    tokens: TokenSource
+    tokens: TokenSource[str]
 
     def __init__(self, *args: Any, **settings: Any) -> None:
         super().__init__(*args, **settings)

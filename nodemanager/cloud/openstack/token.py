@@ -7,10 +7,7 @@ which we know the account (L5).
 from __future__ import annotations
 
 import re
-import threading
-import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,7 +18,8 @@ from nodemanager.cloud.endpoint import Endpoint
 from nodemanager.cloud.openstack.errors import Refusal, error_of
 from nodemanager.cloud.openstack.options import Access
 from nodemanager.cloud.sign_in import SignInSession
-from nodemanager.errors import BadRequest, CloudError, ForeignAnswer, Unauthorized
+from nodemanager.cloud.token import TokenSource
+from nodemanager.errors import BadRequest, ForeignAnswer, Unauthorized
 
 RENEW_S = 60.0
 """A token is renewed this long before its end, so that no request is sent with one that ends on
@@ -42,11 +40,10 @@ VERSIONS = {"network": "/v2.0", "image": "/v2"}
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """`until` is on the monotonic clock, so that a wrong clock of this machine does no harm."""
+    """A token, its project, and the URL of each service that the catalog has in our region."""
 
     id: str = field(repr=False)
     project: str
-    until: float
     endpoints: Mapping[str, str]
 
     def endpoint(self, service: str) -> str:
@@ -61,59 +58,37 @@ class Keystone:
 
     def __init__(self, access: Access) -> None:
         self._access = access
-        self._lock = threading.Lock()
-        self._token: Token | None = None
+        self._tokens = TokenSource(self._fetched, RENEW_S)
         self._told_for: str | None = None
 
     def token(self) -> Token:
         """Raises Unauthorized for one of another project than the account was told for (L5)."""
-        with self._alone():
-            token = self._valid()
-            if self._told_for not in (None, token.project):
-                raise Unauthorized(
-                    f"the token is for project {token.project}, not for {self._told_for}, which "
-                    "the account was told for (L5); with the next poll it is asked for again"
-                )
-            return token
+        token = self._tokens.access_token
+        if self._told_for not in (None, token.project):
+            raise Unauthorized(
+                f"the token is for project {token.project}, not for {self._told_for}, which "
+                "the account was told for (L5); with the next poll it is asked for again"
+            )
+        return token
 
     def account(self) -> str:
         """The project's id."""
-        with self._alone():
-            self._told_for = self._valid().project
-            return self._told_for
+        self._told_for = self._tokens.access_token.project
+        return self._told_for
 
     def refused(self, token: str) -> None:
         """Note that a service refused that token: the next request gets a new one."""
-        known = self._token
-        if known is not None and known.id == token:
-            self._token = None
+        self._tokens.refused(lambda known: known.id == token)
 
-    @contextmanager
-    def _alone(self) -> Iterator[None]:
-        """One thread at a time; the others don't queue for a keystone that does not answer."""
-        if not self._lock.acquire(timeout=self._access.timeout):
-            raise CloudError("keystone: another thread still waits for its answer")
-        try:
-            yield
-        finally:
-            self._lock.release()
-
-    def _valid(self) -> Token:
-        token = self._token
-        if token is None or time.monotonic() >= token.until:
-            self._token = token = self._fetched()
-        return token
-
-    def _fetched(self) -> Token:
-        asked_at = time.monotonic()
+    def _fetched(self) -> tuple[Token, float]:
         told = self._asked()
         try:
-            return Token(
+            token = Token(
                 id=told.auth_token,
                 project=str(told.project_id),
-                until=asked_at + (told.expires - told.issued).total_seconds() - RENEW_S,
                 endpoints=self._endpoints(told.service_catalog.catalog),
             )
+            return token, (told.expires - told.issued).total_seconds()
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             # The text of a KeyError names the key alone, so no part of the answer is told.
             why = f"{type(error).__name__}: {error}"
