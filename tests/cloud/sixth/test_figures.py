@@ -14,6 +14,11 @@ def test_every_file_of_the_example_is_counted() -> None:
     }
 
 
+def test_a_cloud_with_leftovers_stays_small() -> None:
+    cloud, lines = figures.shipped()
+    assert 500 < lines <= 1300, cloud
+
+
 def test_nothing_of_the_contract_is_left_untried() -> None:
     assert figures.answers()[NOT_TRIED] == 0
     assert figures.answers()["yes"] > 30

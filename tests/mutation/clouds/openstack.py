@@ -161,8 +161,8 @@ OPENSTACK = (
         "L5",
         "on OpenStack a token of another project is used",
         "cloud/openstack/token.py",
-        "            if self._told_for not in (None, token.project):\n",
-        "            if False:\n",
+        "        if self._told_for not in (None, token.project):\n",
+        "        if False:\n",
         "tests/cloud/openstack/test_token.py::"
         "test_a_token_for_another_project_is_not_used_until_the_account_is_told_l5",
     ),
