@@ -150,10 +150,10 @@ def each_page(
 def without_code(answer: Answer, doing: str, found: str) -> CloudError:
     """The error for an answer without any of the cloud's codes: a proxy's, or a broken one.
 
-    `doing` begins with the request's method.
+    `doing` begins with the request's method, or the name of its action.
     """
     text = f"{doing}: HTTP {answer.status}, {found}"
-    if answer.status == 200 and doing.startswith("GET"):
+    if answer.status == 200 and doing.startswith(("GET", "Describe")):
         return IncompleteListing(text)
     return answer.of_a_proxy(text)
 

@@ -53,7 +53,6 @@ class Azure(Provider):
 
     access: Access
     pool: str
-    tokens: TokenSource[str]
     listed: Mapping[str, str]
     template: Template
     driver_type: type[AzureNodeDriver]
@@ -233,6 +232,6 @@ def build_cloud(config: CloudConfig, *, timeout: float = TIMEOUT) -> LibcloudClo
     )
     tokens = TokenSource(signs_in)
     driver_type = connected(own, AzureAnswers, endpoint=access.endpoint, tokens=tokens)
-    azure = Azure(access, pool, tokens, listed, template, driver_type)
+    azure = Azure(access, pool, listed, template, driver_type)
     leftovers = AzureLeftovers(pool, azure.wire, azure.by_id)
     return LibcloudCloud(config, azure, READER, leftovers, timeout=access.timeout)

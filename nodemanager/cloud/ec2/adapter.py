@@ -22,7 +22,6 @@ from nodemanager.cloud.ec2.credentials import Keys, KeySource, key_source
 from nodemanager.cloud.ec2.errors import (
     NO_SUCH_ACTION,
     NO_SUCH_IMAGE,
-    NO_SUCH_INSTANCE,
     UNAUTHORIZED,
     Refusal,
 )
@@ -34,6 +33,7 @@ from nodemanager.cloud.ec2.wire import PAGE_SIZE, Wire
 from nodemanager.cloud.libcloud_base import TIMEOUT, LibcloudCloud, connected, load_driver_class
 from nodemanager.cloud.provider import Provider
 from nodemanager.cloud.reading import NodeReader, epoch, sizes_from
+from nodemanager.cloud.refusal import unless_missing
 from nodemanager.cloud.tags import POOL_TAG, RECORD_TAG, on_hold, tags_for, tags_from
 from nodemanager.cloud.transport import WholeAnswers
 from nodemanager.core.model.world import CloudState, Outcome, Size, Tags
@@ -276,12 +276,9 @@ class Ec2(Provider):
 
     def destroy(self, driver: NodeDriver, node_id: str) -> Outcome:
         wire = self.wire(driver)
-        try:
-            root = wire.call("TerminateInstances", {"InstanceId.1": node_id})
-        except Refusal as refusal:
-            if refusal.code == NO_SUCH_INSTANCE:
-                return Outcome.UNKNOWN
-            raise
+        root = unless_missing(lambda: wire.call("TerminateInstances", {"InstanceId.1": node_id}))
+        if root is None:
+            return Outcome.UNKNOWN
         told = {item.id: item.terminating_state for item in wire.items(root, "instancesSet")}
         if node_id not in told:
             raise ForeignAnswer(f"the answer to ending {node_id} does not name it")

@@ -79,7 +79,6 @@ NO_SUCH_IMAGE = frozenset(
     {"InvalidAMIID.Malformed", "InvalidAMIID.NotFound", "InvalidAMIID.Unavailable"}
 )
 
-NO_SUCH_INSTANCE = "InvalidInstanceID.NotFound"
 NO_INSTANCE_ID = "InvalidInstanceID.Malformed"
 
 NO_SUCH_ACTION = frozenset({"InvalidAction", "UnknownOperationException", "UnsupportedOperation"})
@@ -100,6 +99,7 @@ class Refusal(CodedRefusal):
     )
 
     FULL_THERE = FULL_SUBNET
+    NOT_FOUND = "InvalidInstanceID.NotFound"
 
     def __init__(self, code: str, message: str, status: int, retry_after: float | None) -> None:
         own = code.removeprefix("Client.").removeprefix("Server.")

@@ -15,10 +15,11 @@ from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
 
 from nodemanager.cloud.ec2.credentials import Keys
-from nodemanager.cloud.ec2.errors import NO_SUCH_INSTANCE, Refusal
+from nodemanager.cloud.ec2.errors import Refusal
 from nodemanager.cloud.ec2.instance import Instance
-from nodemanager.cloud.transport import Answer, each_page
-from nodemanager.errors import CloudError, ForeignAnswer, IncompleteListing
+from nodemanager.cloud.refusal import unless_missing
+from nodemanager.cloud.transport import Answer, each_page, without_code
+from nodemanager.errors import ForeignAnswer
 
 PAGE_SIZE = 1000
 """The most that DescribeInstances takes as MaxResults."""
@@ -67,12 +68,9 @@ class Wire:
 
     def instance(self, node_id: str) -> Instance | None:
         """The instance of that id in any state; None only for EC2's own "not found"."""
-        try:
-            found = self.instances({"InstanceId.1": node_id}, paged=False)
-        except Refusal as refusal:
-            if refusal.code == NO_SUCH_INSTANCE:
-                return None
-            raise
+        found = unless_missing(lambda: self.instances({"InstanceId.1": node_id}, paged=False))
+        if found is None:
+            return None
         if [instance.id for instance in found] != [node_id]:
             raise ForeignAnswer(f"asked for {node_id}, answered with {len(found)} other nodes")
         return found[0]
@@ -116,23 +114,15 @@ def judged(answer: Answer, action: str, namespace: str) -> Element:
         # Latin-1. The standard parser fetches nothing, and expat limits entity expansion.
         root: Element = ElementTree.fromstring(answer.content)  # noqa: S314
     except ElementTree.ParseError as error:
-        raise _without_code(answer, action, f"no whole XML ({error})") from error
+        raise without_code(answer, action, f"no whole XML ({error})") from error
     code, message = _refusal(root)
     if code:
         raise Refusal(code, message, answer.status, answer.wait_asked_for)
     if answer.status != 200:
-        raise _without_code(answer, action, f"a {_local(root)} without an error code")
+        raise without_code(answer, action, f"a {_local(root)} without an error code")
     if root.tag != f"{{{namespace}}}{action}Response":
         raise ForeignAnswer(f"{action}: answered by {root.tag[:120]}, not {namespace}")
     return root
-
-
-def _without_code(answer: Answer, action: str, found: str) -> CloudError:
-    """The error for an answer without an EC2 code: a proxy's answer or a broken one."""
-    text = f"{action}: HTTP {answer.status}, {found}"
-    if answer.status == 200 and action.startswith("Describe"):
-        return IncompleteListing(text)
-    return answer.of_a_proxy(text)
 
 
 def _refusal(root: Element) -> tuple[str, str]:

@@ -50,7 +50,6 @@ class Gce(Provider):
 
     pool: str
     access: Access
-    tokens: TokenSource[str]
     listed: ListFilter
     template: Template
     driver_type: type[GCENodeDriver]
@@ -279,7 +278,7 @@ def build_cloud(
         raise ConfigError([f"[Daemon] pool = {config.pool}: {error}"]) from error
     tokens = TokenSource(GoogleSignIn(access.info, access.timeout))
     driver_type = connected(own, GceAnswers, endpoint=access.endpoint, tokens=tokens)
-    gce = Gce(config.pool, access, tokens, listed, template, driver_type, page_size)
+    gce = Gce(config.pool, access, listed, template, driver_type, page_size)
     reader = replace(READER, image=gce.boot_images.of)
     leftovers = GceLeftovers(config.pool, gce.wire, gce.by_id)
     return LibcloudCloud(config, gce, reader, leftovers, timeout=access.timeout)

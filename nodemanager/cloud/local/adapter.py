@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from libcloud.compute.base import NodeDriver, NodeSize
 
@@ -67,10 +66,11 @@ class Local(Provider):
         return found
 
     def create(self, driver: NodeDriver, order: CreateOrder) -> object:
-        sizes = {size.id: size for size in driver.list_sizes()}
+        # Any size works here, one of a `[Size]` section that this cloud does not list, too.
+        kind, size = order.size.instance_type, order.size
         return driver.create_node(
             name=order.name,
-            size=sizes.get(order.size.instance_type) or _own_size(driver, order),
+            size=NodeSize(kind, size.name, size.ram_mb, 0, None, size.price, driver),
             image=None,
             ex_tags=tags_for(order.tags),
             ex_userdata=order.user_data,
@@ -100,11 +100,3 @@ def build_cloud(config: CloudConfig) -> LibcloudCloud:
     directory = Path(config.credentials.get("directory") or config.directory).absolute()
     provider = Local(driver_type, directory, node_settings(config.create), config.clock)
     return LibcloudCloud(config, provider, READER, timeout=CALL_S)
-
-
-def _own_size(driver: NodeDriver, order: CreateOrder) -> Any:
-    """The size for a `[Size]` section that this cloud does not list: any size works here."""
-    size = order.size
-    return NodeSize(
-        size.instance_type, size.name, size.ram_mb, 0, None, size.price, driver, {"cpu": size.cores}
-    )

@@ -33,13 +33,6 @@ SIZES = (
 )
 """Name, cores, MB of memory, GB of disk and price per hour of each size."""
 
-NODE_STATES = {
-    "pending": NodeState.PENDING,
-    "running": NodeState.RUNNING,
-    "stopping": NodeState.STOPPING,
-    "terminated": NodeState.TERMINATED,
-}
-
 PASSED_ON = ("PATH", "CURL_CA_BUNDLE", "SSL_CERT_FILE", "SSL_CERT_DIR")
 """The environment variables that a node inherits; none of them may hold a secret."""
 
@@ -49,7 +42,6 @@ class LocalNodeDriver(NodeDriver):  # type: ignore[misc]
     """Nodes as processes; all state is in the directory, which several drivers may share."""
 
     name = "Processes on this machine"
-    website = "https://libcloud.apache.org/"
     type = "local"
 
     def __init__(
@@ -211,11 +203,11 @@ class LocalNodeDriver(NodeDriver):  # type: ignore[misc]
         return Node(
             id=entry.id,
             name=meta.get("name"),
-            state=NODE_STATES.get(state, NodeState.UNKNOWN),
+            # The reader takes the state and the size of `extra`.
+            state=NodeState.UNKNOWN,
             public_ips=[],
             private_ips=[meta["address"]] if "address" in meta else [],
             driver=self,
-            size=next((one for one in self.list_sizes() if one.id == meta.get("size")), None),
             created_at=None if created_at is None else datetime.fromtimestamp(created_at, UTC),
             extra=extra,
         )

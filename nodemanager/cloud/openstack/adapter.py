@@ -25,7 +25,6 @@ from nodemanager.cloud.openstack.order import ServerParts, server_body
 from nodemanager.cloud.openstack.token import Keystone
 from nodemanager.cloud.openstack.wire import (
     MICROVERSION,
-    NO_SUCH_SERVER,
     Connected,
     Wire,
     server_path,
@@ -219,7 +218,7 @@ class OpenStack(Provider):
         try:
             self.wire(driver).delete("compute", server_path(node_id))
         except Refusal as refusal:
-            if refusal.code == NO_SUCH_SERVER:
+            if refusal.is_not_found:
                 return Outcome.UNKNOWN
             raise
         return Outcome.ACCEPTED

@@ -39,8 +39,11 @@ _LONGEST = 300
 class Refusal(CodedRefusal):
     """An error answer of one of OpenStack's services, in its own words.
 
-    `code` is nova's name of it, such as `itemNotFound`; other services have other names or none.
+    `code` is nova's name of it; other services have other names or none.
     """
+
+    NOT_FOUND = "itemNotFound"
+    """A 404 without that name is another service's, or for a wrong path."""
 
     def __str__(self) -> str:
         return f"HTTP {self.status}: {self.message}" if self.message else f"HTTP {self.status}"

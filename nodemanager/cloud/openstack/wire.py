@@ -17,6 +17,7 @@ from nodemanager.cloud.openstack.errors import Refusal, error_of
 from nodemanager.cloud.openstack.node import Server
 from nodemanager.cloud.openstack.options import UUID
 from nodemanager.cloud.openstack.token import Keystone
+from nodemanager.cloud.refusal import unless_missing
 from nodemanager.cloud.transport import Answer, WholeAnswers
 from nodemanager.errors import (
     BadRequest,
@@ -28,12 +29,9 @@ from nodemanager.lib import foreign
 
 MICROVERSION = "2.69"
 """Nova's API of OpenStack Stein (2019): the first that tells of servers in a cell that is down."""
-NO_SUCH_SERVER = "itemNotFound"
-"""Nova's name for it. A 404 without that name is another service's, or for a wrong path."""
 MOST_PAGES = 10_000
 PAGE_SIZE = "1000"
 """A service gives fewer where its own limit is lower."""
-"""Between two questions about one server that is waited for."""
 _DONE = (200, 201, 202, 204)
 
 
@@ -165,14 +163,10 @@ class Wire:
 
     def server(self, node_id: str) -> Server | None:
         """The server of that id in any state; None only for nova's own "not found"."""
-        path = server_path(node_id)
-        try:
-            found = self.get("compute", path).get("server")
-        except Refusal as refusal:
-            if refusal.code == NO_SUCH_SERVER:
-                return None
-            raise
-        server = Server.of(found)
+        found = unless_missing(lambda: self.get("compute", server_path(node_id)))
+        if found is None:
+            return None
+        server = Server.of(found.get("server"))
         if server is None or server.id != node_id:
             raise ForeignAnswer(f"asked for {node_id}, answered with another server or none")
         return server

@@ -60,9 +60,9 @@ OPENSTACK = (
     TextMutant(
         "D3",
         "on OpenStack any 404 denies a server",
-        "cloud/openstack/wire.py",
-        "            if refusal.code == NO_SUCH_SERVER:\n",
-        "            if refusal.status == 404:\n",
+        "cloud/openstack/errors.py",
+        '    NOT_FOUND = "itemNotFound"\n',
+        "    is_not_found = property(lambda self: self.status == 404)\n",
         "tests/cloud/openstack/test_listings.py::"
         "test_only_nova_s_own_word_means_that_a_server_does_not_exist",
     ),
