@@ -1,4 +1,4 @@
-"""What `make test` plays of a long list, and what `make proof` does (pyproject.toml, `proof`)."""
+"""What `make test` plays of a long list, and `make proof NAME=worlds` (pyproject.toml, `proof`)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 
 def newest_of_each(rows: Sequence[Any], kind: Callable[[Any], Hashable]) -> list[Any]:
-    """The parameter sets of `rows`: all but the last one of each kind are for `make proof`."""
+    """The parameter sets of `rows`: all but the last one of each kind are marked `proof`."""
     newest = {kind(row): at for at, row in enumerate(rows)}
     return [
         row

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.slow
 
 FIRST, WORLDS, SHARES = 1000, 24, 4
 OFTEN = 2
-"""So many of these shares, the first, are played by `make test`; `make proof` plays all."""
+"""`make test` plays so many of these shares, the first; `make proof NAME=worlds` plays all."""
 
 
 def played(scenario: Scenario) -> tuple[World, Controller]:

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.slow
 SHARES = 8
 """The seeds are played in so many tests, so that each ends in its time."""
 OFTEN = 4
-"""So many of these shares, the first, are played by `make test`; `make proof` plays all."""
+"""`make test` plays so many of these shares, the first; `make proof NAME=worlds` plays all."""
 MORE_SEEDS = 60
 
 

@@ -1,4 +1,4 @@
-"""What `make run-slurm` runs: a Slurm of its own, and the daemon that boots nodes for its jobs.
+"""What `make run WHAT=slurm` runs: a Slurm of its own, and the daemon that boots for its jobs.
 
 munged and slurmctld run as this user, below .demo-slurm, and touch no Slurm of the machine. The
 nodes are processes of the local cloud; each starts a slurmd, as its image would. Ctrl-C ends all.
@@ -236,7 +236,7 @@ def main() -> int:
             end_strays(state / "slurm")
         return run.end(state)
     if missing():
-        sys.exit(f"not installed: {', '.join(missing())}; `make run-slurm` installs them")
+        sys.exit(f"not installed: {', '.join(missing())}; `make run WHAT=slurm` installs them")
     run.curl_or_stand_in()
     if state.is_dir():
         end_strays(state / "slurm")

@@ -1,4 +1,4 @@
-"""What `make run-two` runs: two managers of one pool, their PostgreSQL, and a registry apart.
+"""What `make run WHAT=two` runs: two managers of one pool, their PostgreSQL, and a registry apart.
 
 Enter kills the one that acts as `kill -9` does, and the other one takes over; the killed one is
 started again, as systemd would. All is below .demo-two but for the database, which has a folder of

@@ -10,7 +10,7 @@ import tempfile
 from pathlib import Path
 
 TREE = Path(__file__).parents[2]
-LEFT_OUT = (".*", "__pycache__", "build", "dist", "*.egg-info", "html", "doctrees")
+LEFT_OUT = (".*", "__pycache__", "build", "dist", "*.egg-info", "html", "doctrees", "_made")
 BUILD = (
     "import sys; from setuptools import build_meta; getattr(build_meta, sys.argv[1])(sys.argv[2])"
 )

@@ -362,7 +362,7 @@ CLOUDS: dict[str, Callable[[Path], AbstractContextManager[CloudFixture]]] = {
 EXAMPLE = "digitalocean"
 """Not among CLOUDS, which doc/contract.rst shows: it is not shipped (doc/developing.rst)."""
 REAL = "real-openstack"
-"""Neither is this one: `make openstack` alone runs the suite on it."""
+"""Neither is this one: `make proof NAME=openstack` alone runs the suite on it."""
 ADAPTERS = {**CLOUDS, EXAMPLE: digitalocean_cloud}
 """The clouds that are here now."""
 if CLOUD_FILE in os.environ:

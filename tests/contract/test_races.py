@@ -1,4 +1,7 @@
-"""Pings race cleans over two registry processes (SAFETY.md A4, C12): `make race` runs more."""
+"""Pings race cleans over two registry processes (SAFETY.md A4, C12).
+
+`make proof NAME=race` runs more.
+"""
 
 from __future__ import annotations
 

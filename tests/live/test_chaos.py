@@ -1,4 +1,4 @@
-"""kill -9 of the daemon at random points: `make chaos KILLS=200` plays more of them."""
+"""kill -9 of the daemon at random points: `make proof NAME=chaos KILLS=200` plays more of them."""
 
 from __future__ import annotations
 

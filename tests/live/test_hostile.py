@@ -30,7 +30,7 @@ pytestmark = [pytest.mark.live, pytest.mark.slow]
 
 KINDS = 8
 EACH = int(os.environ.get("HOSTILE", "800")) // KINDS
-"""`make hostile` plays ten thousand."""
+"""`make proof NAME=hostile` plays ten thousand."""
 LARGEST_LOG = 10 * 1024 * 1024
 SAYS = "import sys; sys.stdout.buffer.write(open(sys.argv[1], 'rb').read())"
 NODES = "/arvados/v1/nodes"

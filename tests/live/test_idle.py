@@ -2,7 +2,7 @@
 
 Six nodes that ping once in ten polls. In each round as many jobs wait; the scheduler gives them out
 at once, so that demand falls to nothing while every node's newest word is that it is idle.
-`make dispatch` plays ten rounds.
+`make proof NAME=dispatch` plays ten rounds.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A pool under load gets a new image: one node after the other, and no job is lost (D15).
 
-The nodes work for two thirds of the time. `make rotation` replaces ten of them.
+The nodes work for two thirds of the time. `make proof NAME=rotation` replaces ten of them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""What takes minutes on a real Slurm: lost nodes and controllers, a hundred jobs (`make slurm`)."""
+"""What takes minutes on a real Slurm: lost nodes and controllers, a hundred jobs.
+
+`make proof NAME=slurm` runs it.
+"""
 
 from __future__ import annotations
 

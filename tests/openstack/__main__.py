@@ -1,4 +1,4 @@
-"""`make openstack`: start a real OpenStack, run the tests that need one, end it.
+"""`make proof NAME=openstack`: start a real OpenStack, run the tests that need one, end it.
 
 `python -m tests.openstack VENV [pytest's arguments]`; with `--serve` it runs until Ctrl-C, and
 says how tests find it. VENV is where etc/install/openstack put OpenStack.

@@ -16,7 +16,7 @@ from tests.openstack.hand import Hand, shared
 def cloud() -> Iterator[Hand]:
     """Another hand in the project, which is empty before and after."""
     if CLOUD_FILE not in os.environ:
-        pytest.skip("needs a real OpenStack: make openstack")
+        pytest.skip("needs a real OpenStack: make proof NAME=openstack")
     hand = shared()
     hand.clear()
     yield hand

@@ -1,4 +1,4 @@
-"""The processes of `make openstack` end with it, however it ends."""
+"""The processes of `make proof NAME=openstack` end with it, however it ends."""
 
 from __future__ import annotations
 

@@ -30,8 +30,9 @@ Rules
 *Tests* are the files under ``tests/`` that cite the rule; *Mutants* says how many ways of switching
 it off are noticed, of how many; a rule without any is shown by its tests alone. *Faults* are the
 kinds that the noticing runs can't do without: where there are none, fair weather is enough, with
-nodes that come and go. *Seeds* says how many of those that ``make proof`` plays have a monitor of
-the rule; the simulation has no monitor of a rule without any, and shows nothing of it.
+nodes that come and go. *Seeds* says how many of those that ``make proof NAME=worlds``
+plays have a monitor of the rule; the simulation has no monitor of a rule without any, and
+shows nothing of it.
 
 Not every monitor is in every world. Of the {seeds} seeds, in
 

@@ -30,7 +30,7 @@ def out_of_sight(tree: Path) -> str | None:
     hides = next((own for own in OWN if tree.is_relative_to(own)), None)
     if hides is None:
         return None
-    return f"{tree} can't be seen inside, where {hides} is empty: make systemd needs another clone"
+    return f"{tree} can't be seen inside, where {hides} is empty: another clone is needed"
 
 
 class Box:

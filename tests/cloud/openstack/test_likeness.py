@@ -1,6 +1,6 @@
 """Our OpenStack server answers as the real services do: each question here goes to both.
 
-To ours in every run, to a real OpenStack by `make openstack`.
+To ours in every run, to a real OpenStack by `make proof NAME=openstack`.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def site(request: pytest.FixtureRequest) -> Iterator[Site]:
         server.reset()
         return
     if CLOUD_FILE not in os.environ:
-        pytest.skip("needs a real OpenStack: make openstack")
+        pytest.skip("needs a real OpenStack: make proof NAME=openstack")
     cloud = hand().cloud
     yield Site.of(
         f"{cloud.auth_url}/v3",
