@@ -121,7 +121,7 @@ proof-outage: venv-test #: an incident on the dashboard: a real Prometheus fires
 proof-rotation: venv-test #: replace the image of NODES=10 local nodes that work: no job is lost (2 minutes)
 	@ROTATION_NODES=$(or $(NODES),10) $(PY) -m pytest -q -s tests/live/test_rotation.py $(ARGS)
 
-proof-dispatch: venv-test #: play ROUNDS=10 rounds of a scheduler on EC2's API (moto): no busy node is destroyed (3 minutes)
+proof-dispatch: venv-test #: play ROUNDS=10 rounds of a scheduler on EC2's API (moto): no busy node is destroyed (7 minutes)
 	@DISPATCH_ROUNDS=$(or $(ROUNDS),10) $(PY) -m pytest -q tests/live/test_idle.py $(ARGS)
 
 proof-race: venv-test #: race pings against cleans RACES=10000 times on each store; ARGS="--seed N --store arvados" (15 minutes)
