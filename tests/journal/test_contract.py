@@ -373,7 +373,7 @@ def test_the_breakers_times_move_to_the_clock_of_a_new_boot(
 ) -> None:
     life = FreedLife("r-1", "x", freed_at=800.0, reported_at=900.0)
     told = {life.key: life}
-    breaker = Breaker(Cause.MASS_SILENCE, opened_at=900.0, denied={"i-1": 950.0}, told=told)
+    breaker = Breaker(Cause.MASS_SILENCE, opened_at=900.0, denied={"i-1": 950.0}, reported=told)
     assert clock.boottime() == 1000.0
     again().keep(BREAKER, breaker)
 

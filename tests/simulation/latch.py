@@ -162,7 +162,10 @@ class Latch:
 
     def _false_clean(self, part: Breaker, pool: Pool, seen: Ward) -> tuple[bool, bool]:
         for key in part.ids:
-            life, told = self.truth.false_cleans.get(key), self.breakers[pool.name].told.get(key)
+            life, told = (
+                self.truth.false_cleans.get(key),
+                self.breakers[pool.name].reported.get(key),
+            )
             if told is None or told.node_id is told.incarnation is None:
                 # Nothing to ask by.
                 return True, False
