@@ -234,7 +234,7 @@ def test_nodes_that_are_created_at_once_get_other_devices(hypervisor: Any) -> No
 def test_firmware_and_devices_are_as_libvirt_s_own_schema_has_them(
     hypervisor: Any, passed: dict[str, str], os: dict[str, str], features: list[dict[str, str]]
 ) -> None:
-    template = Template(libvirt_driver.IMAGE, passed=passed)
+    template = Template(libvirt_driver.IMAGE, firmware=passed)
     xml = domain_xml(
         order(),
         template,
