@@ -13,20 +13,24 @@ from collections.abc import Iterator
 from contextlib import redirect_stderr, redirect_stdout
 from io import StringIO
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 import rich.console
 
 from nodemanager import cli
-from nodemanager.commands import listing, listing_screen, show
+from nodemanager.commands import listing, listing_screen, operate, show, why
 from nodemanager.core.explain.picture import Picture
 from nodemanager.core.model.annotations import Mark, Marks
 from nodemanager.core.model.world import Job, WorkerState
 from nodemanager.web import inventory
+from nodemanager.journal.event import LoggedEvent
+from nodemanager.journal.sqlite import SqliteJournal
 from nodemanager.web import why as answers
 from tests.core.build import EPOCH, START, World, node, world
-from tests.web.dashboard.console import Console
+from tests.web.dashboard.console import TOKEN, Console
 
 GOLDEN = Path(__file__).parent / "golden" / "lists.txt"
 COMMANDS = (
@@ -34,13 +38,22 @@ COMMANDS = (
     *("nodes --json --size spot", "nodes -o name", "nodes --state dwon"),
     *("slots", "slots -o wide", "slots --sort -quiet", "slots --json --state no_node"),
     *("slots -o name --reason within_window", "jobs", "jobs --json"),
+    *("events", "events --all", "events --json", "events compute2 --all"),
+    *("orders", "orders --json"),
 )
-ON_A_TERMINAL = ("nodes", "slots --sort free_in", "jobs")
+ON_A_TERMINAL = ("nodes", "slots --sort free_in", "jobs", "events")
 PAGES = (
     *("/nodes", "/nodes?sort=-host", "/nodes?sort=age&state=busy", "/nodes?q=i-zz"),
     *("/records", "/records?sort=-quiet", "/records?state=no_node", "/jobs", "/jobs?sort=-job"),
+    *("/log", "/log?only=done", "/log?q=compute2", "/log?until=2023-11-16 01:50"),
+    *("/incident?range=1h", "/"),
 )
 MARK = Mark("Bob", EPOCH + START - 60.0, "new image")
+MARKS = Marks(
+    holds={"zzzzz-7ekkf-000000000000003": Mark("Ann", EPOCH + START - 900.0)},
+    drains={"i-zz-000000000002": MARK},
+    pool={"pause": Mark("Ann", EPOCH + START - 30.0, "an upgrade")},
+)
 
 
 def pool() -> World:
@@ -59,11 +72,29 @@ def pool() -> World:
     return made
 
 
-class Daemon:
-    """Answers as the running daemon does, from one decision."""
+def happened(picture: Picture) -> Iterator[LoggedEvent]:
+    """A loss, what was left alone, an order and a refusal, in the last hour."""
+    now = picture.snapshot.wall
+    names = {"record": "zzzzz-7ekkf-000000000000002", "slot": 2, "host": "compute2"}
+    node = "i-zz-000000000002"
+    yield LoggedEvent(now - 3000, "node.created", node=node, host="compute2", more={"size": "small"})
+    more = {"level": "warning", "was": "busy", "slot_kept": "within_window"}
+    yield LoggedEvent(now - 2000, "node.lost", "node_absent", host="compute3", more=more, slot=3)
+    yield LoggedEvent(now - 1500, "record.keep", "within_window", more={"idle_s": 90.0}, **names)
+    yield LoggedEvent(now - 1000, "node.keep", "busy", node=node, more={"word_s": 4.0}, **names)
+    yield LoggedEvent(now - 900, "node.keep", "not_idle_long", node=node, **names)
+    more = {"by": "Bob", "cause": "new image"}
+    yield LoggedEvent(now - 60, "operator.drain", node=node, host="compute2", more=more)
+    more = {"level": "error", "size": "spot", "error": "NoCapacity: none", "retry_s": 30.0}
+    yield LoggedEvent(now - 30, "node.setup_failed", "size_rests", host="compute10", more=more)
 
-    def __init__(self, picture: Picture) -> None:
+
+class Daemon:
+    """Answers as the running daemon does, from one decision and what its journal has."""
+
+    def __init__(self, picture: Picture, console: Console) -> None:
         self._picture = picture
+        self._console = console
 
     def nodes(self) -> Any:
         return json.loads(json.dumps(inventory.nodes(self._picture)))
@@ -74,10 +105,20 @@ class Daemon:
     def jobs(self) -> Any:
         return json.loads(json.dumps(answers.waiting(self._picture)))
 
+    def events(self, since: float | None = None, **asked: Any) -> Any:
+        query = {"since": since, **asked, "all": "yes" if asked.get("all") else None}
+        return self._asked(f"/api/events?{urlencode({k: v for k, v in query.items() if v})}")
 
-def typed(picture: Picture, words: str, *, terminal: bool = False) -> str:
-    """What a command prints, its foot too."""
-    daemon, out, err = Daemon(picture), StringIO(), StringIO()
+    def standing(self) -> Any:
+        return self._asked("/status.json")
+
+    def _asked(self, path: str) -> Any:
+        return self._console.get(path, Authorization=f"Bearer {TOKEN}").json
+
+
+def typed(daemon: Daemon, words: str, now: float, *, terminal: bool = False) -> str:
+    """What a command prints at `now`, its foot too."""
+    out, err = StringIO(), StringIO()
 
     def console(*, stderr: bool = False) -> rich.console.Console:
         file = err if stderr else out
@@ -88,8 +129,9 @@ def typed(picture: Picture, words: str, *, terminal: bool = False) -> str:
         redirect_stdout(out),
         redirect_stderr(err),
     ):
-        patch.setattr(listing, "client", lambda config: daemon)
-        patch.setattr(listing_screen.time, "time", lambda: picture.snapshot.wall + 2.0)
+        for one in (listing, why, operate):
+            patch.setattr(one, "client", lambda config: daemon)
+        patch.setattr(listing_screen.time, "time", lambda: now)
         patch.setattr(show, "console", console if terminal else show.console)
         with pytest.raises(SystemExit) as end:
             cli.main(words.split())
@@ -110,24 +152,31 @@ def browsed(console: Console, path: str) -> str:
     return "".join(f"{line.rstrip()}\n" for line in lines)
 
 
-def answers_of_all() -> Iterator[str]:
-    console = Console()
-    picture = console.decides(pool(), Marks(drains={"i-zz-000000000002": MARK}))
+def answers_of_all(path: Path) -> Iterator[str]:
+    console = Console(path)
+    picture = console.decides(pool(), MARKS)
+    now = picture.snapshot.wall + 2.0
+    console.clock.step_wall(now - console.clock.wall())
+    journal = SqliteJournal(path, pool="main", clock=console.clock, boot_id="boot-1")
+    for one in happened(picture):
+        journal.tell(one)
+    journal.close()
     console.sign_in()
+    daemon = Daemon(picture, console)
     for words in COMMANDS:
-        yield f"$ nodemanager {words}\n{typed(picture, words)}"
+        yield f"$ nodemanager {words}\n{typed(daemon, words, now)}"
     for words in ON_A_TERMINAL:
-        yield f"$ nodemanager {words}   # on a terminal\n{typed(picture, words, terminal=True)}"
-    for path in PAGES:
-        yield f"GET {path}\n{browsed(console, path)}"
+        yield f"$ nodemanager {words}   # on a terminal\n{typed(daemon, words, now, terminal=True)}"
+    for page in PAGES:
+        yield f"GET {page}\n{browsed(console, page)}"
 
 
 def written() -> str:
     """All of it, in the time zone that the text was written in."""
-    with pytest.MonkeyPatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch, TemporaryDirectory() as home:
         patch.setenv("TZ", "UTC")
         time.tzset()
-        return "\n".join(answers_of_all())
+        return "\n".join(answers_of_all(Path(home) / "journal.db"))
 
 
 def test_the_lists_are_as_they_were() -> None:
