@@ -39,10 +39,10 @@ SECTIONS: Mapping[str, Mapping[str, Subcommand]] = {
         "slots": Subcommand("listing", "slots", "Every held slot, and when it will be free."),
         "why": Subcommand("why", "why", "What keeps each size from growing or shrinking."),
         "jobs": Subcommand("listing", "jobs", "What each waiting job gets, or waits for."),
-        "events": Subcommand("why", "events", "What happened lately, in groups."),
+        "events": Subcommand("listing", "events", "What happened lately, in groups."),
         "explain": Subcommand("explain", "explain", "Why a node or record is left alone, or not."),
         "log": Subcommand("log", "log", "What was decided and done, from the journal."),
-        "orders": Subcommand("operate", "orders", "Standing holds, drains, kills and the pause."),
+        "orders": Subcommand("listing", "orders", "Standing holds, drains, kills and the pause."),
         "verify": Subcommand("verify", "verify", "Is the pool at rest? For scripts."),
     },
     "Act": {

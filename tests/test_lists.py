@@ -6,7 +6,6 @@ The text is in tests/golden. After a change that is meant, write it anew with
 
 from __future__ import annotations
 
-import json
 import re
 import time
 from collections.abc import Iterator
@@ -21,14 +20,12 @@ import pytest
 import rich.console
 
 from nodemanager import cli
-from nodemanager.commands import listing, listing_screen, operate, show, why
+from nodemanager.commands import listing, listing_screen, show
 from nodemanager.core.explain.picture import Picture
 from nodemanager.core.model.annotations import Mark, Marks
 from nodemanager.core.model.world import Job, WorkerState
-from nodemanager.web import inventory
 from nodemanager.journal.event import LoggedEvent
 from nodemanager.journal.sqlite import SqliteJournal
-from nodemanager.web import why as answers
 from tests.core.build import EPOCH, START, World, node, world
 from tests.web.dashboard.console import TOKEN, Console
 
@@ -39,20 +36,22 @@ COMMANDS = (
     *("slots", "slots -o wide", "slots --sort -quiet", "slots --json --state no_node"),
     *("slots -o name --reason within_window", "jobs", "jobs --json"),
     *("events", "events --all", "events --json", "events compute2 --all"),
-    *("orders", "orders --json"),
+    *("events --level warning,error --sort first", "events --json --event node.lost"),
+    *("orders", "orders --json", "orders -o name --order hold"),
 )
 ON_A_TERMINAL = ("nodes", "slots --sort free_in", "jobs", "events")
 PAGES = (
     *("/nodes", "/nodes?sort=-host", "/nodes?sort=age&state=busy", "/nodes?q=i-zz"),
     *("/records", "/records?sort=-quiet", "/records?state=no_node", "/jobs", "/jobs?sort=-job"),
     *("/log", "/log?only=done", "/log?q=compute2", "/log?until=2023-11-16 01:50"),
-    *("/incident?range=1h", "/"),
+    *("/log?level=warning,error&sort=host", "/log?since=2023-11-16 01:50&reason=size_rests"),
+    *("/incident?range=1h", "/incident?range=1h&sort=-count&level=warning", "/orders?order=hold"),
+    "/",
 )
 MARK = Mark("Bob", EPOCH + START - 60.0, "new image")
 MARKS = Marks(
     holds={"zzzzz-7ekkf-000000000000003": Mark("Ann", EPOCH + START - 900.0)},
     drains={"i-zz-000000000002": MARK},
-    pool={"pause": Mark("Ann", EPOCH + START - 30.0, "an upgrade")},
 )
 
 
@@ -68,7 +67,13 @@ def pool() -> World:
     made.add_record("zzzzz-7ekkf-000000000000003", slot=3, quiet=1000.0)
     made.nodes.append(node(id="i-others", name="\x1b[2Jevil", pool="others"))
     jobs = (Job("job10", cores=1, count=2), Job("job2", cores=2, ram_mb=3000), Job("big", cores=99))
-    made.flags |= {"slots": 64, "demand": jobs, "drains": {"i-zz-000000000002": MARK}}
+    pause = {"rotate_pause": Mark("Ann", EPOCH + START - 30.0, "an upgrade")}
+    made.flags |= {
+        "slots": 64,
+        "pool_marks": pause,
+        "demand": jobs,
+        "drains": {"i-zz-000000000002": MARK},
+    }
     return made
 
 
@@ -77,7 +82,9 @@ def happened(picture: Picture) -> Iterator[LoggedEvent]:
     now = picture.snapshot.wall
     names = {"record": "zzzzz-7ekkf-000000000000002", "slot": 2, "host": "compute2"}
     node = "i-zz-000000000002"
-    yield LoggedEvent(now - 3000, "node.created", node=node, host="compute2", more={"size": "small"})
+    yield LoggedEvent(
+        now - 3000, "node.created", node=node, host="compute2", more={"size": "small"}
+    )
     more = {"level": "warning", "was": "busy", "slot_kept": "within_window"}
     yield LoggedEvent(now - 2000, "node.lost", "node_absent", host="compute3", more=more, slot=3)
     yield LoggedEvent(now - 1500, "record.keep", "within_window", more={"idle_s": 90.0}, **names)
@@ -90,27 +97,26 @@ def happened(picture: Picture) -> Iterator[LoggedEvent]:
 
 
 class Daemon:
-    """Answers as the running daemon does, from one decision and what its journal has."""
+    """The running daemon's answers to the commands."""
 
-    def __init__(self, picture: Picture, console: Console) -> None:
-        self._picture = picture
+    def __init__(self, console: Console) -> None:
         self._console = console
 
     def nodes(self) -> Any:
-        return json.loads(json.dumps(inventory.nodes(self._picture)))
+        return self._asked("/api/nodes")
 
     def slots(self) -> Any:
-        return json.loads(json.dumps(inventory.slots(self._picture)))
+        return self._asked("/api/slots")
 
     def jobs(self) -> Any:
-        return json.loads(json.dumps(answers.waiting(self._picture)))
+        return self._asked("/api/jobs")
+
+    def orders(self) -> Any:
+        return self._asked("/api/orders")
 
     def events(self, since: float | None = None, **asked: Any) -> Any:
         query = {"since": since, **asked, "all": "yes" if asked.get("all") else None}
         return self._asked(f"/api/events?{urlencode({k: v for k, v in query.items() if v})}")
-
-    def standing(self) -> Any:
-        return self._asked("/status.json")
 
     def _asked(self, path: str) -> Any:
         return self._console.get(path, Authorization=f"Bearer {TOKEN}").json
@@ -129,8 +135,7 @@ def typed(daemon: Daemon, words: str, now: float, *, terminal: bool = False) -> 
         redirect_stdout(out),
         redirect_stderr(err),
     ):
-        for one in (listing, why, operate):
-            patch.setattr(one, "client", lambda config: daemon)
+        patch.setattr(listing, "client", lambda config: daemon)
         patch.setattr(listing_screen.time, "time", lambda: now)
         patch.setattr(show, "console", console if terminal else show.console)
         with pytest.raises(SystemExit) as end:
@@ -162,7 +167,7 @@ def answers_of_all(path: Path) -> Iterator[str]:
         journal.tell(one)
     journal.close()
     console.sign_in()
-    daemon = Daemon(picture, console)
+    daemon = Daemon(console)
     for words in COMMANDS:
         yield f"$ nodemanager {words}\n{typed(daemon, words, now)}"
     for words in ON_A_TERMINAL:

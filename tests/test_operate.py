@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from nodemanager.core.model.annotations import FORCIBLE, PAUSE, Mark, Marks
+from nodemanager.core.model.annotations import FORCIBLE, Mark
 from nodemanager.core.model.reasons import Reason
 from nodemanager.core.operate.replies import Command, Reply, Result
 from nodemanager.core.operate.verbs import Verb
 from nodemanager.lib import control
 from nodemanager.web.metrics import Metrics
 from nodemanager.web.server import ManagementServer
-from nodemanager.web.status import Board, Status
+from nodemanager.web.status import Board
 from tests.commands.test_cli import invoke
 from tests.fakes.clock import ManualClock
 
@@ -165,23 +165,6 @@ def test_the_help_of_clean_lists_what_may_be_broken_and_what_never(served: Serve
         assert f"  {rule} " in text
     for never in ("C4", "C11", "C12"):
         assert never in text
-
-
-def test_orders_lists_what_stands_and_by_whom(served: Served) -> None:
-    served.board.replace(0.0, lambda: Status(made_at=0.0, pool="pool"))
-    assert served.types("orders") == (0, "no standing orders\n", "")
-    marks = Marks({"i-1": MARK}, {"i-2": Mark("bob", 1_700_000_000.0)}, pool={PAUSE: MARK})
-    paused = Status(made_at=0.0, pool="pool", marks=marks, marked_at={PAUSE: 0.0})
-    served.board.replace(0.0, lambda: paused)
-    _, out, _ = served.types("orders")
-    assert out.splitlines() == [
-        "pause  the whole pool  by ann since 2023-11-14T22:13:20.000Z: I am logged in",
-        "hold  i-1  by ann since 2023-11-14T22:13:20.000Z: I am logged in",
-        "drain  i-2  by bob since 2023-11-14T22:13:20.000Z",
-    ]
-    told = json.loads(served.types("orders", "--json")[1])
-    assert [mark["kind"] for mark in told["marks"]] == ["hold", "drain"]
-    assert told["pause"]["by"] == "ann"
 
 
 def test_a_path_that_is_not_there_is_no_node_to_run(tmp_path: Path) -> None:

@@ -130,9 +130,13 @@ class Client:
         """The waiting jobs, and what each gets or waits for (core.explain.jobs)."""
         return dict(self._get("/api/jobs"))
 
+    def orders(self) -> dict[str, Any]:
+        """The operators' orders that stand, and what undoes each."""
+        return dict(self._get("/api/orders"))
+
     def events(self, since: float | None = None, **asked: Any) -> dict[str, Any]:
         """What happened since (epoch seconds; by default in the last hour), in groups; `asked` as
-        web.why has it."""
+        web.lists has it."""
         return dict(self._get(f"/api/events?{_query(since=since, **asked)}"))
 
     def verify(self, *, allow_empty: bool, within_s: float = TIMEOUT_S) -> dict[str, Any]:
@@ -294,7 +298,8 @@ class Client:
 
 def _query(**asked: Any) -> str:
     """The conditions that are set, as a URL has them."""
-    return urlencode({key: one for key, one in asked.items() if one not in (None, False)})
+    given = {key: one for key, one in asked.items() if one not in (None, False)}
+    return urlencode({key: "yes" if one is True else one for key, one in given.items()})
 
 
 def _me() -> str:

@@ -1,29 +1,38 @@
-"""`nodemanager nodes`, `slots` and `jobs`: lists from the running daemon's newest cycle."""
+"""`nodemanager nodes`, `slots`, `jobs`, `events` and `orders`: lists from the running daemon."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from nodemanager.commands import show
 from nodemanager.commands.common import client, daemon_flags, examples
+from nodemanager.commands.ids import complete_id
+from nodemanager.commands.times import given as time_given
 from nodemanager.commands.watch import told as answer_of
 from nodemanager.commands.watch import watch as watch_it
 from nodemanager.commands.watch import watch_option
 from nodemanager.core.explain.lists import (
+    GROUPS,
     JOBS,
     NODES,
+    ORDERS,
     SLOTS,
     ListKind,
     TableRow,
     UnknownColumnError,
     Width,
 )
+from nodemanager.errors import JournalError
 from nodemanager.lib.logline import Json, visible
 from nodemanager.lib.near import did_you_mean
+
+LATELY_S = 3600.0
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -46,10 +55,11 @@ def _options(kind: ListKind) -> Callable[[click.decorators.FC], click.decorators
         click.option(
             "--output",
             "-o",
-            type=click.Choice(["table", "wide", "json", "name"]),
+            type=click.Choice(["table", "wide", "json", *(["name"] if kind.names else [])]),
             default="table",
             show_default=True,
-            help="wide has more columns and whole ids; name prints only ids, for other commands.",
+            help="wide has more columns and whole ids"
+            + ("; name prints only ids, for other commands." if kind.names else "."),
         ),
         click.option("--json", "as_json", is_flag=True, help="The same as -o json."),
         click.option(
@@ -179,6 +189,87 @@ def jobs(id: str | None, config: str | None, **given: Any) -> None:
     _show(daemon.jobs, JOBS, given, seen)
 
 
+@click.command(
+    epilog=examples(
+        "events",
+        "events --since 1d --level warning,error",
+        "events --all --since 14:05 --sort -count",
+        "events compute7 --since 'yesterday' --until today",
+        "events --json | jq '.groups[] | select(.event == \"node.setup_failed\")'",
+    )
+)
+@click.argument("id", required=False, shell_complete=complete_id)
+@click.option(
+    "--since", type=time_given, metavar="TIME", help="From 2h (ago), 14:05 ... on; default: 1h."
+)
+@click.option("--until", type=time_given, metavar="TIME", help="Only up to this time.")
+@click.option("--all", "-a", "quiet", is_flag=True, help="Include that something was left alone.")
+@click.option(
+    "--journal",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Use this journal, or a copy of one, instead of the running daemon.",
+)
+@_options(GROUPS)
+def events(
+    id: str | None,
+    since: float | None,
+    until: float | None,
+    quiet: bool,
+    journal: Path | None,
+    config: str | None,
+    **given: Any,
+) -> None:
+    """List what happened lately, in groups of one event and reason, the worst first.
+
+    With ID only what happened to that record or node and its pair, in all its life if no time is
+    given.
+    Each group has its count, the times of its first and last event, and whom the newest were
+    about. `log --event EVENT` shows them one by one.
+    """
+    if since is None and id is not None:
+        since = 0.0
+    if journal is None:
+        ask = partial(client(config).events, since, until=until, id=id, all=quiet)
+    else:
+        ask = partial(_from_journal, journal, since, until, id, quiet=quiet)
+    _show(ask, GROUPS, given, lambda shown: (shown["groups"], ""))
+
+
+def _from_journal(
+    path: Path, since: float | None, until: float | None, id: str | None, *, quiet: bool
+) -> Json:
+    from nodemanager.commands.common import existing_journal
+    from nodemanager.core.operate.naming import UnknownIdError
+    from nodemanager.journal.story import lately
+
+    now = time.time()
+    since = now - LATELY_S if since is None else since
+    try:
+        told = lately(existing_journal(path, given=True), since, until=until, id=id, quiet=quiet)
+    except UnknownIdError as error:
+        raise JournalError(f"{path}: {error}") from error
+    return {"at": now, **told}
+
+
+@click.command(
+    epilog=examples(
+        "orders",
+        "orders --order drain,cordon --sort since",
+        "release $(nodemanager orders -o name --order hold)",
+        "orders --json | jq -r '.orders[] | select(.by == \"ann\") | .of'",
+    )
+)
+@_options(ORDERS)
+def orders(config: str | None, **given: Any) -> None:
+    """List the standing orders: what each is about, who gave it, why, and what undoes it.
+
+    Those of the whole pool come first: a pause, a parking, a paused rotation. Then each hold,
+    cordon, drain and kill, by host.
+    """
+    _show(client(config).orders, ORDERS, given, lambda shown: (shown["orders"], ""))
+
+
 def _show(
     ask: Callable[[], Json],
     kind: ListKind,
@@ -198,7 +289,7 @@ def _show(
 
         rows, more = seen(shown)
         found = kind.chosen(rows, query)
-        foot = screen.foot(found, rows, kind.what, shown["at"], more)
+        foot = screen.foot(found, rows, kind, shown["at"], more)
         return (
             Group(screen.table(found, columns, whole=whole, terminal=True), foot) if found else foot
         )
@@ -210,7 +301,7 @@ def _show(
         if output == "json":
             show.print_json({**shown, kind.key: found}, a_line=watch is not None)
         elif output == "name":
-            for name in filter(None, map(kind.name_of, found)):
+            for _, name in filter(None, map(kind.named, found)):
                 click.echo(visible(name))
         else:
             out = show.console()
@@ -218,7 +309,7 @@ def _show(
                 table = screen.table(found, columns, whole=whole, terminal=out.is_terminal)
                 show.say(out, table)
             if not found or out.is_terminal:
-                foot = screen.foot(found, rows, kind.what, shown["at"], more)
+                foot = screen.foot(found, rows, kind, shown["at"], more)
                 show.say(show.console(stderr=True), foot)
 
     if watch is None:

@@ -1,4 +1,4 @@
-"""The tables of `nodemanager nodes`, `slots` and `jobs`, for a terminal and for a pipe."""
+"""The tables of the lists, for a terminal and for a pipe."""
 
 from __future__ import annotations
 
@@ -11,15 +11,18 @@ from rich.text import Text
 
 from nodemanager.commands import show
 from nodemanager.commands.times import local
-from nodemanager.core.explain.lists import Column, TableRow
+from nodemanager.core.explain.lists import Column, ListKind, Look, TableRow
 from nodemanager.lib.logline import span
+from nodemanager.lib.logline import timestamp as stamp
 from nodemanager.lib.logscreen import Shortened
 
 STYLES = {
     **dict.fromkeys(("busy", "idle", "listed_node", "served"), "green"),
     **dict.fromkeys(("booting", "shutdown", "claim", "drained", "no_node", "waiting"), "yellow"),
     **dict.fromkeys(("down", "unpaired", "fail", "leaked", "impossible"), "bold red"),
-    **dict.fromkeys(("foreign", "other_pool"), "dim"),
+    **dict.fromkeys(("critical", "error"), "bold red"),
+    "warning": "yellow",
+    **dict.fromkeys(("foreign", "other_pool", "info"), "dim"),
 }
 
 
@@ -34,34 +37,37 @@ def table(
     if terminal and not whole:
         short = Shortened(one["node"] for one in rows if one.get("node"))
     for row in rows:
-        made.add_row(*(_cell(row, one.key, short) for one in columns))
+        made.add_row(*(_cell(row, one, short, terminal=terminal) for one in columns))
     return made
 
 
-def _cell(row: TableRow, key: str, short: Shortened | None) -> Text:
-    value = row[key]
-    if value is None or value == []:
+def _cell(row: TableRow, column: Column, short: Shortened | None, *, terminal: bool) -> Text:
+    value, look = row[column.key], column.look
+    if value in (None, "", []):
         return Text("-", style="dim")
-    if key.endswith("_s"):
+    if look in (Look.AGO, Look.UNTIL):
         # Without a blank, so that a pipe's reader can split columns at blanks.
         return show.cell(span(value).replace(" ", ""))
-    if key == "node" and short is not None:
+    if look is Look.MOMENT:
+        return show.cell(f"{span(max(0.0, time.time() - value))} ago" if terminal else stamp(value))
+    if column.key == "node" and short is not None:
         return show.cell(short.of(value))
     if isinstance(value, list):
-        return show.cell(",".join(str(one) for one in value))
-    return show.cell(value, STYLES.get(value, "") if key == "state" else "")
+        more = " ..." if row.get("count", 0) > len(value) else ""
+        return show.cell(",".join(str(one) for one in value) + more)
+    return show.cell(value, STYLES.get(value, "") if look is Look.STATE else "")
 
 
 def foot(
-    found: Sequence[TableRow], rows: Sequence[TableRow], what: str, at: float, more: str
+    found: Sequence[TableRow], rows: Sequence[TableRow], kind: ListKind, at: float, more: str
 ) -> Text:
     """The counts of the `found` rows, or of all where none was found, and how old they are."""
-    states = Counter(str(one["state"]) for one in (found or rows))
-    told = ", ".join(f"{count} {state}" for state, count in states.most_common())
+    counts = Counter(str(one[kind.filters[0]]) for one in (found or rows))
+    told = ", ".join(f"{count} {one}" for one, count in counts.most_common())
     if found or not rows:
-        line = f"{len(found)} {what}{'' if len(found) == 1 else 's'}"
+        line = f"{len(found)} {kind.what}{'' if len(found) == 1 else 's'}"
     else:
-        line = f"no {what} matches; there are"
+        line = f"no {kind.what} matches; there are"
     line += f" {told}" if rows and not found else f": {told}" if told else ""
     age = span(max(0.0, time.time() - at))
     return show.cell(f"{line}{more}; as of {local(at)}, {age} ago", "dim")

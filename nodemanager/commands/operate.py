@@ -14,7 +14,7 @@ from nodemanager.commands.show import print_json
 from nodemanager.commands.waiting import until_clean, until_gone, wait_option
 from nodemanager.core.model.annotations import FORCIBLE
 from nodemanager.core.operate.verb_row import Takes
-from nodemanager.core.operate.verbs import GROUPS, STANDING, Verb
+from nodemanager.core.operate.verbs import GROUPS, Verb
 from nodemanager.lib.logline import Json, span, visible
 
 RUNTIME_FAILURE, WRONG_CONFIGURATION = 1, 2
@@ -205,28 +205,3 @@ def reload(as_json: bool, config: str | None) -> None:
             click.echo(visible(problem), err=True)
     if not told["done"]:
         sys.exit(WRONG_CONFIGURATION)
-
-
-@click.command(epilog=examples("orders", "orders --json | jq -r '.marks[].id'"))
-@answered
-def orders(as_json: bool, config: str | None) -> None:
-    """List the standing orders, who gave them, and why."""
-    status = client(config).standing()
-    parts = {one.part: status.get(one.part, {}) for one in STANDING.values()}
-    if as_json:
-        print_json({**parts, "marks": status.get("marks", [])})
-        return
-    rows = [
-        (kind.rpartition("_")[2], one.subject, parts[one.part])
-        for kind, one in STANDING.items()
-        if parts[one.part].get(one.flag)
-    ]
-    for mark in status.get("marks", []):
-        named = f"{mark['host']} ({mark['id']})" if mark.get("host") else mark["id"]
-        rows.append((mark["kind"], named, mark))
-    if not rows:
-        click.echo("no standing orders")
-    for kind, id, told in rows:
-        who = f"by {told.get('by') or 'somebody'} since {told.get('since')}"
-        why = f": {told['reason']}" if told.get("reason") else ""
-        click.echo(visible(f"{kind}  {id}  {who}{why}"))

@@ -1,19 +1,17 @@
-"""The screens of `nodemanager why`, a job and `nodemanager events`."""
+"""The screens of `nodemanager why` and of a job."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from datetime import datetime
 
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from nodemanager.commands import show
 from nodemanager.commands.listing_screen import STYLES
-from nodemanager.commands.times import local, told
+from nodemanager.commands.times import local
 from nodemanager.lib.logline import Json, measure, span
-from nodemanager.lib.logscreen import style_of
 
 LABEL = 8
 """The width of what stands before the lines of a size."""
@@ -131,27 +129,3 @@ def _since(stamp: str, now: float) -> str:
 
 def _number(count: int, what: str) -> str:
     return f"{count} {what}{'' if count == 1 else 's'}"
-
-
-def groups_screen(groups: Sequence[Json], *, terminal: bool, now: float) -> Table:
-    """A row for each group; on a terminal with ages, in a pipe with times in UTC."""
-    table = show.table(
-        "last", "first", "count", "event", "reason", "of", terminal=terminal, right="count"
-    )
-    for one in groups:
-        named = " ".join(one["names"]) + (" ..." if one["count"] > len(one["names"]) else "")
-        table.add_row(
-            _when(one["last_at"], now, terminal=terminal),
-            _when(one["first_at"], now, terminal=terminal),
-            show.cell(one["count"]),
-            show.cell(one["event"], style_of(one["event"], one["level"])),
-            show.cell(one["reason"] or "-"),
-            show.cell(named if one["names"] else "-"),
-        )
-    return table
-
-
-def _when(at: float, now: float, *, terminal: bool) -> Text:
-    if terminal:
-        return show.cell(f"{span(max(0.0, now - at))} ago", "dim")
-    return show.cell(told(at, terminal=False))

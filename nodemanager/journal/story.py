@@ -12,7 +12,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from nodemanager.core.explain.lately import grouped
+from nodemanager.core.explain.lately import Group, grouped
 from nodemanager.core.operate.naming import Thing, UnknownIdError, resolve
 from nodemanager.journal.event import COLUMNS, LoggedEvent, event_of_row
 from nodemanager.journal.opened import opened, reported_as_damage
@@ -77,7 +77,11 @@ class Story:
 def lately(path: Path, since: float, *, until: float | None, id: str | None, quiet: bool) -> Json:
     """What happened then, in groups; `quiet` includes events that say that nothing was done."""
     groups = grouped(Story(path, since, id, until).news(), quiet=quiet)
-    return {"since": since, "until": until, "groups": [asdict(one) for one in groups]}
+    return {"since": since, "until": until, "groups": [group_json(one) for one in groups]}
+
+
+def group_json(one: Group) -> Json:
+    return {**asdict(one), "names": list(one.names)}
 
 
 def _meant(connection: sqlite3.Connection, id: str) -> str:
@@ -112,10 +116,15 @@ def _things(connection: sqlite3.Connection) -> list[Thing]:
 
 AT_ONCE = 1000
 """Rows per query: an open transaction would keep the write-ahead log from shrinking."""
+_TEXTS = ("event", "reason", "record", "host", "node", "name", "more")
+_TEXT = " || ' ' || ".join(f"coalesce({one}, '')" for one in _TEXTS)
+# Several values are separated by commas.
+_ONE_OF = "instr(',' || :{0} || ',', ',' || {1} || ',') > 0"
 _ASKED = {
-    "about": "(:about IN (record, host, node, name, CAST(slot AS TEXT)) OR event = :about"
-    " OR reason = :about)",
-    "event": "event = :event",
+    "about": f"instr(lower({_TEXT}), lower(:about)) > 0",
+    "event": _ONE_OF.format("event", "event"),
+    "reason": _ONE_OF.format("reason", "reason"),
+    "level": _ONE_OF.format("level", "coalesce(json_extract(more, '$.level'), 'info')"),
     "host": "host = :host",
     "record": "record = :record",
     "node": "node = :node",
@@ -131,8 +140,8 @@ def latest(
     """The newest events with their numbers in the journal, the newest first.
 
     Leaves out the events `without`. `asked` are conditions, where they are not None: `about` a
-    name, event or reason code; an `event`; of a `host`, `record` or `node`; a number `before` that;
-    `since` and `until` a time, epoch seconds. Raises JournalError.
+    text that is in it; an `event`, `reason` or `level`, or several; of a `host`, `record` or
+    `node`; a number `before` that; `since` and `until` a time, epoch seconds. Raises JournalError.
     """
     names = {f"no{number}": event for number, event in enumerate(sorted(without))}
     wanted = [f"event NOT IN ({','.join(f':{name}' for name in names)})"] if names else []

@@ -21,8 +21,21 @@ Fields = Mapping[str, Any]
 Json = dict[str, Any]
 """A JSON object."""
 
-MEASURES = {"idle_s": "quiet", "stale_s": "quiet", "word_s": "last ping"}
-"""Measures that another word says better than their key."""
+MEASURES = {
+    "idle_s": "quiet",
+    "stale_s": "quiet",
+    "word_s": "last ping",
+    "was": "kept before as",
+    "slot_kept": "slot kept for",
+    "raw_state": "the cloud says",
+    "worker_state": "the node says",
+    "unjoined_s": "never up for",
+    "denied_s": "denied by the cloud for",
+    "retry_s": "again in",
+    "ram_mb": "memory in MB",
+    "scratch_mb": "scratch in MB",
+}
+"""Measures that other words say better than their key, on every screen."""
 
 # The journal splits lines longer than 48 KiB (LineMax=). A library's message may be a thread dump.
 LONGEST_VALUE = 2_000

@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 
+from nodemanager.core.explain.inventory import hosts_of
 from nodemanager.core.explain.picture import Picture
 from nodemanager.core.explain.why import why
-from nodemanager.core.model.annotations import Marks
 from nodemanager.core.model.reasons import Event
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.observe.signs import classify
@@ -117,7 +117,7 @@ class WebObserver:
             account=picture.account,
             store=picture.store,
             marks=replace(picture.marks, pool=snapshot.pool_marks),
-            hosts=_hosts(plan, picture.marks),
+            hosts=hosts_of(plan, picture.marks),
             marked_at={
                 kind: snapshot.now - max(0.0, snapshot.wall - mark.at)
                 for kind, mark in snapshot.pool_marks.items()
@@ -165,17 +165,6 @@ def _resting(snapshot: Snapshot) -> tuple[tuple[str, str, float], ...]:
         for place, until in sorted(places.items())
         if until > snapshot.now
     )
-
-
-def _hosts(plan: Plan, marks: Marks) -> dict[str, str]:
-    """The hostname of each node and record that an operator's order is about."""
-    ordered = {id for of_kind in marks.by_kind.values() for id in of_kind}
-    if not ordered:
-        return {}
-    listed = plan.history.records
-    records = {} if listed is None else {one.uuid: one for one in listed.items}
-    found = {id: plan.pairs.record_of.get(id) or records.get(id) for id in ordered}
-    return {id: one.hostname for id, one in found.items() if one is not None and one.hostname}
 
 
 def _unsatisfiable(plan: Plan) -> tuple[tuple[str, str], ...]:

@@ -4,9 +4,9 @@
     GET /healthz        200 {"health": "OK"}, or 503 when cycles stopped, and more: see health.py
     GET /metrics        Prometheus' text format
     GET /api/explain/ID with the token: see explain.py
-    GET /api/nodes      with the token, and /api/slots: see inventory.py
+    GET /api/nodes      with the token, and the other lists: see lists.py
     GET /api/verify     with the token: see verify.py
-    GET /api/why        with the token, and /api/jobs, /api/events: see why.py
+    GET /api/why        with the token, and /api/jobs/ID: see why.py
     POST /api/...       with the token: see commands.py, backlog.py and reload.py
     /                   the dashboard, behind a sign-in: see dashboard/site.py
 
@@ -45,7 +45,7 @@ from nodemanager.web.dashboard.dashboard import Dashboard
 from nodemanager.web.door import Door
 from nodemanager.web.explain import Explanations, add_explain
 from nodemanager.web.health import Health, add_health
-from nodemanager.web.inventory import add_inventory
+from nodemanager.web.lists import add_lists
 from nodemanager.web.metrics import Metrics
 from nodemanager.web.reload import Reload, add_reload
 from nodemanager.web.status import Board
@@ -120,7 +120,7 @@ class ManagementServer(HttpServer):
             add_reload(app, reload, door, workers)
         if explanations is not None:
             add_explain(app, explanations, door, workers)
-            add_inventory(app, explanations, door, workers)
+            add_lists(app, explanations, door, workers)
             add_why(app, explanations, door, workers)
             add_verify(app, explanations, door, workers, board.now)
         limits = limits_of(_SHARE)

@@ -7,7 +7,7 @@ can read this; all others are ours.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 
@@ -176,7 +176,7 @@ class Status:
             "price": _rounded(self.price),
             "leftovers": self._leftovers(),
             "notices": [_notice(one, with_names) for one in self.notices],
-            "orders": {kind: len(marks) for kind, marks in self._orders().items()},
+            "orders": {kind: len(marks) for kind, marks in self.marks.by_kind.items()},
         }
         for kind, one in STANDING.items():
             shown[one.part] = self._mark(kind, with_names, now) | shown.get(one.part, {})
@@ -189,16 +189,11 @@ class Status:
             shown["account"] = self.account
             shown["store"] = self.store
             shown["marks"] = [
-                {"kind": kind, "id": id, "host": host, **_told(mark)}
-                for kind, id, host, mark in self.standing()
+                {"kind": kind, "id": id, "host": self.hosts.get(id), **_told(marks[id])}
+                for kind, marks in self.marks.by_kind.items()
+                for id in sorted(marks, key=lambda one: natural(self.hosts.get(one, one)))
             ]
         return shown
-
-    def standing(self) -> Iterator[tuple[str, str, str | None, Mark]]:
-        """The operators' orders in force, by kind and host: kind, id, host and mark."""
-        for kind, marks in self._orders().items():
-            for id in sorted(marks, key=lambda one: natural(self.hosts.get(one) or one)):
-                yield kind, id, self.hosts.get(id), marks[id]
 
     def _lease(self, with_names: bool) -> Json:
         lease = self.lease
@@ -225,9 +220,6 @@ class Status:
             for state in LedgerState
             if state is not LedgerState.RELEASED
         }
-
-    def _orders(self) -> dict[str, Mapping[str, Mark]]:
-        return dict(self.marks.by_kind)
 
     def _mark(self, kind: str, with_names: bool, now: float) -> Json:
         """Whether that is ordered of the whole pool, and for how long; with names, by whom."""

@@ -14,7 +14,7 @@ from nodemanager.commands import listing, show
 from nodemanager.core.explain.explain import APPLY
 from nodemanager.core.explain.picture import Picture
 from nodemanager.core.model.world import WorkerState
-from nodemanager.web import inventory
+from nodemanager.web import lists
 from tests.core.build import World, node, world
 
 Run = Callable[..., tuple[int, str, str]]
@@ -41,10 +41,10 @@ class Daemon:
         self._picture = Picture(made.decided, made.last, made.settings, APPLY)
 
     def nodes(self) -> dict[str, Any]:
-        return json.loads(json.dumps(inventory.nodes(self._picture)))  # type: ignore[no-any-return]
+        return json.loads(json.dumps(lists.nodes(lists.Asked(self._picture))))  # type: ignore[no-any-return]
 
     def slots(self) -> dict[str, Any]:
-        return json.loads(json.dumps(inventory.slots(self._picture)))  # type: ignore[no-any-return]
+        return json.loads(json.dumps(lists.slots(lists.Asked(self._picture))))  # type: ignore[no-any-return]
 
 
 @pytest.fixture

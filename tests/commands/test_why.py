@@ -19,6 +19,7 @@ from nodemanager.core.model.world import Job, WorkerState
 from nodemanager.core.operate.naming import UnknownIdError
 from nodemanager.journal.job import told_job
 from nodemanager.web import why as answers
+from nodemanager.web.lists import Asked, waiting
 from tests.core.build import World, world
 
 Run = Callable[..., tuple[int, str, str]]
@@ -38,7 +39,7 @@ class Daemon:
         return told
 
     def jobs(self) -> dict[str, Any]:
-        told: dict[str, Any] = json.loads(json.dumps(answers.waiting(self._picture)))
+        told: dict[str, Any] = json.loads(json.dumps(waiting(Asked(self._picture))))
         return told
 
     def explain(self, id: str, *, job: bool) -> dict[str, Any]:
@@ -124,10 +125,10 @@ def test_events_in_a_pipe_are_a_row_a_group(run: Run, daemon: Daemon) -> None:
     code, printed, error = run("events")
     assert (code, error) == (0, "")
     heading, row = printed.splitlines()
-    assert heading.split() == ["last", "first", "count", "event", "reason", "of"]
+    assert heading.split() == ["last", "first", "count", "level", "event", "reason", "of"]
     assert row.split() == [
         *("2001-09-09T01:47:40.000Z", "2001-09-09T01:46:40.000Z"),
-        *("5", "node.gone", "node_down", "compute1", "..."),
+        *("5", "info", "node.gone", "node_down", "compute1", "..."),
     ]
     assert daemon.asked == [(None, None, None, False)]
 

@@ -45,8 +45,8 @@ def test_a_parked_pool_empties_over_kill_9_until_it_is_unparked(tmp_path: Path) 
         after = cluster.start()
         after.wait_for("cycle.done", parked=BY, nodes=1, busy=1, boots=0)
         assert "PARKED for" in operator.does("status").splitlines()[0]
-        told = json.loads(operator.does("orders", "--json"))["park"]
-        assert (told["by"], told["reason"]) == (BY, "until Monday")
+        told = json.loads(operator.does("orders", "--json"))["orders"][0]
+        assert (told["order"], told["by"], told["why"]) == ("park", BY, "until Monday")
         explained = operator.does("explain", busy)
         assert "parking" in explained
         assert "until Monday" in explained

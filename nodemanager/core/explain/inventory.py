@@ -1,10 +1,13 @@
-"""The lists of nodes and slots for operators, as of the newest decision. They have no secret."""
+"""The lists of nodes, slots and orders for operators, as of the newest decision. They have no
+secret."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Set
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass
 
+from nodemanager.core.explain.lists import natural
+from nodemanager.core.model.annotations import Mark, Marks
 from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.sizes import Sizes
@@ -14,6 +17,7 @@ from nodemanager.core.observe.history import freed_since_listed
 from nodemanager.core.observe.signs import claimed_at_of, classify, launched_for, quiet_for
 from nodemanager.core.observe.snapshot import Snapshot
 from nodemanager.core.operate.naming import Known
+from nodemanager.core.operate.verbs import STANDING, UNDO
 from nodemanager.core.plan.counts import place_of
 from nodemanager.core.plan.plan import Plan, adopting
 from nodemanager.core.plan.slots import Holder, free_in_s, holder_of, is_leaked
@@ -63,6 +67,23 @@ class SlotRow:
     record_state: RecordState
     pool: str | None = None
     orders: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class OrderRow:
+    """An operator's order that stands, given `at` (epoch seconds) by `by`.
+
+    It is `of` a host, else of a node's or record's `id`, or of the pool. `undo` is what to type to
+    end it.
+    """
+
+    order: str
+    of: str
+    id: str | None
+    by: str
+    at: float
+    undo: str
+    why: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,3 +240,34 @@ def _held_for(
     if verdict is not None and is_leaked(record, verdict, snapshot, settings, freed):
         return LEAKED
     return holder.value
+
+
+# Orders.
+
+
+def standing_orders(marks: Marks, hosts: Mapping[str, str]) -> tuple[OrderRow, ...]:
+    """The orders that stand: those of the pool first, then by kind and host."""
+    rows = [
+        _order(kind, one.subject, None, marks.pool[kind])
+        for kind, one in STANDING.items()
+        if kind in marks.pool
+    ]
+    for kind, these in marks.by_kind.items():
+        for id in sorted(these, key=lambda one: natural(hosts.get(one, one))):
+            rows.append(_order(kind, hosts.get(id, id), id, these[id]))
+    return tuple(rows)
+
+
+def _order(kind: str, of: str, id: str | None, mark: Mark) -> OrderRow:
+    return OrderRow(kind, of, id, mark.by or "somebody", mark.at, UNDO[kind].typed, mark.reason)
+
+
+def hosts_of(made: Plan, marks: Marks) -> dict[str, str]:
+    """The hostname of each node and record that an order is about."""
+    ordered = {id for of_kind in marks.by_kind.values() for id in of_kind}
+    listed = made.history.records
+    if not ordered or listed is None:
+        return {}
+    records = {one.uuid: one for one in listed.items}
+    found = {id: made.pairs.record_of.get(id) or records.get(id) for id in ordered}
+    return {id: one.hostname for id, one in found.items() if one is not None and one.hostname}

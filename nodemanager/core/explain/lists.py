@@ -8,9 +8,9 @@ it in reverse; and `q`, a text that some value must contain.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from enum import IntEnum
+from enum import IntEnum, StrEnum
 from typing import Any, NamedTuple
 
 from nodemanager.errors import NodeManagerError
@@ -36,26 +36,47 @@ class Width(IntEnum):
     WIDE = 2
 
 
-class Column(NamedTuple):
-    """A column: its heading, its key in a row, and from which width on it is shown.
+class Look(StrEnum):
+    """What a column's values are, and so how each screen shows them."""
 
-    `links` is the kind of page that its values are the ids of.
-    """
+    TEXT = ""
+    NUMBER = "n"
+    STATE = "state"
+    CODE = "code"
+    """Of an event or a reason, or the word for an order."""
+    AGO = "ago"
+    """Seconds that have passed."""
+    UNTIL = "until"
+    """Seconds that are still to pass."""
+    MOMENT = "moment"
+    """Epoch seconds."""
+    MEASURES = "measures"
+    VERB = "verb"
+    """What an operator types, to undo the row's order."""
+
+
+class Column(NamedTuple):
+    """A column: its heading, its key in a row, from which width on it is shown, and its look."""
 
     heading: str
     key: str
     width: Width = Width.NARROW
-    is_number: bool = False
-    links: str = ""
+    look: Look = Look.TEXT
+
+    @property
+    def is_number(self) -> bool:
+        """Whether its values are to the right."""
+        return self.look in (Look.NUMBER, Look.AGO, Look.UNTIL)
 
 
 @dataclass(frozen=True, slots=True)
 class ListKind:
     """One of the lists: its key in an answer, the word for a row, its title and its columns.
 
-    `filters` are the keys that one may choose rows by, `names` those of a row's own id, the first
-    that is known; `first` are the keys that it is sorted by unless a column is asked for. `head` is
-    the key that people call a row by, and `page` the kind of page that it leads to, if any.
+    `filters` are the keys that one may choose rows by; a list's foot counts its rows by the first.
+    `names` are those of a row's own id, the first that is known, and `own` those that no two rows
+    share, if they are others. `first` are the keys that it is sorted by unless a column is asked
+    for. `head` is the key that people call a row by.
     """
 
     key: str
@@ -64,17 +85,17 @@ class ListKind:
     columns: tuple[Column, ...]
     filters: tuple[str, ...]
     names: tuple[str, ...]
+    own: tuple[str, ...] = ()
     first: tuple[str, ...] = ()
     head: str = "host"
-    page: str = ""
 
     def shown(self, width: Width) -> tuple[Column, ...]:
         """The columns for that width."""
         return tuple(one for one in self.columns if one.width <= width)
 
-    def name_of(self, row: TableRow) -> str | None:
-        """The id that other commands and the row's page take."""
-        return next((row[key] for key in self.names if row[key]), None)
+    def named(self, row: TableRow) -> tuple[str, str] | None:
+        """The id that other commands and the row's page take, with its key."""
+        return next(((key, row[key]) for key in self.names if row[key]), None)
 
     def sort_key(self, sort: str) -> str:
         """The key of the column that `sort` names. Raises UnknownColumnError."""
@@ -122,7 +143,18 @@ def natural(value: Any) -> tuple[Any, ...]:
 
 
 def _has(row: TableRow, text: str) -> bool:
-    return not text or any(isinstance(it, str) and text in it.lower() for it in row.values())
+    """Whether a text of the row, or one in a list or mapping of it, contains the `text`."""
+    return not text or any(text in one.lower() for one in _texts(row))
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        yield from _texts(list(value.values()))
+    elif isinstance(value, list):
+        for one in value:
+            yield from _texts(one)
 
 
 PAGE, WIDE = Width.PAGE, Width.WIDE
@@ -132,45 +164,43 @@ NODES = ListKind(
     title="Cloud nodes",
     columns=(
         Column("host", "host"),
-        Column("node", "node", links="nodes"),
+        Column("node", "node"),
         Column("size", "size"),
-        Column("state", "state"),
-        Column("age", "age_s", is_number=True),
-        Column("slot", "slot", is_number=True),
-        Column("reason", "reason"),
+        Column("state", "state", look=Look.STATE),
+        Column("age", "age_s", look=Look.AGO),
+        Column("slot", "slot", look=Look.NUMBER),
+        Column("reason", "reason", look=Look.CODE),
         Column("orders", "orders", PAGE),
         Column("cloud", "cloud_state", WIDE),
         Column("name", "name", WIDE),
-        Column("record", "record", WIDE, links="records"),
+        Column("record", "record", WIDE),
         Column("pool", "pool", WIDE),
         Column("addresses", "addresses", WIDE),
     ),
     filters=("state", "size", "reason"),
     names=("node", "record"),
     first=("slot", "host", "node"),
-    page="nodes",
 )
 SLOTS = ListKind(
     key="slots",
     what="slot",
     title="Held slots",
     columns=(
-        Column("slot", "slot", is_number=True),
+        Column("slot", "slot", look=Look.NUMBER),
         Column("host", "host"),
-        Column("state", "state"),
-        Column("node", "node", links="nodes"),
-        Column("quiet", "quiet_s", is_number=True),
-        Column("free_in", "free_in_s", is_number=True),
-        Column("reason", "reason"),
+        Column("state", "state", look=Look.STATE),
+        Column("node", "node"),
+        Column("quiet", "quiet_s", look=Look.AGO),
+        Column("free_in", "free_in_s", look=Look.UNTIL),
+        Column("reason", "reason", look=Look.CODE),
         Column("orders", "orders", PAGE),
-        Column("record", "record", WIDE, links="records"),
+        Column("record", "record", WIDE),
         Column("record_state", "record_state", WIDE),
         Column("pool", "pool", WIDE),
     ),
     filters=("state", "reason"),
     names=("record",),
     first=("slot", "host", "node"),
-    page="records",
 )
 JOBS = ListKind(
     key="jobs",
@@ -178,18 +208,71 @@ JOBS = ListKind(
     title="Waiting jobs",
     columns=(
         Column("job", "job"),
-        Column("state", "state"),
-        Column("count", "count", is_number=True),
+        Column("state", "state", look=Look.STATE),
+        Column("count", "count", look=Look.NUMBER),
         Column("asks", "asks"),
         Column("size", "size"),
-        Column("nodes", "nodes", links="nodes"),
-        Column("coming", "coming", is_number=True),
-        Column("reason", "reason"),
-        Column("ends_in", "in_s", is_number=True),
+        Column("nodes", "nodes"),
+        Column("coming", "coming", look=Look.NUMBER),
+        Column("reason", "reason", look=Look.CODE),
+        Column("ends_in", "in_s", look=Look.UNTIL),
     ),
     filters=("state", "size", "reason"),
     names=("job",),
     head="job",
-    page="jobs",
 )
 """The queue's order is kept."""
+GROUPS = ListKind(
+    key="groups",
+    what="group",
+    title="What happened, in groups",
+    columns=(
+        Column("last", "last_at", look=Look.MOMENT),
+        Column("first", "first_at", look=Look.MOMENT),
+        Column("count", "count", look=Look.NUMBER),
+        Column("level", "level", look=Look.STATE),
+        Column("event", "event", look=Look.CODE),
+        Column("reason", "reason", look=Look.CODE),
+        Column("of", "names"),
+    ),
+    filters=("level", "event", "reason"),
+    names=(),
+    own=("event", "reason"),
+    head="",
+)
+"""The worst come first, as `core.explain.lately` has them."""
+DECISIONS = ListKind(
+    key="decisions",
+    what="event",
+    title="Decisions and actions",
+    columns=(
+        Column("when", "at", look=Look.MOMENT),
+        Column("level", "level", look=Look.STATE),
+        Column("event", "event", look=Look.CODE),
+        Column("reason", "reason", look=Look.CODE),
+        Column("host", "host"),
+        Column("measured", "measures", look=Look.MEASURES),
+    ),
+    filters=("level", "event", "reason"),
+    names=("record", "node", "host"),
+    own=("number",),
+)
+"""Events one by one, as the journal has them."""
+ORDERS = ListKind(
+    key="orders",
+    what="order",
+    title="Standing orders",
+    columns=(
+        Column("order", "order", look=Look.CODE),
+        Column("of", "of"),
+        Column("id", "id", WIDE),
+        Column("by", "by"),
+        Column("since", "at", look=Look.MOMENT),
+        Column("undo", "undo", look=Look.VERB),
+        Column("why", "why"),
+    ),
+    filters=("order", "by"),
+    names=("id",),
+    own=("order", "id"),
+    head="of",
+)

@@ -1,131 +1,101 @@
-"""The lists of nodes, of records that hold a slot and of waiting jobs, filtered and sorted as the
-address says."""
+"""The pages of the lists, filtered and sorted as the address says."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
-from typing import Any, NamedTuple
+from collections.abc import Mapping
+from typing import NamedTuple
 from urllib.parse import urlencode
 
-from nodemanager.core.explain.lists import (
-    JOBS,
-    NODES,
-    SLOTS,
-    Column,
-    ListKind,
-    TableRow,
-    UnknownColumnError,
-    Width,
-)
-from nodemanager.core.explain.picture import Picture
+from nodemanager.core.explain.lists import ListKind, TableRow, UnknownColumnError, Width
+from nodemanager.errors import JournalError
 from nodemanager.lib.logline import Json
-from nodemanager.web import inventory, why
 from nodemanager.web.dashboard.overview import alerts_block
-from nodemanager.web.dashboard.page import Block, Page, Table, row_id
-from nodemanager.web.dashboard.render import part, path_of
-from nodemanager.web.dashboard.source import ShownDecision
+from nodemanager.web.dashboard.page import Block, Page, Table
+from nodemanager.web.dashboard.render import part
+from nodemanager.web.dashboard.source import ShownDecision, Source
+from nodemanager.web.dashboard.tables import table
+from nodemanager.web.lists import LISTS, TIMES, Asked
 
 MOST_ROWS = 2000
 """The most rows of one page; more make a phone slow."""
-AHEAD = frozenset({"free_in_s", "in_s"})
-"""Durations that are still to pass; the others have passed."""
-QUIET_FROM_S = 300.0
-"""From when on it is shown that the record of a listed node is quiet: before, it changes with each
-ping and says nothing."""
 
 
 class ListPage(NamedTuple):
-    """A list as a page: its rows come from the answer that the API gives, too."""
+    """A list of the API as a page. One of the past has a range of time."""
 
-    kind: ListKind
+    name: str
     title: str
     nav: str
-    answer: Callable[[Picture], Json]
+    is_past: bool = False
 
 
 PAGES: Mapping[str, ListPage] = {
-    "/nodes": ListPage(NODES, "Nodes", "Nodes", inventory.nodes),
-    "/records": ListPage(SLOTS, "Records and their slots", "Records", inventory.slots),
-    "/jobs": ListPage(JOBS, "Waiting jobs", "Jobs", why.waiting),
+    "/nodes": ListPage("nodes", "Nodes", "Nodes"),
+    "/records": ListPage("slots", "Records and their slots", "Records"),
+    "/jobs": ListPage("jobs", "Waiting jobs", "Jobs"),
+    "/orders": ListPage("orders", "Standing orders", "Orders"),
+    "/log": ListPage("decisions", "Decisions", "Decisions", is_past=True),
 }
 
 
-class Cell(NamedTuple):
-    """A cell: how it looks, its heading if a phone needs it, and its value or the links in it.
-
-    A moment is epoch seconds, so that a row stays the same while time passes.
-    """
-
-    look: str
-    value: Any = None
-    label: str = ""
-    links: tuple[tuple[str, str], ...] = ()
-
-
-def list_page(path: str, seen: ShownDecision, query: Mapping[str, str]) -> Page:
+def list_page(path: str, source: Source, seen: ShownDecision, query: Mapping[str, str]) -> Page:
     """The page of the list at `path`, of the newest decision."""
     shown = PAGES[path]
-    rows = shown.answer(seen.picture)[shown.kind.key]
-    wall = seen.picture.snapshot.wall
-    table, html = _table(path, shown.kind, rows, dict(query), wall)
-    blocks = (alerts_block(seen), Block("list", "", html, table, wide=True))
+    times = {key: query.get(key, "") for key in TIMES} if shown.is_past else {}
+    made, html, answer = listed(path, shown.name, source, seen, query, times)
+    html += ways(path, query, answer.get("before"))
+    blocks = (alerts_block(seen), Block("list", "", html, made, wide=True))
     return Page(shown.title, shown.nav, blocks)
 
 
-def _table(
-    path: str, kind: ListKind, rows: Sequence[TableRow], query: dict[str, str], wall: float
-) -> tuple[Table, str]:
-    """The table of the chosen rows, and above it the filters with how many there are of each."""
+def listed(
+    path: str,
+    name: str,
+    source: Source,
+    seen: ShownDecision,
+    query: Mapping[str, str],
+    times: Mapping[str, str],
+) -> tuple[Table, str, Json]:
+    """The table of the chosen rows, the form that chooses them, and the list's whole answer.
+
+    The form has the `times` of a range, where there is one.
+    """
+    kind, problem = LISTS[name].kind, f"no such {LISTS[name].kind.what}"
+    try:
+        answer = LISTS[name].answer(Asked(seen.picture, source.explanations.journal, query))
+    except JournalError as error:
+        answer, problem = {kind.key: []}, str(error)
+    rows = answer[kind.key]
     try:
         found = kind.chosen(rows, query)
     except UnknownColumnError:
-        del query["sort"]
+        query = {**query, "sort": ""}
         found = kind.chosen(rows, query)
-    shown, sort = found[:MOST_ROWS], query.get("sort", "")
-    columns = kind.shown(Width.PAGE)
-    fields = []
-    for name in kind.filters:
-        counts = Counter(str(one[name]) for one in rows if one[name])
-        if query.get(name):
-            counts.setdefault(query[name], len(found))
-        fields.append((name, query.get(name, ""), sorted(counts.items())))
-    html = part("filters", path, fields, query.get("q", ""), columns, sort)
-    html += part("shown_of", len(shown), len(rows), MOST_ROWS)
+    sort, columns = query.get("sort", ""), kind.shown(Width.PAGE)
+    fields = [(key, query.get(key, ""), _choices(kind, rows, key, query)) for key in kind.filters]
+    done = query.get("only") == "done" if name == "decisions" else None
+    html = part("filters", path, fields, query.get("q", ""), columns, sort, times, done)
+    html += part("shown_of", min(len(found), MOST_ROWS), len(rows), MOST_ROWS)
     head = part("heads", columns, sort, lambda sort: urlencode({**query, "sort": sort}))
-    lines = (_row(kind, one, columns, wall) for one in shown)
-    return Table(kind.title, head, dict(lines), f"no such {kind.what}"), html
+    wall = seen.picture.snapshot.wall
+    return table(kind, found[:MOST_ROWS], wall, problem, head), html, answer
 
 
-def _row(kind: ListKind, row: TableRow, columns: Sequence[Column], wall: float) -> tuple[str, str]:
-    id = row_id(f"{kind.what} {[row[key] for key in kind.names]}")
-    return id, _rendered(id, tuple(_cell(kind, row, one, wall) for one in columns))
+def _choices(
+    kind: ListKind, rows: list[TableRow], key: str, query: Mapping[str, str]
+) -> list[tuple[str, int]]:
+    """The values that one may choose rows by, with how many there are of each."""
+    counts = Counter(str(one[key]) for one in rows if one[key])
+    if query.get(key):
+        counts.setdefault(query[key], 0)
+    return sorted(counts.items())
 
 
-@lru_cache(maxsize=20_000)
-def _rendered(id: str, cells: tuple[Cell, ...]) -> str:
-    return part("list_row", id, cells)
-
-
-def _cell(kind: ListKind, row: TableRow, column: Column, wall: float) -> Cell:
-    value, key = row[column.key], column.key
-    name = kind.name_of(row) or ""
-    if key == kind.head:
-        links = ((str(value or name), path_of(kind.page, name)),) if kind.page else ()
-        return Cell("head", value or name, links=links)
-    if value is None or value == []:
-        return Cell("n" if column.is_number else "")
-    if key == "quiet_s" and row["state"] == "listed_node" and value < QUIET_FROM_S:
-        return Cell("n")
-    if key.endswith("_s"):
-        moment = round(wall + value if key in AHEAD else wall - value)
-        return Cell("until" if key in AHEAD else "ago", moment, column.heading)
-    if key in ("state", "reason"):
-        return Cell(key, value)
-    if column.is_number:
-        return Cell("n", value or None, column.heading)
-    several = value if isinstance(value, list) else [value]
-    if column.links and several != [name]:
-        return Cell("id", links=tuple((one, path_of(column.links, one)) for one in several))
-    return Cell("id" if column.links else "", ", ".join(several))
+def ways(path: str, query: Mapping[str, str], before: int | None) -> str:
+    """The ways to the newest events and to those before that number, where there are any."""
+    kept = {name: value for name, value in query.items() if name != "before" and value}
+    html = part("log_way", "Newest", path, urlencode(kept)) if query.get("before") else ""
+    if before is None:
+        return html
+    return html + part("log_way", "Older", path, urlencode({**kept, "before": before}))

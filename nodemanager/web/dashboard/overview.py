@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
-from typing import Any
 
-from nodemanager.core.explain.lately import QUIET, SEVERITY, Group, grouped
+from nodemanager.core.explain.lately import QUIET, SEVERITY, grouped
+from nodemanager.core.explain.lists import DECISIONS, GROUPS
 from nodemanager.core.explain.slot_states import slot_states
 from nodemanager.core.explain.why import why
 from nodemanager.core.model.breaker import HOW_TO_CLEAR
@@ -17,18 +17,18 @@ from nodemanager.core.operate.verbs import STANDING, UNDO, Verb
 from nodemanager.core.plan.leftovers import LedgerState
 from nodemanager.core.plan.slots import Holder
 from nodemanager.errors import JournalError
-from nodemanager.journal.event import LoggedEvent
-from nodemanager.journal.story import latest
+from nodemanager.journal.story import group_json, latest
+from nodemanager.lib.logline import Json
 from nodemanager.web.dashboard.page import Block, Page, Table, row_id
 from nodemanager.web.dashboard.ranges import RANGES, TimeRange, chart_blocks
 from nodemanager.web.dashboard.render import act_path, doc_of, heads, part, words
 from nodemanager.web.dashboard.source import ShownDecision, Source
+from nodemanager.web.dashboard.tables import table
+from nodemanager.web.lists import Asked, decisions, orders
 
 LATEST = 12
 LATELY_S = 3600.0
 WHY_HEAD = heads("size", "nodes", "wished", "does not grow", "does not shrink", numbers=("wished",))
-GROUP_HEAD = heads("level", "what", "why", "times", "first", "last", "which", numbers=("times",))
-EVENT_HEAD = heads("when", "what", "why", "which", "measured")
 TITLES = {
     Reason.BACKLOG_HELD: "A backlog is held",
     Reason.UNUSED_RECORDS: "Far more records than needed",
@@ -80,7 +80,7 @@ def overview(source: Source, seen: ShownDecision, query: Mapping[str, str]) -> P
         Block("orders", "Operators' orders", part("orders", *_marks(seen))),
         *others,
         _why(seen),
-        _stream(source),
+        _stream(source, seen),
     )
     return Page("Overview", "Overview", blocks)
 
@@ -137,19 +137,10 @@ def _warnings(source: Source, seen: ShownDecision) -> Iterator[Block]:
         # The list of what was done last says so.
         return
     groups = grouped(one for _, one in newest if one.at >= since)
-    if bad := [one for one in groups if one.level in WARNINGS]:
-        table = groups_table("Warnings, the worst first", bad, "none")
+    if bad := [group_json(one) for one in groups if one.level in WARNINGS]:
+        warned = table(GROUPS, bad, seen.picture.snapshot.wall, "none")
         link = '<p><a href="/incident?range=1h">What happened in the last hour</a></p>'
-        yield Block("warnings", "Warned of in the last hour", link, table, wide=True)
-
-
-def groups_table(caption: str, groups: Iterable[Group], empty: str) -> Table:
-    """What happened, a row for each event and reason."""
-    rows = {}
-    for one in groups:
-        id = row_id(f"{caption} {one.event} {one.reason}")
-        rows[id] = part("group_row", id, one)
-    return Table(caption, GROUP_HEAD, rows, empty)
+        yield Block("warnings", "Warned of in the last hour", link, warned, wide=True)
 
 
 def alerts(seen: ShownDecision) -> Iterator[Alert]:
@@ -226,33 +217,17 @@ def _why(seen: ShownDecision) -> Block:
     return Block("why", "Sizes", "", table, wide=True)
 
 
-def _marks(seen: ShownDecision) -> tuple[list[tuple[Any, ...]], list[tuple[str, str]]]:
-    """The standing orders, each with what undoes it, and what can be ordered of the whole pool."""
-    status = seen.status
-    rows = [(*one, UNDO[one[0]].value) for one in status.standing()]
-    pool = [UNDO[kind] if kind in status.marks.pool else Verb(kind) for kind in STANDING]
-    return rows[:50], [(one.value, one.row.heading) for one in pool]
+def _marks(seen: ShownDecision) -> tuple[list[Json], list[tuple[str, str]]]:
+    """The standing orders, the pool's first, and what can be ordered of the whole pool."""
+    pool = [UNDO[kind] if kind in seen.status.marks.pool else Verb(kind) for kind in STANDING]
+    return orders(Asked(seen.picture))["orders"], [(one, one.row.heading) for one in pool]
 
 
-def _stream(source: Source) -> Block:
-    rows, problem = event_rows(source, LATEST, without=QUIET)
-    table = Table("What was done last", EVENT_HEAD, rows, problem or "nothing yet")
-    return Block("stream", "Lately", '<p><a href="/log">All decisions</a></p>', table, wide=True)
-
-
-def event_rows(
-    source: Source, most: int, *, without: frozenset[str] = frozenset(), **which: Any
-) -> tuple[dict[str, str], str | None]:
-    """The newest events as rows, or why there are none; `which` are those of `latest`."""
-    if source.explanations.journal is None:
-        return {}, "there is no journal"
+def _stream(source: Source, seen: ShownDecision) -> Block:
+    asked = Asked(seen.picture, source.explanations.journal, {"only": "done"})
     try:
-        found = latest(source.explanations.journal, most, without=without, **which)
+        rows, problem = decisions(asked)["decisions"][:LATEST], "nothing yet"
     except JournalError as error:
-        return {}, str(error)
-    return {f"e{number}": event_row(f"e{number}", one) for number, one in found}, None
-
-
-def event_row(id: str, one: LoggedEvent, times: int = 1) -> str:
-    """An event as a row of the table with EVENT_HEAD."""
-    return part("event_row", id, one, times)
+        rows, problem = [], str(error)
+    done = table(DECISIONS, rows, seen.picture.snapshot.wall, problem)
+    return Block("stream", "Lately", '<p><a href="/log">All decisions</a></p>', done, wide=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime
 from typing import NamedTuple
 from urllib.parse import urlencode
 
@@ -13,6 +12,7 @@ from nodemanager.web.dashboard.page import Block
 from nodemanager.web.dashboard.render import part
 from nodemanager.web.dashboard.series import CHARTS
 from nodemanager.web.dashboard.source import Source
+from nodemanager.web.lists import moment_of
 
 RANGES = {"1h": 3600, "6h": 6 * 3600, "24h": 86400, "7d": 7 * 86400}
 USUAL_RANGE = "6h"
@@ -27,8 +27,8 @@ class TimeRange(NamedTuple):
 
     @classmethod
     def of(cls, query: Mapping[str, str], now: float) -> TimeRange:
-        """That of `?from=2026-11-28 01:00&to=2026-11-28 02:30` (UTC), or of `?range=6h`."""
-        begin, end = moment_of(query.get("from")), moment_of(query.get("to"))
+        """That of `?since=2026-11-28 01:00&until=2026-11-28 02:30` (UTC), or of `?range=6h`."""
+        begin, end = moment_of(query.get("since")), moment_of(query.get("until"))
         if begin is not None and begin < (now if end is None else end):
             return cls(begin, now if end is None else end)
         name = query.get("range", USUAL_RANGE)
@@ -38,16 +38,15 @@ class TimeRange(NamedTuple):
         return cls(end - RANGES[name], end, name)
 
     @property
-    def words(self) -> tuple[str, str]:
+    def times(self) -> dict[str, str]:
         """Begin and end in UTC, as the address takes them."""
         begin, end = (timestamp(one)[:19].replace("T", " ") for one in (self.begin, self.end))
-        return begin, end
+        return {"since": begin, "until": end}
 
     @property
     def query(self) -> str:
         """The query of an address that stays of this range."""
-        begin, end = self.words
-        return urlencode({"from": begin, "to": end})
+        return urlencode(self.times)
 
 
 def chart_blocks(source: Source, span: TimeRange) -> Iterator[Block]:
@@ -59,12 +58,3 @@ def chart_blocks(source: Source, span: TimeRange) -> Iterator[Block]:
     for chart in CHARTS:
         html = part("chart", drawn(chart, samples, begin, span.end))
         yield Block(f"chart-{chart.id}", chart.title, html)
-
-
-def moment_of(text: str | None) -> float | None:
-    """The epoch seconds of `2026-11-28 02:30`, which is UTC; None for what is no time."""
-    try:
-        moment = datetime.fromisoformat(text or "")
-    except ValueError:
-        return None
-    return moment.replace(tzinfo=moment.tzinfo or UTC).timestamp()

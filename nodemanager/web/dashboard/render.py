@@ -65,6 +65,27 @@ def path_of(kind: str, id: str) -> str:
     return f"/{kind}/{quote(id, safe='')}"
 
 
+_PAGES = {
+    **dict.fromkeys(("node", "nodes", "names", "host", "hostname", "id", "instance_id"), "nodes"),
+    **dict.fromkeys(("record", "uuid"), "records"),
+    "job": "jobs",
+}
+"""The kind of page that a value leads to, by its key."""
+_CHOOSE = {"event": "/log", "reason": "/log", "orders": "/orders", "order": "/orders"}
+"""The page that shows all with a value, by its key."""
+
+
+def link_of(key: str, value: Any) -> str:
+    """The page of what a value names by that key; empty for one that names nothing."""
+    if key in _CHOOSE:
+        return f"{_CHOOSE[key]}?{urlencode({key.removesuffix('s'): value})}"
+    if key in _PAGES:
+        # A lost node's name has what it did behind it.
+        name = str(value).partition(":")[0] if key == "names" else str(value)
+        return path_of(_PAGES[key], name)
+    return ""
+
+
 def act_path(verb: str, id: str | None = None) -> str:
     """The page that asks before it gives that order."""
     return f"/act/{verb}" + ("" if id is None else f"?{urlencode({'id': id})}")
@@ -94,6 +115,7 @@ def environment() -> jinja2.Environment:
         "words": words,
         "doc_of": doc_of,
         "path_of": path_of,
+        "link_of": link_of,
         "act_path": act_path,
         "measures": measures,
         "span": span,

@@ -1,6 +1,7 @@
 """The dashboard's pages over HTTP, behind a sign-in.
 
-    GET  /                     the overview; /nodes, /records, /jobs, /log, /incident, /windows
+    GET  /                     the overview; /nodes, /records, /jobs, /orders, /log, /incident,
+                               /windows
     GET  /nodes/ID             a node, or /records/ID: its explanation and history; or /jobs/ID
     GET  /live?of=PATH         that page anew, if it is another version than the browser has,
                                else 204; 410 where what it is about is gone
@@ -33,7 +34,6 @@ from nodemanager.core.operate.naming import UnknownIdError
 from nodemanager.lib import foreign
 from nodemanager.lib.workers import Workers
 from nodemanager.web.dashboard import forms
-from nodemanager.web.dashboard.decisions import decisions
 from nodemanager.web.dashboard.incident import incident
 from nodemanager.web.dashboard.lists import PAGES, list_page
 from nodemanager.web.dashboard.overview import overview
@@ -51,6 +51,7 @@ NAV = (
     ("Nodes", "/nodes"),
     ("Records", "/records"),
     ("Jobs", "/jobs"),
+    ("Orders", "/orders"),
     ("Decisions", "/log"),
     ("Windows", "/windows"),
 )
@@ -99,12 +100,10 @@ class Site:
                 return overview(source, seen, query)
             case "/incident":
                 return incident(source, seen, query)
-            case "/log":
-                return decisions(source, seen, query)
             case "/windows":
                 return windows(seen, self.sweeps)
         if path in PAGES:
-            return list_page(path, seen, query)
+            return list_page(path, source, seen, query)
         for prefix in ("/nodes/", "/records/"):
             if path.startswith(prefix):
                 return thing(source, seen, path, path.removeprefix(prefix), query)
@@ -232,7 +231,7 @@ def add_dashboard(app: Any, site: Site) -> None:
     """Add the routes of the pages, except those that give orders."""
     page = _Page(site)
     things = (f"{path}/{{id:path}}" for path in PAGES)
-    for path in ("/", "/log", "/incident", *PAGES, *things):
+    for path in ("/", "/incident", *PAGES, *things):
         app.add_route(path, page)
     app.add_route("/windows", _Windows(site))
     app.add_route("/live", _Live(site))

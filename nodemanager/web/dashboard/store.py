@@ -21,12 +21,14 @@ from nodemanager.lib.workers import Workers
 from nodemanager.web.dashboard.page import Page
 from nodemanager.web.dashboard.render import rendered
 from nodemanager.web.dashboard.source import ShownDecision, Source
+from nodemanager.web.lists import LISTS
 
 MOST_PAGES = 64
 SHARE = 1 / 20
 """The share of a processor that making one page anew may take."""
 LONGEST_REST_S = 10.0
-KNOWN = ("range", "from", "to", "state", "size", "reason", "q", "sort", "only", "before", "until")
+CHOICES = {key: None for one in LISTS.values() for key in one.kind.filters}
+KNOWN = ("range", "since", "until", *CHOICES, "q", "sort", "only", "before")
 LONGEST_VALUE = 200
 
 Builder = Callable[[Source, ShownDecision, str, Mapping[str, str]], Page]

@@ -3,24 +3,28 @@ of a job."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
+from urllib.parse import urlencode
 
+from nodemanager.core.explain.lists import DECISIONS, TableRow
 from nodemanager.core.model.reasons import Kind
 from nodemanager.core.operate.verb_row import CommandTarget
-from nodemanager.core.operate.verbs import UNDO, Verb
-from nodemanager.journal.event import LoggedEvent
+from nodemanager.core.operate.verbs import Verb
+from nodemanager.journal.event import LEVEL
 from nodemanager.journal.explained import Part, told
 from nodemanager.journal.job import told_job
 from nodemanager.lib.logline import Json, span
-from nodemanager.web.dashboard.decisions import number_of, ways
-from nodemanager.web.dashboard.overview import EVENT_HEAD, alerts_block, event_row
+from nodemanager.web.dashboard.lists import ways
+from nodemanager.web.dashboard.overview import alerts_block
 from nodemanager.web.dashboard.page import Block, Page, Table, row_id
-from nodemanager.web.dashboard.ranges import moment_of
-from nodemanager.web.dashboard.render import heads, part, words
+from nodemanager.web.dashboard.render import heads, link_of, part, words
 from nodemanager.web.dashboard.source import ShownDecision, Source
+from nodemanager.web.dashboard.tables import table
 from nodemanager.web.explain import SOURCE
+from nodemanager.web.lists import TIMES, Asked, moment_of, number_of, orders
 
 DOING = {
     Kind.KEEP.value: "It is left alone",
@@ -40,22 +44,23 @@ def thing(
     Raises UnknownIdError.
     """
     part_of_it = Part(
-        since=moment_of(query.get("from")),
-        until=moment_of(query.get("to")),
+        since=moment_of(query.get("since")),
+        until=moment_of(query.get("until")),
         before=number_of(query.get("before")),
     )
     journal = source.explanations.journal
     shown = told(seen.picture, given, source=SOURCE, journal=journal, part=part_of_it)
     doing = DOING.get(shown["verdict"]["kind"], words(shown["verdict"]["kind"]))
-    orders = _orders(seen, shown)
+    stand = _orders(seen, shown)
     html = part("verdict", shown, doing)
+    history = _history(shown, seen.picture.snapshot.wall)
     blocks = [
         alerts_block(seen),
         Block("verdict", "Decision", html),
-        Block("acts", "Orders", _standing(orders) + part("acts", list(_acts(shown, orders)))),
-        Block("facts", "What is known", part("facts", list(_facts(shown, seen)))),
+        Block("acts", "Orders", _standing(stand) + part("acts", list(_acts(shown, stand)))),
+        Block("facts", "What is known", part("facts", list(_facts(shown)))),
         Block("rules", "Each rule's answer", "", _rules(shown), wide=True),
-        Block("history", "History", _ways(path, query, shown), _history(shown), wide=True),
+        Block("history", "History", _ways(path, query, shown), history, wide=True),
     ]
     record = shown["record"]
     name = (record or {}).get("hostname") or shown["id"]
@@ -80,24 +85,26 @@ def ids_of(shown: Json) -> tuple[str | None, str | None]:
     return (None if node is None else node["id"], None if record is None else record["uuid"])
 
 
-def _orders(seen: ShownDecision, shown: Json) -> dict[str, Any]:
-    """The operators' orders that stand for it: the mark by its kind."""
-    ids = set(ids_of(shown)) - {None}
-    standing = seen.status.marks.by_kind
-    return {
-        kind: mark for kind, these in standing.items() for id, mark in these.items() if id in ids
-    }
+def _orders(seen: ShownDecision, shown: Json) -> list[TableRow]:
+    """The operators' orders that stand for it."""
+    rows: list[TableRow] = orders(Asked(seen.picture))["orders"]
+    return [one for one in rows if one["id"] is not None and one["id"] in ids_of(shown)]
 
 
-def _standing(orders: Mapping[str, Any]) -> str:
+def _standing(stand: Sequence[TableRow]) -> str:
     rows = [
-        (kind, f"by {mark.by or 'somebody'}{': ' + mark.reason if mark.reason else ''}")
-        for kind, mark in orders.items()
+        (one["order"], f"by {one['by']}{': ' + one['why'] if one['why'] else ''}", href(one))
+        for one in stand
     ]
     return part("facts", rows) if rows else ""
 
 
-def _acts(shown: Json, orders: Mapping[str, Any]) -> Iterator[tuple[str, str, str, bool]]:
+def href(order: TableRow) -> str:
+    """The order on the page of orders."""
+    return f"/orders?{urlencode({'order': order['order'], 'q': order['id']})}"
+
+
+def _acts(shown: Json, stand: Sequence[TableRow]) -> Iterator[tuple[str, str, str, bool]]:
     """What can be ordered: verb, label, id, and whether it destroys or frees something."""
     node, record = ids_of(shown)
     subjects = {
@@ -107,20 +114,22 @@ def _acts(shown: Json, orders: Mapping[str, Any]) -> Iterator[tuple[str, str, st
     }
     for subject, id in subjects.items():
         verbs = [one for one in Verb if one.row.subject is subject]
-        undoing = [UNDO[kind] for kind in orders if UNDO[kind] in verbs]
+        undoing = [verb for verb in verbs if verb.typed in {one["undo"] for one in stand}]
         for verb in undoing[:1] or [one for one in verbs if not one.row.ends]:
             if id is not None:
                 yield verb.value, f"{verb.row.heading}…", id, verb.row.danger
 
 
-def _facts(shown: Json, seen: ShownDecision) -> Iterator[tuple[str, Any]]:
+def _facts(shown: Json) -> Iterator[tuple[str, str, str]]:
+    """What is known of the record and the node: its name, the value, and the page of that."""
     for kind in ("record", "node"):
         for key, value in (shown[kind] or {}).items():
             if value is None or value in ("", False, []):
                 continue
-            yield f"{kind} {words(key.removesuffix('_s'))}", _fact(key, value)
-    if shown["rivals"]:
-        yield "rivals", ", ".join(shown["rivals"])
+            name = f"{kind} {words(key.removesuffix('_s'))}"
+            yield name, _fact(key, value), "" if value == shown["id"] else link_of(key, value)
+    for rival in shown["rivals"]:
+        yield "rival", rival, link_of("record", rival)
 
 
 def _fact(key: str, value: Any) -> str:
@@ -146,26 +155,24 @@ def _rules(shown: Json) -> Table:
 
 def _ways(path: str, query: Mapping[str, str], shown: Json) -> str:
     """The form for a time range, and the ways to older and newer events."""
-    html = part("time_range", path, query.get("from", ""), query.get("to", ""))
+    html = part("time_range", path, {key: query.get(key, "") for key in TIMES})
     oldest = shown["history"][0]["number"] if shown["history_left_out"] else None
     return html + ways(path, query, oldest)
 
 
-def _history(shown: Json) -> Table:
-    rows = {}
-    for number, one in enumerate(reversed(shown["history"])):
-        id = row_id(f"past {one['at']} {one['event']} {number}")
-        event = LoggedEvent(
-            at=_epoch(one["at"]),
-            event=one["event"],
-            reason=one["reason"],
-            more=one["measures"],
-        )
-        rows[id] = event_row(id, event, one["count"])
+def _history(shown: Json, wall: float) -> Table:
+    host = (shown["record"] or {}).get("hostname")
+    rows = []
+    for one in reversed(shown["history"]):
+        measured = {key: value for key, value in one["measures"].items() if key != LEVEL}
+        times = {"times": one["count"]} if one["count"] > 1 else {}
+        of_row = {"at": _epoch(one["at"]), "host": host, "measures": {**times, **measured}}
+        rows.append({**one, **of_row, "level": one["measures"].get(LEVEL, "info")})
+    made = table(DECISIONS, rows, wall, shown["history_problem"] or "none")
     caption = "Events, the newest first"
     if shown["history_left_out"]:
         caption += f"; {shown['history_left_out']} are older"
-    return Table(caption, EVENT_HEAD, rows, shown["history_problem"] or "none")
+    return replace(made, caption=caption)
 
 
 def _epoch(stamp: str) -> float:

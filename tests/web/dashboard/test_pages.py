@@ -166,7 +166,7 @@ def test_what_the_journal_warned_of_in_the_last_hour_is_told_and_is_no_alarm(
     console.sign_in()
     html = console.get("/").text
     told = section(html, "warnings")
-    assert "warning node.lost node_absent 1" in told
+    assert "1 warning node.lost node_absent compute9:busy" in told
     assert "compute9" in told
     assert "compute8" not in told
     assert section(html, "alerts").startswith("All is well.")
@@ -195,12 +195,11 @@ def test_an_incident_is_one_page_of_its_range(tmp_path: Path) -> None:
     ]
     console.decides(made)
     console.sign_in()
-    path = f"/incident?{urlencode({'from': at(begin), 'to': at(begin + 600)})}"
+    path = f"/incident?{urlencode({'since': at(begin), 'until': at(begin + 600)})}"
     html = console.get(path).text
     assert f"Pool main , {at(begin)} to {at(begin + 600)} UTC" in section(html, "range")
     groups = section(html, "groups")
-    assert groups.index("node.lost") < groups.index("node.created")
-    assert "warning node.lost node_absent 1" in groups
+    assert groups.index("warning node.lost node_absent") < groups.index("node.created compute1")
     told = section(html, "events")
     assert told.index("node.created") < told.index("node.lost")
     assert "record.keep" not in told
@@ -216,7 +215,12 @@ def test_a_range_that_is_none_is_the_usual_one(tmp_path: Path) -> None:
     console = Console(journal_of(tmp_path / "journal.db"))
     console.decides(small())
     console.sign_in()
-    for odd in ("from=yesterday", "range=1y", "from=2100-01-01", "from=2020-01-02&to=2020-01-01"):
+    for odd in (
+        "since=yesterday",
+        "range=1y",
+        "since=2100-01-01",
+        "since=2020-01-02&until=2020-01-01",
+    ):
         html = console.get(f"/incident?{odd}").text
         assert 'href="/incident?range=6h" aria-current="true"' in html, odd
         assert "nothing was done" in section(html, "events") or 'data-empty="nothing' in html
@@ -279,6 +283,59 @@ def test_decisions_are_turned_back_page_by_page_and_to_a_time(tmp_path: Path) ->
         assert numbers(odd) == numbers("/log"), odd
 
 
+def test_decisions_are_chosen_by_time_level_and_text_in_the_browser_and_over_http(
+    tmp_path: Path,
+) -> None:
+    made = small()
+    made.settle()
+    now = EPOCH + made.now
+    kept = LoggedEvent(now - 30, "record.keep", "within_window", host="compute4", record="r4")
+    refused = {"level": "warning", "detail": "No Room"}
+    failed = LoggedEvent(now - 20, "node.setup_failed", "size_rests", more=refused)
+    console = Console(
+        journal_of(tmp_path / "journal.db", lost(now - 90, "compute10"), kept, failed)
+    )
+    console.decides(made)
+    console.sign_in()
+
+    def found(query: str) -> list[int]:
+        answer = console.get(f"/api/decisions?{query}", Authorization=f"Bearer {TOKEN}")
+        numbers = [one["number"] for one in answer.json["decisions"]]
+        assert [
+            int(one) for one in re.findall(r'id="e(\d+)"', console.get(f"/log?{query}").text)
+        ] == (numbers), query
+        return numbers
+
+    assert found("") == [3, 2, 1]
+    assert found(f"since={now - 60}") == [3, 2]
+    assert found(urlencode({"since": at(now - 100), "until": at(now - 25)})) == [2, 1]
+    assert found("level=warning") == [3, 1]
+    assert found("event=record.keep,node.lost&sort=-host") == [1, 2]
+    assert found("reason=within_window") == [2]
+    assert found("only=done") == [3, 1]
+    assert found("q=no+room") == [3]
+    assert found("before=3&sort=when") == [1, 2]
+    odd = console.get("/api/decisions?since=noon", Authorization=f"Bearer {TOKEN}")
+    assert (odd.status_code, odd.json["title"]) == (400, "no such time")
+
+
+def test_the_facts_of_a_record_lead_to_its_node_and_its_orders() -> None:
+    console = Console()
+    mark = Mark("Bob", EPOCH + START, "new image")
+    console.decides(small(), Marks(drains={"i-1": mark}), drains={"i-1": mark})
+    console.sign_in()
+    record = console.get("/records/r1").text
+    for link in (
+        "/nodes/i-1",
+        "/nodes/compute1",
+        "/log?reason=paired",
+        "/orders?order=drain&amp;q=i-1",
+    ):
+        assert f'href="{link}' in record, link
+    assert 'href="/records/r1"' in console.get("/nodes/i-1").text
+    assert 'href="/act/run?id=i-1"' in console.get("/orders").text
+
+
 def test_a_job_has_a_page_of_its_own_linked_from_the_list(tmp_path: Path) -> None:
     console = Console()
     made = small().with_settings(max_nodes=50)
@@ -309,19 +366,19 @@ def test_a_node_has_its_whole_life_page_by_page_and_of_a_time(tmp_path: Path) ->
         html = console.get(f"/nodes/i-1{query}").text
         found = re.search(r'<section id="history".*?</section>', html, re.DOTALL)
         assert found is not None
-        return found[0].count("node.drain</td>"), found[0]
+        return found[0].count("node.drain</a></td>"), found[0]
 
     count, newest = page()
     assert (count, "50 are older" in newest) == (100, True)
-    assert '<td class="code l-warning"' in newest
+    assert newest.count("s-warning") == 1
     older = re.search(r'href="/nodes/i-1(\?before=\d+)">Older', newest)
     assert older is not None
     count, last = page(older[1])
     assert (count, "Newest</a>" in last, "Older</a>" in last) == (50, True, False)
     until = datetime.fromtimestamp(wall - 890.5, UTC).strftime("%Y-%m-%d+%H:%M:%S.%f")
     since = datetime.fromtimestamp(wall - 897.5, UTC).strftime("%Y-%m-%d+%H:%M:%S.%f")
-    assert page(f"?to={until}")[0] == 10
-    assert page(f"?from={since}&to={until}")[0] == 7
+    assert page(f"?until={until}")[0] == 10
+    assert page(f"?since={since}&until={until}")[0] == 7
 
 
 def test_nodes_are_listed_filtered_and_sorted(signed_in: Console) -> None:

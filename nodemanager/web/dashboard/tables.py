@@ -1,0 +1,88 @@
+"""Lists as tables: their columns are core.explain.lists', and each look has its form here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from nodemanager.core.explain.lists import Column, ListKind, Look, TableRow, Width
+from nodemanager.core.operate.verbs import Verb
+from nodemanager.web.dashboard.page import Table, row_id
+from nodemanager.web.dashboard.render import act_path, heads, link_of, measures, part, words
+
+QUIET_FROM_S = 300.0
+"""From when on it is shown that the record of a listed node is quiet: before, it changes with each
+ping and says nothing."""
+_VERBS = {verb.typed: verb for verb in Verb}
+
+
+class Cell(NamedTuple):
+    """A cell: how it looks, its heading if a phone needs it, and its value or the links in it.
+
+    A moment is epoch seconds, so that a row stays the same while time passes.
+    """
+
+    look: str
+    value: Any = None
+    label: str = ""
+    links: tuple[tuple[str, str], ...] = ()
+
+
+_SHOWN: Mapping[Look, Callable[[Any, float], Any]] = {
+    Look.NUMBER: lambda value, wall: value or None,
+    Look.AGO: lambda value, wall: round(wall - value),
+    Look.UNTIL: lambda value, wall: round(wall + value),
+    Look.MEASURES: lambda value, wall: measures(value),
+}
+"""What a cell has of a value, where it is not the value itself."""
+
+
+def table(
+    kind: ListKind, rows: Iterable[TableRow], wall: float, empty: str, head: str = ""
+) -> Table:
+    """The rows of a decision at `wall` (epoch seconds), which are not sorted if there is no
+    `head`."""
+    columns = kind.shown(Width.PAGE)
+    numbers = [one.heading for one in columns if one.is_number]
+    head = head or heads(*(one.heading for one in columns), numbers=numbers)
+    return Table(kind.title, head, dict(_row(kind, one, columns, wall) for one in rows), empty)
+
+
+def _row(kind: ListKind, row: TableRow, columns: Sequence[Column], wall: float) -> tuple[str, str]:
+    own = [row[key] for key in kind.own or kind.names]
+    id = row_id(f"{kind.what} {own}") if "number" not in row else f"e{row['number']}"
+    return id, _rendered(id, tuple(_cell(kind, row, one, wall) for one in columns))
+
+
+@lru_cache(maxsize=20_000)
+def _rendered(id: str, cells: tuple[Cell, ...]) -> str:
+    return part("list_row", id, cells)
+
+
+def _cell(kind: ListKind, row: TableRow, column: Column, wall: float) -> Cell:
+    value, key, look = row[column.key], column.key, column.look
+    named = kind.named(row)
+    if key == kind.head:
+        text = str(value or (named[1] if named else ""))
+        return Cell("head", text, links=((text, link_of(*named)),) if named else ())
+    if value in (None, "", []) or _says_nothing(row, key):
+        return Cell("n" if column.is_number else "")
+    if look is Look.VERB:
+        return Cell(look, links=((_VERBS[value].row.heading, act_path(_VERBS[value], row["id"])),))
+    if look in _SHOWN:
+        return Cell(look, _SHOWN[look](value, wall), words(column.heading))
+    several = [str(one) for one in (value if isinstance(value, list) else [value])]
+    hrefs = [link_of(key, one) for one in several]
+    is_own = named is not None and several == [named[1]]
+    links = tuple(zip(several, hrefs, strict=True)) if all(hrefs) and not is_own else ()
+    shown = value if look is Look.MOMENT else ", ".join(several)
+    label = words(column.heading) if column is not kind.columns[0] else ""
+    return Cell(look or ("id" if any(hrefs) else ""), shown, label, links)
+
+
+def _says_nothing(row: TableRow, key: str) -> bool:
+    """Whether a value is as nearly all are."""
+    if key == "quiet_s":
+        return bool(row["state"] == "listed_node" and row[key] < QUIET_FROM_S)
+    return key == "level" and row[key] == "info"

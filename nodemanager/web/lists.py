@@ -1,0 +1,241 @@
+"""The lists over HTTP; all need the token.
+
+GET /api/nodes       every node of the newest decision
+GET /api/nodes/ID    the node that ID names; else 404 with similar ids
+GET /api/slots       every held slot
+GET /api/jobs        the waiting jobs, in the order of the queue
+GET /api/orders      the operators' orders that stand
+GET /api/events      what happened, in groups, the worst first: in the last hour, or from since=TIME
+                     on; also with until=TIME, id=ID, all=yes
+GET /api/decisions   the journal's events one by one, the newest first; also with since=TIME,
+                     until=TIME, only=done, and before=NUMBER for those before the last answer's
+
+A list takes the query of core.explain.lists: filters, `sort` and `q`. TIME is epoch seconds, or UTC
+as `2026-11-28 02:30`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import fields, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import parse_qsl
+
+import falcon
+from falcon.asgi import Request
+
+from nodemanager.core.explain import inventory
+from nodemanager.core.explain.jobs import jobs
+from nodemanager.core.explain.lately import QUIET
+from nodemanager.core.explain.lists import (
+    DECISIONS,
+    GROUPS,
+    JOBS,
+    NODES,
+    ORDERS,
+    SLOTS,
+    ListKind,
+    UnknownColumnError,
+)
+from nodemanager.core.explain.picture import Picture
+from nodemanager.core.operate.naming import UnknownIdError
+from nodemanager.core.plan.plan import Plan
+from nodemanager.errors import JournalError
+from nodemanager.journal.event import LEVEL, LoggedEvent
+from nodemanager.journal.explained import plain
+from nodemanager.journal.job import job_json
+from nodemanager.journal.story import lately, latest
+from nodemanager.lib.logline import Json
+from nodemanager.lib.workers import Workers
+from nodemanager.web.commands import Doorkeeper
+from nodemanager.web.explain import ExplainResource, Explanations
+
+LATELY_S = 3600.0
+"""How far back the groups go where nobody says since when."""
+MOST_DECISIONS = 200
+TIMES = ("since", "until")
+
+
+class Asked(NamedTuple):
+    """What a list is made from, and the query of the address."""
+
+    picture: Picture
+    journal: Path | None = None
+    query: Mapping[str, str] = {}
+
+    def time(self, key: str) -> float | None:
+        """The time that the query has there, if any."""
+        return moment_of(self.query.get(key))
+
+    def events(self) -> Path:
+        """The journal. Raises JournalError where there is none."""
+        if self.journal is None:
+            raise JournalError("there is no journal")
+        return self.journal
+
+
+def moment_of(text: str | None) -> float | None:
+    """The epoch seconds of `2026-11-28 02:30`, which is UTC, or of a number; None for no time."""
+    try:
+        moment = datetime.fromisoformat(text or "")
+    except ValueError:
+        try:
+            return float(text or "")
+        except ValueError:
+            return None
+    return moment.replace(tzinfo=moment.tzinfo or UTC).timestamp()
+
+
+def number_of(text: str | None) -> int | None:
+    """The number of an event; more than SQLite's numbers have is none."""
+    return int(text) if text is not None and text.isdecimal() and len(text) < 19 else None
+
+
+class Listed(NamedTuple):
+    """A list: what it is, and its whole answer before the query chooses rows."""
+
+    kind: ListKind
+    answer: Callable[[Asked], Json]
+
+    def asked(self, picture: Picture, journal: Path | None, request: Request) -> Json:
+        """The answer with the rows that the request asks for. Raises falcon's 400."""
+        asked = Asked(picture, journal, dict(parse_qsl(request.query_string)))
+        for key in TIMES:
+            if asked.query.get(key) and asked.time(key) is None:
+                raise falcon.HTTPBadRequest(title="no such time", description=asked.query[key])
+        shown = self.answer(asked)
+        try:
+            rows = self.kind.chosen(shown[self.kind.key], asked.query)
+        except UnknownColumnError as error:
+            raise falcon.HTTPBadRequest(title="no such column", description=str(error)) from error
+        return {**shown, self.kind.key: rows}
+
+
+def nodes(asked: Asked) -> Json:
+    """The answer of GET /api/nodes."""
+    return {**_head(asked), "nodes": [_row(one) for one in _taken(asked.picture).nodes]}
+
+
+def slots(asked: Asked) -> Json:
+    """The answer of GET /api/slots."""
+    taken = _taken(asked.picture)
+    rows = [_row(one) for one in taken.slots]
+    return {**_head(asked), "total": taken.total, "slots": rows}
+
+
+def waiting(asked: Asked) -> Json:
+    """The answer of GET /api/jobs; each reason has its sentence, `says`."""
+    picture = asked.picture
+    return {
+        **_head(asked),
+        "aborted": aborted(picture.made),
+        "polled": picture.snapshot.demand is not None,
+        "jobs": [job_json(one) for one in jobs(picture)],
+    }
+
+
+def orders(asked: Asked) -> Json:
+    """The answer of GET /api/orders."""
+    picture = asked.picture
+    marks = replace(picture.marks, pool=picture.snapshot.pool_marks)
+    rows = inventory.standing_orders(marks, inventory.hosts_of(picture.made, marks))
+    return {**_head(asked), "orders": [_row(one) for one in rows]}
+
+
+def groups(asked: Asked) -> Json:
+    """The answer of GET /api/events."""
+    since = asked.time("since")
+    told = lately(
+        asked.events(),
+        asked.picture.snapshot.wall - LATELY_S if since is None else since,
+        until=asked.time("until"),
+        id=asked.query.get("id"),
+        quiet=asked.query.get("all") == "yes",
+    )
+    return {**_head(asked), **told}
+
+
+def decisions(asked: Asked) -> Json:
+    """The answer of GET /api/decisions; the next page's are those `before` the number, if any."""
+    query = asked.query
+    found = latest(
+        asked.events(),
+        MOST_DECISIONS,
+        without=QUIET if query.get("only") == "done" else (),
+        about=query.get("q", "").strip() or None,
+        before=number_of(query.get("before")),
+        **{key: asked.time(key) for key in TIMES},
+        **{key: query.get(key) or None for key in DECISIONS.filters},
+    )
+    older = found[-1][0] if len(found) == MOST_DECISIONS else None
+    rows = [decision(number, one) for number, one in found]
+    return {**_head(asked), "before": older, "decisions": rows}
+
+
+def decision(number: int, one: LoggedEvent) -> Json:
+    """A row of DECISIONS."""
+    return {
+        "number": number,
+        "at": one.at,
+        "level": one.level,
+        "event": one.event,
+        "reason": one.reason,
+        "host": one.host,
+        "slot": one.slot,
+        "record": one.record,
+        "node": one.node,
+        "plan": one.plan,
+        "measures": plain({key: value for key, value in one.more.items() if key != LEVEL}),
+    }
+
+
+def node(picture: Picture, given: str) -> Json:
+    """The node that `given` names. Raises UnknownIdError, also for a record without a node."""
+    row = inventory.node_row(picture.made, picture.snapshot, picture.settings, given)
+    if row is None:
+        raise UnknownIdError(f"{given} has no listed node")
+    return _row(row)
+
+
+def aborted(made: Plan) -> Json | None:
+    """Why no decision could be taken; None where one was."""
+    if made.aborted is None:
+        return None
+    reason, measures, _ = made.aborted
+    return {"reason": reason.value, "says": reason.doc, "measures": plain(measures)}
+
+
+def _taken(picture: Picture) -> inventory.Inventory:
+    return inventory.take(picture.made, picture.snapshot, picture.settings)
+
+
+def _head(asked: Asked) -> Json:
+    picture = asked.picture
+    at = picture.snapshot.wall
+    return {"pool": picture.settings.pool, "plan": picture.made.plan_id, "at": at}
+
+
+def _row(row: inventory.NodeRow | inventory.SlotRow | inventory.OrderRow) -> Json:
+    return {one.name: plain(getattr(row, one.name)) for one in fields(row)}
+
+
+LISTS: Mapping[str, Listed] = {
+    "nodes": Listed(NODES, nodes),
+    "slots": Listed(SLOTS, slots),
+    "jobs": Listed(JOBS, waiting),
+    "orders": Listed(ORDERS, orders),
+    "events": Listed(GROUPS, groups),
+    "decisions": Listed(DECISIONS, decisions),
+}
+
+
+def add_lists(app: Any, explanations: Explanations, door: Doorkeeper, workers: Workers) -> None:
+    routes: dict[str, Callable[..., Json]] = {
+        f"/api/{name}": listed.asked for name, listed in LISTS.items()
+    }
+    # Some clouds' ids contain slashes.
+    routes["/api/nodes/{id:path}"] = lambda picture, _, request, id: node(picture, id)
+    for path, ask in routes.items():
+        app.add_route(path, ExplainResource(explanations, door, workers, ask))
