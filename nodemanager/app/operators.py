@@ -7,14 +7,14 @@ from collections.abc import Callable
 from typing import Any
 
 from nodemanager.actors.base import tell
-from nodemanager.actors.daemon.backlog_runs import (
+from nodemanager.actors.daemon.backlog_marks import (
     ApplyBacklog,
     BacklogView,
     ShowBacklog,
     StopBacklog,
 )
 from nodemanager.actors.messages import Ordered, PowerAsked, Ref
-from nodemanager.core.operate.backlog_run import Order, Run
+from nodemanager.core.operate.backlog_marks import Order, Statuses
 from nodemanager.core.operate.replies import Command, Reply, Result
 from nodemanager.core.operate.verbs import Verb
 
@@ -78,14 +78,10 @@ class BacklogCommands:
         shown: BacklogView | str = self._ask(ShowBacklog)
         return shown
 
-    def run(self) -> Run | str | None:
-        shown = self.show()
-        return shown if isinstance(shown, str) else shown.run
+    def apply(self, order: Order) -> Statuses | str:
+        found: Statuses | str = self._order(lambda answered: ApplyBacklog(order, answered))
+        return found
 
-    def apply(self, order: Order) -> Run | str:
-        run: Run | str = self._order(lambda answered: ApplyBacklog(order, answered))
-        return run
-
-    def stop(self, by: str) -> Run | str | None:
-        run: Run | str | None = self._order(lambda answered: StopBacklog(by, answered))
-        return run
+    def stop(self, by: str) -> int | str:
+        count: int | str = self._order(lambda answered: StopBacklog(by, answered))
+        return count

@@ -6,14 +6,16 @@ import json
 import sys
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from nodemanager.commands.common import client, daemon_flags
-from nodemanager.lib.logline import logfmt, visible
+from nodemanager.commands.show import print_json
+from nodemanager.core.model.reasons import Event
+from nodemanager.lib.logline import Json, logfmt, visible
 
 if TYPE_CHECKING:
     from nodemanager.commands.client import Client
@@ -21,6 +23,9 @@ if TYPE_CHECKING:
 POLL_S = 0.5
 PATIENCE_S = 60.0
 """Seconds to wait for a daemon that restarts."""
+DONE = {"clean": "cleaned", "adopt": "adopted"}
+ALONE = "left alone"
+OTHERS = ("done before", ALONE, "to go")
 
 
 @click.group()
@@ -68,12 +73,12 @@ def plan(out: Path | None, force: bool, as_json: bool, config: str | None) -> No
 @click.option("--json", "as_json", is_flag=True, help="Print each item's outcome as JSON.")
 @daemon_flags
 def apply(file: Path, no_wait: bool, as_json: bool, config: str | None) -> None:
-    """Carry out a reviewed plan: only what has not changed since.
+    """Let go what is in a reviewed plan, if it has not changed since.
 
-    The daemon judges each item again and asks the cloud right before it writes. It frees at most
-    max_cleans_per_cycle records from one poll to the next, leaves alone what changed, and reports
-    the reason. It goes on when this command ends, and after a restart. Applying the same file again
-    reports what is done already.
+    The daemon marks each item, judges it again and asks the cloud right before it writes. It frees
+    at most max_cleans_per_cycle records from one poll to the next, leaves alone what changed, and
+    reports the reason. It goes on when this command ends, and after a restart. Applying the same
+    file again reports what is done already.
     """
     from nodemanager.commands import backlog_file
 
@@ -82,28 +87,39 @@ def apply(file: Path, no_wait: bool, as_json: bool, config: str | None) -> None:
         click.echo(f"{file}: every line is commented out; nothing to do", err=True)
         return
     daemon = client(config)
+    newest = max((one["number"] for one in daemon.decisions()["decisions"]), default=0)
     order = {**reviewed.bound_to, "items": list(reviewed.items)}
-    run = daemon.apply_backlog(order)
+    items = daemon.apply_backlog(order)["items"]
     if not no_wait:
-        _follow(daemon, run)
-    _report(daemon.backlog_run(items=True), as_json=as_json)
+        _follow(daemon, items)
+    found = list(_outcomes(daemon, items, newest))
+    if as_json:
+        print_json(found)
+    else:
+        _report(found)
 
 
 @backlog.command()
-@click.option("--json", "as_json", is_flag=True, help="Print each item's outcome as JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print each item as JSON.")
 @daemon_flags
 def status(as_json: bool, config: str | None) -> None:
-    """Show the progress of the plan that is being applied, or of the last one."""
-    _report(client(config).backlog_run(items=True), as_json=as_json)
+    """Show what was let go and is not done yet; the log tells what became of the rest."""
+    marks = client(config).backlog_marks()
+    if as_json:
+        print_json(marks)
+        return
+    reasons = Counter(one["reason"] for one in marks["items"])
+    told = ", ".join(f"{count} {reason}" for reason, count in reasons.most_common())
+    waits = f"; waiting: {marks['waits_for']}" if marks.get("waits_for") and told else ""
+    click.echo(f"{len(marks['items'])} items to go{': ' if told else ''}{told}{waits}")
 
 
 @backlog.command()
 @daemon_flags
 def stop(config: str | None) -> None:
-    """Stop applying the plan: no further item is freed or adopted."""
-    run = client(config).stop_backlog()
-    left = run["counts"]["stopped"]
-    click.echo(f"the plan is ended; {left} of its {run['items_total']} items stay as they are")
+    """Let nothing more go: no further item of a plan is freed or adopted."""
+    left = client(config).stop_backlog()["stopped"]
+    click.echo(f"nothing more is let go; {left} items stay as they are")
 
 
 def _summarize(made: Mapping[str, Any]) -> None:
@@ -147,8 +163,8 @@ def _span(seconds: float) -> str:
     return f"{seconds:.0f} s"
 
 
-def _follow(daemon: Client, run: Mapping[str, Any]) -> None:
-    """Wait until the run has ended, with a progress bar on a terminal."""
+def _follow(daemon: Client, items: Sequence[Json]) -> None:
+    """Wait until none of the items is marked, with a progress bar on a terminal."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
@@ -156,28 +172,28 @@ def _follow(daemon: Client, run: Mapping[str, Any]) -> None:
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
     console = Console(stderr=True)
-    run_id, lost_at = run["id"], None
+    ours, lost_at = {_key(one) for one in items}, None
     with Progress(
         *columns, TimeElapsedColumn(), console=console, disable=not console.is_terminal
     ) as bar:
-        task = bar.add_task("applying", total=run["items_total"])
+        task = bar.add_task("applying", total=len(items))
         try:
-            while run["open"]:
-                time.sleep(POLL_S)
+            while True:
                 try:
-                    run, lost_at = daemon.backlog_run(), None
+                    shown, lost_at = daemon.backlog_marks(), None
                 except ClientError:
                     lost_at = lost_at or time.monotonic()
                     if time.monotonic() - lost_at > PATIENCE_S:
                         raise
                     bar.update(task, description="waiting for the daemon")
-                    continue
-                if run["id"] != run_id:
-                    raise ClientError("another plan is being applied now; see the log")
-                counts, waits = run["counts"], run.get("waits_for")
-                done = run["items_total"] - counts["waiting"] - counts["let_go"]
-                said = f"waiting: {waits}" if waits else "applying"
-                bar.update(task, completed=done, description=said)
+                else:
+                    left = len(ours & {_key(one) for one in shown["items"]})
+                    waits = shown.get("waits_for")
+                    said = f"waiting: {waits}" if waits else "applying"
+                    bar.update(task, completed=len(items) - left, description=said)
+                    if not left:
+                        return
+                time.sleep(POLL_S)
         except KeyboardInterrupt:
             click.echo(
                 "the daemon goes on; see `nodemanager backlog status`, stop it with "
@@ -186,28 +202,47 @@ def _follow(daemon: Client, run: Mapping[str, Any]) -> None:
             )
 
 
-_DONE = {"clean": "cleaned", "adopt": "adopted"}
+def _key(item: Json) -> tuple[str, str]:
+    return item["deed"], item["id"]
 
 
-def _report(run: Mapping[str, Any], *, as_json: bool) -> None:
+def _outcomes(daemon: Client, items: Iterable[Json], newest: int) -> Iterator[Json]:
+    """What became of each item: in `outcome`, with the reason and measures where it was left."""
+    left = {_key(one) for one in daemon.backlog_marks()["items"]}
+    skipped = {one["record"] or one["node"]: one for one in _skipped(daemon, newest)}
+    for item in items:
+        told = skipped.get(item["id"])
+        if _key(item) in left:
+            yield {**item, "outcome": "to go"}
+        elif told is not None:
+            measures = {key: one for key, one in told["measures"].items() if key != "action"}
+            yield {**item, "outcome": ALONE, "reason": told["reason"], "measures": measures}
+        else:
+            yield {
+                **item,
+                "outcome": "done before" if item["stands"] == "done" else DONE[item["deed"]],
+            }
+
+
+def _skipped(daemon: Client, newest: int) -> Iterator[Json]:
+    """What the journal says was left alone, after the event of that number."""
+    before = None
+    while True:
+        shown = daemon.decisions(event=Event.BACKLOG_SKIPPED.value, before=before)
+        yield from (one for one in shown["decisions"] if one["number"] > newest)
+        before = shown["before"]
+        if before is None or before <= newest:
+            return
+
+
+def _report(found: Sequence[Json]) -> None:
     from nodemanager.commands import backlog_file
 
-    if as_json:
-        click.echo(json.dumps(run, indent=2))
-        return
-    counts = run["counts"]
-    words = (("already", "done before"), ("skipped", "left alone"), ("stopped", "not reached"))
-    done = Counter(item["deed"] for item in run["items"] if item["where"] == "done")
-    told = [f"{number} {_DONE[deed]}" for deed, number in done.items()]
-    told += [f"{counts[where]} {said}" for where, said in words if counts[where]]
-    left = counts["waiting"] + counts["let_go"]
-    if left:
-        waits = f", waiting: {run.get('waits_for')}" if run.get("waits_for") else ""
-        told.append(f"{left} to go{waits}")
-    click.echo(visible(f"{run['items_total']} items: {', '.join(told)}"))
-    for item in run["items"]:
-        if item["where"] == "skipped":
-            why = item["reason"]
-            measures = f" ({logfmt(item['measures'])})" if item["measures"] else ""
-            said = f"left alone: {item['id']} {why}{measures}: {backlog_file.DOCS[why]}"
-            click.echo(visible(said))
+    counts = Counter(one["outcome"] for one in found)
+    told = [f"{counts[word]} {word}" for word in (*DONE.values(), *OTHERS) if counts[word]]
+    click.echo(f"{len(found)} items: {', '.join(told)}")
+    for one in found:
+        if one["outcome"] == ALONE:
+            why = one["reason"]
+            measures = f" ({logfmt(one['measures'])})" if one["measures"] else ""
+            click.echo(visible(f"{ALONE}: {one['id']} {why}{measures}: {backlog_file.DOCS[why]}"))

@@ -156,15 +156,19 @@ class Client:
         return dict(self._get("/api/backlog"))
 
     def apply_backlog(self, order: Mapping[str, Any]) -> dict[str, Any]:
-        """Apply a reviewed plan; gives the run's state."""
+        """Apply a reviewed plan; gives how each of its items stands."""
         return dict(self._post("/api/backlog/apply", order))
 
-    def backlog_run(self, *, items: bool = False) -> dict[str, Any]:
-        """The progress of the running or last plan; with `items`, of each of its items."""
-        return dict(self._get(f"/api/backlog/run?items={'yes' if items else 'no'}"))
+    def backlog_marks(self) -> dict[str, Any]:
+        """The items that are let go and not done yet, and how each stands."""
+        return dict(self._get("/api/backlog/marks"))
 
     def stop_backlog(self) -> dict[str, Any]:
         return dict(self._post("/api/backlog/stop", {}))
+
+    def decisions(self, **asked: Any) -> dict[str, Any]:
+        """The newest events of the journal one by one; `asked` as web.lists has it."""
+        return dict(self._get(f"/api/decisions?{_query(**asked)}"))
 
     def _token(self) -> str:
         given = self._config.manage.management_token

@@ -266,15 +266,15 @@ GIVEN_BACK: Kept[Mapping[str, float]] = Kept(
     lambda kept, own: {**kept, **own},
 )
 """By its key, when each freed life got its record back (U8), in epoch seconds."""
-BACKLOG_RUN: Kept[Any] = Kept("backlog_run", "backlog_run", None, _as_it_is, _as_it_is)
-"""An operator's backlog plan and its progress (S5), as JSON."""
+BACKLOG_MARKS: Kept[Any] = Kept("backlog_marks", "backlog_marks", None, _as_it_is, _as_it_is)
+"""The items of a backlog plan that an operator let go (S5), as JSON."""
 ALL: tuple[Kept[Any], ...] = (
     BREAKER,
     LATE_WRITES,
     CLOCKS,
     HOSTNAMES,
     GIVEN_BACK,
-    BACKLOG_RUN,
+    BACKLOG_MARKS,
     MARKS,
     BOOT_LOOPS,
     PLACE_RESTS,

@@ -1,28 +1,29 @@
-"""The backlog over HTTP: the items that wait for an operator's decision, and their outcomes (S5).
+"""The backlog over HTTP: the items that wait for an operator's decision, and the marks (S5).
 
     GET  /api/backlog             what would be cleaned, and why
-    GET  /api/backlog/run         the progress of a plan; with ?items=yes the outcome of each item
+    GET  /api/backlog/marks       what an operator let go, and how each item stands
     POST /api/backlog/apply       {"by", "pool", "store", "account",
                                    "items": [{"deed", "id", "version", "record"?}, ...]}
     POST /api/backlog/stop        {"by"}
 
-All need the token. The answer to an apply is the run, or 409 with the reason of the refusal.
+All need the token. An apply is answered with how each item stands, or 409 with why it is refused.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import falcon
 from falcon.asgi import Request, Response
 
+from nodemanager.core.judge.preconditions import standing_block
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.operate.adoption import adoptable
 from nodemanager.core.operate.backlog import Candidate, IndexedPlan, Item, ItemAction, proposal
-from nodemanager.core.operate.backlog_run import Order, Run
-from nodemanager.lib.logline import as_json, timestamp
+from nodemanager.core.operate.backlog_marks import ItemMarks, Order, Statuses, statuses
+from nodemanager.lib.logline import Json, as_json, timestamp
 from nodemanager.lib.workers import Workers
 from nodemanager.web.commands import Doorkeeper, bad_request, text_of, told_by
 
@@ -42,6 +43,8 @@ class BacklogView(Protocol):
     def account(self) -> str | None: ...
     @property
     def mode(self) -> str: ...
+    @property
+    def marks(self) -> ItemMarks: ...
 
 
 class BacklogRequests(Protocol):
@@ -49,16 +52,14 @@ class BacklogRequests(Protocol):
 
     def show(self) -> BacklogView | str: ...
 
-    def run(self) -> Run | str | None: ...
+    def apply(self, order: Order) -> Statuses | str: ...
 
-    def apply(self, order: Order) -> Run | str: ...
-
-    def stop(self, by: str) -> Run | str | None: ...
+    def stop(self, by: str) -> int | str: ...
 
 
 def add_backlog(app: Any, backlog: BacklogRequests, door: Doorkeeper, workers: Workers) -> None:
-    app.add_route("/api/backlog", _Plan(backlog, door, workers))
-    app.add_route("/api/backlog/run", _Run(backlog, door, workers))
+    app.add_route("/api/backlog", _Shown(backlog, door, workers, _plan_json))
+    app.add_route("/api/backlog/marks", _Shown(backlog, door, workers, _marks_json))
     app.add_route("/api/backlog/apply", _Apply(backlog, door, workers))
     app.add_route("/api/backlog/stop", _Stop(backlog, door, workers))
 
@@ -70,7 +71,10 @@ class _Resource:
     _workers: Workers
 
 
-class _Plan(_Resource):
+@dataclass(frozen=True, slots=True)
+class _Shown(_Resource):
+    _json: Callable[[BacklogView, IndexedPlan], Json]
+
     async def on_get(self, request: Request, response: Response) -> None:
         self._door.lets_in(request)
         shown = await self._workers.run(self._backlog.show)
@@ -80,15 +84,7 @@ class _Plan(_Resource):
             raise falcon.HTTPServiceUnavailable(
                 title="starting", description="there is no decision yet; try again in a minute"
             )
-        _send(response, await self._workers.run(_plan_json, shown, shown.seen))
-
-
-class _Run(_Resource):
-    async def on_get(self, request: Request, response: Response) -> None:
-        self._door.lets_in(request)
-        with_items = request.get_param_as_bool("items", default=False)
-        run = await self._workers.run(self._backlog.run)
-        _send_run(response, run, with_items=with_items)
+        _send(response, await self._workers.run(self._json, shown, shown.seen))
 
 
 class _Apply(_Resource):
@@ -96,10 +92,10 @@ class _Apply(_Resource):
         self._door.lets_in(request)
         order = _order(await request.get_media(default_when_empty={}))
         order = replace(order, by=told_by(request, order.by))
-        run = await self._workers.run(self._backlog.apply, order)
-        if isinstance(run, str):
-            raise falcon.HTTPConflict(title="not applied", description=run)
-        _send_run(response, run, with_items=False)
+        found = await self._workers.run(self._backlog.apply, order)
+        if isinstance(found, str):
+            raise falcon.HTTPConflict(title="not applied", description=found)
+        _send(response, {"items": _items_json(found)})
 
 
 class _Stop(_Resource):
@@ -107,8 +103,10 @@ class _Stop(_Resource):
         self._door.lets_in(request)
         given = await request.get_media(default_when_empty={})
         by = text_of(given, "by") if isinstance(given, dict) else ""
-        run = await self._workers.run(self._backlog.stop, told_by(request, by))
-        _send_run(response, run, with_items=False)
+        count = await self._workers.run(self._backlog.stop, told_by(request, by))
+        if isinstance(count, str):
+            raise falcon.HTTPServiceUnavailable(title="no answer", description=count)
+        _send(response, {"stopped": count})
 
 
 def _order(given: Any) -> Order:
@@ -143,49 +141,35 @@ def _item(given: Any) -> Item:
     return item
 
 
-def _send_run(response: Response, run: Run | str | None, *, with_items: bool) -> None:
-    if isinstance(run, str):
-        raise falcon.HTTPServiceUnavailable(title="no answer", description=run)
-    if run is None:
-        raise falcon.HTTPNotFound(title="no run", description="no plan has been applied yet")
-    _send(response, run_json(run, with_items=with_items))
-
-
 def _send(response: Response, what: Mapping[str, object]) -> None:
     response.content_type = falcon.MEDIA_JSON
     response.text = as_json(what)
 
 
-def run_json(run: Run, *, with_items: bool) -> dict[str, object]:
-    """The progress of a run as JSON: its counts, and with `with_items` each item's outcome."""
-    shown: dict[str, object] = {
-        "id": run.id,
-        "by": run.by,
-        "items_total": len(run.items),
-        "begun_at": timestamp(run.begun_at),
-        "ended_at": None if run.ended_at is None else timestamp(run.ended_at),
-        "open": run.is_open,
-        "stopped": run.stopped,
-        "waits_for": run.waits_for,
-        "counts": run.counts,
+def _items_json(found: Statuses) -> list[Json]:
+    return [
+        {
+            "deed": item.deed,
+            "id": item.id,
+            "version": item.version,
+            "stands": one.stand,
+            "reason": one.reason,
+            "measures": one.measures,
+        }
+        for item, one in found
+    ]
+
+
+def _marks_json(shown: BacklogView, seen: IndexedPlan) -> Json:
+    block = standing_block(seen.snapshot, shown.settings)
+    items = (one.item for one in shown.marks.values())
+    return {
+        "items": _items_json(statuses(items, seen, shown.settings)),
+        "waits_for": None if block is None else block.reason,
     }
-    if with_items:
-        shown["items"] = [
-            {
-                "deed": item.deed,
-                "id": item.id,
-                "version": item.version,
-                "record": item.record or None,
-                "where": run.steps[item.key].where,
-                "reason": run.steps[item.key].reason,
-                "measures": run.steps[item.key].measures,
-            }
-            for item in run.items
-        ]
-    return shown
 
 
-def _plan_json(shown: BacklogView, seen: IndexedPlan) -> dict[str, object]:
+def _plan_json(shown: BacklogView, seen: IndexedPlan) -> Json:
     made, settings = proposal(seen), shown.settings
     return {
         "pool": settings.pool,
@@ -208,7 +192,7 @@ def _plan_json(shown: BacklogView, seen: IndexedPlan) -> dict[str, object]:
     }
 
 
-def _candidate_json(one: Candidate) -> dict[str, object]:
+def _candidate_json(one: Candidate) -> Json:
     measures = dict(one.standing.measures)
     cause = measures.pop("cause", None)
     last_sign_at = None if one.last_sign_at is None else timestamp(one.last_sign_at)

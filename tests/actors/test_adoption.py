@@ -7,17 +7,17 @@ from typing import Any
 
 import pytest
 
-from nodemanager.actors.daemon.backlog_runs import StopBacklog
+from nodemanager.actors.daemon.backlog_marks import StopBacklog
 from nodemanager.actors.messages import Beat, Ordered
 from nodemanager.core.model.world import Tags
 from nodemanager.core.operate.adoption import adoptable
-from nodemanager.core.operate.backlog import Item
-from nodemanager.core.operate.backlog_run import Order, Run, Where
+from nodemanager.core.operate.backlog import Item, Stand
+from nodemanager.core.operate.backlog_marks import Order
 from nodemanager.core.operate.replies import Command
 from nodemanager.core.operate.verbs import Verb
 from nodemanager.errors import BadRequest, CloudError, NotSent, RemoteError, Throttled
 from tests.actors.rig import Rig
-from tests.actors.test_backlog import apply, finish, run_of, shown, where
+from tests.actors.test_backlog import apply, finish, marked, shown, skipped
 from tests.fakes.script import fail, first
 
 
@@ -50,14 +50,11 @@ def tags_of(rig: Rig) -> dict[str, Tags]:
 
 def test_only_the_node_that_is_named_gets_our_tags_d11(beside: Rig) -> None:
     first, _ = named(beside).values()
-    run = apply(beside, order(beside, first))
-    assert isinstance(run, Run)
+    assert not isinstance(apply(beside, order(beside, first)), str)
     finish(beside)
     assert tags_of(beside) == {"alices": Tags("pool"), "bobs": Tags()}
     (line,) = beside.lines("node.adopted")
     assert (line["node"], line["pool"], line["by"]) == (first.id, "pool", "eve")
-    (done,) = beside.lines("backlog.done")
-    assert (done["adopted"], done["cleaned"]) == (1, 0)
     beside.turn(60)
     assert beside.cloud.calls["adopt"] == 1
 
@@ -69,8 +66,7 @@ def test_a_node_that_changed_since_the_plan_keeps_its_tags(beside: Rig) -> None:
     beside.turn(60)
     apply(beside, order(beside, first, second))
     finish(beside)
-    reasons = {line["node"]: line["reason"] for line in beside.lines("backlog.skipped")}
-    assert reasons == {first.id: "changed_since_plan", second.id: "node_absent"}
+    assert skipped(beside) == {first.id: "changed_since_plan", second.id: "node_absent"}
     assert beside.cloud.calls["adopt"] == 0
 
 
@@ -126,7 +122,7 @@ def test_a_failure_that_may_pass_is_tried_again(beside: Rig, error: RemoteError)
     assert beside.lines("node.adopt_failed")
     finish(beside)
     assert tags_of(beside)["alices"] == Tags("pool")
-    assert where(beside, Where.DONE) == [first.id]
+    assert [line["node"] for line in beside.lines("node.adopted")] == [first.id]
 
 
 def test_a_refusal_of_the_cloud_is_the_end_of_it(beside: Rig) -> None:
@@ -167,7 +163,7 @@ def test_an_adoption_that_a_kill_cut_off_is_gone_on_with_r2(make_rig: Any) -> No
     rig.turn(60)
     rig.cloud.on("adopt", first(lambda: setattr(rig, "lease", False)))
     apply(rig, order(rig, *named(rig).values()))
-    assert len(where(rig, Where.DONE)) == 1
+    assert len(rig.lines("node.adopted")) == 1
     rig.kill()
     rig.lease = True
     rig.start()
@@ -190,7 +186,8 @@ def test_a_plan_that_is_ended_adopts_nothing_more(make_rig: Any) -> None:
     rig.turn(300)
     assert len(said) == 1
     assert rig.cloud.calls["adopt"] == 1
-    assert run_of(rig).counts["stopped"] == 2
+    assert said == [2]
+    assert marked(rig) == 0
 
 
 def test_the_same_node_again_is_done_already(beside: Rig) -> None:
@@ -199,6 +196,6 @@ def test_the_same_node_again_is_done_already(beside: Rig) -> None:
     finish(beside)
     beside.turn(60)
     again = apply(beside, order(beside, first))
-    assert isinstance(again, Run)
-    assert again.counts["already"] == 1
+    assert not isinstance(again, str)
+    assert [one.stand for _, one in again] == [Stand.DONE]
     assert beside.cloud.calls["adopt"] == 1

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from nodemanager.actors.daemon.backlog_runs import (
+from nodemanager.actors.daemon.backlog_marks import (
     ApplyBacklog,
     BacklogView,
     ShowBacklog,
@@ -17,8 +17,8 @@ from nodemanager.actors.daemon.backlog_runs import (
 )
 from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.world import Guarantee
-from nodemanager.core.operate.backlog import Item, ItemAction, proposal
-from nodemanager.core.operate.backlog_run import Order, Run, Where
+from nodemanager.core.operate.backlog import Item, ItemAction, Stand, proposal
+from nodemanager.core.operate.backlog_marks import Order, Statuses
 from nodemanager.journal.reading import read
 from nodemanager.journal.replay import replayed
 from nodemanager.journal.sqlite import SqliteJournal
@@ -51,24 +51,27 @@ def order(rig: Rig, *, by: str = "eve") -> Order:
     return Order(by, "pool", found.store or "", found.account or "", items)
 
 
-def apply(rig: Rig, wanted: Order) -> Run | str:
-    run: Run | str = asked(rig, lambda answered: ApplyBacklog(wanted, answered))
-    return run
+def apply(rig: Rig, wanted: Order) -> Statuses | str:
+    found: Statuses | str = asked(rig, lambda answered: ApplyBacklog(wanted, answered))
+    return found
 
 
-def run_of(rig: Rig) -> Run:
-    run = shown(rig).run
-    assert run is not None
-    return run
+def marked(rig: Rig) -> int:
+    return len(shown(rig).marks)
 
 
-def where(rig: Rig, where: Where) -> list[str]:
-    run = run_of(rig)
-    return sorted(item.id for item in run.items if run.steps[item.key].where is where)
+def cleaned(rig: Rig) -> set[str]:
+    return {str(line["record"]) for line in rig.lines("record.cleaned")}
+
+
+def skipped(rig: Rig) -> dict[str, str]:
+    """Why each item was left alone, by its id."""
+    lines = rig.lines("backlog.skipped")
+    return {str(line.get("record", line.get("node"))): str(line["reason"]) for line in lines}
 
 
 def finish(rig: Rig) -> None:
-    if run_of(rig).is_open:
+    if marked(rig):
         rig.turn_until("backlog.done", within=600)
 
 
@@ -106,17 +109,16 @@ def test_the_plan_proposes_all_that_is_held_back_with_its_evidence_s5(leaked: Ri
 def test_what_is_applied_is_freed_and_nothing_else_s5(leaked: Rig) -> None:
     whole = order(leaked)
     chosen = replace(whole, items=whole.items[:12])
-    run = apply(leaked, chosen)
-    assert isinstance(run, Run)
-    assert run.is_open
+    found = apply(leaked, chosen)
+    assert not isinstance(found, str)
+    assert {one.stand for _, one in found} == {Stand.HELD}
 
     finish(leaked)
 
-    freed = {line["record"] for line in leaked.lines("record.cleaned")}
-    assert freed == {item.id for item in chosen.items}
+    assert cleaned(leaked) == {item.id for item in chosen.items}
+    assert skipped(leaked) == {}
     assert len(leaked.store.used_slots()) == 18
-    (line,) = leaked.lines("backlog.done")
-    assert (line["count"], line["cleaned"], line["skipped"]) == (12, 12, 0)
+    assert len(leaked.lines("backlog.done")) == 1
     (told,) = leaked.lines("operator.backlog")
     assert (told["by"], told["action"], told["count"]) == ("eve", "apply", 12)
     leaked.turn(600)
@@ -135,11 +137,9 @@ def test_a_record_that_changed_since_the_plan_is_left_alone_with_the_reason_s5(
     apply(leaked, wanted)
     leaked.turn_until("backlog.done", within=600)
 
-    reasons = {line["record"]: line["reason"] for line in leaked.lines("backlog.skipped")}
-    assert reasons == {touched: "changed_since_plan", gone: "record_gone"}
+    assert skipped(leaked) == {touched: "changed_since_plan", gone: "record_gone"}
     assert leaked.store.rows[touched].slot_number is not None
-    assert where(leaked, Where.SKIPPED) == sorted([touched, gone])
-    assert len(where(leaked, Where.DONE)) == 28
+    assert len(cleaned(leaked)) == 28
 
 
 def test_a_change_between_plan_and_last_look_is_seen_there_c11(leaked: Rig) -> None:
@@ -156,7 +156,7 @@ def test_a_change_between_plan_and_last_look_is_seen_there_c11(leaked: Rig) -> N
     apply(leaked, replace(wanted, items=(other,)))
     finish(leaked)
 
-    assert where(leaked, Where.SKIPPED) == [other.id]
+    assert list(skipped(leaked)) == [other.id]
     assert leaked.store.rows[other.id].slot_number is not None
 
 
@@ -178,8 +178,7 @@ def test_a_node_that_is_there_after_all_keeps_its_record_and_is_not_tried_again_
     finish(rig)
 
     assert store.used_slots() == [30]
-    assert where(rig, Where.SKIPPED) == [kept.uuid]
-    assert rig.reasons("backlog.skipped") == ["node_alive"]
+    assert skipped(rig) == {kept.uuid: "node_alive"}
     rig.turn(600)
     assert rig.reasons("record.clean_skipped") == ["node_alive"]
     # It is known from then on that the cloud has its node, without tags of ours (D13).
@@ -222,45 +221,45 @@ def test_while_the_lease_is_lost_nothing_is_let_go_and_then_it_goes_on_c10(make_
     before = len(leaked.lines("record.cleaned"))
     leaked.turn(300)
     assert len(leaked.lines("record.cleaned")) == before < 20
-    assert run_of(leaked).waits_for is Reason.NO_LEASE
+    assert marked(leaked) >= 20 - before
     leaked.lease = True
     leaked.turn_until("backlog.done", within=300)
-    assert len(where(leaked, Where.DONE)) == 20
+    assert len(cleaned(leaked)) == 20
 
 
 def test_the_same_plan_again_says_what_is_done_and_does_nothing_s5(leaked: Rig) -> None:
     wanted = order(leaked)
     apply(leaked, wanted)
-    assert isinstance(apply(leaked, wanted), Run)
+    assert not isinstance(apply(leaked, wanted), str)
     leaked.turn_until("backlog.done", within=600)
     leaked.turn(40)
     leaked.forget_calls()
 
     again = apply(leaked, wanted)
 
-    assert isinstance(again, Run)
-    assert not again.is_open
-    assert again.counts["already"] == 30
+    assert not isinstance(again, str)
+    assert [one.stand for _, one in again] == [Stand.DONE] * 30
+    assert marked(leaked) == 0
     leaked.turn(120)
     assert leaked.store.calls["clean"] == 0
 
 
-def test_another_plan_waits_until_the_first_is_done_or_ended(make_rig: Any) -> None:
+def test_another_plan_is_added_and_what_is_stopped_is_held_back_again(make_rig: Any) -> None:
     leaked = leaking(make_rig, max_cleans_per_cycle=1)
     wanted = order(leaked)
     apply(leaked, replace(wanted, items=wanted.items[:10]))
-    refused = apply(leaked, replace(wanted, items=wanted.items[5:15]))
-    assert isinstance(refused, str)
-    assert "backlog stop" in refused
+    apply(leaked, replace(wanted, items=wanted.items[5:15]))
+    assert 13 <= marked(leaked) <= 15
 
     ended = asked(leaked, lambda answered: StopBacklog("eve", answered))
 
-    assert not ended.is_open
-    assert ended.counts["stopped"] >= 8
+    assert ended >= 13
+    assert marked(leaked) == 0
     before = len(leaked.lines("record.cleaned"))
     leaked.turn(300)
     assert len(leaked.lines("record.cleaned")) <= before + 1
-    assert isinstance(apply(leaked, replace(wanted, items=wanted.items[5:15])), Run)
+    assert asked(leaked, lambda answered: StopBacklog("eve", answered)) == 0
+    assert not isinstance(apply(leaked, replace(wanted, items=wanted.items[5:15])), str)
 
 
 @pytest.mark.parametrize(
@@ -315,7 +314,7 @@ def test_a_record_with_nothing_to_ask_by_is_shown_left_out_and_never_freed_c11(
     wanted = order(rig)
     apply(rig, replace(wanted, items=(left_out.item,)))
 
-    assert where(rig, Where.SKIPPED) == [bare.uuid]
+    assert list(skipped(rig)) == [bare.uuid]
     rig.turn(300)
     assert store.rows[bare.uuid].slot_number == 1
 
@@ -341,7 +340,7 @@ def test_a_kill_in_between_is_gone_on_from_where_it_was_r2(make_rig: Any) -> Non
 
     assert rig.lines("operator.backlog", action="continued")
     rig.turn_until("backlog.done", within=1200)
-    assert len(where(rig, Where.DONE)) == 20
+    assert len(cleaned(rig)) == 20
     assert len(store.used_slots()) == 10
     held = {item.id for item in wanted.items[20:]}
     assert {row.uuid for row in rig.records if row.holds_slot} == held
@@ -377,21 +376,21 @@ def test_an_unwritable_journal_refuses_a_plan_and_it_does_not_begin_later(leaked
 def test_an_item_at_a_version_that_never_was_is_left_alone_s5(leaked: Rig) -> None:
     wanted = order(leaked)
     item = Item(ItemAction.CLEAN, wanted.items[0].id, "v-of-somebody-else")
-    run = apply(leaked, replace(wanted, items=(item,)))
-    assert isinstance(run, Run)
-    assert run.counts["skipped"] == 1
+    apply(leaked, replace(wanted, items=(item,)))
+    assert skipped(leaked) == {item.id: "changed_since_plan"}
+    assert marked(leaked) == 0
 
 
-def test_a_run_is_written_down_when_it_lets_go_and_not_for_each_outcome(leaked: Rig) -> None:
+def test_the_marks_are_written_down_once_and_not_for_each_outcome(leaked: Rig) -> None:
     wanted = order(leaked)
     calls: list[str] = []
     assert isinstance(leaked.journal, MemoryJournal)
     leaked.journal.fault = lambda call: calls.append(call)
     apply(leaked, wanted)
     finish(leaked)
-    assert len(where(leaked, Where.DONE)) == 30
+    assert len(cleaned(leaked)) == 30
     # Begun, ended.
-    assert calls.count("keep backlog_run") == 2
+    assert calls.count("keep backlog_marks") == 2
 
 
 def test_behind_a_fence_an_item_is_not_taken_for_changed_c12(make_rig: Any) -> None:
@@ -404,6 +403,6 @@ def test_behind_a_fence_an_item_is_not_taken_for_changed_c12(make_rig: Any) -> N
     rig.turn_until("backlog.found", within=300)
     apply(rig, order(rig))
     rig.turn_until("backlog.done", within=900)
-    assert len(where(rig, Where.DONE)) == 30
-    assert not rig.lines("backlog.skipped")
+    assert len(cleaned(rig)) == 30
+    assert not skipped(rig)
     assert store.used_slots() == []

@@ -16,7 +16,7 @@ from nodemanager.core.replay.fold import Start
 from nodemanager.errors import JournalReplaced, QuotaExceeded, StoreError
 from nodemanager.journal.api import Hold, IntentKind
 from nodemanager.journal.kept import (
-    BACKLOG_RUN,
+    BACKLOG_MARKS,
     BREAKER,
     GIVEN_BACK,
     LATE_WRITES,
@@ -338,7 +338,7 @@ def test_what_could_not_be_written_is_written_in_order_and_the_newest_of_each_al
         pytest.param(LATE_WRITES, {"r1": LateWrite(1.0)}, id="late-writes"),
         pytest.param(PLACE_RESTS, {"small": {"zone-a": 9e9}}, id="rests-of-places"),
         pytest.param(GIVEN_BACK, {"r1:life": 1.0}, id="lives-given-back"),
-        pytest.param(BACKLOG_RUN, {"run": 1}, id="a-backlog-run"),
+        pytest.param(BACKLOG_MARKS, {"run": 1}, id="a-backlog-run"),
     ],
 )
 def test_what_changed_before_the_journal_was_read_is_written_once_it_is(

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from nodemanager.journal.kept import BACKLOG_RUN, BREAKER
+from nodemanager.journal.kept import BACKLOG_MARKS, BREAKER
 from nodemanager.journal.sqlite import SqliteJournal
 from tests.actors.conftest import MakeRig
 from tests.actors.rig import Rig
@@ -85,7 +85,7 @@ def test_a_breaker_that_cant_be_read_is_open_until_an_operator_resets_it(
     rig: Rig, path: Path, changed: object
 ) -> None:
     """It was a KeyError at every start."""
-    as_json = replace(BACKLOG_RUN, name=BREAKER.name)
+    as_json = replace(BACKLOG_MARKS, name=BREAKER.name)
     stored = {"breaker": changed, "boot_id": "", "boottime": 0.0, "wall": 0.0}
     rig.journal.keep(as_json, stored)
     goes_on(rig)

@@ -16,7 +16,7 @@ from nodemanager.core.plan.leftovers import Entry, LedgerState
 from nodemanager.journal.api import Conclusion, Hold, Intent, IntentKind, Journal
 from nodemanager.journal.event import LoggedEvent
 from nodemanager.journal.kept import (
-    BACKLOG_RUN,
+    BACKLOG_MARKS,
     BOOT_LOOPS,
     BREAKER,
     CLOCKS,
@@ -278,11 +278,11 @@ def test_a_leftover_whose_node_was_not_destroyed_is_forgotten(
 
 
 def test_small_values_are_kept_and_forgotten(again: Again) -> None:
-    assert again().kept(BACKLOG_RUN) is None
-    again().keep(BACKLOG_RUN, {"until": 12.5, "spent": [1, 2]})
-    assert again().kept(BACKLOG_RUN) == {"until": 12.5, "spent": [1, 2]}
-    again().keep(BACKLOG_RUN, None)
-    assert again().kept(BACKLOG_RUN) is None
+    assert again().kept(BACKLOG_MARKS) is None
+    again().keep(BACKLOG_MARKS, {"until": 12.5, "spent": [1, 2]})
+    assert again().kept(BACKLOG_MARKS) == {"until": 12.5, "spent": [1, 2]}
+    again().keep(BACKLOG_MARKS, None)
+    assert again().kept(BACKLOG_MARKS) is None
 
 
 def test_the_breaker_survives_whole(again: Again) -> None:

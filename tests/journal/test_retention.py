@@ -17,7 +17,7 @@ from nodemanager.core.replay.fold import Start
 from nodemanager.journal import recording
 from nodemanager.journal.api import Hold, Intent, IntentKind
 from nodemanager.journal.event import LoggedEvent
-from nodemanager.journal.kept import BACKLOG_RUN, BREAKER
+from nodemanager.journal.kept import BACKLOG_MARKS, BREAKER
 from nodemanager.journal.reading import Decided, read
 from nodemanager.journal.replay import replayed
 from nodemanager.journal.sqlite import SqliteJournal
@@ -64,13 +64,13 @@ def test_what_is_open_or_stands_is_kept_however_old(opened: Opener, clock: Manua
     journal.hold(Hold("i-1", "", "anna", clock.wall()))
     journal.keep(BREAKER, breaker)
     journal.save_leftovers([left("v-1")])
-    journal.keep(BACKLOG_RUN, {"id": 7})
+    journal.keep(BACKLOG_MARKS, {"id": 7})
     clock.advance(1000 * DAY)
     journal.tidy()
     assert len(journal.open_intents()) == len(journal.pre_images()) == 1
     assert len(journal.holds()) == len(journal.leftovers()) == 1
     assert journal.kept(BREAKER) == breaker
-    assert journal.kept(BACKLOG_RUN) == {"id": 7}
+    assert journal.kept(BACKLOG_MARKS) == {"id": 7}
 
 
 def in_segments(journal: SqliteJournal, world: RandomWorld, rounds: int) -> None:

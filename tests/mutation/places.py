@@ -128,7 +128,7 @@ PLACES = (
         "D6",
         "a pool without places writes their rests",
         "actors/report/journal_writer.py",
-        "(BREAKER, LATE_WRITES, BOOT_LOOPS, GIVEN_BACK, BACKLOG_RUN)",
+        "(BREAKER, LATE_WRITES, BOOT_LOOPS, GIVEN_BACK, BACKLOG_MARKS)",
         "(*ALL,)",
         "tests/actors/test_places.py::"
         "test_a_pool_without_places_writes_no_rests_even_into_a_new_journal",

@@ -11,7 +11,7 @@ from dataclasses import replace
 from random import Random
 from typing import Any
 
-from nodemanager.actors.daemon.backlog_runs import (
+from nodemanager.actors.daemon.backlog_marks import (
     ApplyBacklog,
     BacklogView,
     ShowBacklog,
@@ -24,7 +24,7 @@ from nodemanager.core.model.settings import Settings
 from nodemanager.core.observe.snapshot import Snapshot
 from nodemanager.core.operate.adoption import adoptable
 from nodemanager.core.operate.backlog import Item, ItemAction, proposal
-from nodemanager.core.operate.backlog_run import Order
+from nodemanager.core.operate.backlog_marks import Order
 from nodemanager.core.operate.replies import Command, Reply, Result
 from nodemanager.core.operate.verbs import Verb
 from nodemanager.core.plan.plan import Plan

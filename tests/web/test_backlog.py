@@ -8,9 +8,15 @@ from typing import Any
 import pytest
 import requests
 
-from nodemanager.actors.daemon.backlog_runs import BacklogView
+from nodemanager.actors.daemon.backlog_marks import BacklogView
 from nodemanager.core.operate.backlog import IndexedPlan, Item, ItemAction, picture_of
-from nodemanager.core.operate.backlog_run import Order, Run, begun
+from nodemanager.core.operate.backlog_marks import (
+    ItemMarks,
+    Order,
+    Statuses,
+    marks_of,
+    statuses,
+)
 from nodemanager.web.metrics import Metrics
 from nodemanager.web.server import ManagementServer
 from nodemanager.web.status import Board
@@ -48,26 +54,24 @@ class Daemon:
         self.orders: list[Order] = []
         self.refuses: str | None = None
         self.starting = False
-        self.newest: Run | None = None
+        self.marks: ItemMarks = {}
 
     def show(self) -> BacklogView | str:
         if self.refuses is not None:
             return self.refuses
         seen = None if self.starting else self.seen
-        return BacklogView(seen, self.world.settings, "s", "a", "apply", self.newest)
+        return BacklogView(seen, self.world.settings, "s", "a", "apply", self.marks)
 
-    def run(self) -> Run | str | None:
-        return self.newest
-
-    def apply(self, order: Order) -> Run | str:
+    def apply(self, order: Order) -> Statuses | str:
         if self.refuses is not None:
             return self.refuses
         self.orders.append(order)
-        self.newest = begun(order, "run-1", self.seen, self.world.settings)
-        return self.newest
+        found = statuses(order.items, self.seen, self.world.settings)
+        self.marks = marks_of(order, found)
+        return found
 
-    def stop(self, by: str) -> Run | str | None:
-        return self.newest
+    def stop(self, by: str) -> int | str:
+        return len(self.marks)
 
 
 @pytest.fixture
@@ -95,7 +99,7 @@ def url(daemon: Daemon) -> Iterator[str]:
     ("method", "path"),
     [
         pytest.param("GET", "", id="plan"),
-        pytest.param("GET", "/run", id="run"),
+        pytest.param("GET", "/marks", id="marks"),
         pytest.param("POST", "/apply", id="apply"),
         pytest.param("POST", "/stop", id="stop"),
     ],
@@ -127,14 +131,14 @@ def test_the_plan_shows_each_record_with_its_evidence_and_no_secret(url: str) ->
     assert item["measures"]["idle_s"] > item["measures"]["window_s"]
 
 
-def test_an_order_reaches_the_daemon_and_the_run_is_told(url: str, daemon: Daemon) -> None:
-    run = requests.post(f"{url}/apply", json=ORDER, headers=WITH_TOKEN, timeout=5).json()
+def test_an_order_reaches_the_daemon_and_its_marks_are_shown(url: str, daemon: Daemon) -> None:
+    told = requests.post(f"{url}/apply", json=ORDER, headers=WITH_TOKEN, timeout=5).json()
     assert daemon.orders == [Order("eve", "main", "s", "a", (Item(ItemAction.CLEAN, "r00", "v1"),))]
-    assert (run["id"], run["open"], run["items_total"]) == ("run-1", True, 1)
-    brief = requests.get(f"{url}/run", headers=WITH_TOKEN, timeout=5).json()
-    assert "items" not in brief
-    whole = requests.get(f"{url}/run?items=yes", headers=WITH_TOKEN, timeout=5).json()
-    assert whole["items"][0]["where"] == "let_go"
+    assert [(one["id"], one["stands"]) for one in told["items"]] == [("r00", "held")]
+    marks = requests.get(f"{url}/marks", headers=WITH_TOKEN, timeout=5).json()
+    assert marks == {"items": told["items"]}
+    stopped = requests.post(f"{url}/stop", json={"by": "eve"}, headers=WITH_TOKEN, timeout=5)
+    assert stopped.json() == {"stopped": 1}
 
 
 @pytest.mark.parametrize(
@@ -167,4 +171,4 @@ def test_a_refusal_is_told_with_its_reason(url: str, daemon: Daemon) -> None:
 def test_before_the_first_decision_there_is_no_plan_yet(url: str, daemon: Daemon) -> None:
     daemon.starting = True
     assert requests.get(url, headers=WITH_TOKEN, timeout=5).status_code == 503
-    assert requests.get(f"{url}/run", headers=WITH_TOKEN, timeout=5).status_code == 404
+    assert requests.get(f"{url}/marks", headers=WITH_TOKEN, timeout=5).status_code == 503

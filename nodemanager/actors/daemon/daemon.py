@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from nodemanager.actors.base import OnDeath, RoleActor, Timer, tell
-from nodemanager.actors.daemon.backlog_runs import (
+from nodemanager.actors.daemon.backlog_marks import (
     ApplyBacklog,
-    BacklogRuns,
+    BacklogMarks,
     ShowBacklog,
     StopBacklog,
 )
@@ -77,7 +77,7 @@ class Parts:
     false_cleans: FalseCleans
     decisions: Decisions
     releases: LeftoverReleases
-    backlog: BacklogRuns
+    backlog: BacklogMarks
     operators: CommandHandler
     recovery: Recovery
     endings: Endings
@@ -90,7 +90,7 @@ def parts_of(context: Context) -> Parts:
     marks = OperatorMarks(context)
     leftovers = LeftoverBook(context)
     operators = CommandHandler(context, marks)
-    backlog = BacklogRuns(context, identities)
+    backlog = BacklogMarks(context, identities)
     releases = LeftoverReleases(context, leftovers, endings.settled)
     observations = Observations(context, identities, invariants, false_cleans, endings)
     recovery = Recovery(context, false_cleans, invariants, backlog)

@@ -6,7 +6,7 @@ import secrets
 from dataclasses import dataclass
 
 from nodemanager.actors.base import tell
-from nodemanager.actors.daemon.backlog_runs import BacklogRuns
+from nodemanager.actors.daemon.backlog_marks import BacklogMarks
 from nodemanager.actors.daemon.context import Context
 from nodemanager.actors.daemon.endings import Endings
 from nodemanager.actors.daemon.invariants import FalseCleans
@@ -108,7 +108,7 @@ class Decisions:
     _context: Context
     _recovery: Recovery
     _releases: LeftoverReleases
-    _backlog: BacklogRuns
+    _backlog: BacklogMarks
     _operators: CommandHandler
     _orders: PlanOrders
     _endings: Endings

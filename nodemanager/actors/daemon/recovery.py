@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from nodemanager.actors.daemon.backlog_runs import BacklogRuns
+from nodemanager.actors.daemon.backlog_marks import BacklogMarks
 from nodemanager.actors.daemon.context import Context
 from nodemanager.actors.daemon.intents import (
     answers_of_creates,
@@ -38,7 +38,7 @@ class Recovery:
     _context: Context
     _false_cleans: FalseCleans
     _invariants: Invariants
-    _backlog: BacklogRuns
+    _backlog: BacklogMarks
 
     def load(self) -> None:
         """Load what a former run left, if the journal can be read."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from nodemanager.actors.daemon.backlog_runs import BacklogRuns
+from nodemanager.actors.daemon.backlog_marks import BacklogMarks
 from nodemanager.actors.daemon.context import Context
 from nodemanager.actors.daemon.endings import Endings
 from nodemanager.actors.daemon.invariants import Invariants
@@ -41,7 +41,7 @@ class WorkflowShell:
     _context: Context
     _invariants: Invariants
     _releases: LeftoverReleases
-    _backlog: BacklogRuns
+    _backlog: BacklogMarks
     _operators: CommandHandler
     _endings: Endings
 
@@ -59,7 +59,7 @@ class WorkflowShell:
             undecided=context.deciding,
             pins_failed=state.pins_failed,
             picture=self._backlog.seen if adopts else None,
-            run=self._backlog.run if adopts else None,
+            marks=self._backlog.marks if adopts else {},
             fence_wait=inputs.fence_wait,
             failing=state.writes.failed > 0,
             **wanted(state),
@@ -112,8 +112,8 @@ class WorkflowShell:
                 context.event_log.restored(uuid)
             case NotRestored(verdict=verdict):
                 context.event_log.not_restored(verdict)
-            case ItemEnded(key=key, step=step):
-                self._backlog.step_ended(key, step)
+            case ItemEnded(key=key, status=status):
+                self._backlog.item_ended(key, status)
 
     def _node_gone(self, gone: NodeGone, now: float) -> None:
         """Note that a node that we destroyed is gone (D2-D4)."""

@@ -32,7 +32,7 @@ from nodemanager.journal.api import (
 )
 from nodemanager.journal.kept import (
     ALL,
-    BACKLOG_RUN,
+    BACKLOG_MARKS,
     BOOT_LOOPS,
     BREAKER,
     CLOCKS,
@@ -122,7 +122,7 @@ class JournalAccess:
             self._log.event(Event.JOURNAL_HEALED)
 
 
-JOINED: tuple[Kept[Any], ...] = (BREAKER, LATE_WRITES, BOOT_LOOPS, GIVEN_BACK, BACKLOG_RUN)
+JOINED: tuple[Kept[Any], ...] = (BREAKER, LATE_WRITES, BOOT_LOOPS, GIVEN_BACK, BACKLOG_MARKS)
 """The values that may change before the journal was read: what it has is joined with them."""
 
 

@@ -1,8 +1,8 @@
 """Puts our tags on the nodes that an operator named, and on no others (SAFETY.md D11).
 
-A backlog run orders it, and `adoption` judges the node. The workflow asks the cloud for the node,
-confirms, and writes the tags. The run is the intent in the journal: a restart finds the run open,
-and counts a node that has our tag by then as done.
+An operator's mark orders it, and `adoption` judges the node. The workflow asks the cloud for the
+node, confirms, and writes the tags. The mark is the intent in the journal: a restart finds it, and
+a node that has our tag by then is done.
 """
 
 from __future__ import annotations
@@ -19,10 +19,8 @@ from nodemanager.core.model.settings import ORDER_TTL_S, Settings
 from nodemanager.core.model.verdict import Verdict, keep
 from nodemanager.core.model.world import CloudNode, Tags
 from nodemanager.core.observe.snapshot import Snapshot
-from nodemanager.core.operate import backlog_run
 from nodemanager.core.operate.adoption import not_as_named
-from nodemanager.core.operate.backlog import PASSING, IndexedPlan, Item
-from nodemanager.core.operate.backlog_run import ItemStep, Where
+from nodemanager.core.operate.backlog import PASSING, IndexedPlan, Item, ItemStatus, Stand
 from nodemanager.errors import NotSent, RemoteError, Throttled
 
 
@@ -124,9 +122,8 @@ class Adopt:
 
 
 def _is_over(order: AdoptOrder, seen: Seen) -> bool:
-    """Whether the run does not want the node any more, or the daemon may begin nothing new."""
-    wanted = order.item in backlog_run.due_adoptions(seen.run)
-    return not wanted or seen.picture is None or seen.stopping
+    """Whether the mark was taken off, or the daemon may begin nothing new."""
+    return order.item.key not in seen.marks or seen.picture is None or seen.stopping
 
 
 def _looked(order: AdoptOrder, node: CloudNode | None, seen: Seen) -> Step[OnceState[AdoptOrder]]:
@@ -137,23 +134,24 @@ def _looked(order: AdoptOrder, node: CloudNode | None, seen: Seen) -> Step[OnceS
         return writing(order, AdoptNode(order.node_id, order.tags))
     if verdict.reason is Reason.ADOPTED:
         # The tag is newer than the listing.
-        return _over(order, ItemStep(Where.ALREADY, Reason.ADOPTED))
+        return _over(order, ItemStatus(Stand.DONE, Reason.ADOPTED))
     if verdict.reason in PASSING:
         return Step(None)
-    return _over(order, ItemStep(Where.SKIPPED, verdict.reason, verdict.measures or {}))
+    return _over(order, ItemStatus(Stand.CHANGED, verdict.reason, verdict.measures or {}))
 
 
 def _adopted(order: AdoptOrder, seen: Seen) -> Step[OnceState[AdoptOrder]]:
+    mark = seen.marks.get(order.item.key)
     fields = {
         "reason": Reason.ADOPTED,
         "node": order.node_id,
         "pool": order.tags.pool,
         "record": order.tags.record,
         "incarnation": order.tags.incarnation,
-        "by": seen.run.by if seen.run is not None else None,
+        "by": mark.by if mark is not None else None,
     }
     told = LogLine(Event.NODE_ADOPTED, fields)
-    return _over(order, ItemStep(Where.DONE, Reason.ADOPTED), told)
+    return _over(order, ItemStatus(Stand.DONE, Reason.ADOPTED), told)
 
 
 def _failed(order: AdoptOrder, error: RemoteError) -> Step[OnceState[AdoptOrder]]:
@@ -165,8 +163,10 @@ def _failed(order: AdoptOrder, error: RemoteError) -> Step[OnceState[AdoptOrder]
     told = LogLine(Event.NODE_ADOPT_FAILED, fields, Level.WARNING)
     if not error.definite or isinstance(error, NotSent | Throttled):
         return Step(None, tell=(told,))
-    return _over(order, ItemStep(Where.SKIPPED, Reason.ADOPT_REFUSED, {"error": str(error)}), told)
+    return _over(
+        order, ItemStatus(Stand.CHANGED, Reason.ADOPT_REFUSED, {"error": str(error)}), told
+    )
 
 
-def _over(order: AdoptOrder, step: ItemStep, *tell: LogLine) -> Step[OnceState[AdoptOrder]]:
-    return Step(None, tell=tell, learn=(ItemEnded(order.item.key, step),))
+def _over(order: AdoptOrder, status: ItemStatus, *tell: LogLine) -> Step[OnceState[AdoptOrder]]:
+    return Step(None, tell=tell, learn=(ItemEnded(order.item.key, status),))

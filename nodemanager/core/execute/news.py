@@ -18,7 +18,7 @@ from nodemanager.core.model.verdict import Verdict
 from nodemanager.core.model.world import Record
 from nodemanager.core.observe.history import Records
 from nodemanager.core.observe.snapshot import Expected, Rests
-from nodemanager.core.operate.backlog_run import ItemStep
+from nodemanager.core.operate.backlog import ItemStatus
 from nodemanager.core.plan.errands import Errand
 from nodemanager.core.plan.leftovers import Entry
 from nodemanager.errors import RemoteError
@@ -169,10 +169,10 @@ class NotRestored:
 
 @dataclass(frozen=True, slots=True)
 class ItemEnded:
-    """What became of an adoption that a backlog run ordered; `key` is its item's (S5, D11)."""
+    """What became of an adoption that an operator ordered; `key` is its item's (S5, D11)."""
 
     key: str
-    step: ItemStep
+    status: ItemStatus
 
 
 Learned = (

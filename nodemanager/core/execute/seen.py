@@ -8,6 +8,7 @@ from typing import Any
 from nodemanager.core.execute.state import State
 from nodemanager.core.execute.workflow import Action, Key
 from nodemanager.core.observe.snapshot import Snapshot
+from nodemanager.core.operate.backlog_marks import let_go
 
 
 def snapshot_of(
@@ -54,7 +55,7 @@ def snapshot_of(
         lease=lease,
         first_clean=backlog.first_clean,
         backlog=backlog.records,
-        let_go=frozenset() if backlog.run is None else backlog.run.let_go,
+        let_go=let_go(backlog.marks),
         skipped=recent.skipped,
         late=state.writes.late,
         touched=recent.touched,

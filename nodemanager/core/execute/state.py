@@ -40,7 +40,7 @@ from nodemanager.core.observe.clocks import wall_read
 from nodemanager.core.observe.ended import is_booting
 from nodemanager.core.observe.history import History
 from nodemanager.core.observe.snapshot import Expected, Limits
-from nodemanager.core.operate.backlog_run import Run
+from nodemanager.core.operate.backlog_marks import ItemMarks
 from nodemanager.core.plan import leftovers
 from nodemanager.core.plan.availability import (
     after_refusal,
@@ -84,14 +84,14 @@ class Identity:
 
 @dataclass(frozen=True, slots=True)
 class Backlog:
-    """What the first plan with cleans held back, and the run that lets some of it go (S5).
+    """What the first plan with cleans held back, and the marks that let some of it go (S5).
 
     Until it `is_saved`, another run would not know of it.
     """
 
     first_clean: bool = False
     records: frozenset[str] = frozenset()
-    run: Run | None = None
+    marks: ItemMarks = field(default_factory=dict)
     is_saved: bool = True
 
     def after_plan(self, made: Plan) -> Backlog:
@@ -99,7 +99,7 @@ class Backlog:
         cleans = any(order.hand is None for order in made.cleans)
         if not (self.first_clean and (cleans or made.backlog)):
             return self
-        return Backlog(False, made.backlog, self.run, is_saved=False)
+        return Backlog(False, made.backlog, self.marks, is_saved=False)
 
 
 @dataclass(frozen=True)

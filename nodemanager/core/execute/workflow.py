@@ -23,7 +23,7 @@ from nodemanager.core.model.world import Guarantee, Leftover, Record
 from nodemanager.core.observe.facts import Fact
 from nodemanager.core.observe.snapshot import Snapshot
 from nodemanager.core.operate.backlog import IndexedPlan
-from nodemanager.core.operate.backlog_run import Run
+from nodemanager.core.operate.backlog_marks import ItemMarks
 from nodemanager.errors import RemoteError
 
 
@@ -160,9 +160,9 @@ class Seen:
     undecided: bool = False
     pins_failed: Mapping[str, int] = field(default_factory=dict)
     picture: IndexedPlan | None = None
-    """The newest decision that could be taken. Only an adoption has this and `run`."""
-    run: Run | None = None
-    """The backlog run that orders adoptions."""
+    """The newest decision that could be taken. Only an adoption has this and `marks`."""
+    marks: ItemMarks = field(default_factory=dict)
+    """The items of a backlog plan that an operator let go."""
     fence_wait: float = 0.0
     failing: bool = False
     left_at: float | None = None

@@ -991,7 +991,10 @@ class Event(Documented):
         "backlog.skipped",
         "An item of a backlog plan is left alone: it is not, or no longer, what the plan says.",
     )
-    BACKLOG_DONE = "backlog.done", "A backlog plan is applied: the counts of its items."
+    BACKLOG_DONE = (
+        "backlog.done",
+        "No item of a backlog plan that was let go is left to do.",
+    )
     BREAKER_OPENED = "breaker.opened", "All freeing and destroying stops; `clear` says what to do."
     BREAKER_CLOSED = "breaker.closed", "Freeing and destroying may go on."
     SCHEDULER_POWER = (
@@ -1042,7 +1045,7 @@ class Event(Documented):
     OPERATOR_BREAKER_RESET = "operator.breaker_reset", "An operator closed the breaker (B3)."
     OPERATOR_BACKLOG = (
         "operator.backlog",
-        "An operator applies a backlog plan, or stops that: `action` says which (S5).",
+        "An operator lets items of a backlog plan go, or stops that: `action` says which (S5).",
     )
     OPERATOR_HOLD = "operator.hold", "An operator holds a node or record (C9)."
     OPERATOR_RELEASE = "operator.release", "An operator ended a hold."

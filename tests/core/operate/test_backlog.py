@@ -1,4 +1,4 @@
-"""How a plan's items are held against a decision, and at what pace they are let go (S5)."""
+"""How a plan's items are held against a decision, and which are let go (S5)."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from nodemanager.core.operate.backlog import (
     proposal,
     standing_of,
 )
-from nodemanager.core.operate.backlog_run import (
+from nodemanager.core.operate.backlog_marks import (
+    ItemMark,
     Order,
-    Run,
-    Where,
-    after_plan,
-    begun,
+    Statuses,
+    let_go,
+    marks_of,
     refusal,
-    stopped,
+    statuses,
 )
 from nodemanager.core.safety.breaker import opened
 from tests.core.build import START, World, cleaned, world
@@ -59,11 +59,18 @@ def item(uuid: str, version: str = "v1") -> Item:
     return Item(ItemAction.CLEAN, uuid, version)
 
 
-def started(made: World, count: int = 30) -> tuple[Run, IndexedPlan]:
-    seen = seen_in(made)
-    items = tuple(item(f"r{number:02}") for number in range(count))
-    order = Order("eve", "main", "store", "account", items)
-    return begun(order, "run", seen, made.settings), seen
+def order(*items: Item) -> Order:
+    return Order("eve", "main", "store", "account", items)
+
+
+def given(made: World, count: int = 30) -> dict[str, ItemMark]:
+    """The marks of an order of that many items."""
+    wanted = order(*(item(f"r{number:02}") for number in range(count)))
+    return marks_of(wanted, standing(made, *wanted.items))
+
+
+def standing(made: World, *items: Item, **flags: Any) -> Statuses:
+    return statuses(items, seen_in(made, **flags), made.settings)
 
 
 def test_a_decision_that_could_not_be_taken_proposes_nothing() -> None:
@@ -157,43 +164,26 @@ def test_an_item_stands_as_the_newest_decision_says_s5(
 
 def test_what_is_let_go_is_cleaned_and_the_rest_still_held_s5() -> None:
     made = leaky()
-    run, _ = started(made, count=3)
-    assert run.counts["let_go"] == 3
-    plan = made.plan(let_go=run.let_go)
+    marks = given(made, count=3)
+    assert {one.by for one in marks.values()} == {"eve"}
+    plan = made.plan(let_go=let_go(marks))
     assert sorted(order.uuid for order in plan.cleans) == ["r00", "r01", "r02"]
     held = [one for one in plan.records if one.reason is Reason.BACKLOG_HELD]
     assert len(held) == 27
 
 
-def test_nothing_is_let_go_while_every_free_is_forbidden_and_the_run_says_why_c10() -> None:
+def test_what_is_done_or_changed_gets_no_mark() -> None:
     made = leaky()
-    run, _ = started(made)
-    run = replace(
-        run,
-        steps={key: replace(step, where=Where.WAITING) for key, step in run.steps.items()},
-    )
-    blocked = after_plan(run, seen_in(made, lease=False), made.settings)
-    assert blocked.counts["waiting"] == 30
-    assert blocked.waits_for is Reason.NO_LEASE
-    made.flags["lease"] = True
-    assert after_plan(blocked, seen_in(made), made.settings).counts["let_go"] == 30
+    made.change("r00", hostname="other")
+    made.records[1] = cleaned("r01", at=made.store_now, version="v2")
+    made.now += 60.0
+    made.poll()
+    assert [one.item.id for one in given(made, count=3).values()] == ["r02"]
 
 
-def test_a_run_that_is_ended_holds_the_rest_back_again() -> None:
+def test_an_item_given_twice_is_counted_once() -> None:
     made = leaky()
-    run, _ = started(made)
-    ended = stopped(run, 1.0)
-    assert not ended.is_open
-    assert ended.counts["stopped"] == 30
-    assert ended.let_go == frozenset()
-    assert stopped(ended, 2.0) is ended
-
-
-def test_a_plan_given_twice_for_one_record_counts_it_once() -> None:
-    made = leaky()
-    seen = seen_in(made)
-    order = Order("eve", "main", "store", "account", (item("r00"), item("r00")))
-    assert len(begun(order, "run", seen, made.settings).items) == 1
+    assert len(standing(made, item("r00"), item("r00"))) == 1
 
 
 @pytest.mark.parametrize(
@@ -209,14 +199,16 @@ def test_a_plan_given_twice_for_one_record_counts_it_once() -> None:
 def test_a_plan_is_for_one_pool_store_and_account_l5_s3(
     changes: dict[str, Any], dry_run: bool, refused: str | None
 ) -> None:
-    order = replace(Order("eve", "main", "s", "a", (item("r00"),)), **changes)
-    said = refusal(order, pool="main", store="s", account="a", dry_run=dry_run)
+    wanted = replace(Order("eve", "main", "s", "a", (item("r00"),)), **changes)
+    said = refusal(wanted, pool="main", store="s", account="a", dry_run=dry_run)
     assert said is None if refused is None else refused in str(said)
 
 
 def test_nothing_is_applied_before_cloud_and_store_are_known_l5() -> None:
-    order = Order("eve", "main", "s", "a", (item("r00"),))
-    assert refusal(order, pool="main", store=None, account=None, dry_run=False) is not None
+    assert (
+        refusal(order(item("r00")), pool="main", store=None, account=None, dry_run=False)
+        is not None
+    )
 
 
 @pytest.mark.parametrize(
@@ -230,28 +222,20 @@ def test_nothing_is_applied_before_cloud_and_store_are_known_l5() -> None:
 )
 def test_what_forbids_every_free_makes_no_item_changed_but_waits_s5(flags: dict[str, Any]) -> None:
     made = leaky()
-    run, _ = started(made)
-    assert run.counts["let_go"] == 30
-    after = after_plan(run, seen_in(made, **flags), made.settings)
-    assert after.counts["skipped"] == 0
-    assert after.counts["let_go"] == 30
-    assert after.waits_for is not None
+    ((_, one),) = standing(made, item("r00"), **flags)
+    assert one.stand is Stand.WAITS
 
 
 def test_an_item_that_waits_says_for_what_with_its_measures_s5() -> None:
     made = leaky()
     flights = {"r05": Flight("clean", made.now)}
-    order = Order("eve", "main", "store", "account", (item("r05"),))
-    run = begun(order, "run", seen_in(made, record_flights=flights), made.settings)
-    step = run.steps[item("r05").key]
-    assert (step.where, step.reason) == (Where.WAITING, Reason.IN_FLIGHT)
-    assert step.measures == {"action": "clean"}
+    ((_, one),) = standing(made, item("r05"), record_flights=flights)
+    assert (one.stand, one.reason) == (Stand.WAITS, Reason.IN_FLIGHT)
+    assert one.measures == {"action": "clean"}
 
 
 def test_an_open_breaker_makes_no_item_changed_either_b2() -> None:
     made = leaky()
-    run, _ = started(made)
     made.breaker = opened(made.breaker, Cause.INVARIANT, frozenset({"x"}), made.now, {})
-    after = after_plan(run, seen_in(made), made.settings)
-    assert after.waits_for is Reason.BREAKER_OPEN
-    assert after.counts["skipped"] == 0
+    ((_, one),) = standing(made, item("r00"))
+    assert (one.stand, one.reason) == (Stand.WAITS, Reason.BREAKER_OPEN)

@@ -19,10 +19,9 @@ from nodemanager.core.model.annotations import PAUSE, Mark
 from nodemanager.core.model.reasons import Kind, Reason
 from nodemanager.core.model.verdict import Verdict
 from nodemanager.core.model.world import CloudNode, CloudState, Guarantee, Tags
-from nodemanager.core.operate import backlog_run
 from nodemanager.core.operate.adoption import node_version
-from nodemanager.core.operate.backlog import Item, ItemAction, picture_of
-from nodemanager.core.operate.backlog_run import Run, Where
+from nodemanager.core.operate.backlog import Item, ItemAction, Stand, picture_of
+from nodemanager.core.operate.backlog_marks import ItemMark
 from nodemanager.errors import BadRequest, NotSent
 from tests.core.build import POOL, incarnation_of, world
 from tests.core.execute.explored.explorer import Explored, Explorer, Scene
@@ -33,13 +32,14 @@ NONE, ANOTHERS = Tags(), Tags("other")
 
 @dataclass(frozen=True)
 class Tiny:
-    """A node that somebody made by hand, and the run's item that names it."""
+    """A node that somebody made by hand, and the marked item that names it."""
 
     tags: Tags = NONE
     renamed: bool = False
     state: CloudState | None = CloudState.RUNNING
     """None: the cloud knows no such node."""
-    item: Where = Where.LET_GO
+    item: Stand | None = Stand.HELD
+    """None: an operator took the mark off."""
     paused: bool = False
     lease: bool = True
     held: bool = False
@@ -83,22 +83,20 @@ class TinyAdopt:
             pool_marks={PAUSE: Mark("somebody", 1.0, "")} if world.paused else {},
             holds=frozenset({"i-r1"} if world.held else ()),
         )
-        steps = {self._item.key: backlog_run.ItemStep(world.item)}
-        is_open = world.item is Where.LET_GO
-        run = Run("1", "eve", 1.0, (self._item,), steps, ended_at=None if is_open else 2.0)
+        marks = {self._item.key: ItemMark(self._item, "eve")}
         return Seen(
             snapshot,
             self._settings,
             Guarantee.CAS,
             stopping=world.stopping,
             picture=self._picture,
-            run=run,
+            marks=marks if world.item is Stand.HELD else {},
         )
 
     def learns(self, world: Tiny, one: Learned) -> Tiny:
         assert isinstance(one, ItemEnded)
         assert one.key == self._item.key
-        return replace(world, item=one.step.where)
+        return replace(world, item=one.status.stand)
 
     def forgets(self, world: Tiny) -> Tiny:
         return world
@@ -126,8 +124,8 @@ class TinyAdopt:
         if world.state is not None:
             yield "forgotten by the cloud", replace(world, state=None)
             yield "terminated", replace(world, state=CloudState.TERMINATED)
-        if world.item is Where.LET_GO:
-            yield "the run is ended", replace(world, item=Where.STOPPED)
+        if world.item is Stand.HELD:
+            yield "the mark is taken off", replace(world, item=None)
         if not world.held:
             yield "held", replace(world, held=True)
         if not world.paused:
@@ -145,16 +143,16 @@ class TinyAdopt:
                 return "tags were sent to what is not as it was named"
             if was.paused or was.stopping or not was.lease:
                 return "tags were sent, though nothing may be written"
-            if was.item is not Where.LET_GO:
+            if was.item is not Stand.HELD:
                 return "tags were sent, though nobody wants it any more"
         if after.says("node.adopted") and not before.says("node.adopted") and now.tags != OURS:
             return "told as adopted, and it is not"
         has_ended = was.item is not now.item
-        if has_ended and now.item in (Where.DONE, Where.ALREADY) and now.tags != OURS:
+        if has_ended and now.item is Stand.DONE and now.tags != OURS:
             return "ended as done, and it is not"
-        if has_ended and now.item is Where.SKIPPED and after.faults == 0:
+        if has_ended and now.item is Stand.CHANGED and after.faults == 0:
             return "skipped, though nothing is wrong with it"
-        if has_ended and now.item is Where.SKIPPED and now.unsent and not was.unsent:
+        if has_ended and now.item is Stand.CHANGED and now.unsent and not was.unsent:
             return "skipped, though the cloud was never asked to take the tags"
         return None
 

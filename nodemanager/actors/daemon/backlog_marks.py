@@ -1,0 +1,267 @@
+"""Shows operators the backlog, and lets what they chose go (SAFETY.md S5).
+
+A record that is let go is judged, checked and freed like any other. The marks outlive the process:
+they are in the journal before anything is let go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from nodemanager.actors.daemon.context import Context
+from nodemanager.actors.daemon.identities import Identities
+from nodemanager.core.execute.adopt import order_adoption
+from nodemanager.core.execute.workflow import Action, End, Key
+from nodemanager.core.explain.events import record_fields
+from nodemanager.core.judge.preconditions import standing_block
+from nodemanager.core.model.reasons import Event, Reason
+from nodemanager.core.model.settings import Settings
+from nodemanager.core.observe.snapshot import Snapshot
+from nodemanager.core.operate.backlog import (
+    PASSING,
+    IndexedPlan,
+    Item,
+    ItemAction,
+    ItemStatus,
+    Stand,
+    picture_of,
+)
+from nodemanager.core.operate.backlog_marks import (
+    OVER,
+    ItemMarks,
+    Order,
+    Statuses,
+    due_adoptions,
+    marks_of,
+    refusal,
+    statuses,
+)
+from nodemanager.core.plan.plan import Plan
+from nodemanager.journal.codec import codec_of, decoded
+from nodemanager.journal.kept import BACKLOG_MARKS
+from nodemanager.lib.log import WARNING
+
+
+@dataclass(frozen=True)
+class BacklogView:
+    """What the newest decision leaves to an operator, and for which store and account.
+
+    `seen` is None while no decision could be taken; `marks` are the items that are let go.
+    """
+
+    seen: IndexedPlan | None
+    settings: Settings
+    store: str | None
+    account: str | None
+    mode: str
+    marks: ItemMarks
+
+
+@dataclass(frozen=True, slots=True)
+class ShowBacklog:
+    """Show an operator what is held back, and what is let go."""
+
+    answered: Callable[[BacklogView], None]
+
+
+@dataclass(frozen=True, slots=True)
+class ApplyBacklog:
+    """Apply a plan that an operator reviewed. Answered with how each item stands, or why not."""
+
+    order: Order
+    answered: Callable[[Statuses | str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class StopBacklog:
+    """Let nothing more go. Answered with how many marks were taken off, or a problem."""
+
+    by: str
+    answered: Callable[[int | str], None]
+
+
+@dataclass(eq=False)
+class BacklogMarks:
+    """Keeps the newest decision and the marks, and logs which items are left alone."""
+
+    _context: Context
+    _identities: Identities
+    _newest: tuple[Plan, Snapshot] | None = None
+    _picture: IndexedPlan | None = None
+
+    @property
+    def seen(self) -> IndexedPlan | None:
+        """The newest decision that could be taken, indexed by ids once somebody asks."""
+        if self._picture is None and self._newest is not None:
+            self._picture = picture_of(*self._newest)
+        return self._picture
+
+    @property
+    def marks(self) -> ItemMarks:
+        """The items that are let go."""
+        return self._context.state.backlog.marks
+
+    def _set(self, marks: ItemMarks) -> None:
+        self._context.learn(replace(self._context.state.backlog, marks=marks))
+
+    def _keep(self) -> str | None:
+        """Write the marks down; gives what is wrong with the journal."""
+        writer = self._context.journal_writer
+        writer.keep(BACKLOG_MARKS, codec_of(ItemMarks).encode(self.marks))
+        return writer.problem
+
+    def save(self) -> None:
+        """Write what is held back: the next run must know it before anything is freed."""
+        context, backlog = self._context, self._context.state.backlog
+        if backlog.is_saved or not context.applies:
+            return
+        keeper = context.inputs.backlog
+        if self._identities.keeps_state("backlog", lambda: keeper.save(backlog.records))[0]:
+            context.learn(replace(backlog, is_saved=True))
+
+    def load(self) -> None:
+        """Take up the marks that a former process left."""
+        kept = self._context.journal_writer.kept(BACKLOG_MARKS)
+        if not kept or self.marks:
+            return
+        try:
+            self._set(decoded(ItemMarks, kept))
+        except ValueError as error:
+            self._context.log.event(Event.BACKLOG_DONE, level=WARNING, outcome="lost", error=error)
+            return
+        self._tell_order("continued", next(iter(self.marks.values())).by, len(self.marks))
+
+    def show(self, message: ShowBacklog) -> None:
+        """Answer with what is held back and what is let go."""
+        identity = self._context.state.identity
+        message.answered(
+            BacklogView(
+                self.seen,
+                self._context.settings,
+                identity.store,
+                identity.account,
+                self._context.inputs.mode,
+                self.marks,
+            )
+        )
+
+    def apply(self, message: ApplyBacklog) -> None:
+        """Mark the items that an operator has left in the plan."""
+        message.answered(self._apply(message.order))
+
+    def _apply(self, order: Order) -> Statuses | str:
+        context, seen, before = self._context, self.seen, self.marks
+        problem = refusal(
+            order,
+            pool=context.settings.pool,
+            store=context.state.identity.store,
+            account=context.state.identity.account,
+            dry_run=context.inputs.mode != "apply",
+        )
+        problem = problem or context.journal_writer.problem
+        if problem is not None:
+            return problem
+        if seen is None or context.stopping is not None:
+            return "the daemon has taken no decision yet; try again in a minute"
+        found = statuses(order.items, seen, context.settings)
+        self._tell_order("apply", order.by, len(found))
+        self._set({**before, **marks_of(order, found)})
+        problem = self._keep()
+        if problem is not None:
+            # It could not be written, so it is refused: it must not begin by itself later.
+            self._set(before)
+            self._keep()
+            return problem
+        for item, one in found:
+            self._tell_left(item, one)
+        context.decide_soon()
+        self._adopt_due(seen)
+        return found
+
+    def stop(self, message: StopBacklog) -> None:
+        """Take all marks off: let nothing more go."""
+        count = len(self.marks)
+        if count:
+            self._tell_order("stop", message.by, count)
+            self._set({})
+            self._keep()
+        message.answered(self._context.journal_writer.problem or count)
+
+    def after_plan(self, made: Plan, snapshot: Snapshot) -> None:
+        """Take the marks off whose items are over at a decision; adopt what is due."""
+        if made.aborted is not None:
+            return
+        self._newest, self._picture = (made, snapshot), None
+        if not self.marks:
+            return
+        seen = self.seen
+        if seen is not None:
+            self._take_off(dict(self._standing(seen)))
+            self._adopt_due(seen)
+
+    def _standing(self, seen: IndexedPlan) -> Statuses:
+        return statuses((one.item for one in self.marks.values()), seen, self._context.settings)
+
+    def _take_off(self, found: Mapping[Item, ItemStatus]) -> None:
+        """Take off the marks of the items that are over, and log those that are left alone."""
+        over = {item.key: item for item, one in found.items() if one.stand in OVER}
+        over = {key: item for key, item in over.items() if key in self.marks}
+        if not over:
+            return
+        self._set({key: one for key, one in self.marks.items() if key not in over})
+        for item in over.values():
+            self._tell_left(item, found[item])
+        if not self.marks:
+            # That an item is over is seen again after a restart, and thousands are a lot to write.
+            self._keep()
+            self._context.log.event(Event.BACKLOG_DONE)
+
+    def _adopt_due(self, seen: IndexedPlan) -> None:
+        """Begin the adoption of nodes that were let go, as many at once as may be freed (D11)."""
+        context, now = self._context, self._context.now
+        blocked = standing_block(seen.snapshot, context.settings) is not None
+        if blocked or context.journal_writer.problem is not None or context.stopping is not None:
+            return
+        if context.limits.throttled_until > now:
+            return
+        room = context.settings.max_cleans_per_cycle
+        for item in due_adoptions(self._standing(seen))[:room]:
+            if Key(Action.ADOPT, item.key) not in context.flights.running:
+                snapshot = context.snapshot(seen.snapshot.plan_id)
+                order = order_adoption(item, seen, snapshot, context.settings)
+                context.runner.begin(Action.ADOPT, order, order.plan_id, now)
+
+    def _tell_order(self, action: str, by: str, count: int) -> None:
+        self._context.log.event(Event.OPERATOR_BACKLOG, action=action, by=by, count=count)
+
+    def _tell_left(self, item: Item, one: ItemStatus) -> None:
+        if one.stand is not Stand.CHANGED:
+            return
+        seen = self.seen
+        fields: dict[str, Any] = dict(one.measures)
+        if item.deed is ItemAction.ADOPT:
+            fields["node"] = item.id
+        else:
+            record = seen.records.get(item.id) if seen is not None else None
+            fields |= record_fields(record, item.id)
+        self._context.log.event(
+            Event.BACKLOG_SKIPPED, **{**fields, "reason": one.reason, "action": item.deed.value}
+        )
+
+    # How items that were let go end.
+
+    def ended(self, end: End) -> None:
+        """Note a clean that was refused right before its write, if it is that of an item."""
+        if end.key.action is not Action.CLEAN or end.ended is None or end.ended.why is None:
+            return
+        why = end.ended.why
+        if why.reason not in PASSING | {Reason.HOLDS_NOTHING}:
+            key = Item(ItemAction.CLEAN, end.key.id, "").key
+            self.item_ended(key, ItemStatus(Stand.CHANGED, why.reason, why.measures or {}))
+
+    def item_ended(self, key: str, status: ItemStatus) -> None:
+        """Note how a marked item ended."""
+        if key in self.marks:
+            self._take_off({self.marks[key].item: status})
