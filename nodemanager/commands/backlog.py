@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from collections import Counter
@@ -12,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from nodemanager.commands import show
 from nodemanager.commands.common import client, daemon_flags
-from nodemanager.commands.show import print_json
 from nodemanager.core.model.reasons import Event
-from nodemanager.lib.logline import Json, logfmt, visible
+from nodemanager.lib.logline import Json, logfmt, span, visible
 
 if TYPE_CHECKING:
     from nodemanager.commands.client import Client
@@ -59,7 +58,7 @@ def plan(out: Path | None, force: bool, as_json: bool, config: str | None) -> No
     if out is not None:
         backlog_file.write(out, made)
     if as_json:
-        click.echo(json.dumps(made, indent=2))
+        show.print_json(made)
     elif out is None and not sys.stdout.isatty():
         click.echo(backlog_file.render(made), nl=False)
     else:
@@ -90,11 +89,14 @@ def apply(file: Path, no_wait: bool, as_json: bool, config: str | None) -> None:
     newest = max((one["number"] for one in daemon.decisions()["decisions"]), default=0)
     order = {**reviewed.bound_to, "items": list(reviewed.items)}
     items = daemon.apply_backlog(order)["items"]
-    if not no_wait:
-        _follow(daemon, items)
+    try:
+        if not no_wait:
+            _follow(daemon, items)
+    except KeyboardInterrupt:
+        click.echo("the daemon goes on; `nodemanager backlog stop` stops it", err=True)
     found = list(_outcomes(daemon, items, newest))
     if as_json:
-        print_json(found)
+        show.print_json(found)
     else:
         _report(found)
 
@@ -106,7 +108,7 @@ def status(as_json: bool, config: str | None) -> None:
     """Show what was let go and is not done yet; the log tells what became of the rest."""
     marks = client(config).backlog_marks()
     if as_json:
-        print_json(marks)
+        show.print_json(marks)
         return
     reasons = Counter(one["reason"] for one in marks["items"])
     told = ", ".join(f"{count} {reason}" for reason, count in reasons.most_common())
@@ -123,26 +125,21 @@ def stop(config: str | None) -> None:
 
 
 def _summarize(made: Mapping[str, Any]) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
     title = f"backlog of pool {made['pool']}, {made['records']} records, {made['made_at']}"
-    table = Table(title=title, title_justify="left")
-    for heading in ("what", "in the plan", "reason"):
-        table.add_column(heading)
-    for heading in ("how many", "slots", "quiet for"):
-        table.add_column(heading, justify="right")
+    numbers = ("how many", "slots", "quiet for")
+    headings = ("what", "in the plan", "reason", *numbers)
+    table = show.table(*headings, title=title, terminal=True, right=",".join(numbers))
     groups: dict[tuple[str, bool, str], list[Mapping[str, Any]]] = {}
     for item in made["items"]:
         groups.setdefault((item["deed"], item["chosen"], item["reason"]), []).append(item)
     for (deed, chosen, reason), items in groups.items():
         quiet = sorted(item["measures"]["idle_s"] for item in items if "idle_s" in item["measures"])
-        span = f"{_span(quiet[0])} .. {_span(quiet[-1])}" if quiet else ""
+        between = f"{span(quiet[0])} .. {span(quiet[-1])}" if quiet else ""
         slots = sum(item["slot"] is not None for item in items)
-        row = (deed, "yes" if chosen else "left out", reason, str(len(items)), str(slots), span)
+        row = (deed, "yes" if chosen else "left out", reason, str(len(items)), str(slots), between)
         table.add_row(*row)
     if groups:
-        Console().print(table)
+        show.say(show.console(), table)
 
 
 def _tell_next(made: Mapping[str, Any], out: Path | None) -> None:
@@ -156,50 +153,23 @@ def _tell_next(made: Mapping[str, Any], out: Path | None) -> None:
         click.echo(f"written to {out}; edit it, then: nodemanager backlog apply {out}")
 
 
-def _span(seconds: float) -> str:
-    for name, length in (("y", 31_557_600.0), ("d", 86_400.0), ("h", 3_600.0), ("min", 60.0)):
-        if seconds >= length:
-            return f"{seconds / length:.1f} {name}"
-    return f"{seconds:.0f} s"
-
-
 def _follow(daemon: Client, items: Sequence[Json]) -> None:
     """Wait until none of the items is marked, with a progress bar on a terminal."""
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
     from nodemanager.commands.client import ClientError
 
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-    console = Console(stderr=True)
-    ours, lost_at = {_key(one) for one in items}, None
-    with Progress(
-        *columns, TimeElapsedColumn(), console=console, disable=not console.is_terminal
-    ) as bar:
-        task = bar.add_task("applying", total=len(items))
-        try:
-            while True:
-                try:
-                    shown, lost_at = daemon.backlog_marks(), None
-                except ClientError:
-                    lost_at = lost_at or time.monotonic()
-                    if time.monotonic() - lost_at > PATIENCE_S:
-                        raise
-                    bar.update(task, description="waiting for the daemon")
-                else:
-                    left = len(ours & {_key(one) for one in shown["items"]})
-                    waits = shown.get("waits_for")
-                    said = f"waiting: {waits}" if waits else "applying"
-                    bar.update(task, completed=len(items) - left, description=said)
-                    if not left:
-                        return
-                time.sleep(POLL_S)
-        except KeyboardInterrupt:
-            click.echo(
-                "the daemon goes on; see `nodemanager backlog status`, stop it with "
-                "`nodemanager backlog stop`",
-                err=True,
-            )
+    left, heard_at = {_key(one) for one in items}, time.monotonic()
+    with show.progress("applying", len(left)) as tick:
+        while left:
+            try:
+                marked = {_key(one) for one in daemon.backlog_marks()["items"]}
+            except ClientError:
+                if time.monotonic() - heard_at > PATIENCE_S:
+                    raise
+            else:
+                heard_at = time.monotonic()
+                tick(len(left - marked))
+                left &= marked
+            time.sleep(POLL_S if left else 0)
 
 
 def _key(item: Json) -> tuple[str, str]:

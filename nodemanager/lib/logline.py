@@ -25,6 +25,7 @@ MEASURES = {
     "idle_s": "quiet",
     "stale_s": "quiet",
     "word_s": "last ping",
+    "word": "worker state",
     "was": "kept before as",
     "slot_kept": "slot kept for",
     "raw_state": "the cloud says",
@@ -97,11 +98,16 @@ def span(seconds: float) -> str:
     return f"{days}d {hour:02d}h"
 
 
+def name_of(key: str) -> str:
+    """A measure's name in words."""
+    return MEASURES.get(key) or key.removesuffix("_s").replace("_", " ")
+
+
 def measure(key: str, value: Any) -> str:
     """A measure in words, the same on every screen: `quiet 2h 05m`, `limit 5`; empty for None."""
     if value is None:
         return ""
-    name = MEASURES.get(key) or key.removesuffix("_s").replace("_", " ")
+    name = name_of(key)
     if key.endswith("_s") and isinstance(value, (int, float)) and not isinstance(value, bool):
         return f"{name} {span(value)}"
     return f"{visible(name)} {_quoted(_text(value, key))}"

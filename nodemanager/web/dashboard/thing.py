@@ -16,7 +16,7 @@ from nodemanager.core.operate.verbs import Verb
 from nodemanager.journal.event import LEVEL
 from nodemanager.journal.explained import Part, told
 from nodemanager.journal.job import told_job
-from nodemanager.lib.logline import Json, span
+from nodemanager.lib.logline import Json, name_of, span
 from nodemanager.web.dashboard.lists import ways
 from nodemanager.web.dashboard.overview import alerts_block
 from nodemanager.web.dashboard.page import Block, Page, Table, row_id
@@ -126,8 +126,8 @@ def _facts(shown: Json) -> Iterator[tuple[str, str, str]]:
         for key, value in (shown[kind] or {}).items():
             if value is None or value in ("", False, []):
                 continue
-            name = f"{kind} {words(key.removesuffix('_s'))}"
-            yield name, _fact(key, value), "" if value == shown["id"] else link_of(key, value)
+            page = link_of(key, value) if value != shown["id"] else ""
+            yield f"{kind} {name_of(key)}", _fact(key, value), page
     for rival in shown["rivals"]:
         yield "rival", rival, link_of("record", rival)
 
