@@ -11,6 +11,7 @@ fails calls for a restart; one of readiness calls for patience, or for a look at
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,10 +19,11 @@ import falcon
 from falcon.asgi import Request, Response
 
 from nodemanager.core.model.lease import LeaseRole
+from nodemanager.lib.logline import Json
 from nodemanager.web.door import Door
 from nodemanager.web.status import Board, Status
 
-OK = {"health": "OK"}
+OK: Json = {"health": "OK"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,56 +52,44 @@ class Health:
 
 def add_health(app: Any, health: Health) -> None:
     """Route the four paths."""
-    app.add_route("/_health/ping", _Ping(health))
-    app.add_route("/_health/active", _Active(health))
-    app.add_route("/healthz", _Alive(health))
-    app.add_route("/readyz", _Ready(health))
+    app.add_route("/_health/ping", _Check(health, _alive, needs_token=True))
+    app.add_route("/_health/active", _Check(health, _active))
+    app.add_route("/healthz", _Check(health, _alive))
+    app.add_route("/readyz", _Check(health, _ready))
 
 
-class _Ping:
-    def __init__(self, health: Health) -> None:
-        self._health = health
+@dataclass(frozen=True, slots=True)
+class _Check:
+    """A path that is answered with what `told` gives: whether all is well, and the answer."""
 
-    async def on_get(self, request: Request, response: Response) -> None:
-        self._health.door.lets_in(request)
-        _say(response, self._health.problem())
-
-
-class _Active:
-    def __init__(self, health: Health) -> None:
-        self._health = health
+    health: Health
+    told: Callable[[Health], tuple[bool, Json]]
+    needs_token: bool = False
 
     async def on_get(self, request: Request, response: Response) -> None:
-        self._health.door.opens(request)
-        role = self._health.board.lease().role
-        is_active = role is LeaseRole.ACTIVE
-        response.status = falcon.HTTP_200 if is_active else falcon.HTTP_503
-        response.media = {"active": is_active, "role": role.value}
+        door = self.health.door
+        if self.needs_token:
+            door.lets_in(request)
+        else:
+            door.opens(request)
+        is_well, response.media = self.told(self.health)
+        response.status = falcon.HTTP_200 if is_well else falcon.HTTP_503
 
 
-class _Alive:
-    def __init__(self, health: Health) -> None:
-        self._health = health
-
-    async def on_get(self, request: Request, response: Response) -> None:
-        self._health.door.opens(request)
-        _say(response, self._health.problem())
+def _alive(health: Health) -> tuple[bool, Json]:
+    problem = health.problem()
+    return problem is None, OK if problem is None else {"health": "ERROR", "error": problem}
 
 
-class _Ready:
-    def __init__(self, health: Health) -> None:
-        self._health = health
-
-    async def on_get(self, request: Request, response: Response) -> None:
-        self._health.door.opens(request)
-        lacking = self._health.lacking()
-        response.status = falcon.HTTP_503 if lacking else falcon.HTTP_200
-        response.media = {"ready": not lacking, "lacking": lacking}
+def _active(health: Health) -> tuple[bool, Json]:
+    role = health.board.lease().role
+    is_active = role is LeaseRole.ACTIVE
+    return is_active, {"active": is_active, "role": role.value}
 
 
-def _say(response: Response, problem: str | None) -> None:
-    response.status = falcon.HTTP_200 if problem is None else falcon.HTTP_503
-    response.media = OK if problem is None else {"health": "ERROR", "error": problem}
+def _ready(health: Health) -> tuple[bool, Json]:
+    lacking = health.lacking()
+    return not lacking, {"ready": not lacking, "lacking": lacking}
 
 
 def _sources(status: Status, now: float) -> list[str]:
