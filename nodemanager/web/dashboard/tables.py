@@ -61,24 +61,34 @@ def _rendered(id: str, cells: tuple[Cell, ...]) -> str:
 
 
 def _cell(kind: ListKind, row: TableRow, column: Column, wall: float) -> Cell:
-    value, key, look = row[column.key], column.key, column.look
-    named = kind.named(row)
-    if key == kind.head:
-        text = str(value or (named[1] if named else ""))
-        return Cell("head", text, links=((text, link_of(*named)),) if named else ())
-    if value in (None, "", []) or _says_nothing(row, key):
+    value, look = row[column.key], column.look
+    if column.key == kind.head:
+        return _head(kind, row)
+    if value in (None, "", []) or _says_nothing(row, column.key):
         return Cell("n" if column.is_number else "")
     if look is Look.VERB:
         return Cell(look, links=((_VERBS[value].row.heading, act_path(_VERBS[value], row["id"])),))
-    if look in _SHOWN:
-        return Cell(look, _SHOWN[look](value, wall), words(column.heading))
-    several = [str(one) for one in (value if isinstance(value, list) else [value])]
-    hrefs = [link_of(key, one) for one in several]
-    is_own = named is not None and several == [named[1]]
-    links = tuple(zip(several, hrefs, strict=True)) if all(hrefs) and not is_own else ()
-    shown = value if look is Look.MOMENT else ", ".join(several)
     label = words(column.heading) if column is not kind.columns[0] else ""
-    return Cell(look or ("id" if any(hrefs) else ""), shown, label, links)
+    if look in _SHOWN:
+        return Cell(look, _SHOWN[look](value, wall), label)
+    return Cell(look, value, label) if look is Look.MOMENT else _named(kind, row, column, label)
+
+
+def _head(kind: ListKind, row: TableRow) -> Cell:
+    """What people call the row by, which leads to its page."""
+    key, id = kind.named(row) or ("", "")
+    text = str(row[kind.head] or id)
+    return Cell("head", text, links=((text, link_of(key, id)),) if id else ())
+
+
+def _named(kind: ListKind, row: TableRow, column: Column, label: str) -> Cell:
+    """One name or several, each of which may have a page; the row's own is linked by its head."""
+    value, own = row[column.key], kind.named(row)
+    names = [str(one) for one in (value if isinstance(value, list) else [value])]
+    links = tuple((one, href) for one in names if (href := link_of(column.key, one)))
+    look = column.look or ("id" if links else "")
+    is_own = own is not None and names == [own[1]]
+    return Cell(look, ", ".join(names), label, () if is_own else links)
 
 
 def _says_nothing(row: TableRow, key: str) -> bool:
