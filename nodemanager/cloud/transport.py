@@ -15,7 +15,7 @@ from nodemanager.cloud.refusal import CodedRefusal
 from nodemanager.cloud.token import TokenSource
 from nodemanager.errors import CloudError, ForeignAnswer, IncompleteListing, Throttled
 from nodemanager.lib import foreign
-from nodemanager.lib.deadline import within_its_time
+from nodemanager.lib.bounded_session import within_its_time
 
 P = TypeVar("P")
 

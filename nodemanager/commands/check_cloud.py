@@ -12,6 +12,7 @@ import click
 
 from nodemanager.commands.common import config_option, config_path, examples
 from nodemanager.commands.show import cell, console, json_option, print_json, say
+from nodemanager.commands.waiting import seconds
 from nodemanager.errors import NodeManagerError
 
 if TYPE_CHECKING:
@@ -29,16 +30,6 @@ SEATS = (
 STYLES = {"ok": "green", "warning": "yellow", "failed": "red", "not asked": "dim"}
 
 
-def wait_of(context: click.Context, param: click.Parameter, text: str) -> float:
-    """Seconds of `--wait`."""
-    from nodemanager.config import kinds
-
-    try:
-        return kinds.duration().parse(text)
-    except ValueError as error:
-        raise click.BadParameter(str(error)) from error
-
-
 @click.command(
     "check-cloud",
     epilog=examples(
@@ -54,7 +45,7 @@ def wait_of(context: click.Context, param: click.Parameter, text: str) -> float:
     "--wait",
     default="15m",
     show_default=True,
-    callback=wait_of,
+    callback=seconds,
     metavar="TIME",
     help="How long the node may take to ping.",
 )

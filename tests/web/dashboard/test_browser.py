@@ -185,7 +185,7 @@ def test_an_incident_prints_without_what_is_for_a_screen(ann: Visitor) -> None:
     page.emulate_media(media="print", color_scheme="dark")
     expect(page.get_by_role("navigation", name="Pages")).to_be_hidden()
     expect(page.get_by_role("button", name="Print")).to_be_hidden()
-    expect(page.get_by_text("record.cleaned").first).to_be_visible()
+    expect(page.get_by_role("link", name="record.cleaned").first).to_be_visible()
     colour = page.evaluate("() => getComputedStyle(document.body).backgroundColor")
     assert colour == "rgb(255, 255, 255)"
 
