@@ -12,7 +12,7 @@ All need the token. An apply is answered with how each item stands, or 409 with 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any, Protocol
 
 import falcon
@@ -193,26 +193,22 @@ def _plan_json(shown: BacklogView, seen: IndexedPlan) -> Json:
 
 
 def _candidate_json(one: Candidate) -> Json:
+    beside = {name: getattr(one, name) for name in _BESIDE}
+    stamps = {name: at and timestamp(at) for name, at in beside.items() if name in _STAMPS}
     measures = dict(one.standing.measures)
     cause = measures.pop("cause", None)
-    last_sign_at = None if one.last_sign_at is None else timestamp(one.last_sign_at)
     return {
         "deed": one.item.deed,
         "id": one.item.id,
         "version": one.item.version,
-        "chosen": one.chosen,
+        "record": one.item.record or None,
+        **beside,
+        **stamps,
         "reason": cause or one.standing.reason,
         "standing": one.standing.reason,
-        "slot": one.slot,
-        "host": one.hostname,
-        "node": one.instance_id,
-        "record": one.item.record or None,
-        "name": one.name,
-        "state": one.state,
-        "created_at": None if one.created_at is None else timestamp(one.created_at),
-        "then": one.then,
-        "claimed_by": one.claimed_by,
-        "last_sign_at": last_sign_at,
-        "asked": one.asked,
         "measures": measures,
     }
+
+
+_BESIDE = tuple(one.name for one in fields(Candidate) if one.name not in ("item", "standing"))
+_STAMPS = ("last_sign_at", "created_at")

@@ -49,33 +49,22 @@ class Explanations:
 
 
 @dataclass(frozen=True, slots=True)
-class Pictured:
-    """A resource that is shown from the newest decision."""
+class ExplainResource:
+    """A resource that `ask` answers, from the newest decision, its journal, the request and what
+    the path names."""
 
     explanations: Explanations
     door: Doorkeeper
     workers: Workers
+    ask: Callable[..., Json]
 
-    def picture(self, request: Request) -> Picture:
-        """The newest decision; raises falcon errors without the token or before the first."""
+    async def on_get(self, request: Request, response: Response, **named: str) -> None:
         self.door.lets_in(request)
-        picture = self.explanations.picture
+        picture, journal = self.explanations.picture, self.explanations.journal
         if picture is None:
             raise falcon.HTTPServiceUnavailable(
                 title="starting", description="there is no decision yet; try again", retry_after=1
             )
-        return picture
-
-
-@dataclass(frozen=True, slots=True)
-class ExplainResource(Pictured):
-    """A resource that `ask` answers, from the newest decision, its journal, the request and what
-    the path names."""
-
-    ask: Callable[..., Json]
-
-    async def on_get(self, request: Request, response: Response, **named: str) -> None:
-        picture, journal = self.picture(request), self.explanations.journal
         try:
             response.media = await self.workers.run(
                 self.ask, picture, journal, request, *named.values()

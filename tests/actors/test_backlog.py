@@ -99,7 +99,7 @@ def test_the_plan_proposes_all_that_is_held_back_with_its_evidence_s5(leaked: Ri
     assert len(made) == 30
     assert all(one.chosen for one in made)
     first = made[0]
-    assert (first.slot, first.hostname, first.instance_id) == (30, "compute30", "i-gone-30")
+    assert (first.slot, first.host, first.node) == (30, "compute30", "i-gone-30")
     assert first.standing.measures["cause"] == Reason.STALE_SLOT
     assert first.standing.measures["idle_s"] > 7200
     assert first.item.version == leaked.store.rows[first.item.id].version

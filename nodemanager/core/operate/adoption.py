@@ -85,7 +85,7 @@ def adoptable(seen: IndexedPlan, settings: Settings) -> Iterator[Candidate]:
             False,
             standing,
             slot=record.slot_number if record is not None else None,
-            hostname=record.hostname if record is not None else None,
+            host=record.hostname if record is not None else None,
             last_sign_at=record.last_ping_at if record is not None else None,
             name=node.name,
             state=node.state.value,

@@ -118,8 +118,8 @@ class Candidate:
     chosen: bool
     standing: ItemStatus
     slot: int | None = None
-    hostname: str | None = None
-    instance_id: str | None = None
+    host: str | None = None
+    node: str | None = None
     claimed_by: str | None = None
     last_sign_at: float | None = None
     asked: str | None = None
@@ -162,8 +162,8 @@ def _held_back(seen: IndexedPlan) -> Iterator[Candidate]:
             standing.stand is not Stand.CHANGED,
             standing,
             slot=record.slot_number,
-            hostname=record.hostname,
-            instance_id=record.instance_id,
+            host=record.hostname,
+            node=record.instance_id,
             claimed_by=record.claim.manager if record.claim is not None else None,
             last_sign_at=newest_sign(record),
             asked=_answer(record, seen),
