@@ -237,7 +237,7 @@ def test_demand_says_what_it_waits_for() -> None:
     console.sign_in()
     told = section(console.get("/").text, "demand")
     assert "no_free_slot" in told
-    assert "job j2: no_fitting_size" in told
+    assert "job j2 : no_fitting_size" in told
     alerts = section(console.get("/").text, "alerts")
     assert "No slot is free" in alerts
     assert "Wanted nodes that wait: 1." in alerts
