@@ -304,12 +304,7 @@ def _holds(status: Json) -> Sequence[RenderableType]:
         return [_mark(one) for one in marks[:MOST_MARKS]] + [Text("...")] * (
             len(marks) > MOST_MARKS
         )
-    ids = status["holds"].get("ids", [])
-    if ids:
-        more = " ..." if len(ids) > MOST_IDS else ""
-        return [cell(f"{len(ids)}: {' '.join(ids[:MOST_IDS])}{more}", ODD)]
-    orders = status.get("orders", {"hold": status["holds"]["count"]})
-    return [_counts({kind: count for kind, count in orders.items() if count}) or _none()]
+    return [_counts({kind: count for kind, count in status["orders"].items() if count}) or _none()]
 
 
 def _lately(groups: Sequence[Json]) -> Sequence[RenderableType]:

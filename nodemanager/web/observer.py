@@ -112,7 +112,6 @@ class WebObserver:
             sizes=why(picture),
             notices=plan.notices,
             under_way=_under_way(snapshot),
-            held=tuple(sorted(snapshot.holds)),
             leftovers=picture.leftovers,
             account=picture.account,
             store=picture.store,

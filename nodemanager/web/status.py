@@ -92,7 +92,7 @@ class Status:
     spare_nodes, `rotations` each with outdated nodes. `leaked_by_end` counts the leaked slots by
     the way in which their nodes went.
 
-    `idle_times` (node name -> seconds), `held` (ids), `account`, `store` and `holder` contain
+    `idle_times` (node name -> seconds), `account`, `store` and `holder` contain
     names. They are shown only with the token, as are `read_only`, the breaker's sentences and the
     details of the operators' standing orders, `marks`; `hosts` has the hostnames of their subjects.
     """
@@ -129,7 +129,6 @@ class Status:
     unsatisfiable: tuple[tuple[str, str], ...] = ()
     resting: tuple[tuple[str, str, float], ...] = ()
     under_way: Mapping[str, int] = field(default_factory=dict)
-    held: tuple[str, ...] = ()
     leftovers: Mapping[tuple[LeftoverKind, LedgerState], int] = field(default_factory=dict)
     account: str = ""
     store: str = ""
@@ -172,7 +171,6 @@ class Status:
             "jobs_unsatisfiable": self._jobs(with_names),
             "sizes": [_size(one, with_names) for one in self.sizes],
             "under_way": dict(self.under_way),
-            "holds": {"count": len(self.held)},
             "price": _rounded(self.price),
             "leftovers": self._leftovers(),
             "notices": [_notice(one, with_names) for one in self.notices],
@@ -184,7 +182,6 @@ class Status:
             shown["idle_times"] = {
                 name: _rounded(idle_s) for name, idle_s in self.idle_times.items()
             }
-            shown["holds"] = {"count": len(self.held), "ids": list(self.held)}
             shown["read_only"] = self.read_only
             shown["account"] = self.account
             shown["store"] = self.store

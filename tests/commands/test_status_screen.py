@@ -209,7 +209,7 @@ def test_an_open_breaker_says_each_cause_since_when_and_how_to_clear_it(read: Re
             "can't be had job j7 no_fitting_size",
             id="a-job-that-cant-be-had",
         ),
-        pytest.param({"held": ("i-1", "r-2")}, "holds", "2: i-1 r-2", id="holds"),
+        pytest.param({"marks": Marks({"i-1": MARK})}, "holds", "hold i-1 by ann", id="holds"),
         pytest.param(
             {"marks": Marks(drains={"i-1": MARK, "i-2": MARK})},
             "holds",
@@ -267,7 +267,7 @@ def test_operators_orders_are_told_with_who_gave_them_and_why(read: Read) -> Non
 
 
 def test_what_a_daemon_is_told_by_others_moves_no_cursor(read: Read) -> None:
-    lines = read(mode="read-only", read_only="\x1b[2J[bold]gone", held=("i-\x07",))
+    lines = read(mode="read-only", read_only="\x1b[2J[bold]gone", marks=Marks({"i-\x07": MARK}))
     assert "\\x1b[2J[bold]gone" in lines[0]
     assert "i-\\x07" in line(lines, "holds")
 

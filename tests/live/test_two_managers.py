@@ -198,4 +198,4 @@ def test_the_lease_is_given_back_at_an_orderly_end(pair: Pair) -> None:
     assert held.returncode == 0, held.stderr
     assert first.terminate() == 0
     second.wait_for("lease.acquired", within=LEASE_S / 2)
-    until("its hold", lambda: pair.status(second).get("holds", {}).get("ids") == [node])
+    until("its hold", lambda: [one["id"] for one in pair.status(second).get("marks", ())] == [node])

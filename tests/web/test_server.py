@@ -13,6 +13,7 @@ import requests
 from prometheus_client.parser import text_string_to_metric_families
 
 from nodemanager import __version__
+from nodemanager.core.model.annotations import Mark, Marks
 from nodemanager.core.model.breaker import Breaker, Cause
 from nodemanager.core.model.lease import LeaseRole, LeaseView
 from nodemanager.core.model.reasons import Event, Reason
@@ -263,7 +264,7 @@ def test_without_the_token_status_is_counts_and_names_nothing(manager: Manager) 
         idle_times={"name-of-node": 1.0},
         account="name-of-account",
         store="name-of-store",
-        held=("name-of-hold",),
+        marks=Marks({"name-of-hold": Mark("name-of-who", 1.0)}),
         read_only="name-of-trouble",
         breaker=Breaker(
             Cause.CLOUD_COLLAPSED,
@@ -281,7 +282,7 @@ def test_without_the_token_status_is_counts_and_names_nothing(manager: Manager) 
         "open_s": manager.clock.boottime(),
         "others": [{"reason": "writes_fail", "open_s": manager.clock.boottime() - 1.0}],
     }
-    assert answer.json()["holds"] == {"count": 1}
+    assert answer.json()["orders"]["hold"] == 1
     told = manager.get("/status.json", WITH_TOKEN).json()
     assert (told["account"], told["store"]) == ("name-of-account", "name-of-store")
     lease = {"role": "active", "token": 7, "until": "1970-01-01T00:01:40.000Z"}
@@ -290,7 +291,7 @@ def test_without_the_token_status_is_counts_and_names_nothing(manager: Manager) 
     assert told["breaker"]["cause"] == "cloud collapsed: name-of-cause 1"
     assert told["breaker"]["clear"].startswith("closes when the lost nodes are listed again")
     assert told["breaker"]["others"][0]["cause"] == "writes fail: name-of-other 1"
-    assert told["holds"] == {"count": 1, "ids": ["name-of-hold"]}
+    assert [one["id"] for one in told["marks"]] == ["name-of-hold"]
     assert told["read_only"] == "name-of-trouble"
 
 
