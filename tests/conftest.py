@@ -6,6 +6,7 @@ And what `make quick` leaves out, and how it notices a test that it should have 
 from __future__ import annotations
 
 import gc
+import importlib
 import os
 import shutil
 import signal
@@ -77,6 +78,8 @@ def pytest_configure(config: pytest.Config) -> None:
     # Until the tests are collected, all is made to stay.
     gc.disable()
     if config.getoption("--quick"):
+        # urllib3 opens a socket where it is first imported, to see whether there is IPv6.
+        importlib.import_module("urllib3.util.connection")
         sys.addaudithook(_note_socket)
 
 
