@@ -381,7 +381,7 @@ def test_the_breakers_times_move_to_the_clock_of_a_new_boot(
     same_age = again(clock=booted, boot_id="boot-2").kept(BREAKER)
     moved = {life.key: replace(life, freed_at=-180.0, reported_at=-80.0)}
     denied = {"i-1": -30.0}
-    assert same_age == replace(breaker, opened_at=-80.0, denied=denied, told=moved)
+    assert same_age == replace(breaker, opened_at=-80.0, denied=denied, reported=moved)
     assert booted.boottime() - same_age.opened_at == clock.boottime() - breaker.opened_at
 
 
