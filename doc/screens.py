@@ -105,7 +105,7 @@ def in_a_pipe(command: list[str], cwd: Path) -> str:
     return _AGO.sub("", done.stdout)
 
 
-def picture(shown: str, title: str) -> str:
+def decision(shown: str, title: str) -> str:
     console = Console(record=True, width=WIDTH, file=io.StringIO(), force_terminal=True)
     shown = _AGO.sub("", shown).rstrip("\n")
     console.print(Text.from_ansi(shown), highlight=False)
@@ -148,7 +148,7 @@ def main() -> None:
             told = " ".join((PROGRAM, *arguments))
             (INCIDENT / f"{name}.txt").write_text(plain(name, home), encoding="utf-8")
             if name in DRAWN:
-                svg = picture(on_a_terminal(command_of(name), home), told)
+                svg = decision(on_a_terminal(command_of(name), home), told)
                 (INCIDENT / f"{name}.svg").write_text(svg, encoding="utf-8")
             print(f"{name}: {told}")
 

@@ -21,7 +21,7 @@ import rich.console
 
 from nodemanager import cli
 from nodemanager.commands import listing, listing_screen, show
-from nodemanager.core.explain.picture import Picture
+from nodemanager.core.explain.decision_view import DecisionView
 from nodemanager.core.model.annotations import Mark, Marks
 from nodemanager.core.model.world import Job, WorkerState
 from nodemanager.journal.event import LoggedEvent
@@ -77,9 +77,9 @@ def pool() -> World:
     return made
 
 
-def happened(picture: Picture) -> Iterator[LoggedEvent]:
+def happened(decision: DecisionView) -> Iterator[LoggedEvent]:
     """A loss, what was left alone, an order and a refusal, in the last hour."""
-    now = picture.snapshot.wall
+    now = decision.snapshot.wall
     names = {"record": "zzzzz-7ekkf-000000000000002", "slot": 2, "host": "compute2"}
     node = "i-zz-000000000002"
     yield LoggedEvent(
@@ -159,11 +159,11 @@ def browsed(console: Console, path: str) -> str:
 
 def answers_of_all(path: Path) -> Iterator[str]:
     console = Console(path)
-    picture = console.decides(pool(), MARKS)
-    now = picture.snapshot.wall + 2.0
+    decision = console.decides(pool(), MARKS)
+    now = decision.snapshot.wall + 2.0
     console.clock.step_wall(now - console.clock.wall())
     journal = SqliteJournal(path, pool="main", clock=console.clock, boot_id="boot-1")
-    for one in happened(picture):
+    for one in happened(decision):
         journal.tell(one)
     journal.close()
     console.sign_in()

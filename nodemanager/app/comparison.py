@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 from nodemanager.app.state import Facts
 from nodemanager.core.explain import differs
+from nodemanager.core.explain.decision_view import DecisionView
 from nodemanager.core.explain.differs import Differences, ManagerDecision
 from nodemanager.core.explain.explain import APPLY, STANDBY
-from nodemanager.core.explain.picture import Picture
 from nodemanager.core.model.lease import LeaseRole, LeaseView
 from nodemanager.core.model.reasons import Event
 from nodemanager.errors import StartError
@@ -47,18 +47,18 @@ class Comparison:
         self._ends = threading.Event()
         self._thread = threading.Thread(target=self._run, name="comparison", daemon=True)
 
-    def take(self, picture: Picture) -> None:
+    def take(self, decision: DecisionView) -> None:
         """A new decision: what is to be told to the others, or what differs from theirs."""
         lease = self._lease()
-        ours = differs.decided(picture, lease.token)
-        if picture.mode == APPLY:
+        ours = differs.decided(decision, lease.token)
+        if decision.mode == APPLY:
             self._ours = ours
             return
         theirs = self._theirs
-        if picture.mode != STANDBY or theirs is None or theirs.token != lease.token:
+        if decision.mode != STANDBY or theirs is None or theirs.token != lease.token:
             return
         self._tell_options(differs.options(ours, theirs))
-        self._tell_orders(differs.differences(ours, theirs), picture)
+        self._tell_orders(differs.differences(ours, theirs), decision)
 
     def _tell_options(self, found: Differences) -> None:
         for option, both in found.items():
@@ -66,7 +66,7 @@ class Comparison:
                 self._told[option] = both
                 self._warn(both, option=option)
 
-    def _tell_orders(self, found: Differences, picture: Picture) -> None:
+    def _tell_orders(self, found: Differences, decision: DecisionView) -> None:
         """Of what has differed for longer than a listing may be old, tell each once."""
         now = self._clock.boottime()
         over = self._since.keys() - found.keys()
@@ -74,9 +74,9 @@ class Comparison:
         self._since = {id: self._since.get(id, now) for id in found}
         for id, (here, there) in found.items():
             for_s = now - self._since[id]
-            if for_s > picture.settings.poll_stale_after and id not in self._told:
+            if for_s > decision.settings.poll_stale_after and id not in self._told:
                 self._told[id] = there
-                kind, kept = differs.judged(picture.made, id)
+                kind, kept = differs.judged(decision.made, id)
                 self._warn((here or kept, there), for_s=for_s, **{kind: id})
 
     def _warn(self, both: tuple[str | None, str | None], **what: object) -> None:

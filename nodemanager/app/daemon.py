@@ -29,8 +29,8 @@ from nodemanager.app.process import BEAT_S, STOPS, Pulse, set_up_log, wait_betwe
 from nodemanager.app.reload import Reloader
 from nodemanager.app.state import Lease, LeaseTaken, StateDirectory
 from nodemanager.config import Config
+from nodemanager.core.explain.decision_view import DecisionView
 from nodemanager.core.explain.explain import APPLY, DRY_RUN, STANDBY
-from nodemanager.core.explain.picture import Picture
 from nodemanager.core.model.lease import LeaseRole, LeaseView
 from nodemanager.core.model.reasons import Event
 from nodemanager.core.safety import lease as rules
@@ -204,8 +204,8 @@ class Service:
         return keeper.term
 
     def _compared(
-        self, stack: ExitStack, leases: LeaseTable, show: Callable[[Picture], None]
-    ) -> Callable[[Picture], None]:
+        self, stack: ExitStack, leases: LeaseTable, show: Callable[[DecisionView], None]
+    ) -> Callable[[DecisionView], None]:
         """Show each decision, and compare it with those of the manager that acts."""
         every_s = self._config.lease.duration / rules.RENEWALS
         comparison = Comparison(
@@ -214,9 +214,9 @@ class Service:
         comparison.start()
         stack.callback(comparison.stop)
 
-        def take(picture: Picture) -> None:
-            show(picture)
-            comparison.take(picture)
+        def take(decision: DecisionView) -> None:
+            show(decision)
+            comparison.take(decision)
 
         return take
 
@@ -285,13 +285,13 @@ class Service:
         state: StateDirectory,
         told: log.Logger,
         pings: Callable[[], int] | None,
-    ) -> Callable[[Picture], None]:
+    ) -> Callable[[DecisionView], None]:
         """Serve status and metrics of what is logged by `told` and shown from now on.
 
         `pings` tells how many pings this process has answered, if it serves the registry.
         """
         if self._once:
-            return lambda picture: None
+            return lambda decision: None
         self._commands.elsewhere = self._acts_elsewhere
         management = Management(
             self._config,

@@ -22,8 +22,8 @@ from nodemanager.app import adapters, wiring
 from nodemanager.app.from_config import settings_of
 from nodemanager.app.state import Facts, RememberedBacklog, RememberedIdentity
 from nodemanager.config import Config, StoreProvider
+from nodemanager.core.explain.decision_view import DecisionView
 from nodemanager.core.explain.explain import APPLY, STANDBY
-from nodemanager.core.explain.picture import Picture
 from nodemanager.core.model.settings import Settings
 from nodemanager.errors import StartError
 from nodemanager.journal.told import Teller
@@ -53,7 +53,7 @@ class Shared:
     clock: Clock
     told: Logger
     log: Logger
-    show: Callable[[Picture], None]
+    show: Callable[[DecisionView], None]
 
 
 class Duty:

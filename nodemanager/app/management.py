@@ -12,7 +12,7 @@ from nodemanager.app import adapters
 from nodemanager.app.operators import BacklogCommands, OperatorCommands
 from nodemanager.app.state import StateDirectory
 from nodemanager.config import Config
-from nodemanager.core.explain.picture import Picture
+from nodemanager.core.explain.decision_view import DecisionView
 from nodemanager.core.model.lease import LeaseView
 from nodemanager.httpserver.server import HttpServer
 from nodemanager.lib import control, log
@@ -44,7 +44,7 @@ class Management:
 
     def serve(
         self, stack: ExitStack, logs: tuple[log.Logger, ...]
-    ) -> tuple[ManagementServer, Callable[[Picture], None]]:
+    ) -> tuple[ManagementServer, Callable[[DecisionView], None]]:
         """Serve status and metrics of what is logged by `logs` from now on, until `stack` ends.
 
         Gives the server, and what is to be called with each new picture.

@@ -26,8 +26,8 @@ from nodemanager.app.adapters import RecordService, Wishlist, scheduler_of, wish
 from nodemanager.app.from_config import user_data_of
 from nodemanager.cloud.api import CloudDriver
 from nodemanager.config import Config
+from nodemanager.core.explain.decision_view import DecisionView
 from nodemanager.core.explain.explain import APPLY
-from nodemanager.core.explain.picture import Picture
 from nodemanager.core.model.settings import Settings
 from nodemanager.errors import CloudError, SchedulerError, StoreError
 from nodemanager.journal.api import Journal
@@ -75,7 +75,7 @@ def start_actors(
     token: int = 0,
     mode: str = APPLY,
     once: RunOnce | None = None,
-    show: Callable[[Picture], None] = lambda picture: None,
+    show: Callable[[DecisionView], None] = lambda decision: None,
     wishlist: Wishlist | None = None,
 ) -> System:
     """Start the actors and tell the daemon to begin. `wishlist` replaces the file's demand.

@@ -4,6 +4,7 @@ waits for; what a reason means."""
 from __future__ import annotations
 
 import math
+import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -24,6 +25,7 @@ from nodemanager.commands.common import (
 )
 from nodemanager.commands.ids import complete_id
 from nodemanager.commands.times import given
+from nodemanager.core.model.reasons import Event, Reason
 from nodemanager.errors import NodeManagerError
 
 if TYPE_CHECKING:
@@ -87,8 +89,8 @@ def explain(
     which node it had when it left the queue. ID may also be a reason code or an event: then it says
     what that means, by which rule, and which options it depends on.
     """
+    from nodemanager.commands.explain import lines, meaning
     from nodemanager.commands.explain_screen import screen
-    from nodemanager.commands.meaning import lines, meaning
 
     if job is not None and id != "job":
         raise click.UsageError(f"give one ID, or `job` and a job's id: {id!r} is not `job`")
@@ -145,16 +147,16 @@ class _Asked:
         """The answer of the journal at `path`."""
         # These imports are slow, and shell completion must not wait for them.
         from nodemanager.core.operate.naming import UnknownIdError
-        from nodemanager.journal.explained import MOST, Part, picture_at
+        from nodemanager.journal.explained import MOST, Part, view_at
         from nodemanager.journal.job import told_any, told_job
 
         with _progress() as step:
-            picture = picture_at(existing_journal(path, given=given), self.at, step=step)
+            decision = view_at(existing_journal(path, given=given), self.at, step=step)
         try:
             if self.is_job:
-                return told_job(picture, self.id, source=str(path), journal=path)
+                return told_job(decision, self.id, source=str(path), journal=path)
             part = Part(self.since, most=math.inf if self.whole else MOST)
-            return told_any(picture, self.id, source=str(path), journal=path, part=part)
+            return told_any(decision, self.id, source=str(path), journal=path, part=part)
         except UnknownIdError as error:
             raise UnknownError(f"{path}: {error}") from error
 
@@ -168,3 +170,40 @@ def _progress() -> Iterator[Callable[[int], None]]:
         return
     with out.status("replaying the journal") as status:
         yield lambda done: status.update(f"replaying the journal: {done} decisions")
+
+
+# What a reason code or an event means: for `nodemanager explain within_window`.
+
+
+def meaning(word: str) -> dict[str, Any] | None:
+    """What the word says, its rule, the options that it depends on, and how an operator ends it;
+    None if it is no reason code and no event. A line of the log has it as `reason=within_window`.
+    """
+    from nodemanager.config.sections import SECTIONS
+
+    word = word.removeprefix("reason=").removeprefix("event=")
+    known = next((one for one in (*Reason, *Event) if one.value == word), None)
+    if known is None:
+        return None
+    named = set(re.findall(r"`(\w+)`", known.doc))
+    options = [one for each in SECTIONS for one in each.options if one.name in named]
+    is_reason = isinstance(known, Reason)
+    row = known.row if isinstance(known, Reason) else None
+    return {
+        "subject": "reason" if is_reason else "event",
+        "id": word,
+        "says": known.doc,
+        "rule": known.rule if isinstance(known, Reason) else None,
+        "options": {f"[{one.section}] {one.name}": one.help.split(". ")[0] for one in options},
+        "ends": [] if row is None else [one for one in (row.clear, row.frees, row.restores) if one],
+    }
+
+
+def lines(shown: dict[str, Any]) -> list[str]:
+    """The sentence, and below it the rule, the options and how it ends."""
+    rule = [f"{shown['rule']}, on the manual's page of rules"] if shown["rule"] else []
+    options = [f"{name}: {help.rstrip('.')}." for name, help in shown["options"].items()]
+    see = [f"nodemanager log --{shown['subject']} {shown['id']}"]
+    told = {"rule": rule, "option": options, "ends": shown["ends"], "see": see}
+    below = [f"{label:<8}{text}" for label, texts in told.items() for text in texts]
+    return [f"{shown['id']}: {shown['says']}", *below]

@@ -14,9 +14,9 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
+from nodemanager.core.explain.decision_view import DecisionView
 from nodemanager.core.explain.explain import APPLY, DRY_RUN, Explanation, explain
 from nodemanager.core.explain.findings import Finding
-from nodemanager.core.explain.picture import Picture
 from nodemanager.core.model.reasons import is_flip
 from nodemanager.core.operate.naming import UnknownIdError
 from nodemanager.errors import JournalError
@@ -46,19 +46,19 @@ class Part:
 NEWEST = Part()
 
 
-def picture_at(
+def view_at(
     path: Path, at: float | None = None, *, step: Callable[[int], None] = lambda done: None
-) -> Picture:
+) -> DecisionView:
     """The last decision in the journal at `path`, or the last one before `at` (epoch seconds).
 
     Calls `step` with the number of replayed decisions. Raises JournalError where there is none.
     """
     wall = _newest(path, at)
-    last: Picture | None = None
+    last: DecisionView | None = None
     mode = DRY_RUN if path.stem.endswith("-dry-run") else APPLY
     entries = _until(read(path, since=wall, until=wall), wall)
     for done, one in enumerate(replayed(entries), 1):
-        last = Picture(one.snapshot, one.plan, one.recorded.settings, mode)
+        last = DecisionView(one.snapshot, one.plan, one.recorded.settings, mode)
         step(done)
     if last is None:
         raise JournalError(f"the journal {path} has no decision from that time")
@@ -93,7 +93,7 @@ def _until(entries: Any, wall: float) -> Any:
 
 
 def told(
-    picture: Picture, given: str, *, source: str, journal: Path | None, part: Part = NEWEST
+    decision: DecisionView, given: str, *, source: str, journal: Path | None, part: Part = NEWEST
 ) -> Json:
     """Everything about the record or node that `given` names; its history from `journal`, if any.
 
@@ -101,7 +101,7 @@ def told(
     """
     try:
         explanation = explain(
-            picture.snapshot, picture.made, picture.settings, given, mode=picture.mode
+            decision.snapshot, decision.made, decision.settings, given, mode=decision.mode
         )
     except UnknownIdError as error:
         last = None if journal is None else _last_heard(journal, given)

@@ -13,12 +13,12 @@ from itertools import dropwhile, takewhile
 from operator import not_
 from pathlib import Path
 
+from nodemanager.core.explain.decision_view import DecisionView
 from nodemanager.core.explain.jobs import WaitingJob, jobs
-from nodemanager.core.explain.picture import Picture
 from nodemanager.core.model.reasons import Event
 from nodemanager.core.observe.facts import DemandSeen, SchedulerSeen
 from nodemanager.core.operate.naming import AmbiguousIdError, UnknownIdError
-from nodemanager.journal.explained import NEWEST, Part, picture_at, plain, told
+from nodemanager.journal.explained import NEWEST, Part, plain, told, view_at
 from nodemanager.journal.opened import opened, reported_as_damage
 from nodemanager.journal.story import latest
 from nodemanager.lib.logline import Json, timestamp
@@ -28,34 +28,34 @@ _HAVE_QUEUES = (DemandSeen.__name__, SchedulerSeen.__name__)
 
 
 def told_any(
-    picture: Picture, given: str, *, source: str, journal: Path | None, part: Part = NEWEST
+    decision: DecisionView, given: str, *, source: str, journal: Path | None, part: Part = NEWEST
 ) -> Json:
     """The explanation of the record, node or slot that `given` names, or else of that job.
 
     Raises UnknownIdError.
     """
     try:
-        return told(picture, given, source=source, journal=journal, part=part)
+        return told(decision, given, source=source, journal=journal, part=part)
     except AmbiguousIdError:
         raise
     except UnknownIdError as unknown:
         try:
-            return told_job(picture, given, source=source, journal=journal)
+            return told_job(decision, given, source=source, journal=journal)
         except UnknownIdError:
             raise unknown from None
 
 
-def told_job(picture: Picture, given: str, *, source: str, journal: Path | None) -> Json:
+def told_job(decision: DecisionView, given: str, *, source: str, journal: Path | None) -> Json:
     """What the job of that id waits for or has; `left_at` is when it was in the queue for the last
     time, if it is not any more. Raises UnknownIdError."""
-    wall = picture.snapshot.wall
-    waits = any(one.id == given for one in picture.snapshot.demand or ())
+    wall = decision.snapshot.wall
+    waits = any(one.id == given for one in decision.snapshot.demand or ())
     asked = None if journal is None else _asked(journal, given, wall)
-    row = _row(picture, given)
+    row = _row(decision, given)
     if row is None and asked is not None and journal is not None:
-        row = _row(picture_at(journal, asked[1]), given)
+        row = _row(view_at(journal, asked[1]), given)
     if row is None:
-        known = [one.id for one in picture.snapshot.demand or ()]
+        known = [one.id for one in decision.snapshot.demand or ()]
         raise UnknownIdError(
             f"no waiting job has the id {given!r}{did_you_mean(given, known)}; {len(known)} wait, "
             "and the journal has no other of that id"
@@ -65,7 +65,7 @@ def told_job(picture: Picture, given: str, *, source: str, journal: Path | None)
         **job_json(row),
         "subject": "job",
         "source": source,
-        "pool": picture.settings.pool,
+        "pool": decision.settings.pool,
         "wall": wall,
         "asked_at": None if asked is None else timestamp(asked[0]),
         "left_at": None if waits else timestamp(end),
@@ -78,8 +78,8 @@ def job_json(one: WaitingJob) -> Json:
     return {**plain(asdict(one)), "says": None if one.reason is None else one.reason.doc}
 
 
-def _row(picture: Picture, given: str) -> WaitingJob | None:
-    return next((one for one in jobs(picture) if one.job == given), None)
+def _row(decision: DecisionView, given: str) -> WaitingJob | None:
+    return next((one for one in jobs(decision) if one.job == given), None)
 
 
 def _came(journal: Path, host: str, until: float) -> Json:

@@ -23,8 +23,8 @@ from nodemanager.app.operators import OperatorCommands
 from nodemanager.app.process import STOPS
 from nodemanager.cloud.checks import CheckStatus, Found
 from nodemanager.config import Config
+from nodemanager.core.explain.decision_view import DecisionView
 from nodemanager.core.explain.inventory import NodeRow, take
-from nodemanager.core.explain.picture import Picture
 from nodemanager.core.model.changed import changed
 from nodemanager.core.model.reasons import Event, Reason
 from nodemanager.core.model.world import CloudNode, CloudState, Job, Record, Size
@@ -100,7 +100,7 @@ class Trial:
         self._own = OwnPool(self.config, self.size, self.wait_s, self.clock)
         self._pool = preflight_of(self.config.daemon.pool)
         self._inbox: queue.SimpleQueue[Any] = queue.SimpleQueue()
-        self._picture: Picture | None = None
+        self._decision: DecisionView | None = None
         self._told: dict[Event, Mapping[str, Any]] = {}
         self._trouble = ""
         self._demand: tuple[Job, ...] = ()
@@ -249,7 +249,7 @@ class Trial:
     # What is waited for.
 
     def _has_looked(self) -> bool:
-        seen = self._picture
+        seen = self._decision
         if seen is None or seen.snapshot.read_only:
             return False
         history = seen.snapshot.history
@@ -298,7 +298,7 @@ class Trial:
 
         And no record that is held, or none that was freed in FREE_S after the last node.
         """
-        seen, now = self._picture, self.clock.boottime()
+        seen, now = self._decision, self.clock.boottime()
         if seen is None or seen.snapshot.now <= began:
             return False
         # One without an id only may have been created; the claim of its record says so.
@@ -315,7 +315,7 @@ class Trial:
         return not self._is_held() or now - self._node_seen_at > FREE_S + self._fence_s
 
     def _is_held(self) -> bool:
-        seen = self._picture
+        seen = self._decision
         if seen is None:
             return False
         # What is in flight is this pool's, and its record may be newer than the listing.
@@ -336,12 +336,12 @@ class Trial:
     # What the newest picture has of the pre-flight's pool.
 
     def _listed(self) -> tuple[CloudNode, ...]:
-        if self._picture is None:
+        if self._decision is None:
             return ()
-        return tuple(self._picture.snapshot.history.present.values())
+        return tuple(self._decision.snapshot.history.present.values())
 
     def _rows(self) -> list[NodeRow]:
-        seen = self._picture
+        seen = self._decision
         if seen is None:
             return []
         rows = take(seen.made, seen.snapshot, seen.settings).nodes
@@ -349,7 +349,7 @@ class Trial:
         return [row for row in rows if row.pool == self._pool or row.reason == expected]
 
     def _records(self) -> list[Record]:
-        listing = None if self._picture is None else self._picture.snapshot.history.records
+        listing = None if self._decision is None else self._decision.snapshot.history.records
         items = () if listing is None else listing.items
         return [one for one in items if one.pool == self._pool]
 
@@ -385,8 +385,8 @@ class Trial:
         return found
 
     def _take(self, news: Any) -> None:
-        if isinstance(news, Picture):
-            self._picture = news
+        if isinstance(news, DecisionView):
+            self._decision = news
         elif isinstance(news, signal.Signals):
             self._signals += 1
             if not self._ending or self._signals > 1:

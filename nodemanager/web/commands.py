@@ -15,7 +15,7 @@ scheduler's power saving says is taken with 202 at once: the daemon asks the sch
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -184,3 +184,33 @@ class _Said:
             raise falcon.HTTPServiceUnavailable(description="the daemon is still starting")
         response.status = falcon.HTTP_202
         response.media = {"taken": True}
+
+
+# Reading the file again over HTTP, as SIGHUP does.
+
+Reload = Callable[[str], dict[str, Any] | None]
+"""Reads the file again for whom; None where the daemon did not answer in time."""
+
+
+def add_reload(app: Any, reload: Reload, door: Doorkeeper, workers: Workers) -> None:
+    app.add_route("/api/reload", _Reload(reload, door, workers))
+
+
+@dataclass(frozen=True, slots=True)
+class _Reload:
+    reload: Reload
+    door: Doorkeeper
+    workers: Workers
+
+    async def on_post(self, request: Request, response: Response) -> None:
+        self.door.lets_in(request)
+        given = await request.get_media(default_when_empty={})
+        if not isinstance(given, dict):
+            raise bad_request("send a JSON object")
+        by = told_by(request, text_of(given, "by"))
+        told = await self.workers.run(self.reload, by)
+        if told is None:
+            raise falcon.HTTPServiceUnavailable(
+                title="no answer", description="the daemon is busy; look at its log"
+            )
+        response.media = told

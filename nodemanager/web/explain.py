@@ -10,18 +10,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import falcon
 from falcon.asgi import Request, Response
 
+from nodemanager.core.explain.decision_view import DecisionView
 from nodemanager.core.explain.explain import STANDBY
-from nodemanager.core.explain.picture import Picture
+from nodemanager.core.explain.verify import NO_DECISION, Verification, verify
 from nodemanager.core.operate.naming import UnknownIdError
 from nodemanager.errors import JournalError
-from nodemanager.journal.explained import MOST, Part
+from nodemanager.journal.explained import MOST, Part, plain
 from nodemanager.journal.job import told_any
 from nodemanager.lib.logline import Json
 from nodemanager.lib.workers import Workers
@@ -38,13 +39,13 @@ class Explanations:
 
     def __init__(self, journal: Path | None, standby: Path | None = None) -> None:
         self._journal, self._standby = journal, standby
-        self.picture: Picture | None = None
+        self.decision: DecisionView | None = None
         """The newest decision, None before the first. It is immutable, so readers need no lock."""
 
     @property
     def journal(self) -> Path | None:
         """The journal that the newest decision is in."""
-        stands_by = self.picture is not None and self.picture.mode == STANDBY
+        stands_by = self.decision is not None and self.decision.mode == STANDBY
         return self._standby if stands_by else self._journal
 
 
@@ -60,14 +61,14 @@ class ExplainResource:
 
     async def on_get(self, request: Request, response: Response, **named: str) -> None:
         self.door.lets_in(request)
-        picture, journal = self.explanations.picture, self.explanations.journal
-        if picture is None:
+        decision, journal = self.explanations.decision, self.explanations.journal
+        if decision is None:
             raise falcon.HTTPServiceUnavailable(
                 title="starting", description="there is no decision yet; try again", retry_after=1
             )
         try:
             response.media = await self.workers.run(
-                self.ask, picture, journal, request, *named.values()
+                self.ask, decision, journal, request, *named.values()
             )
         except UnknownIdError as error:
             raise falcon.HTTPNotFound(title="unknown", description=str(error)) from error
@@ -82,10 +83,51 @@ def add_explain(app: Any, explanations: Explanations, door: Doorkeeper, workers:
     app.add_route("/api/explain/{id:path}", ExplainResource(explanations, door, workers, _explain))
 
 
-def _explain(picture: Picture, journal: Path | None, request: Request, id: str) -> Json:
+def _explain(decision: DecisionView, journal: Path | None, request: Request, id: str) -> Json:
     part = Part(
         since=request.get_param_as_float("since"),
         until=request.get_param_as_float("until"),
         most=math.inf if request.get_param_as_bool("all") else MOST,
     )
-    return told_any(picture, id, source=SOURCE, journal=journal, part=part)
+    return told_any(decision, id, source=SOURCE, journal=journal, part=part)
+
+
+# Whether the pool is at rest, over HTTP.
+
+PATH = "/api/verify"
+
+
+def add_verify(
+    app: Any,
+    explanations: Explanations,
+    door: Doorkeeper,
+    workers: Workers,
+    now: Callable[[], float],
+) -> None:
+    """Add the route; `now` is CLOCK_BOOTTIME."""
+    app.add_route(PATH, _Verify(explanations, door, workers, now))
+
+
+def as_json(verified: Verification) -> Json:
+    """The answer of GET /api/verify."""
+    shown: Json = plain(asdict(verified))
+    return shown
+
+
+@dataclass(frozen=True, slots=True)
+class _Verify:
+    explanations: Explanations
+    door: Doorkeeper
+    workers: Workers
+    now: Callable[[], float]
+
+    async def on_get(self, request: Request, response: Response) -> None:
+        self.door.lets_in(request)
+        allow_empty = request.get_param_as_bool("allow_empty") or False
+        response.media = await self.workers.run(self._answer, allow_empty)
+
+    def _answer(self, allow_empty: bool) -> Json:
+        decision = self.explanations.decision
+        if decision is None:
+            return as_json(NO_DECISION)
+        return as_json(verify(decision, self.now(), allow_empty=allow_empty))

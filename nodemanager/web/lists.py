@@ -27,6 +27,7 @@ import falcon
 from falcon.asgi import Request
 
 from nodemanager.core.explain import inventory
+from nodemanager.core.explain.decision_view import DecisionView
 from nodemanager.core.explain.jobs import jobs
 from nodemanager.core.explain.lately import QUIET
 from nodemanager.core.explain.lists import (
@@ -39,7 +40,6 @@ from nodemanager.core.explain.lists import (
     ListKind,
     UnknownColumnError,
 )
-from nodemanager.core.explain.picture import Picture
 from nodemanager.core.operate.naming import UnknownIdError
 from nodemanager.core.plan.plan import Plan
 from nodemanager.errors import JournalError
@@ -61,7 +61,7 @@ TIMES = ("since", "until")
 class Asked(NamedTuple):
     """What a list is made from, and the query of the address."""
 
-    picture: Picture
+    decision: DecisionView
     journal: Path | None = None
     query: Mapping[str, str] = {}
 
@@ -99,9 +99,9 @@ class Listed(NamedTuple):
     kind: ListKind
     answer: Callable[[Asked], Json]
 
-    def asked(self, picture: Picture, journal: Path | None, request: Request) -> Json:
+    def asked(self, decision: DecisionView, journal: Path | None, request: Request) -> Json:
         """The answer with the rows that the request asks for. Raises falcon's 400."""
-        asked = Asked(picture, journal, dict(parse_qsl(request.query_string)))
+        asked = Asked(decision, journal, dict(parse_qsl(request.query_string)))
         for key in TIMES:
             if asked.query.get(key) and asked.time(key) is None:
                 raise falcon.HTTPBadRequest(title="no such time", description=asked.query[key])
@@ -115,32 +115,32 @@ class Listed(NamedTuple):
 
 def nodes(asked: Asked) -> Json:
     """The answer of GET /api/nodes."""
-    return {**_head(asked), "nodes": [_row(one) for one in _taken(asked.picture).nodes]}
+    return {**_head(asked), "nodes": [_row(one) for one in _taken(asked.decision).nodes]}
 
 
 def slots(asked: Asked) -> Json:
     """The answer of GET /api/slots."""
-    taken = _taken(asked.picture)
+    taken = _taken(asked.decision)
     rows = [_row(one) for one in taken.slots]
     return {**_head(asked), "total": taken.total, "slots": rows}
 
 
 def waiting(asked: Asked) -> Json:
     """The answer of GET /api/jobs; each reason has its sentence, `says`."""
-    picture = asked.picture
+    decision = asked.decision
     return {
         **_head(asked),
-        "aborted": aborted(picture.made),
-        "polled": picture.snapshot.demand is not None,
-        "jobs": [job_json(one) for one in jobs(picture)],
+        "aborted": aborted(decision.made),
+        "polled": decision.snapshot.demand is not None,
+        "jobs": [job_json(one) for one in jobs(decision)],
     }
 
 
 def orders(asked: Asked) -> Json:
     """The answer of GET /api/orders."""
-    picture = asked.picture
-    marks = replace(picture.marks, pool=picture.snapshot.pool_marks)
-    rows = inventory.standing_orders(marks, inventory.hosts_of(picture.made, marks))
+    decision = asked.decision
+    marks = replace(decision.marks, pool=decision.snapshot.pool_marks)
+    rows = inventory.standing_orders(marks, inventory.hosts_of(decision.made, marks))
     return {**_head(asked), "orders": [_row(one) for one in rows]}
 
 
@@ -149,7 +149,7 @@ def groups(asked: Asked) -> Json:
     since = asked.time("since")
     told = lately(
         asked.events(),
-        asked.picture.snapshot.wall - LATELY_S if since is None else since,
+        asked.decision.snapshot.wall - LATELY_S if since is None else since,
         until=asked.time("until"),
         id=asked.query.get("id"),
         quiet=asked.query.get("all") == "yes",
@@ -170,11 +170,11 @@ def decisions(asked: Asked) -> Json:
         **{key: query.get(key) or None for key in DECISIONS.filters},
     )
     older = found[-1][0] if len(found) == MOST_DECISIONS else None
-    rows = [decision(number, one) for number, one in found]
+    rows = [decision_row(number, one) for number, one in found]
     return {**_head(asked), "before": older, "decisions": rows}
 
 
-def decision(number: int, one: LoggedEvent) -> Json:
+def decision_row(number: int, one: LoggedEvent) -> Json:
     """A row of DECISIONS."""
     return {
         "number": number,
@@ -191,9 +191,9 @@ def decision(number: int, one: LoggedEvent) -> Json:
     }
 
 
-def node(picture: Picture, given: str) -> Json:
+def node(decision: DecisionView, given: str) -> Json:
     """The node that `given` names. Raises UnknownIdError, also for a record without a node."""
-    row = inventory.node_row(picture.made, picture.snapshot, picture.settings, given)
+    row = inventory.node_row(decision.made, decision.snapshot, decision.settings, given)
     if row is None:
         raise UnknownIdError(f"{given} has no listed node")
     return _row(row)
@@ -207,14 +207,14 @@ def aborted(made: Plan) -> Json | None:
     return {"reason": reason.value, "says": reason.doc, "measures": plain(measures)}
 
 
-def _taken(picture: Picture) -> inventory.Inventory:
-    return inventory.take(picture.made, picture.snapshot, picture.settings)
+def _taken(decision: DecisionView) -> inventory.Inventory:
+    return inventory.take(decision.made, decision.snapshot, decision.settings)
 
 
 def _head(asked: Asked) -> Json:
-    picture = asked.picture
-    at = picture.snapshot.wall
-    return {"pool": picture.settings.pool, "plan": picture.made.plan_id, "at": at}
+    decision = asked.decision
+    at = decision.snapshot.wall
+    return {"pool": decision.settings.pool, "plan": decision.made.plan_id, "at": at}
 
 
 def _row(row: inventory.NodeRow | inventory.SlotRow | inventory.OrderRow) -> Json:
@@ -236,6 +236,6 @@ def add_lists(app: Any, explanations: Explanations, door: Doorkeeper, workers: W
         f"/api/{name}": listed.asked for name, listed in LISTS.items()
     }
     # Some clouds' ids contain slashes.
-    routes["/api/nodes/{id:path}"] = lambda picture, _, request, id: node(picture, id)
+    routes["/api/nodes/{id:path}"] = lambda decision, _, request, id: node(decision, id)
     for path, ask in routes.items():
         app.add_route(path, ExplainResource(explanations, door, workers, ask))

@@ -27,10 +27,8 @@ from nodemanager.lib.clock import Clock
 from nodemanager.lib.logline import Fields
 from nodemanager.web.counters import COUNTERS, Counted
 from nodemanager.web.gauges import AGES, GAUGES, Aged, Gauged
-from nodemanager.web.release_times import ReleaseTimes
+from nodemanager.web.logged_counts import ReleaseTimes, SlotTrend, Taken, WaysOut
 from nodemanager.web.status import ErrorCounts, Status, slots_used
-from nodemanager.web.trend import SlotTrend, Taken
-from nodemanager.web.ways_out import WaysOut
 
 SOURCES = ("cloud", "records", "demand", "scheduler")
 RULES = (*(f"C{number}" for number in range(13)), "U6", "U8", UNPROVEN)

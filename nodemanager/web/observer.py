@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 
+from nodemanager.core.explain.decision_view import DecisionView
 from nodemanager.core.explain.inventory import hosts_of
-from nodemanager.core.explain.picture import Picture
 from nodemanager.core.explain.why import why
 from nodemanager.core.model.reasons import Event
 from nodemanager.core.model.settings import Settings
@@ -50,31 +50,31 @@ class WebObserver:
             failures = poll.failures_in_a_row + 1
             self._polls[fields["source"]] = replace(poll, failures_in_a_row=failures)
 
-    def show(self, picture: Picture) -> None:
+    def show(self, decision: DecisionView) -> None:
         """Show a new decision; the daemon does not wait for what only a reader asks for."""
-        self._metrics.cycle(picture.took_s)
-        if picture.made.slots is not None:
-            self._metrics.slots(picture.made.slots)
+        self._metrics.cycle(decision.took_s)
+        if decision.made.slots is not None:
+            self._metrics.slots(decision.made.slots)
         if self._explanations is not None:
-            self._explanations.picture = picture
+            self._explanations.decision = decision
         if self._charts is not None:
-            self._charts.add(picture.snapshot.wall, picture.made, picture.settings)
-        polls, errors = self._polls_of(picture.snapshot), self._metrics.error_counts()
+            self._charts.add(decision.snapshot.wall, decision.made, decision.settings)
+        polls, errors = self._polls_of(decision.snapshot), self._metrics.error_counts()
         self._board.replace(
-            picture.snapshot.now, lambda: self._status(picture, polls=polls, errors=errors)
+            decision.snapshot.now, lambda: self._status(decision, polls=polls, errors=errors)
         )
 
     def _status(
-        self, picture: Picture, *, polls: Mapping[str, PollStatus], errors: ErrorCounts
+        self, decision: DecisionView, *, polls: Mapping[str, PollStatus], errors: ErrorCounts
     ) -> Status:
-        plan, snapshot, settings = picture.made, picture.snapshot, picture.settings
+        plan, snapshot, settings = decision.made, decision.snapshot, decision.settings
         counts, states = plan.counts, _record_states(plan, snapshot, settings)
         reasons = Counter([verdict.reason for verdict in plan.records])
         reasons.update([view.verdict.reason for view in plan.views])
         return Status(
             made_at=snapshot.now,
             pool=settings.pool,
-            mode="read-only" if snapshot.read_only is not None else picture.mode,
+            mode="read-only" if snapshot.read_only is not None else decision.mode,
             read_only=snapshot.read_only,
             nodes=NodeCounts(
                 booting=counts.get("nodes_booting", 0),
@@ -109,14 +109,14 @@ class WebObserver:
             refused=_refused(plan),
             unsatisfiable=_unsatisfiable(plan),
             resting=_resting(snapshot),
-            sizes=why(picture),
+            sizes=why(decision),
             notices=plan.notices,
             under_way=_under_way(snapshot),
-            leftovers=picture.leftovers,
-            account=picture.account,
-            store=picture.store,
-            marks=replace(picture.marks, pool=snapshot.pool_marks),
-            hosts=hosts_of(plan, picture.marks),
+            leftovers=decision.leftovers,
+            account=decision.account,
+            store=decision.store,
+            marks=replace(decision.marks, pool=snapshot.pool_marks),
+            hosts=hosts_of(plan, decision.marks),
             marked_at={
                 kind: snapshot.now - max(0.0, snapshot.wall - mark.at)
                 for kind, mark in snapshot.pool_marks.items()

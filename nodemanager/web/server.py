@@ -40,16 +40,14 @@ from nodemanager.lib import foreign
 from nodemanager.lib.log import get, hide
 from nodemanager.lib.workers import Workers
 from nodemanager.web.backlog import BacklogRequests, add_backlog
-from nodemanager.web.commands import Commands, add_commands, add_power
+from nodemanager.web.commands import Commands, Reload, add_commands, add_power, add_reload
 from nodemanager.web.dashboard.dashboard import Dashboard
 from nodemanager.web.door import Door
-from nodemanager.web.explain import Explanations, add_explain
+from nodemanager.web.explain import Explanations, add_explain, add_verify
 from nodemanager.web.health import Health, add_health
 from nodemanager.web.lists import add_lists
 from nodemanager.web.metrics import Metrics
-from nodemanager.web.reload import Reload, add_reload
 from nodemanager.web.status import Board
-from nodemanager.web.verify import add_verify
 from nodemanager.web.why import add_why
 
 _log = get(__name__)

@@ -13,7 +13,7 @@ from typing import Any
 
 from falcon.asgi import Request
 
-from nodemanager.core.explain.picture import Picture
+from nodemanager.core.explain.decision_view import DecisionView
 from nodemanager.core.explain.why import Blocker, SizeWhy, why
 from nodemanager.journal.explained import plain
 from nodemanager.journal.job import told_job
@@ -26,7 +26,7 @@ from nodemanager.web.lists import aborted
 
 def add_why(app: Any, explanations: Explanations, door: Doorkeeper, workers: Workers) -> None:
     routes: dict[str, Callable[..., Json]] = {
-        "/api/why": lambda picture, _, request: answer(picture, request.get_param("size")),
+        "/api/why": lambda decision, _, request: answer(decision, request.get_param("size")),
         "/api/jobs/{id:path}": _job,
     }
     for path, ask in routes.items():
@@ -46,18 +46,18 @@ def _cause(cause: Blocker) -> Json:
     return {**plain(asdict(cause)), "says": cause.reason.doc}
 
 
-def answer(picture: Picture, size: str | None) -> Json:
+def answer(decision: DecisionView, size: str | None) -> Json:
     """The answer of GET /api/why."""
-    made = picture.made
+    made = decision.made
     return {
-        "pool": picture.settings.pool,
+        "pool": decision.settings.pool,
         "plan": made.plan_id,
-        "at": picture.snapshot.wall,
+        "at": decision.snapshot.wall,
         "aborted": aborted(made),
-        "known": sorted(one.name for one in picture.settings.sizes),
-        "sizes": [as_json(one) for one in why(picture, size)],
+        "known": sorted(one.name for one in decision.settings.sizes),
+        "sizes": [as_json(one) for one in why(decision, size)],
     }
 
 
-def _job(picture: Picture, journal: Path | None, request: Request, id: str) -> Json:
-    return told_job(picture, id, source=SOURCE, journal=journal)
+def _job(decision: DecisionView, journal: Path | None, request: Request, id: str) -> Json:
+    return told_job(decision, id, source=SOURCE, journal=journal)

@@ -18,7 +18,7 @@ from nodemanager.commands.explain_screen import screen
 from nodemanager.commands.show import say
 from nodemanager.core.model.reasons import Event, Reason
 from nodemanager.errors import NodeManagerError
-from nodemanager.journal.explained import picture_at, told
+from nodemanager.journal.explained import told, view_at
 from nodemanager.journal.sqlite import SqliteJournal
 from nodemanager.lib import control
 from nodemanager.web.explain import Explanations
@@ -55,7 +55,7 @@ def journal(tmp_path: Path) -> Iterator[Path]:
 
 
 def id_in(journal: Path) -> str:
-    records = picture_at(journal).snapshot.history.records
+    records = view_at(journal).snapshot.history.records
     assert records is not None
     return next(one.uuid for one in records.items if one.hostname is not None)
 
@@ -64,7 +64,7 @@ def id_in(journal: Path) -> str:
 def server(journal: Path) -> Iterator[ManagementServer]:
     """What a daemon serves, of the journal's newest decision."""
     explanations = Explanations(journal)
-    explanations.picture = picture_at(journal)
+    explanations.decision = view_at(journal)
     clock = ManualClock()
     (journal.parent / "state").mkdir(mode=0o700, exist_ok=True)
     made = ManagementServer(
@@ -128,11 +128,11 @@ def test_the_answer_comes_first_and_then_only_what_blocks(journal: Path) -> None
 def test_json_is_what_the_journal_tells(journal: Path) -> None:
     id = id_in(journal)
     shown = json.loads(printed(id, "--journal", str(journal), "--json"))
-    assert shown == told(picture_at(journal), id, source=str(journal), journal=journal)
+    assert shown == told(view_at(journal), id, source=str(journal), journal=journal)
 
 
 def test_at_a_time_it_is_the_decision_before_it(journal: Path) -> None:
-    id, newest = id_in(journal), picture_at(journal).snapshot.wall
+    id, newest = id_in(journal), view_at(journal).snapshot.wall
     stamp = datetime.fromtimestamp(newest - 1.0).astimezone().isoformat()
     shown = json.loads(printed(id, "--journal", str(journal), "--at", stamp, "--json"))
     assert shown["wall"] <= newest - 1.0 + 0.001

@@ -11,8 +11,8 @@ from rich.console import Console
 
 from nodemanager import cli
 from nodemanager.commands import listing, show
+from nodemanager.core.explain.decision_view import DecisionView
 from nodemanager.core.explain.explain import APPLY
-from nodemanager.core.explain.picture import Picture
 from nodemanager.core.model.world import WorkerState
 from nodemanager.web import lists
 from tests.core.build import World, node, world
@@ -38,13 +38,13 @@ class Daemon:
     def __init__(self, made: World) -> None:
         assert made.last is not None
         assert made.decided is not None
-        self._picture = Picture(made.decided, made.last, made.settings, APPLY)
+        self._decision = DecisionView(made.decided, made.last, made.settings, APPLY)
 
     def nodes(self) -> dict[str, Any]:
-        return json.loads(json.dumps(lists.nodes(lists.Asked(self._picture))))  # type: ignore[no-any-return]
+        return json.loads(json.dumps(lists.nodes(lists.Asked(self._decision))))  # type: ignore[no-any-return]
 
     def slots(self) -> dict[str, Any]:
-        return json.loads(json.dumps(lists.slots(lists.Asked(self._picture))))  # type: ignore[no-any-return]
+        return json.loads(json.dumps(lists.slots(lists.Asked(self._decision))))  # type: ignore[no-any-return]
 
 
 @pytest.fixture

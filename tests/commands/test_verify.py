@@ -14,9 +14,9 @@ from nodemanager.commands import verify as command
 from nodemanager.commands import verify_screen
 from nodemanager.commands.client import ClientError
 from nodemanager.commands.verify import FIRST_S, attempt
-from nodemanager.core.explain.picture import Picture
+from nodemanager.core.explain.decision_view import DecisionView
 from nodemanager.core.explain.verify import NO_DECISION, verify
-from nodemanager.web.verify import as_json
+from nodemanager.web.explain import as_json
 from tests.core.build import World
 from tests.core.explain.test_verify import booting, empty, pool, refused_as_wrong
 from tests.core.explain.test_verify import look as look_at
@@ -29,7 +29,7 @@ def shown(made: World, *, allow_empty: bool = False) -> dict[str, Any]:
     assert made.decided is not None
     assert made.last is not None
     told = verify(
-        Picture(made.decided, made.last, made.settings), made.now, allow_empty=allow_empty
+        DecisionView(made.decided, made.last, made.settings), made.now, allow_empty=allow_empty
     )
     answer: dict[str, Any] = json.loads(json.dumps(as_json(told)))
     return answer

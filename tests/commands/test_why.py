@@ -13,8 +13,8 @@ from nodemanager import cli
 from nodemanager.commands import listing
 from nodemanager.commands import why as command
 from nodemanager.commands.client import ClientError
+from nodemanager.core.explain.decision_view import DecisionView
 from nodemanager.core.explain.explain import APPLY
-from nodemanager.core.explain.picture import Picture
 from nodemanager.core.model.world import Job, WorkerState
 from nodemanager.core.operate.naming import UnknownIdError
 from nodemanager.journal.job import told_job
@@ -31,21 +31,21 @@ class Daemon:
     def __init__(self, made: World) -> None:
         assert made.last is not None
         assert made.decided is not None
-        self._picture = Picture(made.decided, made.last, made.settings, APPLY)
+        self._decision = DecisionView(made.decided, made.last, made.settings, APPLY)
         self.asked: list[tuple[float | None, float | None, str | None, bool]] = []
 
     def why(self, size: str | None) -> dict[str, Any]:
-        told: dict[str, Any] = json.loads(json.dumps(answers.answer(self._picture, size)))
+        told: dict[str, Any] = json.loads(json.dumps(answers.answer(self._decision, size)))
         return told
 
     def jobs(self) -> dict[str, Any]:
-        told: dict[str, Any] = json.loads(json.dumps(waiting(Asked(self._picture))))
+        told: dict[str, Any] = json.loads(json.dumps(waiting(Asked(self._decision))))
         return told
 
     def explain(self, id: str, *, job: bool) -> dict[str, Any]:
         assert job
         try:
-            told = told_job(self._picture, id, source="daemon", journal=None)
+            told = told_job(self._decision, id, source="daemon", journal=None)
         except UnknownIdError as error:
             raise ClientError(str(error)) from error
         return json.loads(json.dumps(told))  # type: ignore[no-any-return]

@@ -298,7 +298,7 @@ def test_the_breaker_survives_whole(again: Again) -> None:
         denied={"i-2": 960.125},
         others=(other,),
         gone=frozenset({"i-0"}),
-        told={"r-1/x": FreedLife("r-1", "x", 900.5, node_id="i-1", slot=0, reported_at=950.25)},
+        reported={"r-1/x": FreedLife("r-1", "x", 900.5, node_id="i-1", slot=0, reported_at=950.25)},
     )
     again().keep(BREAKER, breaker)
     assert again().kept(BREAKER) == breaker

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from nodemanager.core.explain.decision_view import DecisionView
 from nodemanager.core.explain.explain import DRY_RUN
-from nodemanager.core.explain.picture import Picture
 from nodemanager.core.operate.naming import UnknownIdError
 from nodemanager.errors import JournalError
 from nodemanager.journal import recording
 from nodemanager.journal.event import LoggedEvent
-from nodemanager.journal.explained import Part, picture_at, told
+from nodemanager.journal.explained import Part, told, view_at
 from nodemanager.journal.sqlite import SqliteJournal
 from nodemanager.lib.logline import Json
 from tests.core.build import EPOCH
@@ -34,22 +34,22 @@ def world(opened: Opener, monkeypatch: pytest.MonkeyPatch) -> RandomWorld:
     return recorded(opened(), 11, ROUNDS)
 
 
-def in_memory(world: RandomWorld, number: int) -> Picture:
+def in_memory(world: RandomWorld, number: int) -> DecisionView:
     snapshot, settings, _ = world.snapshots[number]
     bare = replace(snapshot, history=bare_history(snapshot.history))
-    return Picture(bare, world.plans[number], settings)
+    return DecisionView(bare, world.plans[number], settings)
 
 
-def ids(picture: Picture) -> list[str]:
-    history = picture.snapshot.history
+def ids(decision: DecisionView) -> list[str]:
+    history = decision.snapshot.history
     assert history.cloud is not None
     assert history.records is not None
     listed = [one.uuid for one in history.records.items] + [one.id for one in history.cloud.items]
     return sorted(set(listed) - history.twice)
 
 
-def all_told(picture: Picture) -> list[Json]:
-    return [told(picture, one, source="test", journal=None) for one in ids(picture)]
+def all_told(decision: DecisionView) -> list[Json]:
+    return [told(decision, one, source="test", journal=None) for one in ids(decision)]
 
 
 @pytest.mark.parametrize("number", [5, 17, 18, 39])
@@ -57,36 +57,36 @@ def test_a_decision_of_the_journal_is_explained_as_it_was_in_memory(
     number: int, world: RandomWorld, path: Path
 ) -> None:
     at = world.snapshots[number][0].wall
-    picture = picture_at(path, at + 0.001)
-    assert picture.snapshot.plan_id == world.snapshots[number][0].plan_id
-    assert all_told(picture) == all_told(in_memory(world, number))
+    decision = view_at(path, at + 0.001)
+    assert decision.snapshot.plan_id == world.snapshots[number][0].plan_id
+    assert all_told(decision) == all_told(in_memory(world, number))
 
 
 def test_without_a_time_it_is_the_newest_decision(world: RandomWorld, path: Path) -> None:
     steps: list[int] = []
-    picture = picture_at(path, step=steps.append)
-    assert picture.snapshot.plan_id == world.snapshots[-1][0].plan_id
+    decision = view_at(path, step=steps.append)
+    assert decision.snapshot.plan_id == world.snapshots[-1][0].plan_id
     assert steps == list(range(1, len(steps) + 1))
     assert len(steps) < ROUNDS / 2, "only its own segment is replayed"
 
 
 def test_before_the_first_decision_nothing_is_known(world: RandomWorld, path: Path) -> None:
     with pytest.raises(JournalError, match="begins at"):
-        picture_at(path, EPOCH)
+        view_at(path, EPOCH)
 
 
 def test_a_dry_runs_journal_says_so_s3(world: RandomWorld, path: Path) -> None:
     copy = path.with_name("pool-dry-run.db")
     copy.write_bytes(path.read_bytes())
     path.with_name("journal.db-wal").rename(copy.with_name(f"{copy.name}-wal"))
-    assert picture_at(copy).mode == DRY_RUN
+    assert view_at(copy).mode == DRY_RUN
 
 
 def test_its_history_is_its_own_and_ends_with_the_decision(world: RandomWorld, path: Path) -> None:
     at = world.snapshots[30][0].wall
-    picture = picture_at(path, at)
-    id = ids(picture)[0]
-    shown = told(picture, id, source="test", journal=path, part=Part(since=0.0))
+    decision = view_at(path, at)
+    id = ids(decision)[0]
+    shown = told(decision, id, source="test", journal=path, part=Part(since=0.0))
     assert shown["history"], "the first verdict at least"
     assert all(id in (one["record"], one["node"]) for one in shown["history"])
     assert all(one["at"] <= shown["at"] for one in shown["history"])
@@ -96,7 +96,7 @@ def test_its_history_is_its_own_and_ends_with_the_decision(world: RandomWorld, p
 def test_what_is_listed_no_more_is_refused_with_its_last_mention(
     world: RandomWorld, path: Path
 ) -> None:
-    last = picture_at(path)
+    last = view_at(path)
     judged = {verdict.id for made in world.plans for verdict in made.records}
     gone = sorted(judged - set(ids(last)))
     with pytest.raises(UnknownIdError, match="the journal last mentions it at"):
@@ -106,8 +106,8 @@ def test_what_is_listed_no_more_is_refused_with_its_last_mention(
 def test_a_journal_that_can_not_be_read_costs_the_history_alone(
     world: RandomWorld, path: Path
 ) -> None:
-    picture = in_memory(world, 30)
-    shown = told(picture, ids(picture)[0], source="test", journal=path.with_name("none.db"))
+    decision = in_memory(world, 30)
+    shown = told(decision, ids(decision)[0], source="test", journal=path.with_name("none.db"))
     assert shown["history"] == []
     assert "none.db" in shown["history_problem"]
 
@@ -117,28 +117,28 @@ def test_a_history_folds_what_only_turns_busy_and_idle_and_says_what_it_leaves_o
 ) -> None:
     journal = opened()
     world = recorded(journal, 11, ROUNDS)
-    picture = in_memory(world, ROUNDS - 1)
-    node, wall = picture.snapshot.history.cloud.items[0].id, picture.snapshot.wall  # type: ignore[union-attr]
+    decision = in_memory(world, ROUNDS - 1)
+    node, wall = decision.snapshot.history.cloud.items[0].id, decision.snapshot.wall  # type: ignore[union-attr]
     for number in range(300):
         reason = "busy" if number % 2 else "not_idle_long"
         journal.tell(LoggedEvent(wall - 500 + number, "node.keep", reason, node=node))
 
     def shown() -> Json:
         assert journal.retry()
-        return told(picture, node, source="test", journal=path, part=Part(since=wall - 501))
+        return told(decision, node, source="test", journal=path, part=Part(since=wall - 501))
 
     folded = [one for one in shown()["history"] if one["count"] > 1]
     assert [(one["event"], one["count"]) for one in folded] == [("node.keep", 300)]
     assert shown()["history_left_out"] == 0
     early = Part(since=wall - 501, until=wall - 401)
-    (flips,) = told(picture, node, source="test", journal=path, part=early)["history"]
+    (flips,) = told(decision, node, source="test", journal=path, part=early)["history"]
     assert flips["count"] == 100
     for number in range(120):
         journal.tell(LoggedEvent(wall - 200 + number, "node.drain", node=node))
     newest = shown()["history"]
     assert len(newest) == 100
     assert shown()["history_left_out"] > 20
-    whole = told(picture, node, source="test", journal=path, part=Part(most=math.inf))
+    whole = told(decision, node, source="test", journal=path, part=Part(most=math.inf))
     assert whole["history_left_out"] == 0
-    older = told(picture, node, source="test", journal=path, part=Part(before=newest[0]["number"]))
+    older = told(decision, node, source="test", journal=path, part=Part(before=newest[0]["number"]))
     assert older["history"] + newest == whole["history"][-len(older["history"]) - 100 :]

@@ -175,7 +175,7 @@ def test_what_was_told_while_the_journal_failed_is_written_later(
         raise JournalError("full")
 
     with monkeypatch.context() as broken:
-        broken.setattr("nodemanager.journal.durable.put_told", fails)
+        broken.setattr("nodemanager.journal.durable.put_events", fails)
         made.log.event(Event.NODE_GONE, node="i-1")
         assert not made.journal.retry()
     assert made.journal.retry()

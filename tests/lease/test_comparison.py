@@ -11,8 +11,8 @@ import pytest
 from nodemanager.app.comparison import Comparison
 from nodemanager.app.state import JsonScalar
 from nodemanager.core.explain import differs
+from nodemanager.core.explain.decision_view import DecisionView
 from nodemanager.core.explain.explain import APPLY, STANDBY
-from nodemanager.core.explain.picture import Picture
 from nodemanager.core.model.lease import LeaseRole, LeaseView
 from nodemanager.core.model.reasons import Event
 from nodemanager.core.model.scheduling import SchedulerVerb
@@ -67,15 +67,15 @@ class Managers:
         self.said.clear()
         for wait_s in (0.0, seconds) if seconds else (0.0,):
             self.clock.advance(wait_s)
-            self.acts.take(picture(there, APPLY))
+            self.acts.take(decision(there, APPLY))
             self.acts.exchange()
             self.stands_by.exchange()
-            self.stands_by.take(picture(here, STANDBY))
+            self.stands_by.take(decision(here, STANDBY))
         return list(self.said)
 
 
-def picture(made: World, mode: str) -> Picture:
-    return Picture(made.decided, made.last, made.settings, mode)
+def decision(made: World, mode: str) -> DecisionView:
+    return DecisionView(made.decided, made.last, made.settings, mode)
 
 
 def leaking(window: float) -> World:
@@ -138,7 +138,7 @@ def test_nothing_is_told_of_what_an_operator_marked_or_while_the_other_rests(
 ) -> None:
     there, here = leaking(7200.0), leaking(1800.0)
     here.settings = there.settings
-    told = differs.decided(picture(there, APPLY), 3)
+    told = differs.decided(decision(there, APPLY), 3)
     changed = {
         "holds": replace(told, marked=("r0",)).to_text(),
         "paused": replace(told, rests=True).to_text(),
@@ -150,14 +150,14 @@ def test_nothing_is_told_of_what_an_operator_marked_or_while_the_other_rests(
     for _ in range(3):
         managers.clock.advance(there.settings.poll_stale_after)
         managers.stands_by.exchange()
-        managers.stands_by.take(picture(here, STANDBY))
+        managers.stands_by.take(decision(here, STANDBY))
     assert managers.said == []
 
 
 def test_options_alike_are_told_alike_whatever_process_tells_them() -> None:
     """The order of a set differs between two processes."""
     made = pool_of(2, scheduler_can=frozenset(SchedulerVerb))
-    told = differs.decided(picture(made, APPLY), 3).options["scheduler_can"]
+    told = differs.decided(decision(made, APPLY), 3).options["scheduler_can"]
     assert told == repr(sorted(SchedulerVerb))
 
 

@@ -9,7 +9,7 @@ import pytest
 import requests
 
 from nodemanager.actors.daemon.backlog_marks import BacklogView
-from nodemanager.core.operate.backlog import IndexedPlan, Item, ItemAction, picture_of
+from nodemanager.core.operate.backlog import IndexedPlan, Item, ItemAction, indexed_plan
 from nodemanager.core.operate.backlog_marks import (
     ItemMarks,
     Order,
@@ -41,7 +41,7 @@ def held_back() -> tuple[World, IndexedPlan]:
         made.add_record(f"r{number:02}", quiet=1e6, ping_secret="hush-hush")
     made.settle()
     snapshot = made.snapshot()
-    seen = picture_of(made.plan(), snapshot)
+    seen = indexed_plan(made.plan(), snapshot)
     assert seen is not None
     return made, seen
 

@@ -8,7 +8,7 @@ from urllib.parse import quote
 import pytest
 import requests
 
-from nodemanager.core.explain.picture import Picture
+from nodemanager.core.explain.decision_view import DecisionView
 from nodemanager.journal.explained import told
 from nodemanager.web.explain import SOURCE, Explanations
 from nodemanager.web.metrics import Metrics
@@ -39,12 +39,12 @@ class Daemon:
             explanations=explanations,
         )
 
-    def decides(self, made: World) -> Picture:
+    def decides(self, made: World) -> DecisionView:
         made.settle()
         assert made.last is not None
         assert made.decided is not None
-        self.observer.show(Picture(made.decided, made.last, made.settings))
-        return Picture(made.decided, made.last, made.settings)
+        self.observer.show(DecisionView(made.decided, made.last, made.settings))
+        return DecisionView(made.decided, made.last, made.settings)
 
     def get(self, id: str, headers: dict[str, str] | None = WITH_TOKEN) -> requests.Response:
         url = f"{self.server.url}/api/explain/{quote(id)}"
@@ -68,10 +68,10 @@ def small() -> World:
 
 
 def test_the_newest_decision_is_explained(daemon: Daemon, small: World) -> None:
-    picture = daemon.decides(small)
+    decision = daemon.decides(small)
     answer = daemon.get("compute7")
     assert answer.status_code == 200
-    assert answer.json() == told(picture, "r1", source=SOURCE, journal=None)
+    assert answer.json() == told(decision, "r1", source=SOURCE, journal=None)
     assert "s3cr3t" not in answer.text
 
 

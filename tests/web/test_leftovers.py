@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nodemanager.core.explain.picture import Picture
+from nodemanager.core.explain.decision_view import DecisionView
 from nodemanager.core.model.reasons import Event
 from nodemanager.core.model.world import Leftover, LeftoverKind
 from nodemanager.core.plan import leftovers
@@ -29,7 +29,7 @@ def shown(*ledgers: Ledger) -> tuple[Metrics, Board]:
     decided = plan(snapshot, made.settings)
     for ledger in ledgers:
         counts = leftovers.counts(ledger)
-        observer.show(Picture(snapshot, decided, made.settings, leftovers=counts))
+        observer.show(DecisionView(snapshot, decided, made.settings, leftovers=counts))
         status = board.read()
         assert status is not None
         metrics.show(status)

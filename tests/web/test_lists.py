@@ -26,16 +26,16 @@ def test_without_the_token_nothing_is_named(daemon: Daemon, small: World, path: 
 
 def test_the_lists_are_of_the_newest_decision(daemon: Daemon, small: World) -> None:
     daemon.decides(small)
-    picture = daemon.decides(small)
-    assert get(daemon, "nodes").json() == lists.nodes(lists.Asked(picture))
-    assert get(daemon, "slots").json() == lists.slots(lists.Asked(picture))
+    decision = daemon.decides(small)
+    assert get(daemon, "nodes").json() == lists.nodes(lists.Asked(decision))
+    assert get(daemon, "slots").json() == lists.slots(lists.Asked(decision))
 
 
 def test_one_node_is_given_by_any_name_and_an_unknown_one_is_404(
     daemon: Daemon, small: World
 ) -> None:
-    picture = daemon.decides(small)
-    (first, *_) = lists.nodes(lists.Asked(picture))["nodes"]
+    decision = daemon.decides(small)
+    (first, *_) = lists.nodes(lists.Asked(decision))["nodes"]
     assert get(daemon, f"nodes/{first['node']}").json() == first
     missing = get(daemon, "nodes/no-such-node")
     assert missing.status_code == 404

@@ -6,7 +6,7 @@ from functools import partial
 
 import pytest
 
-from nodemanager.core.explain.picture import Picture
+from nodemanager.core.explain.decision_view import DecisionView
 from nodemanager.core.model.annotations import Mark, Marks
 from nodemanager.core.model.lease import LeaseRole, LeaseView
 from nodemanager.web.metrics import Metrics
@@ -26,7 +26,7 @@ def test_the_lease_is_shown_as_it_is_when_somebody_looks(role: LeaseRole) -> Non
     made.settle()
     assert made.last is not None
     assert made.decided is not None
-    observer.show(Picture(made.decided, made.last, made.settings))
+    observer.show(DecisionView(made.decided, made.last, made.settings))
     assert board.read() is not None
     seen.append(LeaseView(role))
     status = board.read()
@@ -52,7 +52,7 @@ def test_the_leaks_meter_is_the_slots_that_the_pool_holds_for_each_live_node() -
         made.round()
         assert made.decided is not None
         assert made.last is not None
-        observer.show(Picture(made.decided, made.last, made.settings))
+        observer.show(DecisionView(made.decided, made.last, made.settings))
         status = board.read()
         assert status is not None
         metrics.show(status)
@@ -77,7 +77,7 @@ def test_each_order_is_shown_with_the_host_of_its_node_or_record() -> None:
     assert made.last is not None
     mark = Mark("ann", 1.0)
     marks = Marks(holds={"i-r1": mark, "r2": mark, "i-unknown": mark})
-    observer.show(Picture(made.decided, made.last, made.settings, marks=marks))
+    observer.show(DecisionView(made.decided, made.last, made.settings, marks=marks))
     status = board.read()
     assert status is not None
     names = {record.uuid: record.hostname for record in made.records}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import requests
 
 from nodemanager.core.explain.verify import NO_DECISION, verify
-from nodemanager.web.verify import as_json
+from nodemanager.web.explain import as_json
 from tests.core.build import World, world
 from tests.web.test_explain import WITH_TOKEN, Daemon, daemon, small
 
@@ -33,9 +33,9 @@ def test_before_the_first_decision_it_is_settling_and_no_error(daemon: Daemon) -
 
 def test_it_is_of_the_newest_decision(daemon: Daemon, small: World) -> None:
     daemon.decides(small)
-    picture = daemon.decides(small)
+    decision = daemon.decides(small)
     told = get(daemon).json()
-    wanted = as_json(verify(picture, daemon.clock.boottime()))
+    wanted = as_json(verify(decision, daemon.clock.boottime()))
     assert (told["plan"], told["nodes"], told["open"]) == (
         wanted["plan"],
         wanted["nodes"],

@@ -26,7 +26,7 @@ from nodemanager.core.operate.backlog import (
     ItemAction,
     ItemStatus,
     Stand,
-    picture_of,
+    indexed_plan,
 )
 from nodemanager.core.operate.backlog_marks import (
     OVER,
@@ -89,14 +89,14 @@ class BacklogMarks:
     _context: Context
     _identities: Identities
     _newest: tuple[Plan, Snapshot] | None = None
-    _picture: IndexedPlan | None = None
+    _indexed: IndexedPlan | None = None
 
     @property
     def seen(self) -> IndexedPlan | None:
         """The newest decision that could be taken, indexed by ids once somebody asks."""
-        if self._picture is None and self._newest is not None:
-            self._picture = picture_of(*self._newest)
-        return self._picture
+        if self._indexed is None and self._newest is not None:
+            self._indexed = indexed_plan(*self._newest)
+        return self._indexed
 
     @property
     def marks(self) -> ItemMarks:
@@ -193,7 +193,7 @@ class BacklogMarks:
         """Take the marks off whose items are over at a decision; adopt what is due."""
         if made.aborted is not None:
             return
-        self._newest, self._picture = (made, snapshot), None
+        self._newest, self._indexed = (made, snapshot), None
         if not self.marks:
             return
         seen = self.seen

@@ -22,7 +22,7 @@ from nodemanager.core.execute.seen import snapshot_of
 from nodemanager.core.execute.state import Backlog, Own, OwnNews, State
 from nodemanager.core.execute.workflow import Key
 from nodemanager.core.execute.writes import Writes
-from nodemanager.core.explain.picture import Picture
+from nodemanager.core.explain.decision_view import DecisionView
 from nodemanager.core.model.breaker import COLLAPSES, Breaker
 from nodemanager.core.model.reasons import Event
 from nodemanager.core.model.scheduling import Dispatched
@@ -110,7 +110,7 @@ class DaemonInputs:
     backlog: BacklogKeeper = field(default_factory=lambda: NoBacklog())
     repeats_creates: bool = False
     holds_lease: Callable[[], bool] = lambda: True
-    show: Callable[[Picture], None] = lambda picture: None
+    show: Callable[[DecisionView], None] = lambda decision: None
     token: int = 0
     once: RunOnce | None = None
     run_id: str = field(default_factory=lambda: secrets.token_hex(2))

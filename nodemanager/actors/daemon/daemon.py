@@ -50,7 +50,7 @@ from nodemanager.actors.messages import (
     WaitOver,
 )
 from nodemanager.actors.workers.worker_pool import WorkerPool
-from nodemanager.core.execute.catalog import WORKFLOWS
+from nodemanager.core.execute.flights import WORKFLOWS
 from nodemanager.core.execute.news import ErrandRun
 from nodemanager.core.model.reasons import Event
 from nodemanager.core.model.settings import Settings

@@ -17,7 +17,7 @@ from nodemanager.actors.messages import AskNodes, AskTagged, Decide, RunErrands
 from nodemanager.core.execute.news import Deciding, OrdersBegun
 from nodemanager.core.execute.setup import order_setup
 from nodemanager.core.execute.workflow import Action
-from nodemanager.core.explain.picture import Picture
+from nodemanager.core.explain.decision_view import DecisionView
 from nodemanager.core.judge.preconditions import plan_block
 from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.settings import TOLD_WITHIN_S
@@ -160,7 +160,7 @@ class Decisions:
     def _show(self, made: Plan, snapshot: Snapshot, took_s: float) -> None:
         context = self._context
         context.inputs.show(
-            Picture(
+            DecisionView(
                 snapshot,
                 made,
                 context.settings,

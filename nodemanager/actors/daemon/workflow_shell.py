@@ -58,7 +58,7 @@ class WorkflowShell:
             repeats_creates=inputs.repeats_creates,
             undecided=context.deciding,
             pins_failed=state.pins_failed,
-            picture=self._backlog.seen if adopts else None,
+            indexed=self._backlog.seen if adopts else None,
             marks=self._backlog.marks if adopts else {},
             fence_wait=inputs.fence_wait,
             failing=state.writes.failed > 0,

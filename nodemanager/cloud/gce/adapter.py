@@ -21,8 +21,7 @@ from nodemanager.cloud.gce import options
 from nodemanager.cloud.gce.checks import GceChecks, Rights
 from nodemanager.cloud.gce.errors import EXISTS, NOT_READY, Refusal
 from nodemanager.cloud.gce.images import BootImages, find_image, image_id
-from nodemanager.cloud.gce.instance import GOING, READER, STARTING, Instance
-from nodemanager.cloud.gce.labels import labels_for, tags_in
+from nodemanager.cloud.gce.instance import GOING, READER, STARTING, Instance, labels_for, tags_in
 from nodemanager.cloud.gce.leftovers import GceLeftovers
 from nodemanager.cloud.gce.options import Access, ListFilter, Template
 from nodemanager.cloud.gce.order import insert_body, request_id, template_path

@@ -15,8 +15,7 @@ from typing import Any
 from libcloud.compute.base import NodeDriver
 
 from nodemanager.cloud.gce.errors import IN_USE
-from nodemanager.cloud.gce.instance import Instance, disk_path
-from nodemanager.cloud.gce.labels import tags_in
+from nodemanager.cloud.gce.instance import Instance, disk_path, tags_in
 from nodemanager.cloud.gce.wire import Wire
 from nodemanager.cloud.leftovers import CloudResource, PoolLeftovers
 from nodemanager.cloud.refusal import unless_missing

@@ -11,7 +11,7 @@ from typing import Any
 
 from nodemanager.cloud.api import CreateOrder
 from nodemanager.cloud.declared import passed_on
-from nodemanager.cloud.gce.labels import instance_name, labels_for
+from nodemanager.cloud.gce.instance import instance_name, labels_for
 from nodemanager.cloud.gce.options import ServiceAccountOfNode, Template
 from nodemanager.errors import BadRequest
 

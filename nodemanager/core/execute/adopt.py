@@ -123,13 +123,13 @@ class Adopt:
 
 def _is_over(order: AdoptOrder, seen: Seen) -> bool:
     """Whether the mark was taken off, or the daemon may begin nothing new."""
-    return order.item.key not in seen.marks or seen.picture is None or seen.stopping
+    return order.item.key not in seen.marks or seen.indexed is None or seen.stopping
 
 
 def _looked(order: AdoptOrder, node: CloudNode | None, seen: Seen) -> Step[OnceState[AdoptOrder]]:
-    if _is_over(order, seen) or seen.picture is None:
+    if _is_over(order, seen) or seen.indexed is None:
         return Step(None)
-    verdict = confirm_adoption(order, node, seen.picture, seen.snapshot, seen.settings)
+    verdict = confirm_adoption(order, node, seen.indexed, seen.snapshot, seen.settings)
     if verdict.kind is Kind.ADOPT:
         return writing(order, AdoptNode(order.node_id, order.tags))
     if verdict.reason is Reason.ADOPTED:

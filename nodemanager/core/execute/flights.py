@@ -5,11 +5,35 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
-from nodemanager.core.execute.catalog import WORKFLOWS
-from nodemanager.core.execute.setup import Finishing, is_unclear
-from nodemanager.core.execute.workflow import About, Action, Key, Running
+from nodemanager.core.execute.adopt import Adopt
+from nodemanager.core.execute.bind import Bind
+from nodemanager.core.execute.clean import Clean
+from nodemanager.core.execute.dispatch import Dispatch
+from nodemanager.core.execute.drain import Drain
+from nodemanager.core.execute.once import Once
+from nodemanager.core.execute.prune import Prune
+from nodemanager.core.execute.restore import Restore
+from nodemanager.core.execute.setup import Finishing, SetUp, is_unclear
+from nodemanager.core.execute.shutdown import ShutDown
+from nodemanager.core.execute.workflow import About, Action, Key, Running, Workflow
 from nodemanager.core.observe.snapshot import Flight
+
+# All workflows: the runner runs them, the journal reads their states, the manual draws them.
+
+WORKFLOWS: tuple[Workflow[Any], ...] = (
+    Once(Adopt()),
+    Once(Bind()),
+    Once(Dispatch()),
+    Once(Drain()),
+    Prune(),
+    Once(Restore()),
+    SetUp(),
+    ShutDown(),
+    Clean(),
+)
+
 
 _WORKFLOWS = {one.action: one for one in WORKFLOWS}
 

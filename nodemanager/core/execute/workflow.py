@@ -159,7 +159,7 @@ class Seen:
     unmet: frozenset[str] = frozenset()
     undecided: bool = False
     pins_failed: Mapping[str, int] = field(default_factory=dict)
-    picture: IndexedPlan | None = None
+    indexed: IndexedPlan | None = None
     """The newest decision that could be taken. Only an adoption has this and `marks`."""
     marks: ItemMarks = field(default_factory=dict)
     """The items of a backlog plan that an operator let go."""

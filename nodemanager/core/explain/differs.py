@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
-from nodemanager.core.explain.picture import Picture
+from nodemanager.core.explain.decision_view import DecisionView
 from nodemanager.core.plan.plan import Plan
 
 SHUTDOWN, CLEAN = "shutdown", "clean"
@@ -61,8 +61,8 @@ def _texts(given: Any) -> dict[str, str]:
     return {str(key): str(value) for key, value in dict(given).items()}
 
 
-def decided(picture: Picture, token: int) -> ManagerDecision:
-    snapshot, made, settings = picture.snapshot, picture.made, picture.settings
+def decided(decision: DecisionView, token: int) -> ManagerDecision:
+    snapshot, made, settings = decision.snapshot, decision.made, decision.settings
     flights = {**snapshot.record_flights, **snapshot.node_flights}
     under_way = {
         id: flight.kind

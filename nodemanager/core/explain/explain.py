@@ -165,8 +165,8 @@ def _when_record(
     standing = [one for one in of_plan if one.status is RuleStatus.BLOCKS]
 
     def ask_at(ahead: float) -> list[Finding]:
-        picture = later(near, settings, snapshot.now + ahead)
-        ahead_judge = RecordJudge(picture, settings, judge.pairs, judge.unlisted)
+        decision = later(near, settings, snapshot.now + ahead)
+        ahead_judge = RecordJudge(decision, settings, judge.pairs, judge.unlisted)
         # The caps of a cycle are free in the next one.
         waiting = [one for one in standing if one.why is not None]
         return [*waiting, *record_rules.ask_record(ahead_judge, record)]
@@ -218,8 +218,8 @@ def _when_node(
     standing = [one for one in of_plan if one.status is RuleStatus.BLOCKS and one.why is not None]
 
     def ask_at(ahead: float) -> list[Finding]:
-        picture = later(near, settings, snapshot.now + ahead)
-        then = NodeFacts(picture, settings, facts.pairs)
+        decision = later(near, settings, snapshot.now + ahead)
+        then = NodeFacts(decision, settings, facts.pairs)
         return [*standing, *node_rules.ask_node(then, then.subject(node), made)]
 
     return earliest(ask_at, TICK_S)

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from nodemanager.core.explain.picture import Picture
+from nodemanager.core.explain.decision_view import DecisionView
 from nodemanager.core.explain.why import Blocker, DemandAgain
 from nodemanager.core.model.features import shown, shown_gres
 from nodemanager.core.model.reasons import Reason
@@ -52,12 +52,12 @@ class WaitingJob:
     measures: Mapping[str, object] = field(default_factory=dict)
 
 
-def jobs(picture: Picture) -> tuple[WaitingJob, ...]:
+def jobs(decision: DecisionView) -> tuple[WaitingJob, ...]:
     """The waiting jobs in the order of the queue; empty where no decision could be taken."""
-    made = picture.made
+    made = decision.made
     if made.aborted is not None or made.wants is None or made.slots is None:
         return ()
-    asking = DemandAgain(picture, made.slots)
+    asking = DemandAgain(decision, made.slots)
     refused = {one.size: one.grows for one in asking.sizes()}
     granted = Counter(boot.size.name for boot in made.boots)
     up = {
@@ -68,7 +68,7 @@ def jobs(picture: Picture) -> tuple[WaitingJob, ...]:
     impossible = {verdict.id: verdict for verdict in made.wants.unsatisfiable}
     shares = {share.job.id: share for share in asking.weighed.shares}
     rows = []
-    for job in picture.snapshot.demand or ():
+    for job in decision.snapshot.demand or ():
         verdict, share = impossible.get(job.id), shares.get(job.id)
         if verdict is not None:
             told = dict(verdict.measures or {})

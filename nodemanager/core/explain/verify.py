@@ -6,12 +6,11 @@ Every number, list and reason is of the one decision given. Pure, like the plan 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from nodemanager.core.explain.picture import Picture
-from nodemanager.core.explain.sums import sums
+from nodemanager.core.explain.decision_view import DecisionView
 from nodemanager.core.judge.node_view import OUTSIDE, NodeView
 from nodemanager.core.judge.preconditions import STANDING
 from nodemanager.core.model.changed import changed
@@ -20,10 +19,68 @@ from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.verdict import Objection, Verdict
 from nodemanager.core.model.world import CloudNode, Record
 from nodemanager.core.observe.history import freed_since_listed
+from nodemanager.core.observe.nodes_by_record import each_once
 from nodemanager.core.observe.snapshot import Snapshot
+from nodemanager.core.plan.counts import place_of
 from nodemanager.core.plan.plan import Plan, adopting, judged
-from nodemanager.core.plan.slots import Holder, holder_of, is_leaked
+from nodemanager.core.plan.slots import CLAIM_WITHOUT_SLOT, Holder, holder_of, is_leaked
 from nodemanager.core.plan.supply import pending_claims
+
+# Sums that the numbers of one decision must satisfy: counts of one thing, made in two ways.
+
+
+@dataclass(frozen=True, slots=True)
+class Sum:
+    """A number and what must make it up; with `at_most` the parts may come to less."""
+
+    name: str
+    whole: int
+    parts: Mapping[str, int]
+    at_most: bool = False
+
+    @property
+    def is_possible(self) -> bool:
+        total = sum(self.parts.values())
+        if any(count < 0 for count in self.parts.values()):
+            return False
+        return total <= self.whole if self.at_most else total == self.whole
+
+    @property
+    def measures(self) -> dict[str, object]:
+        """The sum as it is told."""
+        relation = "at most" if self.at_most else "exactly"
+        return {"sum": self.name, relation.replace(" ", "_"): self.whole, **self.parts}
+
+
+def sums(
+    made: Plan, snapshot: Snapshot, nodes: Mapping[str, int], pending: Collection[str]
+) -> Iterator[Sum]:
+    """The sums of a decision; `nodes` counts the listed ones, `pending` are records of future ones.
+
+    The plan's own counts are made by other code than `nodes`.
+    """
+    cloud, records = snapshot.history.cloud, snapshot.history.records
+    assert cloud is not None
+    assert records is not None
+    listed = len(each_once(cloud.items, snapshot.history.nodes_twice))
+    yield Sum("nodes listed", listed, nodes)
+    ours = {name: count for name, count in nodes.items() if name not in ("foreign", "gone")}
+    yield Sum("nodes of the pool", made.counts.get("nodes", 0), ours)
+    booting = sum(place_of(view) == "booting" for view in made.views)
+    coming = {"listed": booting, "claims": len(pending), "set-ups": len(snapshot.boots_unclaimed)}
+    yield Sum("nodes booting", made.counts.get("nodes_booting", 0), coming)
+    paired = [view.record.uuid for view in made.views if place_of(view) and view.record is not None]
+    yield Sum("pairs", made.counts.get("nodes_paired", 0), {"records": len(set(paired))})
+    if made.slots is None:
+        return
+    held = sum(record.slot_number is not None for record in records.items)
+    holders = {
+        name: count for name, count in made.slots.held_by.items() if name != CLAIM_WITHOUT_SLOT
+    }
+    yield Sum("slots held", held, holders)
+    if snapshot.slots is not None:
+        yield Sum("slots", snapshot.slots, {"held": held}, at_most=True)
+
 
 NAMES = {
     Outlook.SETTLED: "up",
@@ -96,15 +153,15 @@ NO_DECISION = Verification(Outlook.SETTLING, (_of_pool(Objection(Reason.NO_LISTI
 """What a daemon tells before its first decision."""
 
 
-def verify(picture: Picture, now: float, *, allow_empty: bool = False) -> Verification:
+def verify(decision: DecisionView, now: float, *, allow_empty: bool = False) -> Verification:
     """What the newest decision shows at `now` (CLOCK_BOOTTIME); `allow_empty` if no node is fine.
 
     The pool is stuck if anything in it is, else settling if anything is, and otherwise settled.
     """
-    made, settings = picture.made, adopting(picture.snapshot.history, picture.settings)
+    made, settings = decision.made, adopting(decision.snapshot.history, decision.settings)
     if made.aborted is not None:
-        return _verification(picture, settings, now, [_of_pool(made.aborted)])
-    snapshot = judged(made, picture.snapshot)
+        return _verification(decision, settings, now, [_of_pool(made.aborted)])
+    snapshot = judged(made, decision.snapshot)
     pending = _pending(made, snapshot, settings)
     listed = [_of_node(view, snapshot) for view in made.views]
     nodes = Counter(dict.fromkeys(NAMES.values(), 0))
@@ -123,7 +180,7 @@ def verify(picture: Picture, now: float, *, allow_empty: bool = False) -> Verifi
     if not allow_empty and _is_empty(nodes, items):
         items.append(_of_pool(Objection(Reason.POOL_EMPTY)))
     return _verification(
-        picture,
+        decision,
         settings,
         now,
         items,
@@ -133,7 +190,7 @@ def verify(picture: Picture, now: float, *, allow_empty: bool = False) -> Verifi
 
 
 def _verification(
-    picture: Picture,
+    decision: DecisionView,
     settings: Settings,
     now: float,
     items: Sequence[VerifiedItem],
@@ -148,13 +205,13 @@ def _verification(
     for one in items:
         if one.what is What.BOOT:
             boots["at_limit" if one.outlook is Outlook.APART else one.outlook.value] += one.count
-    snapshot = picture.snapshot
+    snapshot = decision.snapshot
     return Verification(
         outlook,
         (*stuck, *settling),
         settings.pool,
-        picture.made.plan_id,
-        picture.mode,
+        decision.made.plan_id,
+        decision.mode,
         snapshot.wall,
         max(0.0, now - snapshot.now),
         tuple(one for one in items if one.reason is Reason.HELD),

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from nodemanager.core.explain.picture import Picture
+from nodemanager.core.explain.decision_view import DecisionView
 from nodemanager.core.judge.node_view import OUTSIDE, NodeView, opens_in
 from nodemanager.core.judge.preconditions import standing_block
 from nodemanager.core.model.reasons import Kind, Reason
@@ -83,15 +83,15 @@ class SizeWhy:
         return bool(self.nodes or self.coming or self.wished or self.booting or self.grows)
 
 
-def why(picture: Picture, size: str | None = None) -> tuple[SizeWhy, ...]:
+def why(decision: DecisionView, size: str | None = None) -> tuple[SizeWhy, ...]:
     """Each active size, the cheapest first; with `size` (a name or instance type) only that.
 
     Empty where no decision could be taken, and where no size has that name.
     """
-    made = picture.made
+    made = decision.made
     if made.aborted is not None or made.wants is None or made.slots is None:
         return ()
-    asking = DemandAgain(picture, made.slots)
+    asking = DemandAgain(decision, made.slots)
     if size is not None:
         return tuple(one for one in asking.sizes() if size in (one.size, asking.type_of(one.size)))
     return tuple(one for one in asking.sizes() if one.is_active)
@@ -100,11 +100,11 @@ def why(picture: Picture, size: str | None = None) -> tuple[SizeWhy, ...]:
 class DemandAgain:
     """The demand's rules for one decision, asked again; `weighed` is what the queue wants."""
 
-    def __init__(self, picture: Picture, slots: Slots) -> None:
-        made = picture.made
+    def __init__(self, decision: DecisionView, slots: Slots) -> None:
+        made = decision.made
         self._made: Plan = made
-        self._settings: Settings = adopting(picture.snapshot.history, picture.settings)
-        self._snapshot: Snapshot = judged(made, picture.snapshot)
+        self._settings: Settings = adopting(decision.snapshot.history, decision.settings)
+        self._snapshot: Snapshot = judged(made, decision.snapshot)
         self._slots = slots
         supply = Supply(self._snapshot, self._settings, made.views, made.pairs, made.unlisted)
         self._supply = supply

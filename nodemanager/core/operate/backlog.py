@@ -180,7 +180,7 @@ def _answer(record: Record, seen: IndexedPlan) -> str | None:
     return ",".join(sorted({node.state.value for node in found.nodes}))
 
 
-def picture_of(made: Plan, snapshot: Snapshot) -> IndexedPlan | None:
+def indexed_plan(made: Plan, snapshot: Snapshot) -> IndexedPlan | None:
     """The decision by the ids of what was judged; None where none could be taken."""
     listing = made.history.records
     if made.aborted is not None or listing is None:

@@ -15,7 +15,7 @@ from nodemanager.web.dashboard.ranges import RANGES, TimeRange, chart_blocks
 from nodemanager.web.dashboard.render import part
 from nodemanager.web.dashboard.source import ShownDecision, Source
 from nodemanager.web.dashboard.tables import table
-from nodemanager.web.lists import decision
+from nodemanager.web.lists import decision_row
 
 MOST_EVENTS = 300
 """The most events that are told one by one: about ten printed pages."""
@@ -23,7 +23,7 @@ MOST_EVENTS = 300
 
 def incident(source: Source, seen: ShownDecision, query: Mapping[str, str]) -> Page:
     """The range's charts, what happened in it in groups, the worst first, and one by one."""
-    span = TimeRange.of(query, seen.picture.snapshot.wall)
+    span = TimeRange.of(query, seen.decision.snapshot.wall)
     asked = {key: one for key, one in query.items() if key != "range"} | span.times
     groups, form, _ = listed("/incident", "events", source, seen, asked, span.times)
     told, problem = _events(source, span)
@@ -49,6 +49,6 @@ def _events(source: Source, span: TimeRange) -> tuple[list[Json], str | None]:
     try:
         done = (one for one in Story(journal, span.begin, until=span.end).news())
         told = (one for one in done if one.event not in QUIET)
-        return [decision(number, one) for number, one in enumerate(told)], None
+        return [decision_row(number, one) for number, one in enumerate(told)], None
     except JournalError as error:
         return [], str(error)

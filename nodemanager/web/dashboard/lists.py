@@ -63,7 +63,7 @@ def listed(
     """
     kind, problem = LISTS[name].kind, f"no such {LISTS[name].kind.what}"
     try:
-        answer = LISTS[name].answer(Asked(seen.picture, source.explanations.journal, query))
+        answer = LISTS[name].answer(Asked(seen.decision, source.explanations.journal, query))
     except JournalError as error:
         answer, problem = {kind.key: []}, str(error)
     rows = answer[kind.key]
@@ -78,7 +78,7 @@ def listed(
     html = part("filters", path, fields, query.get("q", ""), columns, sort, times, done)
     html += part("shown_of", min(len(found), MOST_ROWS), len(rows), MOST_ROWS)
     head = part("heads", columns, sort, lambda sort: urlencode({**query, "sort": sort}))
-    wall = seen.picture.snapshot.wall
+    wall = seen.decision.snapshot.wall
     return table(kind, found[:MOST_ROWS], wall, problem, head), html, answer
 
 

@@ -65,7 +65,7 @@ class Alert:
 
 def overview(source: Source, seen: ShownDecision, query: Mapping[str, str]) -> Page:
     """The first page; `query` has the range of the charts."""
-    span = TimeRange.of(query, seen.picture.snapshot.wall)
+    span = TimeRange.of(query, seen.decision.snapshot.wall)
     found = sorted([*alerts(seen), *_waiting(seen)], key=_rank)
     slots, *others = chart_blocks(source, span)
     ranges = part("ranges", "/", tuple(RANGES), span.name, span.query)
@@ -96,7 +96,7 @@ def _rank(alert: Alert) -> int:
 
 def _calm(seen: ShownDecision) -> Alert:
     """That nothing is wrong, in one line."""
-    states, total = slot_states(seen.picture.made), seen.status.slots.total
+    states, total = slot_states(seen.decision.made), seen.status.slots.total
     with_node = seen.status.slots.held_by.get(Holder.LISTED_NODE.value, 0)
     held = "" if states is None else f"{with_node} slots have a node"
     free = "" if states is None or total is None else f", {states.free} of {total} are free"
@@ -105,7 +105,7 @@ def _calm(seen: ShownDecision) -> Alert:
 
 def _waiting(seen: ShownDecision) -> Iterator[Alert]:
     """What polls, slots and demand wait for, if it is no limit that was set."""
-    status, states = seen.status, slot_states(seen.picture.made)
+    status, states = seen.status, slot_states(seen.decision.made)
     if states is not None and states.leaked:
         text = f"{states.leaked}: their nodes are gone, and their windows are over."
         links = (("Records", "/records?state=leaked"),)
@@ -130,7 +130,7 @@ def _waiting(seen: ShownDecision) -> Iterator[Alert]:
 
 def _warnings(source: Source, seen: ShownDecision) -> Iterator[Block]:
     """What the journal warned of in the last hour, if anything; it may have ended since."""
-    journal, since = source.explanations.journal, seen.picture.snapshot.wall - LATELY_S
+    journal, since = source.explanations.journal, seen.decision.snapshot.wall - LATELY_S
     try:
         newest = [] if journal is None else latest(journal, 500, without=QUIET)
     except JournalError:
@@ -138,7 +138,7 @@ def _warnings(source: Source, seen: ShownDecision) -> Iterator[Block]:
         return
     groups = grouped(one for _, one in newest if one.at >= since)
     if bad := [group_json(one) for one in groups if one.level in WARNINGS]:
-        warned = table(GROUPS, bad, seen.picture.snapshot.wall, "none")
+        warned = table(GROUPS, bad, seen.decision.snapshot.wall, "none")
         link = '<p><a href="/incident?range=1h">What happened in the last hour</a></p>'
         yield Block("warnings", "Warned of in the last hour", link, warned, wide=True)
 
@@ -184,7 +184,7 @@ def alerts(seen: ShownDecision) -> Iterator[Alert]:
 
 
 def _slots(seen: ShownDecision) -> Block:
-    states = slot_states(seen.picture.made)
+    states = slot_states(seen.decision.made)
     slots = seen.status.slots
     if states is None:
         return Block("slots", "Slots", "<p class=dim>The last decision counted none.</p>")
@@ -203,16 +203,16 @@ def _slots(seen: ShownDecision) -> Block:
 
 
 def _demand(seen: ShownDecision) -> Block:
-    wants = seen.picture.made.wants
+    wants = seen.decision.made.wants
     granted = Counter((size.name, why.value) for size, why in (wants.boots if wants else ()))
     return Block("demand", "Demand", part("demand", seen, granted))
 
 
 def _why(seen: ShownDecision) -> Block:
     rows = {}
-    for one in why(seen.picture):
+    for one in why(seen.decision):
         id = row_id(f"size {one.size}")
-        rows[id] = part("why_row", id, one, seen.picture.snapshot.wall)
+        rows[id] = part("why_row", id, one, seen.decision.snapshot.wall)
     table = Table("What keeps each size from growing and shrinking", WHY_HEAD, rows, "no size")
     return Block("why", "Sizes", "", table, wide=True)
 
@@ -220,14 +220,14 @@ def _why(seen: ShownDecision) -> Block:
 def _marks(seen: ShownDecision) -> tuple[list[Json], list[tuple[str, str]]]:
     """The standing orders, the pool's first, and what can be ordered of the whole pool."""
     pool = [UNDO[kind] if kind in seen.status.marks.pool else Verb(kind) for kind in STANDING]
-    return orders(Asked(seen.picture))["orders"], [(one, one.row.heading) for one in pool]
+    return orders(Asked(seen.decision))["orders"], [(one, one.row.heading) for one in pool]
 
 
 def _stream(source: Source, seen: ShownDecision) -> Block:
-    asked = Asked(seen.picture, source.explanations.journal, {"only": "done"})
+    asked = Asked(seen.decision, source.explanations.journal, {"only": "done"})
     try:
         rows, problem = decisions(asked)["decisions"][:LATEST], "nothing yet"
     except JournalError as error:
         rows, problem = [], str(error)
-    done = table(DECISIONS, rows, seen.picture.snapshot.wall, problem)
+    done = table(DECISIONS, rows, seen.decision.snapshot.wall, problem)
     return Block("stream", "Lately", '<p><a href="/log">All decisions</a></p>', done, wide=True)

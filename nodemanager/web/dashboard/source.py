@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from nodemanager.core.explain.picture import Picture
+from nodemanager.core.explain.decision_view import DecisionView
 from nodemanager.lib.clock import Clock
 from nodemanager.web.dashboard.history import ChartHistory
 from nodemanager.web.explain import Explanations
@@ -15,17 +15,17 @@ from nodemanager.web.status import Board, Status
 class ShownDecision:
     """One decision as a page shows it. `status` is of the same decision or a newer one."""
 
-    picture: Picture
+    decision: DecisionView
     status: Status
 
     def wall(self, boottime: float | None) -> float | None:
         """Boottime seconds as epoch seconds."""
-        snapshot = self.picture.snapshot
+        snapshot = self.decision.snapshot
         return None if boottime is None else snapshot.wall + boottime - snapshot.now
 
     def ahead(self, seconds: float | None) -> float | None:
         """The epoch seconds that are so many seconds after the decision."""
-        return None if seconds is None else self.picture.snapshot.wall + seconds
+        return None if seconds is None else self.decision.snapshot.wall + seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,5 +41,5 @@ class Source:
 
     def seen(self) -> ShownDecision | None:
         """The newest decision; None before the first."""
-        picture, status = self.explanations.picture, self.board.read()
-        return None if picture is None or status is None else ShownDecision(picture, status)
+        decision, status = self.explanations.decision, self.board.read()
+        return None if decision is None or status is None else ShownDecision(decision, status)

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from urllib.parse import urlencode
 
-from nodemanager.core.explain.picture import Picture
+from nodemanager.core.explain.decision_view import DecisionView
 from nodemanager.lib import foreign
 from nodemanager.lib.workers import Workers
 from nodemanager.web.dashboard.page import Page
@@ -55,7 +55,7 @@ class _Shelf:
     """The newest version of one page."""
 
     page: Page | None = None
-    made_of: Picture | None = None
+    made_of: DecisionView | None = None
     rests_until: float = 0.0
     making: asyncio.Lock = field(default_factory=asyncio.Lock)
 
@@ -81,11 +81,11 @@ class Store:
                 return None
             if shelf.page is not None:
                 rests = not at_once and time.monotonic() < shelf.rests_until
-                if rests or shelf.made_of is seen.picture:
+                if rests or shelf.made_of is seen.decision:
                     return shelf.page
             begin = time.monotonic()
             shelf.page = await self._workers.run(self._made, seen, address)
-            shelf.made_of = seen.picture
+            shelf.made_of = seen.decision
             shelf.rests_until = begin + min((time.monotonic() - begin) / SHARE, LONGEST_REST_S)
             return shelf.page
 

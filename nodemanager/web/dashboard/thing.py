@@ -49,11 +49,11 @@ def thing(
         before=number_of(query.get("before")),
     )
     journal = source.explanations.journal
-    shown = told(seen.picture, given, source=SOURCE, journal=journal, part=part_of_it)
+    shown = told(seen.decision, given, source=SOURCE, journal=journal, part=part_of_it)
     doing = DOING.get(shown["verdict"]["kind"], words(shown["verdict"]["kind"]))
     stand = _orders(seen, shown)
     html = part("verdict", shown, doing)
-    history = _history(shown, seen.picture.snapshot.wall)
+    history = _history(shown, seen.decision.snapshot.wall)
     blocks = [
         alerts_block(seen),
         Block("verdict", "Decision", html),
@@ -71,7 +71,7 @@ def thing(
 def job(source: Source, seen: ShownDecision, given: str) -> Page:
     """The page of a job, also of one that left the queue. Raises UnknownIdError."""
     journal = source.explanations.journal
-    shown = told_job(seen.picture, given, source=SOURCE, journal=journal)
+    shown = told_job(seen.decision, given, source=SOURCE, journal=journal)
     blocks = (
         alerts_block(seen),
         Block("job", "What becomes of it", part("job", shown, _epoch), wide=True),
@@ -87,7 +87,7 @@ def ids_of(shown: Json) -> tuple[str | None, str | None]:
 
 def _orders(seen: ShownDecision, shown: Json) -> list[TableRow]:
     """The operators' orders that stand for it."""
-    rows: list[TableRow] = orders(Asked(seen.picture))["orders"]
+    rows: list[TableRow] = orders(Asked(seen.decision))["orders"]
     return [one for one in rows if one["id"] is not None and one["id"] in ids_of(shown)]
 
 

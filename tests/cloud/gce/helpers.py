@@ -10,7 +10,7 @@ import pytest
 
 from nodemanager.cloud.api import CloudDriver, CreateOrder
 from nodemanager.cloud.gce.adapter import build_cloud
-from nodemanager.cloud.gce.labels import labels_for
+from nodemanager.cloud.gce.instance import labels_for
 from nodemanager.cloud.gce.wire import PAGE_SIZE
 from nodemanager.core.model.world import CloudNode, Size
 from tests.cloud.cloud_config import cloud_config

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodemanager.cloud.gce.labels import instance_name
+from nodemanager.cloud.gce.instance import instance_name
 from nodemanager.cloud.tags import label_value, read_label
 from nodemanager.core.model.world import CloudState
 from nodemanager.errors import (

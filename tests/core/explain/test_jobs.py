@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from nodemanager.core.explain.decision_view import DecisionView
 from nodemanager.core.explain.jobs import JobState, WaitingJob, asks, jobs
-from nodemanager.core.explain.picture import Picture
 from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.world import Job, WorkerState
 from nodemanager.core.observe.snapshot import Limits
@@ -20,7 +20,7 @@ def told(made: World, *queue: Job) -> dict[str, WaitingJob]:
     made.settle()
     assert made.last is not None
     assert made.decided is not None
-    return {one.job: one for one in jobs(Picture(made.decided, made.last, made.settings))}
+    return {one.job: one for one in jobs(DecisionView(made.decided, made.last, made.settings))}
 
 
 def test_an_idle_node_serves_the_first_job_and_another_is_booted_for_the_next() -> None:

@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 
 import nodemanager.core as core
-from nodemanager.core.explain.picture import Picture
-from nodemanager.core.explain.sums import Sum
-from nodemanager.core.explain.verify import Verification, of_refusal, verify
+from nodemanager.core.explain.decision_view import DecisionView
+from nodemanager.core.explain.verify import Sum, Verification, of_refusal, verify
 from nodemanager.core.model.annotations import PAUSE, Mark
 from nodemanager.core.model.breaker import Cause
 from nodemanager.core.model.changed import changed
@@ -52,8 +51,8 @@ def look(made: World, rounds: int = 1, *silent: str) -> World:
 def seen(made: World, *, later: float = 0.0, allow_empty: bool = False) -> Verification:
     assert made.decided is not None
     assert made.last is not None
-    picture = Picture(made.decided, made.last, made.settings)
-    return verify(picture, made.now + later, allow_empty=allow_empty)
+    decision = DecisionView(made.decided, made.last, made.settings)
+    return verify(decision, made.now + later, allow_empty=allow_empty)
 
 
 def found(told: Verification) -> list[tuple[str, str | None, Reason, Outlook]]:

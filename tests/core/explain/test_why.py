@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
+from nodemanager.core.explain.decision_view import DecisionView
 from nodemanager.core.explain.lately import grouped
-from nodemanager.core.explain.picture import Picture
 from nodemanager.core.explain.why import SizeWhy, why
 from nodemanager.core.model.annotations import PAUSE, Mark
 from nodemanager.core.model.reasons import Reason
@@ -33,7 +33,9 @@ def told(made: World, size: str | None = None) -> dict[str, SizeWhy]:
     made.settle()
     assert made.last is not None
     assert made.decided is not None
-    return {one.size: one for one in why(Picture(made.decided, made.last, made.settings), size)}
+    return {
+        one.size: one for one in why(DecisionView(made.decided, made.last, made.settings), size)
+    }
 
 
 def test_only_active_sizes_are_told_unless_one_is_asked_for() -> None:
@@ -146,7 +148,7 @@ def test_no_decision_tells_nothing() -> None:
     made.plan()
     assert made.last is not None
     assert made.decided is not None
-    assert why(Picture(made.decided, made.last, made.settings)) == ()
+    assert why(DecisionView(made.decided, made.last, made.settings)) == ()
 
 
 # What happened lately.

@@ -15,7 +15,7 @@ from nodemanager.core.operate.adoption import (
     node_version,
     standing_of_node,
 )
-from nodemanager.core.operate.backlog import IndexedPlan, Item, ItemAction, Stand, picture_of
+from nodemanager.core.operate.backlog import IndexedPlan, Item, ItemAction, Stand, indexed_plan
 from tests.core.build import POOL, World, incarnation_of, node, world
 
 
@@ -34,7 +34,7 @@ def seen_in(made: World, **flags: Any) -> IndexedPlan:
     made.flags |= flags
     made.poll()
     snapshot = made.snapshot()
-    found = picture_of(made.plan(), snapshot)
+    found = indexed_plan(made.plan(), snapshot)
     assert found is not None
     return found
 

@@ -16,7 +16,7 @@ from nodemanager.core.operate.backlog import (
     Item,
     ItemAction,
     Stand,
-    picture_of,
+    indexed_plan,
     proposal,
     standing_of,
 )
@@ -50,7 +50,7 @@ def leaky(count: int = 30) -> World:
 def seen_in(made: World, **flags: Any) -> IndexedPlan:
     made.flags |= flags
     snapshot = made.snapshot()
-    found = picture_of(made.plan(), snapshot)
+    found = indexed_plan(made.plan(), snapshot)
     assert found is not None
     return found
 
@@ -76,7 +76,7 @@ def standing(made: World, *items: Item, **flags: Any) -> Statuses:
 def test_a_decision_that_could_not_be_taken_proposes_nothing() -> None:
     made = world()
     snapshot = made.snapshot()
-    assert picture_of(made.plan(), snapshot) is None
+    assert indexed_plan(made.plan(), snapshot) is None
 
 
 def test_the_longest_quiet_is_proposed_first_and_what_can_not_be_asked_last_s5_c11() -> None:

@@ -9,9 +9,9 @@ import pytest
 
 from nodemanager.core.execute.setup import confirm_setup, order_setup
 from nodemanager.core.execute.workflow import Seen
+from nodemanager.core.explain.decision_view import DecisionView
 from nodemanager.core.explain.explain import explain
 from nodemanager.core.explain.findings import RuleStatus
-from nodemanager.core.explain.picture import Picture
 from nodemanager.core.explain.why import why
 from nodemanager.core.model.annotations import PARK, PAUSE, Mark
 from nodemanager.core.model.reasons import Kind, Reason
@@ -45,7 +45,7 @@ def test_o7_a_parked_pool_boots_nothing_for_jobs_spares_or_min_nodes_and_says_wh
     assert made.last.wants is not None
     assert {reason for _, reason in made.last.wants.refused} == {Reason.POOL_PARKED}
     assert made.last.pool_marks == PARKED["pool_marks"]
-    (small,) = why(Picture(made.snapshot(), made.last, made.settings))
+    (small,) = why(DecisionView(made.snapshot(), made.last, made.settings))
     assert [(one.reason, one.measures["by"]) for one in small.grows] == [
         (Reason.POOL_PARKED, "ann")
     ]

@@ -54,7 +54,7 @@ def booted_in(made: World) -> list[str | None]:
     ],
 )
 def test_the_next_node_is_booted_in_the_first_or_emptiest_place_that_does_not_rest(
-    size: availability.Size,
+    size: Size,
     rests: dict[str, float],
     nodes: dict[str, int],
     tried: tuple[str, ...],

@@ -9,7 +9,7 @@ from urllib.parse import urlencode
 
 from falcon import testing
 
-from nodemanager.core.explain.picture import Picture
+from nodemanager.core.explain.decision_view import DecisionView
 from nodemanager.core.model.annotations import Marks
 from nodemanager.core.operate.replies import Command, Reply, Result
 from nodemanager.web.dashboard.dashboard import Dashboard
@@ -88,15 +88,15 @@ class Console:
         self.client = testing.TestClient(self.server.app)
         self.cookie: str | None = None
 
-    def decides(self, made: World, marks: Marks | None = None, **flags: Any) -> Picture:
+    def decides(self, made: World, marks: Marks | None = None, **flags: Any) -> DecisionView:
         """Show the next decision about that world; `flags` are the snapshot's."""
         made.flags |= flags
         made.settle()
         assert made.last is not None
         assert made.decided is not None
-        picture = Picture(made.decided, made.last, made.settings, marks=marks or Marks())
-        self.observer.show(picture)
-        return picture
+        decision = DecisionView(made.decided, made.last, made.settings, marks=marks or Marks())
+        self.observer.show(decision)
+        return decision
 
     def get(self, path: str, **headers: str) -> testing.Result:
         return self._ask("GET", path, {}, headers)

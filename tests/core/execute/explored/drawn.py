@@ -8,7 +8,7 @@ import textwrap
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from nodemanager.core.execute.catalog import WORKFLOWS
+from nodemanager.core.execute.flights import WORKFLOWS
 from nodemanager.core.execute.once import Once
 from nodemanager.core.execute.workflow import Action, Workflow
 from tests.core.execute.explored.explorer import Explored, Explorer, Move

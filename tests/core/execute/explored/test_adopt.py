@@ -20,7 +20,7 @@ from nodemanager.core.model.reasons import Kind, Reason
 from nodemanager.core.model.verdict import Verdict
 from nodemanager.core.model.world import CloudNode, CloudState, Guarantee, Tags
 from nodemanager.core.operate.adoption import node_version
-from nodemanager.core.operate.backlog import Item, ItemAction, Stand, picture_of
+from nodemanager.core.operate.backlog import Item, ItemAction, Stand, indexed_plan
 from nodemanager.core.operate.backlog_marks import ItemMark
 from nodemanager.errors import BadRequest, NotSent
 from tests.core.build import POOL, incarnation_of, world
@@ -63,11 +63,11 @@ class TinyAdopt:
         self._node = made.add_node(id="i-r1", pool=None, age=1000.0)
         made.poll()
         snapshot = made.snapshot()
-        picture = picture_of(made.plan(), snapshot)
-        assert picture is not None
-        self._picture, self._snapshot, self._settings = picture, snapshot, made.settings
+        indexed = indexed_plan(made.plan(), snapshot)
+        assert indexed is not None
+        self._indexed, self._snapshot, self._settings = indexed, snapshot, made.settings
         self._item = Item(ItemAction.ADOPT, "i-r1", node_version(self._node), "r1")
-        self._order = order_adoption(self._item, picture, snapshot, made.settings)
+        self._order = order_adoption(self._item, indexed, snapshot, made.settings)
         assert self._order.tags == OURS
 
     def begins(self) -> Iterable[tuple[AdoptOrder, Tiny]]:
@@ -89,7 +89,7 @@ class TinyAdopt:
             self._settings,
             Guarantee.CAS,
             stopping=world.stopping,
-            picture=self._picture,
+            indexed=self._indexed,
             marks=marks if world.item is Stand.HELD else {},
         )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nodemanager.core.execute.catalog import WORKFLOWS
+from nodemanager.core.execute.flights import WORKFLOWS
 from nodemanager.core.execute.prune import Prune
 from nodemanager.core.execute.workflow import Action
 from tests.core.execute.explored.drawn import described, drawing, explored

@@ -15,7 +15,7 @@ from nodemanager.core.plan.plan import Plan
 
 
 @dataclass(frozen=True)
-class Picture:
+class DecisionView:
     """One decision, the snapshot it was taken from, and what else is shown. Never changed.
 
     `took_s` is how long the decision took. `leftovers` counts what is still to be released.
