@@ -12,10 +12,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from nodemanager.core.execute.effects import ReadRecord, WriteClaim
-from nodemanager.core.execute.news import Learned
-from nodemanager.core.execute.once import OnceState, reading, writing
-from nodemanager.core.execute.workflow import About, Action, Failed, Level, LogLine, Seen, Step
+from nodemanager.core.execute.effects import WriteClaim
+from nodemanager.core.execute.once import OnceState, RecordAction, writing
+from nodemanager.core.execute.workflow import Action, Failed, Level, LogLine, Seen, Step
 from nodemanager.core.judge.preconditions import standing_block
 from nodemanager.core.model.reasons import Event
 from nodemanager.core.model.world import Claim, Record
@@ -43,20 +42,11 @@ def confirm_bind(order: BindOrder, record: Record | None, seen: Seen) -> Claim |
 # The workflow.
 
 
-class Bind:
+class Bind(RecordAction[BindOrder]):
     """Read, confirm, write. The write names a version: the store refuses a late one."""
 
     action = Action.BIND
     flight = "bind"
-
-    def id(self, order: BindOrder) -> str:
-        return order.uuid
-
-    def about(self, order: BindOrder) -> About:
-        return About(record=order.uuid)
-
-    def start(self, order: BindOrder) -> Step[OnceState[BindOrder]]:
-        return reading(order, ReadRecord(order.uuid))
 
     def found(
         self, order: BindOrder, answer: Record | None, seen: Seen
@@ -76,9 +66,6 @@ class Bind:
     ) -> Step[OnceState[BindOrder]]:
         # A ping may have come in between; whatever it was, the next plan tries again.
         return Step(None, tell=(_told(order, failed.error),))
-
-    def in_doubt(self, order: BindOrder) -> tuple[Learned, ...]:
-        return ()
 
 
 def _told(order: BindOrder, error: Exception | None) -> LogLine:

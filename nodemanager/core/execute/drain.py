@@ -6,22 +6,22 @@ of this run that stand (`Drains`): a node that can drain is shut down as idle on
 
 from __future__ import annotations
 
-from nodemanager.core.execute.effects import ReadRecord, TellDrain
-from nodemanager.core.execute.news import DrainTold, Learned
-from nodemanager.core.execute.once import OnceState, reading, writing
-from nodemanager.core.execute.workflow import About, Action, Failed, Level, LogLine, Seen, Step
+from nodemanager.core.execute.effects import TellDrain
+from nodemanager.core.execute.news import DrainTold
+from nodemanager.core.execute.once import OnceState, RecordAction, writing
+from nodemanager.core.execute.workflow import Action, Failed, Level, LogLine, Seen, Step
 from nodemanager.core.judge.preconditions import standing_block
 from nodemanager.core.model.reasons import Event
 from nodemanager.core.model.world import Record
-from nodemanager.core.plan.drains import DrainOrder
+from nodemanager.core.plan.drains import DispatchOrder, DrainOrder
 
 
-def is_still_due(order: DrainOrder, record: Record | None, seen: Seen) -> bool:
+def is_still_due(order: DrainOrder | DispatchOrder, record: Record | None, seen: Seen) -> bool:
     """Whether the order may be written at this moment; `record` was just read.
 
     The order may have waited for a worker, and lease, breaker, holds or demand may have changed.
     """
-    snapshot, settings, uuid = seen.snapshot, seen.settings, order.record.uuid
+    snapshot, settings, uuid = seen.snapshot, seen.settings, order.uuid
     if seen.stopping or standing_block(snapshot, settings, breaker=order.on) is not None:
         return False
     if record is None or record.held or not snapshot.holds.isdisjoint((uuid, order.node_id)):
@@ -32,48 +32,39 @@ def is_still_due(order: DrainOrder, record: Record | None, seen: Seen) -> bool:
 # The workflow.
 
 
-class Drain:
+class Drain(RecordAction[DrainOrder]):
     """Read, confirm, write. The write names incarnation and drain order: a late one is refused."""
 
     action = Action.DRAIN
     flight = "drain"
-
-    def id(self, order: DrainOrder) -> str:
-        return order.record.uuid
-
-    def about(self, order: DrainOrder) -> About:
-        return About(record=order.record.uuid)
-
-    def start(self, order: DrainOrder) -> Step[OnceState[DrainOrder]]:
-        return reading(order, ReadRecord(order.record.uuid))
 
     def found(
         self, order: DrainOrder, answer: Record | None, seen: Seen
     ) -> Step[OnceState[DrainOrder]]:
         if not is_still_due(order, answer, seen):
             return Step(None)
-        unknown = DrainTold(order.record.uuid, None)
+        unknown = DrainTold(order.uuid, None)
         return writing(order, TellDrain(order.record, order.on), unknown)
 
     def done(
         self, order: DrainOrder, answer: Record, seen: Seen, *, late: bool
     ) -> Step[OnceState[DrainOrder]]:
         told = DrainTold(answer.uuid, answer.drain)
-        return Step(None, tell=(_told(order, None),), learn=() if late else (told,))
+        return Step(None, tell=(told_of(order),), learn=() if late else (told,))
 
     def failed(
         self, order: DrainOrder, failed: Failed, seen: Seen, *, late: bool
     ) -> Step[OnceState[DrainOrder]]:
-        return Step(None, tell=(_told(order, failed.error),))
-
-    def in_doubt(self, order: DrainOrder) -> tuple[Learned, ...]:
-        return ()
+        return Step(None, tell=(told_of(order, failed.error),))
 
 
-def _told(order: DrainOrder, error: Exception | None) -> LogLine:
+def told_of(
+    order: DrainOrder | DispatchOrder, error: Exception | None = None, host: str | None = None
+) -> LogLine:
     fields = {
         "node": order.node_id,
-        "record": order.record.uuid,
+        "record": order.uuid,
+        "host": host,
         "reason": order.reason,
         "action": "drain" if order.on else "resume",
         "error": error,

@@ -88,6 +88,32 @@ class SimpleAction(Protocol[Order]):
         ...
 
 
+class OfRecord(Protocol):
+    """An order about one record."""
+
+    @property
+    def uuid(self) -> str: ...
+
+
+RecordOrder = TypeVar("RecordOrder", bound=OfRecord)
+
+
+class RecordAction(Generic[RecordOrder]):
+    """What those deeds share that read one record, block it alone, and leave nothing in doubt."""
+
+    def id(self, order: RecordOrder) -> str:
+        return order.uuid
+
+    def about(self, order: RecordOrder) -> About:
+        return About(record=order.uuid)
+
+    def start(self, order: RecordOrder) -> Step[OnceState[RecordOrder]]:
+        return reading(order, ReadRecord(order.uuid))
+
+    def in_doubt(self, order: RecordOrder) -> tuple[Learned, ...]:
+        return ()
+
+
 def reading(order: Order, effect: ReadRecord | AskNode) -> Step[OnceState[Order]]:
     """The first step."""
     return Step(Reading(order), (effect,))

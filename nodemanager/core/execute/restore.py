@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 
 from nodemanager.core.execute.effects import ReadRecord, RestoreRecord
 from nodemanager.core.execute.news import Learned, NotRestored, Restored, WriteInDoubt
-from nodemanager.core.execute.once import OnceState, reading, writing
-from nodemanager.core.execute.workflow import About, Action, Failed, Level, LogLine, Seen, Step
+from nodemanager.core.execute.once import OnceState, RecordAction, writing
+from nodemanager.core.execute.workflow import Action, Failed, Level, LogLine, Seen, Step
 from nodemanager.core.judge import false_clean
 from nodemanager.core.judge.preconditions import standing_block
 from nodemanager.core.model.reasons import Event, Kind, Reason
@@ -66,22 +66,16 @@ def confirm_restore(order: RestoreOrder, record: Record | None, seen: Seen) -> V
 # The workflow.
 
 
-class Restore:
+class Restore(RecordAction[RestoreOrder]):
     """Read, confirm, write. A store that compares versions refuses a late write."""
 
     action = Action.RESTORE
     flight = "restore"
 
-    def id(self, order: RestoreOrder) -> str:
-        return order.uuid
-
-    def about(self, order: RestoreOrder) -> About:
-        return About(record=order.uuid)
-
     def start(self, order: RestoreOrder) -> Step[OnceState[RestoreOrder]]:
         if order.known is None:
             return Step(None, learn=(NotRestored(keep(order.uuid, Reason.NO_PRE_IMAGE)),))
-        return reading(order, ReadRecord(order.uuid))
+        return super().start(order)
 
     def found(
         self, order: RestoreOrder, answer: Record | None, seen: Seen

@@ -32,6 +32,10 @@ class DrainOrder:
     reason: Reason
     plan_id: str
 
+    @property
+    def uuid(self) -> str:
+        return self.record.uuid
+
 
 def drain_orders(
     views: Iterable[NodeView], snapshot: Snapshot, settings: Settings
@@ -71,6 +75,10 @@ class DispatchOrder:
     on: bool
     reason: Reason
     plan_id: str
+
+    @property
+    def uuid(self) -> str:
+        return self.record.uuid
 
 
 def dispatch_orders(
