@@ -320,7 +320,7 @@ GUARDS = (
     TextMutant(
         "C9",
         "a scheduler is told to drain a node on hold",
-        "core/execute/dispatch.py",
+        "core/execute/drain.py",
         "record is None or record.held or not snapshot.holds.isdisjoint((uuid, order.node_id)):",
         "record is None or record.held:",
         f"{_DUE}test_an_order_to_the_scheduler_stands_until_anything_forbids_it_d12_l6_c9",
@@ -337,8 +337,8 @@ GUARDS = (
         "D12",
         "a drain goes out that a late order may undo",
         "core/execute/dispatch.py",
-        "    if order.on and may_be_undone(record, snapshot):\n",
-        "    if False:\n",
+        "    return not (order.on and may_be_undone(record, seen.snapshot))\n",
+        "    return True\n",
         f"{_DUE}test_no_drain_goes_out_while_an_unclear_order_may_undo_it_d12",
     ),
     TextMutant(

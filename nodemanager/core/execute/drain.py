@@ -13,10 +13,10 @@ from nodemanager.core.execute.workflow import Action, Failed, Level, LogLine, Se
 from nodemanager.core.judge.preconditions import standing_block
 from nodemanager.core.model.reasons import Event
 from nodemanager.core.model.world import Record
-from nodemanager.core.plan.drains import DispatchOrder, DrainOrder
+from nodemanager.core.plan.drains import AnyDrain, DrainOrder
 
 
-def is_still_due(order: DrainOrder | DispatchOrder, record: Record | None, seen: Seen) -> bool:
+def is_still_due(order: AnyDrain, record: Record | None, seen: Seen) -> bool:
     """Whether the order may be written at this moment; `record` was just read.
 
     The order may have waited for a worker, and lease, breaker, holds or demand may have changed.
@@ -58,9 +58,7 @@ class Drain(RecordAction[DrainOrder]):
         return Step(None, tell=(told_of(order, failed.error),))
 
 
-def told_of(
-    order: DrainOrder | DispatchOrder, error: Exception | None = None, host: str | None = None
-) -> LogLine:
+def told_of(order: AnyDrain, error: Exception | None = None, host: str | None = None) -> LogLine:
     fields = {
         "node": order.node_id,
         "record": order.uuid,

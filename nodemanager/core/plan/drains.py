@@ -81,6 +81,9 @@ class DispatchOrder:
         return self.record.uuid
 
 
+AnyDrain = DrainOrder | DispatchOrder
+
+
 def dispatch_orders(
     views: Iterable[NodeView], snapshot: Snapshot, settings: Settings
 ) -> Iterator[DispatchOrder]:
