@@ -10,7 +10,7 @@ from nodemanager.core.execute.news import CreateRefused, NodeExpected
 from nodemanager.core.execute.state import State, learned
 from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.settings import Settings
-from nodemanager.core.model.world import CloudState, Job
+from nodemanager.core.model.world import CloudState, Job, Size
 from nodemanager.core.observe.snapshot import Limits, Rests
 from nodemanager.core.plan import availability
 from nodemanager.core.plan.availability import after_refusal
