@@ -18,6 +18,7 @@ from nodemanager.cloud.azure.checks import AzureChecks
 from nodemanager.cloud.azure.errors import Refusal
 from nodemanager.cloud.azure.leftovers import AzureLeftovers
 from nodemanager.cloud.azure.node import (
+    CREATING,
     DELETING,
     FAILED,
     READER,
@@ -145,7 +146,8 @@ class Azure(Provider):
         return made if link is None else GoesOn(made, json.dumps({"name": name, "link": link}))
 
     def finish(self, driver: NodeDriver, pending: str) -> str | Refusal | None:
-        """By the operation, and by why it failed once that is told.
+        """By the operation, or by the machine where nobody knows it; and by why it failed
+        once that is told.
 
         Azure keeps what is left of a machine whose create failed. Where the failure's code says
         that it never ran, it is deleted, and the failure is told once it is gone: it has the node's
@@ -153,6 +155,8 @@ class Azure(Provider):
         """
         wire, known = self.wire(driver), json.loads(pending)
         failure = Refusal(known["code"], known["message"], 500) if "code" in known else None
+        if "link" not in known and failure is None:
+            return _ended(wire.machine(known["name"]), pending)
         if failure is None:
             told = wire.operation(known["link"])
             try:
@@ -172,12 +176,13 @@ class Azure(Provider):
         said = {"code": failure.code, "message": failure.message}
         return json.dumps({"name": known["name"], **said})
 
-    def _made_before(self, wire: Wire, name: str, tags: Tags, refusal: Refusal) -> VirtualMachine:
+    def _made_before(self, wire: Wire, name: str, tags: Tags, refusal: Refusal) -> object:
         made = wire.machine(name)
         if made is None or tags_in(made.tags) != tags:
             raise refusal
         self._seen([made])
-        return made
+        goes_on = made.provisioning == CREATING
+        return GoesOn(made, json.dumps({"name": name})) if goes_on else made
 
     def adopt(self, driver: NodeDriver, node_id: str, tags: Tags) -> None:
         node = self.by_id(driver, node_id)
@@ -216,6 +221,15 @@ class Azure(Provider):
     def _is_ours(self, one: VirtualMachine) -> bool:
         """What is no machine may be ours, too: the reader tells it."""
         return not one.id or tags_in(one.tags).pool == self.pool
+
+
+def _ended(made: VirtualMachine | None, pending: str) -> str | Refusal | None:
+    """How a create ended whose operation nobody knows; `pending` while it goes on."""
+    if made is not None and made.provisioning == CREATING:
+        return pending
+    if made is None or made.state == FAILED:
+        return Refusal("", "the create failed, and the reason is in Azure's activity log", 500)
+    return None
 
 
 def build_cloud(config: CloudConfig, *, timeout: float = TIMEOUT) -> LibcloudCloud:

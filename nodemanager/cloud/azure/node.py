@@ -14,7 +14,7 @@ from nodemanager.core.model.world import CloudState, Tags
 
 NAME_TAG = "nodemanager-name"
 """The node's name as ordered; the machine's own name has the incarnation behind it."""
-DELETING, FAILED = "Deleting", "Failed"
+CREATING, DELETING, FAILED = "Creating", "Deleting", "Failed"
 LATEST = "latest"
 """In the place of a version: the newest one at the time of the boot."""
 OWN_REFERENCES = ("id", "communityGalleryImageId", "sharedGalleryImageId")

@@ -521,6 +521,30 @@ def test_a_create_whose_answer_was_lost_is_repeated_and_makes_no_second_machine_
     assert all(call.headers["if-none-match"] == "*" for call in azure.called(PUT))
 
 
+@pytest.mark.parametrize("fails", [False, True], ids=["made", "not-made"])
+def test_a_create_that_is_found_by_its_name_is_followed_to_its_end(
+    azure: AzureServer, fails: bool
+) -> None:
+    """Its answer was lost, and nobody has the link to its operation."""
+    azure.world.takes = 1000.0
+    azure.world.create_fails = [NO_ROOM] if fails else []
+    ours, asked = cloud(azure), order()
+    azure.fault(PUT, after=lost)
+    with pytest.raises(CloudError):
+        ours.create(asked)
+    found = ours.create(asked)
+    assert found.state is CloudState.PENDING
+    assert cloud(azure).finish(found.pending, None) == found.pending
+    for one in azure.world.operations.values():
+        one.due = 0.0
+    ended = cloud(azure).finish(found.pending, None)
+    if fails:
+        assert isinstance(ended, CloudError)
+        assert not ended.definite
+    else:
+        assert ended is None
+
+
 def test_a_name_that_is_taken_by_another_order_is_a_refusal(azure: AzureServer) -> None:
     asked = order()
     assert asked.tags.incarnation is not None
