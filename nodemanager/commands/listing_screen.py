@@ -11,7 +11,7 @@ from rich.text import Text
 
 from nodemanager.commands import show
 from nodemanager.commands.times import local
-from nodemanager.core.explain.lists import Column, ListKind, Look, TableRow
+from nodemanager.core.explain.lists import CellKind, Column, ListKind, TableRow
 from nodemanager.lib.logline import span
 from nodemanager.lib.logline import timestamp as stamp
 from nodemanager.lib.logscreen import Shortened
@@ -45,17 +45,17 @@ def _cell(row: TableRow, column: Column, short: Shortened | None, *, terminal: b
     value, look = row[column.key], column.look
     if value in (None, "", []):
         return Text("-", style="dim")
-    if look in (Look.AGO, Look.UNTIL):
+    if look in (CellKind.AGO, CellKind.UNTIL):
         # Without a blank, so that a pipe's reader can split columns at blanks.
         return show.cell(span(value).replace(" ", ""))
-    if look is Look.MOMENT:
+    if look is CellKind.MOMENT:
         return show.cell(f"{span(max(0.0, time.time() - value))} ago" if terminal else stamp(value))
     if column.key == "node" and short is not None:
         return show.cell(short.of(value))
     if isinstance(value, list):
         more = " ..." if row.get("count", 0) > len(value) else ""
         return show.cell(",".join(str(one) for one in value) + more)
-    return show.cell(value, STYLES.get(value, "") if look is Look.STATE else "")
+    return show.cell(value, STYLES.get(value, "") if look is CellKind.STATE else "")
 
 
 def foot(

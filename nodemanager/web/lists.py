@@ -58,7 +58,7 @@ MOST_DECISIONS = 200
 TIMES = ("since", "until")
 
 
-class Asked(NamedTuple):
+class ListRequest(NamedTuple):
     """What a list is made from, and the query of the address."""
 
     decision: DecisionView
@@ -93,15 +93,15 @@ def number_of(text: str | None) -> int | None:
     return int(text) if text is not None and text.isdecimal() and len(text) < 19 else None
 
 
-class Listed(NamedTuple):
+class ListAnswer(NamedTuple):
     """A list: what it is, and its whole answer before the query chooses rows."""
 
     kind: ListKind
-    answer: Callable[[Asked], Json]
+    answer: Callable[[ListRequest], Json]
 
     def asked(self, decision: DecisionView, journal: Path | None, request: Request) -> Json:
         """The answer with the rows that the request asks for. Raises falcon's 400."""
-        asked = Asked(decision, journal, dict(parse_qsl(request.query_string)))
+        asked = ListRequest(decision, journal, dict(parse_qsl(request.query_string)))
         for key in TIMES:
             if asked.query.get(key) and asked.time(key) is None:
                 raise falcon.HTTPBadRequest(title="no such time", description=asked.query[key])
@@ -113,19 +113,19 @@ class Listed(NamedTuple):
         return {**shown, self.kind.key: rows}
 
 
-def nodes(asked: Asked) -> Json:
+def nodes(asked: ListRequest) -> Json:
     """The answer of GET /api/nodes."""
     return {**_head(asked), "nodes": [_row(one) for one in _taken(asked.decision).nodes]}
 
 
-def slots(asked: Asked) -> Json:
+def slots(asked: ListRequest) -> Json:
     """The answer of GET /api/slots."""
     taken = _taken(asked.decision)
     rows = [_row(one) for one in taken.slots]
     return {**_head(asked), "total": taken.total, "slots": rows}
 
 
-def waiting(asked: Asked) -> Json:
+def waiting(asked: ListRequest) -> Json:
     """The answer of GET /api/jobs; each reason has its sentence, `says`."""
     decision = asked.decision
     return {
@@ -136,7 +136,7 @@ def waiting(asked: Asked) -> Json:
     }
 
 
-def orders(asked: Asked) -> Json:
+def orders(asked: ListRequest) -> Json:
     """The answer of GET /api/orders."""
     decision = asked.decision
     marks = replace(decision.marks, pool=decision.snapshot.pool_marks)
@@ -144,7 +144,7 @@ def orders(asked: Asked) -> Json:
     return {**_head(asked), "orders": [_row(one) for one in rows]}
 
 
-def groups(asked: Asked) -> Json:
+def groups(asked: ListRequest) -> Json:
     """The answer of GET /api/events."""
     since = asked.time("since")
     told = lately(
@@ -157,7 +157,7 @@ def groups(asked: Asked) -> Json:
     return {**_head(asked), **told}
 
 
-def decisions(asked: Asked) -> Json:
+def decisions(asked: ListRequest) -> Json:
     """The answer of GET /api/decisions; the next page's are those `before` the number, if any."""
     query = asked.query
     found = latest(
@@ -211,7 +211,7 @@ def _taken(decision: DecisionView) -> inventory.Inventory:
     return inventory.take(decision.made, decision.snapshot, decision.settings)
 
 
-def _head(asked: Asked) -> Json:
+def _head(asked: ListRequest) -> Json:
     decision = asked.decision
     at = decision.snapshot.wall
     return {"pool": decision.settings.pool, "plan": decision.made.plan_id, "at": at}
@@ -221,13 +221,13 @@ def _row(row: inventory.NodeRow | inventory.SlotRow | inventory.OrderRow) -> Jso
     return {one.name: plain(getattr(row, one.name)) for one in fields(row)}
 
 
-LISTS: Mapping[str, Listed] = {
-    "nodes": Listed(NODES, nodes),
-    "slots": Listed(SLOTS, slots),
-    "jobs": Listed(JOBS, waiting),
-    "orders": Listed(ORDERS, orders),
-    "events": Listed(GROUPS, groups),
-    "decisions": Listed(DECISIONS, decisions),
+LISTS: Mapping[str, ListAnswer] = {
+    "nodes": ListAnswer(NODES, nodes),
+    "slots": ListAnswer(SLOTS, slots),
+    "jobs": ListAnswer(JOBS, waiting),
+    "orders": ListAnswer(ORDERS, orders),
+    "events": ListAnswer(GROUPS, groups),
+    "decisions": ListAnswer(DECISIONS, decisions),
 }
 
 

@@ -41,10 +41,10 @@ class Daemon:
         self._decision = DecisionView(made.decided, made.last, made.settings, APPLY)
 
     def nodes(self) -> dict[str, Any]:
-        return json.loads(json.dumps(lists.nodes(lists.Asked(self._decision))))  # type: ignore[no-any-return]
+        return json.loads(json.dumps(lists.nodes(lists.ListRequest(self._decision))))  # type: ignore[no-any-return]
 
     def slots(self) -> dict[str, Any]:
-        return json.loads(json.dumps(lists.slots(lists.Asked(self._decision))))  # type: ignore[no-any-return]
+        return json.loads(json.dumps(lists.slots(lists.ListRequest(self._decision))))  # type: ignore[no-any-return]
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from nodemanager.core.model.world import Job, WorkerState
 from nodemanager.core.operate.naming import UnknownIdError
 from nodemanager.journal.job import told_job
 from nodemanager.web import why as answers
-from nodemanager.web.lists import Asked, waiting
+from nodemanager.web.lists import ListRequest, waiting
 from tests.core.build import World, world
 
 Run = Callable[..., tuple[int, str, str]]
@@ -39,7 +39,7 @@ class Daemon:
         return told
 
     def jobs(self) -> dict[str, Any]:
-        told: dict[str, Any] = json.loads(json.dumps(waiting(Asked(self._decision))))
+        told: dict[str, Any] = json.loads(json.dumps(waiting(ListRequest(self._decision))))
         return told
 
     def explain(self, id: str, *, job: bool) -> dict[str, Any]:

@@ -27,15 +27,15 @@ def test_without_the_token_nothing_is_named(daemon: Daemon, small: World, path: 
 def test_the_lists_are_of_the_newest_decision(daemon: Daemon, small: World) -> None:
     daemon.decides(small)
     decision = daemon.decides(small)
-    assert get(daemon, "nodes").json() == lists.nodes(lists.Asked(decision))
-    assert get(daemon, "slots").json() == lists.slots(lists.Asked(decision))
+    assert get(daemon, "nodes").json() == lists.nodes(lists.ListRequest(decision))
+    assert get(daemon, "slots").json() == lists.slots(lists.ListRequest(decision))
 
 
 def test_one_node_is_given_by_any_name_and_an_unknown_one_is_404(
     daemon: Daemon, small: World
 ) -> None:
     decision = daemon.decides(small)
-    (first, *_) = lists.nodes(lists.Asked(decision))["nodes"]
+    (first, *_) = lists.nodes(lists.ListRequest(decision))["nodes"]
     assert get(daemon, f"nodes/{first['node']}").json() == first
     missing = get(daemon, "nodes/no-such-node")
     assert missing.status_code == 404

@@ -36,7 +36,7 @@ class Width(IntEnum):
     WIDE = 2
 
 
-class Look(StrEnum):
+class CellKind(StrEnum):
     """What a column's values are, and so how each screen shows them."""
 
     TEXT = ""
@@ -61,12 +61,12 @@ class Column(NamedTuple):
     heading: str
     key: str
     width: Width = Width.NARROW
-    look: Look = Look.TEXT
+    look: CellKind = CellKind.TEXT
 
     @property
     def is_number(self) -> bool:
         """Whether its values are to the right."""
-        return self.look in (Look.NUMBER, Look.AGO, Look.UNTIL)
+        return self.look in (CellKind.NUMBER, CellKind.AGO, CellKind.UNTIL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,10 +166,10 @@ NODES = ListKind(
         Column("host", "host"),
         Column("node", "node"),
         Column("size", "size"),
-        Column("state", "state", look=Look.STATE),
-        Column("age", "age_s", look=Look.AGO),
-        Column("slot", "slot", look=Look.NUMBER),
-        Column("reason", "reason", look=Look.CODE),
+        Column("state", "state", look=CellKind.STATE),
+        Column("age", "age_s", look=CellKind.AGO),
+        Column("slot", "slot", look=CellKind.NUMBER),
+        Column("reason", "reason", look=CellKind.CODE),
         Column("orders", "orders", PAGE),
         Column("cloud", "cloud_state", WIDE),
         Column("name", "name", WIDE),
@@ -186,13 +186,13 @@ SLOTS = ListKind(
     what="slot",
     title="Held slots",
     columns=(
-        Column("slot", "slot", look=Look.NUMBER),
+        Column("slot", "slot", look=CellKind.NUMBER),
         Column("host", "host"),
-        Column("state", "state", look=Look.STATE),
+        Column("state", "state", look=CellKind.STATE),
         Column("node", "node"),
-        Column("quiet", "quiet_s", look=Look.AGO),
-        Column("free_in", "free_in_s", look=Look.UNTIL),
-        Column("reason", "reason", look=Look.CODE),
+        Column("quiet", "quiet_s", look=CellKind.AGO),
+        Column("free_in", "free_in_s", look=CellKind.UNTIL),
+        Column("reason", "reason", look=CellKind.CODE),
         Column("orders", "orders", PAGE),
         Column("record", "record", WIDE),
         Column("record_state", "record_state", WIDE),
@@ -208,14 +208,14 @@ JOBS = ListKind(
     title="Waiting jobs",
     columns=(
         Column("job", "job"),
-        Column("state", "state", look=Look.STATE),
-        Column("count", "count", look=Look.NUMBER),
+        Column("state", "state", look=CellKind.STATE),
+        Column("count", "count", look=CellKind.NUMBER),
         Column("asks", "asks"),
         Column("size", "size"),
         Column("nodes", "nodes"),
-        Column("coming", "coming", look=Look.NUMBER),
-        Column("reason", "reason", look=Look.CODE),
-        Column("ends_in", "in_s", look=Look.UNTIL),
+        Column("coming", "coming", look=CellKind.NUMBER),
+        Column("reason", "reason", look=CellKind.CODE),
+        Column("ends_in", "in_s", look=CellKind.UNTIL),
     ),
     filters=("state", "size", "reason"),
     names=("job",),
@@ -227,12 +227,12 @@ GROUPS = ListKind(
     what="group",
     title="What happened, in groups",
     columns=(
-        Column("last", "last_at", look=Look.MOMENT),
-        Column("first", "first_at", look=Look.MOMENT),
-        Column("count", "count", look=Look.NUMBER),
-        Column("level", "level", look=Look.STATE),
-        Column("event", "event", look=Look.CODE),
-        Column("reason", "reason", look=Look.CODE),
+        Column("last", "last_at", look=CellKind.MOMENT),
+        Column("first", "first_at", look=CellKind.MOMENT),
+        Column("count", "count", look=CellKind.NUMBER),
+        Column("level", "level", look=CellKind.STATE),
+        Column("event", "event", look=CellKind.CODE),
+        Column("reason", "reason", look=CellKind.CODE),
         Column("of", "names"),
     ),
     filters=("level", "event", "reason"),
@@ -246,12 +246,12 @@ DECISIONS = ListKind(
     what="event",
     title="Decisions and actions",
     columns=(
-        Column("when", "at", look=Look.MOMENT),
-        Column("level", "level", look=Look.STATE),
-        Column("event", "event", look=Look.CODE),
-        Column("reason", "reason", look=Look.CODE),
+        Column("when", "at", look=CellKind.MOMENT),
+        Column("level", "level", look=CellKind.STATE),
+        Column("event", "event", look=CellKind.CODE),
+        Column("reason", "reason", look=CellKind.CODE),
         Column("host", "host"),
-        Column("measured", "measures", look=Look.MEASURES),
+        Column("measured", "measures", look=CellKind.MEASURES),
     ),
     filters=("level", "event", "reason"),
     names=("record", "node", "host"),
@@ -263,12 +263,12 @@ ORDERS = ListKind(
     what="order",
     title="Standing orders",
     columns=(
-        Column("order", "order", look=Look.CODE),
+        Column("order", "order", look=CellKind.CODE),
         Column("of", "of"),
         Column("id", "id", WIDE),
         Column("by", "by"),
-        Column("since", "at", look=Look.MOMENT),
-        Column("undo", "undo", look=Look.VERB),
+        Column("since", "at", look=CellKind.MOMENT),
+        Column("undo", "undo", look=CellKind.VERB),
         Column("why", "why"),
     ),
     filters=("order", "by"),

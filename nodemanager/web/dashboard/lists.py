@@ -15,7 +15,7 @@ from nodemanager.web.dashboard.page import Block, Page, Table
 from nodemanager.web.dashboard.render import part
 from nodemanager.web.dashboard.source import ShownDecision, Source
 from nodemanager.web.dashboard.tables import table
-from nodemanager.web.lists import LISTS, TIMES, Asked
+from nodemanager.web.lists import LISTS, TIMES, ListRequest
 
 MOST_ROWS = 2000
 """The most rows of one page; more make a phone slow."""
@@ -63,7 +63,7 @@ def listed(
     """
     kind, problem = LISTS[name].kind, f"no such {LISTS[name].kind.what}"
     try:
-        answer = LISTS[name].answer(Asked(seen.decision, source.explanations.journal, query))
+        answer = LISTS[name].answer(ListRequest(seen.decision, source.explanations.journal, query))
     except JournalError as error:
         answer, problem = {kind.key: []}, str(error)
     rows = answer[kind.key]

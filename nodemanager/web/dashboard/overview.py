@@ -24,7 +24,7 @@ from nodemanager.web.dashboard.ranges import RANGES, TimeRange, chart_blocks
 from nodemanager.web.dashboard.render import act_path, doc_of, heads, part, words
 from nodemanager.web.dashboard.source import ShownDecision, Source
 from nodemanager.web.dashboard.tables import table
-from nodemanager.web.lists import Asked, decisions, orders
+from nodemanager.web.lists import ListRequest, decisions, orders
 
 LATEST = 12
 LATELY_S = 3600.0
@@ -220,11 +220,11 @@ def _why(seen: ShownDecision) -> Block:
 def _marks(seen: ShownDecision) -> tuple[list[Json], list[tuple[str, str]]]:
     """The standing orders, the pool's first, and what can be ordered of the whole pool."""
     pool = [UNDO[kind] if kind in seen.status.marks.pool else Verb(kind) for kind in STANDING]
-    return orders(Asked(seen.decision))["orders"], [(one, one.row.heading) for one in pool]
+    return orders(ListRequest(seen.decision))["orders"], [(one, one.row.heading) for one in pool]
 
 
 def _stream(source: Source, seen: ShownDecision) -> Block:
-    asked = Asked(seen.decision, source.explanations.journal, {"only": "done"})
+    asked = ListRequest(seen.decision, source.explanations.journal, {"only": "done"})
     try:
         rows, problem = decisions(asked)["decisions"][:LATEST], "nothing yet"
     except JournalError as error:

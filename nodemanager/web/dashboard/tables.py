@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from nodemanager.core.explain.lists import Column, ListKind, Look, TableRow, Width
+from nodemanager.core.explain.lists import CellKind, Column, ListKind, TableRow, Width
 from nodemanager.core.operate.verbs import Verb
 from nodemanager.web.dashboard.page import Table, row_id
 from nodemanager.web.dashboard.render import act_path, heads, link_of, measures, part, words
@@ -29,11 +29,11 @@ class Cell(NamedTuple):
     links: tuple[tuple[str, str], ...] = ()
 
 
-_SHOWN: Mapping[Look, Callable[[Any, float], Any]] = {
-    Look.NUMBER: lambda value, wall: value or None,
-    Look.AGO: lambda value, wall: round(wall - value),
-    Look.UNTIL: lambda value, wall: round(wall + value),
-    Look.MEASURES: lambda value, wall: measures(value),
+_SHOWN: Mapping[CellKind, Callable[[Any, float], Any]] = {
+    CellKind.NUMBER: lambda value, wall: value or None,
+    CellKind.AGO: lambda value, wall: round(wall - value),
+    CellKind.UNTIL: lambda value, wall: round(wall + value),
+    CellKind.MEASURES: lambda value, wall: measures(value),
 }
 """What a cell has of a value, where it is not the value itself."""
 
@@ -66,12 +66,12 @@ def _cell(kind: ListKind, row: TableRow, column: Column, wall: float) -> Cell:
         return _head(kind, row)
     if value in (None, "", []) or _says_nothing(row, column.key):
         return Cell("n" if column.is_number else "")
-    if look is Look.VERB:
+    if look is CellKind.VERB:
         return Cell(look, links=((_VERBS[value].row.heading, act_path(_VERBS[value], row["id"])),))
     label = words(column.heading) if column is not kind.columns[0] else ""
     if look in _SHOWN:
         return Cell(look, _SHOWN[look](value, wall), label)
-    return Cell(look, value, label) if look is Look.MOMENT else _named(kind, row, column, label)
+    return Cell(look, value, label) if look is CellKind.MOMENT else _named(kind, row, column, label)
 
 
 def _head(kind: ListKind, row: TableRow) -> Cell:

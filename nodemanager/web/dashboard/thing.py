@@ -24,7 +24,7 @@ from nodemanager.web.dashboard.render import heads, link_of, part, words
 from nodemanager.web.dashboard.source import ShownDecision, Source
 from nodemanager.web.dashboard.tables import table
 from nodemanager.web.explain import SOURCE
-from nodemanager.web.lists import TIMES, Asked, moment_of, number_of, orders
+from nodemanager.web.lists import TIMES, ListRequest, moment_of, number_of, orders
 
 DOING = {
     Kind.KEEP.value: "It is left alone",
@@ -87,7 +87,7 @@ def ids_of(shown: Json) -> tuple[str | None, str | None]:
 
 def _orders(seen: ShownDecision, shown: Json) -> list[TableRow]:
     """The operators' orders that stand for it."""
-    rows: list[TableRow] = orders(Asked(seen.decision))["orders"]
+    rows: list[TableRow] = orders(ListRequest(seen.decision))["orders"]
     return [one for one in rows if one["id"] is not None and one["id"] in ids_of(shown)]
 
 
