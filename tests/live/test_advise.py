@@ -30,6 +30,8 @@ class Told:
 
     def __init__(self, cluster: LocalCluster, daemon: Daemon) -> None:
         paired = [daemon.wait_for("node.paired", count=count + 1) for count in range(NODES)]
+        # One that freezes before its first ping is a slow boot, and no silence.
+        daemon.wait_for("cycle.done", paired=NODES, booting=0)
         frozen, killed = paired[0], paired[1]
         self.frozen_host = frozen["host"]
         pid = cluster.pids()[frozen["node"]]

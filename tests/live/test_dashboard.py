@@ -50,5 +50,5 @@ def test_a_node_is_drained_by_button_and_the_page_follows(cluster: DirectedClust
         until("its end", lambda: node not in cluster.running())
         expect(row).to_have_count(0)
         ann.page.goto("/log?only=done")
-        expect(ann.page.get_by_text("operator.drain")).to_be_visible()
+        expect(ann.page.get_by_role("link", name="operator.drain")).to_be_visible()
         assert ann.complaints == []

@@ -136,7 +136,7 @@ def test_an_upgrade_leaves_nodes_records_and_orders_as_they_were(
     assert version.stdout == f"nodemanager, version {NEXT}\n"
     assert (still["Version"], now["Version"]) == (__version__, NEXT)
     assert after == (nodes, records)
-    assert now["holds"]["ids"] == [held]
+    assert [(one["kind"], one["id"]) for one in now["marks"]] == [("hold", held)]
     story = service.log.read_text()
     assert story.count("event=node.created ") == 2
     assert "event=record.clean " not in story
