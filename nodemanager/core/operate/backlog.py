@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from nodemanager.core.judge.records import is_touched
 from nodemanager.core.model.reasons import PASSES, Kind, Reason, having
 from nodemanager.core.model.verdict import Verdict
 from nodemanager.core.model.world import Record
@@ -87,6 +88,8 @@ def standing_of(item: Item, seen: IndexedPlan) -> ItemStatus:
     if flight is not None:
         # Our own fence changes the version, too (C12): judge it when this is over.
         return ItemStatus(Stand.WAITS, Reason.IN_FLIGHT, {"action": flight.kind})
+    if is_touched(item.id, seen.snapshot):
+        return ItemStatus(Stand.WAITS, Reason.CHANGED_SINCE_LISTING)
     if record is None:
         return ItemStatus(Stand.CHANGED, Reason.RECORD_GONE)
     if record.version != item.version:

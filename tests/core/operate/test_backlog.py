@@ -239,3 +239,11 @@ def test_an_open_breaker_makes_no_item_changed_either_b2() -> None:
     made.breaker = opened(made.breaker, Cause.INVARIANT, frozenset({"x"}), made.now, {})
     ((_, one),) = standing(made, item("r00"))
     assert (one.stand, one.reason) == (Stand.WAITS, Reason.BREAKER_OPEN)
+
+
+def test_a_listing_from_before_our_own_clean_ended_changes_no_item_c12() -> None:
+    """Our fence changes the version, and the listing that shows it may be older than our write."""
+    made = leaky()
+    seen = seen_in(made, touched={"r00": 1e9})
+    assert standing_of(item("r00", "before our fence"), seen).stand is Stand.WAITS
+    assert standing_of(item("r01", "before our fence"), seen).stand is Stand.CHANGED
