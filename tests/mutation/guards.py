@@ -673,6 +673,15 @@ GUARDS = (
         "test_a_step_for_which_too_many_run_waits_in_its_own_place_u13",
     ),
     TextMutant(
+        "C12",
+        "an item that our own clean changed is told as changed by somebody else",
+        "core/operate/backlog.py",
+        "    if is_touched(item.id, seen.snapshot):",
+        "    if False:",
+        "tests/core/operate/test_backlog.py::"
+        "test_a_listing_from_before_our_own_clean_ended_changes_no_item_c12",
+    ),
+    TextMutant(
         "U13",
         "all cleans wait for one worker",
         "app/wiring.py",
