@@ -492,7 +492,8 @@ def test_the_registry_on_its_own_heeds_a_signal_that_another_thread_took(
     daemon = Daemon([*script, "registry", "--config", str(write())], {"PYTHONPATH": os.getcwd()})
     try:
         daemon.waits_for("server.started", name="registry")
-        time.sleep(1)
+        stat = Path(f"/proc/{daemon.process.pid}/stat")
+        until("its main thread to sleep", lambda: stat.read_text().rpartition(")")[2][1] == "S")
         go.touch()
         assert daemon.ends() == 0
         assert daemon.lines[-1]["event"] == "daemon.stopped"

@@ -33,7 +33,7 @@ from nodemanager.core.model.reasons import Reason
 from nodemanager.core.operate.naming import UnknownIdError
 from nodemanager.lib import foreign
 from nodemanager.lib.workers import Workers
-from nodemanager.web.dashboard import acts
+from nodemanager.web.dashboard import forms
 from nodemanager.web.dashboard.incident import incident
 from nodemanager.web.dashboard.lists import PAGES, list_page
 from nodemanager.web.dashboard.overview import overview
@@ -134,8 +134,8 @@ class Site:
     ) -> tuple[Session, Mapping[str, Any]]:
         """The session and form of a change; raises falcon's 403 where it may not be made."""
         session = self.signed_in(request, response)
-        form = await acts.sent(request)
-        if not self.sessions.is_form_token(session, acts.text(form, "form_token")):
+        form = await forms.sent(request)
+        if not self.sessions.is_form_token(session, forms.text(form, "form_token")):
             raise falcon.HTTPForbidden(
                 title="not from a page of this session", description="load the page again"
             )
@@ -301,14 +301,14 @@ class _SignIn:
     async def on_post(self, request: Request, response: Response) -> None:
         site = self.site
         dress(response)
-        form = await acts.sent(request)
-        path = own_path(acts.text(form, "next"))
-        name = acts.text(form, "name", LONGEST_NAME).strip()
+        form = await forms.sent(request)
+        path = own_path(forms.text(form, "next"))
+        name = forms.text(form, "name", LONGEST_NAME).strip()
         if not name or not name.isprintable():
             response.status = falcon.HTTP_400
             self._form(response, path, "Say who you are: the log names you with each order.")
             return
-        role = site.door.role_of(acts.text(form, "token").strip())
+        role = site.door.role_of(forms.text(form, "token").strip())
         if role is None:
             site.door.refusals.note(Reason.WRONG_TOKEN, request.remote_addr)
             response.status = falcon.HTTP_403

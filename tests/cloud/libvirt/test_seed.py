@@ -28,7 +28,7 @@ def test_the_image_holds_the_user_data_and_what_the_node_is_called(length: int) 
 def test_util_linux_knows_its_label_by_which_cloud_init_finds_it(tmp_path: Path) -> None:
     blkid = shutil.which("blkid", path="/usr/sbin:/sbin:/usr/bin")
     if blkid is None:
-        pytest.skip("there is no blkid")
+        pytest.skip("blkid of util-linux is not installed, whose word on the label is asked")
     path = tmp_path / "seed.iso"
     path.write_bytes(iso_image({"user-data": b"x"}))
     told = subprocess.run([blkid, "-p", "-o", "export", path], capture_output=True, text=True)
